@@ -1,0 +1,172 @@
+"""The base of Bascule's actors: a pykka actor whose inbox is the process's mailbox and whose thread is the process's own.
+
+It answers the supervisor (heartbeats, peers coming up, stop) so that the actors below it are left with their own frames. Subclasses
+implement the hooks named ``on_frame`` ... ``on_stopping``; a hook that raises ends the process, and the supervisor starts a new one.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from types import TracebackType
+from typing import Any
+
+import pykka
+from pykka import ThreadingFuture
+
+from actors.mailbox import BadFrame, Mailbox, SocketsReady, TimerDue, TurnEnded
+from wire.frames import Frame, Heartbeat, PeerUp, ReportNow, Stop
+from wire.settings import NodeSettings
+
+log = logging.getLogger("bascule")
+
+SUPERVISOR = "supervisor"
+_HEARTBEAT = "heartbeat"
+
+
+class MailboxActor(pykka.Actor):
+    """One actor, one process, one thread. ``epoch`` is this life's number, given by the supervisor."""
+
+    actor_inbox: Mailbox
+
+    def __init__(self, mailbox: Mailbox, settings: NodeSettings, epoch: int) -> None:
+        super().__init__()
+        self.actor_inbox = mailbox
+        self._actor_ref = pykka.ActorRef(self)
+        self.mailbox = mailbox
+        self.settings = settings
+        self.epoch = epoch
+        self.name = mailbox.name
+        self.state = "starting"
+        self.failure: BaseException | None = None
+        self.peers: dict[str, int] = {}
+
+    # --- hooks ---
+
+    def on_frame(self, frame: Frame) -> None:
+        """A frame from a peer."""
+        raise NotImplementedError
+
+    def on_sockets(self, ready: list[tuple[Any, int]]) -> None:
+        """Watched sockets can go on."""
+
+    def on_timer(self, name: str, now_s: float) -> None:
+        """A timer of ours has run out."""
+
+    def on_turn_end(self, now_s: float) -> None:
+        """The mailbox is drained for now: send and commit what has gathered."""
+
+    def on_peer_up(self, name: str, epoch: int) -> None:
+        """``name`` is ready in a new life; ``self.peers`` knows it already."""
+
+    def on_told(self, message: Any) -> None:
+        """A message from another thread of this process."""
+        raise NotImplementedError
+
+    def on_stopping(self) -> None:
+        """End intake and finish; call ``finished()`` when nothing is left in hand."""
+        self.finished()
+
+    def status(self) -> dict[str, Any]:
+        """Figures for ``bascule status``; small, and only msgpack types."""
+        return {}
+
+    # --- for subclasses ---
+
+    def ready(self) -> None:
+        """Tell the supervisor that this actor does its work now."""
+        self.state = "ready"
+        self._beat()
+
+    def finished(self) -> None:
+        """End this process in good order."""
+        self.stop()
+
+    def send(self, peer: str, frame: Frame) -> None:
+        """Queue ``frame`` for ``peer``."""
+        self.mailbox.send(peer, frame)
+
+    @classmethod
+    def run(cls, mailbox: Mailbox, settings: NodeSettings, epoch: int) -> BaseException | None:
+        """Be this actor until it stops, in the calling thread; what made it fail, if anything did."""
+        actor = cls(mailbox, settings, epoch)
+        pykka.ActorRegistry.register(actor.actor_ref)
+        actor._actor_loop()
+        return actor.failure
+
+    # --- pykka ---
+
+    @staticmethod
+    def _create_actor_inbox() -> Any:
+        return None  # the mailbox needs this process's name and folder: __init__ puts it in
+
+    @staticmethod
+    def _create_future() -> ThreadingFuture[Any]:
+        return ThreadingFuture()
+
+    def _start_actor_loop(self) -> None:
+        self._actor_loop()
+
+    def on_start(self) -> None:
+        self._beat()
+
+    def on_receive(self, message: Any) -> None:
+        match message:
+            case TurnEnded():
+                self.on_turn_end(message.now_s)
+            case SocketsReady():
+                self.on_sockets(message.ready)
+            case TimerDue(name="heartbeat"):
+                self._beat()
+            case TimerDue():
+                self.on_timer(message.name, message.now_s)
+            case ReportNow():
+                self._beat(message.request)
+            case PeerUp():
+                if message.epoch > self.peers.get(message.name, 0):
+                    self.peers[message.name] = message.epoch
+                    self.on_peer_up(message.name, message.epoch)
+            case Stop():
+                if self.state != "stopping":
+                    self.state = "stopping"
+                    self._beat()
+                    self.on_stopping()
+            case Frame():
+                self.on_frame(message)
+            case BadFrame():
+                log.error("frame.refused", extra={"actor": self.name, "error": str(message.error)})
+            case _:
+                self.on_told(message)
+
+    def on_failure(
+        self,
+        exception_type: type[BaseException] | None,
+        exception_value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.failure = exception_value
+
+    def _handle_failure(
+        self,
+        exception_type: type[BaseException] | None,
+        exception_value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.failure = exception_value  # pykka skips on_failure when on_start fails
+        super()._handle_failure(exception_type, exception_value, traceback)
+
+    def _beat(self, request: int = 0) -> None:
+        self.mailbox.send(
+            SUPERVISOR,
+            Heartbeat(
+                name=self.name,
+                epoch=self.epoch,
+                pid=os.getpid(),
+                state=self.state,
+                request=request,
+                status=self.status(),
+            ),
+        )
+        if not request:
+            self.mailbox.set_timer(_HEARTBEAT, time.monotonic() + self.settings.supervision.heartbeat_period_s)

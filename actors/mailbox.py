@@ -1,0 +1,297 @@
+"""The mailbox of one process: its ZeroMQ sockets, its other sockets and its timers, as one pykka inbox.
+
+The only user of zmq. An actor's process has one thread for all it does: pykka's loop asks this inbox for the next message, and the
+inbox polls. So a frame reaches the actor without a thread hand-over, and "the mailbox has been drained" is itself a message
+(``TurnEnded``), which is where actors batch: everything that came in during the last turn goes out as one write, one frame, one burst.
+
+Every process binds one PULL socket, ``<run>/<name>.ipc``, and connects a PUSH socket to each peer it talks to. ZeroMQ keeps
+frames for a peer that is away and loses those a dead peer had read: the links above (numbers, epochs, resend) make up for both.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import threading
+import time
+from collections import deque
+from collections.abc import Hashable
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from pathlib import Path
+from typing import Any
+
+import zmq
+from pykka._envelope import Envelope
+
+from wire.errors import UnknownFrame
+from wire.frames import Frame, decode, encode
+
+READ = select.EPOLLIN
+WRITE = select.EPOLLOUT
+HANGUP = select.EPOLLHUP | select.EPOLLERR
+
+FRAMES_PER_TURN_MAX = 64
+_SUN_PATH_MAX = 100  # sun_path holds 108 bytes; zmq and a temporary suffix want a few
+
+
+@dataclass(frozen=True, slots=True)
+class TurnEnded:
+    """Mailbox -> actor: nothing more is waiting, or enough was read for one turn; send and commit what has gathered."""
+
+    now_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class TimerDue:
+    """Mailbox -> actor: the timer ``name`` has run out."""
+
+    name: str
+    now_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class SocketsReady:
+    """Mailbox -> actor: (token, poll events) of each watched socket that can go on."""
+
+    ready: list[tuple[Any, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class BadFrame:
+    """Mailbox -> actor: a frame was refused; nothing of it was taken."""
+
+    error: UnknownFrame
+
+
+def ipc_endpoint(path: Path) -> str:
+    """The ZeroMQ address of the socket file ``path``, however long its folder's name is."""
+    if len(os.fsencode(path)) <= _SUN_PATH_MAX:
+        return f"ipc://{path}"
+    folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)  # stays open: the address needs it
+    return f"ipc:///proc/self/fd/{folder}/{path.name}"
+
+
+def socket_path(run_dir: Path, name: str) -> Path:
+    """The socket file on which actor ``name`` (such as ``forwarder:cloud:0``) receives."""
+    return run_dir / f"{name.replace(':', '.')}.ipc"
+
+
+class PollGroup:
+    """A set of sockets that can be silenced and heard again as one, at the cost of one system call."""
+
+    def __init__(self, outer: select.epoll) -> None:
+        self._outer = outer
+        self._inner = select.epoll()
+        self._tokens: dict[int, Any] = {}
+        self._heard = True
+        outer.register(self._inner.fileno(), READ)
+
+    def fileno(self) -> int:
+        return self._inner.fileno()
+
+    def watch(self, fd: int, events: int, token: Any) -> None:
+        """Report ``events`` (READ, WRITE) of ``fd`` under ``token``; watching again replaces both."""
+        if fd in self._tokens:
+            self._inner.modify(fd, events)
+        else:
+            self._inner.register(fd, events)
+        self._tokens[fd] = token
+
+    def forget(self, fd: int) -> None:
+        """Stop watching ``fd``; unknown ones are ignored."""
+        if self._tokens.pop(fd, None) is not None:
+            self._inner.unregister(fd)
+
+    def hear(self, heard: bool) -> None:
+        """Go on or stop reporting the whole group."""
+        if heard != self._heard:
+            self._heard = heard
+            if heard:
+                self._outer.register(self._inner.fileno(), READ)
+            else:
+                self._outer.unregister(self._inner.fileno())
+
+    def ready(self) -> list[tuple[Any, int]]:
+        """What can go on right now."""
+        tokens = self._tokens
+        return [(tokens[fd], events) for fd, events in self._inner.poll(0) if fd in tokens]
+
+
+class Mailbox:
+    """A pykka inbox that polls. ``put`` may be called from any thread; everything else belongs to the actor's thread."""
+
+    def __init__(self, run_dir: Path, name: str) -> None:
+        self.name = name
+        self._run_dir = run_dir
+        self._context = zmq.Context()
+        self._pull = self._context.socket(zmq.PULL)
+        self._pull.setsockopt(zmq.RCVHWM, 0)
+        self._pull.bind(ipc_endpoint(socket_path(run_dir, name)))
+        self._peers: dict[str, zmq.Socket[bytes]] = {}
+        self._extra: dict[int, zmq.Socket[bytes]] = {}
+        self._epoll = select.epoll()
+        self._epoll.register(self._pull.FD, READ)
+        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._epoll.register(self._wake, READ)
+        self._tokens: dict[int, Any] = {}
+        self._groups: dict[int, PollGroup] = {}
+        self._told: deque[Envelope[Any]] = deque()
+        self._timers: list[tuple[float, int, str]] = []
+        self._timer_ids: dict[str, int] = {}
+        self._timer_count = 0
+        self._frames_left = FRAMES_PER_TURN_MAX
+        self._turn_open = False
+        self._polled = False
+        self._owner = threading.get_ident()
+
+    # --- sending ---
+
+    def send(self, peer: str, frame: Frame) -> None:
+        """Queue ``frame`` for the actor named ``peer``; never blocks. What may be outstanding is limited by the links' credit."""
+        self.send_parts(peer, encode(frame))
+
+    def send_parts(self, peer: str, parts: list[bytes]) -> None:
+        """``send`` for a frame that is encoded already, such as one that is kept for resending."""
+        socket = self._peers.get(peer)
+        if socket is None:
+            socket = self._context.socket(zmq.PUSH)
+            socket.setsockopt(zmq.SNDHWM, 0)
+            socket.setsockopt(zmq.LINGER, 1000)
+            socket.setsockopt(zmq.RECONNECT_IVL, 10)
+            socket.connect(ipc_endpoint(socket_path(self._run_dir, peer)))
+            self._peers[peer] = socket
+        socket.send_multipart(parts, flags=zmq.NOBLOCK, copy=True)
+
+    # --- sockets and timers ---
+
+    def watch(self, fd: int, events: int, token: Hashable) -> None:
+        """Report ``events`` (READ, WRITE) of ``fd`` as ``SocketsReady`` under ``token``; watching again replaces both."""
+        if fd in self._tokens:
+            self._epoll.modify(fd, events)
+        else:
+            self._epoll.register(fd, events)
+        self._tokens[fd] = token
+
+    def forget(self, fd: int) -> None:
+        """Stop watching ``fd``; unknown ones are ignored. Call it before closing the socket."""
+        if self._tokens.pop(fd, None) is not None:
+            self._epoll.unregister(fd)
+
+    def group(self) -> PollGroup:
+        """A new group of sockets that can be silenced together."""
+        group = PollGroup(self._epoll)
+        self._groups[group.fileno()] = group
+        return group
+
+    def router(self, path: Path) -> zmq.Socket[bytes]:
+        """A ROUTER socket bound at ``path``, readable by its owner only; its requests arrive under token ``router``."""
+        socket: zmq.Socket[bytes] = self._context.socket(zmq.ROUTER)
+        mask = os.umask(0o177)
+        try:
+            socket.bind(ipc_endpoint(path))
+        finally:
+            os.umask(mask)
+        self._epoll.register(socket.FD, READ)
+        self._extra[socket.FD] = socket
+        return socket
+
+    def set_timer(self, name: str, at_s: float) -> None:
+        """Tell ``TimerDue(name)`` at ``at_s`` on the monotonic clock; setting it again moves it."""
+        self._timer_count += 1
+        self._timer_ids[name] = self._timer_count
+        heappush(self._timers, (at_s, self._timer_count, name))
+
+    def cancel_timer(self, name: str) -> None:
+        """Forget the timer ``name``; unknown ones are ignored."""
+        self._timer_ids.pop(name, None)
+
+    # --- the pykka inbox ---
+
+    def put(self, envelope: Envelope[Any]) -> None:
+        """Add a message from within this process; wakes the actor when another thread calls."""
+        self._told.append(envelope)
+        if threading.get_ident() != self._owner:
+            os.eventfd_write(self._wake, 1)
+
+    def empty(self) -> bool:
+        """Whether nothing was told from within this process; frames are not counted."""
+        return not self._told
+
+    def get(self) -> Envelope[Any]:
+        """The next message: told ones, frames, ready sockets, due timers; and when all is quiet ``TurnEnded``, then wait."""
+        self._owner = threading.get_ident()
+        while True:
+            if self._told:
+                self._turn_open = True
+                return self._told.popleft()
+            if self._frames_left > 0 and self._pull.EVENTS & zmq.POLLIN:
+                self._frames_left -= 1
+                self._turn_open = True
+                return Envelope(self._receive())
+            if not self._polled:
+                self._polled = True
+                ready = self._poll(0.0 if self._turn_open or self._frames_left <= 0 else self._timeout_s())
+                if ready:
+                    self._turn_open = True
+                    return Envelope(SocketsReady(ready))
+                if self._told or (self._frames_left > 0 and self._pull.EVENTS & zmq.POLLIN):
+                    continue
+            now_s = time.monotonic()
+            timer = self._due_timer(now_s)
+            if timer is not None:
+                self._turn_open = True
+                return Envelope(TimerDue(timer, now_s))
+            self._polled = False
+            self._frames_left = FRAMES_PER_TURN_MAX
+            if self._turn_open:
+                self._turn_open = False
+                return Envelope(TurnEnded(now_s))
+
+    def close(self) -> None:
+        """Send what is queued (for at most a second) and close every socket."""
+        for socket in self._peers.values():
+            socket.close()
+        for socket in self._extra.values():
+            socket.close(0)
+        self._pull.close(0)
+        self._context.term()
+
+    # --- inside ---
+
+    def _receive(self) -> Frame | BadFrame:
+        try:
+            return decode(self._pull.recv_multipart(zmq.NOBLOCK))
+        except UnknownFrame as error:
+            return BadFrame(error)
+
+    def _poll(self, timeout_s: float) -> list[tuple[Any, int]]:
+        ready: list[tuple[Any, int]] = []
+        # An extra ZeroMQ socket's descriptor is edge-triggered, so its state is asked for, not waited for.
+        for socket in self._extra.values():
+            if socket.EVENTS & zmq.POLLIN:
+                ready.append(("router", READ))
+                timeout_s = 0.0
+        for fd, events in self._epoll.poll(timeout_s):
+            if fd in self._tokens:
+                ready.append((self._tokens[fd], events))
+            elif fd in self._groups:
+                ready.extend(self._groups[fd].ready())
+            elif fd == self._wake:
+                os.eventfd_read(self._wake)
+        return ready
+
+    def _timeout_s(self) -> float:
+        while self._timers and self._timer_ids.get(self._timers[0][2]) != self._timers[0][1]:
+            heappop(self._timers)
+        if not self._timers:
+            return -1.0
+        return max(0.0, self._timers[0][0] - time.monotonic())
+
+    def _due_timer(self, now_s: float) -> str | None:
+        while self._timers and self._timers[0][0] <= now_s:
+            _, number, name = heappop(self._timers)
+            if self._timer_ids.get(name) == number:
+                del self._timer_ids[name]
+                return name
+        return None

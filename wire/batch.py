@@ -1,0 +1,158 @@
+"""The batch: PUBLISHes in columns, the one form a message has between the sockets.
+
+A batch crosses process borders and reaches the disk as one msgpack array, so that nothing on the path of a message is done per
+message that can be done per batch. This module owns that form and the operations on whole columns; who puts what into a batch
+is the business of the Listener, the Distributor and the Forwarder.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+
+import msgpack
+
+from wire.errors import UnknownFrame
+
+BATCH_VERSION = 1
+
+# One byte of flags a row.
+QOS_MASK = 0b0000_0011
+RETAIN = 0b0000_0100
+REFUSABLE = 0b0000_1000  # the publisher speaks MQTT 5: a refusal can be told to it with a reason code
+
+ROWS_MAX = 65_535  # a row number fits an unsigned 16-bit column
+_BIG_ENDIAN = sys.byteorder == "big"
+
+
+def pack_column(column: array[int]) -> bytes:
+    """The column's bytes, little endian on every machine."""
+    if _BIG_ENDIAN:
+        column = array(column.typecode, column)
+        column.byteswap()
+    return column.tobytes()
+
+
+def unpack_column(typecode: str, data: bytes) -> array[int]:
+    """The column that ``pack_column`` made; ``typecode`` is ``H`` (16 bit), ``I`` (32 bit) or ``Q`` (64 bit)."""
+    column = array(typecode)
+    column.frombytes(data)
+    if _BIG_ENDIAN:
+        column.byteswap()
+    return column
+
+
+@dataclass(slots=True)
+class Batch:
+    """PUBLISHes in columns; row ``i`` of each column belongs to message ``i``.
+
+    topics: the distinct topic names, UTF-8. rules: for each of them the number of the rule that routed it (empty before routing).
+    topic_of: per row an index into ``topics`` (u16). flags: per row QoS, RETAIN, REFUSABLE. lengths: per row payload bytes (u32).
+    payloads: all payloads joined. properties: sparse, row -> encoded MQTT 5 properties without their length prefix.
+    accepted_ms: UTC epoch when the Listener took the batch; message expiry counts from it.
+    """
+
+    accepted_ms: int
+    topics: list[bytes]
+    topic_of: array[int]
+    flags: bytes
+    lengths: array[int]
+    payloads: bytes
+    rules: list[int] = field(default_factory=list)
+    properties: dict[int, bytes] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.flags)
+
+    def encode(self) -> bytes:
+        """The batch as one msgpack array, version first."""
+        packed: bytes = msgpack.packb(
+            (
+                BATCH_VERSION,
+                self.accepted_ms,
+                self.topics,
+                self.rules,
+                pack_column(self.topic_of),
+                self.flags,
+                pack_column(self.lengths),
+                self.payloads,
+                self.properties,
+            )
+        )
+        return packed
+
+    @classmethod
+    def decode(cls, data: bytes) -> Batch:
+        """The batch that ``encode`` made.
+
+        Raises:
+            UnknownFrame: it was written by a version this build does not know.
+        """
+        version, accepted_ms, topics, rules, topic_of, flags, lengths, payloads, properties = msgpack.unpackb(
+            data, strict_map_key=False, max_bin_len=len(data)
+        )
+        if version != BATCH_VERSION:
+            raise UnknownFrame("batch of an unknown version", version=version)
+        return cls(
+            accepted_ms=accepted_ms,
+            topics=topics,
+            rules=rules,
+            topic_of=unpack_column("H", topic_of),
+            flags=flags,
+            lengths=unpack_column("I", lengths),
+            payloads=payloads,
+            properties=properties,
+        )
+
+    def select(self, rows: Sequence[int]) -> Batch:
+        """A batch of just ``rows``, in that order; topics keep their numbers."""
+        ends = list(accumulate(self.lengths, initial=0))
+        payloads = self.payloads
+        renumbered = {old: new for new, old in enumerate(rows) if old in self.properties} if self.properties else {}
+        return Batch(
+            accepted_ms=self.accepted_ms,
+            topics=self.topics,
+            rules=self.rules,
+            topic_of=array("H", [self.topic_of[row] for row in rows]),
+            flags=bytes([self.flags[row] for row in rows]),
+            lengths=array("I", [self.lengths[row] for row in rows]),
+            payloads=b"".join([payloads[ends[row] : ends[row + 1]] for row in rows]),
+            properties={new: self.properties[old] for old, new in renumbered.items()},
+        )
+
+    def rows_payloads(self) -> list[bytes]:
+        """The payloads one by one."""
+        payloads = self.payloads
+        ends = list(accumulate(self.lengths, initial=0))
+        return [payloads[start:end] for start, end in zip(ends, ends[1:], strict=False)]
+
+    def size_bytes(self) -> int:
+        """Payload, topic and property bytes: what limits in bytes count."""
+        per_topic = [len(topic) for topic in self.topics]
+        if len(per_topic) == 1:
+            topics_bytes = per_topic[0] * len(self.flags)
+        else:
+            topics_bytes = sum([per_topic[index] for index in self.topic_of])
+        return len(self.payloads) + topics_bytes + sum(map(len, self.properties.values()))
+
+
+def from_rows(rows: Iterable[tuple[bytes, int, bytes]], *, accepted_ms: int = 0) -> Batch:
+    """A batch from (topic, flags, payload) rows; for tools and tests, not for the path of a message."""
+    topics: dict[bytes, int] = {}
+    topic_of, flags, lengths, payloads = array("H"), bytearray(), array("I"), []
+    for topic, flag, payload in rows:
+        topic_of.append(topics.setdefault(topic, len(topics)))
+        flags.append(flag)
+        lengths.append(len(payload))
+        payloads.append(payload)
+    return Batch(
+        accepted_ms=accepted_ms,
+        topics=list(topics),
+        topic_of=topic_of,
+        flags=bytes(flags),
+        lengths=lengths,
+        payloads=b"".join(payloads),
+    )

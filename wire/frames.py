@@ -1,0 +1,384 @@
+"""Every message between actors, typed and versioned, and the one codec that carries them.
+
+A frame on the wire is a ZeroMQ multipart message: part 0 is the msgpack array ``[kind, version, field, ...]``, the parts after it
+are the encoded batches named ``bodies`` in the class. An actor that only passes a batch on never unpacks it. Unknown kinds and
+versions are refused with ``UnknownFrame``. Golden bytes in ``tests/wire/`` pin the format.
+
+Names used in fields: ``epoch`` fences one life of a process (for lanes: one opening of the lane); ``number`` counts a sender's
+frames from 1 within its epoch; ``queue`` is ``bridge:<name>:<lane>``; ranges are ``((start, stop), ...)`` with ``stop`` exclusive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from operator import attrgetter
+from typing import Any, ClassVar, TypeVar
+
+import msgpack
+
+from wire.errors import UnknownFrame
+
+Ranges = tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frame:
+    """Base of all frames."""
+
+    KIND: ClassVar[int]
+    VERSION: ClassVar[int] = 1
+
+
+FrameType = TypeVar("FrameType", bound="Frame")
+
+_KINDS: dict[int, type[Frame]] = {}
+_HEADS: dict[type[Frame], tuple[bool, Callable[[Any], tuple[object, ...]]]] = {}
+_NAMES: dict[type[Frame], tuple[str, ...]] = {}
+
+
+def _frame(kind: int) -> Callable[[type[FrameType]], type[FrameType]]:
+    """Register a frame class under ``kind``; a number is never given twice."""
+
+    def register(cls: type[FrameType]) -> type[FrameType]:
+        assert kind not in _KINDS, f"frame kind {kind} is given twice"
+        names = tuple(field.name for field in fields(cls))
+        has_bodies = "bodies" in names
+        heads = tuple(name for name in names if name != "bodies")
+        cls.KIND = kind
+        _KINDS[kind] = cls
+        _NAMES[cls] = heads
+        getter = attrgetter(*heads) if len(heads) > 1 else (lambda frame: tuple(getattr(frame, name) for name in heads))
+        _HEADS[cls] = (has_bodies, getter)
+        return cls
+
+    return register
+
+
+def encode(frame: Frame) -> list[bytes]:
+    """The parts of ``frame`` for one ZeroMQ multipart message."""
+    has_bodies, head = _HEADS[type(frame)]
+    parts: list[bytes] = [msgpack.packb((frame.KIND, frame.VERSION, *head(frame)))]
+    if has_bodies:
+        parts.extend(frame.bodies)  # type: ignore[attr-defined]  # has_bodies says that the field is there
+    return parts
+
+
+def decode(parts: Sequence[bytes]) -> Frame:
+    """The frame that ``encode`` made.
+
+    Raises:
+        UnknownFrame: the kind or its version is not known here, or the fields are not those of the kind.
+    """
+    try:
+        kind, version, *values = msgpack.unpackb(parts[0], use_list=False, strict_map_key=False)
+    except (ValueError, TypeError, IndexError, msgpack.UnpackException) as error:
+        raise UnknownFrame("not a frame", length=len(parts[0]) if parts else 0) from error
+    cls = _KINDS.get(kind)
+    if cls is None or cls.VERSION != version:
+        raise UnknownFrame("unknown frame kind or version", kind=kind, version=version)
+    names = _NAMES[cls]
+    if len(names) != len(values):
+        raise UnknownFrame("frame with the wrong number of fields", kind=kind, fields=len(values))
+    known = dict(zip(names, values, strict=True))
+    if _HEADS[cls][0]:
+        known["bodies"] = tuple(parts[1:])
+    return cls(**known)
+
+
+# --- intake: a sender (the Listener, or a Connection with remote subscriptions) to the store, by way of the Distributor -------
+
+
+@_frame(1)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Publishes(Frame):
+    """Sender -> Distributor: what came in since the last batch; ``bodies`` is one batch.
+
+    sources: per row the sender's number of the client connection (u32 column). received: QoS 2 identifiers to commit with their
+    messages, session -> (packet ids u16 column, rows u16 column). released: identifiers whose PUBREL came, session -> u16 column.
+    """
+
+    sender: str
+    epoch: int
+    number: int
+    sources: bytes
+    received: dict[str, tuple[bytes, bytes]]
+    released: dict[str, bytes]
+    bodies: tuple[bytes, ...]
+
+
+@_frame(2)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Append(Frame):
+    """Distributor -> QueueStore: a routed ``Publishes``.
+
+    parts: one for each of ``bodies``: (queue, rows in it, their bytes, how many are QoS 0, the row numbers in the original batch
+    as a u16 column, empty for all rows). Commit them all, with ``received`` and ``released``, in one write.
+    """
+
+    sender: str
+    epoch: int
+    number: int
+    sources: bytes
+    received: dict[str, tuple[bytes, bytes]]
+    released: dict[str, bytes]
+    refusable: bytes
+    parts: tuple[tuple[str, int, int, int, bytes], ...]
+    bodies: tuple[bytes, ...]
+
+
+@_frame(3)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Committed(Frame):
+    """QueueStore -> sender: everything up to ``number`` is committed with the configured strength.
+
+    refused: number -> rows (u16 column) of which nothing was enqueued anywhere, because a limit was reached.
+    """
+
+    sender: str
+    epoch: int
+    number: int
+    refused: dict[int, bytes]
+
+
+@_frame(4)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceResumed(Frame):
+    """Sender -> QueueStore: rows of ``source`` may be accepted again; it was stalled since one of them was refused.
+
+    The store refuses every later row of a source that cannot be told of a refusal (MQTT 3.1.1), so that order holds [MQTT-4.6.0-6].
+    """
+
+    sender: str
+    epoch: int
+    source: int
+
+
+@_frame(5)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionOpen(Frame):
+    """Listener -> QueueStore: client ``session`` connects; a clean start forgets its received QoS 2 identifiers."""
+
+    epoch: int
+    request: int
+    session: str
+    clean: bool
+
+
+@_frame(6)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionOpened(Frame):
+    """QueueStore -> Listener: whether the session was known, and its received, unreleased QoS 2 identifiers (u16 column)."""
+
+    epoch: int
+    request: int
+    session: str
+    present: bool
+    received: bytes
+
+
+# --- live subscriptions ---------------------------------------------------------------------------------------------------
+
+
+@_frame(10)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subscribe(Frame):
+    """Listener -> Distributor: client connection ``source`` wants ``filters``: (topic filter, granted QoS)."""
+
+    epoch: int
+    source: int
+    filters: tuple[tuple[str, int], ...]
+
+
+@_frame(11)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unsubscribe(Frame):
+    """Listener -> Distributor: ``source`` gives up ``filters``; all of them, and itself, when ``filters`` is empty."""
+
+    epoch: int
+    source: int
+    filters: tuple[str, ...]
+
+
+@_frame(12)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deliver(Frame):
+    """Distributor -> Listener: live messages out of ``Publishes`` number ``number`` of ``sender``.
+
+    groups: (client connections u32 column, rows of the batch u16 column, empty for all); ``bodies`` is the one batch.
+    """
+
+    sender: str
+    sender_epoch: int
+    number: int
+    epoch: int
+    groups: tuple[tuple[bytes, bytes], ...]
+    bodies: tuple[bytes, ...]
+
+
+# --- lanes: store <-> Forwarder <-> Connection ------------------------------------------------------------------------------
+
+
+@_frame(20)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaneOpen(Frame):
+    """Forwarder -> QueueStore: reset the markers of ``queue`` and start again at its head under the new ``epoch``."""
+
+    queue: str
+    epoch: int
+
+
+@_frame(21)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaneOpened(Frame):
+    """QueueStore -> Forwarder -> Connection: the lane starts at ``head``.
+
+    settled, released: ranges above the head. dup_below: sequences below it may have been sent before, so they carry DUP.
+    generation: which remote session they belong to. session: the remote session on record, empty for none.
+    """
+
+    queue: str
+    epoch: int
+    head: int
+    tail: int
+    dup_below: int
+    settled: Ranges
+    released: Ranges
+    generation: int
+    session: str
+
+
+@_frame(22)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Credit(Frame):
+    """Receiver -> giver (Forwarder -> QueueStore, Connection -> Forwarder): hand out until ``messages`` and ``size_bytes`` are reached.
+
+    Both are totals since the lane was opened under ``epoch``, so a repeated frame is harmless.
+    """
+
+    queue: str
+    epoch: int
+    messages: int
+    size_bytes: int
+
+
+@_frame(23)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandOut(Frame):
+    """QueueStore -> Forwarder -> Connection: messages ``first_seq + offset`` in order; no offsets (u32 column) means 0, 1, 2, ...
+
+    They are marked in flight. ``bodies`` is one batch of ``count`` rows and ``size_bytes`` bytes; after the Forwarder its topics,
+    QoS and properties are the remote's.
+    """
+
+    queue: str
+    epoch: int
+    first_seq: int
+    count: int
+    size_bytes: int
+    offsets: bytes
+    bodies: tuple[bytes, ...]
+
+
+@_frame(24)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settle(Frame):
+    """Connection -> Forwarder -> QueueStore: what became of messages.
+
+    settled: (outcome, ranges), the outcome being ``delivered``, ``expired``, ``dropped:<reason>``, ``dead:<reason>`` or
+    ``redelivered`` (a count only: it settles nothing). released: PUBREC came; commit, then answer ``Settled`` with ``number``.
+    session: the remote session now on record (None: unchanged); a new ``generation`` forgets what was released before it.
+    """
+
+    queue: str
+    epoch: int
+    number: int
+    settled: tuple[tuple[str, Ranges], ...]
+    released: Ranges
+    session: str | None
+    generation: int
+
+
+@_frame(25)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settled(Frame):
+    """QueueStore -> Forwarder -> Connection: every ``Settle`` of the lane up to ``number`` is committed."""
+
+    queue: str
+    epoch: int
+    number: int
+
+
+@_frame(26)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaneReopen(Frame):
+    """QueueStore -> Forwarder, or Connection -> Forwarder: drop what the lane holds and send ``LaneOpen`` with a new epoch."""
+
+    queue: str
+
+
+@_frame(27)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkState(Frame):
+    """Connection -> Forwarder: ``state`` of the remote connection: connecting, connected, backoff, paused."""
+
+    queue: str
+    state: str
+
+
+# --- supervision ------------------------------------------------------------------------------------------------------------
+
+
+@_frame(40)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heartbeat(Frame):
+    """Child -> Supervisor, each period, at once when ``state`` changes, and in answer to ``ReportNow``.
+
+    state: starting, ready, stopping. request: the ``ReportNow`` it answers, 0 for none. status: figures for ``bascule status``.
+    """
+
+    name: str
+    epoch: int
+    pid: int
+    state: str
+    request: int
+    status: dict[str, Any]
+
+
+@_frame(41)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportNow(Frame):
+    """Supervisor -> child: send a heartbeat with fresh figures now."""
+
+    request: int
+
+
+@_frame(42)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeerUp(Frame):
+    """Supervisor -> child: ``name`` is ready in a new life, ``epoch``; what was sent to an earlier one may be lost."""
+
+    name: str
+    epoch: int
+
+
+@_frame(43)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResetMarkers(Frame):
+    """Supervisor -> QueueStore: an actor of the lane died; clear its in-flight markers and ask the Forwarder to open it anew."""
+
+    queue: str
+
+
+@_frame(44)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command(Frame):
+    """Supervisor -> child: ``verb`` is pause, resume or reconnect (a Connection obeys)."""
+
+    verb: str
+
+
+@_frame(45)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stop(Frame):
+    """Supervisor -> child: end intake, pass on and commit what is in hand, then end."""

@@ -1,0 +1,202 @@
+"""What each process is told of the configuration: plain frozen values, durations in seconds, sizes in bytes.
+
+``supervisor/config.py`` validates what the operator wrote and makes these; children read them from a msgpack file, so that no
+child pays for the validation library. Defaults stand only in ``supervisor/config.py``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields, is_dataclass
+from types import UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+import msgpack
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListenerSettings:
+    """One listening socket for local clients."""
+
+    host: str
+    port: int
+    protocol: str  # tcp (tls, ws, wss are refused by the configuration until the Listener speaks them)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientLimitSettings:
+    """What a local client may ask for."""
+
+    connections_max: int
+    connect_timeout_s: float
+    packet_max_bytes: int
+    output_max_bytes: int
+    subscriptions_max: int
+    keep_alive_max_s: int
+    receive_maximum: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PersistenceSettings:
+    """Durability: mode file-native | in-memory; acknowledge after-commit | fast; sync full | os; flush_period_s 0 = each cycle."""
+
+    mode: str
+    acknowledge: str
+    flush_period_s: float
+    sync: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitSettings:
+    """Limits of a queue or of the node; None is unlimited. overflow: reject | drop-oldest | drop-newest.
+
+    volatile_max_bytes bounds what is kept in memory of QoS 0 messages.
+    """
+
+    max_messages: int | None
+    max_bytes: int | None
+    max_age_s: float | None
+    min_free_disk_bytes: int
+    volatile_max_bytes: int
+    overflow: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackoffSettings:
+    """Delays between connection attempts; a connection that lasted ``stable_s`` starts the series anew."""
+
+    initial_s: float
+    max_s: float
+    factor: float
+    jitter: float
+    stable_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TlsSettings:
+    """TLS towards the remote; files are PEM, empty strings mean not set (ca_file: the system's own store)."""
+
+    ca_file: str
+    cert_file: str
+    key_file: str
+    verify: bool
+    server_name: str
+    alpn: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteSettings:
+    """The remote broker of a bridge. protocol: 4 is MQTT 3.1.1, 5 is MQTT 5.0. transport: tcp | tls | ws | wss."""
+
+    addresses: tuple[tuple[str, int], ...]
+    protocol: int
+    transport: str
+    client_id: str
+    keep_alive_s: int
+    connect_timeout_s: float
+    clean_start: bool
+    session_expiry_s: int
+    username: str | None
+    password_file: str | None
+    tls: TlsSettings
+    websocket_path: str
+    receive_maximum: int
+    qos2_maximum: int
+    stall_timeout_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleSettings:
+    """One rule of a bridge. number: what the queue keeps of it, derived from ``name``, never reused for another name."""
+
+    name: str
+    number: int
+    filters: tuple[str, ...]
+    excludes: tuple[str, ...]
+    destination: str
+    max_qos: int
+    preserve_retain: bool
+    user_properties: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BridgeSettings:
+    """One bridge: a remote broker, its lanes, and what crosses."""
+
+    name: str
+    remote: RemoteSettings
+    persist: bool
+    backoff: BackoffSettings
+    lanes: int
+    tier2_max_messages: int
+    tier2_max_bytes: int
+    local_subscriptions: tuple[RuleSettings, ...]
+    remote_subscriptions: tuple[RuleSettings, ...]
+    loop_prevention: bool
+    max_hops: int
+    on_session_loss: str
+    limits: LimitSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SupervisionSettings:
+    """How children are watched and restarted."""
+
+    heartbeat_period_s: float
+    heartbeat_timeout_s: float
+    restarts_max: int
+    restart_period_s: float
+    restart_backoff: BackoffSettings
+    stop_timeout_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeSettings:
+    """Everything. Paths are absolute; ``run_dir`` holds the sockets."""
+
+    name: str
+    data_dir: str
+    run_dir: str
+    log_level: str
+    listeners: tuple[ListenerSettings, ...]
+    allow_anonymous: bool
+    clients: ClientLimitSettings
+    persistence: PersistenceSettings
+    limits: LimitSettings
+    bridges: tuple[BridgeSettings, ...]
+    supervision: SupervisionSettings
+
+    def bridge(self, name: str) -> BridgeSettings:
+        """The bridge called ``name``; KeyError if there is none."""
+        for bridge in self.bridges:
+            if bridge.name == name:
+                return bridge
+        raise KeyError(name)
+
+
+def dump(settings: NodeSettings) -> bytes:
+    """The settings as msgpack, for the file that children read."""
+    packed: bytes = msgpack.packb(asdict(settings))
+    return packed
+
+
+def load(data: bytes) -> NodeSettings:
+    """The settings that ``dump`` made."""
+    settings = _build(NodeSettings, msgpack.unpackb(data, use_list=False))
+    assert isinstance(settings, NodeSettings)
+    return settings
+
+
+def _build(kind: Any, value: Any) -> Any:
+    if value is None:
+        return None
+    if is_dataclass(kind):
+        hints = get_type_hints(kind)
+        return kind(**{field.name: _build(hints[field.name], value[field.name]) for field in fields(kind)})  # type: ignore[operator]
+    if get_origin(kind) in (Union, UnionType):
+        return _build(next(option for option in get_args(kind) if option is not type(None)), value)
+    if get_origin(kind) is tuple:
+        arguments = get_args(kind)
+        if len(arguments) == 2 and arguments[1] is Ellipsis:
+            return tuple(_build(arguments[0], item) for item in value)
+        return tuple(_build(option, item) for option, item in zip(arguments, value, strict=True))
+    return value
