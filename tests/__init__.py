@@ -1,0 +1,1 @@
+"""Tests: each promise where it could break; the folders mirror the packages."""

@@ -1,0 +1,1 @@
+"""Tests of ``wire/mqtt``: packets, properties, topics, runs of PUBLISHes."""

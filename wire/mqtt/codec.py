@@ -1,0 +1,66 @@
+"""Packets to bytes and back, one by one: the fixed header. Bodies: ``encoder.py``, ``decoder.py``.
+
+Many PUBLISHes at once: in by ``publish_stream.py``, out by ``encode_publish.py``.
+"""
+
+from __future__ import annotations
+
+from wire.errors import PeerViolation
+from wire.mqtt.decoder import DECODERS, decode_publish
+from wire.mqtt.encoder import ENCODERS
+from wire.mqtt.packets import MQTT_5_0, Packet
+from wire.mqtt.primitives import Reader, encode_variable_byte_integer, read_variable_byte_integer
+from wire.mqtt.reason_codes import ReasonCode, malformed
+
+_PUBLISH = 0x3
+_AUTH = 0xF
+_RESERVED_FLAGS = {0x6: 2, 0x8: 2, 0xA: 2}  # the low half of the first byte of PUBREL, SUBSCRIBE, UNSUBSCRIBE
+
+
+def encode(packet: Packet, level: int) -> bytes:
+    """The bytes of ``packet`` at protocol ``level`` 4 or 5. A CONNECT goes by its own level."""
+    first_byte, body = ENCODERS[type(packet)](packet, level)
+    return bytes((first_byte,)) + encode_variable_byte_integer(len(body)) + body
+
+
+def split(buffer: bytes, position: int, packet_max_bytes: int) -> tuple[int, int, int] | None:
+    """(first byte, start of the body, end of the body) of the packet at ``position``; None if it is not all there yet.
+
+    Raises:
+        PeerViolation: the remaining length is malformed (MQTT-1.5.5-1), or the packet, fixed header included, is larger than
+            ``packet_max_bytes`` (0x95): known before the rest of it has come.
+    """
+    if position >= len(buffer):
+        return None
+    read = read_variable_byte_integer(buffer, position + 1, len(buffer))
+    if read is None:
+        return None
+    length, start = read
+    end = start + length
+    if end - position > packet_max_bytes:
+        raise PeerViolation(
+            "MQTT-3.1.2-24 packet larger than the maximum packet size",
+            reason_code=ReasonCode.PACKET_TOO_LARGE,
+            packet_bytes=end - position,
+        )
+    return (buffer[position], start, end) if end <= len(buffer) else None
+
+
+def decode(first_byte: int, body: bytes, level: int) -> Packet:
+    """The packet of ``first_byte`` and ``body`` at protocol ``level`` 4 or 5. A CONNECT goes by its own level.
+
+    Raises:
+        UnsupportedProtocol: a CONNECT of another protocol or level.
+        PeerViolation: the packet is malformed or says what it must not.
+    """
+    kind = first_byte >> 4
+    reader = Reader(body)
+    if kind == _PUBLISH:
+        return decode_publish(first_byte, reader, level)
+    if kind == 0 or (kind == _AUTH and level < MQTT_5_0):
+        malformed("MQTT-2.1.2 packet of a reserved type", type=kind)
+    if first_byte & 0x0F != _RESERVED_FLAGS.get(kind, 0):
+        malformed("MQTT-2.1.3-1 reserved flags of the first byte", type=kind, flags=first_byte & 0x0F)
+    packet = DECODERS[kind](reader, level)
+    reader.finish()
+    return packet

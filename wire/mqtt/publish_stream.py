@@ -1,0 +1,334 @@
+"""The run of PUBLISH packets at the front of a received buffer, parsed in one loop into the columns of a batch.
+
+The hot path of the Listener: everything in local variables, no object per message. A packet that begins like the one before it
+(first byte, remaining length, topic) is known by comparing those bytes, and only its packet identifier and payload are cut out.
+Packets of other types go through ``codec.py``; counting against the receive maximum is the caller's.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import Protocol
+
+from wire.batch import QOS_MASK, REFUSABLE, RETAIN, ROWS_MAX, Batch, pack_column
+from wire.errors import PeerViolation
+from wire.mqtt.packets import MQTT_5_0
+from wire.mqtt.primitives import VARIABLE_BYTE_INTEGER_MAX, read_variable_byte_integer
+from wire.mqtt.publish_properties import PublishPropertiesView, validate_publish_properties
+from wire.mqtt.reason_codes import ReasonCode, malformed, protocol_error
+from wire.mqtt.topics import check_topic
+
+PACKET_BYTES_LIMIT = VARIABLE_BYTE_INTEGER_MAX + 5
+ROWS_LIMIT = 60_000  # rows and topics are numbered by u16 columns
+
+_NO_ID = b"\0\0"
+_KNOWN_TOPICS_MAX = 10_000
+_KNOWN_PROPERTIES_MAX = 1_000
+_KNOWN_BYTES_MAX = 256  # longer ones are not worth remembering
+
+
+class PublishSource(Protocol):
+    """One client as the parser fills it. ``number`` goes into the batch's source column, ``session`` names its QoS 2 identifiers.
+
+    puback_ids, pubrec_ids: answers owed, two bytes each, in order of arrival. received: QoS 2 identifiers received and not
+    released. aliases: topic alias -> topic, at most ``topic_alias_maximum``.
+    """
+
+    number: int
+    session: str
+    puback_ids: list[bytes]
+    pubrec_ids: list[bytes]
+    received: set[int]
+    aliases: dict[int, bytes]
+    topic_alias_maximum: int
+
+
+class OneMessage(Protocol):
+    """A message that is added by itself: as the columns have it, with its packet identifier (two bytes, empty at QoS 0)."""
+
+    @property
+    def packet_id(self) -> bytes: ...
+    @property
+    def topic(self) -> bytes: ...
+    @property
+    def flags(self) -> int: ...
+    @property
+    def payload(self) -> bytes: ...
+    @property
+    def properties(self) -> bytes: ...
+
+
+class BatchBuilder:
+    """Gathers messages of many clients until they leave as one ``Batch``: at most ``rows_max`` rows and about ``bytes_max`` bytes.
+
+    The limits are looked at between packets: the packet that reaches one is still taken. One builder lives as long as its
+    Listener; it remembers topics and properties that it found valid (bounded in count and bytes). A PUBLISH larger than
+    ``packet_max_bytes``, fixed header included, is refused before it is buffered.
+    """
+
+    __slots__ = (
+        "bytes_max",
+        "flags",
+        "known_properties",
+        "known_topics",
+        "packet_max_bytes",
+        "payloads",
+        "properties",
+        "received_rows",
+        "rows_max",
+        "sources",
+        "topic_of",
+        "topics",
+        "used_bytes",
+    )
+
+    def __init__(self, *, rows_max: int, bytes_max: int, packet_max_bytes: int = PACKET_BYTES_LIMIT) -> None:
+        assert 0 < rows_max <= ROWS_LIMIT
+        assert bytes_max > 0
+        self.rows_max = rows_max
+        self.bytes_max = bytes_max
+        self.packet_max_bytes = packet_max_bytes
+        self.known_topics: set[bytes] = set()
+        self.known_properties: dict[bytes, PublishPropertiesView] = {}
+        self.clear()
+
+    def clear(self) -> None:
+        """Begin the next batch."""
+        self.topics: dict[bytes, int] = {}
+        self.topic_of: list[int] = []
+        self.flags = bytearray()
+        self.payloads: list[bytes] = []
+        self.properties: dict[int, bytes] = {}
+        self.sources: array[int] = array("I")
+        self.received_rows: dict[str, tuple[list[int], list[int]]] = {}
+        self.used_bytes = 0
+
+    def __len__(self) -> int:
+        return len(self.payloads)
+
+    @property
+    def full(self) -> bool:
+        """Whether nothing more goes in before ``clear``."""
+        return len(self.payloads) >= self.rows_max or self.used_bytes >= self.bytes_max
+
+    @property
+    def received(self) -> dict[str, tuple[bytes, bytes]]:
+        """QoS 2 identifiers new in this batch: session -> (identifiers, their rows), two u16 columns."""
+        return {
+            session: (pack_column(array("H", packet_ids)), pack_column(array("H", rows)))
+            for session, (packet_ids, rows) in self.received_rows.items()
+        }
+
+    def sources_column(self) -> bytes:
+        """Per row the number of the client it came from (u32 column)."""
+        return pack_column(self.sources)
+
+    def build(self, accepted_ms: int) -> Batch:
+        """The batch of all that was gathered; ``clear`` before gathering more."""
+        return Batch(
+            accepted_ms=accepted_ms,
+            topics=list(self.topics),
+            topic_of=array("H", self.topic_of),
+            flags=bytes(self.flags),
+            lengths=array("I", map(len, self.payloads)),
+            payloads=b"".join(self.payloads),
+            properties=self.properties,
+        )
+
+    def add(self, topic: bytes, flags: int, payload: bytes, *, source: int, properties: bytes = b"") -> None:
+        """Add one message whose topic is valid, such as a Will; also into a full builder, so look at ``full`` now and then."""
+        row = len(self.payloads)
+        assert row < ROWS_MAX, "the builder was never sent"
+        self.topic_of.append(self.topics.setdefault(topic, len(self.topics)))
+        self.flags.append(flags)
+        self.payloads.append(payload)
+        self.sources.append(source)
+        if properties:
+            self.properties[row] = properties
+        self.used_bytes += len(topic) + len(payload) + len(properties)
+
+    def add_again(self, client: PublishSource, message: OneMessage) -> None:
+        """Add a message of ``client`` that was refused before, and owe it its answer."""
+        qos = message.flags & QOS_MASK
+        if qos == 1:
+            client.puback_ids.append(message.packet_id)
+        elif qos == 2:
+            packet_id = int.from_bytes(message.packet_id, "big")
+            client.pubrec_ids.append(message.packet_id)
+            client.received.add(packet_id)
+            packet_ids, rows = self.received_rows.setdefault(client.session, ([], []))
+            packet_ids.append(packet_id)
+            rows.append(len(self.payloads))
+        self.add(message.topic, message.flags, message.payload, source=client.number, properties=message.properties)
+
+    def admit(self, topic: bytes) -> None:
+        """Check a topic not seen in this batch before.
+
+        Raises:
+            PeerViolation: it is not a topic name (MQTT-3.3.2-1, MQTT-3.3.2-2, MQTT-4.7.3-1).
+        """
+        if topic in self.known_topics:
+            return
+        check_topic(topic)
+        if len(topic) <= _KNOWN_BYTES_MAX:
+            if len(self.known_topics) >= _KNOWN_TOPICS_MAX:
+                self.known_topics.clear()
+            self.known_topics.add(topic)
+
+    def view_properties(self, raw: bytes) -> PublishPropertiesView:
+        """``validate_publish_properties``, which a publisher's messages mostly repeat."""
+        view = self.known_properties.get(raw)
+        if view is None:
+            view = validate_publish_properties(raw)
+            if len(raw) <= _KNOWN_BYTES_MAX:
+                if len(self.known_properties) >= _KNOWN_PROPERTIES_MAX:
+                    self.known_properties.clear()
+                self.known_properties[raw] = view
+        return view
+
+
+def parse_publishes(buffer: bytes, position: int, level: int, client: PublishSource, builder: BatchBuilder) -> int:
+    """Move the PUBLISH packets that stand at ``position`` into ``builder``; the position of the first byte not taken.
+
+    It stops at a packet that is not all there or not a PUBLISH, and when ``builder`` is full. A QoS 2 message whose identifier is
+    received already is answered again and not taken again (MQTT-4.3.3-10).
+
+    Raises:
+        PeerViolation: a packet is malformed, too large, or says what it must not. The packets in front of it are in ``builder``,
+            and nothing of it is.
+    """
+    topics, topic_of, flags, payloads = builder.topics, builder.topic_of, builder.flags, builder.payloads
+    puback_ids, pubrec_ids, received = client.puback_ids, client.pubrec_ids, client.received
+    received_ids: list[int] | None = None
+    received_rows: list[int] = []
+    has_properties = level >= MQTT_5_0
+    begin, available = position, len(buffer)
+    stop = min(available, position + builder.bytes_max - builder.used_bytes)
+    row = first_row = len(payloads)
+    rows_max, packet_max_bytes = builder.rows_max, builder.packet_max_bytes
+    # What the head of a packet says; kept while packets begin with the same bytes. The empty tuple matches nothing.
+    head: bytes | tuple[bytes, ...] = ()
+    head_bytes = packet_bytes = qos = flag = 0
+    topic, topic_index = b"", -1
+    try:
+        while position < stop and row < rows_max:
+            if not buffer.startswith(head, position):
+                first_byte = buffer[position]
+                if first_byte & 0xF0 != 0x30:
+                    break
+                start = position + 3
+                if start <= available and buffer[position + 1] > 0x7F and 0 < buffer[position + 2] < 0x80:  # mostly two bytes
+                    length = buffer[position + 1] & 0x7F | buffer[position + 2] << 7
+                else:
+                    read = read_variable_byte_integer(buffer, position + 1, available)
+                    if read is None:
+                        break
+                    length, start = read
+                packet_bytes = start + length - position
+                if packet_bytes > packet_max_bytes:
+                    _refuse_large(packet_bytes)
+                end = position + packet_bytes
+                if end > available:
+                    break
+                qos = first_byte >> 1 & 3
+                if qos == 3:
+                    malformed("MQTT-3.3.1-4 QoS 3")
+                if first_byte & 0x0E == 0x08:
+                    malformed("MQTT-3.3.1-2 DUP at QoS 0")
+                if length < 2:
+                    malformed("MQTT-2.1.4 a field goes on behind the end of the packet")
+                topic_end = start + 2 + (buffer[start] << 8 | buffer[start + 1])
+                if topic_end + (2 if qos else 0) + has_properties > end:
+                    malformed("MQTT-2.1.4 a field goes on behind the end of the packet")
+                topic = buffer[start + 2 : topic_end]
+                topic_index = topics.get(topic, -1)
+                if topic:
+                    head = buffer[position:topic_end]
+                    if topic_index < 0:
+                        builder.admit(topic)
+                else:  # by its alias, if at all
+                    head = ()
+                    if not has_properties:
+                        malformed("MQTT-4.7.3-1 empty topic name")
+                head_bytes = topic_end - position
+                flag = qos | (RETAIN if first_byte & 1 else 0) | (REFUSABLE if has_properties else 0)
+            else:
+                end = position + packet_bytes
+                if end > available:
+                    break
+
+            at = position + head_bytes
+            if qos:
+                packet_id = buffer[at : at + 2]
+                if packet_id == _NO_ID:
+                    protocol_error("MQTT-2.2.1-3 packet identifier 0")
+                at += 2
+            forwardable = b""
+            if has_properties:
+                if buffer[at] or not topic:
+                    at, forwardable, topic = _read_properties(buffer, at, end, topic, client, builder)
+                    if topic_index < 0:
+                        topic_index = topics.get(topic, -1)
+                else:
+                    at += 1
+
+            if qos == 1:
+                puback_ids.append(packet_id)
+            elif qos == 2:
+                pubrec_ids.append(packet_id)
+                number = packet_id[0] << 8 | packet_id[1]
+                if number in received:
+                    position = end
+                    continue
+                received.add(number)
+                if received_ids is None:
+                    received_ids, received_rows = builder.received_rows.setdefault(client.session, ([], []))
+                received_ids.append(number)
+                received_rows.append(row)
+            if topic_index < 0:
+                topic_index = topics[topic] = len(topics)
+            if forwardable:
+                builder.properties[row] = forwardable
+            topic_of.append(topic_index)
+            flags.append(flag)
+            payloads.append(buffer[at:end])
+            row += 1
+            position = end
+    finally:
+        builder.sources.extend(array("I", (client.number,)) * (row - first_row))
+        builder.used_bytes += position - begin
+    return position
+
+
+def _read_properties(
+    buffer: bytes, at: int, end: int, topic: bytes, client: PublishSource, builder: BatchBuilder
+) -> tuple[int, bytes, bytes]:
+    """Where the payload starts, the properties to forward, and the topic, by its alias if it came without."""
+    read = read_variable_byte_integer(buffer, at, end)
+    if read is None or read[0] + read[1] > end:
+        malformed("MQTT-2.1.4 the properties go on behind the end of the packet")
+    length, start = read
+    view = builder.view_properties(buffer[start : start + length])
+    if view.subscription_identifiers:
+        protocol_error("MQTT-3.3.4-6 subscription identifier from a client")
+    alias = view.topic_alias
+    if alias is None:
+        if not topic:
+            protocol_error("MQTT-3.3.2.1 empty topic name without a topic alias")
+    elif alias > client.topic_alias_maximum:
+        raise PeerViolation("MQTT-3.3.2-9 topic alias above the maximum", reason_code=ReasonCode.TOPIC_ALIAS_INVALID, alias=alias)
+    elif topic:
+        client.aliases[alias] = topic
+    elif alias in client.aliases:
+        topic = client.aliases[alias]
+    else:
+        protocol_error("MQTT-3.3.2.3.4 topic alias that was not given a topic", alias=alias)
+    return start + length, view.forwardable, topic
+
+
+def _refuse_large(packet_bytes: int) -> None:
+    raise PeerViolation(
+        "MQTT-3.1.2-24 packet larger than the maximum packet size",
+        reason_code=ReasonCode.PACKET_TOO_LARGE,
+        packet_bytes=packet_bytes,
+    )

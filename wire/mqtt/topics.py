@@ -1,0 +1,102 @@
+"""Topic names and topic filters: what is well formed, and what a shared subscription says. Matching many: ``wire/routing.py``.
+
+Source: MQTT 5.0 sections 4.7 and 4.8.2.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from wire.mqtt.primitives import BINARY_MAX_BYTES, decode_string
+from wire.mqtt.reason_codes import malformed
+
+_SHARE = "$share/"
+
+
+class SharedFilter(NamedTuple):
+    """``$share/<share name>/<topic filter>`` in its parts."""
+
+    share_name: str
+    topic_filter: str
+
+
+def topic_fault(topic: str) -> str | None:
+    """What is wrong with ``topic`` as a topic name, clause first; None if nothing is."""
+    if not topic:
+        return "MQTT-4.7.3-1 empty topic name"
+    if "\0" in topic:
+        return "MQTT-4.7.3-2 U+0000 in a topic name"
+    if "+" in topic or "#" in topic:
+        return "MQTT-3.3.2-2 wildcard in a topic name"
+    if len(topic.encode()) > BINARY_MAX_BYTES:
+        return "MQTT-4.7.3-3 topic name of more than 65,535 bytes"
+    return None
+
+
+def filter_fault(topic_filter: str) -> str | None:
+    """What is wrong with ``topic_filter``, plain or shared, clause first; None if nothing is."""
+    if is_shared(topic_filter):
+        share_name, slash, topic_filter = topic_filter[len(_SHARE) :].partition("/")
+        if not share_name:
+            return "MQTT-4.8.2-1 shared subscription without a share name"
+        if "+" in share_name or "#" in share_name:
+            return "MQTT-4.8.2-2 wildcard in a share name"
+        if not slash or not topic_filter:
+            return "MQTT-4.8.2-2 shared subscription without a topic filter"
+    if not topic_filter:
+        return "MQTT-4.7.3-1 empty topic filter"
+    if "\0" in topic_filter:
+        return "MQTT-4.7.3-2 U+0000 in a topic filter"
+    if len(topic_filter.encode()) > BINARY_MAX_BYTES:
+        return "MQTT-4.7.3-3 topic filter of more than 65,535 bytes"
+    if "#" in topic_filter or "+" in topic_filter:
+        levels = topic_filter.split("/")
+        if any("#" in level and (level != "#" or depth != len(levels)) for depth, level in enumerate(levels, 1)):
+            return "MQTT-4.7.1-1 '#' is not the whole last level of a topic filter"
+        if any("+" in level and level != "+" for level in levels):
+            return "MQTT-4.7.1-2 '+' is not a whole level of a topic filter"
+    return None
+
+
+def check_topic(topic: bytes) -> str:
+    """The text of topic name ``topic``.
+
+    Raises:
+        PeerViolation: it is not a topic name that may be published to (MQTT-3.3.2-1, MQTT-3.3.2-2, MQTT-4.7.3-1).
+    """
+    text = decode_string(topic)
+    fault = topic_fault(text)
+    if fault is not None:
+        malformed(fault)
+    return text
+
+
+def check_filter(topic_filter: str) -> None:
+    """Raises PeerViolation if ``topic_filter``, plain or shared, is not well formed."""
+    fault = filter_fault(topic_filter)
+    if fault is not None:
+        malformed(fault)
+
+
+def is_shared(topic_filter: str) -> bool:
+    """Whether ``topic_filter`` asks for a shared subscription."""
+    return topic_filter.startswith(_SHARE)
+
+
+def parse_shared(topic_filter: str) -> SharedFilter | None:
+    """The parts of a well-formed shared subscription; None for a plain filter."""
+    if not is_shared(topic_filter):
+        return None
+    share_name, _, plain = topic_filter[len(_SHARE) :].partition("/")
+    return SharedFilter(share_name, plain)
+
+
+def matches(topic_filter: str, topic: str) -> bool:
+    """Whether plain ``topic_filter`` matches ``topic``; for one filter. ``TopicTree`` asks many at once."""
+    filter_levels, levels = topic_filter.split("/"), topic.split("/")
+    if topic.startswith("$") and filter_levels[0] in ("+", "#"):  # MQTT-4.7.2-1
+        return False
+    if filter_levels[-1] == "#":
+        filter_levels.pop()
+        levels = levels[: len(filter_levels)]
+    return len(filter_levels) == len(levels) and all(a in ("+", b) for a, b in zip(filter_levels, levels, strict=True))
