@@ -11,7 +11,7 @@ import sys
 from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 import msgpack
 
@@ -52,6 +52,7 @@ class Batch:
     topics: the distinct topic names, UTF-8. rules: for each of them the number of the rule that routed it (empty before routing).
     topic_of: per row an index into ``topics`` (u16). flags: per row QoS, RETAIN, REFUSABLE. lengths: per row payload bytes (u32).
     payloads: all payloads joined. properties: sparse, row -> encoded MQTT 5 properties without their length prefix.
+    topic_properties: per distinct topic the properties of its rows that have none of their own (empty list: none have any).
     accepted_ms: UTC epoch when the Listener took the batch; message expiry counts from it.
     """
 
@@ -63,6 +64,7 @@ class Batch:
     payloads: bytes
     rules: list[int] = field(default_factory=list)
     properties: dict[int, bytes] = field(default_factory=dict)
+    topic_properties: list[bytes] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.flags)
@@ -80,6 +82,7 @@ class Batch:
                 pack_column(self.lengths),
                 self.payloads,
                 self.properties,
+                self.topic_properties,
             )
         )
         return packed
@@ -91,7 +94,7 @@ class Batch:
         Raises:
             UnknownFrame: it was written by a version this build does not know.
         """
-        version, accepted_ms, topics, rules, topic_of, flags, lengths, payloads, properties = msgpack.unpackb(
+        version, accepted_ms, topics, rules, topic_of, flags, lengths, payloads, properties, common = msgpack.unpackb(
             data, strict_map_key=False, max_bin_len=len(data)
         )
         if version != BATCH_VERSION:
@@ -105,6 +108,7 @@ class Batch:
             lengths=unpack_column("I", lengths),
             payloads=payloads,
             properties=properties,
+            topic_properties=common,
         )
 
     def select(self, rows: Sequence[int]) -> Batch:
@@ -121,21 +125,19 @@ class Batch:
             lengths=array("I", [self.lengths[row] for row in rows]),
             payloads=b"".join([payloads[ends[row] : ends[row + 1]] for row in rows]),
             properties={new: self.properties[old] for old, new in renumbered.items()},
+            topic_properties=self.topic_properties,
         )
 
     def rows_payloads(self) -> list[bytes]:
         """The payloads one by one."""
         payloads = self.payloads
         ends = list(accumulate(self.lengths, initial=0))
-        return [payloads[start:end] for start, end in zip(ends, ends[1:], strict=False)]
+        return [payloads[start:end] for start, end in pairwise(ends)]
 
     def size_bytes(self) -> int:
         """Payload, topic and property bytes: what limits in bytes count."""
         per_topic = [len(topic) for topic in self.topics]
-        if len(per_topic) == 1:
-            topics_bytes = per_topic[0] * len(self.flags)
-        else:
-            topics_bytes = sum([per_topic[index] for index in self.topic_of])
+        topics_bytes = per_topic[0] * len(self.flags) if len(per_topic) == 1 else sum([per_topic[index] for index in self.topic_of])
         return len(self.payloads) + topics_bytes + sum(map(len, self.properties.values()))
 
 
@@ -155,4 +157,51 @@ def from_rows(rows: Iterable[tuple[bytes, int, bytes]], *, accepted_ms: int = 0)
         flags=bytes(flags),
         lengths=lengths,
         payloads=b"".join(payloads),
+    )
+
+
+def accepted_ms_of(data: bytes) -> int:
+    """``accepted_ms`` of an encoded batch, without decoding the rest.
+
+    Raises:
+        UnknownFrame: it is no batch, or one of a version this build does not know.
+    """
+    unpacker = msgpack.Unpacker()
+    unpacker.feed(data[:32])
+    try:
+        unpacker.read_array_header()
+        version, accepted_ms = unpacker.unpack(), unpacker.unpack()
+    except (ValueError, msgpack.UnpackException) as error:
+        raise UnknownFrame("not a batch", length=len(data)) from error
+    if version != BATCH_VERSION or not isinstance(accepted_ms, int):
+        raise UnknownFrame("batch of an unknown version", version=version)
+    return accepted_ms
+
+
+def concat(batches: Sequence[Batch]) -> Batch:
+    """The rows of ``batches``, one after the other, as one batch; its ``accepted_ms`` is the earliest of theirs.
+
+    All of them are routed, or none. The caller sees to it that there are at most ``ROWS_MAX`` rows.
+    """
+    numbers: dict[tuple[bytes, int], int] = {}
+    topic_of, lengths, properties = array("H"), array("I"), {}
+    routed = any(batch.rules for batch in batches)
+    row = 0
+    for batch in batches:
+        rules = batch.rules if routed else [0] * len(batch.topics)
+        renumbered = [numbers.setdefault(topic, len(numbers)) for topic in zip(batch.topics, rules, strict=True)]
+        topic_of.extend([renumbered[topic] for topic in batch.topic_of])
+        lengths.extend(batch.lengths)
+        for of_row, encoded in batch.properties.items():
+            properties[row + of_row] = encoded
+        row += len(batch)
+    return Batch(
+        accepted_ms=min(batch.accepted_ms for batch in batches),
+        topics=[topic for topic, _ in numbers],
+        topic_of=topic_of,
+        flags=b"".join([batch.flags for batch in batches]),
+        lengths=lengths,
+        payloads=b"".join([batch.payloads for batch in batches]),
+        rules=[rule for _, rule in numbers] if routed else [],
+        properties=properties,
     )

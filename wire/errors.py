@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 
@@ -25,6 +25,14 @@ class ConfigError(BasculeError):
     """The operator's: refuse to start, exit 78, no restart."""
 
     exit_status = 78
+
+    def __init__(self, message: str, *, problems: Sequence[str] = (), **fields: object) -> None:
+        """``problems`` are whole lines for the operator, ``file:line:column: key: what is wrong and what would be right``."""
+        super().__init__(message, **fields)
+        self.problems = tuple(problems)
+
+    def __str__(self) -> str:
+        return "\n".join((super().__str__(), *self.problems))
 
 
 class PeerViolation(BasculeError):

@@ -55,6 +55,11 @@ def _frame(kind: int) -> Callable[[type[FrameType]], type[FrameType]]:
     return register
 
 
+def known_kinds() -> frozenset[type[Frame]]:
+    """All frame classes."""
+    return frozenset(_KINDS.values())
+
+
 def encode(frame: Frame) -> list[bytes]:
     """The parts of ``frame`` for one ZeroMQ multipart message."""
     has_bodies, head = _HEADS[type(frame)]
@@ -75,7 +80,7 @@ def decode(parts: Sequence[bytes]) -> Frame:
     except (ValueError, TypeError, IndexError, msgpack.UnpackException) as error:
         raise UnknownFrame("not a frame", length=len(parts[0]) if parts else 0) from error
     cls = _KINDS.get(kind)
-    if cls is None or cls.VERSION != version:
+    if cls is None or version != cls.VERSION:
         raise UnknownFrame("unknown frame kind or version", kind=kind, version=version)
     names = _NAMES[cls]
     if len(names) != len(values):
@@ -177,6 +182,19 @@ class SessionOpened(Frame):
     received: bytes
 
 
+@_frame(7)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SenderResumes(Frame):
+    """Sender -> QueueStore, when a new store is up: what is outstanding is sent again, beginning with ``number``.
+
+    A store that keeps nothing (``in-memory``) takes the sender's numbers up there; one that does keep knows better.
+    """
+
+    sender: str
+    epoch: int
+    number: int
+
+
 # --- live subscriptions ---------------------------------------------------------------------------------------------------
 
 
@@ -251,7 +269,7 @@ class LaneOpened(Frame):
 @_frame(22)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credit(Frame):
-    """Receiver -> giver (Forwarder -> QueueStore, Connection -> Forwarder): hand out until ``messages`` and ``size_bytes`` are reached.
+    """Receiver -> giver (Forwarder -> QueueStore, Connection -> Forwarder): how far it may hand out, in messages and bytes.
 
     Both are totals since the lane was opened under ``epoch``, so a repeated frame is harmless.
     """

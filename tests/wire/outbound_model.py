@@ -1,0 +1,261 @@
+"""A remote broker and a store as plain as can be, to judge OutboundFlow: they share no code with it but the frames."""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import dataclass, field
+
+from wire.batch import Batch, from_rows, pack_column
+from wire.frames import HandOut, LaneOpened
+from wire.outbound import Facts
+from wire.ranges import ranges_of
+
+PUBLISH, PUBACK, PUBREC, PUBREL, PUBCOMP = 3, 4, 5, 6, 7
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sent:
+    """One packet as the flow wrote it; ``raw`` is all of its bytes."""
+
+    kind: int
+    flags: int
+    packet_id: int
+    topic: bytes = b""
+    properties: bytes = b""
+    payload: bytes = b""
+    reason_code: int = 0
+    raw: bytes = b""
+
+    @property
+    def qos(self) -> int:
+        return self.flags >> 1 & 3
+
+    @property
+    def dup(self) -> bool:
+        return bool(self.flags & 8)
+
+
+def _variable(data: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 127) << shift
+        shift += 7
+        if byte < 128:
+            return value, at
+
+
+def parse(data: bytes, level: int) -> list[Sent]:
+    """The whole packets in ``data``; there must be nothing else in it."""
+    packets = []
+    at = 0
+    while at < len(data):
+        begin = at
+        kind, flags = data[at] >> 4, data[at] & 15
+        length, at = _variable(data, at + 1)
+        end = at + length
+        assert end <= len(data), "half a packet"
+        if kind == PUBLISH:
+            size = int.from_bytes(data[at : at + 2], "big")
+            topic, at = data[at + 2 : at + 2 + size], at + 2 + size
+            packet_id, properties = 0, b""
+            if flags & 6:
+                packet_id, at = int.from_bytes(data[at : at + 2], "big"), at + 2
+            if level == 5:
+                size, at = _variable(data, at)
+                properties, at = data[at : at + size], at + size
+            packets.append(
+                Sent(
+                    kind=kind,
+                    flags=flags,
+                    packet_id=packet_id,
+                    topic=topic,
+                    properties=properties,
+                    payload=data[at:end],
+                    raw=data[begin:end],
+                )
+            )
+        else:
+            reason_code = data[at + 2] if length > 2 else 0
+            packet_id = int.from_bytes(data[at : at + 2], "big")
+            packets.append(Sent(kind=kind, flags=flags, packet_id=packet_id, reason_code=reason_code, raw=data[begin:end]))
+        at = end
+    return packets
+
+
+def ack(kind: int, packet_id: int, reason_code: int | None = None) -> bytes:
+    """PUBACK, PUBREC or PUBCOMP."""
+    body = packet_id.to_bytes(2, "big") + (b"" if reason_code is None else bytes([reason_code]))
+    return bytes([kind << 4, len(body)]) + body
+
+
+def hand_out(first_seq: int, batch: Batch, *, epoch: int = 1, offsets: list[int] | None = None) -> HandOut:
+    """A HandOut of ``batch``."""
+    return HandOut(
+        queue="bridge:cloud:0",
+        epoch=epoch,
+        first_seq=first_seq,
+        count=len(batch),
+        size_bytes=batch.size_bytes(),
+        offsets=b"" if offsets is None else pack_column(array("I", offsets)),
+        bodies=(batch.encode(),),
+    )
+
+
+def lane_opened(
+    *,
+    head: int = 0,
+    tail: int = 0,
+    dup_below: int = 0,
+    settled: list[int] | None = None,
+    released: list[int] | None = None,
+    generation: int = 0,
+    session: str = "",
+    epoch: int = 1,
+) -> LaneOpened:
+    """A LaneOpened with plain defaults."""
+    return LaneOpened(
+        queue="bridge:cloud:0",
+        epoch=epoch,
+        head=head,
+        tail=tail,
+        dup_below=dup_below,
+        settled=ranges_of(settled or []),
+        released=ranges_of(released or []),
+        generation=generation,
+        session=session,
+    )
+
+
+@dataclass(slots=True)
+class RemoteModel:
+    """A broker's receiving half: forwards QoS 2 when the PUBLISH comes, keeps its identifier until PUBREL."""
+
+    level: int
+    receive_maximum: int
+    qos2_maximum: int
+    published: list[int] = field(default_factory=list)
+    session: bool = False
+    received_ids: set[int] = field(default_factory=set)
+    unsettled: dict[int, int] = field(default_factory=dict)  # packet id -> QoS, on this connection
+    seen: set[int] = field(default_factory=set)  # sequences PUBLISHed on this connection
+    highest: int = -1
+
+    def connect(self) -> bool:
+        """CONNECT without a clean start; whether the session is present."""
+        present, self.session = self.session, True
+        self.unsettled = dict.fromkeys(self.received_ids, 2)
+        self.seen = set()
+        self.highest = -1
+        return present
+
+    def forget_session(self) -> None:
+        self.session = False
+        self.received_ids.clear()
+
+    def take(self, packet: Sent) -> bytes:
+        """Judge a packet and answer it."""
+        if packet.kind == PUBREL:
+            self.received_ids.discard(packet.packet_id)
+            self.unsettled.pop(packet.packet_id, None)
+            return ack(PUBCOMP, packet.packet_id)
+        assert packet.kind == PUBLISH
+        seq = int(packet.payload)
+        assert seq not in self.seen, f"F5: {seq} was sent twice on one connection"
+        assert seq > self.highest, f"F8: {seq} after {self.highest}"
+        self.seen.add(seq)
+        self.highest = seq
+        if packet.qos == 0:
+            assert not packet.dup
+            self.published.append(seq)
+            return b""
+        assert packet.packet_id == seq % 65_000 + 1
+        repeated = packet.packet_id in self.received_ids
+        if not repeated:
+            assert packet.packet_id not in self.unsettled, "F3: a packet identifier was given twice"
+        self.unsettled[packet.packet_id] = packet.qos
+        assert len(self.unsettled) <= self.receive_maximum, "F1: more than the receive maximum"
+        if self.level == 4:
+            assert list(self.unsettled.values()).count(2) <= self.qos2_maximum, "F2: too many QoS 2 messages"
+        if packet.qos == 1:
+            self.published.append(seq)
+            del self.unsettled[packet.packet_id]
+            return ack(PUBACK, packet.packet_id)
+        if not repeated:
+            self.published.append(seq)
+            self.received_ids.add(packet.packet_id)
+        return ack(PUBREC, packet.packet_id)
+
+
+@dataclass(slots=True)
+class StoreModel:
+    """What is committed of one lane."""
+
+    head: int
+    republish: bool
+    rows: dict[int, int] = field(default_factory=dict)  # seq -> QoS
+    tail: int = 0
+    handed_stop: int = 0
+    cursor: int = 0
+    settled: dict[int, str] = field(default_factory=dict)
+    released: set[int] = field(default_factory=set)
+    session: str = ""
+    generation: int = 0
+    epoch: int = 0
+
+    def __post_init__(self) -> None:
+        self.tail = self.handed_stop = self.cursor = self.head
+
+    def append(self, qos: list[int]) -> None:
+        for level in qos:
+            self.rows[self.tail] = level
+            self.tail += 1
+
+    def open(self) -> LaneOpened:
+        """Put the cursor back; QoS 0 that was handed out is gone."""
+        self.epoch += 1
+        head = next((seq for seq in range(self.head, self.tail) if seq not in self.settled), self.tail)
+        self.cursor = head
+        return lane_opened(
+            head=head,
+            tail=self.tail,
+            dup_below=self.handed_stop,
+            settled=sorted(seq for seq in self.settled if seq > head),
+            released=sorted(self.released),
+            generation=self.generation,
+            session=self.session,
+            epoch=self.epoch,
+        )
+
+    def hand_out(self, count: int) -> HandOut | None:
+        """The next ``count`` sequences that are not settled, as one batch."""
+        seqs = [seq for seq in range(self.cursor, min(self.cursor + count, self.tail)) if seq not in self.settled]
+        self.cursor = min(self.cursor + count, self.tail)
+        self.handed_stop = max(self.handed_stop, self.cursor)
+        if not seqs:
+            return None
+        batch = from_rows((b"t/%d" % (seq % 3), self.rows[seq], b"%d" % seq) for seq in seqs)
+        offsets = [seq - seqs[0] for seq in seqs]
+        for seq in seqs:
+            if not self.rows[seq]:
+                self.settled[seq] = "delivered"  # the Forwarder settles QoS 0 when it passes it on
+        plain = offsets == list(range(len(seqs)))
+        return hand_out(seqs[0], batch, epoch=self.epoch, offsets=None if plain else offsets)
+
+    def commit(self, facts: Facts) -> None:
+        if facts.generation != self.generation:
+            self.generation = facts.generation
+            self.released.clear()
+        if facts.session is not None:
+            self.session = facts.session
+        for outcome, ranges in facts.settled:
+            if outcome == "redelivered":
+                continue
+            for start, stop in ranges:
+                for seq in range(start, min(stop, self.cursor)):  # what was not handed out cannot be settled
+                    assert seq not in self.settled, f"{seq} was settled twice"
+                    self.settled[seq] = outcome
+                    self.released.discard(seq)
+        for start, stop in facts.released:
+            self.released.update(range(start, stop))

@@ -1,0 +1,29 @@
+"""Bridges and rules for tests of routing and mapping."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tests.supervisor.settings import bridge
+from wire.settings import BridgeSettings, RuleSettings
+
+
+def rule(number: int, *filters: str, excludes: tuple[str, ...] = (), destination: str = "{#}", max_qos: int = 2) -> RuleSettings:
+    """A rule that takes ``filters``."""
+    return RuleSettings(
+        name=f"rule-{number}",
+        number=number,
+        filters=filters,
+        excludes=excludes,
+        destination=destination,
+        max_qos=max_qos,
+        preserve_retain=True,
+        user_properties=(),
+    )
+
+
+def bridge_of(
+    name: str, *rules: RuleSettings, lanes: int = 1, persist: bool = True, loop_prevention: bool = True
+) -> BridgeSettings:
+    """A bridge with these local subscriptions."""
+    return replace(bridge(name, lanes), local_subscriptions=rules, persist=persist, loop_prevention=loop_prevention)

@@ -1,0 +1,78 @@
+"""Backoff: B1 bounds and jitter, B2 when the series starts anew."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wire.backoff import Backoff
+from wire.settings import BackoffSettings
+
+DEFAULT = BackoffSettings(initial_s=1.0, max_s=120.0, factor=2.0, jitter=0.25, stable_s=10.0)
+
+
+def middle() -> float:
+    return 0.5
+
+
+def test_delays_double_up_to_the_longest() -> None:
+    backoff = Backoff(DEFAULT, middle)
+    assert [backoff.next_delay_s() for _ in range(9)] == [1, 2, 4, 8, 16, 32, 64, 120, 120]
+    assert backoff.attempt == 9
+
+
+def test_jitter_reaches_a_quarter_both_ways() -> None:
+    assert Backoff(DEFAULT, lambda: 0.0).next_delay_s() == 0.75
+    assert Backoff(DEFAULT, lambda: 0.999_999).next_delay_s() > 1.2499
+
+
+@given(
+    values=st.lists(st.floats(0.0, 1.0, exclude_max=True), min_size=1, max_size=400),
+    factor=st.floats(1.0, 100.0),
+    jitter=st.floats(0.0, 1.0),
+    initial_s=st.floats(0.001, 10.0),
+    max_s=st.floats(10.0, 1000.0),
+)
+def test_b1_a_delay_is_within_the_jitter_of_its_nominal(
+    values: list[float], factor: float, jitter: float, initial_s: float, max_s: float
+) -> None:
+    given_values = iter(values)
+    settings = BackoffSettings(initial_s=initial_s, max_s=max_s, factor=factor, jitter=jitter, stable_s=1.0)
+    backoff = Backoff(settings, lambda: next(given_values))
+    nominal_s = initial_s
+    for _ in values:
+        delay_s = backoff.next_delay_s()
+        assert nominal_s * (1 - jitter) - 1e-9 <= delay_s <= nominal_s * (1 + jitter) + 1e-9
+        assert delay_s <= max_s * (1 + jitter) + 1e-9
+        nominal_s = min(nominal_s * factor, max_s)
+
+
+def test_b2_a_stable_connection_starts_the_series_anew() -> None:
+    backoff = Backoff(DEFAULT, middle)
+    assert [backoff.next_delay_s() for _ in range(3)] == [1, 2, 4]
+    backoff.connected(100.0)
+    assert backoff.lost(110.0)
+    assert backoff.attempt == 0
+    assert backoff.next_delay_s() == 1
+
+
+def test_b2_a_short_connection_lets_the_series_go_on() -> None:
+    backoff = Backoff(DEFAULT, middle)
+    assert [backoff.next_delay_s() for _ in range(3)] == [1, 2, 4]
+    backoff.connected(100.0)
+    assert not backoff.lost(109.9)
+    assert backoff.next_delay_s() == 8
+
+
+def test_b2_one_connection_resets_once() -> None:
+    backoff = Backoff(DEFAULT, middle)
+    backoff.connected(0.0)
+    assert backoff.lost(50.0)
+    assert [backoff.next_delay_s(), backoff.next_delay_s()] == [1, 2]
+    assert not backoff.lost(500.0), "a failed attempt after it was never connected"
+    assert backoff.next_delay_s() == 4
+
+
+def test_an_initial_delay_above_the_longest_is_cut() -> None:
+    settings = BackoffSettings(initial_s=5.0, max_s=2.0, factor=2.0, jitter=0.0, stable_s=1.0)
+    assert Backoff(settings, middle).next_delay_s() == 2.0

@@ -1,0 +1,68 @@
+"""The batch keeps its columns through encoding, selection and joining."""
+
+from __future__ import annotations
+
+from array import array
+
+import msgpack
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wire.batch import BATCH_VERSION, RETAIN, Batch, from_rows, pack_column, unpack_column
+from wire.errors import UnknownFrame
+
+ROW = st.tuples(st.sampled_from([b"a", b"a/b", b"plant/1/x"]), st.sampled_from([0, 1, 2, 1 | RETAIN]), st.binary(max_size=40))
+ROWS = st.lists(ROW, max_size=30)
+
+
+def rows_of(batch: Batch) -> list[tuple[bytes, int, bytes]]:
+    return [
+        (batch.topics[index], flags, payload)
+        for index, flags, payload in zip(batch.topic_of, batch.flags, batch.rows_payloads(), strict=True)
+    ]
+
+
+@given(ROWS, st.integers(0, 2**40))
+def test_a_batch_comes_back_from_its_bytes(rows: list[tuple[bytes, int, bytes]], accepted_ms: int) -> None:
+    batch = from_rows(rows, accepted_ms=accepted_ms)
+    batch.properties = dict.fromkeys(range(0, len(rows), 3), b"\x01\x01")
+    batch.rules = [7] * len(batch.topics)
+    batch.topic_properties = [b"\x26"] * len(batch.topics)
+    assert Batch.decode(batch.encode()) == batch
+
+
+@given(ROWS, st.data())
+def test_selected_rows_are_those_rows_with_their_properties(rows: list[tuple[bytes, int, bytes]], data: st.DataObject) -> None:
+    batch = from_rows(rows)
+    batch.properties = {row: bytes([row]) for row in range(0, len(rows), 2)}
+    chosen = data.draw(st.lists(st.sampled_from(range(len(rows))), unique=True)) if rows else []
+    part = batch.select(chosen)
+    assert rows_of(part) == [rows[row] for row in chosen]
+    assert part.properties == {new: bytes([old]) for new, old in enumerate(chosen) if old % 2 == 0}
+
+
+@given(ROWS)
+def test_the_size_counts_payloads_topics_and_properties(rows: list[tuple[bytes, int, bytes]]) -> None:
+    batch = from_rows(rows)
+    batch.properties = dict.fromkeys(range(len(rows)), b"123")
+    assert batch.size_bytes() == sum(len(topic) + len(payload) + 3 for topic, _, payload in rows)
+
+
+def test_the_bytes_of_a_batch_are_pinned() -> None:
+    batch = from_rows([(b"a/b", 1, b"xy")], accepted_ms=5)
+    assert batch.encode().hex() == "9a010591c403612f6290c4020000c40101c40402000000c40278798090"
+
+
+def test_a_batch_of_a_newer_version_is_refused() -> None:
+    newer = msgpack.unpackb(from_rows([]).encode())
+    newer[0] = BATCH_VERSION + 1
+    with pytest.raises(UnknownFrame):
+        Batch.decode(msgpack.packb(newer))
+
+
+@given(st.lists(st.integers(0, 65535)))
+def test_columns_are_little_endian(values: list[int]) -> None:
+    column = array("H", values)
+    assert pack_column(column) == b"".join(value.to_bytes(2, "little") for value in values)
+    assert unpack_column("H", pack_column(column)) == column

@@ -1,0 +1,82 @@
+"""CONNECT: who may come in, and on what terms."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from wire.greeting import Welcome, judge_connect
+from wire.mqtt.packets import Connack, Connect
+from wire.mqtt.properties import Properties
+from wire.settings import ClientLimitSettings
+
+LIMITS = ClientLimitSettings(
+    connections_max=10,
+    connect_timeout_s=1.0,
+    packet_max_bytes=1000,
+    output_max_bytes=1000,
+    subscriptions_max=10,
+    keep_alive_max_s=300,
+    receive_maximum=7,
+)
+
+
+def connect(level: int, client_id: str = "c", *, clean: bool = True, keep_alive_s: int = 60, **properties: object) -> Connect:
+    return Connect(
+        level=level,
+        client_id=client_id,
+        clean_start=clean,
+        keep_alive_s=keep_alive_s,
+        properties=replace(Properties(), **properties),  # type: ignore[arg-type]  # names are those of Properties
+    )
+
+
+def test_a_311_client_without_an_identifier_must_start_clean() -> None:
+    refused = judge_connect(connect(4, "", clean=False), LIMITS, new_id="n")
+    assert isinstance(refused, Connack)
+    assert refused.reason_code == 2
+    welcome = judge_connect(connect(4, ""), LIMITS, new_id="n")
+    assert isinstance(welcome, Welcome)
+    assert welcome.client_id == "n"
+
+
+def test_a_5_client_is_told_the_limits_and_its_assigned_identifier() -> None:
+    welcome = judge_connect(connect(5, "", clean=False), LIMITS, new_id="n")
+    assert isinstance(welcome, Welcome)
+    properties = welcome.connack(session_present=True).properties
+    assert (properties.receive_maximum, properties.maximum_packet_size) == (7, 1000)
+    assert properties.assigned_client_identifier == "n"
+    assert properties.server_keep_alive is None
+
+
+def test_keep_alive_is_capped_for_a_5_client_and_it_is_told() -> None:
+    for asked in (0, 301):
+        welcome = judge_connect(connect(5, keep_alive_s=asked), LIMITS, new_id="n")
+        assert isinstance(welcome, Welcome)
+        assert welcome.keep_alive_s == 300
+        assert welcome.connack(session_present=False).properties.server_keep_alive == 300
+
+
+def test_a_session_is_present_only_without_a_clean_start() -> None:
+    for level in (4, 5):
+        for clean in (True, False):
+            welcome = judge_connect(connect(level, clean=clean), LIMITS, new_id="n")
+            assert isinstance(welcome, Welcome)
+            assert welcome.connack(session_present=True).session_present is not clean
+
+
+def test_what_keeps_a_session_differs_by_version() -> None:
+    def keeps(packet: Connect) -> bool:
+        welcome = judge_connect(packet, LIMITS, new_id="n")
+        assert isinstance(welcome, Welcome)
+        return welcome.keeps_session
+
+    assert keeps(connect(4, clean=False))
+    assert not keeps(connect(4, clean=True))
+    assert keeps(connect(5, clean=True, session_expiry_interval=10))
+    assert not keeps(connect(5, clean=False))
+
+
+def test_an_authentication_method_is_refused() -> None:
+    refused = judge_connect(connect(5, authentication_method="SCRAM"), LIMITS, new_id="n")
+    assert isinstance(refused, Connack)
+    assert refused.reason_code == 0x8C

@@ -1,0 +1,74 @@
+"""The receiver's half towards a client: answers in order, in the burst of their batch (I1-I3)."""
+
+from __future__ import annotations
+
+import pytest
+
+from wire.errors import PeerViolation
+from wire.inbound import InboundFlow
+
+
+def flow(level: int = 4, receive_maximum: int = 10) -> InboundFlow:
+    return InboundFlow(
+        number=1,
+        session="c",
+        level=level,
+        receive_maximum=receive_maximum,
+        topic_alias_maximum=0,
+    )
+
+
+def test_a_burst_answers_every_kind_in_order_of_arrival() -> None:
+    client = flow()
+    client.puback_ids += [b"\0\1", b"\0\3"]
+    client.pubrec_ids += [b"\0\2"]
+    client.received.add(9)
+    client.pubrel(9)
+    sealed = client.seal()
+    assert sealed is not None
+    burst, released = sealed
+    assert released == [9]
+    assert burst.encode().hex() == "40020001400200035002000270020009"
+    assert client.seal() is None
+
+
+def test_refused_messages_get_their_reason_code_in_their_place() -> None:
+    client = flow(level=5)
+    client.puback_ids += [b"\0\1", b"\0\3"]
+    client.pubrec_ids += [b"\0\2"]
+    sealed = client.seal()
+    assert sealed is not None
+    assert sealed[0].encode_refusing({b"\0\3": 0x97, b"\0\2": 0x97}).hex() == "4002000140030003975003000297"
+
+
+def test_withheld_answers_are_left_out() -> None:
+    client = flow()
+    client.puback_ids += [b"\0\1", b"\0\3"]
+    sealed = client.seal()
+    assert sealed is not None
+    assert sealed[0].without(frozenset([b"\0\1"])).encode().hex() == "40020003"
+
+
+def test_pubrel_of_an_unknown_identifier_is_answered_and_in_mqtt_5_says_so() -> None:
+    for level, answer in ((4, "70020007"), (5, "7003000792")):
+        client = flow(level)
+        client.pubrel(7)
+        sealed = client.seal()
+        assert sealed is not None
+        assert sealed[1] == []
+        assert sealed[0].encode().hex() == answer
+
+
+def test_an_mqtt_5_client_is_held_to_its_receive_maximum() -> None:
+    client = flow(level=5, receive_maximum=3)
+    client.puback_ids += [b"\0\1", b"\0\2"]
+    client.received.add(3)
+    client.check_quota()
+    sealed = client.seal()
+    client.puback_ids.append(b"\0\4")
+    with pytest.raises(PeerViolation) as caught:
+        client.check_quota()
+    assert caught.value.reason_code == 0x93
+    assert sealed is not None
+    client.answered(sealed[0])
+    client.check_quota()

@@ -1,0 +1,435 @@
+"""OutboundFlow by example: the bytes that leave, the windows, resuming, lost sessions, and acknowledgements of every kind."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.wire.outbound_model import PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, Sent, ack, hand_out, lane_opened, parse
+from wire.batch import RETAIN, from_rows
+from wire.errors import PeerViolation
+from wire.outbound import OutboundFlow
+
+EDGE = "edge@here"
+
+
+def flow_at(
+    head: int = 0,
+    *,
+    level: int = 4,
+    receive_maximum: int = 100,
+    qos2_maximum: int = 20,
+    republish: bool = False,
+    remote_maximum: int = 65_535,
+    maximum_qos: int = 2,
+    retain_available: bool = True,
+    maximum_packet_size: int | None = None,
+) -> OutboundFlow:
+    """A flow whose lane begins at ``head``, connected with the session on record."""
+    flow = OutboundFlow(receive_maximum=receive_maximum, qos2_maximum=qos2_maximum, republish=republish)
+    flow.open(lane_opened(head=head, session=EDGE))
+    flow.connected(
+        session=EDGE,
+        session_present=True,
+        level=level,
+        receive_maximum=remote_maximum,
+        maximum_qos=maximum_qos,
+        retain_available=retain_available,
+        maximum_packet_size=maximum_packet_size,
+    )
+    return flow
+
+
+def offer(flow: OutboundFlow, first_seq: int, *flags: int) -> None:
+    """Hand out one row for each of ``flags``."""
+    flow.offer(hand_out(first_seq, from_rows((b"t", flag, b"%d" % (first_seq + at)) for at, flag in enumerate(flags))))
+
+
+def burst(flow: OutboundFlow, level: int = 4) -> list[Sent]:
+    """What leaves now."""
+    return parse(flow.pump(1 << 20), level)
+
+
+def kinds(packets: list[Sent]) -> list[tuple[int, int]]:
+    """Kind and packet identifier of each."""
+    return [(packet.kind, packet.packet_id) for packet in packets]
+
+
+def settled(flow: OutboundFlow, number: int = 1) -> dict[str, tuple[tuple[int, int], ...]]:
+    """What became of messages since the last time."""
+    facts = flow.facts(number)
+    return {} if facts is None else dict(facts.settled)
+
+
+# --- golden bytes ---
+
+
+def test_golden_burst_of_mqtt_3_1_1() -> None:
+    """Packet identifiers come from the sequence, QoS 0 has none, and nothing else is in the bytes."""
+    flow = flow_at(64_999)
+    flow.offer(hand_out(64_999, from_rows([(b"a/b", 1, b"xy"), (b"a/b", 0, b""), (b"c", 2 | RETAIN, b"z" * 130)])))
+    assert flow.pump(1 << 20) == (
+        b"\x32\x09\x00\x03a/b\xfd\xe8xy" + b"\x30\x05\x00\x03a/b" + b"\x35\x87\x01\x00\x01c\x00\x02" + b"z" * 130
+    )
+
+
+def test_golden_burst_of_mqtt_5_with_and_without_properties() -> None:
+    flow = flow_at(level=5)
+    batch = from_rows([(b"a", 1, b"x"), (b"a", 1, b"y"), (b"bb", 0, b"z"), (b"bb", 0, b"")])
+    batch.properties = {1: b"\x01\x01", 3: b"\x01\x00"}
+    flow.offer(hand_out(0, batch))
+    assert flow.pump(1 << 20) == (
+        b"\x32\x07\x00\x01a\x00\x01\x00x"
+        + b"\x32\x09\x00\x01a\x00\x02\x02\x01\x01y"
+        + b"\x30\x06\x00\x02bb\x00z"
+        + b"\x30\x07\x00\x02bb\x02\x01\x00"
+    )
+
+
+@given(
+    rows=st.lists(
+        st.tuples(st.sampled_from([b"t", b"a/b/c"]), st.integers(0, 2), st.binary(max_size=300)), min_size=1, max_size=40
+    ),
+    with_properties=st.sets(st.integers(0, 39)),
+    level=st.sampled_from([4, 5]),
+    retains=st.sets(st.integers(0, 39)),
+    bytes_max=st.sampled_from([1, 100, 1 << 20]),
+)
+def test_every_message_leaves_as_it_was_handed_out(
+    rows: list[tuple[bytes, int, bytes]], with_properties: set[int], level: int, retains: set[int], bytes_max: int
+) -> None:
+    flow = flow_at(level=level, qos2_maximum=100)
+    batch = from_rows((topic, qos | (RETAIN if at in retains else 0), payload) for at, (topic, qos, payload) in enumerate(rows))
+    batch.properties = {at: b"\x26\x00\x01k\x00\x01v" for at in with_properties if at < len(rows)}
+    flow.offer(hand_out(0, batch))
+    packets: list[Sent] = []
+    while data := flow.pump(bytes_max):
+        packets += parse(data, level)
+    assert [(packet.topic, packet.qos, packet.payload, bool(packet.flags & 1)) for packet in packets] == [
+        (topic, qos, payload, at in retains) for at, (topic, qos, payload) in enumerate(rows)
+    ]
+    assert [packet.properties for packet in packets] == [
+        batch.properties.get(at, b"") if level == 5 else b"" for at in range(len(rows))
+    ]
+
+
+# --- windows ---
+
+
+def test_f1_the_window_is_the_smaller_receive_maximum_and_each_puback_opens_it() -> None:
+    flow = flow_at(receive_maximum=3, remote_maximum=2, level=5)
+    offer(flow, 0, 1, 1, 1, 1)
+    assert kinds(burst(flow, 5)) == [(PUBLISH, 1), (PUBLISH, 2)]
+    assert burst(flow, 5) == []
+    flow.received(ack(PUBACK, 1))
+    assert kinds(burst(flow, 5)) == [(PUBLISH, 3)]
+
+
+def test_f2_qos_2_has_a_window_of_its_own_at_level_4_and_its_head_blocks() -> None:
+    """A QoS 2 message counts until PUBCOMP; what is behind it waits, QoS 1 too, which Mosquitto 2.0 would refuse then (F8)."""
+    flow = flow_at(qos2_maximum=1)
+    offer(flow, 0, 2, 2, 1)
+    assert kinds(burst(flow)) == [(PUBLISH, 1)]
+    flow.received(ack(PUBREC, 1))
+    facts = flow.facts(1)
+    assert facts is not None
+    assert facts.released == ((0, 1),)
+    flow.committed(1)
+    assert kinds(burst(flow)) == [(PUBREL, 1)]
+    flow.received(ack(PUBCOMP, 1))
+    assert kinds(burst(flow)) == [(PUBLISH, 2)]
+    flow.received(ack(PUBREC, 2))
+    flow.facts(2)
+    flow.committed(2)
+    assert kinds(burst(flow)) == [(PUBREL, 2)]
+    flow.received(ack(PUBCOMP, 2))
+    assert kinds(burst(flow)) == [(PUBLISH, 3)]
+
+
+def test_f3_what_is_unsettled_never_spans_more_than_65_000_sequences() -> None:
+    flow = flow_at(receive_maximum=65_535)
+    offer(flow, 0, 1)
+    offer(flow, 64_999, 1, 1, 0)
+    assert kinds(burst(flow)) == [(PUBLISH, 1), (PUBLISH, 65_000)]
+    flow.received(ack(PUBACK, 1))
+    assert kinds(burst(flow)) == [(PUBLISH, 1), (PUBLISH, 0)]
+
+
+def test_f4_pubrel_waits_for_the_commit_even_over_a_reconnect() -> None:
+    """The link is cut and the store may have the release or not: PUBLISH never leaves again, PUBREL not before the answer."""
+    flow = flow_at()
+    offer(flow, 0, 2)
+    burst(flow)
+    flow.received(ack(PUBREC, 1))
+    assert burst(flow) == []
+    flow.facts(1)
+    flow.disconnected()
+    flow.connected(session=EDGE, session_present=True, level=4)
+    assert burst(flow) == []
+    assert flow.in_flight == 1
+    flow.committed(1)
+    assert kinds(burst(flow)) == [(PUBREL, 1)]
+
+
+def test_f6_a_pubrel_without_pubcomp_goes_again_on_the_resumed_session() -> None:
+    flow = flow_at()
+    offer(flow, 0, 2, 1)
+    burst(flow)
+    flow.received(ack(PUBREC, 1))
+    flow.facts(1)
+    flow.committed(1)
+    burst(flow)
+    flow.disconnected()
+    flow.connected(session=EDGE, session_present=True, level=4)
+    again = burst(flow)
+    assert kinds(again) == [(PUBREL, 1), (PUBLISH, 2)]
+    assert again[1].dup
+    flow.received(ack(PUBCOMP, 1) + ack(PUBACK, 2))
+    assert settled(flow) == {"delivered": ((0, 2),), "redelivered": ((1, 2),)}
+
+
+def test_f6_everything_unsettled_goes_again_in_order_with_dup_and_what_is_settled_does_not() -> None:
+    flow = flow_at()
+    offer(flow, 0, 1, 1, 0, 1, 1)
+    burst(flow)
+    flow.received(ack(PUBACK, 2) + ack(PUBACK, 4))
+    flow.disconnected()
+    flow.connected(session=EDGE, session_present=True, level=4)
+    again = burst(flow)
+    assert [(packet.packet_id, packet.dup, packet.payload) for packet in again] == [(1, True, b"0"), (5, True, b"4")]
+    assert burst(flow) == []
+
+
+# --- opening the lane ---
+
+
+def test_what_was_settled_or_released_before_the_lane_was_opened_is_not_published() -> None:
+    """DUP below ``dup_below``; a released message is settled when its PUBCOMP came and it was handed out, not before."""
+    flow = OutboundFlow(receive_maximum=100, qos2_maximum=20, republish=False)
+    flow.open(lane_opened(head=10, dup_below=14, settled=[11], released=[12], session=EDGE))
+    flow.connected(session=EDGE, session_present=True, level=4)
+    assert kinds(burst(flow)) == [(PUBREL, 13)]
+    flow.received(ack(PUBCOMP, 13))
+    assert settled(flow) == {}
+    offer(flow, 10, 1, 1, 2, 1, 1)
+    assert settled(flow) == {"delivered": ((12, 13),)}
+    assert [(packet.packet_id, packet.dup) for packet in burst(flow)] == [(11, True), (14, True), (15, False)]
+
+
+def test_f7_nothing_leaves_before_a_new_session_is_on_record() -> None:
+    flow = OutboundFlow(receive_maximum=100, qos2_maximum=20, republish=False)
+    flow.open(lane_opened())
+    assert flow.knows(EDGE, session_present=False)
+    assert not flow.knows(EDGE, session_present=True)
+    flow.connected(session=EDGE, session_present=False, level=4)
+    offer(flow, 0, 1)
+    assert burst(flow) == []
+    facts = flow.facts(1)
+    assert facts is not None
+    assert (facts.session, facts.generation) == (EDGE, 0)
+    assert burst(flow) == []
+    flow.committed(1)
+    assert kinds(burst(flow)) == [(PUBLISH, 1)]
+
+
+@pytest.mark.parametrize("republish", [False, True])
+def test_f7_a_lost_session_settles_or_sends_again_what_it_had_released(republish: bool) -> None:
+    """Unreleased messages go as new, without DUP, in both cases; the generation rises."""
+    flow = flow_at(republish=republish)
+    offer(flow, 0, 2, 2, 1)
+    burst(flow)
+    flow.received(ack(PUBREC, 1))
+    flow.facts(1)
+    flow.committed(1)
+    flow.disconnected()
+    flow.connected(session=EDGE, session_present=False, level=4)
+    facts = flow.facts(2)
+    assert facts is not None
+    assert (facts.session, facts.generation) == (EDGE, 1)
+    assert dict(facts.settled) == ({} if republish else {"delivered": ((0, 1),)})
+    flow.committed(2)
+    again = burst(flow)
+    assert [(packet.packet_id, packet.dup) for packet in again] == [
+        *([(1, False)] if republish else []),
+        (2, False),
+        (3, False),
+    ]
+    assert flow.counts.sessions_lost == 1
+    assert flow.counts.assumed_delivered == (0 if republish else 1)
+
+
+def test_another_address_is_another_session() -> None:
+    flow = flow_at()
+    offer(flow, 0, 1)
+    burst(flow)
+    flow.disconnected()
+    assert not flow.knows("edge@there", session_present=True)
+    flow.connected(session="edge@there", session_present=False, level=4)
+    assert (flow.session, flow.generation) == ("edge@there", 1)
+
+
+# --- what the remote cannot take ---
+
+
+def test_qos_and_retain_are_lowered_to_what_the_remote_takes() -> None:
+    """A message lowered to QoS 0 is settled when it leaves: nobody will acknowledge it."""
+    flow = flow_at(level=5, maximum_qos=0, retain_available=False)
+    offer(flow, 0, 2 | RETAIN, 1, 0)
+    assert [packet.flags for packet in burst(flow, 5)] == [0, 0, 0]
+    assert settled(flow) == {"delivered": ((0, 2),)}
+    assert (flow.counts.qos_lowered, flow.counts.retain_stripped) == (2, 1)
+
+
+def test_a_message_too_large_for_the_remote_is_dropped_and_those_around_it_leave() -> None:
+    flow = flow_at(level=5, maximum_packet_size=30)
+    flow.offer(hand_out(0, from_rows([(b"t", 1, b"a"), (b"t", 1, bytes(22)), (b"t", 1, bytes(23)), (b"t", 1, b"b")])))
+    packets = burst(flow, 5)
+    assert [packet.packet_id for packet in packets] == [1, 2, 4]
+    assert max(len(packet.raw) for packet in packets) == 30
+    assert settled(flow) == {"dropped:too_large": ((2, 3),)}
+
+
+# --- acknowledgements ---
+
+
+@given(order=st.permutations(range(12)), cuts=st.lists(st.integers(1, 60), max_size=8))
+def test_pubacks_settle_in_any_order_and_cut_anywhere(order: list[int], cuts: list[int]) -> None:
+    flow = flow_at(64_995)
+    offer(flow, 64_995, *[1] * 12)
+    burst(flow)
+    data = b"".join(ack(PUBACK, (64_995 + at) % 65_000 + 1) for at in order)
+    waiting, at = b"", 0
+    for cut in [*cuts, len(data)]:
+        waiting += data[at : at + cut]
+        at += cut
+        waiting = waiting[flow.received(waiting) :]
+    assert not waiting
+    assert flow.in_flight == 0
+    assert settled(flow) == {"delivered": ((64_995, 65_007),)}
+
+
+@pytest.mark.parametrize("reason_code", [None, 0x00, 0x10])
+def test_success_and_no_matching_subscribers_settle_as_delivered(reason_code: int | None) -> None:
+    flow = flow_at(level=5)
+    offer(flow, 0, 1, 1, 2)
+    burst(flow, 5)
+    flow.received(ack(PUBACK, 1, reason_code) + ack(PUBACK, 2, reason_code) + ack(PUBREC, 3, reason_code))
+    facts = flow.facts(1)
+    assert facts is not None
+    assert (dict(facts.settled), facts.released) == ({"delivered": ((0, 2),)}, ((2, 3),))
+
+
+def test_a_negative_reason_code_settles_the_message_and_frees_its_place() -> None:
+    flow = flow_at(level=5, receive_maximum=2)
+    offer(flow, 0, 1, 2, 1)
+    burst(flow, 5)
+    flow.received(ack(PUBACK, 1, 0x97) + bytes([0x50, 4, 0, 2, 0x87, 0]))
+    assert settled(flow) == {"dropped:remote_0x97": ((0, 1),), "dropped:remote_0x87": ((1, 2),)}
+    assert flow.in_flight == 0
+    assert kinds(burst(flow, 5)) == [(PUBLISH, 3)]
+
+
+def test_mqtt_5_answers_an_unknown_pubrec_and_ignores_an_unknown_pubcomp() -> None:
+    flow = flow_at(level=5)
+    flow.received(ack(PUBREC, 7) + ack(PUBCOMP, 8, 0x92))
+    assert [(packet.kind, packet.packet_id, packet.reason_code) for packet in burst(flow, 5)] == [(PUBREL, 7, 0x92)]
+
+
+def test_mqtt_3_1_1_ignores_a_repeated_puback_of_something_settled() -> None:
+    flow = flow_at()
+    offer(flow, 0, 1, 1)
+    burst(flow)
+    flow.received(ack(PUBACK, 1) + ack(PUBACK, 1) + ack(PUBACK, 2))
+    assert settled(flow) == {"delivered": ((0, 2),)}
+
+
+@pytest.mark.parametrize(
+    ("level", "answer"),
+    [
+        (4, ack(PUBACK, 2)),  # waits for PUBREC
+        (4, ack(PUBREC, 1)),  # waits for PUBACK
+        (4, ack(PUBCOMP, 2)),  # PUBREL has not left
+        (4, ack(PUBACK, 3)),  # never sent
+        (4, ack(PUBACK, 65_001)),  # never given
+        (4, ack(PUBACK, 0)),
+        (4, ack(PUBACK, 1, 0)),  # a reason code before MQTT 5
+        (4, b"\x40\x01\x00\x00"),
+        (5, ack(PUBACK, 3)),
+        (5, ack(PUBREC, 1)),
+        (5, b"\x40\xff\xff\x7f\x00"),
+    ],
+)
+def test_an_acknowledgement_that_nothing_waits_for_is_a_violation(level: int, answer: bytes) -> None:
+    flow = flow_at(level=level)
+    offer(flow, 0, 1, 2)
+    burst(flow, level)
+    with pytest.raises(PeerViolation, match=r"^MQTT-"):
+        flow.received(answer)
+
+
+def test_other_packets_are_left_to_the_caller() -> None:
+    flow = flow_at()
+    offer(flow, 0, 1)
+    burst(flow)
+    assert flow.received(ack(PUBACK, 1) + b"\xd0\x00\x40\x02") == 4
+    assert flow.received(b"\xd0\x00\x40\x02\x00\x01") == 0
+
+
+# --- what is kept ---
+
+
+def test_what_passed_counts_once_and_makes_room_for_all_of_a_hand_out() -> None:
+    """Messages sent again after a reconnect free no more credit."""
+    flow = flow_at(receive_maximum=2)
+    offer(flow, 0, 1, 1, 1, 0)
+    burst(flow)
+    assert flow.passed_messages == 2
+    flow.disconnected()
+    flow.connected(session=EDGE, session_present=True, level=4)
+    burst(flow)
+    assert flow.passed_messages == 2
+    flow.received(ack(PUBACK, 1) + ack(PUBACK, 2))
+    burst(flow)
+    assert flow.passed_messages == 4
+    assert flow.passed_bytes == 4 * 2
+
+
+def test_opening_the_lane_anew_forgets_the_old_one() -> None:
+    flow = flow_at()
+    offer(flow, 0, 1, 2)
+    burst(flow)
+    flow.received(ack(PUBREC, 2))
+    flow.open(lane_opened(head=0, dup_below=2, released=[1], session=EDGE, epoch=2))
+    assert (flow.live, flow.facts(1), flow.pump(100)) == (False, None, b"")
+    flow.connected(session=EDGE, session_present=True, level=4)
+    offer(flow, 0, 1, 2)
+    again = burst(flow)
+    assert kinds(again) == [(PUBREL, 2), (PUBLISH, 1)]
+    assert again[1].dup
+
+
+def test_the_properties_of_a_topic_go_with_each_of_its_rows_that_has_none_of_its_own() -> None:
+    """At level 5 they stand in front of the payload; at level 4 there are none."""
+    batch = from_rows([(b"a", 1, b"x"), (b"b", 0, b"y"), (b"a", 1, b"z")])
+    batch.topic_properties = [b"\x01\x01", b""]
+    batch.properties = {2: b"\x01\x00"}
+    at_5 = flow_at(level=5)
+    at_5.offer(hand_out(0, batch))
+    assert at_5.pump(1 << 20) == (
+        b"\x32\x09\x00\x01a\x00\x01\x02\x01\x01x" + b"\x30\x05\x00\x01b\x00y" + b"\x32\x09\x00\x01a\x00\x03\x02\x01\x00z"
+    )
+    at_4 = flow_at(level=4)
+    at_4.offer(hand_out(0, batch))
+    assert at_4.pump(1 << 20) == b"\x32\x06\x00\x01a\x00\x01x" + b"\x30\x04\x00\x01by" + b"\x32\x06\x00\x01a\x00\x03z"
+
+
+def test_sequences_of_an_in_memory_queue_are_resent_like_any_other() -> None:
+    """They begin at the store's epoch << 32, far above 2**62."""
+    first_seq = 1_795_224_171 << 32
+    flow = flow_at(head=first_seq)
+    offer(flow, first_seq, 1, 2)
+    sent = kinds(burst(flow))
+    flow.disconnected()
+    flow.connected(session=EDGE, session_present=True, level=4)
+    assert kinds(burst(flow)) == sent

@@ -1,0 +1,227 @@
+"""OutboundFlow between a model remote broker and a model store: links cut, sessions lost, processes killed, at any packet."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+
+from tests.wire.outbound_model import PUBLISH, PUBREL, RemoteModel, Sent, StoreModel, parse
+from wire.outbound import Facts, OutboundFlow
+
+
+class Exchange(RuleBasedStateMachine):
+    """Rules are what the world may do; the models judge every packet."""
+
+    @initialize(
+        head=st.sampled_from([0, 3, 64_990, 129_998]),
+        level=st.sampled_from([4, 5]),
+        receive_maximum=st.sampled_from([1, 2, 5, 40]),
+        qos2_maximum=st.sampled_from([1, 3, 20]),
+        republish=st.booleans(),
+    )
+    def begin(self, head: int, level: int, receive_maximum: int, qos2_maximum: int, republish: bool) -> None:
+        self.level = level
+        self.flow = OutboundFlow(receive_maximum=receive_maximum, qos2_maximum=qos2_maximum, republish=republish)
+        self.remote = RemoteModel(level=level, receive_maximum=receive_maximum, qos2_maximum=qos2_maximum)
+        self.store = StoreModel(head=head, republish=republish)
+        self.exempt: set[int] = set()  # unsettled when a session was lost: nobody can promise exactly once
+        self.sent_here: set[int] = set()  # in the remote session that is live now
+        self.connected = False
+        self.to_remote: deque[Sent] = deque()
+        self.to_us = b""
+        self.commits: deque[tuple[int, Facts]] = deque()
+        self.number = 0
+        self.reopen()
+
+    # --- the parts ---
+
+    def reopen(self) -> None:
+        self.flow.open(self.store.open())
+        self.commits.clear()
+        self.number = 0
+        self.connected = False
+        self.to_remote.clear()
+        self.to_us = b""
+
+    def cut(self) -> None:
+        self.flow.disconnected()
+        self.connected = False
+        self.to_remote.clear()
+        self.to_us = b""
+
+    def connect(self) -> None:
+        present = self.remote.connect()
+        if not self.flow.knows("edge@here", present):
+            self.remote.forget_session()  # a clean start
+            present = self.remote.connect()
+        if not present:
+            unsettled = [seq for seq in self.store.rows if self.store.settled.get(seq) is None]
+            self.exempt.update(unsettled)
+            self.sent_here.clear()
+        self.resumed = present
+        self.flow.connected(
+            session="edge@here",
+            session_present=present,
+            level=self.level,
+            receive_maximum=self.remote.receive_maximum,
+        )
+        self.connected = True
+
+    def pump(self, bytes_max: int) -> None:
+        packets = parse(self.flow.pump(bytes_max), self.level)
+        if packets:
+            assert self.store.session, "F7: something left before the session was on record"
+        for packet in packets:
+            if packet.kind == PUBREL:
+                assert any(seq % 65_000 + 1 == packet.packet_id for seq in self.store.released), "F4: PUBREL before the commit"
+            if packet.kind == PUBLISH and packet.qos:
+                seq = int(packet.payload)
+                assert seq not in self.store.released, "F4: PUBLISH of something released"
+                if packet.dup:
+                    assert seq < self.store.handed_stop
+                    assert self.resumed, "DUP on a new session"
+                elif self.resumed:
+                    assert seq not in self.sent_here, "F6: sent again without DUP"
+                self.sent_here.add(seq)
+        self.to_remote.extend(packets)
+
+    def process(self, count: int) -> None:
+        for _ in range(min(count, len(self.to_remote))):
+            packet = self.to_remote.popleft()
+            self.to_us += self.remote.take(packet)
+
+    def hear(self, size: int) -> None:
+        consumed = self.flow.received(self.to_us[:size])
+        self.to_us = self.to_us[consumed:]
+
+    def hand_out(self, size: int) -> None:
+        frame = self.store.hand_out(size)
+        if frame is not None:
+            self.flow.offer(frame)
+
+    def settle(self) -> None:
+        facts = self.flow.facts(self.number + 1)
+        if facts is not None:
+            self.number += 1
+            self.commits.append((self.number, facts))
+
+    def commit(self, count: int) -> None:
+        for _ in range(min(count, len(self.commits))):
+            number, facts = self.commits.popleft()
+            self.store.commit(facts)
+            self.flow.committed(number)
+
+    # --- the rules ---
+
+    @rule(qos=st.lists(st.sampled_from([0, 1, 1, 2, 2, 2]), min_size=1, max_size=12), handed=st.integers(0, 12))
+    def messages_come(self, qos: list[int], handed: int) -> None:
+        self.store.append(qos)
+        self.hand_out(handed)
+
+    @rule(size=st.integers(1, 12))
+    def the_store_hands_out(self, size: int) -> None:
+        self.hand_out(size)
+
+    @precondition(lambda self: not self.connected)
+    @rule(recorded=st.sampled_from([True, True, True, False]))
+    def the_connection_comes_up(self, recorded: bool) -> None:
+        self.connect()
+        if recorded:
+            self.settle()
+            self.commit(100)
+
+    @precondition(lambda self: self.connected)
+    @rule(bytes_max=st.sampled_from([1, 60, 100_000]))
+    def a_burst_leaves(self, bytes_max: int) -> None:
+        self.pump(bytes_max)
+
+    @precondition(lambda self: self.connected)
+    @rule(read=st.integers(0, 20), size=st.integers(0, 90), committed=st.booleans())
+    def the_exchange_goes_on(self, read: int, size: int, committed: bool) -> None:
+        self.pump(100_000)
+        self.process(read)
+        self.hear(size)
+        if committed:
+            self.settle()
+            self.commit(100)
+
+    @precondition(lambda self: self.connected)
+    @rule(count=st.integers(1, 20))
+    def the_remote_reads(self, count: int) -> None:
+        self.process(count)
+
+    @precondition(lambda self: self.connected)
+    @rule(size=st.integers(1, 60))
+    def answers_arrive(self, size: int) -> None:
+        self.hear(size)
+
+    @rule()
+    def facts_leave(self) -> None:
+        self.settle()
+
+    @rule(count=st.integers(1, 3))
+    def the_store_commits(self, count: int) -> None:
+        self.commit(count)
+
+    @precondition(lambda self: self.connected)
+    @rule(read=st.integers(0, 20), session_lost=st.sampled_from([False, False, False, True]))
+    def the_link_is_cut(self, read: int, session_lost: bool) -> None:
+        self.process(read)  # what arrived is dealt with, its answers never arrive
+        self.cut()
+        if session_lost:
+            self.remote.forget_session()
+
+    @precondition(lambda self: not self.connected)
+    @rule()
+    def the_remote_loses_its_session(self) -> None:
+        self.remote.forget_session()
+
+    @rule(read=st.integers(0, 20), committed=st.integers(0, 3))
+    def the_connection_process_dies(self, read: int, committed: int) -> None:
+        self.process(read)
+        self.commit(committed)
+        self.reopen()
+
+    def teardown(self) -> None:
+        """Let everything run to its end, then count."""
+        if not hasattr(self, "flow"):
+            return
+        if not self.connected:
+            self.connect()
+        for _ in range(2_000):
+            if not self.work_left():
+                break
+            self.hand_out(100)
+            self.settle()
+            self.commit(100)
+            self.pump(100_000)
+            self.process(1_000)
+            self.hear(len(self.to_us))
+        assert not self.work_left(), "it came to a stop"
+        assert self.flow.in_flight == 0
+        counts = Counter(self.remote.published)
+        for seq, qos in self.store.rows.items():
+            if qos:
+                assert self.store.settled[seq] == "delivered"
+                assert counts[seq] >= 1, f"{seq} is lost"
+            if qos == 2 and seq not in self.exempt:
+                assert counts[seq] == 1, f"{seq} came {counts[seq]} times"
+        first_at = {seq: at for at, seq in reversed(list(enumerate(self.remote.published)))}
+        reliable = sorted(seq for seq, qos in self.store.rows.items() if qos)
+        assert [first_at[seq] for seq in reliable] == sorted(first_at[seq] for seq in reliable), "order of first arrival"
+
+    def work_left(self) -> bool:
+        return bool(
+            self.commits
+            or self.to_remote
+            or self.to_us
+            or any(qos and self.store.settled.get(seq) is None for seq, qos in self.store.rows.items())
+        )
+
+
+Exchange.TestCase.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
+TestExchange = pytest.mark.filterwarnings("default")(Exchange.TestCase)

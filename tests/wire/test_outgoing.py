@@ -1,0 +1,98 @@
+"""What the remote gets of a queued batch: mapped topics, retain by rule, expiry, user properties and hop count."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tests.wire.rules import bridge_of, rule
+from wire.batch import RETAIN, Batch, from_rows
+from wire.hops import hops_of, hops_property
+from wire.mqtt.properties import Place, Properties, decode_properties, encode_properties
+from wire.outgoing import RemoteForm
+from wire.settings import BridgeSettings
+
+KEEPS = rule(1, "plant/#", destination="site/{#}")
+BARE = replace(rule(2, "cell/#"), preserve_retain=False)
+MARKS = replace(rule(3, "mark/#"), user_properties=(("site", "edge"),))
+
+
+def form(level: int = 4, *, loop_prevention: bool = False) -> RemoteForm:
+    bridge: BridgeSettings = bridge_of("cloud", KEEPS, BARE, MARKS, loop_prevention=loop_prevention)
+    return RemoteForm(replace(bridge, remote=replace(bridge.remote, protocol=level)), node="n")
+
+
+def queued(*rows: tuple[bytes, int, bytes], rules: list[int]) -> Batch:
+    batch = from_rows(rows, accepted_ms=1_000_000)
+    batch.rules = rules
+    return batch
+
+
+def test_topics_are_mapped_by_the_rule_that_took_them() -> None:
+    batch, expired = form().transform(queued((b"plant/a", 1, b"x"), (b"cell/b", 1, b"y"), rules=[1, 2]), now_ms=1_000_000)
+    assert batch.topics == [b"site/plant/a", b"cell/b"]
+    assert expired == []
+    assert batch.rows_payloads() == [b"x", b"y"]
+
+
+def test_retain_is_kept_or_stripped_rule_by_rule() -> None:
+    flags = 1 | RETAIN
+    mixed = queued((b"plant/a", flags, b""), (b"cell/b", flags, b""), rules=[1, 2])
+    assert form().transform(mixed, now_ms=0)[0].flags == bytes([flags, 1])
+    bare = queued((b"cell/b", flags, b""), rules=[2])
+    assert form().transform(bare, now_ms=0)[0].flags == bytes([1])
+
+
+def test_expired_rows_are_left_out_and_named_and_the_others_count_down() -> None:
+    batch = queued((b"plant/a", 1, b"0"), (b"plant/a", 1, b"1"), (b"plant/a", 1, b"2"), rules=[1])
+    batch.properties = {
+        0: encode_properties(Properties(message_expiry_interval=5)),
+        1: encode_properties(Properties(message_expiry_interval=60, content_type="t")),
+    }
+    for level in (4, 5):
+        sent, expired = form(level).transform(batch, now_ms=1_000_000 + 5_000)
+        assert expired == [0]
+        assert sent.rows_payloads() == [b"1", b"2"]
+        if level == 4:
+            assert sent.properties == {}
+        else:
+            view = decode_properties(sent.properties[0], Place.PUBLISH)
+            assert (view.message_expiry_interval, view.content_type) == (55, "t")
+
+
+def test_a_clock_that_went_back_expires_nothing() -> None:
+    batch = queued((b"plant/a", 1, b"0"), rules=[1])
+    batch.properties = {0: encode_properties(Properties(message_expiry_interval=5))}
+    sent, expired = form(5).transform(batch, now_ms=0)
+    assert expired == []
+    assert decode_properties(sent.properties[0], Place.PUBLISH).message_expiry_interval == 5
+
+
+def test_rule_properties_and_hops_go_with_every_message_at_level_5() -> None:
+    batch = queued((b"mark/a", 1, b"0"), (b"mark/a", 1, b"1"), rules=[3])
+    own = encode_properties(Properties(user_properties=(("a", "b"),)))
+    batch.properties = {1: own + hops_property(1)}
+    sent, _ = form(5, loop_prevention=True).transform(batch, now_ms=1_000_000)
+    common = decode_properties(sent.topic_properties[0], Place.PUBLISH)
+    assert common.user_properties == (("site", "edge"), ("bascule-hops", "1"))
+    assert decode_properties(sent.properties[1], Place.PUBLISH).user_properties == (
+        ("a", "b"),
+        ("site", "edge"),
+        ("bascule-hops", "2"),
+    )
+    assert hops_of(sent.properties[1]) == 2
+
+
+def test_a_rule_that_is_gone_is_named_and_its_messages_keep_going() -> None:
+    shape = form()
+    sent, _ = shape.transform(queued((b"plant/a", 1, b""), (b"other", 1, b""), rules=[77, 78]), now_ms=0)
+    assert sent.topics == [b"site/plant/a", b"other"]
+    assert shape.unknown_rules == {77, 78}
+
+
+def test_what_waited_longer_than_max_age_is_expired_unless_it_may_have_been_sent() -> None:
+    bridge = bridge_of("cloud", KEEPS)
+    shape = RemoteForm(replace(bridge, limits=replace(bridge.limits, max_age_s=10.0)), node="n")
+    batch = queued((b"plant/a", 1, b"0"), (b"plant/a", 1, b"1"), rules=[1])
+    assert shape.transform(batch, now_ms=1_000_000 + 10_000)[1] == []
+    assert shape.transform(batch, now_ms=1_000_000 + 10_001)[1] == [0, 1]
+    assert shape.transform(batch, now_ms=1_000_000 + 10_001, may_expire=False)[1] == []

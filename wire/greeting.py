@@ -1,0 +1,60 @@
+"""CONNECT judged: whether a local client may come in, and on what terms. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from wire.mqtt.packets import Connack, Connect
+from wire.mqtt.properties import NO_PROPERTIES, Properties
+from wire.mqtt.reason_codes import ConnectReturnCode, ReasonCode
+from wire.settings import ClientLimitSettings
+
+LEVEL_5 = 5
+TOPIC_ALIAS_MAXIMUM = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Welcome:
+    """A client that may come in. keep_alive_s: 0 is never; clean: it starts without the session it may have had."""
+
+    client_id: str
+    level: int
+    clean: bool
+    keeps_session: bool
+    keep_alive_s: int
+    connack_properties: Properties
+
+    def connack(self, session_present: bool) -> Connack:
+        """The CONNACK, once the store has said whether there is a session [MQTT-3.2.2-2, -3]."""
+        return Connack(session_present=session_present and not self.clean, reason_code=0, properties=self.connack_properties)
+
+
+def judge_connect(connect: Connect, limits: ClientLimitSettings, *, new_id: str) -> Welcome | Connack:
+    """The terms for this client, or the CONNACK that refuses it. ``new_id`` names a client that brought no identifier."""
+    level = connect.level
+    if not connect.client_id and level != LEVEL_5 and not connect.clean_start:
+        return Connack(session_present=False, reason_code=ConnectReturnCode.IDENTIFIER_REJECTED)  # [MQTT-3.1.3-8]
+    if connect.properties.authentication_method is not None:
+        return Connack(session_present=False, reason_code=ReasonCode.BAD_AUTHENTICATION_METHOD)
+    keep_alive_s = connect.keep_alive_s
+    properties = NO_PROPERTIES
+    if level == LEVEL_5:
+        capped = limits.keep_alive_max_s and (not keep_alive_s or keep_alive_s > limits.keep_alive_max_s)
+        keep_alive_s = limits.keep_alive_max_s if capped else keep_alive_s
+        properties = Properties(
+            receive_maximum=limits.receive_maximum,
+            maximum_packet_size=limits.packet_max_bytes,
+            topic_alias_maximum=TOPIC_ALIAS_MAXIMUM,
+            assigned_client_identifier=None if connect.client_id else new_id,
+            server_keep_alive=keep_alive_s if capped else None,
+            subscription_identifier_available=0,
+            shared_subscription_available=0,
+        )
+    return Welcome(
+        client_id=connect.client_id or new_id,
+        level=level,
+        clean=connect.clean_start,
+        keeps_session=bool(connect.properties.session_expiry_interval) if level == LEVEL_5 else not connect.clean_start,
+        keep_alive_s=keep_alive_s,
+        connack_properties=properties,
+    )

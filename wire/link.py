@@ -1,0 +1,86 @@
+"""The sender's half of an idempotent link: numbers what it sends and keeps it until the far end says committed.
+
+Pure. The receiver's half is ``storage/senders.py``: it remembers, in the same commit as the messages, the last number of each
+sender.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+Kept = TypeVar("Kept")
+
+
+@dataclass(frozen=True, slots=True)
+class Outstanding(Generic[Kept]):
+    """One numbered batch on its way: its frame, encoded, and what its sender wants back when it is committed."""
+
+    number: int
+    parts: list[bytes]
+    kept: Kept
+
+
+class SendingLink(Generic[Kept]):
+    """Numbers 1, 2, 3, ... within one epoch.
+
+    L3  every number above the last committed one is kept, in order, and is sent again when an actor on the way starts anew
+        and whenever nothing was committed for ``resend_after_s``.
+    """
+
+    def __init__(self, *, outstanding_max: int, resend_after_s: float) -> None:
+        self._outstanding_max = outstanding_max
+        self._resend_after_s = resend_after_s
+        self._outstanding: deque[Outstanding[Kept]] = deque()
+        self._committed = 0
+        self._progress_s = 0.0
+
+    @property
+    def next_number(self) -> int:
+        """The number that the next batch must carry."""
+        return self._committed + len(self._outstanding) + 1
+
+    @property
+    def committed(self) -> int:
+        """Everything up to this number is committed."""
+        return self._committed
+
+    def __len__(self) -> int:
+        return len(self._outstanding)
+
+    def __iter__(self) -> Iterator[Outstanding[Kept]]:
+        return iter(self._outstanding)
+
+    def may_send(self) -> bool:
+        """Whether fewer than ``outstanding_max`` batches are on their way."""
+        return len(self._outstanding) < self._outstanding_max
+
+    def sent(self, parts: list[bytes], kept: Kept, now_s: float) -> int:
+        """Keep ``parts``, which carry ``next_number``, until they are committed; returns that number."""
+        assert self.may_send()
+        number = self.next_number
+        if not self._outstanding:
+            self._progress_s = now_s
+        self._outstanding.append(Outstanding(number, parts, kept))
+        return number
+
+    def acknowledge(self, number: int, now_s: float) -> list[Outstanding[Kept]]:
+        """Forget everything up to ``number`` and return it in order; a repeated or unknown number returns nothing."""
+        done = []
+        while self._outstanding and self._outstanding[0].number <= number:
+            done.append(self._outstanding.popleft())
+        if done:
+            self._committed = done[-1].number
+            self._progress_s = now_s
+        return done
+
+    def resend(self, now_s: float) -> list[list[bytes]]:
+        """The parts of everything outstanding, in order, because an actor on the way started anew."""
+        self._progress_s = now_s
+        return [batch.parts for batch in self._outstanding]
+
+    def overdue(self, now_s: float) -> bool:
+        """Whether something is outstanding and nothing was committed for ``resend_after_s``."""
+        return bool(self._outstanding) and now_s - self._progress_s >= self._resend_after_s

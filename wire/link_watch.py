@@ -1,0 +1,67 @@
+"""Whether a connection to a remote broker still lives: keep alive, PINGREQ and the progress of the exchange. Pure."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+# A PINGREQ is due after this part of the keep alive, so that it is there in time [MQTT-3.1.2-23].
+_PING_FRACTION = 0.75
+
+
+class Verdict(Enum):
+    """What a look at the connection found."""
+
+    ALIVE = "alive"
+    PING = "ping"
+    SILENT = "silent"
+    STALLED = "stalled"
+
+
+class LinkWatch:
+    """Watches one connection at a time; ``keep_alive_s`` 0 switches PINGREQ off, ``stall_timeout_s`` 0 the watch on progress.
+
+    W1  nothing was sent, or nothing was received, for three quarters of the keep alive: PINGREQ, one at a time.
+    W2  nothing at all came within ``answer_timeout_s`` after a PINGREQ: the connection is dead.
+    W3  messages are in flight and none was acknowledged for ``stall_timeout_s``: the exchange is stalled.
+    """
+
+    def __init__(self, *, stall_timeout_s: float, answer_timeout_s: float) -> None:
+        self._stall_timeout_s = stall_timeout_s
+        self._answer_timeout_s = answer_timeout_s
+        self.started(0.0, keep_alive_s=0)
+
+    def started(self, now_s: float, *, keep_alive_s: int) -> None:
+        """A connection is up."""
+        self._keep_alive_s = keep_alive_s
+        self._sent_s = self._received_s = self._progress_s = now_s
+        self._acknowledged = -1
+        self._pinged_s: float | None = None
+
+    @property
+    def period_s(self) -> float:
+        """How often to look."""
+        limits = [limit for limit in (self._keep_alive_s, self._stall_timeout_s, self._answer_timeout_s) if limit > 0]
+        return max(0.05, min(1.0, min(limits, default=4.0) / 8))
+
+    def sent(self, now_s: float) -> None:
+        """Bytes left."""
+        self._sent_s = now_s
+
+    def received(self, now_s: float) -> None:
+        """Bytes came."""
+        self._received_s = now_s
+        self._pinged_s = None
+
+    def look(self, now_s: float, *, in_flight: int, acknowledged: int) -> Verdict:
+        """Judge the connection; ``acknowledged`` is a running count. After ``PING`` the caller sends a PINGREQ."""
+        if not in_flight or acknowledged != self._acknowledged:
+            self._acknowledged = acknowledged
+            self._progress_s = now_s
+        if self._stall_timeout_s > 0 and now_s - self._progress_s >= self._stall_timeout_s:
+            return Verdict.STALLED
+        if self._pinged_s is not None:
+            return Verdict.SILENT if now_s - self._pinged_s >= self._answer_timeout_s else Verdict.ALIVE
+        if self._keep_alive_s > 0 and now_s - min(self._sent_s, self._received_s) >= self._keep_alive_s * _PING_FRACTION:
+            self._pinged_s = now_s
+            return Verdict.PING
+        return Verdict.ALIVE

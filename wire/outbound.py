@@ -1,0 +1,556 @@
+"""The sender's half of QoS 0, 1 and 2 towards one remote broker, for one lane. Pure: no socket, time or random source.
+
+It decides what may leave, when, under which packet identifier, and what became of it. The Connection brings hand-outs, the facts
+of each CONNACK and the bytes that came, writes what ``pump`` gives and sends what ``facts`` says. Packets that are not
+acknowledgements are the Connection's.
+
+F1  at most ``receive_maximum`` QoS 1 and 2 messages are unsettled on the live connection [MQTT-4.9.0-2].
+F2  at level 4 at most ``qos2_maximum`` of them are QoS 2, each counted from PUBLISH to PUBCOMP; at that many no QoS 1 leaves
+    either.
+F3  what is unsettled spans at most 65,000 sequences, so no packet identifier is given twice.
+F4  PUBREL leaves only after the PUBREC was committed; after a PUBREC no PUBLISH leaves again in that session.
+F5  nothing is sent twice on one live connection [MQTT-4.4.0-1].
+F6  on a resumed session all that is unsettled goes again in the original order, with its identifier, PUBLISH with DUP or PUBREL.
+F7  nothing leaves on a new session before its record is committed; what an older one released is settled or sent as new.
+F8  PUBLISHes leave in the order of their sequences; the first that may not leave holds back all behind it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import NoReturn
+
+from wire.batch import QOS_MASK, RETAIN
+from wire.errors import PeerViolation
+from wire.frames import HandOut, LaneOpened, Ranges
+from wire.ranges import RangeSet
+from wire.segments import HeadCache, Run, Segment, Style
+from wire.sequences import (
+    PACKET_IDS,
+    PUBACK,
+    PUBCOMP,
+    PUBREC,
+    PUBREL,
+    ack_slice,
+    matching,
+    seq_of,
+)
+
+DELIVERED = "delivered"
+REDELIVERED = "redelivered"
+TOO_LARGE = "dropped:too_large"
+
+_LEVEL_5 = 5
+_FAILURE = 0x80
+_NOT_FOUND = b"\x92"
+_NO_LIMIT = 1 << 64  # above every sequence: those of an in-memory queue begin at the store's epoch << 32
+# Acknowledgements that come in bursts: plain, and with the reason codes Success and No matching subscribers.
+_BURST_TAILS = {b"\x02": b"", b"\x03\x00": b"\x00", b"\x03\x10": b"\x10"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What became of messages since the last time, as ``Settle`` carries it."""
+
+    settled: tuple[tuple[str, Ranges], ...]
+    released: Ranges
+    session: str | None
+    generation: int
+
+
+@dataclass(slots=True)
+class Counts:
+    """Counters since the flow was made."""
+
+    published: int = 0
+    acknowledged: int = 0
+    redelivered: int = 0
+    qos_lowered: int = 0
+    retain_stripped: int = 0
+    too_large: int = 0
+    refused: int = 0
+    sessions_lost: int = 0
+    assumed_delivered: int = 0
+
+
+class OutboundFlow:
+    """One lane's exchange. ``republish``: what is done with released messages when the remote has lost the session."""
+
+    def __init__(self, *, receive_maximum: int, qos2_maximum: int, republish: bool) -> None:
+        self._receive_maximum_set = receive_maximum
+        self._qos2_maximum_set = qos2_maximum
+        self._republish = republish
+        self.counts = Counts()
+        self._style = Style(4, 2, True)
+        self._heads = HeadCache(4)
+        self._packet_max: int | None = None
+        self._clear()
+
+    def _clear(self) -> None:
+        self.live = False
+        self._kept: deque[Segment] = deque()  # looked at on this connection, not all settled
+        self._waiting: deque[Segment] = deque()  # the first may be looked at in part
+        self._offered_stop = 0
+        self._sent_stop = 0  # every row below was sent at least once, or never will be
+        self._dup_below = 0
+        self._barred = RangeSet()  # settled or released when the lane was opened: no PUBLISH
+        self._again = RangeSet()  # sent on an earlier connection, unsettled, not sent on this one yet
+        self._await_puback = RangeSet()
+        self._await_pubrec = RangeSet()
+        self._releasing = RangeSet()  # PUBREC came, not committed yet
+        self._release_due = RangeSet()  # committed, PUBREL not sent on this connection yet
+        self._await_pubcomp = RangeSet()
+        self._commits: deque[tuple[int, Ranges]] = deque()
+        self._released_new = RangeSet()
+        self._settled: dict[str, RangeSet] = {}
+        self._early = RangeSet()  # delivered, but not handed out again since the lane was opened: the store would not know them
+        self._replies: list[bytes] = []
+        self._in_flight = 0
+        self._in_flight_2 = 0
+        self._window = 0
+        self._window_2 = 0
+        self.session = ""
+        self.generation = 0
+        self._record_new = False
+        self._record_number: int | None = None
+        # What has left the hand-outs, of those in hand: the base of further credit. Neither falls before the lane is opened anew.
+        self.passed_messages = 0
+        self.passed_bytes = 0
+        self._first_seq = 0
+
+    # --- the lane ---
+
+    def open(self, lane: LaneOpened) -> None:
+        """Forget everything and begin where the store says the lane stands."""
+        self._clear()
+        self._first_seq = self._sent_stop = self._offered_stop = lane.head
+        self._dup_below = lane.dup_below
+        self._barred = RangeSet((*lane.settled, *lane.released))
+        self._release_due = RangeSet(lane.released)
+        self._in_flight = self._in_flight_2 = self._release_due.count()
+        self.session = lane.session
+        self.generation = lane.generation
+
+    def offer(self, frame: HandOut) -> None:
+        """Take messages to send; they follow those of earlier hand-outs."""
+        segment = Segment(frame)
+        assert segment.first_seq >= self._offered_stop, "handed out twice, or out of order"
+        self._offered_stop = segment.stop_seq
+        self._waiting.append(segment)
+        while (early := self._early.first()) is not None and early[0] < self._offered_stop:
+            stop = min(early[1], self._offered_stop)
+            self._early.take_first(stop - early[0])
+            self._settle(DELIVERED, early[0], stop)
+
+    @property
+    def in_flight_qos2(self) -> int:
+        """How many of them are QoS 2."""
+        return self._in_flight_2
+
+    @property
+    def window(self) -> int:
+        """How many QoS 1 and 2 messages may be unsettled on the live connection (F1)."""
+        return self._window
+
+    @property
+    def in_flight(self) -> int:
+        """QoS 1 and 2 messages that are unsettled on the live connection."""
+        return self._in_flight
+
+    # --- connections ---
+
+    def knows(self, session: str, session_present: bool) -> bool:
+        """Whether a CONNACK with ``session_present`` fits the session on record; if not, close and connect with a clean start."""
+        return not session_present or session == self.session
+
+    def connected(
+        self,
+        *,
+        session: str,
+        session_present: bool,
+        level: int,
+        receive_maximum: int = 65_535,
+        maximum_qos: int = 2,
+        retain_available: bool = True,
+        maximum_packet_size: int | None = None,
+    ) -> None:
+        """A connection is up; the figures are those of its CONNACK. Call ``knows`` first.
+
+        Source: MQTT-3.2.2-2, MQTT 5.0 sections 3.2.2.3 and 4.4.
+        """
+        assert not self.live, "connected twice"
+        assert self.knows(session, session_present), "a session without a record must not be resumed"
+        self._style = Style(level, maximum_qos, retain_available)
+        self._heads = HeadCache(level)
+        self._packet_max = maximum_packet_size
+        self._window = min(self._receive_maximum_set, receive_maximum)
+        self._window_2 = self._qos2_maximum_set if level < _LEVEL_5 else _NO_LIMIT
+        if not session_present:
+            self._dup_below = 0  # to this session everything is new [MQTT-3.3.1-1]
+            if self.session:
+                self._session_lost()
+            self.session = session
+            self._record_new = True
+        self._in_flight = self._in_flight_2 = self._releasing.count() + self._release_due.count()
+        self.live = True
+
+    def _session_lost(self) -> None:
+        """The remote forgot everything: unreleased messages go as new, released ones as configured."""
+        self.counts.sessions_lost += 1
+        self.generation += 1
+        released = RangeSet((*self._releasing, *self._release_due))
+        for unsettled in (self._releasing, self._release_due, self._released_new):
+            unsettled.clear()
+        self._commits.clear()
+        for start, stop in released:
+            if self._republish:
+                self._barred.discard(start, stop)
+                self._again.add(start, min(stop, self._sent_stop))
+            else:
+                self.counts.assumed_delivered += stop - start
+                self._settle(DELIVERED, start, stop)
+
+    def disconnected(self) -> None:
+        """The connection is gone: what it left unsettled is due again on the next one."""
+        self.live = False
+        self._dup_below = max(self._dup_below, self._sent_stop)
+        for unsettled in (self._await_puback, self._await_pubrec):
+            for start, stop in unsettled:
+                self._again.add(start, stop)
+            unsettled.clear()
+        for start, stop in self._await_pubcomp:
+            self._release_due.add(start, stop)
+        self._await_pubcomp.clear()
+        self._replies.clear()
+        self._in_flight = self._in_flight_2 = self._releasing.count() + self._release_due.count()
+        self._drop_settled()
+        if self._waiting:
+            self._waiting[0].rewind()
+        while self._kept:
+            segment = self._kept.pop()
+            segment.rewind()
+            self._waiting.appendleft(segment)
+
+    # --- out ---
+
+    def pump(self, bytes_max: int) -> bytes:
+        """The next burst to write, about ``bytes_max`` at most; empty when nothing may leave. It counts as sent."""
+        if not self.live or self._record_new or self._record_number is not None:
+            return b""  # F7
+        parts: list[bytes] = []
+        if self._replies:
+            parts.extend(self._replies)
+            self._replies.clear()
+        for start, stop in self._release_due:  # F4
+            for begin in range(start, stop, PACKET_IDS):
+                parts.append(ack_slice(PUBREL, begin, min(stop, begin + PACKET_IDS) - begin))
+            self._await_pubcomp.add(start, stop)
+        self._release_due.clear()
+        while bytes_max > 0 and self._waiting:
+            segment = self._waiting[0]
+            while bytes_max > 0 and not segment.finished():
+                sent = self._pump_run(segment, bytes_max, parts)
+                if sent is None:
+                    bytes_max = 0
+                    break
+                bytes_max -= sent
+            if segment.finished():
+                self._kept.append(self._waiting.popleft())
+        if not self._in_flight:
+            self._drop_settled()
+        return b"".join(parts)
+
+    def _pump_run(self, segment: Segment, bytes_max: int, parts: list[bytes]) -> int | None:
+        """Add PUBLISHes of the current run to ``parts``; the bytes they take, or None when the next one has to wait."""
+        run = segment.runs[segment.run]
+        seq = run.first_seq + segment.row - run.start
+        start, stop, again = self._due(seq, run)
+        if start > seq:
+            self._pass(segment, start - seq)
+        if start == stop:
+            return 0
+        qos = min(run.flags & QOS_MASK, self._style.maximum_qos)
+        rows = segment.rows_within(stop - start, bytes_max)
+        if self._packet_max is not None and segment.may_exceed(self._packet_max):
+            rows = self._rows_not_too_large(segment, run, start, rows)
+            if not rows:
+                return 0
+        low = self._low()
+        rows = min(rows, PACKET_IDS if low is None else low + PACKET_IDS - start)  # F3; QoS 0 too, so that what is kept has a limit
+        if qos:
+            rows = min(rows, self._window - self._in_flight)  # F1
+            if self._in_flight_2 >= self._window_2:
+                return None  # F2: Mosquitto 2.0 then refuses a QoS 1 PUBLISH too
+        if qos == 2:
+            rows = min(rows, self._window_2 - self._in_flight_2)  # F2
+        if rows <= 0:
+            return None  # F8
+        parts.extend(segment.publishes(rows, start, start < self._dup_below, self._style, self._heads))
+        self._sent(run, qos, start, start + rows, again)
+        size = segment.ends[segment.row + rows] - segment.ends[segment.row] + 16 * rows
+        self._pass(segment, rows)
+        return size
+
+    def _due(self, seq: int, run: Run) -> tuple[int, int, bool]:
+        """The next sequences of ``run`` from ``seq`` on that are due, all with DUP or none; and whether they were sent before."""
+        run_stop = run.first_seq + run.stop - run.start
+        if seq < self._sent_stop:
+            stop = min(run_stop, self._sent_stop)
+            found = self._again.next_range(seq)
+            if found is None or found[0] >= stop:
+                return stop, stop, True
+            return found[0], min(found[1], stop), True
+        stop = run_stop
+        if self._barred:
+            found = self._barred.next_range(seq)
+            if found is not None and found[0] == seq:
+                seq = min(found[1], stop)
+                found = self._barred.next_range(seq)
+            if found is not None:
+                stop = max(seq, min(stop, found[0]))
+        if seq < self._dup_below < stop:
+            stop = self._dup_below
+        return seq, stop, False
+
+    def _sent(self, run: Run, qos: int, start: int, stop: int, again: bool) -> None:
+        """Account for the PUBLISHes of ``[start, stop)``."""
+        rows = stop - start
+        counts = self.counts
+        counts.published += rows
+        if again:
+            self._again.discard(start, stop)
+        else:
+            self._sent_stop = stop
+        if qos < run.flags & QOS_MASK:
+            counts.qos_lowered += rows
+        if run.flags & RETAIN and not self._style.retain_available:
+            counts.retain_stripped += rows
+        if qos == 0:
+            if run.flags & QOS_MASK:  # lowered here; real QoS 0 was settled by the Forwarder
+                self._settle(DELIVERED, start, stop)
+            return
+        if again or start < self._dup_below:
+            counts.redelivered += rows
+            self._settle(REDELIVERED, start, stop)
+        self._in_flight += rows
+        if qos == 1:
+            self._await_puback.add(start, stop)
+        else:
+            self._in_flight_2 += rows
+            self._await_pubrec.add(start, stop)
+
+    def _rows_not_too_large(self, segment: Segment, run: Run, seq: int, rows: int) -> int:
+        """How many of the next ``rows`` rows the remote takes; a first one that is too large is settled [MQTT-3.1.2-24]."""
+        assert self._packet_max is not None
+        for row in range(segment.row, segment.row + rows):
+            if segment.packet_bytes(row, run.flags, self._style) > self._packet_max:
+                if row > segment.row:
+                    return row - segment.row
+                self.counts.too_large += 1
+                self._again.discard(seq, seq + 1)
+                self._sent_stop = max(self._sent_stop, seq + 1)
+                if run.flags & QOS_MASK:
+                    self._settle(TOO_LARGE, seq, seq + 1)
+                self._pass(segment, 1)
+                return 0
+        return rows
+
+    def _pass(self, segment: Segment, rows: int) -> None:
+        """Move over ``rows`` rows; those passed for the first time make room for others."""
+        segment.advance(rows)
+        messages, size_bytes = segment.newly_passed()
+        self.passed_messages += messages
+        self.passed_bytes += size_bytes
+
+    # --- in ---
+
+    def received(self, buffer: bytes, position: int = 0) -> int:
+        """Take the acknowledgements in ``buffer`` from ``position`` on; the position after the last whole one of the run.
+
+        Raises:
+            PeerViolation: an acknowledgement is malformed, or nothing waits for it under that packet identifier.
+        Source: MQTT-4.3.2-3, MQTT-4.3.3-4 to -6.
+        """
+        size = len(buffer)
+        while size - position >= 4:
+            first_byte = buffer[position]
+            if first_byte == PUBACK:
+                waiting = self._await_puback
+            elif first_byte == PUBREC:
+                waiting = self._await_pubrec
+            elif first_byte == PUBCOMP:
+                waiting = self._await_pubcomp
+            else:
+                break
+            length = buffer[position + 1]
+            first = waiting.first()
+            if first is not None and (length == 2 or (length == 3 and size - position >= 5 and self._style.level == _LEVEL_5)):
+                tail = _BURST_TAILS.get(bytes((2,)) if length == 2 else bytes((3, buffer[position + 4])))
+                if tail is not None:
+                    matched = matching(buffer, position, first_byte, tail, first[0], min(first[1] - first[0], PACKET_IDS))
+                    if matched:
+                        waiting.take_first(matched)
+                        self._acknowledged(first_byte, first[0], first[0] + matched)
+                        position += matched * (2 + length)
+                        continue
+            end = self._single(buffer, position, waiting)
+            if end is None:
+                break
+            position = end
+        self._drop_settled()
+        return position
+
+    def _single(self, buffer: bytes, position: int, waiting: RangeSet) -> int | None:
+        """Take the one acknowledgement at ``position``; the position after it, None if it is not all there."""
+        first_byte, length = buffer[position], buffer[position + 1]
+        if length & 0x80:  # the only long field is a reason string
+            second = buffer[position + 2]
+            if second & 0x80:
+                raise PeerViolation("MQTT-3.1.2-25 acknowledgement larger than ever asked for", reason_code=0x95)
+            length, body = length & 0x7F | second << 7, position + 3
+        else:
+            body = position + 2
+        if length < 2 or (self._style.level < _LEVEL_5 and length != 2):
+            raise PeerViolation("MQTT-2.1.4 acknowledgement with a wrong length", reason_code=0x81, length=length)
+        end = body + length
+        if end > len(buffer):
+            return None
+        packet_id = buffer[body] << 8 | buffer[body + 1]
+        reason_code = buffer[body + 2] if length > 2 else 0
+        low = waiting.first()
+        seq = seq_of(packet_id, low[0]) if low is not None else None
+        if seq is None or seq not in waiting:
+            self._unexpected(first_byte, packet_id, reason_code)
+        else:
+            waiting.discard(seq, seq + 1)
+            if reason_code < _FAILURE or first_byte == PUBCOMP:
+                self._acknowledged(first_byte, seq, seq + 1)
+            else:
+                self._refused(first_byte, seq, reason_code)
+        return end
+
+    def _acknowledged(self, first_byte: int, start: int, stop: int) -> None:
+        count = stop - start
+        self.counts.acknowledged += count
+        if first_byte == PUBREC:
+            self._releasing.add(start, stop)
+            self._released_new.add(start, stop)
+            return
+        self._in_flight -= count
+        if first_byte == PUBCOMP:
+            self._in_flight_2 -= count
+        self._settle(DELIVERED, start, stop)
+
+    def _refused(self, first_byte: int, seq: int, reason_code: int) -> None:
+        """A reason code of 0x80 or above ends the exchange of that message [MQTT-4.3.2-2, MQTT-4.3.3-4]."""
+        self.counts.acknowledged += 1
+        self.counts.refused += 1
+        self._in_flight -= 1
+        if first_byte == PUBREC:
+            self._in_flight_2 -= 1
+        self._settle(f"dropped:remote_0x{reason_code:02x}", seq, seq + 1)
+
+    def _unexpected(self, first_byte: int, packet_id: int, reason_code: int) -> None:
+        """An acknowledgement that nothing waits for.
+
+        MQTT 5.0 answers an unknown PUBREC with PUBREL 0x92 and ignores an unknown PUBCOMP; MQTT 3.1.1 knows no answer, so a
+        repeated one of something settled is ignored. One of the wrong kind breaks the exchange.
+        """
+        holders = (self._await_puback, self._await_pubrec, self._releasing, self._release_due, self._await_pubcomp)
+        lows = [first[0] for first in (holder.first() for holder in holders) if first is not None]
+        seq = seq_of(packet_id, min(lows)) if lows else None
+        holder = next((holder for holder in holders if seq is not None and seq in holder), None)
+        level_5 = self._style.level == _LEVEL_5
+        if holder is not None:
+            repeated_pubrec = first_byte == PUBREC and holder not in (self._await_puback, self._await_pubrec)
+            if repeated_pubrec and not level_5:
+                return
+            self._violation("acknowledgement of the wrong kind", first_byte, packet_id)
+        if first_byte == PUBCOMP and level_5:
+            return
+        if first_byte == PUBREC and level_5:
+            if reason_code < _FAILURE:
+                self._replies.append(bytes((PUBREL, 3)) + packet_id.to_bytes(2, "big") + _NOT_FOUND)
+            return
+        past = seq_of(packet_id, self._first_seq)
+        if level_5 or past is None or past >= self._sent_stop:
+            self._violation("acknowledgement of something never sent", first_byte, packet_id)
+
+    def _violation(self, message: str, first_byte: int, packet_id: int) -> NoReturn:
+        clause = "MQTT-4.3.2-3" if first_byte == PUBACK else "MQTT-4.3.3-4"
+        raise PeerViolation(f"{clause} {message}", first_byte=first_byte, packet_id=packet_id)
+
+    # --- facts ---
+
+    @property
+    def urgent(self) -> bool:
+        """Whether something waits for the commit of what ``facts`` has."""
+        return self._record_new or bool(self._released_new)
+
+    @property
+    def settled_messages(self) -> int:
+        """How many messages ``facts`` would settle."""
+        return sum(settled.count() for outcome, settled in self._settled.items() if outcome != REDELIVERED)
+
+    def facts(self, number: int) -> Facts | None:
+        """What became of messages since the last time, to be sent as ``Settle`` ``number``; None if nothing did."""
+        if not (self._settled or self._released_new or self._record_new):
+            return None
+        released = self._released_new.ranges()
+        if released:
+            self._released_new.clear()
+            self._commits.append((number, released))
+        session = None
+        if self._record_new:
+            self._record_new = False
+            self._record_number = number
+            session = self.session
+        settled = tuple((outcome, ranges.ranges()) for outcome, ranges in self._settled.items())
+        self._settled = {}
+        return Facts(settled=settled, released=released, session=session, generation=self.generation)
+
+    def committed(self, number: int) -> None:
+        """Every ``Settle`` up to ``number`` is committed: what they released may be PUBRELed, a new session may be used."""
+        while self._commits and self._commits[0][0] <= number:
+            for start, stop in self._commits.popleft()[1]:
+                self._releasing.discard(start, stop)
+                self._release_due.add(start, stop)
+        if self._record_number is not None and self._record_number <= number:
+            self._record_number = None
+
+    # --- inside ---
+
+    def _settle(self, outcome: str, start: int, stop: int) -> None:
+        if stop > self._offered_stop:
+            self._early.add(max(start, self._offered_stop), stop)
+            stop = self._offered_stop
+            if stop <= start:
+                return
+        settled = self._settled.get(outcome)
+        if settled is None:
+            settled = self._settled[outcome] = RangeSet()
+        settled.add(start, stop)
+
+    def _low(self) -> int | None:
+        """The lowest sequence that the remote may hold something of."""
+        low = _NO_LIMIT
+        for unsettled in (
+            self._await_puback,
+            self._await_pubrec,
+            self._releasing,
+            self._release_due,
+            self._await_pubcomp,
+            self._again,
+        ):
+            first = unsettled.first()
+            if first is not None and first[0] < low:
+                low = first[0]
+        return None if low == _NO_LIMIT else low
+
+    def _drop_settled(self) -> None:
+        """Let go of segments of which everything is settled."""
+        if self._kept:
+            low = self._low()
+            while self._kept and (low is None or self._kept[0].stop_seq <= low):
+                self._kept.popleft()

@@ -1,0 +1,157 @@
+"""A small set of sequence ranges: what is settled, released or sent above a low mark.
+
+Pure. It is meant for sets of few ranges (sequences settle nearly in order): an operation is a binary search and a splice of a list.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
+
+Ranges = tuple[tuple[int, int], ...]
+
+
+class RangeSet:
+    """Disjoint ranges ``[start, stop)`` of sequences in rising order; neighbours that touch are one range."""
+
+    __slots__ = ("_starts", "_stops")
+
+    def __init__(self, ranges: Iterable[tuple[int, int]] = ()) -> None:
+        self._starts: list[int] = []
+        self._stops: list[int] = []
+        for start, stop in ranges:
+            self.add(start, stop)
+
+    def add(self, start: int, stop: int) -> int:
+        """Put ``[start, stop)`` in; how many of its sequences were not there before."""
+        if stop <= start:
+            return 0
+        starts, stops = self._starts, self._stops
+        if not starts or start > stops[-1]:
+            starts.append(start)
+            stops.append(stop)
+            return stop - start
+        if start == stops[-1]:
+            stops[-1] = stop
+            return stop - start
+        first = bisect_left(stops, start)  # the first range that touches or overlaps from the left
+        last = bisect_right(starts, stop)  # one past the last that touches or overlaps
+        if first == last:
+            starts.insert(first, start)
+            stops.insert(first, stop)
+            return stop - start
+        known = sum(
+            min(stops[index], stop) - max(starts[index], start)
+            for index in range(first, last)
+            if stops[index] > start and starts[index] < stop
+        )
+        joined_start, joined_stop = min(start, starts[first]), max(stop, stops[last - 1])
+        starts[first:last] = [joined_start]
+        stops[first:last] = [joined_stop]
+        return stop - start - known
+
+    def discard(self, start: int, stop: int) -> None:
+        """Take ``[start, stop)`` out; what is not there is ignored."""
+        starts, stops = self._starts, self._stops
+        first = bisect_right(stops, start)
+        last = bisect_left(starts, stop)
+        if stop <= start or first >= last:
+            return
+        left, right = (starts[first], start), (stop, stops[last - 1])
+        kept = [(begin, end) for begin, end in (left, right) if begin < end]
+        starts[first:last] = [begin for begin, _ in kept]
+        stops[first:last] = [end for _, end in kept]
+
+    def advance(self, low: int) -> int:
+        """Move the low mark ``low`` over a range that begins at or below it; forget all below the mark, and return the mark."""
+        starts, stops = self._starts, self._stops
+        gone = bisect_left(stops, low)  # ranges that end below the mark
+        if gone < len(starts) and starts[gone] <= low:
+            low = stops[gone]
+            gone += 1
+        if gone:
+            del starts[:gone]
+            del stops[:gone]
+        return low
+
+    def take_first(self, count: int) -> None:
+        """Take the ``count`` lowest sequences of the lowest range out; it must hold that many."""
+        start = self._starts[0] + count
+        if start < self._stops[0]:
+            self._starts[0] = start
+        else:
+            assert start == self._stops[0], "more taken than the lowest range holds"
+            del self._starts[0]
+            del self._stops[0]
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._starts.clear()
+        self._stops.clear()
+
+    def covers(self, start: int, stop: int) -> bool:
+        """Whether every sequence of ``[start, stop)`` is in the set."""
+        index = bisect_right(self._starts, start) - 1
+        return stop <= start or (index >= 0 and stop <= self._stops[index])
+
+    def missing(self, start: int, stop: int) -> list[tuple[int, int]]:
+        """The parts of ``[start, stop)`` that are not in the set, in rising order."""
+        gaps = []
+        index = bisect_right(self._stops, start)
+        while start < stop and index < len(self._starts) and self._starts[index] < stop:
+            if start < self._starts[index]:
+                gaps.append((start, self._starts[index]))
+            start = self._stops[index]
+            index += 1
+        if start < stop:
+            gaps.append((start, stop))
+        return gaps
+
+    def first(self) -> tuple[int, int] | None:
+        """The lowest range; None when the set is empty."""
+        return (self._starts[0], self._stops[0]) if self._starts else None
+
+    def next_range(self, seq: int) -> tuple[int, int] | None:
+        """The lowest range with anything at or above ``seq``, cut to begin there; None if there is none."""
+        index = bisect_right(self._stops, seq)
+        if index == len(self._starts):
+            return None
+        return max(seq, self._starts[index]), self._stops[index]
+
+    def count(self) -> int:
+        """How many sequences are in the set."""
+        return sum(self._stops) - sum(self._starts)
+
+    def ranges(self) -> Ranges:
+        """All ranges, as frames carry them."""
+        return tuple(zip(self._starts, self._stops, strict=True))
+
+    def __contains__(self, seq: int) -> bool:
+        index = bisect_right(self._starts, seq) - 1
+        return index >= 0 and seq < self._stops[index]
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        return iter(zip(tuple(self._starts), tuple(self._stops), strict=True))
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    def __bool__(self) -> bool:
+        return bool(self._starts)
+
+
+def ranges_of(seqs: Iterable[int]) -> Ranges:
+    """Rising ``seqs`` as ranges; equal neighbours count once."""
+    ranges: list[tuple[int, int]] = []
+    start = stop = -1
+    for seq in seqs:
+        if seq != stop:
+            if seq == stop - 1:
+                continue
+            if stop > start:
+                ranges.append((start, stop))
+            start = seq
+        stop = seq + 1
+    if stop > start:
+        ranges.append((start, stop))
+    return tuple(ranges)

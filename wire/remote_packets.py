@@ -1,0 +1,75 @@
+"""What a remote broker may send besides acknowledgements of our PUBLISHes, as long as nothing is subscribed to there. Pure.
+
+A session that somebody else made under our client identifier may still hold subscriptions. Their PUBLISHes are acknowledged and
+thrown away, so that the exchange goes on; taking them in is the business of remote subscriptions.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from wire.errors import PeerViolation
+from wire.mqtt.primitives import read_variable_byte_integer
+
+PINGREQ = b"\xc0\x00"
+PINGRESP = 0xD0
+DISCONNECT = 0xE0
+PUBLISH = 0x30
+
+_PUBACK, _PUBREC, _PUBREL, _PUBCOMP = 0x40, 0x50, 0x62, 0x70
+
+
+class RemotePacket(NamedTuple):
+    """One whole packet; ``end`` is the position after it."""
+
+    first_byte: int
+    body: bytes
+    end: int
+
+
+def next_packet(buffer: bytes, position: int, *, bytes_max: int) -> RemotePacket | None:
+    """The packet that begins at ``position``; None if it is not all there.
+
+    Raises:
+        PeerViolation: its length is malformed, or larger than ``bytes_max``.
+    """
+    size = len(buffer)
+    if size - position < 2:
+        return None
+    found = read_variable_byte_integer(buffer, position + 1, size)
+    if found is None:
+        return None
+    length, start = found
+    if length > bytes_max:
+        raise PeerViolation("MQTT-3.1.2-24 packet larger than allowed", reason_code=0x95, length=length)
+    if start + length > size:
+        return None
+    return RemotePacket(buffer[position], buffer[start : start + length], start + length)
+
+
+def is_publish(packet: RemotePacket) -> bool:
+    """Whether it is a PUBLISH, or the PUBREL of one."""
+    return packet.first_byte & 0xF0 == PUBLISH or packet.first_byte == _PUBREL
+
+
+def acknowledge(packet: RemotePacket) -> bytes:
+    """What completes the exchange of a PUBLISH or PUBREL; empty at QoS 0. Source: MQTT-4.3.2-4, MQTT-4.3.3-8, MQTT-4.3.3-11.
+
+    Raises:
+        PeerViolation: it is malformed.
+    """
+    body = packet.body
+    if packet.first_byte == _PUBREL:
+        if len(body) < 2:
+            raise PeerViolation("MQTT-2.1.4 PUBREL without a packet identifier", reason_code=0x81)
+        return bytes((_PUBCOMP, 2)) + body[:2]
+    qos = packet.first_byte >> 1 & 3
+    if qos == 3:
+        raise PeerViolation("MQTT-3.3.1-4 PUBLISH with QoS 3", reason_code=0x81)
+    if qos == 0:
+        return b""
+    start = 2 + int.from_bytes(body[:2], "big")
+    packet_id = body[start : start + 2]
+    if len(packet_id) < 2 or packet_id == b"\x00\x00":
+        raise PeerViolation("MQTT-2.2.1-4 PUBLISH without a packet identifier", reason_code=0x81)
+    return bytes((_PUBACK if qos == 1 else _PUBREC, 2)) + packet_id

@@ -1,0 +1,257 @@
+"""Messages handed to a Connection, kept as they came until they are settled, and their encoding as PUBLISH packets.
+
+A segment is one ``HandOut``: the batch's columns and the runs in it, which are rows of consecutive sequences with the same flags.
+A run is encoded column by column; nothing is made per message but the bytes that leave. Which rows may leave is the business of
+``wire/outbound.py``.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from itertools import accumulate, groupby
+from typing import NamedTuple
+
+from wire.batch import QOS_MASK, RETAIN, Batch, unpack_column
+from wire.frames import HandOut
+from wire.mqtt.encoder import encode_with_length
+from wire.mqtt.primitives import encode_variable_byte_integer
+from wire.sequences import PACKET_IDS, packet_id_fields
+
+_HEADS_MAX = 50_000
+_DUP = 0x08
+
+
+class Style(NamedTuple):
+    """How the remote wants its PUBLISHes: the protocol level (4 or 5), its highest QoS, and whether it takes RETAIN."""
+
+    level: int
+    maximum_qos: int
+    retain_available: bool
+
+
+class Run(NamedTuple):
+    """Rows ``[start, stop)`` with consecutive sequences from ``first_seq`` on and the same ``flags`` (QoS, RETAIN)."""
+
+    start: int
+    stop: int
+    first_seq: int
+    flags: int
+
+
+class _Heads(dict[int, bytes]):
+    """Payload length -> what precedes the packet identifier, for one topic name and one first byte."""
+
+    __slots__ = ("_cache", "_first", "_fixed", "_tail")
+
+    def __init__(self, cache: HeadCache, first_byte: int, topic: bytes, field_bytes: int) -> None:
+        self._cache = cache
+        self._first = bytes([first_byte])
+        self._tail = len(topic).to_bytes(2, "big") + topic
+        self._fixed = len(self._tail) + (2 if first_byte & 0x06 else 0) + field_bytes
+
+    def __missing__(self, length: int) -> bytes:
+        head = self[length] = self._first + encode_variable_byte_integer(self._fixed + length) + self._tail
+        self._cache.heads += 1
+        return head
+
+
+class HeadCache:
+    """The heads of PUBLISH packets of one connection; emptied when there are more than some tens of thousands."""
+
+    def __init__(self, level: int) -> None:
+        self.level = level
+        self.heads = 0
+        self._of: dict[tuple[int, bytes, int], _Heads] = {}
+
+    def of(self, first_byte: int, topic: bytes, field_bytes: int) -> _Heads:
+        """The heads of ``topic`` under ``first_byte``, for a property field (length and properties) of ``field_bytes`` bytes."""
+        key = (first_byte, topic, field_bytes)
+        heads = self._of.get(key)
+        if heads is None:
+            if self.heads + len(self._of) > _HEADS_MAX:
+                self._of.clear()
+                self.heads = 0
+            heads = self._of[key] = _Heads(self, first_byte, topic, field_bytes)
+        return heads
+
+
+class Segment:
+    """One ``HandOut`` in hand, with the place up to which it has been looked at on this connection (``run``, ``row``)."""
+
+    __slots__ = (
+        "_fields",
+        "_heads",
+        "_lengths",
+        "_longest",
+        "_passed",
+        "_passed_bytes",
+        "_payloads",
+        "_properties",
+        "_topic_of",
+        "_topics",
+        "count",
+        "ends",
+        "first_seq",
+        "row",
+        "run",
+        "runs",
+        "size_bytes",
+        "stop_seq",
+    )
+
+    def __init__(self, frame: HandOut) -> None:
+        batch = Batch.decode(frame.bodies[0])
+        self.count = len(batch)
+        self.size_bytes = frame.size_bytes
+        self._topics = batch.topics
+        self._topic_of = batch.topic_of
+        self._lengths = batch.lengths
+        self._payloads = batch.payloads
+        self._properties = batch.properties
+        self._fields = _property_fields(batch)
+        self.ends = list(accumulate(batch.lengths, initial=0))
+        self._longest = max(map(len, batch.topics), default=0) + max(map(len, self._fields)) + 16
+        offsets = unpack_column("I", frame.offsets) if frame.offsets else None
+        self.runs = _runs(batch.flags, frame.first_seq, offsets)
+        self.first_seq = self.runs[0].first_seq
+        last = self.runs[-1]
+        self.stop_seq = last.first_seq + last.stop - last.start
+        self._heads: dict[int, list[_Heads]] = {}
+        self.run = 0
+        self.row = 0
+        self._passed = 0
+        self._passed_bytes = 0
+
+    def rewind(self) -> None:
+        """Begin again at the first row, for a new connection."""
+        self.run = 0
+        self.row = 0
+        self._heads = {}
+
+    def finished(self) -> bool:
+        """Whether every row has been looked at on this connection."""
+        return self.run == len(self.runs)
+
+    def advance(self, rows: int) -> None:
+        """Pass ``rows`` rows of the current run."""
+        self.row += rows
+        if self.row == self.runs[self.run].stop:
+            self.run += 1
+
+    def newly_passed(self) -> tuple[int, int]:
+        """Rows, and their share of ``size_bytes``, that were passed since the last call and never before."""
+        messages = self.row - self._passed
+        if messages <= 0:
+            return 0, 0
+        self._passed = self.row
+        share = self.size_bytes * self._passed // self.count
+        size_bytes, self._passed_bytes = share - self._passed_bytes, share
+        return messages, size_bytes
+
+    def rows_within(self, rows: int, size_bytes: int) -> int:
+        """How many of the next ``rows`` rows fit into a burst of about ``size_bytes``; at least one."""
+        row = self.row
+        fit = bisect_right(self.ends, self.ends[row] + size_bytes, row, row + rows + 1) - 1 - row
+        return max(1, min(rows, fit, size_bytes // self._longest + 1))
+
+    def may_exceed(self, size_bytes: int) -> bool:
+        """Whether any row's packet could be larger than ``size_bytes``."""
+        largest = max(self._lengths) + self._longest
+        if self._properties:
+            largest += max(map(len, self._properties.values()))
+        return largest > size_bytes
+
+    def packet_bytes(self, row: int, flags: int, style: Style) -> int:
+        """The size of the PUBLISH packet of ``row``. Source: MQTT-3.1.2-24."""
+        remaining = 2 + len(self._topics[self._topic_of[row]]) + self._lengths[row]
+        if min(flags & QOS_MASK, style.maximum_qos):
+            remaining += 2
+        if style.level == 5:
+            own = self._properties.get(row)
+            remaining += len(self._fields[self._topic_of[row]] if own is None else encode_with_length(own))
+        return 1 + len(encode_variable_byte_integer(remaining)) + remaining
+
+    def publishes(self, rows: int, seq: int, dup: bool, style: Style, cache: HeadCache) -> list[bytes]:
+        """The next ``rows`` rows, which begin at sequence ``seq``, as PUBLISH packets in pieces to be joined.
+
+        Source: MQTT 5.0 section 3.3; DUP only with QoS 1 and 2 [MQTT-3.3.1-2].
+        """
+        start, stop = self.row, self.row + rows
+        flags = self.runs[self.run].flags
+        qos = min(flags & QOS_MASK, style.maximum_qos)
+        first_byte = 0x30 | qos << 1 | (1 if flags & RETAIN and style.retain_available else 0)
+        if dup and qos:
+            first_byte |= _DUP
+        lengths, ends, payloads = self._lengths[start:stop], self.ends, self._payloads
+        with_fields = style.level == 5
+        topic_of = self._topic_of[start:stop]
+        if len(self._topics) == 1:
+            field_bytes = len(self._fields[0]) if with_fields else 0
+            heads = list(map(cache.of(first_byte, self._topics[0], field_bytes).__getitem__, lengths))
+        else:
+            by_topic = self._heads.get(first_byte)
+            if by_topic is None:
+                sizes = [len(field) if with_fields else 0 for field in self._fields]
+                by_topic = self._heads[first_byte] = [cache.of(first_byte, *of) for of in zip(self._topics, sizes, strict=True)]
+            heads = [by_topic[topic][length] for topic, length in zip(topic_of, lengths, strict=True)]
+        columns = [heads]
+        if qos:
+            place = seq % PACKET_IDS
+            columns.append(packet_id_fields()[place : place + rows])
+        if with_fields:
+            columns.append(self._fields * rows if len(self._fields) == 1 else [self._fields[topic] for topic in topic_of])
+        columns.append([payloads[begin:end] for begin, end in zip(ends[start:stop], ends[start + 1 : stop + 1], strict=True)])
+        parts = [b""] * (len(columns) * rows)
+        for place, column in enumerate(columns):
+            parts[place :: len(columns)] = column
+        if self._properties and with_fields:
+            self._put_properties(parts, start, stop, first_byte)
+        return parts
+
+    def _put_properties(self, parts: list[bytes], start: int, stop: int, first_byte: int) -> None:
+        """Make the heads and property fields of those rows of ``[start, stop)`` anew that have properties of their own."""
+        properties = self._properties
+        rows = range(start, stop) if len(properties) > stop - start else sorted(properties)
+        stride = len(parts) // (stop - start)
+        first = bytes([first_byte])
+        id_bytes = stride - 3 and 2  # head, (identifier,) property field, payload
+        for row in rows:
+            own = properties.get(row)
+            if own is None or not start <= row < stop:
+                continue
+            topic = self._topics[self._topic_of[row]]
+            field = encode_with_length(own)
+            remaining = 2 + len(topic) + id_bytes + len(field) + self._lengths[row]
+            place = (row - start) * stride
+            parts[place] = first + encode_variable_byte_integer(remaining) + len(topic).to_bytes(2, "big") + topic
+            parts[place + stride - 2] = field
+
+
+def _property_fields(batch: Batch) -> list[bytes]:
+    """Per topic the property field (length and properties) of its rows that have no properties of their own."""
+    if not batch.topic_properties:
+        return [b"\x00"] * len(batch.topics)
+    return [encode_with_length(properties) for properties in batch.topic_properties]
+
+
+def _runs(flags: bytes, first_seq: int, offsets: array[int] | None) -> list[Run]:
+    """The rows as runs of consecutive sequences with the same QoS and RETAIN."""
+    flags = flags.translate(_PLAIN_FLAGS)
+    runs = []
+    start = 0
+    for flag, group in groupby(flags) if flags.count(flags[0]) != len(flags) else [(flags[0], flags)]:
+        stop = start + (len(flags) if group is flags else len(list(group)))
+        if offsets is None:
+            runs.append(Run(start, stop, first_seq + start, flag))
+        else:
+            begin = start
+            for row in range(start + 1, stop + 1):
+                if row == stop or offsets[row] != offsets[row - 1] + 1:
+                    runs.append(Run(begin, row, first_seq + offsets[begin], flag))
+                    begin = row
+        start = stop
+    return runs
+
+
+_PLAIN_FLAGS = bytes(value & (QOS_MASK | RETAIN) for value in range(256))
