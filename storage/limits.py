@@ -1,0 +1,218 @@
+"""Limits: whether an Append fits, and what becomes of its rows where it does not. Pure.
+
+Fast path: everything fits and nothing is looked at row by row. Slow path: in order, a row is refused when a queue it goes to has
+``reject`` and is full; then nothing of it is enqueued anywhere. A refused row whose publisher cannot be told (MQTT 3.1.1) stalls
+its source: every later row of it is refused until it is resumed, so that order holds [MQTT-4.6.0-6].
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from wire.batch import QOS_MASK, Batch, unpack_column
+from wire.frames import Append
+from wire.settings import LimitSettings
+
+
+@dataclass(slots=True)
+class Room:
+    """What may still come in, for one bridge or for the node; None is unlimited. ``disk_full`` behaves as full."""
+
+    messages: int | None
+    size_bytes: int | None
+    overflow: str
+    disk_full: bool = False
+
+    @classmethod
+    def of(cls, limits: LimitSettings, messages: int, size_bytes: int, *, disk_full: bool) -> Room:
+        """The room that ``limits`` leave above what is there already."""
+        return cls(
+            messages=None if limits.max_messages is None else limits.max_messages - messages,
+            size_bytes=None if limits.max_bytes is None else limits.max_bytes - size_bytes,
+            overflow=limits.overflow,
+            disk_full=disk_full,
+        )
+
+    def fits(self, messages: int, size_bytes: int) -> bool:
+        """Whether so much more fits."""
+        return (
+            not self.disk_full
+            and (self.messages is None or messages <= self.messages)
+            and (self.size_bytes is None or size_bytes <= self.size_bytes)
+        )
+
+    def take(self, messages: int, size_bytes: int) -> None:
+        """Use room, or give it back when negative."""
+        if self.messages is not None:
+            self.messages -= messages
+        if self.size_bytes is not None:
+            self.size_bytes -= size_bytes
+
+
+@dataclass(slots=True)
+class Admitted:
+    """What is left of one part: its rows, bytes, QoS 0 rows and batch, and how many rows were dropped for want of room."""
+
+    queue: str
+    count: int
+    size_bytes: int
+    qos0: int
+    body: bytes
+    dropped: int = 0
+
+
+@dataclass(slots=True)
+class Admission:
+    """What becomes of an Append: its parts, and the rows of the original batch that were refused."""
+
+    parts: list[Admitted] = field(default_factory=list)
+    refused: list[int] = field(default_factory=list)
+
+
+class _Part:
+    """One part of an Append, row by row."""
+
+    def __init__(self, queue: str, body: bytes, rows: bytes, rooms: Sequence[Room]) -> None:
+        self.queue = queue
+        self.body = body
+        self.batch = Batch.decode(body)
+        self.rooms = rooms
+        of_rows = unpack_column("H", rows) if rows else range(len(self.batch))
+        self.row_of: dict[int, int] = {original: row for row, original in enumerate(of_rows)}
+        topics, properties = self.batch.topics, self.batch.properties
+        self.sizes = [
+            length + len(topics[topic]) + len(properties.get(row, b""))
+            for row, (length, topic) in enumerate(zip(self.batch.lengths, self.batch.topic_of, strict=True))
+        ]
+        self.kept: deque[int] = deque()
+        self.dropped = 0
+
+    def overflow(self, row: int) -> str | None:
+        """What its limits say when ``row`` does not fit; None when it does."""
+        full = [room.overflow for room in self.rooms if not room.fits(1, self.sizes[row])]
+        return "reject" if "reject" in full else full[0] if full else None
+
+    def keep(self, row: int) -> None:
+        self.kept.append(row)
+        self.reserve(row, 1)
+
+    def reserve(self, row: int, times: int) -> None:
+        """Take the room that ``row`` needs, or give it back when ``times`` is -1."""
+        for room in self.rooms:
+            room.take(times, times * self.sizes[row])
+
+    def make_room(self, row: int, drop_oldest: Callable[[str, int, int], int]) -> bool:
+        """Drop what is older until ``row`` fits; whether it does."""
+        size_bytes = self.sizes[row]
+        while self.overflow(row) is not None:
+            if any(room.disk_full for room in self.rooms):
+                # Dropping gives back no space at once: one goes for one that comes.
+                return self._drop_one(1, size_bytes, drop_oldest)
+            messages_short = max((1 - room.messages for room in self.rooms if room.messages is not None), default=0)
+            bytes_short = max((size_bytes - room.size_bytes for room in self.rooms if room.size_bytes is not None), default=0)
+            if not self._drop_one(max(0, messages_short), max(0, bytes_short), drop_oldest):
+                return False
+        return True
+
+    def _drop_one(self, messages: int, size_bytes: int, drop_oldest: Callable[[str, int, int], int]) -> bool:
+        if drop_oldest(self.queue, messages, size_bytes):
+            return True
+        if not self.kept:
+            return False
+        oldest = self.kept.popleft()
+        self.dropped += 1
+        self.reserve(oldest, -1)
+        return True
+
+    def admitted(self) -> Admitted:
+        if len(self.kept) == len(self.batch):
+            batch, body = self.batch, self.body
+        else:
+            batch = self.batch.select(self.kept)
+            body = batch.encode()
+        return Admitted(
+            queue=self.queue,
+            count=len(batch),
+            size_bytes=sum(self.sizes[row] for row in self.kept),
+            qos0=sum(1 for flags in batch.flags if not flags & QOS_MASK),
+            body=body,
+            dropped=self.dropped,
+        )
+
+
+def admit(
+    frame: Append,
+    rooms: Mapping[str, Sequence[Room]],
+    stalled: Callable[[], set[int]],
+    any_stalled: bool,
+    drop_oldest: Callable[[str, int, int], int],
+) -> Admission:
+    """Decide on every row of ``frame``, and take the room that the admitted ones need.
+
+    rooms: for each queue, the rooms of its bridge and of the node. stalled: gives the sender's set of stalled sources, which may be
+    added to. drop_oldest: (queue, messages, bytes) makes room in a queue and in ``rooms``, and says how many messages it dropped.
+    """
+    if not any_stalled and _fits(frame, rooms):
+        for queue, count, size_bytes, _, _ in frame.parts:
+            for room in rooms[queue]:
+                room.take(count, size_bytes)
+        return Admission(
+            [
+                Admitted(queue, count, size_bytes, qos0, body)
+                for (queue, count, size_bytes, qos0, _), body in zip(frame.parts, frame.bodies, strict=True)
+            ]
+        )
+    return _row_by_row(frame, rooms, stalled(), drop_oldest)
+
+
+def _fits(frame: Append, rooms: Mapping[str, Sequence[Room]]) -> bool:
+    """Whether the whole of ``frame`` fits, all its parts together."""
+    if len(frame.parts) == 1:
+        queue, count, size_bytes, _, _ = frame.parts[0]
+        return all(room.fits(count, size_bytes) for room in rooms[queue])
+    wanted: dict[int, tuple[Room, int, int]] = {}
+    for queue, count, size_bytes, _, _ in frame.parts:
+        for room in rooms[queue]:
+            _, messages, total_bytes = wanted.get(id(room), (room, 0, 0))
+            wanted[id(room)] = (room, messages + count, total_bytes + size_bytes)
+    return all(room.fits(messages, size_bytes) for room, messages, size_bytes in wanted.values())
+
+
+def _rejected(places: Sequence[tuple[_Part, int]]) -> bool:
+    """Whether one of the queues that a row goes to rejects it; a room that they share must hold it once for each."""
+    reserved = []
+    rejected = False
+    for part, row in places:
+        if part.overflow(row) == "reject":
+            rejected = True
+            break
+        part.reserve(row, 1)
+        reserved.append((part, row))
+    for part, row in reserved:
+        part.reserve(row, -1)
+    return rejected
+
+
+def _row_by_row(
+    frame: Append, rooms: Mapping[str, Sequence[Room]], stalled: set[int], drop_oldest: Callable[[str, int, int], int]
+) -> Admission:
+    sources: array[int] = unpack_column("I", frame.sources)
+    parts = [_Part(queue, body, rows, rooms[queue]) for (queue, _, _, _, rows), body in zip(frame.parts, frame.bodies, strict=True)]
+    refused = []
+    for original, source in enumerate(sources):
+        places = [(part, part.row_of[original]) for part in parts if original in part.row_of]
+        if source in stalled or _rejected(places):
+            refused.append(original)
+            if not frame.refusable[original]:
+                stalled.add(source)
+            continue
+        for part, row in places:
+            overflow = part.overflow(row)
+            if overflow is None or (overflow == "drop-oldest" and part.make_room(row, drop_oldest)):
+                part.keep(row)
+            else:
+                part.dropped += 1
+    return Admission([part.admitted() for part in parts], refused)

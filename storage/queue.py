@@ -1,0 +1,768 @@
+"""The durable FIFO of one bridge lane: append, hand out, settle, reset. Pure over the engine's protocol.
+
+Memory holds positions, what is in flight, a bounded cache of the newest chunks and the QoS 0 messages that are kept apart; nothing
+per message of the backlog. Which write is committed when, and who gets what, is the business of ``tier1``.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import deque
+from functools import partial
+
+from storage.chunk import Chunk, rows_in
+from storage.engine import Engine, Write
+from storage.keys import chunk_key, first_seq_of, lane_key
+from storage.ledger import LaneRow
+from storage.pieces import Piece, apart, join_tiny, pick, qos0_seqs
+from wire.batch import accepted_ms_of, pack_column
+from wire.errors import StorageDamaged
+from wire.frames import Ranges
+from wire.ranges import RangeSet, ranges_of
+from wire.sequences import PACKET_IDS
+
+READ_AHEAD_BYTES = 1 << 20
+READ_AHEAD_CHUNKS = 1000
+FLIGHT_ROWS_MAX = 1000
+SPLIT_ROWS = 4000  # a chunk up to this size is handed out whole even if the credit ends inside it
+TRIM_MESSAGES = 5000
+TRIM_BYTES = 16 << 20
+CACHE_BYTES = 8 << 20
+
+
+class Flight:
+    """Messages handed out together and not all settled: sequences ``[start, stop)``, thinned out by ``offsets`` from ``start``.
+
+    chunk: for QoS 0 kept apart, the messages themselves. floor, bytes_before: of the first chunk they came from.
+    """
+
+    __slots__ = ("accepted_ms", "bytes_before", "chunk", "floor", "offsets", "qos0", "remaining", "size_bytes", "start", "stop")
+
+    def __init__(self, start: int, stop: int, offsets: array[int] | None, count: int, size_bytes: int, chunk: Chunk) -> None:
+        self.start = start
+        self.stop = stop
+        self.offsets = offsets
+        self.remaining = count
+        self.size_bytes = size_bytes
+        self.chunk: Chunk | None = None
+        self.qos0 = chunk.qos0
+        self.floor = chunk.first_seq
+        self.bytes_before = chunk.bytes_before
+        self.accepted_ms = chunk.accepted_ms
+
+
+class Queue:
+    """The sequences in [head, tail) and no others.
+
+    Q1  head <= cursor <= tail; the sequence of a durable message is never reused, not even after a crash.
+    Q2  a chunk and the tail that covers it land in the same write.
+    Q3  what is at or above the cursor has not been handed out since the last reset; what is below it is settled or in flight.
+    Q4  accepted = ended + depth (P6), in memory and in every row that is written.
+    Q5  a chunk is deleted only in or after the write whose row has the head at or above the chunk's end.
+    """
+
+    def __init__(
+        self, engine: Engine, name: str, number: int, row: LaneRow, *, volatile_max_bytes: int, cache_bytes: int = CACHE_BYTES
+    ) -> None:
+        self.name = name
+        self.number = number
+        self.ledger = row.ledger
+        self.generation = row.generation
+        self.session = row.session
+        self.head = row.head
+        self.tail = row.tail
+        self.settled = RangeSet(row.settled)
+        self.released = RangeSet(row.released)
+        self.in_flight = 0
+        self.changed = False
+        self._engine = engine
+        self._volatile_max_bytes = volatile_max_bytes
+        self._cache_bytes = cache_bytes
+        self._next = row.tail  # the tail once everything appended is committed
+        self._cursor = row.head
+        self._cursor_floor = row.trimmed  # at or below the first sequence of the chunk in which the cursor stands
+        self._handed = row.handed
+        self._may_be_sent = min(row.tail, row.head + PACKET_IDS)
+        self._trimmed = row.trimmed
+        self._tail_bytes = row.tail_bytes
+        self._committed_bytes = row.tail_bytes
+        self._cursor_bytes = row.tail_bytes
+        self._trimmed_bytes = 0
+        self._flight_bytes = 0
+        self._depth = row.depth
+        self._volatile_depth = 0
+        self._volatile_bytes = 0
+        self._flights: list[Flight] = []
+        self._volatile: deque[Chunk] = deque()  # QoS 0 kept apart and not handed out
+        self._recent: deque[Chunk] = deque()  # every chunk from _recent_low on that is not handed out
+        self._recent_low = row.tail
+        self._recent_bytes = 0
+        self._whole: dict[int, bytes] = {}  # the batches of recent chunks as they came, with the QoS 0 rows
+        self._ahead: deque[Chunk] = deque()  # read from disk up to _read_to and not handed out
+        self._read_to = row.head
+        self._aligned = False  # whether a chunk begins at _read_to
+        self._oldest: tuple[int, int | None] = (-1, None)
+
+    @classmethod
+    def open(cls, engine: Engine, name: str, number: int, *, first_seq: int, volatile_max_bytes: int) -> Queue:
+        """The queue as the engine has it, or a new one that begins at ``first_seq``. Reads its row and its first chunk (P8).
+
+        Raises:
+            StorageDamaged: its row is damaged.
+        """
+        value = engine.get("meta", lane_key(number))
+        if value is None:
+            row = LaneRow(head=first_seq, tail=first_seq, handed=first_seq, trimmed=first_seq)
+        else:
+            row = LaneRow.decode(value, queue=name)
+        queue = cls(engine, name, number, row, volatile_max_bytes=volatile_max_bytes)
+        lost = row.ledger.accepted - row.ledger.ended() - row.depth  # QoS 0 of the store's former life
+        queue._count("dropped:restart", lost)
+        if row.head < row.tail:
+            queue._find_cursor()
+        else:
+            queue._cursor_floor = row.head
+        queue._trimmed_bytes = queue._cursor_bytes if row.head == row.trimmed else 0
+        return queue
+
+    # --- figures ---
+
+    @property
+    def depth(self) -> int:
+        """Messages accepted and not ended, those of uncommitted writes included."""
+        return self._depth + self._volatile_depth
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the messages in the queue, to within a chunk."""
+        return self._tail_bytes - self._cursor_bytes + self._flight_bytes + self._volatile_bytes
+
+    @property
+    def dup_below(self) -> int:
+        """Sequences below it may have been sent before."""
+        return max(self._handed, self._may_be_sent)
+
+    def waiting(self) -> bool:
+        """Whether there is something that was not handed out."""
+        return self._cursor < self.tail
+
+    def oldest_ms(self) -> int | None:
+        """When the oldest message of the queue was accepted; None if there is none.
+
+        Raises:
+            StorageDamaged, Unavailable: it cannot be read.
+        """
+        if self._flights:
+            return self._flights[0].accepted_ms
+        if self._cursor >= self.tail:
+            return None
+        if self._oldest[0] != self._cursor:
+            durable, volatile = self._peek(chunks_max=1)
+            chunk = durable if durable is not None else volatile
+            self._oldest = (self._cursor, chunk.accepted_ms if chunk is not None else None)
+        return self._oldest[1]
+
+    # --- append ---
+
+    def append(self, body: bytes, count: int, size_bytes: int, qos0: int, write: Write) -> range:
+        """Add the batch ``body`` to ``write``: its sequences count once ``write`` is committed, and not before.
+
+        count: its rows, qos0: how many of them are QoS 0. Where the engine is durable, those are kept apart, in memory only.
+        """
+        first_seq = self._next
+        accepted_ms = accepted_ms_of(body)
+        durable = volatile = None
+        if qos0 == 0 or not self._engine.durable:
+            durable = self._chunk(first_seq, count, None, count, qos0, size_bytes, accepted_ms, body)
+        elif qos0 == count:
+            volatile = self._chunk(first_seq, count, None, count, qos0, size_bytes, accepted_ms, body)
+        else:
+            kept, passing = apart(body)
+            kept_bytes = kept.batch.size_bytes()
+            durable = self._chunk(
+                first_seq, count, kept.offsets, len(kept.offsets), 0, kept_bytes, accepted_ms, kept.batch.encode()
+            )
+            volatile = self._chunk(
+                first_seq, count, passing.offsets, qos0, qos0, size_bytes - kept_bytes, accepted_ms, passing.batch.encode()
+            )
+        self._next = first_seq + count
+        self.ledger.accepted += count
+        self.changed = True
+        if durable is not None:
+            write.put("msg", chunk_key(self.number, first_seq), durable.encode())
+            self._tail_bytes += durable.size_bytes
+            self._depth += durable.count
+        if volatile is not None:
+            self._volatile_depth += volatile.count
+        write.on_commit(partial(self._committed, self._next, durable, volatile, body))
+        return range(first_seq, self._next)
+
+    def refuse_into(self, outcome: str, messages: int) -> None:
+        """Count ``messages`` that were accepted and ended at once, under ``outcome``, without ever being in the queue."""
+        self.ledger.accepted += messages
+        self._count(outcome, messages)
+
+    # --- hand out ---
+
+    def hand_out(self, messages: int, size_bytes: int, *, accepted_before_ms: int = 0) -> list[Piece]:
+        """Hand out, in order, until ``messages`` or ``size_bytes`` are reached (by a chunk more), and mark it in flight.
+
+        What was accepted before ``accepted_before_ms`` is expired instead.
+
+        Raises:
+            StorageDamaged: the next chunk cannot be read; what came before it has been handed out.
+            Unavailable: the disk refuses for now.
+        """
+        pieces: list[Piece] = []
+        while messages > 0 and size_bytes > 0 and self._cursor < self.tail:
+            try:
+                durable, volatile = self._peek()
+            except StorageDamaged:
+                if pieces:
+                    break  # hand out what is sound; the damage is met again next time
+                raise
+            if durable is None and volatile is None:
+                break
+            if self._too_old(durable, volatile, accepted_before_ms):
+                self._discard(durable, volatile, None, "expired")
+                continue
+            piece = self._take(durable, volatile, messages)
+            if piece is not None:
+                messages -= piece.count
+                size_bytes -= piece.size_bytes
+                pieces.append(piece)
+        self._advance()
+        if self._cursor > self._handed:
+            self._handed = self._cursor
+            self.changed = True
+        return join_tiny(pieces)
+
+    # --- settle ---
+
+    def settle(self, outcome: str, ranges: Ranges) -> int:
+        """Take what is in flight in ``ranges`` out of the queue under ``outcome``; how many messages that were.
+
+        Changes memory at once; the row goes with the next write. What is not in flight is ignored.
+        """
+        settled = 0
+        for start, stop in ranges:
+            start, stop = max(start, self.head), min(stop, self._cursor)
+            if start >= stop:
+                continue
+            if self.settled:
+                settled += sum(self._leave(low, high) for low, high in self.settled.missing(start, stop))
+            else:
+                settled += self._leave(start, stop)
+            self.settled.add(start, stop)
+            self.released.discard(start, stop)
+        self._count(outcome, settled)
+        self._advance()
+        return settled
+
+    def count_redelivered(self, ranges: Ranges) -> None:
+        """Count messages that were sent again; nothing is settled."""
+        self._count("redelivered", sum(stop - start for start, stop in ranges))
+
+    def release(self, ranges: Ranges) -> None:
+        """Remember that PUBREC came for ``ranges``: never PUBLISH again. It holds once the row is committed."""
+        for start, stop in ranges:
+            self.released.add(max(start, self.head), min(stop, self._cursor))
+        self.changed = True
+
+    def new_session(self, generation: int, session: str | None) -> None:
+        """Put the remote session on record; a new ``generation`` forgets what was released before it."""
+        if generation != self.generation:
+            self.generation = generation
+            self.released.clear()
+        if session is not None:
+            self.session = session
+        self.changed = True
+
+    # --- reset ---
+
+    def reset(self, *, forwarder_lives: bool) -> None:
+        """Forget the markers: the cursor goes back to the head, and everything unsettled is handed out again.
+
+        QoS 0 is at most once: what was handed to a Forwarder that died is dropped; one that lives has settled what it passed on.
+        """
+        if not forwarder_lives:
+            self._drop_qos0_in_flight()
+        back = [flight.chunk for flight in self._flights if flight.chunk is not None and flight.remaining]
+        self._volatile.extendleft(reversed(back))
+        if self._flights:
+            self._cursor_floor = self._flights[0].floor
+            self._cursor_bytes = self._flights[0].bytes_before
+        self._flights.clear()
+        self._flight_bytes = 0
+        self.in_flight = 0
+        self._cursor = self.head
+        self._ahead.clear()
+        self._read_to = self.head
+        self._aligned = False
+
+    # --- limits ---
+
+    def drop_oldest(self, messages: int, size_bytes: int) -> int:
+        """Drop the oldest messages never handed out, until ``messages`` and ``size_bytes`` are free; how many were dropped.
+
+        Raises:
+            StorageDamaged, Unavailable: the oldest cannot be read.
+        """
+        dropped = 0
+        while (messages > 0 or size_bytes > 0) and self._cursor < self.tail:
+            durable, volatile = self._peek()
+            seqs = self._unsettled(durable, volatile)
+            if (durable is None and volatile is None) or (seqs and seqs[0] < self._handed):
+                break
+            if seqs:
+                chunks = [chunk for chunk in (durable, volatile) if chunk is not None]
+                each = max(1, sum(chunk.size_bytes for chunk in chunks) // sum(chunk.count for chunk in chunks))
+                count = min(len(seqs), max(messages, -(-size_bytes // each)))
+                self._discard(durable, volatile, None if count == len(seqs) else seqs[count], "dropped:overflow")
+                dropped += count
+                messages -= count
+                size_bytes -= count * each
+            else:
+                self._discard(durable, volatile, None, "dropped:overflow")
+        self._advance()
+        return dropped
+
+    def expire(self, accepted_before_ms: int, *, chunks_max: int = 1000) -> int:
+        """Expire what waits at the cursor and was accepted before ``accepted_before_ms``; how many messages that were.
+
+        Raises:
+            StorageDamaged, Unavailable: it cannot be read.
+        """
+        before = self.ledger.expired
+        for _ in range(chunks_max):
+            if self._cursor >= self.tail:
+                break
+            durable, volatile = self._peek(chunks_max=1)
+            if not self._too_old(durable, volatile, accepted_before_ms):
+                break
+            self._discard(durable, volatile, None, "expired")
+        self._advance()
+        return self.ledger.expired - before
+
+    # --- disk ---
+
+    def trim(self, write: Write, *, idle: bool = False) -> tuple[bytes, bytes] | None:
+        """Delete the chunks below the head with ``write`` if they are many or the queue is ``idle``; the keys deleted."""
+        self._advance()
+        floor, floor_bytes = self._floor()
+        messages, size_bytes = floor - self._trimmed, floor_bytes - self._trimmed_bytes
+        if messages < TRIM_MESSAGES and size_bytes < TRIM_BYTES and not (idle and messages > 0):
+            return None
+        start, stop = chunk_key(self.number, self._trimmed), chunk_key(self.number, floor)
+        self._trimmed, self._trimmed_bytes = floor, floor_bytes
+        self.changed = True
+        if size_bytes <= 0:
+            return None  # only QoS 0 was there
+        write.delete_range("msg", start, stop)
+        return start, stop
+
+    def write_row(self, write: Write) -> None:
+        """Put the queue's row into ``write``, as it is once everything appended is committed."""
+        self._advance()
+        row = LaneRow(
+            head=self.head,
+            tail=self._next,
+            handed=self._handed,
+            trimmed=self._trimmed,
+            tail_bytes=self._tail_bytes,
+            depth=self._depth,
+            settled=self.settled.ranges(),
+            released=self.released.ranges(),
+            generation=self.generation,
+            session=self.session,
+            ledger=self.ledger,
+        )
+        write.put("meta", lane_key(self.number), row.encode())
+        self.changed = False
+
+    # --- inside: appending ---
+
+    def _chunk(
+        self,
+        first_seq: int,
+        span: int,
+        offsets: array[int] | None,
+        count: int,
+        qos0: int,
+        size_bytes: int,
+        accepted_ms: int,
+        body: bytes,
+    ) -> Chunk:
+        return Chunk(
+            first_seq=first_seq,
+            span=span,
+            count=count,
+            qos0=qos0,
+            bytes_before=self._tail_bytes,
+            size_bytes=size_bytes,
+            accepted_ms=accepted_ms,
+            offsets=offsets,
+            body=body,
+        )
+
+    def _committed(self, tail: int, durable: Chunk | None, volatile: Chunk | None, body: bytes) -> None:
+        self.tail = tail
+        if durable is not None:
+            self._committed_bytes = durable.bytes_before + durable.size_bytes
+            self._recent.append(durable)
+            self._recent_bytes += len(durable.body)
+            if volatile is not None:
+                self._whole[durable.first_seq] = body
+                self._recent_bytes += len(body)
+            while self._recent_bytes > self._cache_bytes:
+                self._forget_recent()
+        if volatile is not None:
+            self._keep_volatile(volatile)
+
+    def _forget_recent(self) -> Chunk:
+        chunk = self._recent.popleft()
+        self._recent_low = chunk.stop
+        self._recent_bytes -= len(chunk.body)
+        whole = self._whole.pop(chunk.first_seq, None)
+        if whole is not None:
+            self._recent_bytes -= len(whole)
+        return chunk
+
+    def _keep_volatile(self, chunk: Chunk) -> None:
+        """Keep QoS 0 messages in memory; the oldest that were not handed out make room, and if that is not enough, the new ones."""
+        self._volatile.append(chunk)
+        self._volatile_bytes += chunk.size_bytes
+        while self._volatile and self._volatile_bytes > self._volatile_max_bytes:
+            oldest = self._volatile.popleft()
+            rows = self._unsettled_rows(oldest, self._cursor)
+            self._volatile_bytes -= oldest.size_bytes
+            self._volatile_depth -= rows
+            self._count("dropped:qos0_memory", rows)
+
+    # --- inside: the next messages ---
+
+    def _peek(self, chunks_max: int = READ_AHEAD_CHUNKS) -> tuple[Chunk | None, Chunk | None]:
+        """The next messages at or above the cursor: the chunk kept on disk, the QoS 0 messages, or both of one batch."""
+        if self.settled:
+            following = self.settled.next_range(self._cursor)
+            if following is not None and following[0] == self._cursor:
+                self._jump(following[1])
+        volatile = self._volatile[0] if self._volatile else None
+        if volatile is not None and volatile.offsets is None and volatile.first_seq <= self._cursor:
+            return None, volatile
+        if not self._ahead and self._read_to < self._recent_low:
+            self._read(chunks_max)
+        durable = self._ahead[0] if self._ahead else self._recent[0] if self._recent else None
+        if durable is not None and volatile is not None and durable.first_seq != volatile.first_seq:
+            durable, volatile = (durable, None) if durable.first_seq < volatile.first_seq else (None, volatile)
+        chunk = durable if durable is not None else volatile
+        first_seq = chunk.first_seq if chunk is not None else self.tail
+        if first_seq > self._cursor:
+            self._pass_over(first_seq)
+            return self._peek(chunks_max)  # what was next may have been settled out of order
+        return durable, volatile
+
+    def _read(self, chunks_max: int) -> None:
+        """Read chunks from ``_read_to`` on ahead, up to those that are in memory."""
+        start = self._read_to
+        if not self._aligned:
+            found = self._engine.seek_before("msg", chunk_key(self.number, start), chunk_key(self.number, self._trimmed))
+            if found is not None:
+                start = first_seq_of(found[0])
+            self._aligned = True
+        size_bytes = 0
+        try:
+            for key, value in self._engine.scan("msg", chunk_key(self.number, start), chunk_key(self.number, self._recent_low)):
+                chunk = Chunk.decode(value, queue=self.name, seq=first_seq_of(key))
+                self._read_to = max(self._read_to, chunk.stop)
+                if chunk.stop <= self._cursor:
+                    continue
+                self._ahead.append(chunk)
+                size_bytes += len(value)
+                if size_bytes >= READ_AHEAD_BYTES or len(self._ahead) >= chunks_max:
+                    return
+        except StorageDamaged:
+            self._aligned = self._read_to > self._cursor
+            if self._ahead:
+                return  # what is sound goes first
+            raise
+        self._read_to = self._recent_low
+
+    def _jump(self, seq: int) -> None:
+        """Put the cursor forward to ``seq``; everything before it is settled."""
+        while self._ahead and self._ahead[0].stop <= seq:
+            self._pass(self._ahead.popleft())
+        while self._recent and self._recent[0].stop <= seq:
+            self._pass(self._forget_recent())
+        while self._volatile and self._volatile[0].stop <= seq:
+            self._volatile_bytes -= self._volatile.popleft().size_bytes
+        following = self._ahead[0] if self._ahead else self._recent[0] if self._recent else None
+        if following is not None and following.first_seq <= seq:
+            floor = following.first_seq
+        elif seq == self.tail or (self._aligned and self._read_to >= seq):
+            floor = seq
+        else:
+            floor = self._cursor_floor  # the chunk around ``seq`` has not been read: it may begin anywhere below
+        self._move_cursor(seq, floor)
+        if self._read_to < seq:
+            self._read_to = seq
+            self._aligned = False
+
+    def _pass(self, chunk: Chunk) -> None:
+        self._cursor_bytes = chunk.bytes_before + chunk.size_bytes
+
+    def _pass_over(self, seq: int) -> None:
+        """Nothing is left between the cursor and ``seq``: it was QoS 0 that is gone."""
+        self.settled.add(self._cursor, seq)
+        self._move_cursor(seq)
+        self._advance()
+        self.changed = True
+
+    def _move_cursor(self, seq: int, floor: int | None = None) -> None:
+        self._cursor = seq
+        self._cursor_floor = seq if floor is None else floor
+        if seq == self.tail:
+            self._cursor_bytes = self._committed_bytes
+
+    def _pop(self, durable: Chunk | None, volatile: Chunk | None) -> None:
+        """Take what ``_peek`` returned out of the memory it was in."""
+        if durable is not None:
+            if self._ahead:
+                self._ahead.popleft()
+            else:
+                self._forget_recent()
+                self._read_to = max(self._read_to, self._recent_low)
+            self._pass(durable)
+        if volatile is not None:
+            self._volatile.popleft()
+
+    def _take(self, durable: Chunk | None, volatile: Chunk | None, messages: int) -> Piece | None:
+        """Mark what ``_peek`` returned as in flight; None if all of it is settled."""
+        chunk = durable if durable is not None else volatile
+        assert chunk is not None
+        first_seq, stop = chunk.first_seq, chunk.stop
+        untouched = first_seq == self._cursor and not self._any_settled(first_seq, stop)
+        if untouched and (chunk.count <= messages or chunk.count <= SPLIT_ROWS):
+            if durable is None or volatile is None:
+                return self._take_whole(chunk, is_volatile=durable is None)
+            whole = self._whole.get(first_seq) if not self._ahead else None
+            if whole is not None:
+                return self._take_both(durable, volatile, whole)
+        return self._take_rows(durable, volatile, None if volatile is not None else max(messages, SPLIT_ROWS))
+
+    def _take_whole(self, chunk: Chunk, *, is_volatile: bool) -> Piece:
+        self._pop(None if is_volatile else chunk, chunk if is_volatile else None)
+        self._fly(chunk, chunk.first_seq, chunk.stop, chunk.offsets, chunk.count, is_volatile=is_volatile)
+        offsets = b""
+        if chunk.offsets is not None:
+            offsets = pack_column(chunk.offsets)
+            self._settle_holes(chunk.first_seq, chunk.stop, chunk.seqs())
+        self._move_cursor(chunk.stop)
+        return Piece(chunk.first_seq, chunk.count, chunk.size_bytes, offsets, chunk.body, chunk.accepted_ms)
+
+    def _take_both(self, durable: Chunk, volatile: Chunk, whole: bytes) -> Piece:
+        self._pop(durable, volatile)
+        self._fly(durable, durable.first_seq, durable.stop, durable.offsets, durable.count, is_volatile=False)
+        self._fly(volatile, volatile.first_seq, volatile.stop, volatile.offsets, volatile.count, is_volatile=True)
+        self._move_cursor(durable.stop)
+        size_bytes = durable.size_bytes + volatile.size_bytes
+        return Piece(durable.first_seq, durable.count + volatile.count, size_bytes, b"", whole, durable.accepted_ms)
+
+    def _take_rows(self, durable: Chunk | None, volatile: Chunk | None, rows_max: int | None) -> Piece | None:
+        chunks = [chunk for chunk in (durable, volatile) if chunk is not None]
+        start, stop = self._cursor, chunks[0].stop
+        piece, taken = pick(chunks, start, self.settled, rows_max)
+        end = stop
+        if rows_max is not None and piece is not None and piece.count == rows_max and taken[0][-1] + 1 < stop:
+            end = taken[0][-1] + 1
+        self._settle_holes(start, end, sorted(seq for seqs in taken for seq in seqs))
+        self._pop(durable, volatile)
+        for chunk, seqs in zip(chunks, taken, strict=True):
+            if seqs:
+                offsets = array("I", [seq - start for seq in seqs])
+                self._fly(chunk, start, end, offsets, len(seqs), is_volatile=chunk is volatile)
+            elif chunk is volatile:
+                self._volatile_bytes -= chunk.size_bytes
+        self._move_cursor(end, None if end == stop else chunks[0].first_seq)
+        if end < stop:  # the rest of the chunk is read again
+            self._ahead.clear()
+            self._read_to = end
+            self._aligned = False
+        return piece
+
+    def _any_settled(self, start: int, stop: int) -> bool:
+        following = self.settled.next_range(start) if self.settled else None
+        return following is not None and following[0] < stop
+
+    def _settle_holes(self, start: int, stop: int, seqs: list[int]) -> None:
+        """Settle, without counting, the sequences of ``[start, stop)`` that are not in ``seqs``: nothing is there any more."""
+        position = start
+        for low, high in ranges_of(seqs):
+            self.settled.add(position, low)
+            position = high
+        self.settled.add(position, stop)
+        self.changed = True
+
+    def _fly(self, chunk: Chunk, start: int, stop: int, offsets: array[int] | None, count: int, *, is_volatile: bool) -> None:
+        """Mark messages as in flight; tiny neighbours share a mark."""
+        self.in_flight += count
+        size_bytes = chunk.size_bytes if count == chunk.count else chunk.size_bytes * count // chunk.count
+        if not is_volatile:
+            self._flight_bytes += size_bytes
+            last = self._flights[-1] if self._flights else None
+            if (
+                last is not None
+                and last.chunk is None
+                and last.offsets is None
+                and offsets is None
+                and last.stop == start
+                and last.stop - last.start + count <= FLIGHT_ROWS_MAX
+            ):
+                last.stop = stop
+                last.remaining += count
+                last.size_bytes += size_bytes
+                last.qos0 += chunk.qos0
+                return
+        flight = Flight(start, stop, offsets, count, size_bytes, chunk)
+        if is_volatile:
+            flight.chunk = chunk
+            flight.bytes_before = self._cursor_bytes
+        self._flights.append(flight)
+
+    def _too_old(self, durable: Chunk | None, volatile: Chunk | None, accepted_before_ms: int) -> bool:
+        """Whether the next messages have expired; what may have been sent already is the exchange's to finish."""
+        chunk = durable if durable is not None else volatile
+        return chunk is not None and chunk.accepted_ms < accepted_before_ms and self._cursor >= self._handed
+
+    def _discard(self, durable: Chunk | None, volatile: Chunk | None, stop: int | None, outcome: str) -> None:
+        """Take the next messages, or those of them below ``stop``, out of the queue under ``outcome``."""
+        chunk = durable if durable is not None else volatile
+        assert chunk is not None
+        end = chunk.stop if stop is None else stop
+        start = max(self._cursor, chunk.first_seq)
+        count = 0
+        if durable is not None:
+            rows = self._unsettled_rows(durable, start, end)
+            self._depth -= rows
+            count += rows
+        if volatile is not None:
+            rows = self._unsettled_rows(volatile, start, end)
+            self._volatile_depth -= rows
+            count += rows
+        self._count(outcome, count)
+        self.settled.add(self._cursor, end)
+        self.changed = True
+        if stop is None:
+            self._pop(durable, volatile)
+            if volatile is not None:
+                self._volatile_bytes -= volatile.size_bytes
+            self._move_cursor(end)
+        else:
+            if durable is not None:
+                passed = durable.size_bytes * durable.rows_in(durable.first_seq, end) // durable.count
+                self._cursor_bytes = durable.bytes_before + passed
+            self._move_cursor(end, chunk.first_seq)
+
+    def _unsettled_rows(self, chunk: Chunk, start: int, stop: int | None = None) -> int:
+        start, stop = max(start, chunk.first_seq), chunk.stop if stop is None else stop
+        if start >= stop:
+            return 0
+        return sum(chunk.rows_in(low, high) for low, high in self.settled.missing(start, stop))
+
+    def _unsettled(self, durable: Chunk | None, volatile: Chunk | None) -> list[int]:
+        seqs = [seq for chunk in (durable, volatile) if chunk is not None for seq in chunk.seqs()]
+        return sorted(seq for seq in seqs if seq >= self._cursor and seq not in self.settled)
+
+    # --- inside: settling ---
+
+    def _leave(self, start: int, stop: int) -> int:
+        """Take the rows of ``[start, stop)``, none of which is settled, out of their flights; how many there were."""
+        flights = self._flights
+        index = 0 if not flights or start < flights[0].stop else _first_reaching(flights, start)
+        left = 0
+        while index < len(flights) and flights[index].start < stop:
+            flight = flights[index]
+            index += 1
+            rows = rows_in(flight.start, flight.stop, flight.offsets, start, stop)
+            if not rows:
+                continue
+            left += rows
+            flight.remaining -= rows
+            if flight.chunk is None:
+                self._depth -= rows
+                if not flight.remaining:
+                    self._flight_bytes -= flight.size_bytes
+            else:
+                self._volatile_depth -= rows
+                if not flight.remaining:
+                    self._volatile_bytes -= flight.chunk.size_bytes
+                    flight.qos0 = 0
+        self.in_flight -= left
+        return left
+
+    def _advance(self) -> None:
+        """Move the head over what is settled."""
+        if not self.settled:
+            return
+        head = self.settled.advance(self.head)
+        if head == self.head:
+            return
+        self.head = head
+        self.changed = True
+        if self.released:
+            self.released.discard(0, head)
+        if self._cursor < head:  # what was settled out of order before a reset
+            self._jump(head)
+        gone = 0
+        for flight in self._flights:
+            if flight.stop > head:
+                break
+            gone += 1
+        if gone:
+            del self._flights[:gone]
+
+    def _drop_qos0_in_flight(self) -> None:
+        lost: list[int] = []
+        for flight in self._flights:
+            if flight.chunk is not None:
+                chunk_rows = flight.chunk.seqs()
+                lost.extend(seq for seq in chunk_rows if flight.start <= seq < flight.stop)
+            elif flight.qos0:
+                low, high = chunk_key(self.number, flight.floor), chunk_key(self.number, flight.stop)
+                for key, value in self._engine.scan("msg", low, high):
+                    chunk = Chunk.decode(value, queue=self.name, seq=first_seq_of(key))
+                    lost.extend(seq for seq in qos0_seqs(chunk) if flight.start <= seq < flight.stop)
+        self.settle("dropped:actor_restart", ranges_of(sorted(lost)))
+
+    def _count(self, outcome: str, messages: int) -> None:
+        if messages > 0:
+            self.ledger.count(outcome, messages)
+            self.changed = True
+
+    def _floor(self) -> tuple[int, int]:
+        """Where the earliest chunk begins that is still needed, and the durable bytes before it."""
+        if self._flights:
+            return self._flights[0].floor, self._flights[0].bytes_before
+        return self._cursor_floor, self._cursor_bytes
+
+    def _find_cursor(self) -> None:
+        try:
+            durable, _ = self._peek(chunks_max=1)
+        except StorageDamaged:
+            return  # it is met again, and told, when the chunk is to be handed out
+        self._cursor_floor = self._cursor
+        if durable is not None:
+            self._cursor_bytes = durable.bytes_before
+            self._cursor_floor = min(self._cursor, durable.first_seq)
+
+
+def _first_reaching(flights: list[Flight], seq: int) -> int:
+    """The index of the first flight that ends above ``seq``."""
+    low, high = 0, len(flights)
+    while low < high:
+        middle = (low + high) // 2
+        if flights[middle].stop <= seq:
+            low = middle + 1
+        else:
+            high = middle
+    return low

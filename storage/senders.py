@@ -1,0 +1,148 @@
+"""The store's half of an idempotent link: the last number of each sender, and what its refusals were.
+
+L1  only ``last + 1`` of a sender's newest epoch is accepted; a lower number is a repeat, a higher one a gap, an older epoch fenced.
+L2  what is remembered of a sender is written in the same commit as its messages.
+
+The sender's half is ``wire/link.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+import msgpack
+
+from storage.engine import Engine, Write
+from storage.keys import sender_key
+from storage.ledger import unpack_row
+from wire.errors import StorageDamaged
+
+ROW_VERSION = 1
+REFUSED_NUMBERS_MAX = 64  # a sender has fewer batches outstanding
+
+
+class Verdict(Enum):
+    """What a numbered frame is to the store."""
+
+    NEXT = "next"
+    REPEAT = "repeat"
+    GAP = "gap"
+    FENCED = "fenced"
+
+
+@dataclass(slots=True)
+class Sender:
+    """One sender in its newest epoch.
+
+    last: the highest number taken. committed: the highest number in a finished commit. refused: number -> rows (u16 column), kept
+    so that a repeat gets the same answer. stalled: sources of which every row is refused until they are resumed.
+    """
+
+    epoch: int
+    last: int = 0
+    committed: int = 0
+    refused: dict[int, bytes] = field(default_factory=dict)
+    stalled: set[int] = field(default_factory=set)
+
+
+class Senders:
+    """All senders. ``lenient``: the engine forgets, so a sender may say where its numbers stand (``resume``)."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._lenient = not engine.durable
+        self._senders: dict[str, Sender] = {}
+        self._changed: set[str] = set()
+        for key, value in engine.scan("meta", b"P", b"Q"):
+            name = key[1:].decode()
+            fields = unpack_row(value, ROW_VERSION, what="sender", name=name)
+            try:
+                epoch, last, refused, stalled = fields
+                self._senders[name] = Sender(epoch, last, last, dict(refused), set(stalled))
+            except (TypeError, ValueError) as error:
+                raise StorageDamaged("the row of a sender is damaged", name=name) from error
+
+    def judge(self, name: str, epoch: int, number: int) -> Verdict:
+        """What the frame ``number`` of ``name`` is; NEXT takes it, so that it is judged so only once."""
+        sender = self.begin(name, epoch)
+        if epoch < sender.epoch:
+            return Verdict.FENCED
+        if number <= sender.last:
+            return Verdict.REPEAT
+        if number > sender.last + 1:
+            return Verdict.GAP
+        sender.last = number
+        self._changed.add(name)
+        return Verdict.NEXT
+
+    def begin(self, name: str, epoch: int) -> Sender:
+        """Fence the older epochs of ``name``; what is known of its newest one."""
+        sender = self._senders.get(name)
+        if sender is None or epoch > sender.epoch:
+            sender = self._senders[name] = Sender(epoch)
+            self._changed.add(name)
+        return sender
+
+    def resume(self, name: str, epoch: int, number: int) -> None:
+        """A sender that the store knows nothing of goes on with ``number``; only where the engine forgets is this believed."""
+        sender = self._senders.get(name)
+        if self._lenient and (sender is None or epoch > sender.epoch or (epoch == sender.epoch and sender.last == 0)):
+            self._senders[name] = Sender(epoch, number - 1, number - 1)
+
+    def get(self, name: str) -> Sender | None:
+        """What is known of ``name``."""
+        return self._senders.get(name)
+
+    def stalled(self, name: str, epoch: int) -> set[int]:
+        """The stalled sources of ``name``, to be added to; empty and of no effect for an old epoch."""
+        sender = self._senders.get(name)
+        if sender is None or sender.epoch != epoch:
+            return set()
+        self._changed.add(name)
+        return sender.stalled
+
+    def source_resumed(self, name: str, epoch: int, source: int) -> None:
+        """Rows of ``source`` may be accepted again."""
+        sender = self._senders.get(name)
+        if sender is not None and sender.epoch == epoch and source in sender.stalled:
+            sender.stalled.discard(source)
+            self._changed.add(name)
+
+    def refuse(self, name: str, epoch: int, number: int, rows: bytes) -> None:
+        """Remember which rows of ``number`` were refused."""
+        sender = self._senders.get(name)
+        if sender is not None and sender.epoch == epoch:
+            sender.refused[number] = rows
+            while len(sender.refused) > REFUSED_NUMBERS_MAX:
+                del sender.refused[min(sender.refused)]
+            self._changed.add(name)
+
+    def write_rows(self, write: Write) -> None:
+        """Put what changed into ``write``."""
+        for name in self._changed:
+            sender = self._senders[name]
+            row = (ROW_VERSION, sender.epoch, sender.last, sender.refused, sorted(sender.stalled))
+            write.put("meta", sender_key(name), msgpack.packb(row))
+            write.on_commit(_Committed(sender, sender.last))
+        self._changed.clear()
+
+    def refused_since(self, name: str, number: int) -> Mapping[int, bytes]:
+        """What was refused of ``name`` in the committed frames from ``number`` on."""
+        sender = self._senders.get(name)
+        if sender is None:
+            return {}
+        return {of: rows for of, rows in sender.refused.items() if number <= of <= sender.committed}
+
+
+class _Committed:
+    """Callback: everything of ``sender`` up to ``number`` is committed."""
+
+    __slots__ = ("_number", "_sender")
+
+    def __init__(self, sender: Sender, number: int) -> None:
+        self._sender = sender
+        self._number = number
+
+    def __call__(self) -> None:
+        self._sender.committed = max(self._sender.committed, self._number)

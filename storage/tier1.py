@@ -1,0 +1,605 @@
+"""Tier 1: what the store does with frames. It takes them as they come, commits once a turn, and answers; no socket, no thread.
+
+A turn is: ``receive`` each frame, then ``admit`` (decides on all that waits and puts it into the open write), then ``commit``
+(makes the write durable and returns what is to be sent). Where ``acknowledge`` is ``fast``, ``admit`` returns acknowledgements.
+
+T1  ``Committed`` (unless ``fast``), ``Settled``, ``SessionOpened``, ``LaneOpened`` are returned after the commit they tell of (P1).
+T2  nothing is handed out before its commit.
+T3  frames of an old epoch change nothing.
+T4  when the disk refuses, the open write is kept and committed again later: no acknowledgement, no loss, no gap in the numbers.
+"""
+
+from __future__ import annotations
+
+import logging
+from array import array
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from storage.engine import Engine, Write
+from storage.keys import QueueNumbers, check_format
+from storage.limits import Admission, Room, admit
+from storage.queue import Queue
+from storage.senders import Senders, Verdict
+from storage.sessions import Sessions
+from wire.batch import pack_column, unpack_column
+from wire.errors import BasculeError, ConfigError, StorageDamaged, Unavailable
+from wire.frames import (
+    Append,
+    Committed,
+    Credit,
+    Frame,
+    HandOut,
+    LaneOpen,
+    LaneOpened,
+    LaneReopen,
+    ResetMarkers,
+    SenderResumes,
+    SessionOpen,
+    SessionOpened,
+    Settle,
+    Settled,
+    SourceResumed,
+)
+from wire.settings import LimitSettings, NodeSettings
+
+log = logging.getLogger("bascule")
+
+Effects = list[tuple[str, Frame]]
+
+LISTENER = "listener"
+TICK_S = 1.0
+EARLY_COMMIT_BYTES = 16 << 20  # a write this large does not wait for the flush period
+RETRY_FIRST_S = 0.1
+RETRY_MAX_S = 5.0
+TRIM_IDLE_S = 10.0
+COMPACT_BYTES = 64 << 20  # a backlog that has left the memtable
+LANE_EPOCH_SHIFT = 20
+
+_UNLIMITED = LimitSettings(
+    max_messages=None, max_bytes=None, max_age_s=None, min_free_disk_bytes=0, volatile_max_bytes=64 << 20, overflow="reject"
+)
+
+
+@dataclass(slots=True)
+class _Lane:
+    """One queue and its Forwarder: totals since the lane was opened under ``epoch``."""
+
+    queue: Queue
+    limits: LimitSettings
+    peer: str
+    bridge: str
+    epoch: int = 0
+    open: bool = False
+    credit_messages: int = 0
+    credit_bytes: int = 0
+    given_messages: int = 0
+    given_bytes: int = 0
+    settled_number: int = 0  # the newest Settle that wants an answer
+    answered: int = 0
+    opening: bool = False  # LaneOpened is owed
+    releasing: bool = False  # something was released since the last commit
+    damaged: bool = False
+    peak_bytes: int = 0  # since the last compaction
+    trimmed_from: bytes = b""
+
+
+def peer_of(queue: str) -> str:
+    """The Forwarder of ``queue``: ``forwarder:cloud:0`` for ``bridge:cloud:0``."""
+    return "forwarder" + queue.removeprefix("bridge")
+
+
+def bridge_of(queue: str) -> str:
+    """The bridge of ``queue``: ``cloud`` for ``bridge:cloud:0``."""
+    return queue.removeprefix("bridge:").rpartition(":")[0]
+
+
+class Tier1:
+    """The queues of a node over one engine."""
+
+    def __init__(self, engine: Engine, settings: NodeSettings, epoch: int) -> None:
+        """Open every queue, configured or not (P7).
+
+        epoch: this life of the store; where nothing is durable it keeps sequences from being used twice.
+
+        Raises:
+            StorageDamaged, ConfigError, Unavailable: the store cannot be opened.
+        """
+        check_format(engine)
+        self._engine = engine
+        self._settings = settings
+        self._persistence = settings.persistence
+        self._first_seq = 0 if engine.durable else epoch << 32
+        self._limits: Mapping[str, LimitSettings] = {bridge.name: bridge.limits for bridge in settings.bridges}
+        self._numbers = QueueNumbers(engine)
+        self._senders = Senders(engine)
+        self._sessions = Sessions(engine)
+        self._lanes: dict[str, _Lane] = {}
+        configured = [f"bridge:{bridge.name}:{lane}" for bridge in settings.bridges for lane in range(bridge.lanes)]
+        for name in sorted({*configured, *self._numbers.names()}):
+            self._open_lane(name)
+        self._write = Write()
+        self._waiting: list[Append | SessionOpen | SourceResumed] = []
+        self._needs_sync = False
+        self._uncommitted = False  # the open write has something that somebody waits for
+        self._acks: dict[str, Committed] = {}
+        self._opened: list[SessionOpened] = []
+        self._repeats: dict[str, int] = {}
+        self._ready: set[str] = set()
+        self._listener_epoch = 0
+        self._effects: Effects = []
+        self._committed_s = float("-inf")
+        self._commits = 0
+        self._now_s = 0.0
+        self._free_bytes: int | None = None
+        self._disk_checked_s = float("-inf")
+        self._trimmed_s = 0.0
+        self._retry_s: float | None = None  # when to try a disk that refuses again
+        self._refused = False
+        self._retry_delay_s = RETRY_FIRST_S
+
+    # --- frames ---
+
+    def receive(self, frame: Frame) -> None:
+        """Take one frame. Nothing of it is durable, and nothing is answered, before ``commit``."""
+        match frame:
+            case Append():
+                self._receive_append(frame)
+            case Settle():
+                self._settle(frame)
+            case Credit():
+                self._credit(frame)
+            case LaneOpen():
+                self._lane_open(frame)
+            case ResetMarkers():
+                self._reset_markers(frame)
+            case SessionOpen() if frame.epoch >= self._listener_epoch:
+                self._listener_epoch = frame.epoch
+                self._senders.begin(LISTENER, frame.epoch)  # a batch of a former Listener may still be on its way: not after this
+                self._waiting.append(frame)
+            case SourceResumed():
+                self._waiting.append(frame)
+            case SenderResumes():
+                self._senders.resume(frame.sender, frame.epoch, frame.number)
+            case SessionOpen():
+                pass  # of a Listener that is gone
+            case _:
+                raise AssertionError(f"not for a QueueStore: {frame}")
+
+    def _receive_append(self, frame: Append) -> None:
+        match self._senders.judge(frame.sender, frame.epoch, frame.number):
+            case Verdict.NEXT:
+                self._waiting.append(frame)
+            case Verdict.REPEAT:
+                sender = self._senders.get(frame.sender)
+                if sender is not None and frame.number <= sender.committed:  # if not, the commit to come answers it
+                    self._repeats[frame.sender] = min(frame.number, self._repeats.get(frame.sender, frame.number))
+            case Verdict.GAP | Verdict.FENCED:
+                pass  # the sender sends again what is missing; one that is gone has no say
+
+    def _settle(self, frame: Settle) -> None:
+        lane = self._lanes.get(frame.queue)
+        if lane is None or frame.epoch != lane.epoch:
+            return
+        queue = lane.queue
+        for outcome, ranges in frame.settled:
+            if outcome == "redelivered":
+                queue.count_redelivered(ranges)
+            else:
+                queue.settle(outcome, ranges)
+        if frame.session is not None or frame.generation != queue.generation:
+            queue.new_session(frame.generation, frame.session)
+        elif not frame.released:
+            return
+        if frame.released:
+            queue.release(frame.released)
+        lane.releasing = True
+        lane.settled_number = max(lane.settled_number, frame.number)
+        self._needs_sync = self._uncommitted = True
+
+    def _credit(self, frame: Credit) -> None:
+        lane = self._lanes.get(frame.queue)
+        if lane is not None and lane.open and frame.epoch == lane.epoch:
+            lane.credit_messages = max(lane.credit_messages, frame.messages)
+            lane.credit_bytes = max(lane.credit_bytes, frame.size_bytes)
+            self._ready.add(frame.queue)
+
+    def _lane_open(self, frame: LaneOpen) -> None:
+        lane = self._lanes.get(frame.queue)
+        if lane is None:
+            lane = self._open_lane(frame.queue)
+        if frame.epoch <= lane.epoch:
+            return
+        forwarder_lives = lane.epoch >> LANE_EPOCH_SHIFT == frame.epoch >> LANE_EPOCH_SHIFT
+        lane.queue.reset(forwarder_lives=forwarder_lives)
+        lane.epoch = frame.epoch
+        lane.opening, lane.open, lane.damaged = True, False, False
+        lane.credit_messages = lane.credit_bytes = lane.given_messages = lane.given_bytes = 0
+        lane.settled_number = lane.answered = 0
+
+    def _reset_markers(self, frame: ResetMarkers) -> None:
+        """Stop handing out; the markers go when the Forwarder, living or new, opens the lane: what it had settled still counts."""
+        lane = self._lanes.get(frame.queue)
+        if lane is not None:
+            lane.open = False
+            self._effects.append((lane.peer, LaneReopen(queue=frame.queue)))
+
+    # --- a turn ---
+
+    def admit(self, now_s: float) -> Effects:
+        """Decide on what waits and put it into the open write. Acknowledgements, where they need not wait for the commit."""
+        if not self._waiting or self._retry_s is not None:
+            return []
+        waiting, self._waiting = self._waiting, []
+        rooms: dict[str, list[Room]] = {}
+        for frame in waiting:
+            match frame:
+                case Append():
+                    if not all(part[0] in rooms for part in frame.parts):
+                        rooms = self._rooms(now_s, [part[0] for part in frame.parts])
+                    self._admit_append(frame, rooms)
+                case SessionOpen():
+                    present, received = self._sessions.open(frame.session, clean=frame.clean)
+                    self._opened.append(
+                        SessionOpened(
+                            epoch=frame.epoch, request=frame.request, session=frame.session, present=present, received=received
+                        )
+                    )
+                    self._needs_sync |= self._sessions.changed
+                    self._uncommitted = True
+                case SourceResumed():
+                    self._senders.source_resumed(frame.sender, frame.epoch, frame.source)
+        if self._persistence.acknowledge != "fast":
+            return []
+        return self._take_acks()
+
+    def _admit_append(self, frame: Append, rooms: Mapping[str, list[Room]]) -> None:
+        sender = self._senders.get(frame.sender)
+        any_stalled = sender is not None and sender.epoch == frame.epoch and bool(sender.stalled)
+        admission = admit(
+            frame,
+            rooms,
+            lambda: self._senders.stalled(frame.sender, frame.epoch),
+            any_stalled,
+            lambda queue, messages, size_bytes: self._drop_oldest(queue, messages, size_bytes, rooms),
+        )
+        self._append(admission)
+        self._receive_ids(frame, admission)
+        self._uncommitted = True
+        known = self._acks.get(frame.sender)
+        refused = known.refused if known is not None and known.epoch == frame.epoch else {}
+        if admission.refused:
+            rows = pack_column(array("H", admission.refused))
+            self._senders.refuse(frame.sender, frame.epoch, frame.number, rows)
+            refused = {**refused, frame.number: rows}
+        self._acks[frame.sender] = Committed(sender=frame.sender, epoch=frame.epoch, number=frame.number, refused=refused)
+
+    def _append(self, admission: Admission) -> None:
+        durable_only = self._engine.durable
+        for part in admission.parts:
+            lane = self._lanes[part.queue]
+            if part.dropped:
+                lane.queue.refuse_into("dropped:overflow", part.dropped)
+            if part.count:
+                lane.queue.append(part.body, part.count, part.size_bytes, part.qos0, self._write)
+                self._write.on_commit(partial(self._ready.add, part.queue))
+                if not durable_only or part.qos0 < part.count:
+                    self._needs_sync = True
+
+    def _receive_ids(self, frame: Append, admission: Admission) -> None:
+        refused = set(admission.refused)
+        for session, (ids, rows) in frame.received.items():
+            packet_ids = unpack_column("H", ids)
+            if refused:
+                of_rows = unpack_column("H", rows)
+                accepted = [packet_id for packet_id, row in zip(packet_ids, of_rows, strict=True) if row not in refused]
+            else:
+                accepted = list(packet_ids)
+            if accepted:
+                self._sessions.receive(session, accepted)
+                self._needs_sync = True
+        for session, ids in frame.released.items():
+            self._sessions.release(session, unpack_column("H", ids))
+            self._needs_sync = True
+
+    def commit(self, now_s: float, wall_ms: int, *, at_once: bool = False) -> Effects:
+        """Commit the open write if it is due (or ``at_once``) and the disk lets us; then all that may be sent.
+
+        Raises:
+            StorageDamaged: what every queue depends on is damaged.
+        """
+        self._now_s = now_s
+        if self._retry_s is not None:
+            if not self._reopen(now_s):
+                return self._take_effects()
+            at_once = True
+        self._effects.extend(self.admit(now_s))
+        if at_once or self._is_due(now_s):
+            self._commit_write(now_s)
+        if self._retry_s is None:
+            self._answer()
+            self._hand_out(wall_ms)
+        return self._take_effects()
+
+    def wakes_at_s(self, now_s: float) -> float:
+        """When ``tick`` or ``commit`` has something to do even if no frame comes."""
+        wake_s = now_s + TICK_S
+        if self._retry_s is not None:
+            return min(wake_s, self._retry_s)
+        if self._uncommitted and self._persistence.flush_period_s:
+            return min(wake_s, self._committed_s + self._persistence.flush_period_s)
+        return wake_s
+
+    def tick(self, now_s: float, wall_ms: int) -> None:
+        """What time brings: expiry at the head of the queues, and trimming of idle ones. Call it about once a second."""
+        self._now_s = now_s
+        if self._retry_s is not None:
+            return
+        for name, lane in self._lanes.items():
+            lane.peak_bytes = max(lane.peak_bytes, lane.queue.size_bytes)
+            max_age_s = lane.limits.max_age_s if lane.limits.max_age_s is not None else self._settings.limits.max_age_s
+            if max_age_s is not None and not lane.damaged and lane.queue.waiting():
+                self._guarded(name, lane, lambda lane=lane, age=max_age_s: lane.queue.expire(wall_ms - int(age * 1000)))
+        if now_s - self._trimmed_s >= TRIM_IDLE_S:
+            self._trimmed_s = now_s
+            for lane in self._lanes.values():
+                self._trim(lane, idle=not lane.queue.depth)
+        self._look_at_disk(now_s)
+
+    def close(self) -> None:
+        """Release the engine; commit first."""
+        self._engine.close()
+
+    # --- inside: commit ---
+
+    def _is_due(self, now_s: float) -> bool:
+        period_s = self._persistence.flush_period_s
+        if not period_s or now_s - self._committed_s >= period_s:
+            return True
+        return self._write.size_bytes >= EARLY_COMMIT_BYTES
+
+    def _commit_write(self, now_s: float) -> None:
+        write = self._write
+        for lane in self._lanes.values():
+            if lane.queue.changed:
+                self._trim(lane, idle=False)
+                lane.queue.write_row(write)
+        self._senders.write_rows(write)
+        self._sessions.write_rows(write)
+        if write:
+            try:
+                self._engine.commit(write, sync=self._needs_sync and self._persistence.sync == "full")
+            except Unavailable as error:
+                self._disk_refuses(now_s, error)
+                return
+            self._write = Write()
+            self._commits += 1
+            self._committed_s = now_s
+        self._needs_sync = self._uncommitted = False
+        for lane in self._lanes.values():
+            lane.releasing = False
+        if self._refused:
+            self._refused = False
+            self._ready.update(self._lanes)
+            log.info("store.available")
+
+    def _disk_refuses(self, now_s: float, error: Unavailable) -> None:
+        if self._refused:
+            self._retry_delay_s = min(self._retry_delay_s * 2, RETRY_MAX_S)
+        else:
+            self._refused = True
+            self._retry_delay_s = RETRY_FIRST_S
+            log.error("store.unavailable", extra={"error": str(error)})
+        self._retry_s = now_s + self._retry_delay_s
+
+    def _reopen(self, now_s: float) -> bool:
+        """Open the engine again when it is time; whether it did."""
+        assert self._retry_s is not None
+        if now_s < self._retry_s:
+            return False
+        try:
+            self._engine.reopen()
+        except Unavailable as error:
+            self._disk_refuses(now_s, error)
+            return False
+        self._retry_s = None
+        return True
+
+    def _answer(self) -> None:
+        """Owe nobody: everything that the last commit has made true, and what needs no commit."""
+        if not self._uncommitted:
+            self._effects.extend(self._take_acks())
+            self._effects.extend((LISTENER, opened) for opened in self._opened)
+            self._opened.clear()
+        for name, number in self._repeats.items():
+            sender = self._senders.get(name)
+            if sender is not None:
+                refused = dict(self._senders.refused_since(name, number))
+                committed = Committed(sender=name, epoch=sender.epoch, number=sender.committed, refused=refused)
+                self._effects.append((name, committed))
+        self._repeats.clear()
+        for name, lane in self._lanes.items():
+            if lane.releasing:
+                continue
+            if lane.opening:
+                self._effects.append((lane.peer, self._lane_opened(name, lane)))
+            if lane.settled_number > lane.answered:
+                lane.answered = lane.settled_number
+                self._effects.append((lane.peer, Settled(queue=name, epoch=lane.epoch, number=lane.answered)))
+
+    def _lane_opened(self, name: str, lane: _Lane) -> LaneOpened:
+        queue = lane.queue
+        lane.opening, lane.open = False, True
+        return LaneOpened(
+            queue=name,
+            epoch=lane.epoch,
+            head=queue.head,
+            tail=queue.tail,
+            dup_below=queue.dup_below,
+            settled=queue.settled.ranges(),
+            released=queue.released.ranges(),
+            generation=queue.generation,
+            session=queue.session,
+        )
+
+    def _take_acks(self) -> Effects:
+        acks, self._acks = self._acks, {}
+        return list(acks.items())
+
+    def _take_effects(self) -> Effects:
+        effects, self._effects = self._effects, []
+        return effects
+
+    # --- inside: hand out ---
+
+    def _hand_out(self, wall_ms: int) -> None:
+        for name in tuple(self._ready):
+            lane = self._lanes[name]
+            self._ready.discard(name)
+            if not lane.open or lane.damaged or not lane.queue.waiting():
+                continue
+            messages = lane.credit_messages - lane.given_messages
+            size_bytes = lane.credit_bytes - lane.given_bytes
+            if messages > 0 and size_bytes > 0:
+                self._guarded(name, lane, lambda: self._hand_out_lane(name, lane, messages, size_bytes, wall_ms))  # noqa: B023
+            if self._retry_s is not None:
+                return
+
+    def _hand_out_lane(self, name: str, lane: _Lane, messages: int, size_bytes: int, wall_ms: int) -> None:
+        max_age_s = lane.limits.max_age_s if lane.limits.max_age_s is not None else self._settings.limits.max_age_s
+        before_ms = wall_ms - int(max_age_s * 1000) if max_age_s is not None else 0
+        for piece in lane.queue.hand_out(messages, size_bytes, accepted_before_ms=before_ms):
+            lane.given_messages += piece.count
+            lane.given_bytes += piece.size_bytes
+            frame = HandOut(
+                queue=name,
+                epoch=lane.epoch,
+                first_seq=piece.first_seq,
+                count=piece.count,
+                size_bytes=piece.size_bytes,
+                offsets=piece.offsets,
+                bodies=(piece.body,),
+            )
+            self._effects.append((lane.peer, frame))
+
+    # --- inside: limits ---
+
+    def _rooms(self, now_s: float, wanted: list[str]) -> dict[str, list[Room]]:
+        """For each queue, ``wanted`` ones included, the room of its bridge and of the node, as they are now."""
+        for name in wanted:
+            if name not in self._lanes:
+                self._open_lane(name)
+        self._look_at_disk(now_s)
+        limits = self._settings.limits
+        free = self._free_bytes
+        used: dict[str, tuple[int, int]] = {}
+        for lane in self._lanes.values():
+            messages, size_bytes = used.get(lane.bridge, (0, 0))
+            used[lane.bridge] = (messages + lane.queue.depth, size_bytes + lane.queue.size_bytes)
+        node = Room.of(
+            limits,
+            sum(messages for messages, _ in used.values()),
+            sum(size_bytes for _, size_bytes in used.values()),
+            disk_full=free is not None and free < limits.min_free_disk_bytes,
+        )
+        bridges: dict[str, Room] = {}
+        for name, (messages, size_bytes) in used.items():
+            own = self._limits.get(name, _UNLIMITED)
+            disk_full = free is not None and free < own.min_free_disk_bytes
+            bridges[name] = Room.of(own, messages, size_bytes, disk_full=disk_full)
+        return {name: [bridges[lane.bridge], node] for name, lane in self._lanes.items()}
+
+    def _drop_oldest(self, queue: str, messages: int, size_bytes: int, rooms: Mapping[str, list[Room]]) -> int:
+        lane = self._lanes[queue]
+        if lane.damaged:
+            return 0
+        messages_before, bytes_before = lane.queue.depth, lane.queue.size_bytes
+        try:
+            dropped = lane.queue.drop_oldest(messages, size_bytes)
+        except StorageDamaged as error:
+            self._damage(queue, lane, error)
+            dropped = messages_before - lane.queue.depth
+        for room in rooms[queue]:
+            room.take(lane.queue.depth - messages_before, lane.queue.size_bytes - bytes_before)
+        return dropped
+
+    def _look_at_disk(self, now_s: float) -> None:
+        if now_s - self._disk_checked_s >= TICK_S:
+            self._disk_checked_s = now_s
+            self._free_bytes = self._engine.free_bytes()
+
+    # --- inside: lanes ---
+
+    def _open_lane(self, name: str) -> _Lane:
+        bridge = bridge_of(name)
+        limits = self._limits.get(bridge, _UNLIMITED)
+        queue = Queue.open(
+            self._engine,
+            name,
+            self._numbers.number(name),
+            first_seq=self._first_seq,
+            volatile_max_bytes=limits.volatile_max_bytes,
+        )
+        lane = self._lanes[name] = _Lane(queue=queue, limits=limits, peer=peer_of(name), bridge=bridge)
+        return lane
+
+    def _trim(self, lane: _Lane, *, idle: bool) -> None:
+        deleted = lane.queue.trim(self._write, idle=idle)
+        if deleted is None:
+            return
+        start, stop = lane.trimmed_from or deleted[0], deleted[1]
+        if idle and lane.peak_bytes >= COMPACT_BYTES:  # a long backlog is gone: give the disk back
+            self._write.on_commit(lambda: self._engine.compact("msg", start, stop))
+            lane.peak_bytes, start = 0, b""
+        lane.trimmed_from = start
+
+    def _guarded(self, name: str, lane: _Lane, action: Any) -> None:
+        """Do ``action`` on a queue; damage stops that queue only, a disk that refuses makes us wait."""
+        try:
+            action()
+        except (StorageDamaged, ConfigError) as error:
+            self._damage(name, lane, error)
+        except Unavailable as error:
+            self._ready.add(name)
+            self._disk_refuses(self._now_s, error)
+
+    def _damage(self, name: str, lane: _Lane, error: BasculeError) -> None:
+        lane.damaged = True
+        log.error("queue.damaged", extra={"queue": name, "error": str(error)})
+
+    # --- figures ---
+
+    def status(self, wall_ms: int) -> dict[str, Any]:
+        """Figures for ``bascule status``."""
+        queues = {name: self._lane_status(name, lane, wall_ms) for name, lane in self._lanes.items()}
+        free = self._free_bytes
+        low = free is not None and free < self._settings.limits.min_free_disk_bytes
+        return {
+            "queues": queues,
+            "mode": self._persistence.mode,
+            "disk_free_bytes": free,
+            "commits": self._commits,
+            "state": "disk_full" if self._refused else "disk_low" if low else "running",
+        }
+
+    def _lane_status(self, name: str, lane: _Lane, wall_ms: int) -> dict[str, Any]:
+        queue, ledger = lane.queue, lane.queue.ledger
+        oldest: list[int | None] = [None]
+        if not lane.damaged and self._retry_s is None:
+            self._guarded(name, lane, lambda: oldest.__setitem__(0, queue.oldest_ms()))
+        return {
+            "depth": queue.depth,
+            "bytes": queue.size_bytes,
+            "oldest_age_s": max(0.0, (wall_ms - oldest[0]) / 1000) if oldest[0] is not None else None,
+            "in_flight": queue.in_flight,
+            "accepted": ledger.accepted,
+            "delivered": ledger.delivered,
+            "expired": ledger.expired,
+            "dropped": dict(ledger.dropped),
+            "dead_lettered": sum(ledger.dead.values()),
+            "redelivered": ledger.redelivered,
+            "ledger_closes": ledger.closes(queue.depth),
+            "damaged": lane.damaged,
+        }

@@ -1,0 +1,171 @@
+"""Limits: what fits passes untouched; what does not is refused whole, dropped, or makes the oldest go."""
+
+from __future__ import annotations
+
+import pytest
+
+from storage.memory import MemoryEngine
+from storage.tier1 import Effects, Tier1
+from tests.storage.building import QUEUE, append_frame, batch, bridge, limits, messages, node, settle_frame, u16
+from wire.frames import Append, Committed, Credit, Frame, HandOut, LaneOpen, SessionOpen, SessionOpened, SourceResumed
+
+OTHER = "bridge:other:0"
+
+
+def turn(store: Tier1, *frames: Frame) -> Effects:
+    for frame in frames:
+        store.receive(frame)
+    return store.commit(100.0, 5000)
+
+
+def refused(effects: Effects) -> dict[int, bytes]:
+    (committed,) = [frame for _, frame in effects if isinstance(frame, Committed)]
+    return committed.refused
+
+
+def queued(store: Tier1, queue: str = QUEUE) -> list[bytes]:
+    turn(store, LaneOpen(queue=queue, epoch=1 << 20))
+    effects = turn(store, Credit(queue=queue, epoch=1 << 20, messages=10_000, size_bytes=1 << 40))
+    return [payload for _, frame in effects if isinstance(frame, HandOut) for _, payload in messages(frame)]
+
+
+def store_with(**limit: int | str) -> Tier1:
+    return Tier1(MemoryEngine(), node(bridge(limit=limits(**limit)), bridge("other")), 1)  # type: ignore[arg-type]  # names are checked
+
+
+def rows(number: int, *payloads: bytes, **more: object) -> Append:
+    return append_frame(number, {QUEUE: (batch(payloads), None)}, **more)  # type: ignore[arg-type]  # names are checked
+
+
+def test_reject_refuses_what_does_not_fit_and_only_that() -> None:
+    store = store_with(max_messages=3)
+
+    assert refused(turn(store, rows(1, b"a", b"b"))) == {}
+    assert refused(turn(store, rows(2, b"c", b"d"))) == {2: u16([1])}
+    assert queued(store) == [b"a", b"b", b"c"]
+
+
+def test_a_repeat_of_a_refused_batch_is_refused_alike() -> None:
+    store = store_with(max_messages=1)
+    turn(store, rows(1, b"a", b"b"), rows(2, b"c"))
+
+    assert refused(turn(store, rows(1, b"a", b"b"))) == {1: u16([1]), 2: u16([0])}
+    assert refused(turn(store, rows(2, b"c"))) == {2: u16([0])}
+
+
+def test_what_one_queue_rejects_is_enqueued_nowhere() -> None:
+    store = store_with(max_messages=1)
+    parts = {QUEUE: (batch([b"a", b"b"]), None), OTHER: (batch([b"a", b"b", b"c"]), None)}
+
+    effects = turn(store, append_frame(1, {QUEUE: (parts[QUEUE][0], [0, 1]), OTHER: parts[OTHER]}))
+
+    assert refused(effects) == {1: u16([1])}
+    assert queued(store) == [b"a"]
+    assert queued(store, OTHER) == [b"a", b"c"]
+
+
+def test_the_limit_of_the_node_counts_all_queues() -> None:
+    store = Tier1(MemoryEngine(), node(bridge(), bridge("other"), limit=limits(max_messages=3)), 1)
+    both = batch([b"a", b"b"])
+
+    effects = turn(store, append_frame(1, {QUEUE: (both, None), OTHER: (both, None)}))
+
+    assert refused(effects) == {1: u16([1])}, "the first row takes two of three places, the second would take two more"
+
+
+def test_lanes_of_a_bridge_share_its_limit() -> None:
+    store = Tier1(MemoryEngine(), node(bridge(lanes=2, limit=limits(max_messages=2))), 1)
+    turn(store, append_frame(1, {"bridge:cloud:0": (batch([b"a", b"b"]), None)}))
+
+    assert refused(turn(store, append_frame(2, {"bridge:cloud:1": (batch([b"c"]), None)}))) == {2: u16([0])}
+
+
+def test_bytes_are_limited_too() -> None:
+    store = store_with(max_bytes=100)
+
+    effects = turn(store, rows(1, b"x" * 59, b"y" * 59, b"z" * 38))
+
+    assert refused(effects) == {1: u16([1])}
+    assert queued(store) == [b"x" * 59, b"z" * 38]
+
+
+def test_a_source_that_cannot_be_told_stalls_until_it_is_resumed() -> None:
+    store = store_with(max_messages=1)
+    flags = bytes(3)
+    turn(store, rows(1, b"a1", b"b1", b"a2", sources=[1, 2, 1], refusable=flags))
+    turn(store, SourceResumed(sender="listener", epoch=1, source=2))
+    assert queued(store) == [b"a1"]
+    turn(store, _delivered())
+
+    effects = turn(store, rows(2, b"a3", b"b2", sources=[1, 2], refusable=bytes(2)))
+
+    assert refused(effects) == {2: u16([0])}, "source 1 is stalled although there is room"
+    assert queued_again(store, 2) == [b"b2"]
+    turn(store, SourceResumed(sender="listener", epoch=1, source=1), _delivered(2))
+    assert refused(turn(store, rows(3, b"a2", sources=[1], refusable=bytes(1)))) == {}
+
+
+def test_a_publisher_that_can_be_told_does_not_stall() -> None:
+    store = store_with(max_messages=1)
+    turn(store, rows(1, b"a", b"b"))
+    assert queued(store) == [b"a"]
+
+    assert refused(turn(store, _delivered(), rows(2, b"c"))) == {}
+
+
+def test_refused_qos_2_rows_leave_no_identifier() -> None:
+    store = store_with(max_messages=1)
+    two = batch([b"a", b"b"], 2)
+    turn(store, append_frame(1, {QUEUE: (two, None)}, received={"c": ([5, 9], [0, 1])}))
+
+    effects = turn(store, SessionOpen(epoch=1, request=1, session="c", clean=False))
+
+    (opened,) = [frame for _, frame in effects if isinstance(frame, SessionOpened)]
+    assert opened.received == u16([5])
+
+
+@pytest.mark.parametrize(
+    ("overflow", "kept"), [("drop-newest", [b"a", b"b", b"c"]), ("drop-oldest", [b"c", b"d", b"e"]), ("reject", [b"a", b"b", b"c"])]
+)
+def test_each_overflow_policy_keeps_what_it_says(overflow: str, kept: list[bytes]) -> None:
+    store = store_with(max_messages=3, overflow=overflow)
+    turn(store, rows(1, b"a", b"b"))
+
+    effects = turn(store, rows(2, b"c", b"d", b"e"))
+
+    figures = store.status(5000)["queues"][QUEUE]
+    assert refused(effects) == ({2: u16([1, 2])} if overflow == "reject" else {})
+    assert figures["dropped"] == ({} if overflow == "reject" else {"overflow": 2})
+    assert figures["ledger_closes"]
+    assert queued(store) == kept
+
+
+def test_drop_oldest_leaves_what_is_in_flight() -> None:
+    store = store_with(max_messages=3, overflow="drop-oldest")
+    turn(store, rows(1, b"a", b"b"))
+    assert queued(store) == [b"a", b"b"]
+
+    effects = turn(store, rows(2, b"c"), rows(3, b"d"))
+
+    assert [frame.number for _, frame in effects if isinstance(frame, Committed)] == [3]
+    figures = store.status(5000)["queues"][QUEUE]
+    assert (figures["in_flight"], figures["dropped"]) == (3, {"overflow": 1})
+
+
+def test_a_batch_larger_than_the_limit_keeps_its_newest_rows() -> None:
+    store = store_with(max_messages=2, overflow="drop-oldest")
+
+    turn(store, rows(1, *[b"%d" % index for index in range(9)]))
+
+    assert queued(store) == [b"7", b"8"]
+    assert store.status(5000)["queues"][QUEUE]["ledger_closes"]
+
+
+def _delivered(lane: int = 1) -> Frame:
+    return settle_frame(1, lane << 20, ("delivered", ((0, 1 << 60),)))
+
+
+def queued_again(store: Tier1, lane: int) -> list[bytes]:
+    turn(store, LaneOpen(queue=QUEUE, epoch=lane << 20))
+    effects = turn(store, Credit(queue=QUEUE, epoch=lane << 20, messages=10_000, size_bytes=1 << 40))
+    return [payload for _, frame in effects if isinstance(frame, HandOut) for _, payload in messages(frame)]

@@ -1,0 +1,160 @@
+"""The queue against a plain model: whatever happens in whatever order, it hands out what the model says, and its ledger closes."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
+
+from storage.engine import Write
+from storage.queue import Queue
+from tests.storage.building import QUEUE, RecordingEngine, batch, messages, qos0_rows
+from wire.ranges import ranges_of
+
+
+class QueueMachine(RuleBasedStateMachine):
+    """Model: sequence -> (payload, QoS) for what is queued; the sequences that are in flight; counts of what has ended."""
+
+    apart = True
+    cache_bytes = 200  # so that the disk is read, too
+
+    @initialize()
+    def begin(self) -> None:
+        self.engine = RecordingEngine()
+        self.engine.durable = self.apart
+        self.queued: dict[int, tuple[bytes, int]] = {}
+        self.flying: set[int] = set()
+        self.released: set[int] = set()
+        self.tail = 0
+        self.number = 0
+        self.ended: dict[str, int] = {}
+        self.accepted = 0
+        self.open()
+
+    def open(self) -> None:
+        self.queue = Queue.open(self.engine, QUEUE, 1, first_seq=0, volatile_max_bytes=1 << 20)
+        self.queue._cache_bytes = self.cache_bytes
+
+    def end(self, outcome: str, seqs: list[int]) -> None:
+        for seq in seqs:
+            del self.queued[seq]
+            self.flying.discard(seq)
+            self.released.discard(seq)
+        if seqs:
+            self.ended[outcome] = self.ended.get(outcome, 0) + len(seqs)
+
+    def commit(self, write: Write) -> None:
+        self.queue.trim(write, idle=True)
+        self.queue.write_row(write)
+        self.engine.commit(write, sync=True)
+
+    @rule(batches=st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=6), min_size=1, max_size=4))
+    def append(self, batches: list[list[int]]) -> None:
+        write = Write()
+        for levels in batches:
+            payloads = [b"%d" % (self.number + index) * 9 for index in range(len(levels))]
+            self.number += len(levels)
+            of = batch(payloads, levels)
+            assert self.queue.append(of.encode(), len(of), of.size_bytes(), qos0_rows(of), write) == range(
+                self.tail, self.tail + len(of)
+            )
+            for payload, level in zip(payloads, levels, strict=True):
+                self.queued[self.tail] = (payload, level)
+                self.tail += 1
+            self.accepted += len(of)
+        self.commit(write)
+
+    @rule(credit=st.integers(1, 30), size_bytes=st.integers(1, 2000))
+    def hand_out(self, credit: int, size_bytes: int) -> None:
+        handed = [pair for piece in self.queue.hand_out(credit, size_bytes) for pair in messages(piece)]
+        expected = sorted(set(self.queued) - self.flying)[: len(handed)]
+        assert [seq for seq, _ in handed] == expected, "in order, without gaps, nothing twice"
+        assert [payload for _, payload in handed] == [self.queued[seq][0] for seq in expected]
+        if set(self.queued) - self.flying:
+            assert handed, "credit is used"
+        self.flying |= set(expected)
+
+    @precondition(lambda self: self.flying)
+    @rule(data=st.data(), outcome=st.sampled_from(["delivered", "dropped:too_large", "dead:0x87"]))
+    def settle(self, data: st.DataObject, outcome: str) -> None:
+        chosen = data.draw(st.sets(st.sampled_from(sorted(self.flying)), min_size=1))
+        assert self.queue.settle(outcome, ranges_of(sorted(chosen))) == len(chosen)
+        assert self.queue.settle(outcome, ranges_of(sorted(chosen))) == 0, "once"
+        self.end(outcome, sorted(chosen))
+
+    @precondition(lambda self: self.flying)
+    @rule(count=st.integers(1, 20))
+    def settle_the_oldest(self, count: int) -> None:
+        chosen = sorted(self.flying)[:count]
+        assert self.queue.settle("delivered", ranges_of(chosen)) == len(chosen)
+        self.end("delivered", chosen)
+
+    @precondition(lambda self: any(self.queued[seq][1] for seq in self.flying))
+    @rule(data=st.data())
+    def release(self, data: st.DataObject) -> None:
+        flying = [seq for seq in sorted(self.flying) if self.queued[seq][1]]
+        chosen = data.draw(st.sets(st.sampled_from(flying), min_size=1))
+        self.queue.release(ranges_of(sorted(chosen)))
+        self.released |= chosen
+
+    @rule(lives=st.booleans())
+    def reset(self, lives: bool) -> None:
+        self.queue.reset(forwarder_lives=lives)
+        if not lives:
+            self.end("dropped:actor_restart", [seq for seq in sorted(self.flying) if self.queued[seq][1] == 0])
+        self.flying.clear()
+
+    @rule(count=st.integers(1, 5))
+    def drop_oldest(self, count: int) -> None:
+        waiting = sorted(set(self.queued) - self.flying)
+        never_handed = [seq for seq in waiting if seq >= self.queue._handed]
+        if waiting != never_handed:
+            assert self.queue.drop_oldest(count, 0) == 0, "what may have been sent is not dropped"
+            return
+        assert self.queue.drop_oldest(count, 0) == min(count, len(waiting))
+        self.end("dropped:overflow", waiting[:count])
+
+    @rule()
+    def commit_row(self) -> None:
+        self.commit(Write())
+
+    @precondition(lambda self: self.apart)
+    @rule()
+    def restart(self) -> None:
+        """The store dies and starts again: durable messages are there, the others are dropped and counted."""
+        self.commit(Write())
+        self.open()
+        self.end("dropped:restart", [seq for seq in sorted(self.queued) if self.queued[seq][1] == 0])
+        self.flying.clear()
+
+    @invariant()
+    def figures(self) -> None:
+        queue = self.queue
+        assert queue.depth == len(self.queued)
+        assert queue.in_flight == len(self.flying)
+        assert queue.ledger.accepted == self.accepted
+        assert queue.ledger.ended() == sum(self.ended.values())
+        assert queue.ledger.closes(queue.depth), "P6"
+        assert queue.head <= queue._cursor <= queue.tail == self.tail, "Q1"
+        assert all(seq >= queue.head for seq in self.queued), "Q1"
+        assert {seq for start, stop in queue.released for seq in range(start, stop)} == self.released
+        if not self.queued:
+            assert queue.size_bytes == 0 or queue.waiting(), "bytes end with the messages"
+
+
+class TogetherMachine(QueueMachine):
+    """in-memory: every QoS is stored alike."""
+
+    apart = False
+
+
+class CachedMachine(QueueMachine):
+    """file-native, with everything new in the cache."""
+
+    cache_bytes = 1 << 20
+
+
+@pytest.mark.parametrize("machine", [QueueMachine, TogetherMachine, CachedMachine])
+def test_the_queue_does_what_its_model_does(machine: type[QueueMachine]) -> None:
+    run_state_machine_as_test(machine, settings=settings(max_examples=100, stateful_step_count=40, deadline=None))

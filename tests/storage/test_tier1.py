@@ -1,0 +1,465 @@
+"""Tier 1 by its frames: what is answered when, what a repeat or an old epoch does, sessions, durability switches, a full disk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from storage.chunk import Chunk
+from storage.engine import Engine, RocksEngine, Write
+from storage.keys import chunk_key
+from storage.memory import MemoryEngine
+from storage.tier1 import Effects, Tier1
+from tests.storage.building import (
+    FORWARDER,
+    QUEUE,
+    RecordingEngine,
+    append_frame,
+    batch,
+    bridge,
+    limits,
+    messages,
+    node,
+    settle_frame,
+    u16,
+)
+from wire.errors import StorageDamaged
+from wire.frames import (
+    Committed,
+    Credit,
+    Frame,
+    FrameType,
+    HandOut,
+    LaneOpen,
+    LaneOpened,
+    LaneReopen,
+    ResetMarkers,
+    SenderResumes,
+    SessionOpen,
+    SessionOpened,
+    Settled,
+)
+
+EPOCH = 7 << 20
+MANY = 1 << 40
+
+
+def turn(store: Tier1, *frames: Frame, now_s: float = 100.0, wall_ms: int = 5000) -> Effects:
+    for frame in frames:
+        store.receive(frame)
+    return [*store.admit(now_s), *store.commit(now_s, wall_ms)]
+
+
+def of(effects: Effects, kind: type[FrameType]) -> list[FrameType]:
+    return [frame for _, frame in effects if isinstance(frame, kind)]
+
+
+def open_lane(store: Tier1, epoch: int = EPOCH, messages: int = 10_000) -> Effects:
+    first = turn(store, LaneOpen(queue=QUEUE, epoch=epoch))
+    return first + turn(store, Credit(queue=QUEUE, epoch=epoch, messages=messages, size_bytes=MANY))
+
+
+def handed(effects: Effects) -> list[bytes]:
+    return [payload for frame in of(effects, HandOut) for _, payload in messages(frame)]
+
+
+def publishes(number: int, *payloads: bytes, qos: int = 1, epoch: int = 1) -> Frame:
+    return append_frame(number, {QUEUE: (batch(payloads, qos), None)}, epoch=epoch)
+
+
+@pytest.fixture(params=["memory", "recording", "rocksdb"])
+def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
+    if request.param == "memory":
+        yield MemoryEngine()
+        return
+    if request.param == "recording":
+        yield RecordingEngine()
+        return
+    rocks = RocksEngine(tmp_path / "store")
+    yield rocks
+    rocks.close()
+
+
+def test_a_message_is_acknowledged_and_handed_out_after_its_commit(engine: Engine) -> None:
+    store = Tier1(engine, node(), 1)
+    opened = of(open_lane(store), LaneOpened)[0]
+
+    effects = turn(store, publishes(1, b"a", b"b"))
+
+    assert effects[0] == ("listener", Committed(sender="listener", epoch=1, number=1, refused={}))
+    assert [peer for peer, _ in effects] == ["listener", FORWARDER]
+    assert messages(of(effects, HandOut)[0]) == [(opened.head, b"a"), (opened.head + 1, b"b")]
+
+
+def test_one_turn_is_one_write_and_one_answer() -> None:
+    engine = RecordingEngine()
+    store = Tier1(engine, node(), 1)
+    before = len(engine.writes)
+
+    effects = turn(store, publishes(1, b"a"), publishes(2, b"b"), publishes(3, b"c"))
+
+    assert [frame.number for frame in of(effects, Committed)] == [3]
+    assert len(engine.writes) == before + 1
+    assert engine.writes[-1][1], "synced"
+
+
+def test_a_repeat_is_answered_again_and_enters_once(engine: Engine) -> None:
+    store = Tier1(engine, node(), 1)
+    turn(store, publishes(1, b"a"), publishes(2, b"b"))
+
+    effects = turn(store, publishes(1, b"a"))
+
+    assert [frame.number for frame in of(effects, Committed)] == [2]
+    assert handed(open_lane(store)) == [b"a", b"b"]
+
+
+def test_a_gap_is_dropped_until_what_is_missing_comes(engine: Engine) -> None:
+    store = Tier1(engine, node(), 1)
+
+    assert turn(store, publishes(2, b"b")) == []
+    turn(store, publishes(1, b"a"), publishes(2, b"b"))
+
+    assert handed(open_lane(store)) == [b"a", b"b"]
+
+
+def test_a_new_epoch_starts_at_one_and_fences_the_old(engine: Engine) -> None:
+    store = Tier1(engine, node(), 1)
+    turn(store, publishes(1, b"a", epoch=1))
+
+    effects = turn(store, publishes(1, b"b", epoch=2), publishes(2, b"late", epoch=1))
+
+    assert of(effects, Committed) == [Committed(sender="listener", epoch=2, number=1, refused={})]
+    assert handed(open_lane(store)) == [b"a", b"b"]
+
+
+def test_a_store_in_memory_takes_up_the_numbers_of_a_living_sender() -> None:
+    store = Tier1(MemoryEngine(), node(mode="in-memory"), 2)
+
+    assert turn(store, publishes(38, b"overtook")) == []
+    turn(store, SenderResumes(sender="listener", epoch=1, number=37))
+    effects = turn(store, publishes(37, b"a"), publishes(38, b"b"))
+
+    assert [frame.number for frame in of(effects, Committed)] == [38]
+    assert handed(open_lane(store)) == [b"a", b"b"]
+
+
+def test_a_durable_store_knows_the_numbers_itself() -> None:
+    store = Tier1(RecordingEngine(), node(), 2)
+
+    turn(store, SenderResumes(sender="listener", epoch=1, number=37))
+
+    assert turn(store, publishes(37, b"a")) == []
+
+
+def test_sequences_in_memory_are_never_used_twice() -> None:
+    heads = []
+    for epoch in (1, 2):
+        store = Tier1(MemoryEngine(), node(mode="in-memory"), epoch)
+        turn(store, publishes(1, b"a"))
+        heads.append(of(open_lane(store), LaneOpened)[0].head)
+
+    assert heads == [1 << 32, 2 << 32]
+
+
+# --- lanes ---
+
+
+def test_credit_bounds_what_is_handed_out(engine: Engine) -> None:
+    store = Tier1(engine, node(), 1)
+    turn(store, *[publishes(number, b"%d" % number) for number in range(1, 8)])
+
+    effects = open_lane(store, messages=3)
+    more = turn(store, Credit(queue=QUEUE, epoch=EPOCH, messages=5, size_bytes=MANY))
+    repeated = turn(store, Credit(queue=QUEUE, epoch=EPOCH, messages=5, size_bytes=MANY))
+
+    assert handed(effects) == [b"1", b"2", b"3"]
+    assert handed(more) == [b"4", b"5"]
+    assert repeated == []
+
+
+def test_frames_of_an_old_lane_epoch_change_nothing(engine: Engine) -> None:
+    store = Tier1(engine, node(), 1)
+    turn(store, publishes(1, b"a"))
+    head = of(open_lane(store), LaneOpened)[0].head
+    assert handed(open_lane(store, EPOCH + 1)) == [b"a"]
+
+    turn(store, settle_frame(1, EPOCH, ("delivered", ((head, head + 1),))))
+    assert open_lane(store, EPOCH) == []
+
+    assert store.status(5000)["queues"][QUEUE]["depth"] == 1
+    turn(store, settle_frame(1, EPOCH + 1, ("delivered", ((head, head + 1),))))
+    assert store.status(5000)["queues"][QUEUE]["depth"] == 0
+
+
+def test_reset_markers_asks_for_the_lane_to_be_opened_and_hands_out_again(engine: Engine) -> None:
+    store = Tier1(engine, node(), 1)
+    turn(store, publishes(1, b"a", b"b"))
+    head = of(open_lane(store), LaneOpened)[0].head
+    turn(store, settle_frame(1, EPOCH, ("delivered", ((head, head + 1),))))
+
+    effects = turn(store, ResetMarkers(queue=QUEUE), publishes(2, b"c"))
+
+    assert (FORWARDER, LaneReopen(queue=QUEUE)) in effects
+    assert handed(effects) == [], "nobody is there to take it"
+    again = open_lane(store, EPOCH + 1)
+    assert handed(again) == [b"b", b"c"]
+    assert of(again, LaneOpened)[0].dup_below == head + 2
+
+
+@pytest.mark.parametrize(("new_epoch", "expected"), [(EPOCH + 1, [b"a"]), (8 << 20, [])])
+def test_qos_0_in_flight_goes_out_again_only_to_the_same_forwarder(engine: Engine, new_epoch: int, expected: list[bytes]) -> None:
+    store = Tier1(engine, node(), 1)
+    turn(store, publishes(1, b"a", qos=0))
+    open_lane(store)
+
+    assert handed(open_lane(store, new_epoch)) == expected
+
+    figures = store.status(5000)["queues"][QUEUE]
+    assert figures["dropped"] == ({} if expected else {"actor_restart": 1})
+    assert figures["ledger_closes"]
+
+
+def test_a_release_is_answered_after_a_synced_commit() -> None:
+    engine = RecordingEngine()
+    store = Tier1(engine, node(), 1)
+    turn(store, publishes(1, b"a", b"b", qos=2))
+    open_lane(store)
+    engine.refusing = True
+
+    held = turn(store, settle_frame(1, EPOCH, released=((0, 1),)))
+    engine.refusing = False
+    effects = turn(store, now_s=200.0)
+
+    assert held == []
+    assert of(effects, Settled) == [Settled(queue=QUEUE, epoch=EPOCH, number=1)]
+    assert any(sync for _, sync in engine.writes[-2:])
+    reopened = Tier1(engine.rebuilt(len(engine.writes)), node(), 2)
+    assert of(open_lane(reopened, 9 << 20), LaneOpened)[0].released == ((0, 1),)
+
+
+def test_a_plain_settlement_is_neither_answered_nor_synced() -> None:
+    engine = RecordingEngine()
+    store = Tier1(engine, node(), 1)
+    turn(store, publishes(1, b"a"))
+    open_lane(store)
+
+    effects = turn(store, settle_frame(1, EPOCH, ("delivered", ((0, 1),))))
+
+    assert effects == []
+    assert not engine.writes[-1][1]
+
+
+def test_a_new_generation_forgets_what_was_released(engine: Engine) -> None:
+    store = Tier1(engine, node(), 1)
+    turn(store, publishes(1, b"a", b"b", qos=2))
+    head = of(open_lane(store), LaneOpened)[0].head
+    turn(store, settle_frame(1, EPOCH, released=((head, head + 1),), session="first"))
+
+    effects = turn(store, settle_frame(2, EPOCH, session="second", generation=1))
+
+    assert of(effects, Settled) == [Settled(queue=QUEUE, epoch=EPOCH, number=2)]
+    opened = of(open_lane(store, EPOCH + 1), LaneOpened)[0]
+    assert (opened.released, opened.session, opened.generation) == ((), "second", 1)
+
+
+# --- sessions ---
+
+
+def session_open(store: Tier1, request: int, *, clean: bool, epoch: int = 1) -> SessionOpened:
+    return of(turn(store, SessionOpen(epoch=epoch, request=request, session="c", clean=clean)), SessionOpened)[0]
+
+
+def test_received_identifiers_are_kept_with_their_messages_until_released(engine: Engine) -> None:
+    store = Tier1(engine, node(), 1)
+    assert not session_open(store, 1, clean=False).present
+    two = batch([b"a", b"b"], 2)
+    turn(store, append_frame(1, {QUEUE: (two, None)}, received={"c": ([5, 9], [0, 1])}))
+
+    assert session_open(store, 2, clean=False) == SessionOpened(epoch=1, request=2, session="c", present=True, received=u16([5, 9]))
+    turn(store, append_frame(2, {}, released={"c": [5]}))
+    assert session_open(store, 3, clean=False).received == u16([9])
+    assert session_open(store, 4, clean=True) == SessionOpened(epoch=1, request=4, session="c", present=False, received=b"")
+    assert not session_open(store, 5, clean=False).present
+
+
+def test_a_session_of_a_listener_that_is_gone_is_not_opened(engine: Engine) -> None:
+    store = Tier1(engine, node(), 1)
+    session_open(store, 1, clean=False, epoch=2)
+
+    assert turn(store, SessionOpen(epoch=1, request=9, session="c", clean=True)) == []
+    assert session_open(store, 2, clean=False, epoch=2).present
+
+
+def test_a_batch_of_a_former_listener_is_not_taken_once_a_new_one_has_opened_a_session(engine: Engine) -> None:
+    """Its identifiers would come after the answer that the new Listener goes by; its publisher was not answered and sends again."""
+    store = Tier1(engine, node(), 1)
+    assert session_open(store, 1, clean=False, epoch=2).received == b""
+    late = append_frame(1, {QUEUE: (batch([b"a"], 2), None)}, received={"c": ([5], [0])}, epoch=1)
+    assert of(turn(store, late), Committed) == []
+    assert session_open(store, 2, clean=False, epoch=2).received == b""
+
+
+# --- durability switches ---
+
+
+def test_fast_acknowledges_before_the_commit() -> None:
+    engine = RecordingEngine()
+    store = Tier1(engine, node(acknowledge="fast"), 1)
+    before = len(engine.writes)
+    store.receive(publishes(1, b"a"))
+
+    assert [type(frame) for _, frame in store.admit(1.0)] == [Committed]
+    assert len(engine.writes) == before
+    assert of(store.commit(1.0, 0), Committed) == []
+    assert len(engine.writes) == before + 1
+
+
+def test_a_flush_period_holds_acknowledgements_and_messages_back() -> None:
+    engine = RecordingEngine()
+    store = Tier1(engine, node(flush_period_s=0.5), 1)
+    open_lane(store)
+    turn(store, publishes(1, b"a"), now_s=200.0)
+
+    assert turn(store, publishes(2, b"b"), now_s=200.1) == []
+    assert store.wakes_at_s(200.1) == pytest.approx(200.5)
+    effects = turn(store, now_s=200.5)
+
+    assert [frame.number for frame in of(effects, Committed)] == [2]
+    assert handed(effects) == [b"b"]
+
+
+@pytest.mark.parametrize(("sync", "synced"), [("full", True), ("os", False)])
+def test_sync_full_syncs_and_sync_os_does_not(sync: str, synced: bool) -> None:
+    engine = RecordingEngine()
+    turn(Tier1(engine, node(sync=sync), 1), publishes(1, b"a"))
+
+    assert engine.writes[-1][1] is synced
+
+
+@pytest.mark.parametrize("frame", [append_frame(1, {}, rows=1), publishes(1, b"a", qos=0)])
+def test_what_needs_no_durability_is_acknowledged_without_a_sync(frame: Frame) -> None:
+    engine = RecordingEngine()
+    store = Tier1(engine, node(), 1)
+
+    effects = turn(store, frame)
+
+    assert [committed.number for committed in of(effects, Committed)] == [1]
+    assert not engine.writes[-1][1]
+
+
+# --- the disk ---
+
+
+def test_a_full_disk_acknowledges_nothing_loses_nothing_and_ends_by_itself() -> None:
+    engine = RecordingEngine()
+    store = Tier1(engine, node(), 1)
+    open_lane(store)
+    engine.refusing = True
+
+    assert turn(store, publishes(1, b"a")) == []
+    assert turn(store, publishes(2, b"b"), publishes(1, b"a"), now_s=100.05) == []
+    assert turn(store, now_s=101.0) == []
+    assert store.status(5000)["state"] == "disk_full"
+    engine.refusing = False
+    effects = turn(store, now_s=110.0)
+
+    assert [frame.number for frame in of(effects, Committed)] == [2]
+    assert handed(effects) == [b"a", b"b"]
+    assert store.status(5000)["state"] == "running"
+
+
+def test_attempts_on_a_full_disk_grow_rare() -> None:
+    engine = RecordingEngine()
+    store = Tier1(engine, node(), 1)
+    engine.refusing = True
+    turn(store, publishes(1, b"a"), now_s=0.0)
+    waits, now_s = [], 0.0
+    for _ in range(8):
+        wake_s = store.wakes_at_s(now_s)
+        while store._retry_s is not None and wake_s < store._retry_s:
+            wake_s = store._retry_s
+        waits.append(round(wake_s - now_s, 3))
+        now_s = wake_s
+        turn(store, now_s=now_s)
+
+    assert waits == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
+
+
+def test_little_free_disk_behaves_as_full() -> None:
+    engine = RecordingEngine()
+    engine.free = 10
+    store = Tier1(engine, node(limit=limits(min_free_disk_bytes=100)), 1)
+
+    refused = of(turn(store, publishes(1, b"a")), Committed)[0].refused
+    assert store.status(5000)["state"] == "disk_low"
+    engine.free = 1000
+    accepted = of(turn(store, publishes(2, b"a"), now_s=102.0), Committed)[0].refused
+
+    assert (refused, accepted) == ({1: u16([0])}, {})
+
+
+def test_a_damaged_chunk_stops_its_queue_only() -> None:
+    engine = RecordingEngine()
+    settings = node(bridge(lanes=2))
+    store = Tier1(engine, settings, 1)
+    other = "bridge:cloud:1"
+    turn(store, append_frame(1, {QUEUE: (batch([b"sound"]), None), other: (batch([b"other"]), None)}))
+    turn(store, publishes(2, b"torn"))
+    write = Write()
+    value = bytearray(engine.get("msg", chunk_key(1, 1)) or b"")
+    value[-3] ^= 1
+    write.put("msg", chunk_key(1, 1), bytes(value))
+    engine.commit(write, sync=True)
+    store = Tier1(engine.rebuilt(len(engine.writes)), settings, 2)
+
+    assert handed(open_lane(store)) == [b"sound"]
+    turn(store, Credit(queue=QUEUE, epoch=EPOCH, messages=20_000, size_bytes=MANY))
+    turn(store, LaneOpen(queue=other, epoch=EPOCH))
+    assert handed(turn(store, Credit(queue=other, epoch=EPOCH, messages=9, size_bytes=MANY))) == [b"other"]
+    assert of(turn(store, publishes(3, b"new")), Committed)[0].number == 3
+    status = store.status(5000)["queues"]
+    assert (status[QUEUE]["damaged"], status[other]["damaged"]) == (True, False)
+    with pytest.raises(StorageDamaged, match="bridge:cloud:0"):
+        Chunk.decode(bytes(value), queue=QUEUE, seq=1)
+
+
+def test_queues_of_bridges_that_are_no_longer_configured_stay() -> None:
+    engine = RecordingEngine()
+    turn(Tier1(engine, node(bridge("old")), 1), append_frame(1, {"bridge:old:0": (batch([b"a"]), None)}))
+
+    status = Tier1(engine.rebuilt(len(engine.writes)), node(bridge("new")), 2).status(5000)["queues"]
+
+    assert status["bridge:old:0"]["depth"] == 1
+    assert status["bridge:new:0"]["depth"] == 0
+
+
+def test_old_messages_expire_at_the_head_and_when_handed_out(engine: Engine) -> None:
+    store = Tier1(engine, node(bridge(limit=limits(max_age_s=2.0))), 1)
+    old, young = batch([b"old"], accepted_ms=1000), batch([b"young"], accepted_ms=4000)
+    turn(store, append_frame(1, {QUEUE: (old, None)}), append_frame(2, {QUEUE: (young, None)}), wall_ms=4000)
+    assert store.status(4000)["queues"][QUEUE]["oldest_age_s"] == pytest.approx(3.0)
+
+    store.tick(100.0, 4000)
+    expired = store.status(4000)["queues"][QUEUE]
+    turn(store, LaneOpen(queue=QUEUE, epoch=EPOCH))
+    late = turn(store, Credit(queue=QUEUE, epoch=EPOCH, messages=9, size_bytes=MANY), wall_ms=7000)
+
+    assert (expired["expired"], expired["depth"]) == (1, 1)
+    assert handed(late) == []
+    assert store.status(7000)["queues"][QUEUE]["expired"] == 2
+
+
+def test_a_flush_period_holds_what_tells_of_a_release_back() -> None:
+    store = Tier1(RecordingEngine(), node(flush_period_s=0.5), 1)
+    turn(store, publishes(1, b"a", qos=2), now_s=200.0)
+    turn(store, LaneOpen(queue=QUEUE, epoch=EPOCH), now_s=200.1)
+    turn(store, Credit(queue=QUEUE, epoch=EPOCH, messages=9, size_bytes=MANY), now_s=200.1)
+
+    early = turn(store, settle_frame(1, EPOCH, released=((0, 1),)), now_s=200.2)
+    reopening = turn(store, LaneOpen(queue=QUEUE, epoch=EPOCH + 1), now_s=200.3)
+    effects = turn(store, now_s=200.5)
+
+    assert (early, reopening) == ([], []), "a PUBREL must not leave before the release is committed"
+    assert [opened.released for opened in of(effects, LaneOpened)] == [((0, 1),)]
