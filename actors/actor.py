@@ -1,7 +1,8 @@
 """The base of Bascule's actors: a pykka actor whose inbox is the process's mailbox and whose thread is the process's own.
 
-It answers the supervisor (heartbeats, peers coming up, stop) so that the actors below it are left with their own frames. Subclasses
-implement the hooks named ``on_frame`` ... ``on_stopping``; a hook that raises ends the process, and the supervisor starts a new one.
+It answers the supervisor (heartbeats, peers coming up, stop) so that the actors below it are left with their own frames.
+Subclasses implement the hooks named ``on_frame`` ... ``on_stopping``; a hook that raises ends the process, and the supervisor
+starts a new one.
 """
 
 from __future__ import annotations
@@ -25,22 +26,18 @@ SUPERVISOR = "supervisor"
 _HEARTBEAT = "heartbeat"
 
 
-class MailboxActor(pykka.Actor):
-    """One actor, one process, one thread. ``epoch`` is this life's number, given by the supervisor."""
+class PolledActor(pykka.Actor):
+    """An actor that runs in its process's own thread and polls its mailbox. The supervisor is one; so is all it supervises."""
 
     actor_inbox: Mailbox
 
-    def __init__(self, mailbox: Mailbox, settings: NodeSettings, epoch: int) -> None:
+    def __init__(self, mailbox: Mailbox) -> None:
         super().__init__()
         self.actor_inbox = mailbox
         self._actor_ref = pykka.ActorRef(self)
         self.mailbox = mailbox
-        self.settings = settings
-        self.epoch = epoch
         self.name = mailbox.name
-        self.state = "starting"
         self.failure: BaseException | None = None
-        self.peers: dict[str, int] = {}
 
     # --- hooks ---
 
@@ -57,43 +54,29 @@ class MailboxActor(pykka.Actor):
     def on_turn_end(self, now_s: float) -> None:
         """The mailbox is drained for now: send and commit what has gathered."""
 
-    def on_peer_up(self, name: str, epoch: int) -> None:
-        """``name`` is ready in a new life; ``self.peers`` knows it already."""
-
     def on_told(self, message: Any) -> None:
         """A message from another thread of this process."""
         raise NotImplementedError
 
-    def on_stopping(self) -> None:
-        """End intake and finish; call ``finished()`` when nothing is left in hand."""
-        self.finished()
-
-    def status(self) -> dict[str, Any]:
-        """Figures for ``bascule status``; small, and only msgpack types."""
-        return {}
-
     # --- for subclasses ---
-
-    def ready(self) -> None:
-        """Tell the supervisor that this actor does its work now."""
-        self.state = "ready"
-        self._beat()
-
-    def finished(self) -> None:
-        """End this process in good order."""
-        self.stop()
 
     def send(self, peer: str, frame: Frame) -> None:
         """Queue ``frame`` for ``peer``."""
         self.mailbox.send(peer, frame)
 
-    @classmethod
-    def run(cls, mailbox: Mailbox, settings: NodeSettings, epoch: int) -> BaseException | None:
+    def tell_from_thread(self, message: Any) -> bool:
+        """Have ``on_told`` called with ``message``; may be called in any thread. False if this actor has ended."""
+        try:
+            self.actor_ref.tell(message)
+        except pykka.ActorDeadError:
+            return False
+        return True
+
+    def run_here(self) -> BaseException | None:
         """Be this actor until it stops, in the calling thread; what made it fail, if anything did."""
-        actor = cls(mailbox, settings, epoch)
-        pykka.ActorRegistry.register(actor.actor_ref)
-        actor._actor_loop()
-        return actor.failure
+        pykka.ActorRegistry.register(self.actor_ref)
+        self._actor_loop()
+        return self.failure
 
     # --- pykka ---
 
@@ -108,30 +91,14 @@ class MailboxActor(pykka.Actor):
     def _start_actor_loop(self) -> None:
         self._actor_loop()
 
-    def on_start(self) -> None:
-        self._beat()
-
     def on_receive(self, message: Any) -> None:
         match message:
             case TurnEnded():
                 self.on_turn_end(message.now_s)
             case SocketsReady():
                 self.on_sockets(message.ready)
-            case TimerDue(name="heartbeat"):
-                self._beat()
             case TimerDue():
                 self.on_timer(message.name, message.now_s)
-            case ReportNow():
-                self._beat(message.request)
-            case PeerUp():
-                if message.epoch > self.peers.get(message.name, 0):
-                    self.peers[message.name] = message.epoch
-                    self.on_peer_up(message.name, message.epoch)
-            case Stop():
-                if self.state != "stopping":
-                    self.state = "stopping"
-                    self._beat()
-                    self.on_stopping()
             case Frame():
                 self.on_frame(message)
             case BadFrame():
@@ -155,6 +122,69 @@ class MailboxActor(pykka.Actor):
     ) -> None:
         self.failure = exception_value  # pykka skips on_failure when on_start fails
         super()._handle_failure(exception_type, exception_value, traceback)
+
+
+class MailboxActor(PolledActor):
+    """A supervised actor: one actor, one process, one thread. ``epoch`` is this life's number, given by the supervisor."""
+
+    def __init__(self, mailbox: Mailbox, settings: NodeSettings, epoch: int) -> None:
+        super().__init__(mailbox)
+        self.settings = settings
+        self.epoch = epoch
+        self.state = "starting"
+        self.peers: dict[str, int] = {}
+
+    # --- hooks ---
+
+    def on_peer_up(self, name: str, epoch: int) -> None:
+        """``name`` is ready in a new life; ``self.peers`` knows it already."""
+
+    def on_stopping(self) -> None:
+        """End intake and finish; call ``finished()`` when nothing is left in hand."""
+        self.finished()
+
+    def status(self) -> dict[str, Any]:
+        """Figures for ``bascule status``; small, and only msgpack types."""
+        return {}
+
+    # --- for subclasses ---
+
+    def ready(self) -> None:
+        """Tell the supervisor that this actor does its work now."""
+        self.state = "ready"
+        self._beat()
+
+    def finished(self) -> None:
+        """End this process in good order."""
+        self.stop()
+
+    @classmethod
+    def run(cls, mailbox: Mailbox, settings: NodeSettings, epoch: int) -> BaseException | None:
+        """Be this actor until it stops, in the calling thread; what made it fail, if anything did."""
+        return cls(mailbox, settings, epoch).run_here()
+
+    # --- supervision ---
+
+    def on_start(self) -> None:
+        self._beat()
+
+    def on_receive(self, message: Any) -> None:
+        match message:
+            case TimerDue(name="heartbeat"):
+                self._beat()
+            case ReportNow():
+                self._beat(message.request)
+            case PeerUp():
+                if message.epoch > self.peers.get(message.name, 0):
+                    self.peers[message.name] = message.epoch
+                    self.on_peer_up(message.name, message.epoch)
+            case Stop():
+                if self.state != "stopping":
+                    self.state = "stopping"
+                    self._beat()
+                    self.on_stopping()
+            case _:
+                super().on_receive(message)
 
     def _beat(self, request: int = 0) -> None:
         self.mailbox.send(

@@ -1,8 +1,9 @@
 """The mailbox of one process: its ZeroMQ sockets, its other sockets and its timers, as one pykka inbox.
 
-The only user of zmq. An actor's process has one thread for all it does: pykka's loop asks this inbox for the next message, and the
-inbox polls. So a frame reaches the actor without a thread hand-over, and "the mailbox has been drained" is itself a message
-(``TurnEnded``), which is where actors batch: everything that came in during the last turn goes out as one write, one frame, one burst.
+The only user of zmq. An actor's process has one thread for all it does: pykka's loop asks this inbox for the next message, and
+the inbox polls. So a frame reaches the actor without a thread hand-over, and "the mailbox has been drained" is itself a message
+(``TurnEnded``), which is where actors batch: everything that came in during the last turn goes out as one write, one frame, one
+burst.
 
 Every process binds one PULL socket, ``<run>/<name>.ipc``, and connects a PUSH socket to each peer it talks to. ZeroMQ keeps
 frames for a peer that is away and loses those a dead peer had read: the links above (numbers, epochs, resend) make up for both.
@@ -32,6 +33,9 @@ WRITE = select.EPOLLOUT
 HANGUP = select.EPOLLHUP | select.EPOLLERR
 
 FRAMES_PER_TURN_MAX = 64
+REQUEST_MAX_BYTES = 1 << 20
+_EVENTS = int(zmq.EVENTS)
+_POLLIN = int(zmq.POLLIN)  # plain numbers: an enum's "and" makes an enum
 _SUN_PATH_MAX = 100  # sun_path holds 108 bytes; zmq and a temporary suffix want a few
 
 
@@ -75,6 +79,41 @@ def ipc_endpoint(path: Path) -> str:
 def socket_path(run_dir: Path, name: str) -> Path:
     """The socket file on which actor ``name`` (such as ``forwarder:cloud:0``) receives."""
     return run_dir / f"{name.replace(':', '.')}.ipc"
+
+
+def _readable(socket: zmq.Socket[bytes]) -> bool:
+    """Whether a message waits. ``getsockopt`` is a third of the price of the attribute, and this is asked once a message."""
+    events = socket.getsockopt(_EVENTS)
+    assert isinstance(events, int)  # zmq types every option as a number or text
+    return bool(events & _POLLIN)
+
+
+class Router:
+    """The answering end of a request socket. A request's first parts say whom to answer, its last is what was asked."""
+
+    def __init__(self, socket: zmq.Socket[bytes]) -> None:
+        self._socket = socket
+
+    def requests(self) -> list[tuple[list[bytes], bytes]]:
+        """What was asked since the last call: (whom to answer, payload)."""
+        requests = []
+        while _readable(self._socket):
+            *whom, payload = self._socket.recv_multipart(zmq.NOBLOCK)
+            requests.append((whom, payload))
+        return requests
+
+    def answer(self, whom: list[bytes], payload: bytes) -> None:
+        """Answer a request; an asker that has gone gets nothing."""
+        self._socket.send_multipart([*whom, payload], flags=zmq.NOBLOCK)
+
+
+def ask(path: Path, payload: bytes, timeout_s: float) -> bytes | None:
+    """Send one request to the ``Router`` at ``path`` and wait for its answer; None if there is none in time."""
+    with zmq.Context() as context, context.socket(zmq.DEALER) as socket:
+        socket.setsockopt(zmq.LINGER, 0)
+        socket.connect(ipc_endpoint(path))
+        socket.send(payload)
+        return socket.recv() if socket.poll(round(timeout_s * 1000)) else None
 
 
 class PollGroup:
@@ -184,9 +223,11 @@ class Mailbox:
         self._groups[group.fileno()] = group
         return group
 
-    def router(self, path: Path) -> zmq.Socket[bytes]:
-        """A ROUTER socket bound at ``path``, readable by its owner only; its requests arrive under token ``router``."""
+    def router(self, path: Path) -> Router:
+        """A ROUTER socket bound at ``path``, readable by its owner only; its requests are reported under token ``router``."""
         socket: zmq.Socket[bytes] = self._context.socket(zmq.ROUTER)
+        socket.setsockopt(zmq.MAXMSGSIZE, REQUEST_MAX_BYTES)
+        socket.setsockopt(zmq.LINGER, 200)
         mask = os.umask(0o177)
         try:
             socket.bind(ipc_endpoint(path))
@@ -194,7 +235,7 @@ class Mailbox:
             os.umask(mask)
         self._epoll.register(socket.FD, READ)
         self._extra[socket.FD] = socket
-        return socket
+        return Router(socket)
 
     def set_timer(self, name: str, at_s: float) -> None:
         """Tell ``TimerDue(name)`` at ``at_s`` on the monotonic clock; setting it again moves it."""
@@ -225,7 +266,7 @@ class Mailbox:
             if self._told:
                 self._turn_open = True
                 return self._told.popleft()
-            if self._frames_left > 0 and self._pull.EVENTS & zmq.POLLIN:
+            if self._frames_left > 0 and _readable(self._pull):
                 self._frames_left -= 1
                 self._turn_open = True
                 return Envelope(self._receive())
@@ -235,7 +276,7 @@ class Mailbox:
                 if ready:
                     self._turn_open = True
                     return Envelope(SocketsReady(ready))
-                if self._told or (self._frames_left > 0 and self._pull.EVENTS & zmq.POLLIN):
+                if self._told or (self._frames_left > 0 and _readable(self._pull)):
                     continue
             now_s = time.monotonic()
             timer = self._due_timer(now_s)
@@ -253,7 +294,7 @@ class Mailbox:
         for socket in self._peers.values():
             socket.close()
         for socket in self._extra.values():
-            socket.close(0)
+            socket.close()
         self._pull.close(0)
         self._context.term()
 
@@ -269,7 +310,7 @@ class Mailbox:
         ready: list[tuple[Any, int]] = []
         # An extra ZeroMQ socket's descriptor is edge-triggered, so its state is asked for, not waited for.
         for socket in self._extra.values():
-            if socket.EVENTS & zmq.POLLIN:
+            if _readable(socket):
                 ready.append(("router", READ))
                 timeout_s = 0.0
         for fd, events in self._epoll.poll(timeout_s):

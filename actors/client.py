@@ -1,0 +1,114 @@
+"""One local client's socket with its buffers; no protocol and no decision, those are the Listener's and ``wire``'s."""
+
+from __future__ import annotations
+
+import socket
+
+from actors.mailbox import READ, WRITE, PollGroup
+from wire.inbound import InboundFlow
+from wire.mqtt.packets import Will
+
+RECEIVE_BYTES = 256 * 1024
+
+
+class Client:
+    """A connection of a local client, from accept to close. ``number`` names it towards other actors and is never reused."""
+
+    __slots__ = (
+        "_group",
+        "_output",
+        "_sock",
+        "accepted_s",
+        "address",
+        "buffer",
+        "closed",
+        "filters",
+        "flow",
+        "heard_s",
+        "keep_alive_s",
+        "keeps_session",
+        "level",
+        "number",
+        "session",
+        "will",
+    )
+
+    def __init__(self, sock: socket.socket, address: str, number: int, group: PollGroup, now_s: float) -> None:
+        self._sock = sock
+        self._group = group
+        self._output = bytearray()
+        self.address = address
+        self.number = number
+        self.accepted_s = now_s
+        self.heard_s = now_s
+        self.buffer = b""
+        self.closed = False
+        self.session = ""
+        self.level = 0  # 4 or 5 once CONNECT was read
+        self.keep_alive_s = 0.0
+        self.keeps_session = False
+        self.filters: dict[str, int] = {}
+        self.flow: InboundFlow | None = None  # set when CONNACK was sent
+        self.will: Will | None = None
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        group.watch(sock.fileno(), READ, self)
+
+    @property
+    def output_bytes(self) -> int:
+        """What the client's socket has not taken yet."""
+        return len(self._output)
+
+    def receive(self) -> bytes | None:
+        """What the socket has: empty for nothing just now, None when the client is gone."""
+        try:
+            data = self._sock.recv(RECEIVE_BYTES)
+        except BlockingIOError:
+            return b""
+        except OSError:
+            return None
+        return data or None
+
+    def write(self, data: bytes) -> bool:
+        """Send ``data``, keeping what the socket does not take; False when the client is gone."""
+        if self._output:
+            self._output += data
+            return True
+        try:
+            sent = self._sock.send(data)
+        except BlockingIOError:
+            sent = 0
+        except OSError:
+            return False
+        if sent < len(data):
+            self._output += memoryview(data)[sent:]
+            self._group.watch(self._sock.fileno(), READ | WRITE, self)
+        return True
+
+    def flush(self) -> bool:
+        """Go on sending what was kept; False when the client is gone."""
+        try:
+            sent = self._sock.send(self._output)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        del self._output[:sent]
+        if not self._output:
+            self._group.watch(self._sock.fileno(), READ, self)
+        return True
+
+    def hear(self, heard: bool) -> None:
+        """Stop or go on reading this client: back-pressure reaches its publisher through TCP."""
+        if heard:
+            self._group.watch(self._sock.fileno(), READ | WRITE if self._output else READ, self)
+        elif self._output:
+            self._group.watch(self._sock.fileno(), WRITE, self)
+        else:
+            self._group.forget(self._sock.fileno())
+
+    def close(self) -> None:
+        """Close the socket; what it has not taken is lost."""
+        self.closed = True
+        self._group.forget(self._sock.fileno())
+        self._sock.close()

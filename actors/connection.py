@@ -1,0 +1,500 @@
+"""The Connection of one bridge lane: one remote socket, the MQTT exchange on it, and waiting before it is opened again.
+
+What may be sent and what an acknowledgement means is the business of ``wire/outbound.py``, how a socket is opened that of
+``actors/remote.py``. It works for a lane that is open: ``LaneOpened`` makes it connect anew, because then the exchange has to be
+resumed from what is committed.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from actors.actor import MailboxActor
+from actors.mailbox import HANGUP, READ, WRITE, Mailbox
+from actors.remote import DISCONNECT, INPUT_PACKET_MAX_BYTES, LEVEL_5, Remote, client_id, open_remote
+from wire import remote_packets
+from wire.backoff import Backoff
+from wire.credit import CreditGiver
+from wire.errors import BasculeError, PeerViolation, Unavailable
+from wire.frames import Command, Credit, Frame, HandOut, LaneOpened, LinkState, Settle, Settled
+from wire.link_watch import LinkWatch, Verdict
+from wire.outbound import OutboundFlow
+from wire.settings import NodeSettings
+
+log = logging.getLogger("bascule")
+
+BURST_BYTES = 262_144
+BURSTS_PER_TURN_MAX = 4
+BYTES_IN_HAND = 8 << 20
+MESSAGES_IN_HAND_MIN = 2_048
+WINDOWS_IN_HAND = 3
+
+# Settlements wait a moment for more of them, unless something waits for their commit or nothing more will come.
+SETTLE_MESSAGES = 256
+SETTLE_DELAY_S = 0.01
+
+# A remote acknowledges messages one by one, and reading each acknowledgement by itself costs more than the message did. So they
+# gather for a moment while no more could be sent for them anyway: the window is wide open, or the remote has half of it to work on.
+REST_WINDOW_MIN = 200
+REST_OPEN_S = 0.005
+REST_BUSY_S = 0.001
+
+_RETRY, _WATCH, _SETTLE, _REST = "retry", "watch", "settle", "rest"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpeningEnded:
+    """Opening thread -> Connection: it is connected, or could not connect. ``clean``: it had ended the remote's session first."""
+
+    remote: Remote | None
+    error: Unavailable | None
+    clean: bool
+
+
+class Connection(MailboxActor):
+    """Sends a lane's messages to its remote broker; everything that was read in a turn is answered at its end."""
+
+    def __init__(self, mailbox: Mailbox, settings: NodeSettings, epoch: int) -> None:
+        super().__init__(mailbox, settings, epoch)
+        _, bridge, lane = mailbox.name.split(":")
+        self._bridge = settings.bridge(bridge)
+        self._settings = self._bridge.remote
+        self._queue = f"bridge:{bridge}:{lane}"
+        self._forwarder = f"forwarder:{bridge}:{lane}"
+        self._client_id = client_id(self._settings, int(lane), self._bridge.lanes)
+        self._facts = {"bridge": bridge, "lane": int(lane)}
+        self._flow = OutboundFlow(
+            receive_maximum=self._settings.receive_maximum,
+            qos2_maximum=self._settings.qos2_maximum,
+            republish=self._bridge.on_session_loss == "republish",
+        )
+        self._credit = CreditGiver(
+            messages_in_hand=max(MESSAGES_IN_HAND_MIN, WINDOWS_IN_HAND * self._settings.receive_maximum),
+            bytes_in_hand=BYTES_IN_HAND,
+        )
+        self._watch = LinkWatch(stall_timeout_s=self._settings.stall_timeout_s, answer_timeout_s=self._settings.connect_timeout_s)
+        self._backoff = Backoff(self._bridge.backoff, random.random)
+        self._lane_epoch = 0
+        self._number = 0
+        self._remote: Remote | None = None
+        self._opening = False
+        self._paused = False
+        self._input = b""
+        self._output = memoryview(b"")
+        self._control: list[bytes] = []
+        self._blocked = False  # until the poll says that the socket takes more
+        self._writing = False  # the poll tells of that
+        self._resting = False  # the socket is read when the timer says so, not when it has something
+        self._rest_timed = False
+        self._settle_timed = False
+        self._unexpected_publishes = 0
+        self._link = "connecting"
+        self._link_since_s = time.monotonic()
+        self._retry_at_s = 0.0
+        self._error = ""
+
+    # --- hooks ---
+
+    def on_start(self) -> None:
+        super().on_start()
+        self.ready()
+
+    def on_frame(self, frame: Frame) -> None:
+        match frame:
+            case HandOut():
+                if frame.epoch == self._lane_epoch:
+                    self._flow.offer(frame)
+            case Settled():
+                if frame.epoch == self._lane_epoch:
+                    self._flow.committed(frame.number)
+            case LaneOpened():
+                if frame.epoch > self._lane_epoch:
+                    self._open_lane(frame)
+            case Command():
+                self._obey(frame.verb)
+            case _:
+                raise AssertionError(f"not for a Connection: {frame}")
+
+    def on_told(self, message: Any) -> None:
+        match message:
+            case OpeningEnded():
+                self._opening = False
+                self._opening_ended(message)
+            case _:
+                raise AssertionError(f"not for a Connection: {message}")
+
+    def on_sockets(self, ready: list[tuple[Any, int]]) -> None:
+        for token, events in ready:
+            if token is not self._remote:
+                continue
+            if events & WRITE:
+                self._blocked = False
+            if events & (READ | HANGUP):
+                self._guarded(self._read)
+
+    def on_timer(self, name: str, now_s: float) -> None:
+        if name == _SETTLE:
+            self._settle_timed = False
+            self._settle()
+        elif name == _REST:
+            self._rest_timed = False
+            if self._remote is not None:
+                self._guarded(self._read)
+        elif name == _RETRY:
+            self._connect()
+        elif name == _WATCH and self._remote is not None:
+            self.mailbox.set_timer(_WATCH, now_s + self._watch.period_s)
+            self._look(now_s)
+
+    def on_turn_end(self, now_s: float) -> None:
+        if self._remote is not None:
+            self._guarded(self._write)
+        self._settle_soon(now_s)
+        if self._remote is not None:
+            self._grant()
+            self._rest(now_s)
+
+    def on_stopping(self) -> None:
+        self._settle()
+        self._disconnect("stopped")
+        self.finished()
+
+    def status(self) -> dict[str, Any]:
+        now_s = time.monotonic()
+        return {
+            "link": {
+                "state": self._link,
+                "since_s": round(now_s - self._link_since_s, 3),
+                "attempt": self._backoff.attempt,
+                "retry_in_s": round(max(0.0, self._retry_at_s - now_s), 3) if self._link == "backoff" else 0.0,
+                "error": self._error,
+                "address": self._remote.address if self._remote is not None else "",
+                "in_flight": self._flow.in_flight,
+            },
+            "exchange": asdict(self._flow.counts) | {"unexpected_publishes": self._unexpected_publishes},
+        }
+
+    # --- the lane and the supervisor's commands ---
+
+    def _open_lane(self, frame: LaneOpened) -> None:
+        self._disconnect("lane opened anew")
+        self._lane_epoch = frame.epoch
+        self._number = 0
+        self._flow.open(frame)
+        self._credit.clear()
+        self._connect()
+
+    def _obey(self, verb: str) -> None:
+        if verb == "pause":
+            self._paused = True
+            self.mailbox.cancel_timer(_RETRY)
+            self._settle()
+            self._disconnect("paused")
+            self._now_is("paused")
+        elif verb == "resume":
+            self._paused = False
+            if self._link == "paused":
+                self._connect()
+        elif verb == "reconnect":
+            if not self._paused:
+                self._settle()
+                self._disconnect("reconnect was asked for")
+                self._connect()
+        else:
+            raise AssertionError(f"unknown command {verb}")
+
+    # --- connecting ---
+
+    def _connect(self, *, first: str = "", clean: bool = False) -> None:
+        """Begin to open the connection, unless that is under way or not wanted; ``first`` is tried first, or what is on record."""
+        self.mailbox.cancel_timer(_RETRY)
+        if self._paused or not self._lane_epoch or self._remote is not None:
+            return
+        self._now_is("connecting")
+        if self._opening:
+            return
+        self._opening = True
+        preferred = first or self._flow.session.rpartition("@")[2]
+        addresses = sorted(self._settings.addresses, key=lambda address: f"{address[0]}:{address[1]}" != preferred)
+        threading.Thread(target=self._open, args=(addresses, clean, preferred), name="opening", daemon=True).start()
+
+    def _open(self, addresses: list[tuple[str, int]], clean: bool, preferred: str) -> None:
+        """In a thread of its own: the first of ``addresses`` that lets us in. Only the preferred one is cleaned."""
+        ended = OpeningEnded(remote=None, error=None, clean=clean)
+        try:
+            errors = []
+            for address in addresses:
+                place = f"{address[0]}:{address[1]}"
+                cleans = clean and place == preferred
+                try:
+                    ended = OpeningEnded(
+                        remote=open_remote(self._settings, self._client_id, address, clean=cleans), error=None, clean=cleans
+                    )
+                    break
+                except Unavailable as error:
+                    errors.append(f"{place}: {error.message}")
+                    ended = OpeningEnded(remote=None, error=Unavailable("; ".join(errors)), clean=cleans)
+        finally:
+            if not self.tell_from_thread(ended) and ended.remote is not None:
+                ended.remote.close()
+
+    def _opening_ended(self, ended: OpeningEnded) -> None:
+        remote = ended.remote
+        if self._paused or self.state == "stopping":
+            if remote is not None:
+                self._say_disconnect(remote)
+            return
+        if remote is None:
+            assert ended.error is not None, "opening the connection ended without a result"
+            self._retry(ended.error)
+            return
+        session = f"{self._client_id}@{remote.address}"
+        if not self._flow.knows(session, remote.connack.session_present):
+            log.warning("session.unknown", extra={**self._facts, "address": remote.address})
+            self._say_disconnect(remote)
+            if ended.clean:
+                self._retry(Unavailable("the remote resumes a session that was ended"))
+            else:
+                self._connect(first=remote.address, clean=True)
+            return
+        self._connected(remote, session)
+
+    def _connected(self, remote: Remote, session: str) -> None:
+        now_s = time.monotonic()
+        connack = remote.connack
+        self._remote = remote
+        self._error = ""
+        self._backoff.connected(now_s)
+        self._watch.started(
+            now_s, keep_alive_s=self._settings.keep_alive_s if connack.keep_alive_s is None else connack.keep_alive_s
+        )
+        self._flow.connected(
+            session=session,
+            session_present=connack.session_present,
+            level=self._settings.protocol,
+            receive_maximum=connack.receive_maximum,
+            maximum_qos=connack.maximum_qos,
+            retain_available=connack.retain_available,
+            maximum_packet_size=connack.maximum_packet_size,
+        )
+        self.mailbox.watch(remote.fileno(), READ, remote)
+        self.mailbox.set_timer(_WATCH, now_s + self._watch.period_s)
+        self._now_is("connected")
+        log.info("bridge.connected", extra={**self._facts, "address": remote.address, "session_present": connack.session_present})
+        self._guarded(self._read)  # TLS and WebSocket may hold bytes that the poll does not tell of
+
+    def _retry(self, error: BasculeError) -> None:
+        """Wait, longer each time, and connect again."""
+        now_s = time.monotonic()
+        delay_s = self._backoff.next_delay_s()
+        self._error = str(error.message)
+        self._retry_at_s = now_s + delay_s
+        self.mailbox.set_timer(_RETRY, self._retry_at_s)
+        self._now_is("backoff")
+        log.warning("bridge.retry", extra={**self._facts, "delay_s": round(delay_s, 3), "error": self._error})
+
+    # --- disconnecting ---
+
+    def _disconnect(self, reason: str) -> None:
+        """End the connection in good order, if there is one; the session stays."""
+        if self._remote is not None:
+            if not self._output:
+                self._say(self._remote, DISCONNECT)
+            self._drop(reason)
+
+    def _drop(self, reason: str) -> None:
+        remote = self._remote
+        assert remote is not None
+        self.mailbox.forget(remote.fileno())
+        remote.close()
+        self._remote = None
+        self._input = b""
+        self._output = memoryview(b"")
+        self._control.clear()
+        self._blocked = self._writing = self._resting = self._rest_timed = False
+        self._flow.disconnected()
+        self.mailbox.cancel_timer(_REST)
+        self._backoff.lost(time.monotonic())
+        self.mailbox.cancel_timer(_WATCH)
+        log.info("bridge.disconnected", extra={**self._facts, "address": remote.address, "reason": reason})
+
+    def _say_disconnect(self, remote: Remote) -> None:
+        self._say(remote, DISCONNECT)
+        remote.close()
+
+    def _say(self, remote: Remote, data: bytes) -> None:
+        """Last words; a remote that does not hear them any more does not need them."""
+        try:
+            remote.send(memoryview(data))
+        except Unavailable as error:
+            log.debug("remote.deaf", extra={**self._facts, "error": str(error)})
+
+    def _guarded(self, step: Any) -> None:
+        """Take ``step`` on the connection; if that or the remote fails, drop it and wait before the next."""
+        try:
+            step()
+        except Unavailable as error:
+            self._drop(error.message)
+            self._retry(error)
+        except PeerViolation as error:
+            log.warning("remote.violated", extra={**self._facts, "error": str(error)})
+            if self._remote is not None and not self._output and self._settings.protocol == LEVEL_5:
+                self._say(self._remote, bytes((remote_packets.DISCONNECT, 1, error.reason_code)))
+            self._drop(error.message)
+            self._retry(error)
+
+    # --- the exchange ---
+
+    def _read(self) -> None:
+        remote = self._remote
+        assert remote is not None
+        data = remote.receive()
+        if not data:
+            return
+        self._watch.received(time.monotonic())
+        buffer = self._input + data if self._input else data
+        position = 0
+        while True:
+            position = self._flow.received(buffer, position)
+            packet = remote_packets.next_packet(buffer, position, bytes_max=INPUT_PACKET_MAX_BYTES)
+            if packet is None:
+                break
+            self._take(packet)
+            position = packet.end
+        self._input = buffer[position:]
+
+    def _take(self, packet: remote_packets.RemotePacket) -> None:
+        """Anything but an acknowledgement of ours."""
+        if packet.first_byte == remote_packets.PINGRESP:
+            return
+        if remote_packets.is_publish(packet):
+            self._unexpected_publishes += 1
+            if self._unexpected_publishes == 1:
+                log.warning("remote.unexpected_publish", extra=self._facts)
+            self._control.append(remote_packets.acknowledge(packet))
+            return
+        if packet.first_byte == remote_packets.DISCONNECT and self._settings.protocol == LEVEL_5:
+            reason_code = packet.body[0] if packet.body else 0
+            raise Unavailable(f"the remote disconnected with reason code 0x{reason_code:02x}")
+        raise PeerViolation("MQTT-2.1.2 packet that only a client may send, or of no known type", first_byte=packet.first_byte)
+
+    def _write(self) -> None:
+        """Send bursts until nothing may leave, the socket is full, or it is another's turn."""
+        remote = self._remote
+        assert remote is not None
+        if self._blocked:
+            return
+        for _ in range(BURSTS_PER_TURN_MAX):
+            if not self._output:
+                burst = self._flow.pump(BURST_BYTES)
+                if self._control:
+                    burst = b"".join(self._control) + burst
+                    self._control.clear()
+                if not burst:
+                    break
+                self._output = memoryview(burst)
+            sent = remote.send(self._output)
+            if sent:
+                self._watch.sent(time.monotonic())
+            self._output = self._output[sent:]
+            if self._output and not sent:
+                break
+        else:
+            self._block(remote)
+            return
+        if self._output:
+            self._block(remote)
+        elif self._writing:
+            self._writing = False
+            self._listen(remote)
+
+    def _rest(self, now_s: float) -> None:
+        """Read the socket by the timer while that costs nothing, else whenever it has something."""
+        flow, remote = self._flow, self._remote
+        assert remote is not None
+        rest_s = 0.0
+        if flow.in_flight and not flow.in_flight_qos2:
+            if flow.in_flight * 4 < flow.window:
+                rest_s = REST_OPEN_S
+            elif flow.window >= REST_WINDOW_MIN and flow.in_flight * 2 > flow.window:
+                rest_s = REST_BUSY_S
+        if self._resting != bool(rest_s):
+            self._resting = bool(rest_s)
+            self._listen(remote)
+        if rest_s and not self._rest_timed:
+            self._rest_timed = True
+            self.mailbox.set_timer(_REST, now_s + rest_s)
+
+    def _listen(self, remote: Remote) -> None:
+        self.mailbox.watch(remote.fileno(), (0 if self._resting else READ) | (WRITE if self._writing else 0), remote)
+
+    def _block(self, remote: Remote) -> None:
+        """Go on when the poll says that the socket takes more."""
+        self._blocked = True
+        if not self._writing:
+            self._writing = True
+            self._listen(remote)
+
+    def _look(self, now_s: float) -> None:
+        verdict = self._watch.look(now_s, in_flight=self._flow.in_flight, acknowledged=self._flow.counts.acknowledged)
+        if verdict is Verdict.PING:
+            self._control.append(remote_packets.PINGREQ)
+        elif verdict is Verdict.STALLED:
+            log.warning("connection.stalled", extra={**self._facts, "in_flight": self._flow.in_flight})
+            self._lost("no acknowledgement in time")
+        elif verdict is Verdict.SILENT:
+            self._lost("no PINGRESP in time")
+
+    def _lost(self, reason: str) -> None:
+        self._drop(reason)
+        self._retry(Unavailable(reason))
+
+    # --- towards the Forwarder ---
+
+    def _settle_soon(self, now_s: float) -> None:
+        """Send what was settled now, or within a moment."""
+        settled = self._flow.settled_messages
+        if self._flow.urgent or settled >= SETTLE_MESSAGES:
+            self._settle()
+        elif settled and not self._settle_timed:
+            self._settle_timed = True
+            self.mailbox.set_timer(_SETTLE, now_s + SETTLE_DELAY_S)
+
+    def _settle(self) -> None:
+        if not self._lane_epoch:
+            return
+        facts = self._flow.facts(self._number + 1)
+        if facts is None:
+            return
+        self._number += 1
+        self.send(
+            self._forwarder,
+            Settle(
+                queue=self._queue,
+                epoch=self._lane_epoch,
+                number=self._number,
+                settled=facts.settled,
+                released=facts.released,
+                session=facts.session,
+                generation=facts.generation,
+            ),
+        )
+
+    def _grant(self) -> None:
+        granted = self._credit.grant(self._flow.passed_messages, self._flow.passed_bytes)
+        if granted is not None:
+            self.send(
+                self._forwarder,
+                Credit(queue=self._queue, epoch=self._lane_epoch, messages=granted[0], size_bytes=granted[1]),
+            )
+
+    def _now_is(self, state: str) -> None:
+        if state != self._link:
+            self._link = state
+            self._link_since_s = time.monotonic()
+            self.send(self._forwarder, LinkState(queue=self._queue, state=state))

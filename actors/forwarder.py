@@ -1,0 +1,183 @@
+"""The Forwarder of one bridge lane: Tier 2, topic mapping, message expiry, user properties, hop count, credit towards the store.
+
+It opens the lane (``LaneOpen``) whenever it or the store starts anew or the store asks for it, and passes on what it is handed
+in the order in which it came. For QoS 1 and 2 it never holds the only copy; QoS 0 is settled when it is passed on (at most once).
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from array import array
+from dataclasses import replace
+from typing import Any
+
+from actors.actor import MailboxActor
+from actors.mailbox import Mailbox
+from wire.batch import QOS_MASK, Batch, pack_column, unpack_column
+from wire.frames import (
+    Credit,
+    Frame,
+    HandOut,
+    LaneOpen,
+    LaneOpened,
+    LaneReopen,
+    LinkState,
+    Ranges,
+    Settle,
+    Settled,
+)
+from wire.outgoing import RemoteForm
+from wire.ranges import ranges_of
+from wire.settings import NodeSettings
+from wire.tier2 import Tier2
+
+log = logging.getLogger("bascule")
+
+QUEUE_STORE = "queue_store"
+LANE_EPOCH_SHIFT = 20
+LOGGED_TOPICS_MAX = 1000
+
+_QOS_ONLY = bytes(flags & QOS_MASK for flags in range(256))
+
+
+class Forwarder(MailboxActor):
+    """Passes hand-outs on to its Connection, as the remote is to see them, and settlements back to the store."""
+
+    def __init__(self, mailbox: Mailbox, settings: NodeSettings, epoch: int) -> None:
+        super().__init__(mailbox, settings, epoch)
+        _, bridge, lane = mailbox.name.split(":")
+        self._bridge = settings.bridge(bridge)
+        self._queue = f"bridge:{bridge}:{lane}"
+        self._connection = f"connection:{bridge}:{lane}"
+        self._form = RemoteForm(self._bridge, node=settings.name)
+        self._tier2 = Tier2(messages_max=self._bridge.tier2_max_messages, bytes_max=self._bridge.tier2_max_bytes)
+        self._openings = 0
+        self._lane_epoch = 0
+        self._open = False
+        self._linked = False  # while the remote is away, Tier 2 holds what comes
+        self._dup_below = 0
+        self._settled: list[tuple[str, Ranges]] = []
+        self._logged_rules: set[int] = set()
+        self._logged_topics: set[bytes] = set()
+
+    def on_start(self) -> None:
+        super().on_start()
+        if not self._bridge.persist:
+            log.warning("bridge.downgrades", extra={"bridge": self._bridge.name, "qos": "AT_MOST_ONCE", "why": "persist is false"})
+        self.ready()
+
+    def on_peer_up(self, name: str, epoch: int) -> None:
+        if name == QUEUE_STORE:
+            self._reopen()
+
+    def on_frame(self, frame: Frame) -> None:
+        match frame:
+            case HandOut():
+                if self._open and frame.epoch == self._lane_epoch:
+                    self._tier2.hold(frame)
+            case Settle():
+                if self._open and frame.epoch == self._lane_epoch:
+                    self.send(QUEUE_STORE, frame)
+            case Settled():
+                if frame.epoch == self._lane_epoch:
+                    self.send(self._connection, frame)
+            case Credit():
+                if self._open and frame.epoch == self._lane_epoch:
+                    self._tier2.credit(frame.messages, frame.size_bytes)
+            case LaneOpened():
+                if frame.epoch == self._lane_epoch:
+                    self._open = True
+                    self._dup_below = frame.dup_below
+                    self.send(self._connection, frame)
+            case LaneReopen():
+                if self._open:  # otherwise an opening is under way already
+                    self._reopen()
+            case LinkState():
+                self._linked = frame.state == "connected"
+            case _:
+                raise AssertionError(f"not for a Forwarder: {frame}")
+
+    def on_turn_end(self, now_s: float) -> None:
+        while self._linked and (handout := self._tier2.take()) is not None:
+            self._pass_on(handout)
+        if self._open and (granted := self._tier2.grant()) is not None:
+            self.send(QUEUE_STORE, Credit(queue=self._queue, epoch=self._lane_epoch, messages=granted[0], size_bytes=granted[1]))
+        self._settle()
+
+    def status(self) -> dict[str, Any]:
+        return {"tier2": {"messages": self._tier2.messages, "bytes": self._tier2.size_bytes}, "open": self._open}
+
+    def on_stopping(self) -> None:
+        self._settle()
+        self.finished()
+
+    def _reopen(self) -> None:
+        self._settle()
+        self._openings += 1
+        self._lane_epoch = (self.epoch << LANE_EPOCH_SHIFT) + self._openings
+        self._open = self._linked = False
+        self._tier2.clear()
+        self.send(QUEUE_STORE, LaneOpen(queue=self._queue, epoch=self._lane_epoch))
+
+    def _pass_on(self, handout: HandOut) -> None:
+        offsets: list[int] | None = list(unpack_column("I", handout.offsets)) if handout.offsets else None
+        batch, expired = self._form.transform(
+            Batch.decode(handout.bodies[0]),
+            now_ms=time.time_ns() // 1_000_000,
+            may_expire=handout.first_seq >= self._dup_below,  # what may have been sent is seen through
+        )
+        if expired:
+            gone = set(expired)
+            offsets = offsets or list(range(handout.count))
+            self._settled.append(("expired", ranges_of(handout.first_seq + offsets[row] for row in expired)))
+            offsets = [offset for row, offset in enumerate(offsets) if row not in gone]
+            whole, size_bytes = handout, batch.size_bytes()
+            handout = replace(whole, count=len(batch), size_bytes=size_bytes, offsets=pack_column(array("I", offsets)))
+            self._tier2.kept_back(whole.count - len(batch), whole.size_bytes - (size_bytes if len(batch) else 0))
+        self._log_oddities()
+        if not len(batch):
+            return
+        self.send(self._connection, replace(handout, bodies=(batch.encode(),)))
+        self._settle_volatile(handout, batch, offsets)
+
+    def _log_oddities(self) -> None:
+        """Once for each rule that is gone and each topic that cannot be mapped: their messages keep their topics."""
+        facts = {"bridge": self._bridge.name}
+        if new := self._form.unknown_rules - self._logged_rules:
+            self._logged_rules |= new
+            log.warning("rule.missing", extra={**facts, "rules": sorted(new)})
+        if new_topics := self._form.unmapped_topics - self._logged_topics:
+            self._logged_topics = (self._logged_topics | new_topics) if len(self._logged_topics) < LOGGED_TOPICS_MAX else new_topics
+            log.warning("topic.unmapped", extra={**facts, "topics": sorted(map(repr, new_topics))[:10]})
+        self._form.unknown_rules.clear()
+        self._form.unmapped_topics.clear()
+
+    def _settle_volatile(self, handout: HandOut, batch: Batch, offsets: list[int] | None) -> None:
+        """QoS 0 leaves the queue now: it is never sent a second time, whatever comes of this attempt."""
+        qos = batch.flags.translate(_QOS_ONLY)
+        count = qos.count(0)
+        if not count:
+            return
+        if offsets is None and count == len(qos):
+            ranges: Ranges = ((handout.first_seq, handout.first_seq + count),)
+        else:
+            rows = [row for row, level in enumerate(qos) if not level]
+            ranges = ranges_of(handout.first_seq + (row if offsets is None else offsets[row]) for row in rows)
+        self._settled.append(("delivered", ranges))
+
+    def _settle(self) -> None:
+        if self._settled:
+            self.send(
+                QUEUE_STORE,
+                Settle(
+                    queue=self._queue,
+                    epoch=self._lane_epoch,
+                    number=0,
+                    settled=tuple(self._settled),
+                    released=(),
+                    session=None,
+                    generation=0,
+                ),
+            )
+            self._settled = []

@@ -1,0 +1,97 @@
+"""The QueueStore: sole writer of Tier 1. Feeds frames to ``storage/tier1.py``, commits at each turn's end, sends what comes out.
+
+It opens the store when it starts; where the disk refuses it tries again in place, so that a full disk is no crash loop.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from pathlib import Path
+from typing import Any
+
+from actors.actor import MailboxActor
+from actors.mailbox import Mailbox
+from storage.engine import Engine, RocksEngine
+from storage.memory import MemoryEngine
+from storage.tier1 import Effects, Tier1
+from wire.errors import Unavailable
+from wire.frames import Frame
+from wire.settings import NodeSettings
+
+log = logging.getLogger("bascule")
+
+_WAKE = "wake"
+_OPEN = "open"
+OPEN_RETRY_S = 0.5
+
+
+class QueueStore(MailboxActor):
+    """A short loop around ``Tier1``: frames in, one commit a turn, effects out."""
+
+    def __init__(self, mailbox: Mailbox, settings: NodeSettings, epoch: int) -> None:
+        super().__init__(mailbox, settings, epoch)
+        self._tier1: Tier1 | None = None
+        self._open_failed = False
+        self._ticked_s = 0.0
+
+    def on_start(self) -> None:
+        super().on_start()
+        self._open(time.monotonic())
+
+    def on_frame(self, frame: Frame) -> None:
+        if self._tier1 is not None:  # before that nobody was told that we are up; they send again when they are
+            self._tier1.receive(frame)
+
+    def on_turn_end(self, now_s: float) -> None:
+        if self._tier1 is None:
+            return
+        self._send_all(self._tier1.admit(now_s))
+        self._send_all(self._tier1.commit(now_s, _wall_ms()))
+        self.mailbox.set_timer(_WAKE, self._tier1.wakes_at_s(now_s))
+
+    def on_timer(self, name: str, now_s: float) -> None:
+        if name == _OPEN:
+            self._open(now_s)
+        elif self._tier1 is not None and now_s - self._ticked_s >= 1.0:
+            self._ticked_s = now_s
+            self._tier1.tick(now_s, _wall_ms())  # the turn that ends now commits what it changed
+
+    def on_stopping(self) -> None:
+        if self._tier1 is not None:
+            now_s = time.monotonic()
+            self._send_all(self._tier1.commit(now_s, _wall_ms(), at_once=True))
+            self._tier1.close()
+        self.finished()
+
+    def status(self) -> dict[str, Any]:
+        if self._tier1 is None:
+            return {"queues": {}, "mode": self.settings.persistence.mode, "state": "disk_full" if self._open_failed else "opening"}
+        return self._tier1.status(_wall_ms())
+
+    def _open(self, now_s: float) -> None:
+        engine: Engine | None = None
+        try:
+            if self.settings.persistence.mode == "in-memory":
+                engine = MemoryEngine()
+            else:
+                engine = RocksEngine(Path(self.settings.data_dir) / "store")
+            self._tier1 = Tier1(engine, self.settings, self.epoch)
+        except Unavailable as error:
+            if engine is not None:
+                engine.close()
+            if not self._open_failed:
+                self._open_failed = True
+                log.error("store.unavailable", extra={"error": str(error)})
+            self.mailbox.set_timer(_OPEN, now_s + OPEN_RETRY_S)
+            return
+        log.info("store.opened", extra={"mode": self.settings.persistence.mode, "took_s": round(time.monotonic() - now_s, 3)})
+        self.ready()
+
+    def _send_all(self, effects: Effects) -> None:
+        for peer, frame in effects:
+            self.send(peer, frame)
+
+
+def _wall_ms() -> int:
+    return time.time_ns() // 1_000_000

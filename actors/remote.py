@@ -1,0 +1,273 @@
+"""Opens connections to remote brokers, and is the only user of paho-mqtt.
+
+paho's public API does the name look-up, TCP, TLS, WebSocket, CONNECT and CONNACK, in the caller's thread, which blocks for it.
+After the CONNACK, which is read to its last byte and no further, paho's loop is never run again: the socket is the Connection's.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import ssl
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from paho.mqtt.client import Client, ConnectFlags, WebsocketConnectionError, error_string
+from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+from paho.mqtt.reasoncodes import ReasonCode
+
+from wire.errors import Unavailable
+from wire.settings import RemoteSettings, TlsSettings
+
+LEVEL_5 = 5
+INPUT_PACKET_MAX_BYTES = 1 << 20  # nothing is subscribed to, so nothing large is expected
+DISCONNECT = b"\xe0\x00"
+
+_READ_BYTES = 262_144
+_WEBSOCKET_SEND_BYTES = 32_768  # one frame; paho masks it byte by byte, and wants a frame back until it is out whole
+
+
+class _Socket(Protocol):
+    def recv(self, buffer_size: int) -> bytes: ...
+    def send(self, buffer: Any) -> int: ...
+    def close(self) -> None: ...
+    def fileno(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connack:
+    """What the remote said when it let us in. A level 4 remote says ``session_present`` only."""
+
+    session_present: bool
+    receive_maximum: int = 65_535
+    maximum_qos: int = 2
+    retain_available: bool = True
+    maximum_packet_size: int | None = None
+    keep_alive_s: int | None = None
+
+
+class Remote:
+    """A connection that the remote broker has accepted; its socket does not block."""
+
+    def __init__(self, client: Client, sock: _Socket, connack: Connack, address: str, *, websocket: bool) -> None:
+        self._client = client  # closes the socket when it is collected
+        self._socket = sock
+        self._pending: Callable[[], int] | None = getattr(sock, "pending", None)
+        self._websocket = websocket
+        self.connack = connack
+        self.address = address
+        with socket.socket(fileno=socket.dup(sock.fileno())) as plain:
+            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def fileno(self) -> int:
+        """The descriptor to poll."""
+        return self._socket.fileno()
+
+    def receive(self) -> bytes:
+        """All that can be read now, within reason; empty when there is nothing.
+
+        Bytes that TLS or WebSocket hold back are read too: polling the descriptor would not tell of them.
+
+        Raises:
+            Unavailable: the connection is closed.
+        """
+        pieces: list[bytes] = []
+        size = 0
+        while size < _READ_BYTES or (self._pending is not None and self._pending()):
+            try:
+                data = self._socket.recv(_READ_BYTES)
+            except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                if self._pending is None or not self._pending():
+                    break
+                continue
+            except OSError as error:
+                raise _closed(self.address, str(error)) from error
+            if not data:
+                if pieces:
+                    break  # told again by the next read
+                raise _closed(self.address, "closed by the remote")
+            pieces.append(data)
+            size += len(data)
+            if self._pending is None and len(data) < _READ_BYTES:
+                break
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def send(self, data: memoryview) -> int:
+        """Write what can be written of ``data``; how many bytes went. What did not go must come again, unchanged, first.
+
+        Raises:
+            Unavailable: the connection is closed.
+        """
+        try:
+            if self._websocket:
+                return self._socket.send(bytes(data[:_WEBSOCKET_SEND_BYTES]))
+            return self._socket.send(data)
+        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            return 0
+        except OSError as error:
+            raise _closed(self.address, str(error)) from error
+
+    def close(self) -> None:
+        """Close the socket; saying DISCONNECT before is the caller's business."""
+        self._socket.close()
+
+
+def client_id(settings: RemoteSettings, lane: int, lanes: int) -> str:
+    """The client identifier of a lane: the configured one, numbered when there are several lanes."""
+    return settings.client_id if lanes == 1 else f"{settings.client_id}-{lane}"
+
+
+def open_remote(settings: RemoteSettings, identifier: str, address: tuple[str, int], *, clean: bool) -> Remote:
+    """Connect to ``address``; blocks, each step for ``connect_timeout_s`` at most.
+
+    With ``clean`` whatever session the remote has is ended first. At level 4 that takes a connection of its own, because a clean
+    session there ends with its connection [MQTT-3.1.2-6].
+
+    Raises:
+        Unavailable: it did not work; ``step`` says where (credentials, name, tcp, tls, websocket, connack) and ``error`` why.
+    """
+    if clean and settings.protocol != LEVEL_5 and not settings.clean_start:
+        ended = _open(settings, identifier, address, clean=True)
+        ended.send(memoryview(DISCONNECT))
+        ended.close()
+        clean = False
+    return _open(settings, identifier, address, clean=clean or settings.clean_start)
+
+
+def _open(settings: RemoteSettings, identifier: str, address: tuple[str, int], *, clean: bool) -> Remote:
+    place = f"{address[0]}:{address[1]}"
+    answers: list[tuple[ConnectFlags, ReasonCode, Properties | None]] = []
+    client = _client(settings, identifier, clean, place)
+    client.on_connect = lambda _client, _data, flags, reason, properties: answers.append((flags, reason, properties))
+    try:
+        if settings.protocol == LEVEL_5:
+            client.connect(
+                address[0], address[1], settings.keep_alive_s, clean_start=clean, properties=_connect_properties(settings)
+            )
+        else:
+            client.connect(address[0], address[1], settings.keep_alive_s)
+        _await_connack(client, answers, time.monotonic() + settings.connect_timeout_s, place)
+    except socket.gaierror as error:
+        raise _unavailable("name", place, error.strerror or str(error)) from error
+    except (ssl.SSLError, ssl.CertificateError) as error:
+        raise _unavailable("tls", place, getattr(error, "verify_message", "") or str(error)) from error
+    except WebsocketConnectionError as error:
+        raise _unavailable("websocket", place, str(error)) from error
+    except (OSError, ValueError) as error:
+        raise _unavailable("tcp", place, getattr(error, "strerror", None) or str(error) or type(error).__name__) from error
+    flags, reason, properties = answers[0]
+    sock = client.socket()
+    if reason.is_failure or sock is None:
+        raise _unavailable("connack", place, f"refused: {reason} (0x{reason.value:02x})", reason_code=reason.value)
+    return Remote(client, sock, _connack(flags, properties), place, websocket=settings.transport in ("ws", "wss"))
+
+
+def _client(settings: RemoteSettings, identifier: str, clean: bool, place: str) -> Client:
+    level_5 = settings.protocol == LEVEL_5
+    client = Client(
+        CallbackAPIVersion.VERSION2,
+        client_id=identifier,
+        clean_session=None if level_5 else clean,
+        protocol=MQTTProtocolVersion.MQTTv5 if level_5 else MQTTProtocolVersion.MQTTv311,
+        transport="websockets" if settings.transport in ("ws", "wss") else "tcp",
+        reconnect_on_failure=False,  # otherwise paho itself tries MQTT 3.1 when 3.1.1 is refused
+    )
+    client.connect_timeout = settings.connect_timeout_s
+    if settings.transport in ("ws", "wss"):
+        client.ws_set_options(path=settings.websocket_path)
+    try:
+        if settings.username is not None:
+            password = None
+            if settings.password_file is not None:
+                password = Path(settings.password_file).read_text(encoding="utf-8").rstrip("\r\n")
+            client.username_pw_set(settings.username, password)
+        if settings.transport in ("tls", "wss"):
+            client.tls_set_context(_tls_context(settings.tls))
+    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+        raise _unavailable("credentials", place, str(error)) from error
+    return client
+
+
+class _NamedContext(ssl.SSLContext):
+    """Asks for, and checks, another name than the address says."""
+
+    server_name = ""
+
+    def wrap_socket(self, *arguments: Any, **options: Any) -> ssl.SSLSocket:
+        if self.server_name:
+            options["server_hostname"] = self.server_name
+        return super().wrap_socket(*arguments, **options)
+
+
+def _tls_context(settings: TlsSettings) -> ssl.SSLContext:
+    """The context for a connection; files are read anew each time, so that renewed certificates count."""
+    context = _NamedContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.server_name = settings.server_name
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    if not settings.verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if settings.ca_file:
+        context.load_verify_locations(settings.ca_file)
+    else:
+        context.load_default_certs()
+    if settings.cert_file:
+        context.load_cert_chain(settings.cert_file, settings.key_file or None)
+    if settings.alpn:
+        context.set_alpn_protocols(list(settings.alpn))
+    return context
+
+
+def _connect_properties(settings: RemoteSettings) -> Properties:
+    properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]  # paho leaves it untyped
+    properties.SessionExpiryInterval = settings.session_expiry_s
+    properties.MaximumPacketSize = INPUT_PACKET_MAX_BYTES
+    return properties
+
+
+def _await_connack(client: Client, answers: list[Any], deadline_s: float, place: str) -> None:
+    """Read packets one at a time until the CONNACK is there; nothing behind it is touched."""
+    sock = client.socket()
+    if sock is None:
+        raise _unavailable("connack", place, "closed by the remote")
+    poll = select.poll()
+    pending: Callable[[], int] = getattr(sock, "pending", lambda: 0)
+    while not answers:
+        poll.register(sock.fileno(), select.POLLIN | (select.POLLOUT if client.want_write() else 0))
+        timeout_s = deadline_s - time.monotonic()
+        if timeout_s <= 0:
+            raise _unavailable("connack", place, "no CONNACK in time")
+        if not pending() and not poll.poll(timeout_s * 1000):
+            continue
+        if client.want_write():
+            client.loop_write()
+        code = client.loop_read()
+        if code and not answers:
+            raise _unavailable("connack", place, f"closed or broken by the remote before a CONNACK: {error_string(code)}")
+
+
+def _connack(flags: ConnectFlags, properties: Properties | None) -> Connack:
+    def of(name: str, default: Any) -> Any:
+        return getattr(properties, name, default)
+
+    return Connack(
+        session_present=bool(flags.session_present),
+        receive_maximum=of("ReceiveMaximum", 65_535),
+        maximum_qos=of("MaximumQoS", 2),
+        retain_available=bool(of("RetainAvailable", 1)),
+        maximum_packet_size=of("MaximumPacketSize", None),
+        keep_alive_s=of("ServerKeepAlive", None),
+    )
+
+
+def _unavailable(step: str, place: str, error: str, **fields: object) -> Unavailable:
+    return Unavailable(f"{step}: {error}", step=step, address=place, **fields)
+
+
+def _closed(place: str, error: str) -> Unavailable:
+    return Unavailable(f"connection lost: {error}", step="connection", address=place)

@@ -1,0 +1,186 @@
+"""The Forwarder and the supervisor around a real Connection process, driven frame by frame by a test."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import pytest
+
+from actors.mailbox import Mailbox, TimerDue
+from tests.supervisor.settings import bridge, node_settings
+from tests.wire.outbound_model import hand_out, lane_opened
+from wire.batch import from_rows
+from wire.frames import Command, Credit, Frame, Heartbeat, LinkState, ReportNow, Settle, Settled, Stop
+from wire.settings import NodeSettings, RemoteSettings, dump
+
+ROOT = Path(__file__).resolve().parents[2]
+QUEUE = "bridge:cloud:0"
+CONNECTION = "connection:cloud:0"
+
+
+def settings_for(folder: Path, port: int, *, on_session_loss: str = "assume-delivered", **remote: Any) -> NodeSettings:
+    """A node with the bridge ``cloud`` towards ``port``."""
+    plain = bridge("cloud")
+    changed: dict[str, Any] = {
+        "addresses": (("127.0.0.1", port),),
+        "session_expiry_s": 3600,
+        "client_id": "edge",
+        "connect_timeout_s": 5.0,
+    } | remote
+    remote_settings: RemoteSettings = replace(plain.remote, **changed)
+    return node_settings(folder, replace(plain, remote=remote_settings, on_session_loss=on_session_loss))
+
+
+class LaneDouble:
+    """One lane whose store, Forwarder and supervisor are the test. Every ``Settle`` is answered unless ``answers`` is off."""
+
+    def __init__(self, folder: Path, settings: NodeSettings) -> None:
+        run_dir = Path(settings.run_dir)
+        run_dir.mkdir(parents=True, exist_ok=True)
+        self._settings_path = folder / "settings.msgpack"
+        self._settings_path.write_bytes(dump(settings))
+        self._log_path = folder / "connection.log"
+        self._forwarder = Mailbox(run_dir, "forwarder:cloud:0")
+        self._supervisor = Mailbox(run_dir, "supervisor")
+        self.answers = True
+        self.epoch = 0
+        self.next_seq = 0
+        self.credit = 0
+        self.links: list[str] = []
+        self.settles: list[Settle] = []
+        self.delivered: list[tuple[int, int]] = []
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.kill()
+        self._forwarder.close()
+        self._supervisor.close()
+
+    # --- the process ---
+
+    def start(self) -> None:
+        """A new life of the Connection."""
+        words = ["--actor", "connection", "--bridge", "cloud", "--lane", "0", "--epoch", "1", "--parent", str(os.getpid())]
+        with self._log_path.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "actors.process", *words, "--settings", str(self._settings_path)],
+                cwd=ROOT,
+                stdout=log,
+                stderr=log,
+            )
+
+    def kill(self) -> None:
+        """kill -9."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait(10.0)
+
+    def stop(self) -> int:
+        """Tell it to stop; its exit status."""
+        assert self._process is not None
+        self.tell(Stop())
+        return self._process.wait(10.0)
+
+    @property
+    def log(self) -> str:
+        """What it has logged."""
+        return self._log_path.read_text()
+
+    def tell(self, frame: Frame) -> None:
+        """Send ``frame`` to the Connection."""
+        self._forwarder.send(CONNECTION, frame)
+
+    def command(self, verb: str) -> None:
+        """The supervisor's command."""
+        self.tell(Command(verb=verb))
+
+    # --- the lane ---
+
+    def open(self, **lane: Any) -> None:
+        """Open the lane under a new epoch."""
+        self.epoch += 1
+        self.credit = 0
+        self.next_seq = lane.get("head", 0)
+        self.settles, self.delivered = [], []
+        self.tell(lane_opened(epoch=self.epoch, **lane))
+
+    def publish(self, topic: str, payloads: list[str], *, qos: int) -> None:
+        """Hand out messages in one batch, credit or not."""
+        batch = from_rows((topic.encode(), qos, payload.encode()) for payload in payloads)
+        self.tell(hand_out(self.next_seq, batch, epoch=self.epoch))
+        self.next_seq += len(payloads)
+
+    def answer(self) -> None:
+        """Commit everything that came."""
+        self.tell(Settled(queue=QUEUE, epoch=self.epoch, number=self.settles[-1].number))
+
+    def until(self, condition: Callable[[], bool], what: str, deadline_s: float = 15.0) -> None:
+        """Be the Forwarder until ``condition`` holds."""
+        self._turn(self._forwarder, condition, what, deadline_s, self._take)
+
+    def until_connected(self) -> None:
+        """Wait for the link."""
+        self.until(lambda: bool(self.links) and self.links[-1] == "connected", "the link is connected")
+
+    def until_settled(self, count: int) -> None:
+        """Wait until ``count`` messages are delivered."""
+        self.until(lambda: sum(stop - start for start, stop in self.delivered) >= count, f"{count} messages are settled")
+
+    def status(self) -> dict[str, Any]:
+        """Fresh figures of the Connection."""
+        found: list[dict[str, Any]] = []
+        self.tell(ReportNow(request=7))
+
+        def take(frame: object) -> None:
+            if isinstance(frame, Heartbeat) and frame.request == 7:
+                found.append(frame.status)
+
+        self._turn(self._supervisor, lambda: bool(found), "a heartbeat", 10.0, take)
+        return found[0]
+
+    def until_status(self, condition: Callable[[dict[str, Any]], bool], what: str, deadline_s: float = 15.0) -> dict[str, Any]:
+        """Ask for the status until it fits."""
+        end_s = time.monotonic() + deadline_s
+        while True:
+            status = self.status()
+            if condition(status):
+                return status
+            if time.monotonic() > end_s:
+                pytest.fail(f"not in time: {what}; {status}\n{self.log[-2000:]}")
+
+    def _take(self, frame: object) -> None:
+        match frame:
+            case LinkState():
+                self.links.append(frame.state)
+            case Credit():
+                self.credit = frame.messages
+            case Settle(epoch=self.epoch):
+                self.settles.append(frame)
+                for outcome, ranges in frame.settled:
+                    if outcome == "delivered":
+                        self.delivered.extend(ranges)
+                if self.answers:
+                    self.answer()
+
+    def _turn(
+        self, mailbox: Mailbox, condition: Callable[[], bool], what: str, deadline_s: float, take: Callable[[object], None]
+    ) -> None:
+        mailbox.set_timer("deadline", time.monotonic() + deadline_s)
+        while not condition():
+            message = mailbox.get().message
+            if isinstance(message, TimerDue):
+                pytest.fail(f"not in time: {what}\n{self.log[-3000:]}")
+            take(message)
+        mailbox.cancel_timer("deadline")

@@ -1,0 +1,254 @@
+"""A real Connection process against a real Mosquitto, or a scripted remote, with the test as its Forwarder and supervisor."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.actors.lane_double import LaneDouble, settings_for
+from tests.actors.tls_relay import TlsRelay
+from tests.support.mosquitto import Mosquitto
+from tests.support.ports import free_port
+from tests.support.subscriber import Subscriber
+from tests.support.waiting import wait_until
+from wire.settings import TlsSettings
+
+PAYLOADS = [f"m{number}" for number in range(300)]
+
+
+def certificate(folder: Path) -> tuple[Path, Path]:
+    """A self-signed certificate for 127.0.0.1 that is its own authority."""
+    folder.mkdir()
+    cert, key = folder / "cert.pem", folder / "key.pem"
+    words = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
+    names = ["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
+    subprocess.run([*words, *names, "-keyout", str(key), "-out", str(cert)], check=True, capture_output=True)
+    return cert, key
+
+
+def tls(ca_file: Path | str = "", *, verify: bool = True, server_name: str = "") -> TlsSettings:
+    """TLS settings with just those."""
+    return TlsSettings(ca_file=str(ca_file), cert_file="", key_file="", verify=verify, server_name=server_name, alpn=())
+
+
+@pytest.mark.parametrize("protocol", [4, 5])
+@pytest.mark.parametrize("transport", ["tcp", "tls", "ws", "wss"])
+def test_messages_of_every_qos_arrive_once_in_order(tmp_path: Path, transport: str, protocol: int) -> None:
+    secured = transport in ("tls", "wss")
+    pair = certificate(tmp_path / "certs") if secured else None
+    plain_port = free_port()
+    lines = [f"listener {plain_port} 127.0.0.1"]
+    web = transport in ("ws", "wss")
+    with ExitStack() as stack:
+        ends_tls = pair if transport == "tls" else None
+        remote = stack.enter_context(Mosquitto(tmp_path / "remote", websockets=web, certificate=ends_tls, lines=lines))
+        port = remote.port
+        if pair is not None and web:
+            port = stack.enter_context(TlsRelay(pair, port)).port
+        settings = settings_for(
+            tmp_path, port, protocol=protocol, transport=transport, tls=tls(pair[0] if pair else ""), receive_maximum=100
+        )
+        with Subscriber(plain_port, "t/#") as subscriber, LaneDouble(tmp_path, settings) as lane:
+            lane.open()
+            lane.until_connected()
+            lane.until(lambda: lane.credit >= len(PAYLOADS), "credit")
+            for qos in (1, 2, 0):
+                lane.publish(f"t/{qos}", PAYLOADS, qos=qos)
+            lane.until_settled(2 * len(PAYLOADS))
+            for qos in (0, 1, 2):
+                assert subscriber.wait_for(f"t/{qos}", PAYLOADS).are_exact()
+            assert lane.settles[0].session == f"edge@127.0.0.1:{port}"
+            assert sorted(lane.delivered)[-1][1] <= 2 * len(PAYLOADS)
+
+
+def test_nothing_is_published_before_the_session_is_on_record(tmp_path: Path) -> None:
+    with Mosquitto(tmp_path / "remote") as remote, LaneDouble(tmp_path, settings_for(tmp_path, remote.port)) as lane:
+        lane.answers = False
+        lane.open()
+        lane.publish("t", ["one"], qos=1)
+        lane.until(lambda: bool(lane.settles), "the session goes on record")
+        lane.command("pause")
+        lane.until(lambda: lane.links[-1] == "paused", "the link is paused")
+        assert lane.settles[0].session == f"edge@127.0.0.1:{remote.port}"
+        assert "Received PUBLISH" not in remote.log
+
+
+def test_a_session_without_a_record_is_not_resumed(tmp_path: Path) -> None:
+    """The remote still has a session of that client: it is ended, and a new one begins."""
+    with Mosquitto(tmp_path / "remote") as remote, LaneDouble(tmp_path, settings_for(tmp_path, remote.port)) as lane:
+        lane.open()
+        lane.publish("t", ["one"], qos=1)
+        lane.until_settled(1)
+        lane.open()
+        lane.publish("t", ["one"], qos=1)
+        lane.until_settled(1)
+        assert "session.unknown" in lane.log
+        assert lane.settles[0].session
+
+
+def test_a_killed_connection_resumes_where_the_store_stands(tmp_path: Path) -> None:
+    """PUBREC committed, PUBREL not answered, then kill -9: PUBREL goes again, PUBLISH does not, and the message came once."""
+    with (
+        Mosquitto(tmp_path / "remote") as remote,
+        Subscriber(remote.port, "t/#") as subscriber,
+        LaneDouble(tmp_path, settings_for(tmp_path, remote.port)) as lane,
+    ):
+        lane.open()
+        lane.until(lambda: bool(lane.settles), "the session goes on record")
+        lane.answers = False
+        lane.publish("t/2", ["one"], qos=2)
+        lane.until(lambda: any(settle.released for settle in lane.settles), "PUBREC came")
+        lane.kill()
+        lane.start()
+        lane.answers = True
+        lane.open(dup_below=1, released=[0], session=f"edge@127.0.0.1:{remote.port}")
+        lane.publish("t/2", ["one"], qos=2)
+        lane.until_settled(1)
+        assert subscriber.wait_for("t/2", ["one"]).are_exact()
+        assert remote.log.count("Received PUBLISH from edge") == 1
+
+
+def test_a_restarted_remote_is_found_again_and_gets_what_is_unsettled(tmp_path: Path) -> None:
+    with (
+        Mosquitto(tmp_path / "remote", persistence=True) as remote,
+        Subscriber(remote.port, "t/#") as subscriber,
+        LaneDouble(tmp_path, settings_for(tmp_path, remote.port)) as lane,
+    ):
+        lane.open()
+        lane.publish("t/1", PAYLOADS, qos=1)
+        lane.until_settled(len(PAYLOADS))
+        remote.stop()
+        lane.until(lambda: lane.links[-1] == "backoff", "the Connection waits")
+        link = lane.status()["link"]
+        assert link["state"] in ("backoff", "connecting")
+        lane.publish("t/2", PAYLOADS, qos=2)
+        remote.start()
+        lane.until_settled(2 * len(PAYLOADS))
+        assert subscriber.wait_for("t/2", PAYLOADS).are_exact()
+        assert "bridge.retry" in lane.log
+
+
+def test_pause_resume_reconnect_and_stop(tmp_path: Path) -> None:
+    with Mosquitto(tmp_path / "remote") as remote, LaneDouble(tmp_path, settings_for(tmp_path, remote.port)) as lane:
+        lane.open()
+        lane.until_connected()
+        lane.command("pause")
+        lane.until(lambda: lane.links[-1] == "paused", "the link is paused")
+        assert lane.status()["link"]["state"] == "paused"
+        lane.command("resume")
+        lane.until_connected()
+        lane.command("reconnect")
+        lane.until(lambda: lane.links.count("connected") == 3, "the link is connected again")
+        lane.publish("t", ["one"], qos=1)
+        lane.until_settled(1)
+        assert lane.stop() == 0
+        wait_until(lambda: remote.log.count("Received DISCONNECT from edge") == 3, 10.0, "three DISCONNECTs")
+
+
+def test_user_and_password_are_read_at_each_attempt(tmp_path: Path) -> None:
+    """A refusal is shown in the status and tried again; a corrected password file is enough."""
+    secret = tmp_path / "secret"
+    secret.write_text("wrong\n")
+    with Mosquitto(tmp_path / "remote", users={"edge": "right"}) as remote:
+        settings = settings_for(tmp_path, remote.port, username="edge", password_file=str(secret))
+        with LaneDouble(tmp_path, settings) as lane:
+            lane.open()
+            status = lane.until_status(lambda status: bool(status["link"]["error"]), "an error")
+            assert "Not authorized" in status["link"]["error"]
+            secret.write_text("right\n")
+            lane.until_connected()
+
+
+@pytest.mark.parametrize(
+    ("failing", "expected"),
+    [
+        ({"addresses": (("name.invalid", 1883),)}, "name:"),
+        ({"transport": "tls", "tls": tls()}, "tls:"),
+        ({"transport": "ws"}, "websocket:"),
+        ({"password_file": "/nonexistent", "username": "edge"}, "credentials:"),
+    ],
+)
+def test_the_status_says_at_which_step_connecting_failed(tmp_path: Path, failing: dict[str, Any], expected: str) -> None:
+    pair = certificate(tmp_path / "certs") if failing.get("transport") == "tls" else None
+    with (
+        Mosquitto(tmp_path / "remote", certificate=pair) as remote,
+        LaneDouble(tmp_path, settings_for(tmp_path, remote.port, **failing)) as lane,
+    ):
+        lane.open()
+        status = lane.until_status(lambda status: bool(status["link"]["error"]), "an error")
+        assert expected in status["link"]["error"]
+
+
+def test_tls_checks_the_name_that_the_settings_give(tmp_path: Path) -> None:
+    pair = certificate(tmp_path / "certs")
+    with Mosquitto(tmp_path / "remote", certificate=pair) as remote:
+        settings = settings_for(tmp_path, remote.port, transport="tls", tls=tls(pair[0], server_name="elsewhere"))
+        with LaneDouble(tmp_path, settings) as lane:
+            lane.open()
+            status = lane.until_status(lambda status: bool(status["link"]["error"]), "an error")
+            assert "elsewhere" in status["link"]["error"]
+
+
+def test_the_next_address_is_tried_when_one_fails(tmp_path: Path) -> None:
+    dead = free_port()
+    with Mosquitto(tmp_path / "remote") as remote:
+        addresses = (("127.0.0.1", dead), ("127.0.0.1", remote.port))
+        with LaneDouble(tmp_path, settings_for(tmp_path, remote.port, addresses=addresses)) as lane:
+            lane.open(session=f"edge@127.0.0.1:{dead}", generation=4)
+            lane.publish("t", ["one"], qos=1)
+            lane.until_settled(1)
+            assert lane.status()["link"]["address"] == f"127.0.0.1:{remote.port}"
+            assert (lane.settles[0].session, lane.settles[0].generation) == (f"edge@127.0.0.1:{remote.port}", 5)
+
+
+@pytest.mark.parametrize("why", ["stall", "keep alive"])
+def test_a_remote_that_says_nothing_more_is_left(tmp_path: Path, why: str) -> None:
+    """It accepts the connection and then neither acknowledges nor answers PINGREQ."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        limits: dict[str, Any] = {"stall_timeout_s": 0.5} if why == "stall" else {"stall_timeout_s": 60.0, "keep_alive_s": 1}
+        port = server.getsockname()[1]
+        settings = settings_for(tmp_path, port, connect_timeout_s=0.5 if why == "keep alive" else 5.0, **limits)
+        with LaneDouble(tmp_path, settings) as lane:
+            lane.open(session=f"edge@127.0.0.1:{port}")
+            server.settimeout(10.0)
+            client, _ = server.accept()
+            with client:
+                client.settimeout(10.0)
+                assert client.recv(1000)[0] == 0x10
+                client.sendall(b"\x20\x02\x01\x00")
+                if why == "stall":
+                    lane.publish("t", ["one"], qos=1)
+                lane.until(lambda: "connected" in lane.links and lane.links[-1] != "connected", "the link is given up")
+                data = client.recv(1000)
+                assert data.startswith(b"\x32" if why == "stall" else b"\xc0\x00")
+            expected = "no acknowledgement in time" if why == "stall" else "no PINGRESP in time"
+            assert expected in lane.log
+
+
+def test_publishes_of_a_foreign_subscription_are_acknowledged_and_the_exchange_goes_on(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        with LaneDouble(tmp_path, settings_for(tmp_path, port)) as lane:
+            lane.open(session=f"edge@127.0.0.1:{port}")
+            server.settimeout(10.0)
+            client, _ = server.accept()
+            with client, client.makefile("rb") as reader:
+                client.settimeout(10.0)
+                head = reader.read(2)
+                reader.read(head[1])
+                publishes = (
+                    b"\x32\x05\x00\x01t\x00\x09" + b"\x34\x05\x00\x01t\x00\x0a" + b"\x30\x04\x00\x01tx" + b"\x62\x02\x00\x0a"
+                )
+                client.sendall(b"\x20\x02\x01\x00" + publishes)  # CONNACK and PUBLISHes in one segment
+                assert reader.read(12) == b"\x40\x02\x00\x09\x50\x02\x00\x0a\x70\x02\x00\x0a"
+                lane.publish("t", ["one"], qos=1)
+                assert reader.read(10) == b"\x32\x08\x00\x01t\x00\x01one"
+                client.sendall(b"\x40\x02\x00")
+                client.sendall(b"\x01")
+                lane.until_settled(1)
+            assert lane.log.count("remote.unexpected_publish") == 1

@@ -1,0 +1,172 @@
+"""The mailbox: one inbox for frames, sockets, timers and told messages, and the end of each turn."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pykka._envelope import Envelope
+
+from actors.mailbox import (
+    FRAMES_PER_TURN_MAX,
+    READ,
+    BadFrame,
+    Mailbox,
+    SocketsReady,
+    TimerDue,
+    TurnEnded,
+    ask,
+    ipc_endpoint,
+    socket_path,
+)
+from wire.frames import PeerUp, Stop
+
+
+@pytest.fixture
+def boxes(tmp_path: Path) -> Iterator[tuple[Mailbox, Mailbox]]:
+    one, two = Mailbox(tmp_path, "one"), Mailbox(tmp_path, "two:b:0")
+    yield one, two
+    one.close()
+    two.close()
+
+
+def turn(mailbox: Mailbox) -> list[Any]:
+    """Messages up to the end of a turn."""
+    messages: list[Any] = []
+    while not messages or not isinstance(messages[-1], TurnEnded):
+        messages.append(mailbox.get().message)
+    return messages[:-1]
+
+
+def turns_until(mailbox: Mailbox, wanted: Any) -> list[Any]:
+    messages: list[Any] = []
+    while wanted not in messages:
+        messages += turn(mailbox)
+    return messages
+
+
+def test_frames_arrive_in_order_and_a_turn_ends_when_they_are_drained(boxes: tuple[Mailbox, Mailbox]) -> None:
+    one, two = boxes
+    sent = [PeerUp(name="x", epoch=number) for number in range(200)]
+    for frame in sent:
+        one.send("two:b:0", frame)
+    assert turns_until(two, sent[-1]) == sent
+
+
+def test_a_turn_takes_a_bounded_number_of_frames(boxes: tuple[Mailbox, Mailbox]) -> None:
+    one, two = boxes
+    for number in range(10 * FRAMES_PER_TURN_MAX):
+        one.send("two:b:0", PeerUp(name="x", epoch=number))
+    received = 0
+    while received < 10 * FRAMES_PER_TURN_MAX:
+        messages = turn(two)
+        assert len(messages) <= FRAMES_PER_TURN_MAX
+        received += len(messages)
+
+
+def test_frames_wait_for_a_peer_that_starts_later(tmp_path: Path) -> None:
+    one = Mailbox(tmp_path, "one")
+    one.send("late", Stop())
+    late = Mailbox(tmp_path, "late")
+    assert turns_until(late, Stop()) == [Stop()]
+    one.close()
+    late.close()
+
+
+def test_a_frame_of_an_unknown_kind_is_reported_and_nothing_stops(boxes: tuple[Mailbox, Mailbox]) -> None:
+    one, two = boxes
+    one.send_parts("two:b:0", [b"\x93\x63\x01\x00"])
+    one.send("two:b:0", Stop())
+    messages = turns_until(two, Stop())
+    assert isinstance(messages[0], BadFrame)
+
+
+def test_a_ready_socket_is_reported_under_its_token_until_it_is_read(boxes: tuple[Mailbox, Mailbox]) -> None:
+    one, _ = boxes
+    ours, theirs = socket.socketpair()
+    one.watch(ours.fileno(), READ, "pair")
+    theirs.send(b"x")
+    assert turn(one) == [SocketsReady([("pair", READ)])]
+    assert turn(one) == [SocketsReady([("pair", READ)])]
+    one.forget(ours.fileno())
+    one.set_timer("quiet", time.monotonic())
+    assert [type(message) for message in turn(one)] == [TimerDue]
+    ours.close()
+    theirs.close()
+
+
+def test_a_group_of_sockets_can_be_silenced_and_heard_again(boxes: tuple[Mailbox, Mailbox]) -> None:
+    one, _ = boxes
+    pairs = [socket.socketpair() for _ in range(3)]
+    group = one.group()
+    for number, (ours, theirs) in enumerate(pairs):
+        group.watch(ours.fileno(), READ, number)
+        theirs.send(b"x")
+    group.hear(False)
+    one.set_timer("quiet", time.monotonic())
+    assert [type(message) for message in turn(one)] == [TimerDue]
+    group.hear(True)
+    (message,) = turn(one)
+    assert sorted(message.ready) == [(0, READ), (1, READ), (2, READ)]
+    for pair in pairs:
+        group.forget(pair[0].fileno())
+        pair[0].close()
+        pair[1].close()
+
+
+def test_timers_fire_in_order_and_a_moved_one_fires_once(boxes: tuple[Mailbox, Mailbox]) -> None:
+    one, _ = boxes
+    now_s = time.monotonic()
+    one.set_timer("b", now_s + 0.02)
+    one.set_timer("a", now_s + 0.01)
+    one.set_timer("gone", now_s)
+    one.cancel_timer("gone")
+    one.set_timer("b", now_s + 0.03)
+    fired: list[str] = []
+    while len(fired) < 2:
+        fired += [message.name for message in turn(one)]
+    assert fired == ["a", "b"]
+    assert time.monotonic() >= now_s + 0.03
+
+
+def test_a_message_told_by_another_thread_wakes_the_actor(boxes: tuple[Mailbox, Mailbox]) -> None:
+    one, _ = boxes
+    one.set_timer("never", time.monotonic() + 3600)
+    thread = threading.Thread(target=lambda: one.put(Envelope("told")))
+    thread.start()
+    assert turn(one) == ["told"]
+    thread.join()
+
+
+def test_a_request_at_the_router_is_answered_to_its_asker(boxes: tuple[Mailbox, Mailbox], tmp_path: Path) -> None:
+    one, _ = boxes
+    router = one.router(tmp_path / "control.ipc")
+    assert (tmp_path / "control.ipc").stat().st_mode & 0o777 == 0o600
+    answers: list[bytes | None] = []
+    asker = threading.Thread(target=lambda: answers.append(ask(tmp_path / "control.ipc", b"question", 10.0)))
+    asker.start()
+    requests: list[tuple[list[bytes], bytes]] = []
+    while not requests:
+        turn(one)
+        requests = router.requests()
+    (whom, payload) = requests[0]
+    assert payload == b"question"
+    router.answer(whom, b"answer")
+    asker.join()
+    assert answers == [b"answer"]
+
+
+def test_a_socket_file_in_a_folder_with_a_very_long_name_can_be_reached(tmp_path: Path) -> None:
+    folder = tmp_path / ("long-" * 20) / ("name-" * 20)
+    folder.mkdir(parents=True)
+    assert len(ipc_endpoint(socket_path(folder, "one"))) < 108
+    one, two = Mailbox(folder, "one"), Mailbox(folder, "two")
+    one.send("two", Stop())
+    assert turns_until(two, Stop()) == [Stop()]
+    one.close()
+    two.close()
