@@ -1,0 +1,201 @@
+"""The command line: what a user types. Each command is a few lines over the package that does the work.
+
+``bascule run`` starts within the blink that its users wait for, so everything heavier than click is imported by the command that
+needs it. Exit statuses: 0 done, 1 refused by the node, 2 wrong usage, 65 damaged data, 69 the node does not run, 70 a bug or too
+many crashes, 75 busy (another node runs there), 78 wrong configuration.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from wire.errors import BasculeError, ConfigError
+
+if TYPE_CHECKING:
+    from wire.settings import NodeSettings
+
+CONFIG = click.argument("config", type=click.Path(path_type=Path))
+_POLL_S = 0.05
+_WATCH_PERIOD_S = 1.0
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the command line; the exit status."""
+    try:
+        status = cli.main(args=argv, prog_name="bascule", standalone_mode=False)
+    except ConfigError as error:
+        print("\n".join(error.problems or (str(error),)), file=sys.stderr)
+        return error.exit_status
+    except BasculeError as error:
+        print(f"bascule: {error}", file=sys.stderr)
+        return error.exit_status
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except click.Abort:
+        return 130
+    return status if isinstance(status, int) else 0
+
+
+def _version(context: click.Context, _parameter: click.Parameter, wanted: bool) -> None:
+    if not wanted or context.resilient_parsing:
+        return
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        print(f"bascule {version('bascule')}")
+    except PackageNotFoundError:
+        print("bascule (a checkout that is not installed)")
+    context.exit()
+
+
+@click.group()
+@click.option("--version", is_flag=True, expose_value=False, is_eager=True, callback=_version, help="Print the version.")
+def cli() -> None:
+    """A durable store-and-forward bridge between MQTT brokers."""
+
+
+@cli.command()
+@CONFIG
+def run(config: Path) -> int:
+    """Run the node of CONFIG in the foreground; SIGTERM stops it in good order."""
+    settings = _load(config)
+    from supervisor.node import run_node
+
+    return run_node(settings, lambda: _problems(config))
+
+
+@cli.command()
+@CONFIG
+def check(config: Path) -> int:
+    """Validate CONFIG and say what it makes."""
+    settings = _load(config)
+    lanes = sum(bridge.lanes for bridge in settings.bridges)
+    bridges = ", ".join(bridge.name for bridge in settings.bridges) or "none"
+    listeners = ", ".join(f"{listener.host}:{listener.port}" for listener in settings.listeners)
+    print(f"{config}: ok")
+    print(f"  node {settings.name}, data in {settings.data_dir}, {settings.persistence.mode}, sync {settings.persistence.sync}")
+    print(f"  listeners: {listeners}")
+    print(f"  bridges: {bridges}" + (f" (lanes: {lanes})" if lanes else ""))
+    return 0
+
+
+@cli.command()
+@CONFIG
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--watch", is_flag=True, help="Print it again each second, until interrupted.")
+def status(config: Path, as_json: bool, watch: bool) -> int:
+    """Say how the node of CONFIG is."""
+    settings = _load(config)
+    if watch and not as_json:
+        from supervisor.view import watch_status
+
+        watch_status(lambda: _call(settings, "status"), _WATCH_PERIOD_S)
+        return 0
+    while True:
+        figures = _call(settings, "status")
+        if as_json:
+            print(json.dumps(figures), flush=True)
+        else:
+            from supervisor.view import print_status
+
+            print_status(figures)
+        if not watch:
+            return 0
+        time.sleep(_WATCH_PERIOD_S)
+
+
+@cli.command()
+@CONFIG
+def stop(config: Path) -> int:
+    """Stop the node of CONFIG in good order, and wait until it has ended."""
+    settings = _load(config)
+    from supervisor.lock import running_pid
+    from supervisor.tree import START_ORDER
+
+    pid = _call(settings, "stop")["pid"]
+    deadline_s = time.monotonic() + (len(START_ORDER) + 1) * settings.supervision.stop_timeout_s
+    while running_pid(Path(settings.data_dir)) == pid:
+        if time.monotonic() > deadline_s:
+            print(f"bascule: the node (pid {pid}) has not ended yet", file=sys.stderr)
+            return 1
+        time.sleep(_POLL_S)
+    print(f"{settings.name}: stopped")
+    return 0
+
+
+@cli.group()
+def bridge() -> None:
+    """Pause, resume or restart one bridge."""
+
+
+@bridge.command()
+@CONFIG
+@click.argument("name", metavar="BRIDGE")
+def pause(config: Path, name: str) -> int:
+    """Let BRIDGE end its connection; messages for it are queued."""
+    _call(_load(config), "bridge.pause", {"bridge": name})
+    print(f"{name}: paused; messages for it are queued")
+    return 0
+
+
+@bridge.command()
+@CONFIG
+@click.argument("name", metavar="BRIDGE")
+def resume(config: Path, name: str) -> int:
+    """Let BRIDGE connect again and send what was queued."""
+    _call(_load(config), "bridge.resume", {"bridge": name})
+    print(f"{name}: resumed")
+    return 0
+
+
+@bridge.command()
+@CONFIG
+@click.argument("name", metavar="BRIDGE")
+def restart(config: Path, name: str) -> int:
+    """Replace the processes that hold the connections of BRIDGE."""
+    restarted = _call(_load(config), "bridge.restart", {"bridge": name})["connections"]
+    print(f"{name}: restarting {', '.join(restarted)}")
+    return 0
+
+
+@cli.command()
+@click.option("--messages", default=3000, show_default=True, type=click.IntRange(30, 100_000), help="How many to publish.")
+def demo(messages: int) -> int:
+    """Two nodes, a cut link, killed actors, and the proof that nothing was lost."""
+    from supervisor.demo import run_demo
+
+    return run_demo(messages)
+
+
+def _load(config: Path) -> NodeSettings:
+    from supervisor.config import load
+
+    return load(config)
+
+
+def _problems(config: Path) -> list[str]:
+    try:
+        _load(config)
+    except ConfigError as error:
+        return list(error.problems) or [str(error)]
+    return []
+
+
+def _call(settings: NodeSettings, command: str, arguments: dict[str, str] | None = None) -> Any:
+    from supervisor.control import NotRunning, call
+    from supervisor.lock import running_pid
+
+    if running_pid(Path(settings.data_dir)) is None:
+        raise NotRunning(f"node {settings.name} does not run", data_dir=settings.data_dir)
+    return call(Path(settings.run_dir), command, arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,206 @@
+"""Loads a node's configuration: one file in, ``wire.settings.NodeSettings`` out, or every problem of the file at once.
+
+Each problem reads ``file:line:column: key: what is wrong and what would be right``. This module joins YAML's places
+(``supervisor/config_file.py``) with the models (``supervisor/config_model.py``) and checks what spans the file.
+``python -m supervisor.config --schema FILE`` writes the JSON Schema for editors.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from supervisor.config_file import Document, Key, Problem, read_document
+from supervisor.config_model import NOT_AVAILABLE, NOT_YET, Configuration, Inconsistent
+from supervisor.config_settings import default_rule_name, to_settings
+from supervisor.units import nearest, parse_address, rule_number, shown
+from wire.errors import ConfigError
+from wire.settings import NodeSettings
+
+_EXAMPLES = {
+    "node": "{name: edge-1, data_dir: data}",
+    "node.name": "edge-1",
+    "node.data_dir": "data",
+    "listeners": '[{bind: "127.0.0.1:1883"}]',
+    "listeners.bind": '"127.0.0.1:1883"',
+    "access": "{allow_anonymous: true}",
+    "access.allow_anonymous": "true",
+    "bridges.name": "cloud",
+    "bridges.remote": '{addresses: ["broker.example:1883"], client_id: edge-1}',
+    "bridges.remote.addresses": '["broker.example:1883"]',
+    "bridges.local_subscriptions": '[{filters: ["plant/#"]}]',
+    "bridges.local_subscriptions.filters": '["plant/#"]',
+}
+
+
+def load(path: Path | str) -> NodeSettings:
+    """The settings in the file ``path``; relative paths in it count from its folder.
+
+    Raises:
+        ConfigError: the file cannot be read, or is wrong; ``problems`` names each error in the order of the file.
+    """
+    path = Path(path)
+    document = read_document(path)
+    problems = list(document.problems)
+    configuration: Configuration | None = None
+    try:
+        configuration = Configuration.model_validate(document.data, context={"folder": path.parent})
+    except ValidationError as error:
+        for details in error.errors(include_url=False):
+            problems += _problems(details, document)
+    problems += _whole_file(document)
+    if problems or configuration is None:
+        raise ConfigError("the configuration is refused", problems=_lines(path, problems))
+    return to_settings(configuration)
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema of the configuration file, for editors."""
+    schema = Configuration.model_json_schema()
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "Bascule configuration"}
+
+
+def schema_text() -> str:
+    """The JSON Schema as the text of its file."""
+    return json.dumps(json_schema(), indent=2) + "\n"
+
+
+# --- problems ---------------------------------------------------------------------------------------------------------------
+
+
+def _lines(path: Path, problems: list[Problem]) -> list[str]:
+    """The problems in the order of the file, the first of each key only: what follows a wrong value is noise."""
+    first: dict[Key, Problem] = {}
+    for problem in problems:
+        first.setdefault(problem.key, problem)
+    return [problem.line(path) for problem in sorted(first.values(), key=lambda each: (each.place.line, each.place.column))]
+
+
+def _problems(details: ErrorDetails, document: Document) -> list[Problem]:
+    """What one of pydantic's errors says to the operator."""
+    key: Key = details["loc"]
+    cause = details.get("ctx", {}).get("error")
+    if isinstance(cause, Inconsistent):
+        return [Problem(document.place((*key, *below)), (*key, *below), message) for below, message in cause.problems]
+    if details["type"] == "too_short" and details["input"]:
+        return []  # pydantic does not count items that are wrong; each of them is told
+    message = _message(details, key)
+    return [Problem(document.place(key, of_key=details["type"] == "extra_forbidden"), key, message)]
+
+
+def _message(details: ErrorDetails, key: Key) -> str:
+    context = details.get("ctx", {})
+    value = details["input"]
+    path = _path(key)
+    match details["type"]:
+        case "value_error":
+            return str(context["error"])
+        case "missing":
+            return f"is missing; write {key[-1]}: {_EXAMPLES[path]}"
+        case "extra_forbidden" if path in NOT_YET:
+            return f"{NOT_AVAILABLE}: {NOT_YET[path]}; remove it"
+        case "extra_forbidden":
+            known = sorted(_fields(key[:-1]))
+            return f"unknown key{nearest(str(key[-1]), known)}; known here: {', '.join(known)}"
+        case "literal_error":
+            choices = [choice.strip("'") for choice in str(context["expected"]).replace(" or ", ", ").split(", ")]
+            return f"{shown(value)} is not one of {', '.join(choices)}{nearest(str(value), choices)}"
+        case "tuple_type":
+            return f"{shown(value)} is not a list; write [...], or lines that begin with a dash"
+        case "too_short":
+            return f"must have at least one; such as {_EXAMPLES[path]}"
+        case "model_type" | "dict_type":
+            return f"{shown(value)} is not a mapping; write {{key: value}}, or indented lines key: value"
+        case "string_pattern_mismatch":
+            return f"{shown(value)} does not match {context['pattern']}"
+        case _:
+            return details["msg"]
+
+
+def _path(key: Key) -> str:
+    """``key`` without list positions: ``bridges.remote.addresses``."""
+    return ".".join(part for part in key if isinstance(part, str))
+
+
+def _fields(key: Key) -> set[str]:
+    """The keys that the model at ``key`` knows."""
+    schema = json_schema()
+    at: dict[str, Any] = schema
+    for part in key:
+        at = at["items"] if isinstance(part, int) else at["properties"][part]
+        at = next((option for option in at.get("anyOf", []) if "$ref" in option), at)
+        if "$ref" in at:
+            at = schema["$defs"][at["$ref"].rpartition("/")[2]]
+    return set(at["properties"])
+
+
+def _whole_file(document: Document) -> list[Problem]:
+    """What must differ between list items. It reads the plain values, so it speaks even when others of them are wrong."""
+    found: list[tuple[Key, str]] = []
+    binds: dict[tuple[str, int], str] = {}
+    for index, listener in _mappings(document.data.get("listeners")):
+        try:
+            address = parse_address(listener.get("bind"), port_min=1)
+        except ValueError:
+            continue  # wrong, which is told elsewhere; or port 0, which is never the same
+        key: Key = ("listeners", index, "bind")
+        if address in binds:
+            found.append((key, f"{shown(listener['bind'])} is bound already by {binds[address]}; each listener needs its own"))
+        binds.setdefault(address, f"listeners[{index}]")
+    names: dict[object, int] = {}
+    for index, bridge in _mappings(document.data.get("bridges")):
+        name = bridge.get("name")
+        if isinstance(name, str) and names.setdefault(name, index) != index:
+            found.append(
+                (
+                    ("bridges", index, "name"),
+                    f"{shown(name)} is taken by bridges[{names[name]}]; each bridge needs a name of its own",
+                )
+            )
+        found += _rule_names(bridge, ("bridges", index, "local_subscriptions"))
+    return [Problem(document.place(key), key, message) for key, message in found]
+
+
+def _rule_names(bridge: dict[str, object], key: Key) -> list[tuple[Key, str]]:
+    found: list[tuple[Key, str]] = []
+    names: dict[int, str] = {}
+    for index, rule in _mappings(bridge.get("local_subscriptions")):
+        name = rule.get("name", default_rule_name(index + 1))
+        if not isinstance(name, str):
+            continue
+        number = rule_number(name)
+        if names.get(number) == name:
+            found.append(
+                ((*key, index, "name"), f"{shown(name)} is the name of an earlier rule; each rule of a bridge needs its own")
+            )
+        elif number == 0 or number in names:
+            other = names.get(number, "no rule")
+            found.append(((*key, index, "name"), f"{shown(name)} cannot be told from {other} in the queue; take another name"))
+        names.setdefault(number, name)
+    return found
+
+
+def _mappings(value: object) -> list[tuple[int, dict[str, object]]]:
+    return [(index, item) for index, item in enumerate(value) if isinstance(item, dict)] if isinstance(value, tuple) else []
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Write the JSON Schema to a file, or to standard output."""
+    parser = argparse.ArgumentParser(prog="python -m supervisor.config", description="Write the JSON Schema of the configuration.")
+    parser.add_argument("--schema", metavar="FILE", required=True, help="where to write it; - is standard output")
+    target = parser.parse_args(argv).schema
+    if target == "-":
+        sys.stdout.write(schema_text())
+    else:
+        Path(target).write_text(schema_text(), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,404 @@
+"""The configuration an operator writes, as typed models: every key, its default, its limits, and what cannot be true together.
+
+Validators raise ``ValueError`` with a sentence for the operator; ``supervisor/config.py`` runs the models and adds file, line and
+key; ``supervisor/config_settings.py`` turns a model that holds into ``wire/settings.py``'s values. Defaults stand here and nowhere
+else, in the operator's own units.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from supervisor.config_values import Address, Bind, Duration, File, Filled, Filter, Flag, Folder, Name, Number, Size, Text
+from supervisor.units import UNLIMITED, write_duration, write_size
+from wire.errors import BasculeError
+from wire.mapping import Template
+
+SESSION_NEVER_EXPIRES_S = 0xFFFF_FFFF  # MQTT-3.1.2.11.2
+
+NOT_AVAILABLE = "not available in this version"
+
+# Keys that a later version will know, by path without list indices: refused with that reason, never ignored.
+NOT_YET = {
+    "access.password_file": "every local client is anonymous",
+    "access.acl": "every local client may publish and subscribe to every topic",
+    "listeners.tls": "listeners speak plain TCP only",
+    "listeners.access": "listeners have no access settings of their own",
+    "listeners.persistence": "persistence is set for the whole node",
+    "bridges.persistence": "persistence is set for the whole node",
+    "bridges.retention": "settled messages are not kept",
+}
+
+
+class Inconsistent(ValueError):
+    """Settings that are right one by one and cannot be true together: (key below the model, sentence) for each."""
+
+    def __init__(self, problems: Sequence[tuple[tuple[str | int, ...], str]]) -> None:
+        super().__init__("; ".join(message for _, message in problems))
+        self.problems = problems
+
+
+def _protocol(value: object) -> object:
+    if value in ("tls", "ws", "wss"):
+        raise ValueError(f"{value} is {NOT_AVAILABLE}: listeners speak tcp only")
+    return value
+
+
+def _anonymous(value: bool) -> bool:
+    if not value:
+        raise ValueError(f"must be true: password_file is {NOT_AVAILABLE}, so there would be no way to log in")
+    return value
+
+
+def _no_rules(value: object) -> object:
+    if isinstance(value, tuple) and value:
+        raise ValueError(f"remote_subscriptions are {NOT_AVAILABLE}: remove them, or write []")
+    return value
+
+
+def setting(default: object, description: str, **limits: Any) -> Any:
+    """A key with its default, in the operator's own units, and what it is for."""
+    return Field(default, description=description, validate_default=True, **limits)
+
+
+def section(kind: type[BaseModel], description: str) -> Any:
+    """A key whose default is all defaults of ``kind``."""
+    return Field(default_factory=kind, description=description)
+
+
+class Section(BaseModel):
+    """Base of all models: unknown keys are errors, values never change."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    def given(self, name: str) -> bool:
+        """Whether the operator wrote the key ``name``."""
+        return name in self.model_fields_set
+
+
+class Node(Section):
+    """The node itself."""
+
+    name: Name = Field(description="The node's name, in logs, status and process lists.")
+    data_dir: Folder = Field(description="Where queues are kept; made if need be. Relative paths count from this file's folder.")
+
+
+class Listener(Section):
+    """One socket for local clients."""
+
+    bind: Bind = Field(
+        description="Address and port, such as 127.0.0.1:1883, 0.0.0.0:1883 or [::]:1883. Port 0 takes any free one."
+    )
+    protocol: Annotated[Literal["tcp"], BeforeValidator(_protocol)] = setting("tcp", "What is spoken below MQTT; tcp only for now.")
+
+
+class Access(Section):
+    """Who may connect to the listeners."""
+
+    allow_anonymous: Annotated[Flag, AfterValidator(_anonymous)] = Field(
+        description="Let clients in without a user name. Must be switched on: there is no other way to log in yet."
+    )
+
+
+class Clients(Section):
+    """What a local client may ask for."""
+
+    connections_max: Annotated[int, Number(1, 1_000_000)] = setting(4096, "Clients connected at a time.")
+    connect_timeout: Annotated[float, Duration(0.1, 3600)] = setting("10s", "How long a new connection may take to send CONNECT.")
+    packet_max_bytes: Annotated[int, Size(1024, 268_435_455)] = setting("1MiB", "Largest packet taken from a client.")
+    output_max_bytes: Annotated[int, Size(1024)] = setting(
+        "4MiB", "What waits for a client that does not read; QoS 0 beyond is dropped."
+    )
+    subscriptions_max: Annotated[int, Number(1, 1_000_000)] = setting(1000, "Subscriptions of one client.")
+    keep_alive_max: Annotated[float, Duration(1, 65535, whole=True)] = setting(
+        "65535s", "Longest keep alive given to an MQTT 5 client."
+    )
+    receive_maximum: Annotated[int, Number(1, 65535)] = setting(1000, "QoS 1 and 2 PUBLISHes a client may have unacknowledged.")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Clients:
+        if self.output_max_bytes < self.packet_max_bytes:
+            raise Inconsistent(
+                [(("output_max_bytes",), "is below packet_max_bytes, so the largest message could never be delivered; raise it")]
+            )
+        return self
+
+
+class Persistence(Section):
+    """What an acknowledgement is worth. The last three matter to file-native only."""
+
+    mode: Literal["file-native", "in-memory"] = setting(
+        "file-native", "file-native keeps QoS 1 and 2 on disk; in-memory keeps nothing."
+    )
+    acknowledge: Literal["after-commit", "fast"] = setting(
+        "after-commit",
+        "after-commit acknowledges what is committed; fast what is received, so a crash can lose acknowledged messages.",
+    )
+    flush_period: Annotated[float, Duration(0, 60)] = setting(
+        "0s", "0s commits each cycle; longer commits, and acknowledges, on that period."
+    )
+    sync: Literal["full", "os"] = setting("full", "full survives loss of power; os survives the death of processes only.")
+
+
+_MESSAGES = Number(1, 10**15, unlimited=True)
+
+
+class BridgeLimits(Section):
+    """Limits of one bridge's queue; a key left out has the value of the node's."""
+
+    max_messages: Annotated[int | None, _MESSAGES] = setting(10_000_000, "Messages waiting, or unlimited.")
+    max_bytes: Annotated[int | None, Size(1024, unlimited=True)] = setting(
+        "50GiB", "Bytes waiting, or unlimited. In memory: 256MiB."
+    )
+    max_age: Annotated[float | None, Duration(1, unlimited=True)] = setting(UNLIMITED, "What waited longer is dropped as expired.")
+    volatile_max_bytes: Annotated[int, Size(1024)] = setting(
+        "64MiB", "Bytes of QoS 0 messages waiting in memory; more are dropped."
+    )
+    overflow: Literal["reject", "drop-oldest", "drop-newest"] = setting("reject", "What gives way when a limit is reached.")
+
+
+class Limits(BridgeLimits):
+    """Limits of all queues of the node together, and of each bridge without limits of its own."""
+
+    min_free_disk: Annotated[int, Size(0)] = setting("1GiB", "Intake stops while the disk of data_dir has less free space.")
+
+
+class Backoff(Section):
+    """Delays between attempts: initial, times factor each, up to max, each varied by jitter both ways."""
+
+    initial: Annotated[float, Duration(0.001, 86400)] = setting("1s", "The first delay.")
+    max: Annotated[float, Duration(0.001, 86400)] = setting("2m", "The longest delay, before jitter.")
+    factor: Annotated[float, Number(1, 100, whole=False)] = setting(2, "How much longer each delay is than the one before.")
+    jitter: Annotated[float, Number(0, 1, whole=False)] = setting(
+        0.25, "Part of each delay that is random: 0.25 is 25 % more or less."
+    )
+    stable: Annotated[float, Duration(0, 86400)] = setting(
+        "10s", "After lasting this long, the next failure starts at initial again."
+    )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Backoff:
+        if self.max < self.initial:
+            raise Inconsistent([(("max",), f"is below initial ({write_duration(self.initial)}); write the same or longer")])
+        return self
+
+
+class RestartBackoff(Backoff):
+    """Delays before a child is started again."""
+
+    initial: Annotated[float, Duration(0.001, 86400)] = setting("50ms", "The first delay.")
+    max: Annotated[float, Duration(0.001, 86400)] = setting("1s", "The longest delay, before jitter.")
+    stable: Annotated[float, Duration(0, 86400)] = setting("5s", "A child that lasted this long starts at initial again.")
+
+
+class Tls(Section):
+    """TLS towards the remote; files are PEM."""
+
+    ca_file: File | None = setting(None, "Authorities to trust; without it, the system's.")
+    cert_file: File | None = setting(None, "This bridge's own certificate, with its chain.")
+    key_file: File | None = setting(None, "The key of cert_file, without a passphrase.")
+    verify: Flag = setting(True, "Check the remote's certificate and its name. Switch off for a test only.")
+    server_name: Filled | None = setting(None, "The name in the remote's certificate; without it, the host of the address.")
+    alpn: tuple[Filled, ...] = setting((), "Application protocols to offer, such as mqtt.")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Tls:
+        if self.key_file and not self.cert_file:
+            raise Inconsistent([(("key_file",), "needs cert_file beside it")])
+        if self.cert_file and not self.key_file:
+            raise Inconsistent([(("cert_file",), "needs key_file beside it")])
+        return self
+
+
+class Remote(Section):
+    """The remote broker of a bridge."""
+
+    addresses: tuple[Address, ...] = Field(min_length=1, description="host:port, tried in turn.")
+    protocol: Literal["mqtt5", "mqtt311"] = setting("mqtt5", "MQTT 5.0 or 3.1.1.")
+    transport: Literal["tcp", "tls", "ws", "wss"] = setting("tcp", "tls and wss encrypt; ws and wss are WebSocket.")
+    client_id: Text = setting("", "The remote keeps the session under it, so clean_start: false needs one. Lanes add their number.")
+    keep_alive: Annotated[float, Duration(0, 65535, whole=True)] = setting(
+        "60s", "PINGREQ when nothing was sent for so long; 0s is never."
+    )
+    connect_timeout: Annotated[float, Duration(0.1, 600)] = setting("10s", "From the name look-up to CONNACK.")
+    clean_start: Flag = setting(False, "true forgets the remote session at each connect: no exactly-once across a disconnect.")
+    session_expiry: Annotated[float | None, Duration(0, SESSION_NEVER_EXPIRES_S - 1, whole=True, unlimited=True)] = setting(
+        "7d", "How long the remote keeps the session while we are away (MQTT 5)."
+    )
+    username: Filled | None = setting(None, "User name at the remote.")
+    password_file: File | None = setting(None, "File with the password in its first line.")
+    tls: Tls = section(Tls, "For transport tls and wss.")
+    websocket_path: Annotated[Text, Field(pattern="^/")] = setting("/mqtt", "For transport ws and wss.")
+    receive_maximum: Annotated[int, Number(1, 65000)] = setting(
+        1000, "Most QoS 1 and 2 messages in flight; the remote may allow fewer."
+    )
+    qos2_maximum: Annotated[int, Number(1, 65000)] = setting(
+        20, "Most QoS 2 messages in flight. Mosquitto 2.0 throws out an MQTT 3.1.1 peer that has more than 20."
+    )
+    stall_timeout: Annotated[float, Duration(1, 86400)] = setting(
+        "30s", "Connect anew when nothing in flight was acknowledged for so long."
+    )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Remote:
+        problems: list[tuple[tuple[str | int, ...], str]] = []
+        if not self.clean_start and not self.client_id:
+            problems.append((("client_id",), "must be given while clean_start is false: the remote keeps the session under it"))
+        if self.transport in ("tcp", "ws") and self.given("tls"):
+            secure = {"tcp": "tls", "ws": "wss"}[self.transport]
+            problems.append((("tls",), f"has no effect with transport {self.transport}; write transport: {secure}, or remove it"))
+        if self.transport in ("tcp", "tls") and self.given("websocket_path"):
+            problems.append(
+                (("websocket_path",), f"has no effect with transport {self.transport}; write transport: ws or wss, or remove it")
+            )
+        if self.protocol == "mqtt311" and self.given("session_expiry"):
+            problems.append((("session_expiry",), "is not in MQTT 3.1.1; write protocol: mqtt5, or remove it"))
+        if self.protocol == "mqtt311" and self.password_file and self.username is None:
+            problems.append((("password_file",), "needs username beside it in MQTT 3.1.1 [MQTT-3.1.2-22]"))
+        for index, address in enumerate(self.addresses):
+            if address in self.addresses[:index]:
+                problems.append((("addresses", index), f"{address} is given twice; keep one"))
+        if problems:
+            raise Inconsistent(problems)
+        return self
+
+
+class Rule(Section):
+    """What crosses the bridge, and how it is named on the other side."""
+
+    name: Name | None = setting(
+        None, "Queued messages are kept under it, so keep it when the rules change; else rule-1, rule-2, ..."
+    )
+    filters: tuple[Filter, ...] = Field(min_length=1, description="Topic filters; a message that matches any of them crosses once.")
+    excludes: tuple[Filter, ...] = setting((), "Topic filters of what does not cross after all.")
+    destination: Filled = setting(
+        "{#}", "Topic name on the other side; {#} is the whole topic, {2} its second level, {2-#} all from there on."
+    )
+    max_qos: Annotated[int, Number(0, 2)] = setting(2, "QoS above it is lowered to it; QoS is never raised.")
+    preserve_retain: Flag = setting(True, "Pass RETAIN on; false clears it.")
+    user_properties: dict[Filled, Text] = setting({}, "MQTT 5 user properties added to each message.")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Rule:
+        try:
+            Template.parse(self.destination, filters=self.filters)
+        except BasculeError as error:
+            raise Inconsistent([(("destination",), error.message)]) from error
+        return self
+
+
+class Tier2(Section):
+    """A lane's memory for what it was handed while the remote is away."""
+
+    max_messages: Annotated[int, Number(1, 1_000_000)] = setting(10_000, "Messages a lane holds in memory.")
+    max_bytes: Annotated[int, Size(1024)] = setting("16MiB", "Bytes a lane holds in memory.")
+
+
+class LoopPrevention(Section):
+    """Keeps a message from going round bridges for ever."""
+
+    enabled: Flag = setting(True, "Count the bridges a message has crossed, in an MQTT 5 user property.")
+    max_hops: Annotated[int, Number(1, 100)] = setting(1, "Bridges a message may cross; more are dropped and counted.")
+
+
+class Bridge(Section):
+    """A bridge: a remote broker and what crosses."""
+
+    name: Name = Field(description="The bridge's name. Its queue is kept under it.")
+    remote: Remote = Field(description="The remote broker.")
+    persist: Flag = setting(True, "false lowers every message to QoS 0, and nothing of it is on disk.")
+    backoff: Backoff = section(Backoff, "Delays between attempts to connect.")
+    lanes: Annotated[int, Number(1, 64)] = setting(
+        1, "Connections side by side; topics are spread over them, each topic stays in order."
+    )
+    tier2: Tier2 = section(Tier2, "Memory of each lane.")
+    limits: BridgeLimits | None = setting(None, "Limits of this bridge's queue; without it, the node's.")
+    local_subscriptions: tuple[Rule, ...] = Field(min_length=1, description="What goes to the remote.")
+    remote_subscriptions: Annotated[tuple[Rule, ...], BeforeValidator(_no_rules)] = setting(
+        (), "What comes from the remote; none for now.", max_length=0
+    )
+    loop_prevention: LoopPrevention = section(LoopPrevention, "Keeps messages from going round.")
+    on_session_loss: Literal["assume-delivered", "republish"] = setting(
+        "assume-delivered",
+        "What becomes of QoS 2 messages the remote had received but not completed, when it has lost the session.",
+    )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Bridge:
+        problems: list[tuple[tuple[str | int, ...], str]] = []
+        if self.remote.protocol == "mqtt311":
+            problems += [
+                (
+                    ("local_subscriptions", index, "user_properties"),
+                    "MQTT 3.1.1 carries no user properties; write protocol: mqtt5, or remove them",
+                )
+                for index, rule in enumerate(self.local_subscriptions)
+                if rule.user_properties
+            ]
+        if problems:
+            raise Inconsistent(problems)
+        return self
+
+
+class Supervision(Section):
+    """How children are watched and started again."""
+
+    heartbeat_period: Annotated[float, Duration(0.05, 3600)] = setting("1s", "How often each child reports.")
+    heartbeat_timeout: Annotated[float, Duration(0.1, 3600)] = setting(
+        "10s", "A child silent for so long is killed and started again."
+    )
+    restarts_max: Annotated[int, Number(0, 1_000_000)] = setting(
+        30, "Restarts of one child within restart_period; one more stops the node."
+    )
+    restart_period: Annotated[float, Duration(0.1, 86400)] = setting("60s", "The period that restarts_max counts in.")
+    restart_backoff: RestartBackoff = section(RestartBackoff, "Delays before a child is started again.")
+    stop_timeout: Annotated[float, Duration(0.1, 3600)] = setting("10s", "How long a child may take to stop before it is killed.")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Supervision:
+        if self.heartbeat_timeout <= self.heartbeat_period:
+            period = write_duration(self.heartbeat_period)
+            raise Inconsistent(
+                [(("heartbeat_timeout",), f"must be longer than heartbeat_period ({period}), better three times it")]
+            )
+        return self
+
+
+class Log(Section):
+    """Logs: JSON lines on standard error."""
+
+    level: Literal["debug", "info", "warning", "error"] = setting("info", "The least that is logged.")
+
+
+class Configuration(Section):
+    """A Bascule node."""
+
+    node: Node = Field(description="The node itself.")
+    listeners: tuple[Listener, ...] = Field(min_length=1, description="Sockets for local clients.")
+    access: Access = Field(description="Who may connect to the listeners.")
+    clients: Clients = section(Clients, "What a local client may ask for.")
+    persistence: Persistence = section(Persistence, "What an acknowledgement is worth.")
+    limits: Limits = section(Limits, "Limits of the queues.")
+    bridges: tuple[Bridge, ...] = setting((), "Bridges to remote brokers; without one, this is a broker alone.")
+    supervision: Supervision = section(Supervision, "How processes are watched and started again.")
+    log: Log = section(Log, "Logs.")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Configuration:
+        problems: list[tuple[tuple[str | int, ...], str]] = []
+        for index, bridge in enumerate(self.bridges):
+            if bridge.tier2.max_bytes < self.clients.packet_max_bytes:
+                least = write_size(self.clients.packet_max_bytes)
+                message = f"is below clients.packet_max_bytes ({least}), so the largest message could never be handed out; raise it"
+                problems.append((("bridges", index, "tier2", "max_bytes"), message))
+            for earlier, other in enumerate(self.bridges[:index]):
+                shared = set(bridge.remote.addresses) & set(other.remote.addresses)
+                if bridge.remote.client_id and bridge.remote.client_id == other.remote.client_id and shared:
+                    message = f"is that of bridges[{earlier}] at {min(shared)}, so each would throw out the other; take another"
+                    problems.append((("bridges", index, "remote", "client_id"), message))
+        if problems:
+            raise Inconsistent(problems)
+        return self

@@ -1,0 +1,160 @@
+"""Turns a configuration that holds into what the processes are told of it, ``wire.settings.NodeSettings``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from supervisor.config_model import SESSION_NEVER_EXPIRES_S, Backoff, Bridge, BridgeLimits, Configuration, Limits, Remote, Rule
+from supervisor.units import parse_address, rule_number
+from wire.settings import (
+    BackoffSettings,
+    BridgeSettings,
+    ClientLimitSettings,
+    LimitSettings,
+    ListenerSettings,
+    NodeSettings,
+    PersistenceSettings,
+    RemoteSettings,
+    RuleSettings,
+    SupervisionSettings,
+    TlsSettings,
+)
+
+IN_MEMORY_MAX_BYTES = 256 * 1024 * 1024  # limits.max_bytes where the queue is in memory and the operator named none
+
+
+def to_settings(configuration: Configuration) -> NodeSettings:
+    """What the processes are told of ``configuration``."""
+    data_dir = Path(configuration.node.data_dir)
+    limits = _limits(configuration.limits, configuration.limits, configuration.persistence.mode)
+    supervision = configuration.supervision
+    clients = configuration.clients
+    return NodeSettings(
+        name=configuration.node.name,
+        data_dir=str(data_dir),
+        run_dir=str(data_dir / "run"),
+        log_level=configuration.log.level,
+        listeners=tuple(
+            ListenerSettings(host=host, port=port, protocol=listener.protocol)
+            for listener in configuration.listeners
+            for host, port in [parse_address(listener.bind, port_min=0)]
+        ),
+        allow_anonymous=configuration.access.allow_anonymous,
+        clients=ClientLimitSettings(
+            connections_max=clients.connections_max,
+            connect_timeout_s=clients.connect_timeout,
+            packet_max_bytes=clients.packet_max_bytes,
+            output_max_bytes=clients.output_max_bytes,
+            subscriptions_max=clients.subscriptions_max,
+            keep_alive_max_s=int(clients.keep_alive_max),
+            receive_maximum=clients.receive_maximum,
+        ),
+        persistence=PersistenceSettings(
+            mode=configuration.persistence.mode,
+            acknowledge=configuration.persistence.acknowledge,
+            flush_period_s=configuration.persistence.flush_period,
+            sync=configuration.persistence.sync,
+        ),
+        limits=limits,
+        bridges=tuple(_bridge(bridge, configuration) for bridge in configuration.bridges),
+        supervision=SupervisionSettings(
+            heartbeat_period_s=supervision.heartbeat_period,
+            heartbeat_timeout_s=supervision.heartbeat_timeout,
+            restarts_max=supervision.restarts_max,
+            restart_period_s=supervision.restart_period,
+            restart_backoff=_backoff(supervision.restart_backoff),
+            stop_timeout_s=supervision.stop_timeout,
+        ),
+    )
+
+
+def _bridge(bridge: Bridge, configuration: Configuration) -> BridgeSettings:
+    return BridgeSettings(
+        name=bridge.name,
+        remote=_remote(bridge.remote),
+        persist=bridge.persist,
+        backoff=_backoff(bridge.backoff),
+        lanes=bridge.lanes,
+        tier2_max_messages=bridge.tier2.max_messages,
+        tier2_max_bytes=bridge.tier2.max_bytes,
+        local_subscriptions=tuple(_rule(rule, number) for number, rule in enumerate(bridge.local_subscriptions, start=1)),
+        remote_subscriptions=tuple(_rule(rule, number) for number, rule in enumerate(bridge.remote_subscriptions, start=1)),
+        loop_prevention=bridge.loop_prevention.enabled,
+        max_hops=bridge.loop_prevention.max_hops,
+        on_session_loss=bridge.on_session_loss,
+        limits=_limits(bridge.limits or configuration.limits, configuration.limits, configuration.persistence.mode),
+    )
+
+
+def _remote(remote: Remote) -> RemoteSettings:
+    tls = remote.tls
+    return RemoteSettings(
+        addresses=tuple(parse_address(address) for address in remote.addresses),
+        protocol={"mqtt5": 5, "mqtt311": 4}[remote.protocol],
+        transport=remote.transport,
+        client_id=remote.client_id,
+        keep_alive_s=int(remote.keep_alive),
+        connect_timeout_s=remote.connect_timeout,
+        clean_start=remote.clean_start,
+        session_expiry_s=SESSION_NEVER_EXPIRES_S if remote.session_expiry is None else int(remote.session_expiry),
+        username=remote.username,
+        password_file=remote.password_file,
+        tls=TlsSettings(
+            ca_file=tls.ca_file or "",
+            cert_file=tls.cert_file or "",
+            key_file=tls.key_file or "",
+            verify=tls.verify,
+            server_name=tls.server_name or "",
+            alpn=tls.alpn,
+        ),
+        websocket_path=remote.websocket_path,
+        receive_maximum=remote.receive_maximum,
+        qos2_maximum=remote.qos2_maximum,
+        stall_timeout_s=remote.stall_timeout,
+    )
+
+
+def _rule(rule: Rule, position: int) -> RuleSettings:
+    name = rule.name or default_rule_name(position)
+    return RuleSettings(
+        name=name,
+        number=rule_number(name),
+        filters=rule.filters,
+        excludes=rule.excludes,
+        destination=rule.destination,
+        max_qos=rule.max_qos,
+        preserve_retain=rule.preserve_retain,
+        user_properties=tuple(rule.user_properties.items()),
+    )
+
+
+def _backoff(backoff: Backoff) -> BackoffSettings:
+    return BackoffSettings(
+        initial_s=backoff.initial,
+        max_s=backoff.max,
+        factor=float(backoff.factor),
+        jitter=float(backoff.jitter),
+        stable_s=backoff.stable,
+    )
+
+
+def _limits(own: BridgeLimits, node: Limits, mode: str) -> LimitSettings:
+    """The limits of ``own``, with the node's for each key that ``own`` does not have."""
+
+    def value(name: str) -> Any:
+        return getattr(own if name in own.model_fields_set else node, name)
+
+    named = "max_bytes" in own.model_fields_set | node.model_fields_set
+    return LimitSettings(
+        max_messages=value("max_messages"),
+        max_bytes=value("max_bytes") if named or mode == "file-native" else IN_MEMORY_MAX_BYTES,
+        max_age_s=value("max_age"),
+        min_free_disk_bytes=node.min_free_disk,
+        volatile_max_bytes=value("volatile_max_bytes"),
+        overflow=value("overflow"),
+    )
+
+
+def default_rule_name(position: int) -> str:
+    return f"rule-{position}"

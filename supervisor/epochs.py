@@ -1,0 +1,78 @@
+"""Process epochs: numbers that never repeat and never go back, not even after a restart of the node.
+
+``<data_dir>/epoch`` holds the first number that has not been reserved. A block is reserved before its first number is given, so
+a crash skips numbers and repeats none. The file is replaced as a whole (temporary file, fsync, rename, fsync of the folder), so
+a power cut leaves the old one or the new one.
+
+A block never starts below the wall clock in seconds. The clock is not needed while the file is there (the higher of the two
+counts), but it makes the loss of the file harmless: over any longer time fewer numbers are used up than seconds pass, so the clock
+is ahead of them. A *damaged* file is not guessed at: the store would refuse every sender whose epoch went back.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from pathlib import Path
+
+from wire.errors import StorageDamaged
+
+BLOCK = 32  # what a crash skips at most; small, so that even a node that crashes each minute stays behind the clock
+FILE_NAME = "epoch"
+_CLOCK_MIN_S = 1_735_689_600  # 2025-01-01: a clock before this has not been set
+_NOT_DATA = {FILE_NAME, f"{FILE_NAME}.new", "lock", "run"}
+
+
+class Epochs:
+    """Gives epochs. E1: each is higher than every one given before, over all runs of the node."""
+
+    def __init__(self, data_dir: Path, wall_s: float) -> None:
+        """Reserve the first block; ``wall_s`` is UTC in seconds.
+
+        Raises:
+            StorageDamaged: the file cannot be trusted, or it is gone and neither can the clock.
+        """
+        self._path = data_dir / FILE_NAME
+        reserved = self._read()
+        if reserved is None:
+            reserved = 1
+            if wall_s < _CLOCK_MIN_S and any(entry.name not in _NOT_DATA for entry in data_dir.iterdir()):
+                raise StorageDamaged("the epoch file is gone and the clock is not set: set the clock", path=str(self._path))
+        self._next = max(reserved, int(wall_s))
+        self._reserve()
+
+    def next(self) -> int:
+        """A new epoch."""
+        if self._next >= self._reserved:
+            self._reserve()
+        epoch = self._next
+        self._next += 1
+        return epoch
+
+    def _reserve(self) -> None:
+        self._reserved = self._next + BLOCK
+        body = f"{self._reserved}"
+        temporary = self._path.with_name(f"{FILE_NAME}.new")
+        with open(temporary, "wb") as file:
+            file.write(f"{body} {zlib.crc32(body.encode()):08x}\n".encode())
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, self._path)
+        folder = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+    def _read(self) -> int | None:
+        try:
+            content = self._path.read_bytes()
+        except FileNotFoundError:
+            return None
+        body, _, checksum = content.rstrip(b"\n").partition(b" ")
+        if not body.isdigit() or checksum != f"{zlib.crc32(body):08x}".encode():
+            raise StorageDamaged(
+                "the epoch file is damaged: if the clock is right, delete it, and the next start goes on from the clock",
+                path=str(self._path),
+            )
+        return int(body)

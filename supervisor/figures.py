@@ -1,0 +1,79 @@
+"""What ``bascule status`` says, put together from the table of children and the figures in their heartbeats.
+
+Pure. Children report what they own (the store its queues, a Connection its link); this module joins them to one row a lane and
+checks the ledger of each. A figure that nobody has reported yet is None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+_COUNTS = ("depth", "bytes", "in_flight", "accepted", "delivered", "expired", "dead_lettered", "redelivered")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActorView:
+    """One child as the supervisor sees it; pid is None while it does not run."""
+
+    name: str
+    pid: int | None
+    state: str
+    restarts: int
+    heartbeat_age_s: float | None
+    figures: Mapping[str, Any]
+
+
+def ledger_closes(row: Mapping[str, Any]) -> bool:
+    """P6: accepted = delivered + depth + expired + dropped (all reasons) + dead-lettered."""
+    gone = row["delivered"] + row["expired"] + sum(row["dropped"].values()) + row["dead_lettered"]
+    return bool(row["accepted"] == row["depth"] + gone)
+
+
+def bridge_row(bridge: str, lane: int, actors: Mapping[str, ActorView]) -> dict[str, Any]:
+    """The row of one lane: its queue from the store, its link from the Connection, its Tier 2 from the Forwarder."""
+    connection = actors[f"connection:{bridge}:{lane}"]
+    link = connection.figures.get("link", {})
+    queue = actors["queue_store"].figures.get("queues", {}).get(f"bridge:{bridge}:{lane}")
+    row: dict[str, Any] = {
+        "name": bridge,
+        "lane": lane,
+        "state": link.get("state", "starting") if connection.state == "ready" else connection.state,
+    }
+    for count in _COUNTS:
+        row[count] = None if queue is None else queue.get(count, 0)
+    row["oldest_age_s"] = None if queue is None else queue.get("oldest_age_s")
+    row["dropped"] = {} if queue is None else dict(queue.get("dropped", {}))
+    row["ledger_closes"] = None if queue is None else ledger_closes(row)
+    row["link"] = dict(link)
+    row["tier2"] = dict(actors[f"forwarder:{bridge}:{lane}"].figures.get("tier2", {}))
+    return row
+
+
+def status_map(
+    *, node: str, pid: int, ready: bool, uptime_s: float, actors: Iterable[ActorView], lanes: Iterable[tuple[str, int]]
+) -> dict[str, Any]:
+    """The whole answer to ``status``; only values that msgpack and JSON know."""
+    views = {view.name: view for view in actors}
+    store = dict(views["queue_store"].figures)
+    store.pop("queues", None)
+    return {
+        "node": node,
+        "ready": ready,
+        "supervisor": {"pid": pid, "uptime_s": round(uptime_s, 3)},
+        "actors": [
+            {
+                "name": view.name,
+                "pid": view.pid,
+                "state": view.state,
+                "restarts": view.restarts,
+                "heartbeat_age_s": None if view.heartbeat_age_s is None else round(view.heartbeat_age_s, 3),
+            }
+            for view in views.values()
+        ],
+        "bridges": [bridge_row(bridge, lane, views) for bridge, lane in lanes],
+        "store": store,
+        "listener": dict(views["listener"].figures),
+        "distributor": dict(views["distributor"].figures),
+    }

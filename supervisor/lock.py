@@ -1,0 +1,55 @@
+"""The lock of a data folder: one node at a time, and none while a child of the last one still lives.
+
+Children inherit the locked descriptor, so the kernel gives the lock up only when the supervisor and all of them are gone.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from pathlib import Path
+
+from wire.errors import Unavailable
+
+FILE_NAME = "lock"
+ORPHANS_WAIT_S = 5.0
+_RETRY_S = 0.02
+
+
+def lock_data_dir(data_dir: Path) -> int:
+    """Lock ``data_dir`` and return the descriptor that holds the lock. Children of a dead supervisor are waited for.
+
+    Raises:
+        Unavailable: another node runs there.
+    """
+    path = data_dir / FILE_NAME
+    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    deadline_s = time.monotonic() + ORPHANS_WAIT_S
+    while not _try(lock):
+        holder = running_pid(data_dir)
+        if holder is not None or time.monotonic() > deadline_s:
+            os.close(lock)
+            raise Unavailable("another node runs in this data folder", data_dir=str(data_dir), pid=holder)
+        time.sleep(_RETRY_S)
+    os.ftruncate(lock, 0)
+    os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+    return lock
+
+
+def running_pid(data_dir: Path) -> int | None:
+    """The supervisor's pid that the lock file names, if that process is alive and not a zombie."""
+    try:
+        pid = int((data_dir / FILE_NAME).read_text())
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError, ValueError):
+        return None
+    return None if state in "ZX" else pid
+
+
+def _try(lock: int) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

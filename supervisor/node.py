@@ -1,0 +1,75 @@
+"""One run of a node: prepares the data folder, becomes the Supervisor, and returns the exit status.
+
+This is the edge of the supervisor's process. What happens between start and end is ``supervisor.py``'s.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from actors.logs import configure_logging
+from actors.mailbox import Mailbox
+from supervisor.children import Spawner
+from supervisor.epochs import Epochs
+from supervisor.lock import lock_data_dir
+from supervisor.nursery import Nursery
+from supervisor.supervisor import NAME, Supervisor
+from supervisor.tree import ChildSpec, child_specs
+from wire.errors import BasculeError, Unavailable
+from wire.settings import NodeSettings, dump
+
+log = logging.getLogger("bascule")
+
+EXIT_BUG = 70
+SETTINGS_NAME = "settings"
+
+
+def run_node(settings: NodeSettings, recheck: Callable[[], list[str]], specs: tuple[ChildSpec, ...] | None = None) -> int:
+    """Run the node in the foreground until it is stopped. ``specs`` takes the place of the children's table, for tests.
+
+    Raises:
+        Unavailable: another node runs in the data folder, or the folder cannot be used.
+        StorageDamaged: the epoch file cannot be trusted.
+    """
+    configure_logging(settings.log_level, node=settings.name, actor=NAME)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # an inherited SIG_IGN would take the children's exit statuses away
+    data_dir, run_dir = Path(settings.data_dir), Path(settings.run_dir)
+    try:
+        data_dir.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Unavailable("the data folder cannot be made", data_dir=str(data_dir), error=str(error)) from error
+    lock = lock_data_dir(data_dir)
+    try:
+        epochs = Epochs(data_dir, time.time())
+        settings_file = prepare_run_dir(run_dir, settings)
+        mailbox = Mailbox(run_dir, NAME)
+        spawner = Spawner(settings_file, inherit=(lock,))
+        table = child_specs(settings) if specs is None else specs
+        nursery = Nursery(mailbox, settings.supervision, table, spawner, epochs)
+        supervisor = Supervisor(mailbox, settings, nursery, recheck)
+        failure = supervisor.run_here()
+        mailbox.close()
+    finally:
+        os.close(lock)
+    if failure is not None:  # the children die with this process
+        log.critical("node.failed", exc_info=failure)
+        return failure.exit_status if isinstance(failure, BasculeError) else EXIT_BUG
+    return supervisor.exit_status
+
+
+def prepare_run_dir(run_dir: Path, settings: NodeSettings) -> Path:
+    """Make ``run_dir`` for its owner only and write the settings for the children there, readable by the owner only."""
+    run_dir.mkdir(parents=True, exist_ok=True)
+    run_dir.chmod(0o700)
+    path = run_dir / SETTINGS_NAME
+    temporary = path.with_name(f"{SETTINGS_NAME}.new")
+    temporary.unlink(missing_ok=True)
+    with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
+        file.write(dump(settings))
+    os.replace(temporary, path)
+    return path

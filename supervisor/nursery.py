@@ -1,0 +1,169 @@
+"""The children at run time: their lives, their states, their silence. It does what it is told; what is right is decided elsewhere.
+
+Every life is watched from its spawn to its reaping, and every start, end and kill leaves an event in the log.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from actors.mailbox import READ, Mailbox
+from supervisor.children import Ending, Life, Spawner
+from supervisor.epochs import Epochs
+from supervisor.figures import ActorView
+from supervisor.restart import ChildRestarts, RestartWindow
+from supervisor.tree import ChildSpec
+from wire.backoff import Backoff
+from wire.frames import Heartbeat, Stop
+from wire.liveness import Liveness
+from wire.settings import SupervisionSettings
+
+log = logging.getLogger("bascule")
+
+
+@dataclass(slots=True)
+class Child:
+    """One row of the tree at run time.
+
+    state: starting, ready, stopping (as its heartbeats say), restarting, stopped, damaged, misconfigured. life: None while it does
+    not run. wanted: False once it shall stay down. ordered: its end was ordered, to be started anew at once and not counted as a
+    crash. reset_due: a life ended since the markers of its lane were last reset.
+    """
+
+    spec: ChildSpec
+    restarts: ChildRestarts
+    life: Life | None = None
+    state: str = "starting"
+    wanted: bool = True
+    ordered: bool = False
+    hung: bool = False
+    reset_due: bool = False
+    restart_count: int = 0
+    figures: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The actor's name on the mailboxes."""
+        return self.spec.name
+
+
+class Nursery:
+    """The children by name, in start order. Ends are reported by the mailbox under the token ``("exit", name)``."""
+
+    def __init__(
+        self,
+        mailbox: Mailbox,
+        supervision: SupervisionSettings,
+        specs: tuple[ChildSpec, ...],
+        spawner: Spawner,
+        epochs: Epochs,
+    ) -> None:
+        self._mailbox = mailbox
+        self._spawner = spawner
+        self._epochs = epochs
+        self._liveness = Liveness(supervision.heartbeat_period_s, supervision.heartbeat_timeout_s, time.monotonic())
+        self._children = {spec.name: Child(spec, _restarts(spec)) for spec in specs}
+
+    def __iter__(self) -> Iterator[Child]:
+        return iter(self._children.values())
+
+    def __getitem__(self, name: str) -> Child:
+        return self._children[name]
+
+    def living(self) -> list[Child]:
+        """The children that run, ready or not."""
+        return [child for child in self._children.values() if child.life is not None]
+
+    def spawn(self, child: Child) -> bool:
+        """Start a life of ``child``; False if the system would not."""
+        now_s = time.monotonic()
+        child.hung = child.ordered = False
+        child.state = "starting"
+        try:
+            life = self._spawner.spawn(child.spec, self._epochs.next())
+        except OSError as error:  # no memory or no process left
+            log.error("child.not_started", extra={"child": child.name, "error": str(error)})
+            return False
+        child.life = life
+        child.restarts.started(now_s)
+        self._liveness.started(child.name, now_s)
+        self._mailbox.watch(life.pidfd, READ, ("exit", child.name))
+        log.info("child.started", extra={"child": child.name, "pid": life.pid, "epoch": life.epoch})
+        return True
+
+    def heard(self, heartbeat: Heartbeat) -> Child | None:
+        """Note a heartbeat; whose it is, or None if it is a late word from an earlier life."""
+        child = self._children.get(heartbeat.name)
+        if child is None or child.life is None or child.life.epoch != heartbeat.epoch:
+            return None
+        self._liveness.heard(child.name, time.monotonic(), starting=heartbeat.state == "starting")
+        child.figures = heartbeat.status
+        return child
+
+    def kill_hung(self, now_s: float) -> None:
+        """SIGKILL whoever has been silent for too long. Call it each heartbeat period."""
+        for name in self._liveness.tick(now_s):
+            child = self._children[name]
+            if child.life is not None and not child.hung:
+                child.hung = True
+                silent_s = round(self._liveness.age_s(name, now_s) or 0.0, 3)
+                log.error("child.hung", extra={"child": name, "pid": child.life.pid, "silent_s": silent_s})
+                child.life.kill()
+
+    def order_stop(self, child: Child) -> None:
+        """Tell a child that runs to stop; the timer ``kill <name>`` says when it has had its time."""
+        self._mailbox.send(child.name, Stop())
+        self._mailbox.set_timer(f"kill {child.name}", time.monotonic() + child.spec.stop_timeout_s)
+
+    def kill(self, child: Child) -> None:
+        """SIGKILL a child that did not stop in time."""
+        if child.life is not None:
+            log.warning("child.killed", extra={"child": child.name, "pid": child.life.pid, "reason": "it did not stop in time"})
+            child.life.kill()
+
+    def bury(self, child: Child, *, expected: bool) -> Ending:
+        """Reap the life of ``child``, whose end was reported."""
+        life = child.life
+        assert life is not None, "an end is reported once"
+        self._mailbox.forget(life.pidfd)
+        ending = life.reap()
+        assert ending is not None, "a readable pidfd means an ended process"
+        child.life = None
+        child.reset_due = True
+        self._liveness.ended(child.name)
+        self._mailbox.cancel_timer(f"kill {child.name}")
+        log.log(
+            logging.INFO if expected else logging.ERROR,
+            "child.exited",
+            extra={
+                "child": child.name,
+                "pid": life.pid,
+                "exit_status": ending.status,
+                "signal": ending.signal,
+                "hung": child.hung,
+            },
+        )
+        return ending
+
+    def views(self, now_s: float) -> list[ActorView]:
+        """The children for ``bascule status``."""
+        return [
+            ActorView(
+                name=child.name,
+                pid=None if child.life is None else child.life.pid,
+                state=child.state,
+                restarts=child.restart_count,
+                heartbeat_age_s=self._liveness.age_s(child.name, now_s),
+                figures=child.figures,
+            )
+            for child in self._children.values()
+        ]
+
+
+def _restarts(spec: ChildSpec) -> ChildRestarts:
+    return ChildRestarts(RestartWindow(spec.restarts_max, spec.restart_period_s), Backoff(spec.restart_backoff, random.random))

@@ -1,0 +1,328 @@
+"""The Supervisor: tells the children of each other, restarts them, stops them, and answers the control socket.
+
+It owns the order to reset markers and the course of the node's start and end. What a crash means is ``restart.py``'s decision, the
+processes are in the ``nursery.py``, the words of the control socket in ``control.py``; this is the loop that joins them.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from actors.actor import PolledActor
+from actors.mailbox import READ, Mailbox
+from supervisor.collection import Collection
+from supervisor.control import SOCKET_NAME, ControlError, Request, encode_error, encode_result, parse_request
+from supervisor.figures import status_map
+from supervisor.nursery import Child, Nursery
+from supervisor.restart import Escalate, GiveUp, Restart
+from supervisor.signals import SignalPipe
+from wire.errors import ConfigError, Unavailable
+from wire.frames import Command, Frame, Heartbeat, PeerUp, ReportNow, ResetMarkers
+from wire.settings import NodeSettings
+
+log = logging.getLogger("bascule")
+
+NAME = "supervisor"
+EXIT_ESCALATED = 70
+COLLECT_TIMEOUT_S = 0.5
+
+
+class Supervisor(PolledActor):
+    """One a node. ``recheck`` validates the configuration file again and returns its problems."""
+
+    def __init__(self, mailbox: Mailbox, settings: NodeSettings, nursery: Nursery, recheck: Callable[[], list[str]]) -> None:
+        super().__init__(mailbox)
+        self.exit_status = 0
+        self._settings = settings
+        self._nursery = nursery
+        self._recheck = recheck
+        self._started_s = time.monotonic()
+        self._period_s = settings.supervision.heartbeat_period_s
+        self._announced = False
+        self._stopping = False
+        self._stop_orders = sorted({child.spec.order for child in nursery})  # taken from the end
+        self._stop_waits: set[str] = set()
+        self._paused: set[str] = set()
+        self._collection: Collection[tuple[list[bytes], Any]] = Collection()
+
+    # --- events ---
+
+    def on_start(self) -> None:
+        self._signals = SignalPipe((signal.SIGTERM, signal.SIGINT, signal.SIGHUP))
+        self.mailbox.watch(self._signals.fileno(), READ, "signals")
+        self._router = self.mailbox.router(Path(self._settings.run_dir) / SOCKET_NAME)
+        for child in self._nursery:
+            self._spawn(child)
+        self.mailbox.set_timer("tick", self._started_s + self._period_s)
+
+    def on_stop(self) -> None:
+        self._signals.close()
+
+    def on_sockets(self, ready: list[tuple[Any, int]]) -> None:
+        for token, _ in ready:
+            match token:
+                case "router":
+                    for whom, payload in self._router.requests():
+                        self._serve(whom, payload)
+                case "signals":
+                    for number in self._signals.read():
+                        self._signalled(number)
+                case ("exit", name):
+                    self._exited(self._nursery[name])
+
+    def on_timer(self, name: str, now_s: float) -> None:
+        verb, _, child_name = name.partition(" ")
+        match verb:
+            case "tick":
+                self.mailbox.set_timer("tick", now_s + self._period_s)
+                if not self._stopping:
+                    self._nursery.kill_hung(now_s)
+            case "restart":
+                self._restart(self._nursery[child_name])
+            case "kill":
+                self._nursery.kill(self._nursery[child_name])
+            case "collect":
+                self._collected()
+
+    def on_frame(self, frame: Frame) -> None:
+        if not isinstance(frame, Heartbeat):
+            log.error("frame.refused", extra={"error": "only heartbeats come here", "kind": frame.KIND})
+            return
+        child = self._nursery.heard(frame)
+        if child is None:
+            return
+        if frame.state == "starting":
+            self._brief(child)
+        elif frame.state == "ready" and child.state == "starting":
+            child.state = "ready"
+            self._became_ready(child)
+        elif frame.state == "stopping":
+            child.state = "stopping"
+        self._collection.reported(child.name, frame.request)
+        if self._collection.complete:
+            self._collected()
+
+    # --- lives ---
+
+    def _spawn(self, child: Child) -> None:
+        if not self._nursery.spawn(child):
+            self._judge(child, Unavailable.exit_status, time.monotonic())
+
+    def _restart(self, child: Child) -> None:
+        child.restart_count += 1
+        self._spawn(child)
+        if child.life is not None:
+            log.info("child.restarted", extra={"child": child.name, "pid": child.life.pid, "restarts": child.restart_count})
+
+    def _brief(self, child: Child) -> None:
+        """Tell a child which peers are ready, and whether its bridge is paused; a repetition is harmless."""
+        for peer in self._nursery.living():
+            if peer is not child and peer.state == "ready" and peer.life is not None:
+                self.send(child.name, PeerUp(name=peer.name, epoch=peer.life.epoch))
+        if child.spec.kind == "connection" and child.spec.bridge in self._paused:
+            self.send(child.name, Command(verb="pause"))
+
+    def _became_ready(self, child: Child) -> None:
+        assert child.life is not None
+        for peer in self._nursery.living():
+            if peer is not child:
+                self.send(peer.name, PeerUp(name=child.name, epoch=child.life.epoch))
+        if child.spec.queue is not None and child.reset_due:
+            child.reset_due = False
+            self.send("queue_store", ResetMarkers(queue=child.spec.queue))
+            log.info("markers.reset", extra={"queue": child.spec.queue, "child": child.name})
+        if not self._announced and self._is_ready():
+            self._announced = True
+            self._announce()
+
+    def _announce(self) -> None:
+        listeners = [f"{listener.host}:{listener.port}" for listener in self._settings.listeners]
+        took_s = round(time.monotonic() - self._started_s, 3)
+        facts = {"pid": os.getpid(), "listeners": listeners, "took_s": took_s}
+        log.info("node.ready", extra=facts)
+        ts = datetime.now(UTC).isoformat(timespec="milliseconds")
+        sys.stdout.write(json.dumps({"ts": ts, "event": "node.ready", "node": self._settings.name, **facts}) + "\n")
+        sys.stdout.flush()
+
+    def _is_ready(self) -> bool:
+        return not self._stopping and all(child.state == "ready" for child in self._nursery)
+
+    def _exited(self, child: Child) -> None:
+        expected = self._stopping or not child.wanted or child.ordered
+        ending = self._nursery.bury(child, expected=expected)
+        self._collection.gone(child.name)
+        if self._collection.complete:
+            self._collected()
+        if self._stopping or not child.wanted:
+            child.state = "stopped"
+            self._stop_waits.discard(child.name)
+            if self._stopping and not self._stop_waits:
+                self._stop_next()
+        elif child.ordered:
+            self._restart(child)
+        else:
+            self._judge(child, ending.status, time.monotonic())
+
+    def _judge(self, child: Child, exit_status: int, now_s: float) -> None:
+        match child.restarts.ended(exit_status, now_s):
+            case Restart(delay_s):
+                child.state = "restarting"
+                self.mailbox.set_timer(f"restart {child.name}", now_s + delay_s)
+            case GiveUp(state):
+                child.state = state
+                log.critical("child.abandoned", extra={"child": child.name, "state": state, "exit_status": exit_status})
+                self._abandoned(child)
+            case Escalate():
+                child.state = "stopped"
+                facts = {"child": child.name, "restarts_max": child.spec.restarts_max, "period_s": child.spec.restart_period_s}
+                remedy = "the child's last log lines say why; what was committed is kept"
+                log.critical("node.escalated", extra={**facts, "remedy": remedy})
+                self._end_node(EXIT_ESCALATED)
+
+    def _abandoned(self, child: Child) -> None:
+        """A lane without its actor leaves the others at work. Without an actor of the whole node there is no intake."""
+        if child.spec.bridge is not None:
+            return
+        if child.state == "misconfigured":
+            self._end_node(ConfigError.exit_status)
+            return
+        log.critical("intake.stopped", extra={"child": child.name, "remedy": "status still answers; the files are kept"})
+        listener = self._nursery["listener"]
+        listener.wanted = False
+        self.mailbox.cancel_timer("restart listener")
+        if listener.life is not None:
+            self._nursery.order_stop(listener)
+        elif listener is not child:
+            listener.state = "stopped"
+
+    # --- the end ---
+
+    def _signalled(self, number: signal.Signals) -> None:
+        if number is not signal.SIGHUP:
+            log.info("node.signalled", extra={"signal": number.name})
+            self._end_node(0)
+            return
+        problems = self._recheck()
+        remedy = "a running node keeps its configuration; stop it and run it again: no queue is lost"
+        log.warning("reload.refused", extra={"valid": not problems, "problems": problems, "remedy": remedy})
+
+    def _end_node(self, exit_status: int) -> None:
+        """Stop the children in reverse start order, then this actor; the first reason to stop gives the exit status."""
+        if self._stopping:
+            return
+        self._stopping = True
+        self.exit_status = exit_status
+        log.info("node.stopping", extra={"exit_status": exit_status})
+        for child in self._nursery:
+            self.mailbox.cancel_timer(f"restart {child.name}")
+        self._stop_next()
+
+    def _stop_next(self) -> None:
+        """Tell the children of the last order that still has any to stop; end when there is none."""
+        while self._stop_orders:
+            order = self._stop_orders.pop()
+            living = [child for child in self._nursery.living() if child.spec.order == order]
+            if living:
+                self._stop_waits = {child.name for child in living}
+                for child in living:
+                    self._nursery.order_stop(child)
+                return
+        self._collected()
+        log.info("node.stopped", extra={"exit_status": self.exit_status})
+        self.stop()
+
+    # --- control ---
+
+    def _serve(self, whom: list[bytes], payload: bytes) -> None:
+        try:
+            request = parse_request(payload)
+            if request.command == "status":
+                self._ask_status(whom, request)
+                return
+            result = self._obey(request)
+        except ControlError as error:
+            self._router.answer(whom, encode_error(error))
+            return
+        self._router.answer(whom, encode_result(request.request_id, result))
+
+    def _obey(self, request: Request) -> dict[str, Any]:
+        match request.command:
+            case "ping":
+                return {"node": self._settings.name, "pid": os.getpid(), "ready": self._is_ready()}
+            case "stop":
+                self._end_node(0)
+                return {"stopping": True, "pid": os.getpid()}
+        bridge = request.arguments["bridge"]
+        connections = [child for child in self._nursery if (child.spec.kind, child.spec.bridge) == ("connection", bridge)]
+        if not connections:
+            known = ", ".join(bridge.name for bridge in self._settings.bridges) or "none"
+            raise ControlError("unknown_bridge", f"there is no bridge {bridge!r}; known: {known}", request.request_id)
+        if self._stopping:
+            raise ControlError("stopping", "the node is stopping", request.request_id)
+        match request.command:
+            case "bridge.pause":
+                self._paused.add(bridge)
+                self._command(connections, "pause")
+            case "bridge.resume":
+                self._paused.discard(bridge)
+                self._command(connections, "resume")
+            case "bridge.restart":
+                self._restart_on_order(connections)
+        log.info("control.obeyed", extra={"command": request.command, "bridge": bridge})
+        return {"bridge": bridge, "connections": [child.name for child in connections]}
+
+    def _command(self, children: list[Child], verb: str) -> None:
+        for child in children:
+            if child.life is not None:
+                self.send(child.name, Command(verb=verb))
+
+    def _restart_on_order(self, children: list[Child]) -> None:
+        for child in children:
+            if child.life is None:
+                self.mailbox.cancel_timer(f"restart {child.name}")
+                self._restart(child)
+            else:
+                child.ordered = True
+                self._nursery.order_stop(child)
+
+    def _ask_status(self, whom: list[bytes], request: Request) -> None:
+        if not self._collection.ask((whom, request.request_id)):
+            raise ControlError("busy", "too many status requests are waiting", request.request_id)
+        self._collect()
+
+    def _collect(self) -> None:
+        living = [child.name for child in self._nursery.living()]
+        if self._collection.begin(living):
+            for name in living:
+                self.send(name, ReportNow(request=self._collection.number))
+            self.mailbox.set_timer("collect", time.monotonic() + (COLLECT_TIMEOUT_S if living else 0.0))
+
+    def _collected(self) -> None:
+        """All have reported, or the time is up: answer with what is known."""
+        self.mailbox.cancel_timer("collect")
+        served = self._collection.end()
+        if served:
+            status = self._status()
+            for whom, request_id in served:
+                self._router.answer(whom, encode_result(request_id, status))
+        self._collect()
+
+    def _status(self) -> dict[str, Any]:
+        now_s = time.monotonic()
+        return status_map(
+            node=self._settings.name,
+            pid=os.getpid(),
+            ready=self._is_ready(),
+            uptime_s=now_s - self._started_s,
+            actors=self._nursery.views(now_s),
+            lanes=[(bridge.name, lane) for bridge in self._settings.bridges for lane in range(bridge.lanes)],
+        )

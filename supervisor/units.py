@@ -1,0 +1,160 @@
+"""Durations, sizes, addresses and words as an operator writes them, and what to say when one is wrong.
+
+Pure: text in, a plain value out; ``ValueError`` carries a sentence for the operator. Which key takes what is the business of
+``supervisor/config_model.py``.
+"""
+
+from __future__ import annotations
+
+import difflib
+import ipaddress
+import re
+from collections.abc import Iterable
+from zlib import crc32
+
+UNLIMITED = "unlimited"
+
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_BYTES = {"B": 1} | {
+    f"{prefix}{suffix}": base**power
+    for suffix, base in (("B", 1000), ("iB", 1024))
+    for power, prefix in enumerate(("k" if suffix == "B" else "K", "M", "G", "T"), start=1)
+}
+_AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", re.ASCII)
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
+_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,252}[A-Za-z0-9])?\.?", re.ASCII)
+
+
+def shown(value: object) -> str:
+    """``value`` for a message: as YAML has it, and short."""
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return f'"{value}"' if len(value) <= 60 else f'"{value[:57]}..."'
+        case dict():
+            return "a mapping"
+        case list() | tuple():
+            return "a list"
+        case _:
+            return str(value)
+
+
+def parse_duration(value: object) -> float:
+    """Seconds of a duration such as ``250ms``, ``2m``, ``7d`` or ``0s``.
+
+    Raises:
+        ValueError: it has no unit, an unknown one, or is no duration.
+    """
+    return _parse_amount(value, "duration", _SECONDS, "60s, 250ms, 2m, 1h or 7d")
+
+
+def parse_size(value: object) -> int:
+    """Bytes of a size such as ``64MiB``, ``50GiB`` or ``1kB``; powers of 1000 without ``i``, of 1024 with it.
+
+    Raises:
+        ValueError: it has no unit, an unknown one, is no size, or no whole number of bytes.
+    """
+    size_bytes = _parse_amount(
+        value, "size", {unit: float(factor) for unit, factor in _BYTES.items()}, "512B, 64KiB, 64MiB or 50GiB"
+    )
+    if not size_bytes.is_integer():
+        raise ValueError(f"{shown(value)} is no whole number of bytes")
+    return int(size_bytes)
+
+
+def _parse_amount(value: object, what: str, units: dict[str, float], example: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise ValueError(f"{shown(value)} is not a {what}; write a number with a unit, such as {example}")
+    match = _AMOUNT.fullmatch(str(value).strip())
+    if match is None:
+        raise ValueError(f"{shown(value)} is not a {what}; write a number with a unit, such as {example}")
+    number, unit = match.groups()
+    if not unit:
+        raise ValueError(f"{shown(value)} has no unit; a {what} is written such as {example}")
+    if unit not in units:
+        near = {known.lower(): known for known in units}.get(unit.lower())
+        guess = f"did you mean {number}{near}? " if near else ""
+        raise ValueError(f"{shown(value)} has an unknown unit; {guess}units of a {what} are {', '.join(units)}, such as {example}")
+    return float(number) * units[unit]
+
+
+def write_duration(seconds: float) -> str:
+    """The shortest text that ``parse_duration`` reads as ``seconds``, to the nearest millisecond."""
+    milliseconds = round(seconds * 1000)
+    for unit in ("d", "h", "m", "s"):
+        unit_ms = round(_SECONDS[unit] * 1000)
+        if milliseconds % unit_ms == 0 and (milliseconds or unit == "s"):
+            return f"{milliseconds // unit_ms}{unit}"
+    return f"{milliseconds}ms"
+
+
+def write_size(size_bytes: int) -> str:
+    """The shortest text that ``parse_size`` reads as ``size_bytes``, in powers of 1024 where it can be."""
+    for unit in ("TiB", "GiB", "MiB", "KiB"):
+        if size_bytes >= _BYTES[unit] and size_bytes % _BYTES[unit] == 0:
+            return f"{size_bytes // _BYTES[unit]}{unit}"
+    return f"{size_bytes}B"
+
+
+def parse_address(value: object, *, port_min: int = 1) -> tuple[str, int]:
+    """(host, port) of ``broker.example:1883``, ``127.0.0.1:1883`` or ``[::1]:1883``.
+
+    Raises:
+        ValueError: no port, a port out of range, or no host name or address.
+    """
+    example = "such as 127.0.0.1:1883, broker.example:8883 or [::1]:1883"
+    if not isinstance(value, str):
+        raise ValueError(f"{shown(value)} is not an address; write host:port in quotes, {example}")
+    host, colon, port_text = value.rpartition(":")
+    if "://" in value:
+        raise ValueError(f"{shown(value)} is not an address; write host:port without a scheme, {example}")
+    if not colon or not host or (":" in host and not host.startswith("[")) or value.endswith("]"):
+        what = "an IPv6 address wants brackets" if value.count(":") > 1 else "the host or the port is missing"
+        raise ValueError(f"{shown(value)} is not host:port ({what}); write it {example}")
+    if not (port_text.isascii() and port_text.isdigit() and len(port_text) <= 5) or not port_min <= int(port_text) <= 65535:
+        raise ValueError(f"{shown(value)} has no port from {port_min} to 65535; write it {example}")
+    return _parse_host(host, value), int(port_text)
+
+
+def _parse_host(host: str, value: str) -> str:
+    if host.startswith("["):
+        try:
+            return str(ipaddress.IPv6Address(host[1:-1] if host.endswith("]") else ""))
+        except ValueError:
+            raise ValueError(f"{shown(value)}: {host} is not an IPv6 address; write it such as [::1]:1883") from None
+    if re.fullmatch(r"[\d.]+", host, re.ASCII):
+        try:
+            return str(ipaddress.IPv4Address(host))
+        except ValueError:
+            raise ValueError(f"{shown(value)}: {host} is not an IPv4 address; write it such as 127.0.0.1:1883") from None
+    if not _HOST.fullmatch(host):
+        raise ValueError(f"{shown(value)}: {host} is not a host name; write it such as broker.example:1883")
+    return host
+
+
+def check_name(value: str) -> str:
+    """``value``, if it may name a node, a bridge or a rule: files, processes and logs carry it.
+
+    Raises:
+        ValueError: it is empty, longer than 64 characters, or has others than letters, digits, ``_`` and ``-``.
+    """
+    if not _NAME.fullmatch(value):
+        suggestion = re.sub(r"[^A-Za-z0-9_-]+", "-", value)[:64].strip("-")
+        hint = f', such as "{suggestion}"' if suggestion else ""
+        raise ValueError(f"{shown(value)} cannot be a name; use 1 to 64 of A-Z a-z 0-9 _ -{hint}")
+    return value
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """``; did you mean X?`` when ``word`` looks like one of ``known``, else nothing."""
+    matches = difflib.get_close_matches(
+        word.lower().replace("_", "-"), [name.lower().replace("_", "-") for name in known], n=1, cutoff=0.6
+    )
+    names = {name.lower().replace("_", "-"): name for name in known}
+    return f"; did you mean {names[matches[0]]}?" if matches else ""
+
+
+def rule_number(name: str) -> int:
+    """What the queue keeps of the rule called ``name``: its CRC-32, the same in every version; 0 is no rule."""
+    return crc32(name.encode())

@@ -1,0 +1,144 @@
+"""What ``bascule status`` and ``bascule demo`` show on a terminal. The only user of rich."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+_GOOD, _BAD, _BUSY = "green", "bold red", "yellow"
+_STATE_STYLES = {"ready": _GOOD, "connected": _GOOD, "damaged": _BAD, "misconfigured": _BAD}
+_PIPE_WIDTH = 180
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+def print_status(status: dict[str, Any]) -> None:
+    """Print the answer to ``status`` once."""
+    _console().print(status_view(status))
+
+
+def watch_status(fetch: Callable[[], dict[str, Any]], period_s: float) -> None:
+    """Show what ``fetch`` returns, anew each ``period_s``, until interrupted."""
+    try:
+        with Live(status_view(fetch()), auto_refresh=False) as live:
+            while True:
+                time.sleep(period_s)
+                live.update(status_view(fetch()), refresh=True)
+    except KeyboardInterrupt:
+        return
+
+
+def status_view(status: dict[str, Any]) -> RenderableType:
+    """The node's line, its actors, its bridges."""
+    state = Text("ready", _GOOD) if status["ready"] else Text("not ready", _BAD)
+    head = Text.assemble(("node ", "bold"), (status["node"], "bold cyan"), "  ", state, f"  pid {status['supervisor']['pid']}")
+    head.append(f"  up {duration(status['supervisor']['uptime_s'])}")
+    if status["store"].get("mode"):
+        head.append(f"  {status['store']['mode']}")
+    return Group(head, _actors(status["actors"]), _bridges(status["bridges"]))
+
+
+def _actors(rows: Iterable[dict[str, Any]]) -> Table:
+    table = _table("actor", "state", ">pid", ">restarts", ">heartbeat")
+    for row in rows:
+        age_s = row["heartbeat_age_s"]
+        restarts = Text(str(row["restarts"]), _BUSY if row["restarts"] else "")
+        _add_row(
+            table, row["name"], _state(row["state"]), _figure(row["pid"]), restarts, "-" if age_s is None else f"{age_s:.1f} s"
+        )
+    return table
+
+
+def _bridges(rows: Sequence[dict[str, Any]]) -> RenderableType:
+    if not rows:
+        return Text("no bridges: a broker alone", "dim")
+    counts = ("accepted", "delivered", "expired", "dropped", "dead_lettered")
+    table = _table(
+        "bridge", "state", ">depth", ">size", ">oldest", ">in flight", *(f">{name.replace('_', ' ')}" for name in counts), "ledger"
+    )
+    for row in rows:
+        known = row["ledger_closes"] is not None
+        ledger = Text("-") if not known else Text("closes", _GOOD) if row["ledger_closes"] else Text("OPEN", _BAD)
+        _add_row(
+            table,
+            f"{row['name']}:{row['lane']}",
+            _state(row["state"]),
+            _figure(row["depth"]),
+            "-" if row["bytes"] is None else size(row["bytes"]),
+            "-" if row["oldest_age_s"] is None else duration(row["oldest_age_s"]),
+            _figure(row["in_flight"]),
+            *(_figure(sum(row["dropped"].values()) if name == "dropped" else row[name]) for name in counts),
+            ledger,
+        )
+    return table
+
+
+def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str | Text]]) -> None:
+    """Print a table; a column whose name starts with ``>`` is aligned right."""
+    table = _table(*columns)
+    say(f"\n{title}")
+    for row in rows:
+        _add_row(table, *row)
+    _console().print(table)
+
+
+def say(line: str) -> None:
+    """Print one line of progress."""
+    _console().print(Text(line), soft_wrap=True)
+
+
+def verdict(good: bool, text: str) -> Text:
+    """``text`` in the colour of good or bad news."""
+    return Text(text, _GOOD if good else _BAD)
+
+
+def duration(seconds: float) -> str:
+    """Seconds for people: the two largest units."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, whole = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    if days:
+        return f"{days} d {hours} h"
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {whole} s"
+
+
+def size(count: float) -> str:
+    """Bytes for people."""
+    for unit in _UNITS[:-1]:
+        if count < 1024:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} {_UNITS[-1]}"
+
+
+def _console() -> Console:
+    """A terminal as wide as it is; a file or a pipe as wide as our tables need."""
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(highlight=False, width=_PIPE_WIDTH)
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(column.lstrip(">"), justify="right" if column.startswith(">") else "left", no_wrap=True)
+    return table
+
+
+def _add_row(table: Table, *cells: str | Text) -> None:
+    """Add a row of plain text: rich would read ``:a:`` in a name as a picture."""
+    table.add_row(*(cell if isinstance(cell, Text) else Text(cell) for cell in cells))
+
+
+def _state(state: str) -> Text:
+    return Text(state, _STATE_STYLES.get(state, _BUSY))
+
+
+def _figure(value: int | None) -> str:
+    return "-" if value is None else str(value)

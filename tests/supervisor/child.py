@@ -1,0 +1,99 @@
+"""A child for tests of the supervisor: the real actor base and mailbox, and no work.
+
+Run as a child's command. It notes each frame that reaches it in ``<run_dir>/<name>.heard``, one JSON list a line. ``--exit N``
+ends at once with that status, each time it is started; ``--ignore-stop`` never ends by itself; ``--needs NAME`` is ready only
+once it was told that NAME is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+from actors.actor import MailboxActor
+from actors.mailbox import Mailbox
+from actors.process import die_with_parent
+from wire.frames import Command, Frame, ResetMarkers
+from wire.settings import NodeSettings, load
+
+
+class Quiet(MailboxActor):
+    """Is ready at once, and notes what it hears."""
+
+    ignore_stop = False
+    needs: str | None = None
+
+    def __init__(self, mailbox: Mailbox, settings: NodeSettings, epoch: int) -> None:
+        super().__init__(mailbox, settings, epoch)
+        self._heard = (Path(settings.run_dir) / f"{self.name}.heard").open("a", buffering=1)
+
+    def on_start(self) -> None:
+        super().on_start()
+        self._note("started", self.epoch)
+        if self.needs is None:
+            self.ready()
+
+    def on_frame(self, frame: Frame) -> None:
+        match frame:
+            case Command():
+                self._note("command", frame.verb)
+            case ResetMarkers():
+                self._note("reset", frame.queue)
+
+    def on_peer_up(self, name: str, epoch: int) -> None:
+        self._note("peer", name, epoch)
+        if name == self.needs and self.state == "starting":
+            self.ready()
+
+    def on_stopping(self) -> None:
+        self._note("stop")
+        if not self.ignore_stop:
+            self.finished()
+
+    def on_stop(self) -> None:
+        self._heard.close()
+
+    def status(self) -> dict[str, Any]:
+        match self.name.partition(":")[0]:
+            case "queue_store":
+                row: dict[str, Any] = {"depth": 3, "bytes": 30, "oldest_age_s": 1.5, "in_flight": 1, "accepted": 10, "delivered": 5}
+                row |= {"expired": 1, "dropped": {"full": 1}, "dead_lettered": 0, "redelivered": 2}
+                return {"queues": {"bridge:cloud:0": row}, "mode": "in-memory"}
+            case "connection":
+                return {"link": {"state": "connected", "since_s": 2.0}}
+            case "forwarder":
+                return {"tier2": {"messages": 4, "bytes": 40}}
+        return {"epoch": self.epoch}
+
+    def _note(self, *what: object) -> None:
+        self._heard.write(json.dumps(what) + "\n")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--name", required=True)
+    parser.add_argument("--exit", type=int)
+    parser.add_argument("--ignore-stop", action="store_true")
+    parser.add_argument("--needs")
+    parser.add_argument("--epoch", type=int, required=True)
+    parser.add_argument("--settings", type=Path, required=True)
+    parser.add_argument("--parent", type=int, required=True)
+    arguments = parser.parse_args()
+    die_with_parent(arguments.parent)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if arguments.exit is not None:
+        return int(arguments.exit)
+    settings = load(arguments.settings.read_bytes())
+    Quiet.ignore_stop, Quiet.needs = arguments.ignore_stop, arguments.needs
+    mailbox = Mailbox(Path(settings.run_dir), arguments.name)
+    failure = Quiet.run(mailbox, settings, arguments.epoch)
+    mailbox.close()
+    return 0 if failure is None else 70
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,106 @@
+"""What a user types, in processes of their own: output, errors, exit statuses."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from supervisor.cli import main
+from tests.supervisor.conftest import ROOT, StartSupervisor
+
+
+def bascule(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "supervisor.cli", *words], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    """A configuration whose node lives in the folder of the ``start`` fixture."""
+    path = tmp_path / "bascule.yaml"
+    remote = {"addresses": ["127.0.0.1:1"], "client_id": "x"}
+    bridge = {"name": "cloud", "remote": remote, "local_subscriptions": [{"filters": ["#"]}]}
+    node = {
+        "node": {"name": "test", "data_dir": "data"},
+        "listeners": [{"bind": "127.0.0.1:18831"}],
+        "access": {"allow_anonymous": True},
+        "bridges": [bridge],
+    }
+    path.write_text(json.dumps(node))
+    return path
+
+
+def test_check_says_what_a_configuration_makes(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", str(config)]) == 0
+    printed = capsys.readouterr().out
+    assert f"{config}: ok" in printed
+    assert "127.0.0.1:18831" in printed
+    assert "cloud" in printed
+
+
+@pytest.mark.parametrize("command", ["run", "check", "status", "stop"])
+def test_a_wrong_configuration_is_refused_with_each_problem_on_its_line(tmp_path: Path, command: str) -> None:
+    path = tmp_path / "wrong.yaml"
+    path.write_text("colour: red\nshape: round\n")
+    done = bascule(command, str(path))
+    assert done.returncode == 78
+    assert done.stdout == ""
+    lines = done.stderr.splitlines()
+    assert all(line.startswith(f"{path}:") for line in lines), done.stderr
+    assert any("colour" in line for line in lines)
+    assert any("shape" in line for line in lines)
+
+
+@pytest.mark.parametrize("words", [("status",), ("status", "--json"), ("stop",), ("bridge", "pause")])
+def test_a_node_that_does_not_run_is_said_so(config: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...]) -> None:
+    bridge = ["cloud"] if words[0] == "bridge" else []
+    assert main([*words, str(config), *bridge]) == 69
+    assert "node test does not run" in capsys.readouterr().err
+
+
+def test_a_command_without_its_argument_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run"]) == 2
+    assert "CONFIG" in capsys.readouterr().err
+
+
+def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("bascule")
+
+
+def test_status_prints_the_promised_json(start: StartSupervisor, config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    start().wait_ready()
+    assert main(["status", str(config), "--json"]) == 0
+    status = json.loads(capsys.readouterr().out)
+    assert (status["node"], status["ready"], status["bridges"][0]["ledger_closes"]) == ("test", True, True)
+
+
+def test_status_prints_tables_for_people(start: StartSupervisor, config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    start().wait_ready()
+    assert main(["status", str(config)]) == 0
+    printed = capsys.readouterr().out
+    assert "node test" in printed
+    assert "queue_store" in printed
+
+
+def test_a_bridge_is_paused_resumed_and_restarted(start: StartSupervisor, config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    node = start().wait_ready()
+    for verb in ("pause", "resume", "restart"):
+        assert main(["bridge", verb, str(config), "cloud"]) == 0
+    node.wait_actor("connection:cloud:0", state="ready", restarts=1)
+    commands = [note[1] for note in node.heard("connection:cloud:0") if note[0] == "command"]
+    assert commands == ["pause", "resume"]
+    assert main(["bridge", "pause", str(config), "nowhere"]) == 1
+    assert "there is no bridge 'nowhere'; known: cloud" in capsys.readouterr().err
+
+
+def test_stop_returns_when_the_node_has_ended(start: StartSupervisor, config: Path) -> None:
+    node = start().wait_ready()
+    assert main(["stop", str(config)]) == 0
+    assert node.process.wait(1.0) == 0
+    assert main(["status", str(config)]) == 69

@@ -1,0 +1,271 @@
+"""The supervisor with real processes and real signals."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+from pathlib import Path
+
+import pytest
+
+from supervisor.control import SOCKET_NAME, ControlError, NotRunning, call, encode_request
+from tests.supervisor.conftest import StartSupervisor, alive
+from tests.support.waiting import wait_until
+
+CHILDREN = ["queue_store", "distributor", "forwarder:cloud:0", "connection:cloud:0", "listener"]
+
+
+def test_all_children_are_started_in_order_and_the_node_is_ready_once(start: StartSupervisor) -> None:
+    node = start().wait_ready()
+    assert [event["child"] for event in node.named("child.started")] == CHILDREN
+    epochs = [event["epoch"] for event in node.named("child.started")]
+    assert epochs == sorted(set(epochs))
+    status = node.status()
+    assert status["ready"] is True
+    assert [row["name"] for row in status["actors"]] == CHILDREN
+    assert all(row["state"] == "ready" and row["restarts"] == 0 and row["heartbeat_age_s"] < 0.5 for row in status["actors"])
+    lines = [line for line in node.events if line["event"] == "node.ready"]
+    assert len(lines) == 2, "one on standard output, one in the log"
+
+
+def test_the_children_are_in_the_supervisors_session_and_process_group(start: StartSupervisor) -> None:
+    node = start().wait_ready()
+    for row in node.status()["actors"]:
+        assert os.getsid(row["pid"]) == os.getsid(node.process.pid)
+        assert os.getpgid(row["pid"]) == os.getpgid(node.process.pid)
+
+
+def test_what_is_in_the_run_folder_is_the_owners_only(start: StartSupervisor) -> None:
+    node = start().wait_ready()
+    assert stat.S_IMODE(node.run_dir.stat().st_mode) == 0o700
+    assert stat.S_IMODE((node.run_dir / "settings").stat().st_mode) == 0o600
+    assert stat.S_IMODE((node.run_dir / SOCKET_NAME).stat().st_mode) == 0o600
+
+
+def test_everyone_learns_that_everyone_else_is_up(start: StartSupervisor) -> None:
+    node = start().wait_ready()
+    epochs = {event["child"]: event["epoch"] for event in node.named("child.started")}
+    for name in CHILDREN:
+        wanted = {peer: epoch for peer, epoch in epochs.items() if peer != name}
+        wait_until(
+            lambda name=name, wanted=wanted: {note[1]: note[2] for note in node.heard(name) if note[0] == "peer"} == wanted,  # type: ignore[misc]
+            10.0,
+            f"all peers at {name}",
+        )
+
+
+def test_a_child_that_waits_for_a_peer_is_told_of_it_in_every_life(start: StartSupervisor) -> None:
+    node = start("listener", "--needs=queue_store").wait_ready()
+    os.kill(node.actor("listener")["pid"], signal.SIGKILL)
+    node.wait_actor("listener", state="ready", restarts=1)
+    os.kill(node.actor("queue_store")["pid"], signal.SIGKILL)
+    node.wait_actor("queue_store", state="ready", restarts=1)
+    assert node.status()["ready"] is True
+
+
+@pytest.mark.parametrize("name", CHILDREN)
+def test_a_killed_child_is_restarted_at_once_in_a_new_epoch_and_its_peers_are_told(start: StartSupervisor, name: str) -> None:
+    node = start().wait_ready()
+    before = {row["name"]: row["pid"] for row in node.status()["actors"]}
+    os.kill(before[name], signal.SIGKILL)
+    exited = node.wait_for("child.exited", name)
+    assert (exited["signal"], exited["pid"], exited["hung"]) == ("SIGKILL", before[name], False)
+    row = node.wait_actor(name, state="ready", restarts=1)
+    assert row["pid"] != before[name]
+    first, second = (event["epoch"] for event in node.named("child.started", name))
+    assert second > first
+    for peer in CHILDREN:
+        if peer != name:
+            wait_until(lambda peer=peer: ["peer", name, second] in node.heard(peer), 10.0, f"{peer} hears of {name}")  # type: ignore[misc]
+            wait_until(
+                lambda peer=peer: [note[1] for note in node.heard(name) if note[0] == "peer"].count(peer) == 2,  # type: ignore[misc]
+                10.0,
+                f"{name} is told of {peer} again",
+            )
+    assert {row["name"]: row["pid"] for row in node.status()["actors"] if row["name"] != name} == {
+        peer: pid for peer, pid in before.items() if peer != name
+    }
+
+
+@pytest.mark.parametrize("name", ["forwarder:cloud:0", "connection:cloud:0"])
+def test_markers_are_reset_when_an_actor_of_the_lane_comes_back(start: StartSupervisor, name: str) -> None:
+    node = start().wait_ready()
+    assert not node.named("markers.reset"), "a first start resets nothing"
+    os.kill(node.actor(name)["pid"], signal.SIGKILL)
+    assert node.wait_for("markers.reset", name)["queue"] == "bridge:cloud:0"
+    wait_until(lambda: node.heard("queue_store").count(["reset", "bridge:cloud:0"]) == 1, 10.0, "the store is told once")
+
+
+def test_a_stopped_process_is_noticed_and_replaced(start: StartSupervisor) -> None:
+    node = start(heartbeat_timeout_s=1.5).wait_ready()
+    pid = node.actor("distributor")["pid"]
+    os.kill(pid, signal.SIGSTOP)
+    assert node.wait_for("child.hung", "distributor")["pid"] == pid
+    exited = node.wait_for("child.exited", "distributor")
+    assert (exited["signal"], exited["hung"]) == ("SIGKILL", True)
+    assert node.wait_actor("distributor", state="ready", restarts=1)["pid"] != pid
+    assert len(node.named("child.hung")) == 1
+
+
+def test_a_supervisor_that_was_stopped_itself_kills_nobody(start: StartSupervisor) -> None:
+    node = start(heartbeat_timeout_s=1.5).wait_ready()
+    before = node.status()["actors"]
+    node.process.send_signal(signal.SIGSTOP)
+    with pytest.raises(NotRunning):
+        call(node.run_dir, "ping", timeout_s=2.5)  # passes the time: nobody answers
+    node.process.send_signal(signal.SIGCONT)
+    assert [row["pid"] for row in node.status()["actors"]] == [row["pid"] for row in before]
+    assert not node.named("child.hung")
+
+
+def test_no_child_outlives_a_killed_supervisor_and_the_next_run_goes_on_at_once(start: StartSupervisor) -> None:
+    node = start().wait_ready()
+    pids = [row["pid"] for row in node.status()["actors"]]
+    epochs = [event["epoch"] for event in node.named("child.started")]
+    node.process.kill()
+    again = start()
+    again.wait_ready()
+    assert not any(alive(pid) for pid in pids), "the lock is free only when all of them are gone"
+    assert min(event["epoch"] for event in again.named("child.started")) > max(epochs)
+
+
+def test_every_child_holds_the_lock_of_the_data_folder(start: StartSupervisor) -> None:
+    node = start().wait_ready()
+    lock = str(node.data_dir / "lock")
+    for row in node.status()["actors"]:
+        descriptors = Path(f"/proc/{row['pid']}/fd").iterdir()
+        assert lock in [str(descriptor.readlink()) for descriptor in descriptors], row["name"]
+
+
+def test_a_stop_goes_in_reverse_order_and_exits_0(start: StartSupervisor) -> None:
+    node = start().wait_ready()
+    pids = [row["pid"] for row in node.status()["actors"]]
+    node.process.terminate()
+    assert node.wait_end() == 0
+    assert [event["child"] for event in node.named("child.exited")] == CHILDREN[::-1]
+    assert all(event["exit_status"] == 0 for event in node.named("child.exited"))
+    assert not any(alive(pid) for pid in pids)
+
+
+def test_a_child_that_does_not_stop_in_time_is_killed_and_the_stop_goes_on(start: StartSupervisor) -> None:
+    node = start("distributor", "--ignore-stop", stop_timeout_s=0.3).wait_ready()
+    node.process.send_signal(signal.SIGINT)
+    assert node.wait_end() == 0
+    assert [event["child"] for event in node.named("child.killed")] == ["distributor"]
+    assert [event["child"] for event in node.named("child.exited")] == CHILDREN[::-1]
+
+
+def test_a_stop_while_the_children_are_starting_ends_them_all(start: StartSupervisor) -> None:
+    node = start()
+    node.wait_for("child.started", "listener")
+    node.process.terminate()
+    assert node.wait_end() == 0
+
+
+def test_a_child_that_crashes_too_often_ends_the_node(start: StartSupervisor) -> None:
+    node = start("distributor", "--exit", "70", restarts_max=3)
+    assert node.wait_end() == 70
+    assert node.named("node.escalated")[0]["child"] == "distributor"
+    assert len(node.named("child.started", "distributor")) == 4
+    assert not node.named("node.ready")
+
+
+def test_an_unavailable_child_is_tried_for_ever(start: StartSupervisor) -> None:
+    node = start("connection:cloud:0", "--exit", "75", restarts_max=2)
+    node.wait_for("child.exited", "connection:cloud:0", count=5)
+    assert node.process.poll() is None
+    assert node.status()["ready"] is False
+
+
+def test_a_damaged_store_stays_down_and_stops_intake_while_status_answers(start: StartSupervisor) -> None:
+    node = start("queue_store", "--exit", "65")
+    node.wait_actor("queue_store", state="damaged", pid=None, restarts=0)
+    node.wait_actor("listener", state="stopped", pid=None)
+    node.wait_actor("distributor", state="ready")
+    assert node.named("intake.stopped")
+    assert call(node.run_dir, "stop")["stopping"] is True
+    assert node.wait_end() == 0
+
+
+def test_a_misconfigured_listener_ends_the_node_with_78(start: StartSupervisor) -> None:
+    assert start("listener", "--exit", "78").wait_end() == 78
+
+
+def test_a_misconfigured_lane_leaves_the_others_at_work(start: StartSupervisor) -> None:
+    node = start("connection:cloud:0", "--exit", "78")
+    node.wait_actor("connection:cloud:0", state="misconfigured", restarts=0)
+    node.wait_actor("listener", state="ready")
+    assert node.status()["bridges"][0]["state"] == "misconfigured"
+
+
+def test_a_second_run_in_the_same_folder_is_refused(start: StartSupervisor) -> None:
+    node = start().wait_ready()
+    second = start()
+    assert second.wait_end() == 75
+    assert "another node runs in this data folder" in second.log_path.read_text()
+    assert node.status()["ready"] is True
+
+
+def test_a_hangup_checks_the_configuration_and_changes_nothing(start: StartSupervisor) -> None:
+    node = start().wait_ready()
+    node.process.send_signal(signal.SIGHUP)
+    event = node.wait_for("reload.refused")
+    assert event["problems"] == ["line 3: something is wrong"]
+    assert node.status()["ready"] is True
+
+
+def test_status_joins_the_figures_of_a_lane_and_checks_its_ledger(start: StartSupervisor) -> None:
+    row = start().wait_ready().status()["bridges"][0]
+    assert (row["name"], row["lane"], row["state"], row["depth"], row["dropped"]) == ("cloud", 0, "connected", 3, {"full": 1})
+    assert row["ledger_closes"] is True
+    assert row["tier2"] == {"messages": 4, "bytes": 40}
+
+
+def test_status_answers_in_time_with_a_stopped_child(start: StartSupervisor) -> None:
+    node = start(heartbeat_timeout_s=30.0).wait_ready()
+    os.kill(node.actor("forwarder:cloud:0")["pid"], signal.SIGSTOP)
+    assert call(node.run_dir, "status", timeout_s=2.0)["ready"] is True
+
+
+def test_pause_and_resume_reach_the_connection_and_pause_outlives_it(start: StartSupervisor) -> None:
+    node = start().wait_ready()
+    name = "connection:cloud:0"
+    call(node.run_dir, "bridge.pause", {"bridge": "cloud"})
+    wait_until(lambda: ["command", "pause"] in node.heard(name), 10.0, "the pause")
+    os.kill(node.actor(name)["pid"], signal.SIGKILL)
+    node.wait_actor(name, state="ready", restarts=1)
+    life = wait_until(lambda: [note for note in node.heard(name) if note[0] == "started"][1:], 10.0, "the new life")[0]
+    wait_until(lambda: ["command", "pause"] in node.heard(name)[node.heard(name).index(life) :], 10.0, "the pause again")
+    call(node.run_dir, "bridge.resume", {"bridge": "cloud"})
+    wait_until(lambda: node.heard(name)[-1] == ["command", "resume"], 10.0, "the resumption")
+
+
+def test_bridge_restart_replaces_the_connection_and_counts_as_no_crash(start: StartSupervisor) -> None:
+    node = start(restarts_max=0).wait_ready()
+    pid = node.actor("connection:cloud:0")["pid"]
+    call(node.run_dir, "bridge.restart", {"bridge": "cloud"})
+    row = node.wait_actor("connection:cloud:0", state="ready", restarts=1)
+    assert row["pid"] != pid
+    assert node.wait_for("child.exited", "connection:cloud:0")["exit_status"] == 0
+    assert node.wait_for("markers.reset")["queue"] == "bridge:cloud:0"
+
+
+def test_bad_control_requests_are_refused_and_stop_nothing(start: StartSupervisor) -> None:
+    from actors.mailbox import ask  # the raw socket: what the client would never send
+
+    node = start().wait_ready()
+    path = node.run_dir / SOCKET_NAME
+    for payload in (b"", b"\xc1", b"hello", encode_request(1, "status", {"x": "y"}), bytes(100_000)):
+        answer = ask(path, payload, 5.0)
+        assert answer is not None, payload[:10]
+        assert b"error" in answer
+    for command, arguments, kind in (
+        ("explode", {}, "unknown_command"),
+        ("bridge.pause", {}, "bad_arguments"),
+        ("bridge.pause", {"bridge": "nowhere"}, "unknown_bridge"),
+    ):
+        with pytest.raises(ControlError) as refused:
+            call(node.run_dir, command, arguments)
+        assert refused.value.kind == kind
+    assert call(node.run_dir, "ping")["ready"] is True

@@ -1,0 +1,43 @@
+"""What a person reads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from supervisor.figures import ActorView, status_map
+from supervisor.view import duration, size, status_view
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0.04, "0.0 s"), (59.9, "59.9 s"), (61, "1 min 1 s"), (3_660, "1 h 1 min"), (90_000, "1 d 1 h")]
+)
+def test_durations_are_for_people(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (5 << 30, "5.0 GiB"), (1 << 60, "1048576.0 TiB")]
+)
+def test_sizes_are_for_people(count: int, text: str) -> None:
+    assert size(count) == text
+
+
+def test_the_tables_show_actors_bridges_and_an_open_ledger() -> None:
+    queue = {"accepted": 5, "depth": 1, "delivered": 3, "bytes": 2048, "oldest_age_s": 70.0}
+    figures: dict[str, dict[str, Any]] = {
+        "queue_store": {"queues": {"bridge:a:0": queue}},
+        "connection:a:0": {"link": {"state": "backoff"}},
+    }
+    names = ["queue_store", "distributor", "forwarder:a:0", "connection:a:0", "listener"]
+    actors = [
+        ActorView(name=name, pid=7, state="ready", restarts=0, heartbeat_age_s=0.1, figures=figures.get(name, {})) for name in names
+    ]
+    console = Console(width=200)
+    with console.capture() as capture:
+        console.print(status_view(status_map(node="n", pid=1, ready=True, uptime_s=1.0, actors=actors, lanes=[("a", 0)])))
+    text = capture.get()
+    for wanted in (*names, "a:0", "backoff", "2.0 KiB", "1 min 10 s", "OPEN"):
+        assert wanted in text

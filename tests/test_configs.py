@@ -1,0 +1,167 @@
+"""The files in configs/: each loads, the default shows every key with its default, the schema is that of the model."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, get_args
+
+import jsonschema
+import pytest
+import yaml
+from pydantic import BaseModel
+from pydantic_core import PydanticUndefined
+
+from supervisor.config import load, schema_text
+from supervisor.config_model import Configuration
+
+CONFIGS = Path(__file__).resolve().parents[1] / "configs"
+FILES = sorted(CONFIGS.glob("*.yaml"))
+SECRETS = ("cloud.password", "ca.pem", "edge-1.pem", "edge-1.key")
+
+# Keys whose value in configs/default.yaml is an example, because they have no default.
+EXAMPLES = {
+    "node.name",
+    "node.data_dir",
+    "listeners.bind",
+    "access.allow_anonymous",
+    "bridges.name",
+    "bridges.remote.addresses",
+    "bridges.remote.client_id",
+    "bridges.remote.username",
+    "bridges.remote.password_file",
+    "bridges.remote.tls.ca_file",
+    "bridges.remote.tls.cert_file",
+    "bridges.remote.tls.key_file",
+    "bridges.remote.tls.server_name",
+    "bridges.local_subscriptions.name",
+    "bridges.local_subscriptions.filters",
+}
+
+
+def schema() -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads((CONFIGS / "bascule.schema.json").read_text())
+    return loaded
+
+
+def default_with_all_keys() -> Any:
+    """configs/default.yaml with its commented keys switched on: a "#" with a key right after it."""
+    text = (CONFIGS / "default.yaml").read_text()
+    return yaml.safe_load(re.sub(r"^(\s*(?:- )?)#(?=[a-z_0-9]+:)", r"\1", text, flags=re.MULTILINE))
+
+
+def keys(model: type[BaseModel], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], object]]:
+    """Every key that takes a plain value, with its default in the operator's units."""
+    for name, field in model.model_fields.items():
+        inner = section_of(field.annotation)
+        if inner is not None and name != "remote_subscriptions":
+            yield from keys(inner, (*path, name))
+        else:
+            yield (*path, name), field.default
+
+
+def section_of(annotation: Any) -> type[BaseModel] | None:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next((found for part in get_args(annotation) if (found := section_of(part)) is not None), None)
+
+
+def shown_at(value: Any, path: tuple[str, ...]) -> Any:
+    for name in path:
+        value = value[0] if isinstance(value, list) else value
+        value = value[name]
+    return value
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_every_file_loads_and_fits_the_schema(path: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "configs" / path.name
+    copy.parent.mkdir()
+    shutil.copy(path, copy)
+    if path.name == "tls.yaml":
+        (copy.parent / "secrets").mkdir()
+        for name in SECRETS:
+            (copy.parent / "secrets" / name).write_text("for the test\n")
+
+    assert load(copy).bridges
+    jsonschema.validate(yaml.safe_load(path.read_text()), schema())
+
+
+def test_there_is_a_file_for_each_mode() -> None:
+    assert {path.stem for path in FILES} >= {"default", "minimal", "in-memory", "durable", "fast", "tls"}
+    assert {load(CONFIGS / f"{name}.yaml").persistence.mode for name in ("in-memory", "durable")} == {"in-memory", "file-native"}
+    fast = load(CONFIGS / "fast.yaml").persistence
+    assert (fast.acknowledge, fast.flush_period_s, fast.sync) == ("fast", 0.5, "os")
+
+
+@pytest.mark.parametrize(
+    ("path", "default"), list(keys(Configuration)), ids=lambda value: ".".join(value) if isinstance(value, tuple) else ""
+)
+def test_the_default_file_shows_every_key_with_its_default(path: tuple[str, ...], default: object) -> None:
+    shown = shown_at(default_with_all_keys(), path)
+
+    if ".".join(path) in EXAMPLES:
+        assert default in (PydanticUndefined, None, ""), "it has a default, so show that"
+    else:
+        assert (tuple(shown) if isinstance(shown, list) else shown) == default
+
+
+def test_the_default_file_shows_no_other_keys() -> None:
+    known = {".".join(path) for path, _ in keys(Configuration)}
+
+    def leaves(value: object, path: tuple[str, ...]) -> Iterator[str]:
+        if isinstance(value, dict) and value:
+            for name, inner in value.items():
+                yield from leaves(inner, (*path, name))
+        elif isinstance(value, list) and value and isinstance(value[0], dict):
+            for item in value:
+                yield from leaves(item, path)
+        else:
+            yield ".".join(path)
+
+    assert set(leaves(default_with_all_keys(), ())) == known
+
+
+def test_every_key_says_what_it_is_for() -> None:
+    def undescribed(model: type[BaseModel]) -> Iterator[str]:
+        for name, field in model.model_fields.items():
+            if not field.description:
+                yield f"{model.__name__}.{name}"
+            inner = section_of(field.annotation)
+            if inner is not None:
+                yield from undescribed(inner)
+
+    assert list(undescribed(Configuration)) == []
+
+
+def test_the_schema_in_the_tree_is_that_of_the_model() -> None:
+    assert (CONFIGS / "bascule.schema.json").read_text() == schema_text(), (
+        "out of date; run: python -m supervisor.config --schema configs/bascule.schema.json"
+    )
+    jsonschema.Draft202012Validator.check_schema(schema())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"limit": {}},
+        {"limits": {"max_bytes": 5}},
+        {"limits": {"max_bytes": "5 potatoes"}},
+        {"persistence": {"mode": "file"}},
+        {"listeners": []},
+        {"bridges": [{"name": "a b"}]},
+    ],
+)
+def test_an_editor_sees_what_is_wrong(change: dict[str, object]) -> None:
+    right = yaml.safe_load((CONFIGS / "minimal.yaml").read_text())
+
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({**right, **change}, schema())
+
+
+def test_files_name_the_schema_for_editors() -> None:
+    for path in FILES:
+        assert path.read_text().startswith("# yaml-language-server: $schema=bascule.schema.json\n"), path.name
