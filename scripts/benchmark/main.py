@@ -1,0 +1,191 @@
+"""Bascule beside Mosquitto 2.0's bridge, in turn, on one machine: the command behind ``scripts/bench``.
+
+Topology: publisher -> system under test -> remote Mosquitto -> subscriber. Only ratios within one run are worth comparing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import statistics
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import NoReturn
+
+from measure import Bench, Figures, compile_load, fdatasync_p50_us
+from systems import Bascule, BenchError, MosquittoBridge, Remote, System
+
+STEADY_RATE_PER_S = 2000
+SYSTEMS: tuple[Callable[[Path, int], System], ...] = (Bascule, MosquittoBridge)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Measure, print the table, and return 0; 1 when the measurement could not be made or messages were lost."""
+    arguments = _arguments(argv)
+    signal.signal(signal.SIGTERM, _interrupted)
+    try:
+        with tempfile.TemporaryDirectory(prefix="bascule-bench-", dir=arguments.dir) as name:
+            report = _measure(arguments, Path(name))
+    except BenchError as error:
+        print(f"bench: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("bench: interrupted", file=sys.stderr)
+        return 130
+    if arguments.json:
+        print(json.dumps(report))
+    else:
+        _print_report(report)
+    return 1 if report["lost"] else 0
+
+
+def _interrupted(_number: int, _frame: object) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def _arguments(argv: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="scripts/bench", description="Bascule beside Mosquitto's bridge in the same run.")
+    parser.add_argument("--pairs", type=int, default=5, help="measure each system this many times, in turn (default 5)")
+    parser.add_argument("--messages", type=int, default=200_000, help="messages in each run (default 200000)")
+    parser.add_argument("--qos", type=int, choices=(0, 1, 2), default=1)
+    parser.add_argument("--quick", action="store_true", help="one pair of short runs; too noisy to judge by")
+    parser.add_argument(
+        "--backlog", type=int, nargs="?", const=1_000_000, metavar="N", help="also: fill N with the remote down, restart, drain"
+    )
+    parser.add_argument("--only-backlog", action="store_true", help="leave the pairs out")
+    parser.add_argument(
+        "--dir", help="where data is kept while measuring: the file system that is measured (default: the temporary folder)"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
+    arguments = parser.parse_args(argv)
+    if arguments.quick:
+        arguments.pairs, arguments.messages = 1, min(arguments.messages, 20_000)
+    if arguments.pairs < 1 or arguments.messages < 1000:
+        parser.error("at least 1 pair of 1000 messages")
+    if arguments.only_backlog and not arguments.backlog:
+        arguments.backlog = 1_000_000
+    return arguments
+
+
+def _measure(arguments: argparse.Namespace, folder: Path) -> Figures:
+    bench = Bench(load=compile_load(folder), qos=arguments.qos)
+    report: Figures = {"qos": arguments.qos, "pairs": [], "backlog": None, "lost": 0, "fdatasync_p50_us": fdatasync_p50_us(folder)}
+    for number in range(0 if arguments.only_backlog else arguments.pairs):
+        pair: Figures = {}
+        for kind in SYSTEMS:
+            figures = _one_system(bench, kind, folder / f"{number}-{kind.__name__}", arguments)
+            pair[figures.pop("name")] = figures
+            report["lost"] += sum(run["missing"] for run in figures.values() if isinstance(run, dict) and "missing" in run)
+        report["pairs"].append(pair)
+        _say(f"pair {number + 1} of {arguments.pairs}: {_pair_line(pair)}")
+    if report["pairs"]:
+        report["medians"] = _medians(report["pairs"])
+    if arguments.backlog:
+        report["backlog"] = bench.backlog(folder / "backlog", messages=arguments.backlog)
+        report["lost"] += report["backlog"]["missing"]
+    return report
+
+
+def _one_system(bench: Bench, kind: Callable[[Path, int], System], folder: Path, arguments: argparse.Namespace) -> Figures:
+    """All runs of one turn through one freshly started system."""
+    remote = Remote(folder / "remote", bench.qos)
+    system = kind(folder / "system", remote.port)
+    seconds = 1 if arguments.quick else 5
+    try:
+        remote.start()
+        system.start()
+        bench.warm_up(system, remote)
+        figures: Figures = {
+            "name": system.name,
+            "publishers_1": bench.through(system, remote, messages=arguments.messages),
+            "publishers_10": bench.through(system, remote, messages=arguments.messages, publishers=10),
+            "steady": bench.through(system, remote, messages=STEADY_RATE_PER_S * seconds, rate=STEADY_RATE_PER_S),
+        }
+        if bench.qos:
+            figures["lone"] = bench.publish(system.port, messages=500 if arguments.quick else 2000, window=1)
+    finally:
+        system.stop()
+        remote.stop()
+    return figures
+
+
+# (title, run, figure)
+ROWS = (
+    ("end to end, 1 publisher [1/s]", "publishers_1", "end_to_end_per_s"),
+    ("end to end, 10 publishers [1/s]", "publishers_10", "end_to_end_per_s"),
+    ("acknowledged, 1 publisher [1/s]", "publishers_1", "acknowledged_per_s"),
+    ("acknowledged, 10 publishers [1/s]", "publishers_10", "acknowledged_per_s"),
+    ("CPU a message, 1 publisher [us]", "publishers_1", "cpu_us"),
+    ("CPU a message, 10 publishers [us]", "publishers_10", "cpu_us"),
+    ("latency at 2000/s, p50 [us]", "steady", "latency_p50_us"),
+    ("latency at 2000/s, p99 [us]", "steady", "latency_p99_us"),
+    ("CPU a message at 2000/s [us]", "steady", "cpu_us"),
+    ("one in flight, acknowledged p50 [us]", "lone", "ack_p50_us"),
+)
+
+
+def _medians(pairs: list[Figures]) -> list[Figures]:
+    """For each row the medians of both systems over the pairs, and their ratio."""
+    rows = []
+    for title, run, figure in ROWS:
+        if run not in pairs[0]["bascule"]:
+            continue
+        ours, theirs = (statistics.median(pair[name][run][figure] for pair in pairs) for name in ("bascule", "mosquitto"))
+        rows.append({"figure": title, "bascule": ours, "mosquitto": theirs, "ratio": ours / theirs if theirs else None})
+    return rows
+
+
+def _pair_line(pair: Figures) -> str:
+    parts = []
+    for title, run, figure in ROWS[:6]:
+        parts.append(f"{title.partition(' [')[0]} {pair['bascule'][run][figure]:,.0f} / {pair['mosquitto'][run][figure]:,.0f}")
+    return "; ".join(parts)
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _print_report(report: Figures) -> None:
+    if report["pairs"]:
+        print(f"QoS {report['qos']}, 256 bytes, window 1000, medians of {len(report['pairs'])} pair(s)")
+        print("bascule commits with fdatasync before it acknowledges; mosquitto keeps everything in memory")
+        print(f"{'':40}{'bascule':>12}{'mosquitto':>12}{'ratio':>8}")
+        for row in report["medians"]:
+            ratio = "-" if row["ratio"] is None else f"{row['ratio']:.2f}"
+            print(f"{row['figure']:40}{row['bascule']:>12,.1f}{row['mosquitto']:>12,.1f}{ratio:>8}")
+        for name in ("bascule", "mosquitto"):
+            runs = [pair[name][run] for pair in report["pairs"] for run in ("publishers_1", "publishers_10", "steady")]
+            missing, duplicates, out_of_order = (sum(run[key] for run in runs) for key in ("missing", "duplicates", "out_of_order"))
+            print(f"{name}: {missing} missing, {duplicates} duplicates, {out_of_order} out of order")
+    print(f"fdatasync in the same folder, p50: {report['fdatasync_p50_us']:.0f} us")
+    if report["backlog"]:
+        _print_backlog(report)
+
+
+def _print_backlog(report: Figures) -> None:
+    backlog = report["backlog"]
+    print(f"\nbacklog of {backlog['messages']:,} messages, remote down, then restarted")
+    for title, key, unit in (
+        ("acknowledged while filling", "fill_acknowledged_per_s", "1/s"),
+        ("stop with the backlog", "stop_s", "s"),
+        ("start when empty, to accepting clients", "start_empty_s", "s"),
+        ("start with the backlog, to accepting clients", "start_to_accepting_s", "s"),
+        ("start with the backlog, to first bridged", "start_to_first_bridged_s", "s"),
+        ("drained", "drained_per_s", "1/s"),
+    ):
+        print(f"  {title:46}{backlog[key]:>12,.3f} {unit}")
+    if report["pairs"]:
+        live = report["medians"][0]["bascule"]
+        print(f"  {'drained / live with 1 publisher':46}{backlog['drained_per_s'] / live:>12.2f}")
+    print(f"  {backlog['missing']} missing, {backlog['duplicates']} duplicates, {backlog['out_of_order']} out of order")
+    for name, after in backlog["rss_after_bytes"].items():
+        before = backlog["rss_before_bytes"].get(name, 0)
+        print(f"  resident memory of {name:27}{before / 1e6:>10,.1f} MB -> {after / 1e6:,.1f} MB")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

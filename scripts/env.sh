@@ -1,0 +1,70 @@
+# Sourced by the other scripts, with $root set to the checkout: gives them .venv, with what the lock file names and this checkout.
+#
+#   setup_env        what Bascule runs with (requirements.lock)
+#   setup_env dev    and what the checks need (requirements-dev.lock)
+#
+# Says in one line what it does, and nothing when there is nothing to do. Needs Python 3.11 or newer; POSIX sh.
+
+say() { printf '%s: %s\n' "${0##*/}" "$*" >&2; }
+
+as_root_with_apt() { [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; }
+
+apt_install() {
+    say "installing Debian packages: $*"
+    { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@"; } >/dev/null
+}
+
+# Prints the first Python that is new enough and passes the test in $1.
+find_python() {
+    for python in python3.11 python3.12 python3.13 python3; do
+        if "$python" -c "import sys; assert sys.version_info >= (3, 11); $1" >/dev/null 2>&1; then
+            command -v "$python"
+            return 0
+        fi
+    done
+    return 1
+}
+
+make_venv() {
+    python=$(find_python "import ensurepip, venv") || {
+        if as_root_with_apt; then
+            apt_install python3 python3-venv
+            python=$(find_python "import ensurepip, venv") || { say "this system has no Python 3.11 or newer; install one"; return 1; }
+        elif find_python "" >/dev/null; then
+            say "Python's venv module is missing; install it, on Debian with: apt-get install python3-venv"
+            return 1
+        else
+            say "Python 3.11 or newer is missing; install it, on Debian 12 with: apt-get install python3 python3-venv"
+            return 1
+        fi
+    }
+    rm -rf "$root/.venv"
+    "$python" -m venv "$root/.venv"
+}
+
+setup_env() {
+    lock=requirements${1:+-$1}.lock
+    stamp=$root/.venv/.bascule-installed
+    exec 9<"$root" && flock 9 # two scripts at once: the second waits, then finds all done
+    want="$(cat "$root/$lock" "$root/setup.cfg" "$root/pyproject.toml" | cksum) $root"
+    if [ -x "$root/.venv/bin/python" ] && "$root/.venv/bin/python" -c "" 2>/dev/null; then
+        if [ -f "$stamp" ] && grep -qxF "$lock $want" "$stamp"; then
+            exec 9<&-
+            return 0
+        fi
+        say "updating .venv from $lock"
+    else
+        say "making .venv from $lock (the first time, about a minute)"
+        make_venv || return 1
+    fi
+    touch "$stamp"
+    # A line stays only while it is true: the other lock may want other versions, unless it is part of this one.
+    printf '' >"$stamp"
+    "$root/.venv/bin/python" -m pip install --quiet --disable-pip-version-check -r "$root/$lock" || return 1
+    "$root/.venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --editable "$root" || return 1
+    echo "$lock $want" >"$stamp"
+    if [ "${1:-}" = dev ]; then
+        echo "requirements.lock $(cat "$root/requirements.lock" "$root/setup.cfg" "$root/pyproject.toml" | cksum) $root" >>"$stamp"
+    fi
+    exec 9<&-
+}

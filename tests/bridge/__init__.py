@@ -1,0 +1,1 @@
+"""End to end: a real node between a real client and a real Mosquitto."""

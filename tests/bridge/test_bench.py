@@ -1,0 +1,31 @@
+"""``scripts/bench`` works: every figure is there and no message is lost. How fast anything is, is no matter of a test."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from tests.support.mosquitto import program
+from tests.support.node import ROOT
+
+
+def test_the_bench_measures_both_systems_and_a_backlog() -> None:
+    program("mosquitto")
+    if shutil.which("cc") is None:
+        pytest.skip("the bench compiles its load generator, and there is no C compiler")
+    words = [str(ROOT / "scripts" / "bench"), "--quick", "--messages", "2000", "--backlog", "5000", "--json"]
+    environment = {**os.environ, "BASCULE_PYTHON": sys.executable}
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert report["lost"] == 0
+    assert [row for row in report["medians"] if not row["ratio"]] == []
+    assert len(report["medians"]) == 10
+    assert report["backlog"]["missing"] == 0
+    assert report["backlog"]["out_of_order"] == 0
+    assert {"listener", "queue_store", "main"} <= report["backlog"]["rss_after_bytes"].keys()

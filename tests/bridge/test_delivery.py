@@ -1,0 +1,282 @@
+"""What crosses a bridge, under which name and in which order: a real client, a real node, a stock Mosquitto 2.0 as the remote."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import StartNode
+from tests.support.mosquitto import Mosquitto, mosquitto_pub, program
+from tests.support.mqtt_client import (
+    CONTENT_TYPE,
+    CORRELATION_DATA,
+    MESSAGE_EXPIRY,
+    PUBACK,
+    PUBLISH,
+    RESPONSE_TOPIC,
+    USER_PROPERTY,
+    MqttClient,
+    Properties,
+)
+from tests.support.node import bridge_config, node_config
+from tests.support.proxy import Proxy
+from tests.support.subscriber import Subscriber
+from tests.support.waiting import holds_for, wait_until
+
+COUNT = 200
+NUMBERS = [str(number) for number in range(COUNT)]
+
+
+@pytest.mark.parametrize("protocol", ["mqtt311", "mqtt5"])
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_what_mosquitto_pub_sends_arrives_once_in_order_under_its_mapped_topic(
+    remote: Mosquitto, start_node: StartNode, protocol: str, qos: int
+) -> None:
+    """More messages than the remote's in-flight window of 20, so the window turns over many times."""
+    rules = [{"filters": ["plant/#"], "destination": "site/edge/{#}"}]
+    node = start_node(node_config(bridge_config("cloud", remote.port, protocol=protocol, local_subscriptions=rules)))
+    with Subscriber(remote.port, "site/#") as subscriber:
+        version = {"mqtt311": "mqttv311", "mqtt5": "mqttv5"}[protocol]
+        mosquitto_pub(node.port, "plant/line/1", NUMBERS, qos=qos, protocol=version)
+        arrivals = subscriber.wait_for("site/edge/plant/line/1", NUMBERS)
+        lane = node.wait_lane("cloud", delivered=COUNT, depth=0)
+        assert arrivals.are_exact(), arrivals
+        assert subscriber.count() == COUNT
+        assert {packet.qos for packet in subscriber.packets} == {qos}
+    assert lane["accepted"] == COUNT
+    assert lane["ledger_closes"] is True
+
+
+@pytest.mark.parametrize("size_bytes", [0, 1, 127, 128, 70_000])
+def test_payloads_of_any_length_cross_unchanged(remote: Mosquitto, start_node: StartNode, size_bytes: int) -> None:
+    payload = bytes(number % 251 for number in range(size_bytes))
+    node = start_node(node_config(bridge_config("cloud", remote.port)))
+    with Subscriber(remote.port, "#") as subscriber, MqttClient(node.port) as client:
+        client.publish("blob", payload, qos=1, packet_id=7)
+        client.expect(PUBACK, packet_id=7)
+        wait_until(lambda: subscriber.count() == 1, 10.0, "arrival of the message")
+        assert subscriber.packets[0].payload == payload
+
+
+def test_publishers_of_all_qualities_at_once_keep_their_order(remote: Mosquitto, start_node: StartNode) -> None:
+    node = start_node(node_config(bridge_config("cloud", remote.port)))
+    with Subscriber(remote.port, "#") as subscriber:
+        words = {qos: [program("mosquitto_pub"), "-p", str(node.port), "-t", f"q{qos}", "-q", str(qos), "-l"] for qos in (0, 1, 2)}
+        clients = {qos: subprocess.Popen(command, stdin=subprocess.PIPE, text=True) for qos, command in words.items()}
+        for client in clients.values():
+            assert client.stdin is not None
+            client.stdin.write("".join(f"{number}\n" for number in NUMBERS))
+            client.stdin.close()
+        assert [client.wait(30) for client in clients.values()] == [0, 0, 0]
+        for qos in clients:
+            arrivals = subscriber.wait_for(f"q{qos}", NUMBERS)
+            assert arrivals.are_exact(), (qos, arrivals)
+
+
+def test_a_full_window_of_qos_1_and_2_together_suits_a_stock_remote(remote: Mosquitto, start_node: StartNode) -> None:
+    """Mosquitto 2.0 counts both: a QoS 1 PUBLISH on top of 20 unreleased QoS 2 ones costs that message and the connection."""
+    with Proxy(remote.port) as proxy, Subscriber(remote.port, "#") as subscriber:
+        proxy.cut()
+        node = start_node(node_config(bridge_config("cloud", proxy.port)))
+        with MqttClient(node.port) as client:
+            for start in range(0, 400, 40):  # 20 of QoS 2, then 20 of QoS 1, and so on
+                numbers = [(number, 2 if number % 40 < 20 else 1) for number in range(start, start + 40)]
+                client.send_raw(b"".join(client.encode_publish(f"q{qos}", str(number), qos) for number, qos in numbers))
+        node.wait_lane("cloud", depth=400)
+        proxy.restore()
+        for qos in (1, 2):
+            wanted = [str(number) for number in range(400) if (2 if number % 40 < 20 else 1) == qos]
+            arrivals = subscriber.wait_for(f"q{qos}", wanted)
+            assert not arrivals.duplicates, arrivals
+        assert node.events("bridge.disconnected") == [], "the remote had no reason to throw the bridge out"
+
+
+def test_each_bridge_gets_its_own_share(tmp_path: Path, remote: Mosquitto, start_node: StartNode) -> None:
+    """A topic that two bridges want goes to both; one that no bridge wants is acknowledged and goes nowhere."""
+    with Mosquitto(tmp_path / "second") as second:
+        node = start_node(
+            node_config(
+                bridge_config("one", remote.port, local_subscriptions=[{"filters": ["a/#", "both"]}]),
+                bridge_config("two", second.port, local_subscriptions=[{"filters": ["b/#", "both"]}]),
+            )
+        )
+        with Subscriber(remote.port, "#") as at_one, Subscriber(second.port, "#") as at_two:
+            for topic in ("a/1", "b/1", "none/1", "both"):
+                mosquitto_pub(node.port, topic, ["m"], qos=1)
+            at_one.wait_for("both", ["m"])
+            at_two.wait_for("both", ["m"])
+            assert [packet.topic for packet in at_one.packets] == ["a/1", "both"]
+            assert [packet.topic for packet in at_two.packets] == ["b/1", "both"]
+
+
+def test_the_first_matching_rule_wins_and_excludes_do_not_cross(remote: Mosquitto, start_node: StartNode) -> None:
+    rules = [
+        {"filters": ["plant/+/alarm"], "destination": "alarms/{2}"},
+        {"filters": ["plant/#"], "excludes": ["plant/+/debug"], "destination": "all/{2-#}"},
+    ]
+    node = start_node(node_config(bridge_config("cloud", remote.port, local_subscriptions=rules)))
+    with Subscriber(remote.port, "#") as subscriber:
+        for topic in ("plant/1/alarm", "plant/1/debug", "plant/1/state", "other", "plant/2/x/y"):
+            mosquitto_pub(node.port, topic, ["m"], qos=1)
+        subscriber.wait_for("all/2/x/y", ["m"])
+        assert [packet.topic for packet in subscriber.packets] == ["alarms/1", "all/1/state", "all/2/x/y"]
+    assert node.wait_lane("cloud", depth=0, delivered=3)["accepted"] == 3
+
+
+def test_four_lanes_keep_the_order_of_each_topic(remote: Mosquitto, start_node: StartNode) -> None:
+    node = start_node(node_config(bridge_config("cloud", remote.port, lanes=4)))
+    topics = [f"t/{number}" for number in range(16)]
+    with Subscriber(remote.port, "#") as subscriber, MqttClient(node.port) as client:
+        sent = [(topic, number) for number in NUMBERS[:50] for topic in topics]
+        client.send_raw(b"".join(client.encode_publish(topic, number, 1) for topic, number in sent))
+        for _ in sent:
+            client.expect(PUBACK)
+        for topic in topics:
+            arrivals = subscriber.wait_for(topic, NUMBERS[:50])
+            assert arrivals.are_exact(), (topic, arrivals)
+    lanes = [node.wait_lane("cloud", lane, depth=0) for lane in range(4)]
+    assert sum(lane["delivered"] for lane in lanes) == len(sent)
+    assert all(lane["delivered"] for lane in lanes), "16 topics spread over all 4 lanes"
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_without_persist_everything_goes_at_qos_0_and_is_said_once(remote: Mosquitto, start_node: StartNode, qos: int) -> None:
+    node = start_node(node_config(bridge_config("cloud", remote.port, persist=False)))
+    with Subscriber(remote.port, "#") as subscriber:
+        mosquitto_pub(node.port, "t", NUMBERS, qos=qos)
+        arrivals = subscriber.wait_for("t", NUMBERS)
+        assert arrivals.are_exact(), arrivals
+        assert {packet.qos for packet in subscriber.packets} == {0}
+    assert [line for line in node.output.splitlines() if "AT_MOST_ONCE" in line][1:] == []
+    assert "AT_MOST_ONCE" in node.output
+
+
+@pytest.mark.parametrize(("published", "max_qos", "applied"), [(2, 1, 1), (2, 0, 0), (1, 2, 1), (0, 2, 0), (1, 0, 0)])
+def test_max_qos_lowers_and_never_raises(
+    remote: Mosquitto, start_node: StartNode, published: int, max_qos: int, applied: int
+) -> None:
+    rules = [{"filters": ["#"], "max_qos": max_qos}]
+    node = start_node(node_config(bridge_config("cloud", remote.port, local_subscriptions=rules)))
+    with Subscriber(remote.port, "#") as subscriber:
+        mosquitto_pub(node.port, "t", ["m"], qos=published)
+        subscriber.wait_for("t", ["m"])
+        assert [packet.qos for packet in subscriber.packets] == [applied]
+
+
+@pytest.mark.parametrize("preserve", [True, False])
+def test_retain_is_preserved_or_not(remote: Mosquitto, start_node: StartNode, preserve: bool) -> None:
+    """What the remote keeps as retained is what a subscriber that comes later gets."""
+    rules = [{"filters": ["#"], "preserve_retain": preserve}]
+    node = start_node(node_config(bridge_config("cloud", remote.port, local_subscriptions=rules)))
+    with Subscriber(remote.port, "#") as subscriber:
+        mosquitto_pub(node.port, "kept", ["m"], qos=1, options=["-r"])
+        mosquitto_pub(node.port, "live", ["m"], qos=1)
+        subscriber.wait_for("live", ["m"])
+    with Subscriber(remote.port, "#", client_id="later") as later, MqttClient(remote.port, "marker") as client:
+        client.publish("marker", "end")
+        later.wait_for("marker", ["end"])
+        assert [packet.topic for packet in later.packets] == (["kept", "marker"] if preserve else ["marker"])
+
+
+def test_properties_of_a_publish_cross_and_the_rules_own_are_added(remote: Mosquitto, start_node: StartNode) -> None:
+    rules = [{"filters": ["#"], "user_properties": {"site": "edge"}}]
+    node = start_node(node_config(bridge_config("cloud", remote.port, protocol="mqtt5", local_subscriptions=rules)))
+    with Subscriber(remote.port, "#", version=5) as subscriber, MqttClient(node.port, version=5) as client:
+        client.publish(
+            "t",
+            "m",
+            qos=1,
+            packet_id=1,
+            properties=[
+                (CONTENT_TYPE, "text/plain"),
+                (RESPONSE_TOPIC, "answers"),
+                (CORRELATION_DATA, b"\x00\x01"),
+                (USER_PROPERTY, ("colour", "red")),
+                (USER_PROPERTY, ("colour", "blue")),
+            ],
+        )
+        client.expect(PUBACK, packet_id=1)
+        subscriber.wait_for("t", ["m"])
+        packet = subscriber.packets[0]
+    assert packet.property(CONTENT_TYPE) == "text/plain"
+    assert packet.property(RESPONSE_TOPIC) == "answers"
+    assert packet.property(CORRELATION_DATA) == b"\x00\x01"
+    assert packet.user_properties[:2] == [("colour", "red"), ("colour", "blue")], "the publisher's own, in order [MQTT-3.3.2-18]"
+    assert ("site", "edge") in packet.user_properties
+
+
+def test_message_expiry_counts_down_while_the_message_waits(remote: Mosquitto, start_node: StartNode) -> None:
+    """One that expires in the queue never leaves it [MQTT-3.3.2-5]; another leaves with what is left of its time [MQTT-3.3.2-6]."""
+    with Proxy(remote.port) as proxy, Subscriber(remote.port, "#", version=5) as subscriber:
+        proxy.cut()
+        node = start_node(node_config(bridge_config("cloud", proxy.port, protocol="mqtt5")))
+        with MqttClient(node.port, version=5) as client:
+            for packet_id, (payload, expiry_s) in enumerate([("short", 1), ("long", 600), ("none", None)], start=1):
+                properties: Properties = [] if expiry_s is None else [(MESSAGE_EXPIRY, expiry_s)]
+                client.publish("t", payload, qos=1, packet_id=packet_id, properties=properties)
+                client.expect(PUBACK, packet_id=packet_id)
+        node.wait_lane_until(lambda row: (row["oldest_age_s"] or 0) >= 2.2, "an age of more than 2 s in the queue")
+        proxy.restore()
+        subscriber.wait_for("t", ["long", "none"])
+        lane = node.wait_lane("cloud", depth=0)
+        assert subscriber.payloads("t") == ["long", "none"]
+        left_s = subscriber.packets[0].property(MESSAGE_EXPIRY)
+        assert isinstance(left_s, int)
+        assert 580 <= left_s <= 598
+        assert subscriber.packets[1].property(MESSAGE_EXPIRY) is None
+    assert (lane["expired"], lane["delivered"]) == (1, 2)
+    assert lane["ledger_closes"] is True
+
+
+def test_mosquitto_sub_sees_local_traffic_live(start_node: StartNode) -> None:
+    """Also without any bridge: a node is a broker that a person can look into."""
+    node = start_node(node_config())
+    words = [program("mosquitto_sub"), "-p", str(node.port), "-t", "plant/+/state", "-F", "%t %p", "-C", "3", "-W", "20", "-d"]
+    terminal, its_end = os.openpty()  # on a pipe it would keep its lines until it ends
+    watcher = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=its_end, stderr=its_end)
+    os.close(its_end)
+    seen: list[str] = []
+    try:
+        with open(terminal, encoding="utf-8") as lines:
+            while "received SUBACK" not in lines.readline():
+                pass  # its end, at the latest after 20 s, is an OSError here
+            for topic in ("plant/1/state", "plant/1/debug", "plant/2/state", "plant/3/state"):
+                mosquitto_pub(node.port, topic, ["m"], qos=1)
+            while len(seen) < 3:
+                seen += [line.strip() for line in [lines.readline()] if line.startswith("plant/")]
+        assert watcher.wait(20) == 0
+    finally:
+        watcher.kill()
+        watcher.wait()
+    assert seen == ["plant/1/state m", "plant/2/state m", "plant/3/state m"]
+
+
+def test_a_publish_that_no_bridge_wants_stays_here(remote: Mosquitto, start_node: StartNode) -> None:
+    node = start_node(node_config(bridge_config("cloud", remote.port, local_subscriptions=[{"filters": ["plant/#"]}])))
+    with Subscriber(remote.port, "#") as subscriber, MqttClient(node.port, "local") as local:
+        local.subscribe("#")
+        mosquitto_pub(node.port, "office/1", ["m"], qos=1)
+        assert local.expect(PUBLISH).topic == "office/1"
+        holds_for(lambda: subscriber.count() == 0, 0.3, "nothing crosses that no rule wants")
+
+
+@pytest.mark.parametrize("protocol", ["mqtt311", "mqtt5"])
+def test_user_and_password_open_a_remote_that_wants_them(tmp_path: Path, start_node: StartNode, protocol: str) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("correct horse\n")
+    with Mosquitto(tmp_path / "remote", users={"edge": "correct horse", "reader": "r"}) as remote:
+        credentials = {"username": "edge", "password_file": str(secret)}
+        node = start_node(node_config(bridge_config("cloud", remote.port, protocol=protocol, remote=credentials)))
+        mosquitto_pub(node.port, "t", ["m"], qos=1)
+        node.wait_lane("cloud", delivered=1, depth=0)
+    assert "correct horse" not in node.output
+
+
+def test_a_remote_over_websocket(tmp_path: Path, start_node: StartNode) -> None:
+    with Mosquitto(tmp_path / "remote", websockets=True) as remote:
+        node = start_node(node_config(bridge_config("cloud", remote.port, remote={"transport": "ws"})))
+        mosquitto_pub(node.port, "t", NUMBERS, qos=1)
+        assert node.wait_lane("cloud", delivered=COUNT, depth=0)["ledger_closes"] is True

@@ -1,0 +1,192 @@
+"""A queue at its limit: refused to MQTT 5 publishers with a reason code, held back from MQTT 3.1.1 ones, or dropped and counted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.conftest import StartNode
+from tests.support.mosquitto import Mosquitto
+from tests.support.mqtt_client import PUBACK, PUBCOMP, PUBREC, PUBREL, MqttClient
+from tests.support.node import Config, bridge_config, node_config
+from tests.support.proxy import Proxy
+from tests.support.subscriber import Subscriber
+
+LIMIT = 10
+SENT = 15
+NUMBERS = [str(number) for number in range(SENT)]
+QUOTA_EXCEEDED = 0x97
+
+
+def limited(port: int, overflow: str, **limits: Any) -> Config:
+    """A node with one bridge to ``port`` that keeps ``LIMIT`` messages, unless ``limits`` say otherwise."""
+    wanted = {"max_messages": LIMIT, "overflow": overflow, **limits}
+    return node_config(bridge_config("cloud", port, limits=wanted, tier2={"max_messages": 1}))
+
+
+def publish_numbers(client: MqttClient, qos: int = 1) -> None:
+    """All of ``NUMBERS`` in one burst, with packet identifiers from 1."""
+    client.send_raw(b"".join(client.encode_publish("t", number, qos) for number in NUMBERS))
+
+
+def test_an_mqtt_5_publisher_is_refused_with_a_reason_code(remote: Mosquitto, start_node: StartNode) -> None:
+    with Proxy(remote.port) as proxy, Subscriber(remote.port, "#") as subscriber:
+        proxy.cut()
+        node = start_node(limited(proxy.port, "reject"))
+        with MqttClient(node.port, version=5) as client:
+            publish_numbers(client)
+            answers = [client.expect(PUBACK) for _ in NUMBERS]
+            assert [answer.packet_id for answer in answers] == list(range(1, SENT + 1)), "in order [MQTT-4.6.0-2]"
+            codes = [answer.reason_code for answer in answers]
+            assert [code for code in codes[:LIMIT] if code >= 0x80] == []
+            assert codes[LIMIT:] == [QUOTA_EXCEEDED] * (SENT - LIMIT)
+            assert node.wait_lane("cloud", depth=LIMIT)["accepted"] == LIMIT
+            proxy.restore()
+            subscriber.wait_for("t", NUMBERS[:LIMIT])
+            node.wait_lane("cloud", depth=0)
+            client.publish("t", "later", qos=1, packet_id=99)
+            assert client.expect(PUBACK, packet_id=99).reason_code < 0x80
+        arrivals = subscriber.wait_for("t", [*NUMBERS[:LIMIT], "later"])
+        assert arrivals.are_exact(), arrivals
+        assert node.wait_lane("cloud", depth=0)["ledger_closes"] is True
+
+
+def test_a_refused_qos_2_publish_ends_with_its_pubrec(remote: Mosquitto, start_node: StartNode) -> None:
+    """PUBREC with 0x97 completes the exchange, and the identifier may be used again [MQTT-4.3.3-3]."""
+    with Proxy(remote.port) as proxy, Subscriber(remote.port, "#") as subscriber:
+        proxy.cut()
+        node = start_node(limited(proxy.port, "reject", max_messages=1))
+        with MqttClient(node.port, version=5) as client:
+            client.publish("t", "first", qos=2, packet_id=1)
+            assert client.expect(PUBREC, packet_id=1).reason_code < 0x80
+            client.publish("t", "refused", qos=2, packet_id=2)
+            assert client.expect(PUBREC, packet_id=2).reason_code == QUOTA_EXCEEDED
+            client.acknowledge(PUBREL, 1)
+            client.expect(PUBCOMP, packet_id=1)
+            proxy.restore()
+            subscriber.wait_for("t", ["first"])
+            node.wait_lane("cloud", depth=0)
+            client.publish("t", "second", qos=2, packet_id=2)
+            assert client.expect(PUBREC, packet_id=2).reason_code < 0x80
+            client.acknowledge(PUBREL, 2)
+            client.expect(PUBCOMP, packet_id=2)
+        assert subscriber.wait_for("t", ["first", "second"]).are_exact()
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+def test_an_mqtt_311_publisher_waits_until_there_is_room(remote: Mosquitto, start_node: StartNode, qos: int) -> None:
+    """No acknowledgement, no closed connection, no loss: what did not fit is taken as soon as the queue drains."""
+    answer = PUBACK if qos == 1 else PUBREC
+    with Proxy(remote.port) as proxy, Subscriber(remote.port, "#") as subscriber:
+        proxy.cut()
+        node = start_node(limited(proxy.port, "reject"))
+        with MqttClient(node.port) as client, MqttClient(node.port, "other", version=5) as other:
+            publish_numbers(client, qos)
+            for packet_id in range(1, LIMIT + 1):
+                client.expect(answer, packet_id=packet_id)
+            assert client.is_silent_for(1.0), "no acknowledgement for what is not kept"
+            other.ping()
+            proxy.restore()
+            for packet_id in range(LIMIT + 1, SENT + 1):
+                client.expect(answer, packet_id=packet_id)
+        arrivals = subscriber.wait_for("t", NUMBERS)
+        assert arrivals.are_exact(), arrivals
+        lane = node.wait_lane("cloud", depth=0, delivered=SENT)
+        assert lane["ledger_closes"] is True
+
+
+@pytest.mark.parametrize("version", [4, 5])
+def test_drop_newest_keeps_what_came_first(remote: Mosquitto, start_node: StartNode, version: int) -> None:
+    with Proxy(remote.port) as proxy, Subscriber(remote.port, "#") as subscriber:
+        proxy.cut()
+        node = start_node(limited(proxy.port, "drop-newest"))
+        with MqttClient(node.port, version=version) as client:
+            publish_numbers(client)
+            for packet_id in range(1, SENT + 1):
+                client.expect(PUBACK, packet_id=packet_id)
+        lane = node.wait_lane("cloud", depth=LIMIT)
+        assert sum(lane["dropped"].values()) == SENT - LIMIT
+        assert lane["ledger_closes"] is True
+        proxy.restore()
+        arrivals = subscriber.wait_for("t", NUMBERS[:LIMIT])
+        node.wait_lane("cloud", depth=0, delivered=LIMIT)
+        assert arrivals.are_exact(), arrivals
+
+
+def test_drop_oldest_keeps_what_came_last(remote: Mosquitto, start_node: StartNode) -> None:
+    """What the lane has been handed already (here at most one message) is not dropped under it."""
+    with Proxy(remote.port) as proxy, Subscriber(remote.port, "#") as subscriber:
+        proxy.cut()
+        node = start_node(limited(proxy.port, "drop-oldest"))
+        with MqttClient(node.port) as client:
+            publish_numbers(client)
+            for packet_id in range(1, SENT + 1):
+                client.expect(PUBACK, packet_id=packet_id)
+        lane = node.wait_lane("cloud", depth=LIMIT)
+        assert sum(lane["dropped"].values()) == SENT - LIMIT
+        assert lane["ledger_closes"] is True
+        proxy.restore()
+        subscriber.wait_for("t", NUMBERS[SENT - LIMIT + 1 :])
+        node.wait_lane("cloud", depth=0, delivered=LIMIT)
+        came = subscriber.payloads("t")
+        assert len(came) == LIMIT
+        assert came in (NUMBERS[SENT - LIMIT :], [NUMBERS[0], *NUMBERS[SENT - LIMIT + 1 :]])
+
+
+def test_bytes_are_limited_too(remote: Mosquitto, start_node: StartNode) -> None:
+    with Proxy(remote.port) as proxy:
+        proxy.cut()
+        node = start_node(limited(proxy.port, "reject", max_messages="unlimited", max_bytes="10KiB"))
+        with MqttClient(node.port, version=5) as client:
+            codes = []
+            for packet_id in range(1, 21):
+                client.publish("t", b"x" * 1000, qos=1, packet_id=packet_id)
+                codes.append(client.expect(PUBACK, packet_id=packet_id).reason_code)
+        taken = sum(code < 0x80 for code in codes)
+        assert 8 <= taken <= 10, codes
+        assert set(codes[taken:]) == {QUOTA_EXCEEDED}
+        assert node.wait_lane("cloud", depth=taken)["bytes"] <= 10 * 1024
+
+
+def test_a_publish_for_two_bridges_is_refused_whole(remote: Mosquitto, start_node: StartNode) -> None:
+    """One queue is full: nothing of that PUBLISH is enqueued anywhere."""
+    with Proxy(remote.port) as proxy:
+        proxy.cut()
+        node = start_node(
+            node_config(
+                bridge_config("narrow", proxy.port, limits={"max_messages": 1}),
+                bridge_config("wide", proxy.port, remote={"client_id": "wide"}),
+            )
+        )
+        with MqttClient(node.port, version=5) as client:
+            codes = []
+            for packet_id in (1, 2, 3):
+                client.publish("t", "m", qos=1, packet_id=packet_id)
+                codes.append(client.expect(PUBACK, packet_id=packet_id).reason_code)
+        assert codes[0] < 0x80
+        assert codes[1:] == [QUOTA_EXCEEDED] * 2
+        assert node.wait_lane("narrow", depth=1)["accepted"] == 1
+        assert node.wait_lane("wide", depth=1)["accepted"] == 1
+
+
+def test_what_waited_longer_than_max_age_is_dropped_and_counted(remote: Mosquitto, start_node: StartNode) -> None:
+    """Of five old messages in the queue none arrives but the one that the lane has been handed already (its Tier 2 holds one)."""
+    old = ["old 1", "old 2", "old 3", "old 4", "old 5"]
+    with Proxy(remote.port) as proxy, Subscriber(remote.port, "#") as subscriber:
+        proxy.cut()
+        node = start_node(limited(proxy.port, "reject", max_messages="unlimited", max_age="1s"))
+        with MqttClient(node.port) as client:
+            for payload in old:
+                client.publish("t", payload, qos=1)
+                client.expect(PUBACK)
+            node.wait_lane_until(lambda row: row["expired"] >= 4 or (row["oldest_age_s"] or 0) > 1.2, "an age above the limit")
+            client.publish("t", "new", qos=1)
+            client.expect(PUBACK)
+        proxy.restore()
+        subscriber.wait_for("t", ["new"])
+        lane = node.wait_lane("cloud", depth=0)
+        came = subscriber.payloads("t")
+        assert came in (["new"], [old[0], "new"])
+        assert lane["expired"] == len(old) + 1 - len(came)
+        assert lane["ledger_closes"] is True

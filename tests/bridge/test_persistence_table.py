@@ -1,0 +1,144 @@
+"""The table of ``persist`` x QoS x mode, row by row: what is queued, marked, redelivered and on disk.
+
+A *disconnect* is of the remote: all QoS are queued meanwhile and arrive. A *restart* is of the node, with the remote away: only
+``file-native`` with ``persist: true`` and QoS 1 or 2 survives it, and all of that does.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import StartNode
+from tests.support.mosquitto import Mosquitto, mosquitto_pub
+from tests.support.mqtt_client import MqttClient
+from tests.support.node import Node, bridge_config, node_config
+from tests.support.proxy import Proxy
+from tests.support.subscriber import Subscriber
+from tests.support.waiting import holds_for
+
+COUNT = 100
+FIRST = [str(number) for number in range(COUNT)]
+LATER = [str(number) for number in range(COUNT, 2 * COUNT)]
+
+MODES = ["file-native", "in-memory"]
+ROWS = [(persist, qos, mode) for persist in (True, False) for qos in (0, 1, 2) for mode in MODES]
+
+
+def applied_qos(persist: bool, qos: int) -> int:
+    """The column *applied* of the table."""
+    return qos if persist else 0
+
+
+def publish_all(node: Node, numbers: list[str], qos: int) -> None:
+    """Publish with mosquitto_pub and wait until the queue's count includes all of it (QoS 0 has no acknowledgement)."""
+    before = node.lane("cloud")["accepted"]
+    mosquitto_pub(node.port, "t", numbers, qos=qos)
+    node.wait_lane("cloud", accepted=before + len(numbers))
+
+
+@pytest.mark.parametrize(("persist", "qos", "mode"), ROWS)
+def test_every_row_survives_a_disconnect(remote: Mosquitto, start_node: StartNode, persist: bool, qos: int, mode: str) -> None:
+    with Proxy(remote.port) as proxy, Subscriber(remote.port, "#") as subscriber:
+        node = start_node(node_config(bridge_config("cloud", proxy.port, persist=persist), mode=mode))
+        publish_all(node, FIRST, qos)
+        subscriber.wait_for("t", FIRST)
+        node.wait_lane("cloud", depth=0)
+        proxy.cut()
+        node.wait_lane_until(lambda row: row["state"] != "connected", "the bridge notices the cut")
+        publish_all(node, LATER, qos)
+        assert node.lane("cloud")["depth"] == COUNT
+        proxy.restore()
+        arrivals = subscriber.wait_for("t", FIRST + LATER)
+        lane = node.wait_lane("cloud", depth=0, delivered=2 * COUNT)
+        assert arrivals.are_exact(), arrivals
+        assert {packet.qos for packet in subscriber.packets} == {applied_qos(persist, qos)}
+        assert lane["ledger_closes"] is True
+
+
+@pytest.mark.parametrize(("persist", "qos", "mode"), ROWS)
+def test_only_what_is_on_disk_survives_a_restart(tmp_path: Path, start_node: StartNode, persist: bool, qos: int, mode: str) -> None:
+    survives = mode == "file-native" and persist and qos > 0
+    broker = Mosquitto(tmp_path / "remote")
+    with Proxy(broker.port) as proxy:
+        node = start_node(node_config(bridge_config("cloud", proxy.port, persist=persist), mode=mode))
+        publish_all(node, FIRST, qos)
+        node.restart()
+        assert node.lane("cloud")["depth"] == (COUNT if survives else 0)
+        assert node.lane("cloud")["ledger_closes"] is True
+        proxy.cut()  # so that nothing crosses before the subscription stands
+        with broker, Subscriber(broker.port, "#") as subscriber:
+            proxy.restore()
+            publish_all(node, LATER, qos)
+            expected = (FIRST if survives else []) + LATER
+            arrivals = subscriber.wait_for("t", expected)
+            assert arrivals.are_exact(), arrivals
+            assert {packet.qos for packet in subscriber.packets} == {applied_qos(persist, qos)}
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+@pytest.mark.parametrize("mode", MODES)
+def test_what_is_in_flight_is_marked_and_redelivered(remote: Mosquitto, start_node: StartNode, qos: int, mode: str) -> None:
+    """The remote takes messages and says nothing (half-open): they stay in the queue, marked, and go out again after the cut."""
+    with Proxy(remote.port) as proxy, Subscriber(remote.port, "#") as subscriber:
+        node = start_node(node_config(bridge_config("cloud", proxy.port), mode=mode))
+        node.wait_lane("cloud", state="connected")
+        proxy.stall()
+        publish_all(node, FIRST, qos)
+        lane = node.wait_lane("cloud", depth=COUNT)
+        node.wait_lane_until(lambda row: row["in_flight"] > 0, "messages in flight")
+        assert lane["delivered"] == 0
+        proxy.cut()
+        node.wait_lane_until(lambda row: row["state"] != "connected", "the bridge notices the cut")
+        proxy.restore()
+        arrivals = subscriber.wait_for("t", FIRST)
+        lane = node.wait_lane("cloud", depth=0, in_flight=0)
+        assert arrivals.are_complete(), arrivals
+        if qos == 2:
+            assert arrivals.are_exact(), arrivals
+        assert lane["redelivered"] > 0
+        assert lane["ledger_closes"] is True
+
+
+@pytest.mark.parametrize(("persist", "qos"), [(True, 0), (False, 0), (False, 1), (False, 2)])
+def test_what_goes_at_qos_0_is_neither_marked_nor_redelivered(
+    remote: Mosquitto, start_node: StartNode, persist: bool, qos: int
+) -> None:
+    with Proxy(remote.port) as proxy, Subscriber(remote.port, "#") as subscriber:
+        node = start_node(node_config(bridge_config("cloud", proxy.port, persist=persist)))
+        node.wait_lane("cloud", state="connected")
+        proxy.stall()
+        publish_all(node, FIRST, qos)
+        lane = node.wait_lane("cloud", depth=0)  # the attempt to send it ended
+        assert lane["in_flight"] == 0
+        proxy.cut()
+        node.wait_lane_until(lambda row: row["state"] != "connected", "the bridge notices the cut")
+        proxy.restore()
+        publish_all(node, LATER, qos)
+        subscriber.wait_for("t", LATER)
+        holds_for(lambda: set(subscriber.payloads("t")) <= set(FIRST + LATER), 0.2, "nothing else arrives")
+        arrivals = subscriber.arrivals("t", FIRST + LATER)
+        assert not arrivals.duplicates, arrivals
+        assert not arrivals.out_of_order, arrivals
+        assert node.lane("cloud")["redelivered"] == 0
+
+
+def test_a_qos_2_exchange_that_was_received_is_not_taken_twice_after_a_restart(tmp_path: Path, start_node: StartNode) -> None:
+    """PUBLISH, PUBREC, the node restarts, PUBLISH with DUP again: PUBREC, PUBREL, PUBCOMP, and one message in the queue."""
+    broker = Mosquitto(tmp_path / "remote")
+    node = start_node(node_config(bridge_config("cloud", broker.port)))
+    client = MqttClient(node.port, "publisher", clean=False)
+    assert client.connect().session_present is False
+    client.publish("t", "m", qos=2, packet_id=11)
+    client.expect(5, packet_id=11)
+    node.restart()
+    assert client.connect().session_present is True
+    client.publish("t", "m", qos=2, packet_id=11, dup=True)
+    client.expect(5, packet_id=11)
+    client.acknowledge(6, 11)
+    client.expect(7, packet_id=11)
+    client.publish("t", "n", qos=2, packet_id=11)
+    client.expect(5, packet_id=11)
+    client.close()
+    assert node.lane("cloud")["depth"] == 2

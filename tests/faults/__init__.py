@@ -1,0 +1,1 @@
+"""Real faults: processes killed and stopped, disks full, links cut."""

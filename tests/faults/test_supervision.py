@@ -1,0 +1,111 @@
+"""Hung children are replaced, children never outlive their supervisor, a stop is in good order, one node a data folder."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import StartNode
+from tests.support.mosquitto import Mosquitto, mosquitto_pub
+from tests.support.node import Node, bridge_config, node_config
+from tests.support.publisher import Publisher
+from tests.support.subscriber import Subscriber
+from tests.support.waiting import wait_until
+
+ACTORS = ["listener", "distributor", "queue_store", "forwarder", "connection"]
+
+
+@pytest.mark.parametrize("actor", ACTORS)
+def test_a_child_that_stands_still_is_noticed_and_replaced(remote: Mosquitto, start_node: StartNode, actor: str) -> None:
+    """SIGSTOP: silent for longer than ``heartbeat_timeout`` (2 s here), so it is killed and started again; nothing is lost."""
+    node = start_node(node_config(bridge_config("cloud", remote.port)))
+    with Subscriber(remote.port, "#") as subscriber, Publisher(node.port, "t", qos=2, rate_per_s=100.0) as publisher:
+        publisher.wait_acknowledged(20)
+        stopped = node.kill(actor, signal.SIGSTOP)
+        node.wait_replaced(actor, stopped, deadline_s=15.0)
+        publisher.wait_acknowledged(50)
+        arrivals = subscriber.wait_for("t", publisher.finish())
+        assert arrivals.are_exact(), arrivals
+    assert node.events("child.hung"), "it is said in the log"
+
+
+def test_the_children_never_outlive_a_killed_supervisor(remote: Mosquitto, start_node: StartNode) -> None:
+    """kill -9 of the supervisor under load: no process is left, and the next start goes on where the last ended."""
+    node = start_node(node_config(bridge_config("cloud", remote.port)))
+    with Subscriber(remote.port, "#") as subscriber, Publisher(node.port, "t", qos=2, rate_per_s=400.0) as publisher:
+        for _ in range(3):
+            publisher.wait_acknowledged(100)
+            node.kill_supervisor()  # fails the test when a process of the node is left
+            node.start()
+        publisher.wait_acknowledged(100)
+        arrivals = subscriber.wait_for("t", publisher.finish())
+        assert arrivals.are_exact(), arrivals
+        assert publisher.sessions_lost == 0
+        assert node.wait_lane("cloud", depth=0)["ledger_closes"] is True
+
+
+def test_sigterm_ends_in_good_order_with_nothing_lost(remote: Mosquitto, start_node: StartNode) -> None:
+    node = start_node(node_config(bridge_config("cloud", remote.port)))
+    with Subscriber(remote.port, "#") as subscriber, Publisher(node.port, "t", qos=2, rate_per_s=400.0) as publisher:
+        for _ in range(3):
+            publisher.wait_acknowledged(100)
+            assert node.stop() == 0
+            assert node.events("node.stopped"), "the last word of a stop in good order"
+            assert not node.events("child.killed"), "no child had to be killed"
+            node.start()
+        publisher.wait_acknowledged(100)
+        arrivals = subscriber.wait_for("t", publisher.finish())
+        assert arrivals.are_exact(), arrivals
+        assert publisher.sessions_lost == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_node_stops_with_its_remote_away(tmp_path: Path, start_node: StartNode, number: signal.Signals) -> None:
+    """Neither a missing remote nor a backlog keeps a node from ending."""
+    away = Mosquitto(tmp_path / "remote")
+    node = start_node(node_config(bridge_config("cloud", away.port)))
+    mosquitto_pub(node.port, "t", [str(count) for count in range(100)], qos=1)
+    node.supervisor.send_signal(number)
+    assert node.wait_ended() == 0
+
+
+def test_a_second_node_on_the_same_data_folder_is_refused(tmp_path: Path, remote: Mosquitto, start_node: StartNode) -> None:
+    config = node_config(bridge_config("cloud", remote.port))
+    first = start_node(config)
+    second = Node(config, tmp_path / "other", data_dir=first.data_dir)
+    second.spawn()
+    assert second.wait_ended() not in (0, 78)
+    assert str(first.data_dir) in second.output or "data" in second.output
+    assert "Traceback" not in second.output
+    with Subscriber(remote.port, "#") as subscriber:
+        mosquitto_pub(first.port, "t", ["still here"], qos=1)
+        assert subscriber.wait_for("t", ["still here"]).are_exact()
+
+
+def test_a_child_that_keeps_crashing_takes_the_node_down_after_its_restarts(remote: Mosquitto, start_node: StartNode) -> None:
+    """Restart intensity: one restart more than ``restarts_max`` in the period ends the node, and it says why."""
+    supervision = {
+        "heartbeat_period": "200ms",
+        "heartbeat_timeout": "2s",
+        "restarts_max": 2,
+        "restart_backoff": {"initial": "10ms", "max": "20ms"},
+    }
+    node = start_node(node_config(bridge_config("cloud", remote.port), supervision=supervision))
+    for _ in range(2):
+        node.wait_replaced("distributor", node.kill("distributor"))
+    node.kill("distributor")
+    assert node.wait_ended() != 0
+    assert node.events("child.abandoned") or "restarts" in node.output
+
+
+def test_the_command_lines_name_actor_bridge_and_lane(remote: Mosquitto, start_node: StartNode) -> None:
+    node = start_node(node_config(bridge_config("cloud", remote.port, lanes=2)))
+    found = {node.pid(actor, "cloud", lane) for actor in ("forwarder", "connection") for lane in (0, 1)}
+    found |= {node.pid(actor) for actor in ("listener", "distributor", "queue_store")}
+    assert len(found) == 7
+    assert found | {node.supervisor.pid} == set(node.pids())
+    wait_until(
+        lambda: all(row["heartbeat_age_s"] < 2.0 for row in node.status()["actors"]), 5.0, "fresh heartbeats of all", period_s=0.05
+    )

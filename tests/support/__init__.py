@@ -1,0 +1,1 @@
+"""Doubles and real partners for tests: brokers, clients, nodes, cut cables."""

@@ -1,0 +1,287 @@
+"""A real Bascule node, run as an operator runs it: a configuration file, ``bascule run``, ``bascule status``, /proc.
+
+``node_config`` and ``bridge_config`` make configurations with short periods, so that faults are noticed within a test's patience.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from itertools import pairwise
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from supervisor.control import call
+from tests.support.ports import free_port
+from tests.support.waiting import wait_until
+
+ROOT = Path(__file__).resolve().parents[2]
+READY_DEADLINE_S = 20.0
+STOP_DEADLINE_S = 20.0
+
+Config = dict[str, Any]
+
+
+def bridge_config(
+    name: str, remote_port: int, *, protocol: str = "mqtt311", remote: Mapping[str, Any] | None = None, **keys: Any
+) -> Config:
+    """A bridge of everything to a remote at ``remote_port``; ``remote`` and ``keys`` replace or add keys."""
+    config: Config = {
+        "name": name,
+        "remote": {
+            "addresses": [f"127.0.0.1:{remote_port}"],
+            "protocol": protocol,
+            "client_id": f"bridge-{name}",
+            "clean_start": False,
+            "connect_timeout": "2s",
+            **(remote or {}),
+        },
+        "backoff": {"initial": "100ms", "max": "400ms", "stable": "1s"},
+        "local_subscriptions": [{"filters": ["#"]}],
+    }
+    return {**config, **keys}
+
+
+def node_config(*bridges: Config, mode: str = "file-native", **keys: Any) -> Config:
+    """A node with ``bridges``; listener and data folder are filled in by ``Node``."""
+    config: Config = {
+        "access": {"allow_anonymous": True},
+        "persistence": {"mode": mode},
+        "limits": {"min_free_disk": "0B"},
+        "bridges": list(bridges),
+        "supervision": {
+            "heartbeat_period": "200ms",
+            "heartbeat_timeout": "2s",
+            "restarts_max": 1000,
+            "restart_backoff": {"initial": "20ms", "max": "200ms"},
+            "stop_timeout": "10s",
+        },
+    }
+    return {**config, **keys}
+
+
+class Node:
+    """One node in ``folder``, its listener on a free port. Leaving the context kills it and checks that nothing outlives it."""
+
+    def __init__(self, config: Config, folder: Path, *, data_dir: Path | None = None) -> None:
+        self.folder = folder
+        self.port = free_port()
+        self.data_dir = data_dir or folder / "data"
+        self.config_path = folder / "bascule.yaml"
+        self.output_path = folder / "output.log"
+        self._process: subprocess.Popen[bytes] | None = None
+        folder.mkdir(parents=True, exist_ok=True)
+        self.configure(config)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._process is not None:
+            self.kill_supervisor()
+
+    def configure(self, config: Config) -> None:
+        """Write the configuration for the next start."""
+        listeners = [{"bind": f"127.0.0.1:{self.port}"}]
+        whole = {"node": {"name": "edge", "data_dir": str(self.data_dir)}, "listeners": listeners, **config}
+        self.config_path.write_text(json.dumps(whole, indent=2))  # JSON is YAML
+
+    # --- life ---
+
+    def start(self) -> None:
+        """``bascule run``, and wait for ``node.ready``."""
+        self.spawn()
+        wait_until(self._is_ready_or_ended, READY_DEADLINE_S, lambda: f"node.ready\n{self.output[-4000:]}")
+        assert self.supervisor.poll() is None, f"the node ended with {self.supervisor.returncode}:\n{self.output[-4000:]}"
+
+    def spawn(self) -> None:
+        """``bascule run`` without waiting."""
+        assert self._process is None, "the node runs already"
+        self.output_path.write_bytes(b"")
+        with self.output_path.open("ab") as log:
+            self._process = subprocess.Popen(
+                [*bascule("run"), str(self.config_path)],
+                cwd=ROOT,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def stop(self) -> int:
+        """SIGTERM; the exit status. Nothing may be left of the node."""
+        process = self.supervisor
+        process.send_signal(signal.SIGTERM)
+        wait_until(lambda: process.poll() is not None, STOP_DEADLINE_S, lambda: f"end after SIGTERM\n{self.output[-4000:]}")
+        return self._gone()
+
+    def kill_supervisor(self) -> None:
+        """SIGKILL to the supervisor alone: its children must not outlive it."""
+        process = self.supervisor
+        process.kill()
+        process.wait(10.0)
+        self._gone()
+
+    def restart(self) -> None:
+        """Stop in good order and start again."""
+        assert self.stop() == 0, f"a stop in good order exits 0:\n{self.output[-4000:]}"
+        self.start()
+
+    def wait_ended(self, deadline_s: float = READY_DEADLINE_S) -> int:
+        """Wait for the node to end by itself; its exit status."""
+        process = self.supervisor
+        wait_until(lambda: process.poll() is not None, deadline_s, lambda: f"end of the node\n{self.output[-4000:]}")
+        return self._gone()
+
+    @property
+    def supervisor(self) -> subprocess.Popen[bytes]:
+        """The supervisor's process."""
+        assert self._process is not None, "the node does not run"
+        return self._process
+
+    @property
+    def output(self) -> str:
+        """Standard output and standard error of this run so far."""
+        return self.output_path.read_text(errors="replace")
+
+    def events(self, name: str) -> list[dict[str, Any]]:
+        """The log events called ``name`` of this run so far."""
+        return [event for event in self._all_events() if event.get("event") == name]
+
+    # --- processes ---
+
+    def pid(self, actor: str, bridge: str | None = None, lane: int | None = None) -> int:
+        """The process of ``actor``; waits for it when it is just being started again."""
+        pid = wait_until(lambda: self.find_pid(actor, bridge, lane), 10.0, f"a process of {actor} {bridge or ''} {lane or 0}")
+        assert pid is not None
+        return pid
+
+    def find_pid(self, actor: str, bridge: str | None = None, lane: int | None = None) -> int | None:
+        """The process of ``actor`` (the first lane's, unless told), or None."""
+        wanted = {"--actor": actor}
+        if bridge is not None:
+            wanted["--bridge"] = bridge
+        if lane is not None:
+            wanted["--lane"] = str(lane)
+        for pid, words in sorted(self._processes().items()):
+            named = dict(pairwise(words))
+            if wanted.items() <= named.items():
+                return pid
+        return None
+
+    def kill(self, actor: str, number: signal.Signals = signal.SIGKILL, bridge: str | None = None, lane: int | None = None) -> int:
+        """Send a signal to ``actor``; its pid."""
+        pid = self.pid(actor, bridge, lane)
+        os.kill(pid, number)
+        return pid
+
+    def wait_replaced(self, actor: str, old_pid: int, deadline_s: float = 10.0) -> int:
+        """Wait until another process than ``old_pid`` is ``actor``; its pid."""
+        replaced = wait_until(
+            lambda: {self.find_pid(actor)} - {None, old_pid}, deadline_s, lambda: f"a new {actor}\n{self.output[-4000:]}"
+        )
+        return next(pid for pid in replaced if pid is not None)
+
+    def pids(self) -> list[int]:
+        """Every process of the node."""
+        return sorted(self._processes())
+
+    def rss_bytes(self) -> dict[str, int]:
+        """Resident memory of each actor's process."""
+        found = {}
+        for pid, words in self._processes().items():
+            named = dict(pairwise(words))
+            name = ":".join(named[key] for key in ("--actor", "--bridge", "--lane") if key in named) or "supervisor"
+            pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+            found[name] = pages * os.sysconf("SC_PAGE_SIZE")
+        return found
+
+    # --- control ---
+
+    def cli(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """Run a command of the command line, such as ``status``, on this node."""
+        return subprocess.run([*bascule(*words)], cwd=ROOT, capture_output=True, text=True, timeout=30, check=False)
+
+    def status(self) -> dict[str, Any]:
+        """What the control socket answers to ``status``; ``bascule status`` prints the same."""
+        status: dict[str, Any] = call(self.data_dir / "run", "status", timeout_s=10.0)
+        return status
+
+    def lane(self, bridge: str, lane: int = 0) -> dict[str, Any]:
+        """The status of one lane of a bridge."""
+        lanes = [row for row in self.status()["bridges"] if row["name"] == bridge and row["lane"] == lane]
+        assert len(lanes) == 1, f"one row for {bridge}:{lane}, not {lanes}"
+        row: dict[str, Any] = lanes[0]
+        return row
+
+    def wait_lane_until(
+        self, reached: Callable[[dict[str, Any]], bool], what: str, bridge: str = "cloud", *, deadline_s: float = 20.0
+    ) -> dict[str, Any]:
+        """Wait until the first lane's status is such that ``reached``, which is ``what`` in words; its status."""
+        seen: dict[str, Any] = {}
+
+        def look() -> bool:
+            seen.update(self.lane(bridge))
+            return reached(seen)
+
+        wait_until(look, deadline_s, lambda: f"{what}; the status of {bridge} is {seen}", period_s=0.05)
+        return seen
+
+    def wait_lane(self, bridge: str, lane: int = 0, *, deadline_s: float = 20.0, **wanted: Any) -> dict[str, Any]:
+        """Wait until the lane's status has the ``wanted`` values; its status."""
+        seen: dict[str, Any] = {}
+
+        def reached() -> bool:
+            seen.update(self.lane(bridge, lane))
+            return all(seen[key] == value for key, value in wanted.items())
+
+        wait_until(reached, deadline_s, lambda: f"{wanted} in the status of {bridge}:{lane}, which is {seen}", period_s=0.05)
+        return seen
+
+    # --- inside ---
+
+    def _is_ready_or_ended(self) -> bool:
+        return bool(self.events("node.ready")) or self.supervisor.poll() is not None
+
+    def _all_events(self) -> list[dict[str, Any]]:
+        found = []
+        for line in self.output.splitlines():
+            if line.startswith("{"):
+                try:
+                    found.append(json.loads(line))
+                except json.JSONDecodeError:
+                    continue  # the last line may be half written
+        return found
+
+    def _processes(self) -> dict[int, list[str]]:
+        """The processes of the supervisor's session and their command lines."""
+        assert self._process is not None
+        found = {}
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit():
+                try:
+                    stat = (entry / "stat").read_text().rpartition(")")[2].split()
+                    words = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
+                except OSError:
+                    continue  # it ended meanwhile
+                if int(stat[3]) == self._process.pid and stat[0] != "Z":
+                    found[int(entry.name)] = words
+        return found
+
+    def _gone(self) -> int:
+        process = self.supervisor
+        wait_until(lambda: not self._processes(), 5.0, lambda: f"end of every process of the node; left are {self._processes()}")
+        self._process = None
+        status: int = process.returncode
+        return status
+
+
+def bascule(*words: str) -> list[str]:
+    """The command line ``bascule ...`` of this checkout."""
+    return [sys.executable, "-m", "supervisor.cli", *words]

@@ -1,0 +1,127 @@
+"""A TCP proxy between a node and its remote that can be cut, stalled (half-open: connections stand, nothing passes) and delayed."""
+
+from __future__ import annotations
+
+import selectors
+import socket
+import threading
+import time
+from collections import deque
+from types import TracebackType
+from typing import Self
+
+_CHUNK_BYTES = 65_536
+
+
+class Proxy:
+    """Listens on ``port`` and passes every connection on to ``target_port``, in a thread of its own."""
+
+    def __init__(self, target_port: int) -> None:
+        self._target_port = target_port
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        self.connections = 0
+        self._cut = threading.Event()
+        self._stalled = threading.Event()
+        self._ending = threading.Event()
+        self._delay_s = 0.0
+        self._pairs: dict[socket.socket, socket.socket] = {}
+        self._late: deque[tuple[float, socket.socket, bytes]] = deque()
+        self._thread = threading.Thread(target=self._run, name="proxy", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._ending.set()
+        self._thread.join(10.0)
+
+    def cut(self) -> None:
+        """Close every connection and refuse new ones, until ``restore``."""
+        self._cut.set()
+
+    def stall(self) -> None:
+        """Pass nothing on, and close nothing, until ``restore``."""
+        self._stalled.set()
+
+    def delay(self, seconds: float) -> None:
+        """Pass everything on this much later."""
+        self._delay_s = seconds
+
+    def restore(self) -> None:
+        """Work again."""
+        self._cut.clear()
+        self._stalled.clear()
+
+    def _run(self) -> None:
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._listener, selectors.EVENT_READ)
+            while not self._ending.is_set():
+                if self._cut.is_set():
+                    self._close_all(selector)
+                self._pass_late(selector)
+                if self._stalled.is_set():
+                    self._ending.wait(0.01)
+                    continue
+                for key, _ in selector.select(0.01):
+                    assert isinstance(key.fileobj, socket.socket)
+                    if key.fileobj is self._listener:
+                        self._accept(selector)
+                    else:
+                        self._pass_on(selector, key.fileobj)
+            self._close_all(selector)
+        self._listener.close()
+
+    def _accept(self, selector: selectors.BaseSelector) -> None:
+        near, _ = self._listener.accept()
+        if self._cut.is_set():
+            near.close()
+            return
+        try:
+            far = socket.create_connection(("127.0.0.1", self._target_port), timeout=2.0)
+        except OSError:
+            near.close()
+            return
+        self.connections += 1
+        for one, other in ((near, far), (far, near)):
+            one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            one.settimeout(5.0)
+            self._pairs[one] = other
+            selector.register(one, selectors.EVENT_READ)
+
+    def _pass_on(self, selector: selectors.BaseSelector, source: socket.socket) -> None:
+        target = self._pairs.get(source)
+        if target is None:
+            return
+        try:
+            data = source.recv(_CHUNK_BYTES)
+            if data and (self._delay_s or self._late):
+                self._late.append((time.monotonic() + self._delay_s, target, data))
+            elif data:
+                target.sendall(data)
+        except OSError:
+            data = b""
+        if not data:
+            self._close(selector, source)
+
+    def _pass_late(self, selector: selectors.BaseSelector) -> None:
+        while self._late and self._late[0][0] <= time.monotonic() and not self._stalled.is_set():
+            _, target, data = self._late.popleft()
+            try:
+                if target in self._pairs:
+                    target.sendall(data)
+            except OSError:
+                self._close(selector, target)
+
+    def _close(self, selector: selectors.BaseSelector, one: socket.socket) -> None:
+        other = self._pairs.pop(one)
+        self._pairs.pop(other)
+        for end in (one, other):
+            selector.unregister(end)
+            end.close()
+
+    def _close_all(self, selector: selectors.BaseSelector) -> None:
+        while self._pairs:
+            self._close(selector, next(iter(self._pairs)))
+        self._late.clear()

@@ -1,0 +1,164 @@
+"""A subscriber at the remote Mosquitto that outlives restarts of it: persistent session, receiver's side, record of what came."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from tests.support.mqtt_client import PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, MqttClient, Packet
+from tests.support.waiting import wait_until
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrivals:
+    """What became of the messages of one topic: those that never came, came twice, came first behind a later one, or unasked."""
+
+    missing: list[str]
+    duplicates: list[str]
+    out_of_order: list[str]
+    unexpected: list[str]
+
+    def are_exact(self) -> bool:
+        """Each once, in order, and nothing else."""
+        return not (self.missing or self.duplicates or self.out_of_order or self.unexpected)
+
+    def are_complete(self) -> bool:
+        """Each at least once, first occurrences in order, and nothing else."""
+        return not (self.missing or self.out_of_order or self.unexpected)
+
+
+class Subscriber:
+    """Collects PUBLISHes of ``filters`` in a thread of its own, reconnecting as long as it lives."""
+
+    def __init__(self, port: int, *filters: str, qos: int = 2, version: int = 4, client_id: str = "subscriber") -> None:
+        self._filters = filters
+        self._qos = qos
+        self._client = MqttClient(port, client_id, version=version, clean=False, session_expiry_s=3600)
+        self._lock = threading.Lock()
+        self._packets: list[Packet] = []
+        self._received_qos_2: set[int] = set()
+        self._subscribed = threading.Event()
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="subscriber", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        assert self._subscribed.wait(20.0), "the subscriber could not subscribe at the remote broker"
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._ending.set()
+        self._thread.join(10.0)
+        assert not self._thread.is_alive(), "the subscriber's thread did not end"
+
+    @property
+    def packets(self) -> list[Packet]:
+        """Every PUBLISH so far, in order of arrival."""
+        with self._lock:
+            return list(self._packets)
+
+    def payloads(self, topic: str) -> list[str]:
+        """The payloads of ``topic`` so far, in order of arrival, repeats included."""
+        return [packet.payload.decode() for packet in self.packets if packet.topic == topic]
+
+    def count(self) -> int:
+        """How many PUBLISHes came."""
+        with self._lock:
+            return len(self._packets)
+
+    def arrivals(self, topic: str, expected: list[str]) -> Arrivals:
+        """What became of the ``expected`` payloads of ``topic``, in their order of publishing."""
+        came = self.payloads(topic)
+        counts = Counter(came)
+        position = {payload: at for at, payload in enumerate(expected)}
+        highest, late, seen = -1, [], set()
+        for payload in came:
+            at = position.get(payload)
+            if at is not None and payload not in seen:
+                seen.add(payload)
+                if at < highest:
+                    late.append(payload)
+                highest = max(highest, at)
+        return Arrivals(
+            missing=[payload for payload in expected if payload not in counts],
+            duplicates=[payload for payload, count in counts.items() if count > 1 and payload in position],
+            out_of_order=late,
+            unexpected=[payload for payload in counts if payload not in position],
+        )
+
+    def wait_for(self, topic: str, expected: list[str], deadline_s: float = 20.0) -> Arrivals:
+        """Wait until each of ``expected`` has come; the test fails with what is missing otherwise."""
+        wanted = set(expected)
+        wait_until(
+            lambda: self.count() >= len(wanted) and wanted <= set(self.payloads(topic)),
+            deadline_s,
+            lambda: f"arrival of {len(wanted)} messages of {topic}; missing {self._missing(topic, expected)}",
+            period_s=0.05,
+        )
+        return self.arrivals(topic, expected)
+
+    def _missing(self, topic: str, expected: list[str]) -> str:
+        missing = self.arrivals(topic, expected).missing
+        return f"{len(missing)}: {missing[:10]}"
+
+    def _run(self) -> None:
+        while not self._ending.is_set():
+            try:
+                self._receive()
+            except (OSError, AssertionError):
+                if self._ending.wait(0.05):
+                    break
+        self._client.close()
+
+    def _receive(self) -> None:
+        connack = self._client.connect(deadline_s=2.0)
+        assert connack.reason_code == 0, f"refused: {connack}"
+        if not connack.session_present:
+            self._received_qos_2.clear()
+        waiting: list[Packet] = []
+        if not (self._subscribed.is_set() and connack.session_present):
+            waiting = self._subscribe()
+            self._subscribed.set()
+        for packet in waiting:
+            self._take(packet)
+        quiet_since_s = time.monotonic()
+        while not self._ending.is_set():
+            try:
+                self._take(self._client.read(0.2))
+                quiet_since_s = time.monotonic()
+            except TimeoutError:
+                if time.monotonic() - quiet_since_s > 5.0:
+                    self._client.send_raw(b"\xc0\x00")  # PINGREQ: notices a dead connection
+                    quiet_since_s = time.monotonic()
+
+    def _subscribe(self) -> list[Packet]:
+        early: list[Packet] = []
+        body = b"\xfd\xe8" + (b"\x00" if self._client.version == 5 else b"")
+        for topic_filter in self._filters:
+            options = self._qos | (8 if self._client.version == 5 else 0)  # retain as published
+            body += len(topic_filter.encode()).to_bytes(2, "big") + topic_filter.encode() + bytes([options])
+        self._client.send(8, 2, body)
+        while (packet := self._client.read(5.0)).kind != 9:
+            early.append(packet)
+        assert max(packet.reason_codes) < 0x80, f"the subscription was refused: {packet}"
+        return early
+
+    def _take(self, packet: Packet) -> None:
+        if packet.kind == PUBREL:
+            self._received_qos_2.discard(packet.packet_id)
+            self._client.acknowledge(PUBCOMP, packet.packet_id)
+        if packet.kind != PUBLISH:
+            return
+        repeated = packet.qos == 2 and packet.packet_id in self._received_qos_2
+        if not repeated:
+            with self._lock:
+                self._packets.append(packet)
+        if packet.qos == 1:
+            self._client.acknowledge(PUBACK, packet.packet_id)
+        elif packet.qos == 2:
+            self._received_qos_2.add(packet.packet_id)
+            self._client.acknowledge(PUBREC, packet.packet_id)

@@ -1,0 +1,210 @@
+"""The tree's own promises: imports point one way, each library has one owner, decisions are pure, functions fit a screen."""
+
+from __future__ import annotations
+
+import ast
+import configparser
+import re
+import sys
+from collections.abc import Iterator
+from fnmatch import fnmatch
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGES = ("wire", "storage", "actors", "supervisor")  # each imports itself and those to its left
+
+# Third-party module -> the files that may import it.
+OWNERS = {
+    "click": ("supervisor/cli.py",),
+    "msgpack": ("wire/*", "storage/*", "supervisor/control.py"),
+    "paho": ("actors/remote.py",),
+    "pydantic": ("supervisor/config*.py",),
+    "pydantic_core": ("supervisor/config*.py",),
+    "pykka": ("actors/actor.py", "actors/mailbox.py"),
+    "pythonjsonlogger": ("actors/logs.py",),
+    "rich": ("supervisor/cli.py", "supervisor/view.py"),
+    "rocksdict": ("storage/engine.py",),
+    "yaml": ("supervisor/config_file.py",),
+    "zmq": ("actors/mailbox.py",),
+}
+DISTRIBUTIONS = {
+    "paho": "paho-mqtt",
+    "pydantic_core": "pydantic",
+    "pythonjsonlogger": "python-json-logger",
+    "yaml": "pyyaml",
+    "zmq": "pyzmq",
+}
+
+# What a decision may not touch: sockets, threads, files, clocks, random sources.
+IMPURE = {
+    "asyncio",
+    "concurrent",
+    "ctypes",
+    "datetime",
+    "io",
+    "logging",
+    "mmap",
+    "multiprocessing",
+    "os",
+    "pathlib",
+    "queue",
+    "random",
+    "secrets",
+    "select",
+    "selectors",
+    "shutil",
+    "signal",
+    "socket",
+    "ssl",
+    "subprocess",
+    "tempfile",
+    "threading",
+    "time",
+    "urllib",
+    "uuid",
+}
+
+FUNCTION_LINES_MAX = 60
+# One loop over received bytes is one function where a call would cost more than the work it does.
+LONG_FUNCTIONS: dict[str, int] = {"wire/mqtt/publish_stream.py:parse_publishes": 120}
+
+
+def modules() -> list[str]:
+    return sorted(str(path.relative_to(ROOT)) for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+
+
+def tree(module: str) -> ast.Module:
+    return ast.parse((ROOT / module).read_text(encoding="utf-8"), module)
+
+
+def imports(module: str) -> Iterator[tuple[int, str]]:
+    """(line, top-level name) of every import, also those inside functions or under TYPE_CHECKING."""
+    for node in ast.walk(tree(module)):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name.partition(".")[0]) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{module}:{node.lineno}: relative import"
+            assert node.module is not None
+            yield node.lineno, node.module.partition(".")[0]
+
+
+def setup() -> configparser.ConfigParser:
+    parser = configparser.ConfigParser()
+    parser.read(ROOT / "setup.cfg")
+    return parser
+
+
+@pytest.mark.parametrize("module", modules())
+def test_imports_point_to_the_left_only(module: str) -> None:
+    allowed = PACKAGES[: PACKAGES.index(module.partition("/")[0]) + 1]
+
+    wrong = [
+        f"{module}:{line} imports {name}" for line, name in imports(module) if name in (*PACKAGES, "tests") and name not in allowed
+    ]
+
+    assert wrong == []
+
+
+@pytest.mark.parametrize("module", modules())
+def test_each_library_is_imported_by_its_owner_only(module: str) -> None:
+    wrong = [
+        f"{module}:{line} imports {name}"
+        for line, name in imports(module)
+        if name not in sys.stdlib_module_names
+        and name not in PACKAGES
+        and not any(fnmatch(module, owner) for owner in OWNERS.get(name, ()))
+    ]
+
+    assert wrong == []
+
+
+@pytest.mark.parametrize("module", [name for name in modules() if name.startswith("wire/")])
+def test_what_can_be_said_and_decided_is_pure(module: str) -> None:
+    wrong = [f"{module}:{line} imports {name}" for line, name in imports(module) if name in IMPURE]
+    wrong += [
+        f"{module}:{node.lineno} calls {node.func.id}"
+        for node in ast.walk(tree(module))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id in ("open", "print", "input", "exec", "eval")
+    ]
+
+    assert wrong == []
+
+
+def _is_broad(handler: ast.ExceptHandler) -> bool:
+    if handler.type is None:
+        return True
+    kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    return any(isinstance(kind, ast.Name) and kind.id in ("Exception", "BaseException") for kind in kinds)
+
+
+@pytest.mark.parametrize("module", [name for name in modules() if name != "actors/process.py"])
+def test_a_broad_except_is_at_the_edge_of_the_process_only(module: str) -> None:
+    handlers = [node for node in ast.walk(tree(module)) if isinstance(node, ast.ExceptHandler)]
+
+    assert [f"{module}:{handler.lineno}" for handler in handlers if _is_broad(handler)] == []
+
+
+@pytest.mark.parametrize("module", modules())
+def test_a_function_fits_a_screen(module: str) -> None:
+    too_long = []
+    for node in ast.walk(tree(module)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            lines = (node.end_lineno or node.lineno) - node.lineno + 1
+            if lines > LONG_FUNCTIONS.get(f"{module}:{node.name}", FUNCTION_LINES_MAX):
+                too_long.append(f"{module}:{node.lineno} {node.name} has {lines} lines")
+
+    assert too_long == []
+
+
+def test_each_long_function_still_is_one() -> None:
+    """An exception that is no longer needed goes."""
+    for name in LONG_FUNCTIONS:
+        module, _, function = name.partition(":")
+        found = [node for node in ast.walk(tree(module)) if isinstance(node, ast.FunctionDef) and node.name == function]
+        assert any((node.end_lineno or 0) - node.lineno + 1 > FUNCTION_LINES_MAX for node in found), name
+
+
+@pytest.mark.parametrize("module", modules())
+def test_each_module_says_what_it_owns(module: str) -> None:
+    assert ast.get_docstring(tree(module)), f"{module} has no docstring"
+
+
+def test_an_init_holds_a_docstring_and_nothing_else() -> None:
+    assert [module for module in modules() if module.endswith("/__init__.py") and len(tree(module).body) != 1] == []
+
+
+def test_the_distribution_has_exactly_the_packages_of_the_tree() -> None:
+    listed = setup()["options"]["packages"].split()
+
+    assert sorted(listed) == sorted(
+        str(Path(module).parent).replace("/", ".") for module in modules() if module.endswith("__init__.py")
+    )
+
+
+def test_the_distribution_requires_exactly_what_is_imported() -> None:
+    required = {re.split(r"[<>=~!]", line)[0].lower() for line in setup()["options"]["install_requires"].split()}
+
+    assert required == {DISTRIBUTIONS.get(name, name) for module in modules() for _, name in imports(module) if name in OWNERS}
+
+
+@pytest.mark.parametrize(("lock", "extra"), [("requirements.lock", ""), ("requirements-dev.lock", "dev")])
+def test_a_lock_file_pins_every_requirement_and_names_no_host(lock: str, extra: str) -> None:
+    lines = [line for line in (ROOT / lock).read_text().splitlines() if not line.startswith("#")]
+    wanted = setup()["options"]["install_requires"].split() + (setup()["options.extras_require"][extra].split() if extra else [])
+
+    assert [line for line in lines if not re.fullmatch(r"[A-Za-z0-9_.-]+==[A-Za-z0-9_.]+", line)] == []
+    pinned = {line.partition("==")[0].lower().replace("_", "-") for line in lines}
+    assert {re.split(r"[<>=~!]", line)[0].lower() for line in wanted} <= pinned
+
+
+def test_the_two_lock_files_agree() -> None:
+    run, dev = (
+        {line for line in (ROOT / name).read_text().splitlines() if "==" in line}
+        for name in ("requirements.lock", "requirements-dev.lock")
+    )
+
+    assert run <= dev
