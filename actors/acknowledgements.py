@@ -18,11 +18,11 @@ from wire.frames import Committed, Frame, SourceResumed
 from wire.inbound import QUOTA_EXCEEDED, AnswerBurst
 from wire.link import SendingLink
 from wire.mqtt.publish_stream import BatchBuilder
+from wire.names import QUEUE_STORE
 from wire.refusals import RefusedMessage, refused_messages
 
 log = logging.getLogger("bascule")
 
-QUEUE_STORE = "queue_store"
 RETRY_REFUSED_S = 0.2
 
 

@@ -18,11 +18,11 @@ from pykka import ThreadingFuture
 
 from actors.mailbox import BadFrame, Mailbox, SocketsReady, TimerDue, TurnEnded
 from wire.frames import Frame, Heartbeat, PeerUp, ReportNow, Stop
+from wire.names import SUPERVISOR
 from wire.settings import NodeSettings
 
 log = logging.getLogger("bascule")
 
-SUPERVISOR = "supervisor"
 _HEARTBEAT = "heartbeat"
 
 

@@ -15,7 +15,7 @@ from actors.client import Client
 from wire.batch import REFUSABLE, RETAIN, unpack_column
 from wire.errors import PeerViolation
 from wire.frames import Frame, SessionOpen, SessionOpened
-from wire.greeting import Welcome, judge_connect
+from wire.greeting import TOPIC_ALIAS_MAXIMUM, Welcome, judge_connect
 from wire.inbound import InboundFlow
 from wire.mqtt.codec import decode, encode
 from wire.mqtt.packets import (
@@ -38,13 +38,12 @@ from wire.mqtt.packets import (
 from wire.mqtt.properties import encode_properties
 from wire.mqtt.reason_codes import ConnectReturnCode, ReasonCode, UnsupportedProtocol, protocol_error
 from wire.mqtt.topics import parse_shared
+from wire.names import QUEUE_STORE
 from wire.settings import NodeSettings
 
 log = logging.getLogger("bascule")
 
-QUEUE_STORE = "queue_store"
 KEEP_ALIVE_GRACE = 1.5  # [MQTT-3.1.2-22]
-TOPIC_ALIAS_MAXIMUM = 64
 _SUBSCRIBE_FAILURE_311 = 0x80
 
 

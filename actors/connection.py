@@ -34,7 +34,7 @@ BYTES_IN_HAND = 8 << 20
 MESSAGES_IN_HAND_MIN = 2_048
 WINDOWS_IN_HAND = 3
 
-# Settlements wait a moment for more of them, unless something waits for their commit or nothing more will come.
+# Settlements wait a moment for more of them, unless something waits for their commit.
 SETTLE_MESSAGES = 256
 SETTLE_DELAY_S = 0.01
 

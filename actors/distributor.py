@@ -11,16 +11,13 @@ from typing import Any
 
 from actors.actor import MailboxActor
 from actors.mailbox import Mailbox
-from wire.batch import QOS_MASK, REFUSABLE, Batch, pack_column
+from wire.batch import QOS_ONLY, REFUSABLE, Batch, pack_column
 from wire.frames import Append, Deliver, Frame, Publishes, Subscribe, Unsubscribe
 from wire.hops import hops_of
+from wire.names import LISTENER, QUEUE_STORE
 from wire.routing import Route, Router
 from wire.settings import NodeSettings
 
-LISTENER = "listener"
-QUEUE_STORE = "queue_store"
-
-_QOS_ONLY = bytes(flags & QOS_MASK for flags in range(256))
 _REFUSABLE_ONLY = bytes(flags & REFUSABLE for flags in range(256))
 
 Part = tuple[str, int, int, int, bytes]
@@ -118,7 +115,7 @@ class Distributor(MailboxActor):
                     continue
                 part = batch.select(rows)
             part = _routed(part, by_topic)
-            volatile = part.flags.translate(_QOS_ONLY).count(0)
+            volatile = part.flags.translate(QOS_ONLY).count(0)
             parts.append((queue, len(part), part.size_bytes(), volatile, pack_column(array("H", rows))))
             bodies.append(part.encode())
         return parts, bodies

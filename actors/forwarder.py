@@ -14,7 +14,7 @@ from typing import Any
 
 from actors.actor import MailboxActor
 from actors.mailbox import Mailbox
-from wire.batch import QOS_MASK, Batch, pack_column, unpack_column
+from wire.batch import QOS_ONLY, Batch, pack_column, unpack_column
 from wire.frames import (
     Credit,
     Frame,
@@ -27,6 +27,7 @@ from wire.frames import (
     Settle,
     Settled,
 )
+from wire.names import LANE_EPOCH_SHIFT, QUEUE_STORE
 from wire.outgoing import RemoteForm
 from wire.ranges import ranges_of
 from wire.settings import NodeSettings
@@ -34,11 +35,7 @@ from wire.tier2 import Tier2
 
 log = logging.getLogger("bascule")
 
-QUEUE_STORE = "queue_store"
-LANE_EPOCH_SHIFT = 20
 LOGGED_TOPICS_MAX = 1000
-
-_QOS_ONLY = bytes(flags & QOS_MASK for flags in range(256))
 
 
 class Forwarder(MailboxActor):
@@ -155,7 +152,7 @@ class Forwarder(MailboxActor):
 
     def _settle_volatile(self, handout: HandOut, batch: Batch, offsets: list[int] | None) -> None:
         """QoS 0 leaves the queue now: it is never sent a second time, whatever comes of this attempt."""
-        qos = batch.flags.translate(_QOS_ONLY)
+        qos = batch.flags.translate(QOS_ONLY)
         count = qos.count(0)
         if not count:
             return

@@ -36,12 +36,11 @@ from wire.link import SendingLink
 from wire.mqtt.codec import split
 from wire.mqtt.encode_publish import encode_deliveries
 from wire.mqtt.publish_stream import BatchBuilder, parse_publishes
+from wire.names import DISTRIBUTOR, QUEUE_STORE
 from wire.settings import NodeSettings
 
 log = logging.getLogger("bascule")
 
-DISTRIBUTOR = "distributor"
-QUEUE_STORE = "queue_store"
 
 BATCHES_OUTSTANDING_MAX = 2
 OVERLAPPING_ROWS_MIN = 64  # while a batch is being committed, a smaller one waits and grows: each costs a commit and five hops

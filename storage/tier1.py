@@ -43,20 +43,19 @@ from wire.frames import (
     Settled,
     SourceResumed,
 )
+from wire.names import LANE_EPOCH_SHIFT, LISTENER
 from wire.settings import LimitSettings, NodeSettings
 
 log = logging.getLogger("bascule")
 
 Effects = list[tuple[str, Frame]]
 
-LISTENER = "listener"
 TICK_S = 1.0
 EARLY_COMMIT_BYTES = 16 << 20  # a write this large does not wait for the flush period
 RETRY_FIRST_S = 0.1
 RETRY_MAX_S = 5.0
 TRIM_IDLE_S = 10.0
 COMPACT_BYTES = 64 << 20  # a backlog that has left the memtable
-LANE_EPOCH_SHIFT = 20
 
 _UNLIMITED = LimitSettings(
     max_messages=None, max_bytes=None, max_age_s=None, min_free_disk_bytes=0, volatile_max_bytes=64 << 20, overflow="reject"

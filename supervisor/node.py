@@ -18,9 +18,10 @@ from supervisor.children import Spawner
 from supervisor.epochs import Epochs
 from supervisor.lock import lock_data_dir
 from supervisor.nursery import Nursery
-from supervisor.supervisor import NAME, Supervisor
+from supervisor.supervisor import Supervisor
 from supervisor.tree import ChildSpec, child_specs
 from wire.errors import BasculeError, Unavailable
+from wire.names import SUPERVISOR
 from wire.settings import NodeSettings, dump
 
 log = logging.getLogger("bascule")
@@ -36,7 +37,7 @@ def run_node(settings: NodeSettings, recheck: Callable[[], list[str]], specs: tu
         Unavailable: another node runs in the data folder, or the folder cannot be used.
         StorageDamaged: the epoch file cannot be trusted.
     """
-    configure_logging(settings.log_level, node=settings.name, actor=NAME)
+    configure_logging(settings.log_level, node=settings.name, actor=SUPERVISOR)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # an inherited SIG_IGN would take the children's exit statuses away
     data_dir, run_dir = Path(settings.data_dir), Path(settings.run_dir)
     try:
@@ -47,7 +48,7 @@ def run_node(settings: NodeSettings, recheck: Callable[[], list[str]], specs: tu
     try:
         epochs = Epochs(data_dir, time.time())
         settings_file = prepare_run_dir(run_dir, settings)
-        mailbox = Mailbox(run_dir, NAME)
+        mailbox = Mailbox(run_dir, SUPERVISOR)
         spawner = Spawner(settings_file, inherit=(lock,))
         table = child_specs(settings) if specs is None else specs
         nursery = Nursery(mailbox, settings.supervision, table, spawner, epochs)

@@ -27,11 +27,11 @@ from supervisor.restart import Escalate, GiveUp, Restart
 from supervisor.signals import SignalPipe
 from wire.errors import ConfigError, Unavailable
 from wire.frames import Command, Frame, Heartbeat, PeerUp, ReportNow, ResetMarkers
+from wire.names import QUEUE_STORE
 from wire.settings import NodeSettings
 
 log = logging.getLogger("bascule")
 
-NAME = "supervisor"
 EXIT_ESCALATED = 70
 COLLECT_TIMEOUT_S = 0.5
 
@@ -138,7 +138,7 @@ class Supervisor(PolledActor):
                 self.send(peer.name, PeerUp(name=child.name, epoch=child.life.epoch))
         if child.spec.queue is not None and child.reset_due:
             child.reset_due = False
-            self.send("queue_store", ResetMarkers(queue=child.spec.queue))
+            self.send(QUEUE_STORE, ResetMarkers(queue=child.spec.queue))
             log.info("markers.reset", extra={"queue": child.spec.queue, "child": child.name})
         if not self._announced and self._is_ready():
             self._announced = True

@@ -24,6 +24,9 @@ QOS_MASK = 0b0000_0011
 RETAIN = 0b0000_0100
 REFUSABLE = 0b0000_1000  # the publisher speaks MQTT 5: a refusal can be told to it with a reason code
 
+# For ``bytes.translate`` of a flags column: nothing but the QoS.
+QOS_ONLY = bytes(flags & QOS_MASK for flags in range(256))
+
 ROWS_MAX = 65_535  # a row number fits an unsigned 16-bit column
 _BIG_ENDIAN = sys.byteorder == "big"
 

@@ -52,14 +52,6 @@ class Unavailable(BasculeError):
     exit_status = 75
 
 
-class Refused(BasculeError):
-    """Nobody's: back-pressure. The caller keeps the message and waits."""
-
-
-class QueueFull(Refused):
-    """A queue or the node has reached one of its limits."""
-
-
 class StorageDamaged(BasculeError):
     """The disk's: exit 65, that queue stops, files are kept, no restart."""
 
