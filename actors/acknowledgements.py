@@ -7,7 +7,6 @@ an MQTT 3.1.1 publisher is held here and offered again until there is room, and 
 from __future__ import annotations
 
 import logging
-import time
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -69,7 +68,7 @@ class Acknowledgements:
 
     def release(self, frame: Committed) -> None:
         """Answer the publishers of every batch up to ``frame.number``: here their PUBACKs and PUBRECs leave."""
-        for batch in self._link.acknowledge(frame.number, time.monotonic()):
+        for batch in self._link.acknowledge(frame.number, self._host.mailbox.now_s()):
             rows = frame.refused.get(batch.number)
             bursts = batch.kept.bursts if rows is None else self._refuse(batch.kept, rows)
             for client, burst in bursts:
@@ -114,7 +113,7 @@ class Acknowledgements:
     def _hold(self, client: Client, message: RefusedMessage) -> None:
         if client.number not in self._held:
             client.hear(False)
-            self._host.mailbox.set_timer("retry_refused", time.monotonic() + RETRY_REFUSED_S)
+            self._host.mailbox.set_timer("retry_refused", self._host.mailbox.now_s() + RETRY_REFUSED_S)
             log.warning("client.held_back", extra={"client_id": client.session, "why": "a queue or the node is full"})
         self._held.setdefault(client.number, []).append(message)
 
@@ -131,4 +130,4 @@ class Acknowledgements:
             self._host.touched(client)
             client.hear(True)
         if self._held:
-            self._host.mailbox.set_timer("retry_refused", time.monotonic() + RETRY_REFUSED_S)
+            self._host.mailbox.set_timer("retry_refused", self._host.mailbox.now_s() + RETRY_REFUSED_S)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import os
-import time
 from types import TracebackType
 from typing import Any
 
@@ -199,4 +198,4 @@ class MailboxActor(PolledActor):
             ),
         )
         if not request:
-            self.mailbox.set_timer(_HEARTBEAT, time.monotonic() + self.settings.supervision.heartbeat_period_s)
+            self.mailbox.set_timer(_HEARTBEAT, self.mailbox.now_s() + self.settings.supervision.heartbeat_period_s)

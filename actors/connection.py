@@ -8,10 +8,8 @@ resumed from what is committed.
 from __future__ import annotations
 
 import logging
-import random
-import threading
-import time
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 from actors.actor import MailboxActor
@@ -78,7 +76,7 @@ class Connection(MailboxActor):
             bytes_in_hand=BYTES_IN_HAND,
         )
         self._watch = LinkWatch(stall_timeout_s=self._settings.stall_timeout_s, answer_timeout_s=self._settings.connect_timeout_s)
-        self._backoff = Backoff(self._bridge.backoff, random.random)
+        self._backoff = Backoff(self._bridge.backoff, mailbox.random)
         self._lane_epoch = 0
         self._number = 0
         self._remote: Remote | None = None
@@ -94,7 +92,7 @@ class Connection(MailboxActor):
         self._settle_timed = False
         self._unexpected_publishes = 0
         self._link = "connecting"
-        self._link_since_s = time.monotonic()
+        self._link_since_s = self.mailbox.now_s()
         self._retry_at_s = 0.0
         self._error = ""
 
@@ -165,7 +163,7 @@ class Connection(MailboxActor):
         self.finished()
 
     def status(self) -> dict[str, Any]:
-        now_s = time.monotonic()
+        now_s = self.mailbox.now_s()
         return {
             "link": {
                 "state": self._link,
@@ -221,7 +219,7 @@ class Connection(MailboxActor):
         self._opening = True
         preferred = first or self._flow.session.rpartition("@")[2]
         addresses = sorted(self._settings.addresses, key=lambda address: f"{address[0]}:{address[1]}" != preferred)
-        threading.Thread(target=self._open, args=(addresses, clean, preferred), name="opening", daemon=True).start()
+        self.mailbox.in_thread("opening", partial(self._open, addresses, clean, preferred))
 
     def _open(self, addresses: list[tuple[str, int]], clean: bool, preferred: str) -> None:
         """In a thread of its own: the first of ``addresses`` that lets us in. Only the preferred one is cleaned."""
@@ -265,7 +263,7 @@ class Connection(MailboxActor):
         self._connected(remote, session)
 
     def _connected(self, remote: Remote, session: str) -> None:
-        now_s = time.monotonic()
+        now_s = self.mailbox.now_s()
         connack = remote.connack
         self._remote = remote
         self._error = ""
@@ -290,7 +288,7 @@ class Connection(MailboxActor):
 
     def _retry(self, error: BasculeError) -> None:
         """Wait, longer each time, and connect again."""
-        now_s = time.monotonic()
+        now_s = self.mailbox.now_s()
         delay_s = self._backoff.next_delay_s()
         self._error = str(error.message)
         self._retry_at_s = now_s + delay_s
@@ -319,7 +317,7 @@ class Connection(MailboxActor):
         self._blocked = self._writing = self._resting = self._rest_timed = False
         self._flow.disconnected()
         self.mailbox.cancel_timer(_REST)
-        self._backoff.lost(time.monotonic())
+        self._backoff.lost(self.mailbox.now_s())
         self.mailbox.cancel_timer(_WATCH)
         log.info("bridge.disconnected", extra={**self._facts, "address": remote.address, "reason": reason})
 
@@ -356,7 +354,7 @@ class Connection(MailboxActor):
         data = remote.receive()
         if not data:
             return
-        self._watch.received(time.monotonic())
+        self._watch.received(self.mailbox.now_s())
         buffer = self._input + data if self._input else data
         position = 0
         while True:
@@ -400,7 +398,7 @@ class Connection(MailboxActor):
                 self._output = memoryview(burst)
             sent = remote.send(self._output)
             if sent:
-                self._watch.sent(time.monotonic())
+                self._watch.sent(self.mailbox.now_s())
             self._output = self._output[sent:]
             if self._output and not sent:
                 break
@@ -496,5 +494,5 @@ class Connection(MailboxActor):
     def _now_is(self, state: str) -> None:
         if state != self._link:
             self._link = state
-            self._link_since_s = time.monotonic()
+            self._link_since_s = self.mailbox.now_s()
             self.send(self._forwarder, LinkState(queue=self._queue, state=state))

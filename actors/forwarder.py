@@ -7,7 +7,6 @@ in the order in which it came. For QoS 1 and 2 it never holds the only copy; QoS
 from __future__ import annotations
 
 import logging
-import time
 from array import array
 from dataclasses import replace
 from typing import Any
@@ -121,7 +120,7 @@ class Forwarder(MailboxActor):
         offsets: list[int] | None = list(unpack_column("I", handout.offsets)) if handout.offsets else None
         batch, expired = self._form.transform(
             Batch.decode(handout.bodies[0]),
-            now_ms=time.time_ns() // 1_000_000,
+            now_ms=self.mailbox.wall_ms(),
             may_expire=handout.first_seq >= self._dup_below,  # what may have been sent is seen through
         )
         if expired:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import socket
-import time
 from array import array
 from typing import Any
 
@@ -77,7 +76,7 @@ class Listener(MailboxActor):
 
     def on_start(self) -> None:
         super().on_start()
-        self.mailbox.set_timer("housekeeping", time.monotonic() + HOUSEKEEPING_S)
+        self.mailbox.set_timer("housekeeping", self.mailbox.now_s() + HOUSEKEEPING_S)
 
     def on_peer_up(self, name: str, epoch: int) -> None:
         if name not in (DISTRIBUTOR, QUEUE_STORE):
@@ -178,7 +177,7 @@ class Listener(MailboxActor):
     # --- intake ---
 
     def on_sockets(self, ready: list[tuple[Any, int]]) -> None:
-        now_s = time.monotonic()
+        now_s = self.mailbox.now_s()
         for token, events in ready:
             if isinstance(token, Client):
                 if events & WRITE and not token.closed and not token.flush():
@@ -326,7 +325,7 @@ class Listener(MailboxActor):
         if not bursts and not len(self._builder):
             return
         received = self._builder.received
-        body = self._builder.build(accepted_ms=time.time_ns() // 1_000_000).encode()
+        body = self._builder.build(accepted_ms=self.mailbox.wall_ms()).encode()
         sources = self._builder.sources_column()
         self._published += len(self._builder)
         self._builder.clear()
@@ -359,7 +358,7 @@ class Listener(MailboxActor):
         return bursts, released
 
     def _resend(self) -> None:
-        for parts in self._link.resend(time.monotonic()):
+        for parts in self._link.resend(self.mailbox.now_s()):
             self.mailbox.send_parts(DISTRIBUTOR, parts)
 
     # --- live delivery ---

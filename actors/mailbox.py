@@ -12,11 +12,12 @@ frames for a peer that is away and loses those a dead peer had read: the links a
 from __future__ import annotations
 
 import os
+import random
 import select
 import threading
 import time
 from collections import deque
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from pathlib import Path
@@ -183,6 +184,24 @@ class Mailbox:
         self._turn_open = False
         self._polled = False
         self._owner = threading.get_ident()
+
+    # --- the world outside: an actor asks for time, chance and threads here and nowhere else ---
+
+    def now_s(self) -> float:
+        """The monotonic clock, in seconds."""
+        return time.monotonic()
+
+    def wall_ms(self) -> int:
+        """UTC in milliseconds; it may jump."""
+        return time.time_ns() // 1_000_000
+
+    def random(self) -> float:
+        """A uniform value in [0, 1)."""
+        return random.random()
+
+    def in_thread(self, name: str, job: Callable[[], None]) -> None:
+        """Run ``job``, which may block, in a thread of its own that does not keep the process alive."""
+        threading.Thread(target=job, name=name, daemon=True).start()
 
     # --- sending ---
 

@@ -6,7 +6,6 @@ It opens the store when it starts; where the disk refuses it tries again in plac
 from __future__ import annotations
 
 import logging
-import time
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +36,7 @@ class QueueStore(MailboxActor):
 
     def on_start(self) -> None:
         super().on_start()
-        self._open(time.monotonic())
+        self._open(self.mailbox.now_s())
 
     def on_frame(self, frame: Frame) -> None:
         if self._tier1 is not None:  # before that nobody was told that we are up; they send again when they are
@@ -47,7 +46,7 @@ class QueueStore(MailboxActor):
         if self._tier1 is None:
             return
         self._send_all(self._tier1.admit(now_s))
-        self._send_all(self._tier1.commit(now_s, _wall_ms()))
+        self._send_all(self._tier1.commit(now_s, self.mailbox.wall_ms()))
         self.mailbox.set_timer(_WAKE, self._tier1.wakes_at_s(now_s))
 
     def on_timer(self, name: str, now_s: float) -> None:
@@ -55,27 +54,24 @@ class QueueStore(MailboxActor):
             self._open(now_s)
         elif self._tier1 is not None and now_s - self._ticked_s >= 1.0:
             self._ticked_s = now_s
-            self._tier1.tick(now_s, _wall_ms())  # the turn that ends now commits what it changed
+            self._tier1.tick(now_s, self.mailbox.wall_ms())  # the turn that ends now commits what it changed
 
     def on_stopping(self) -> None:
         if self._tier1 is not None:
-            now_s = time.monotonic()
-            self._send_all(self._tier1.commit(now_s, _wall_ms(), at_once=True))
+            now_s = self.mailbox.now_s()
+            self._send_all(self._tier1.commit(now_s, self.mailbox.wall_ms(), at_once=True))
             self._tier1.close()
         self.finished()
 
     def status(self) -> dict[str, Any]:
         if self._tier1 is None:
             return {"queues": {}, "mode": self.settings.persistence.mode, "state": "disk_full" if self._open_failed else "opening"}
-        return self._tier1.status(_wall_ms())
+        return self._tier1.status(self.mailbox.wall_ms())
 
     def _open(self, now_s: float) -> None:
         engine: Engine | None = None
         try:
-            if self.settings.persistence.mode == "in-memory":
-                engine = MemoryEngine()
-            else:
-                engine = RocksEngine(Path(self.settings.data_dir) / "store")
+            engine = self._open_engine()
             self._tier1 = Tier1(engine, self.settings, self.epoch)
         except Unavailable as error:
             if engine is not None:
@@ -85,13 +81,14 @@ class QueueStore(MailboxActor):
                 log.error("store.unavailable", extra={"error": str(error)})
             self.mailbox.set_timer(_OPEN, now_s + OPEN_RETRY_S)
             return
-        log.info("store.opened", extra={"mode": self.settings.persistence.mode, "took_s": round(time.monotonic() - now_s, 3)})
+        log.info("store.opened", extra={"mode": self.settings.persistence.mode, "took_s": round(self.mailbox.now_s() - now_s, 3)})
         self.ready()
+
+    def _open_engine(self) -> Engine:
+        if self.settings.persistence.mode == "in-memory":
+            return MemoryEngine()
+        return RocksEngine(Path(self.settings.data_dir) / "store")
 
     def _send_all(self, effects: Effects) -> None:
         for peer, frame in effects:
             self.send(peer, frame)
-
-
-def _wall_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -6,8 +6,6 @@ Every life is watched from its spawn to its reaping, and every start, end and ki
 from __future__ import annotations
 
 import logging
-import random
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -66,8 +64,8 @@ class Nursery:
         self._mailbox = mailbox
         self._spawner = spawner
         self._epochs = epochs
-        self._liveness = Liveness(supervision.heartbeat_period_s, supervision.heartbeat_timeout_s, time.monotonic())
-        self._children = {spec.name: Child(spec, _restarts(spec)) for spec in specs}
+        self._liveness = Liveness(supervision.heartbeat_period_s, supervision.heartbeat_timeout_s, mailbox.now_s())
+        self._children = {spec.name: Child(spec, _restarts(spec, mailbox)) for spec in specs}
 
     def __iter__(self) -> Iterator[Child]:
         return iter(self._children.values())
@@ -81,7 +79,7 @@ class Nursery:
 
     def spawn(self, child: Child) -> bool:
         """Start a life of ``child``; False if the system would not."""
-        now_s = time.monotonic()
+        now_s = self._mailbox.now_s()
         child.hung = child.ordered = False
         child.state = "starting"
         try:
@@ -101,7 +99,7 @@ class Nursery:
         child = self._children.get(heartbeat.name)
         if child is None or child.life is None or child.life.epoch != heartbeat.epoch:
             return None
-        self._liveness.heard(child.name, time.monotonic(), starting=heartbeat.state == "starting")
+        self._liveness.heard(child.name, self._mailbox.now_s(), starting=heartbeat.state == "starting")
         child.figures = heartbeat.status
         return child
 
@@ -118,7 +116,7 @@ class Nursery:
     def order_stop(self, child: Child) -> None:
         """Tell a child that runs to stop; the timer ``kill <name>`` says when it has had its time."""
         self._mailbox.send(child.name, Stop())
-        self._mailbox.set_timer(f"kill {child.name}", time.monotonic() + child.spec.stop_timeout_s)
+        self._mailbox.set_timer(f"kill {child.name}", self._mailbox.now_s() + child.spec.stop_timeout_s)
 
     def kill(self, child: Child) -> None:
         """SIGKILL a child that did not stop in time."""
@@ -165,5 +163,5 @@ class Nursery:
         ]
 
 
-def _restarts(spec: ChildSpec) -> ChildRestarts:
-    return ChildRestarts(RestartWindow(spec.restarts_max, spec.restart_period_s), Backoff(spec.restart_backoff, random.random))
+def _restarts(spec: ChildSpec, mailbox: Mailbox) -> ChildRestarts:
+    return ChildRestarts(RestartWindow(spec.restarts_max, spec.restart_period_s), Backoff(spec.restart_backoff, mailbox.random))

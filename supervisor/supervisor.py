@@ -11,7 +11,6 @@ import logging
 import os
 import signal
 import sys
-import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -45,7 +44,7 @@ class Supervisor(PolledActor):
         self._settings = settings
         self._nursery = nursery
         self._recheck = recheck
-        self._started_s = time.monotonic()
+        self._started_s = self.mailbox.now_s()
         self._period_s = settings.supervision.heartbeat_period_s
         self._announced = False
         self._stopping = False
@@ -115,7 +114,7 @@ class Supervisor(PolledActor):
 
     def _spawn(self, child: Child) -> None:
         if not self._nursery.spawn(child):
-            self._judge(child, Unavailable.exit_status, time.monotonic())
+            self._judge(child, Unavailable.exit_status, self.mailbox.now_s())
 
     def _restart(self, child: Child) -> None:
         child.restart_count += 1
@@ -146,7 +145,7 @@ class Supervisor(PolledActor):
 
     def _announce(self) -> None:
         listeners = [f"{listener.host}:{listener.port}" for listener in self._settings.listeners]
-        took_s = round(time.monotonic() - self._started_s, 3)
+        took_s = round(self.mailbox.now_s() - self._started_s, 3)
         facts = {"pid": os.getpid(), "listeners": listeners, "took_s": took_s}
         log.info("node.ready", extra=facts)
         ts = datetime.now(UTC).isoformat(timespec="milliseconds")
@@ -170,7 +169,7 @@ class Supervisor(PolledActor):
         elif child.ordered:
             self._restart(child)
         else:
-            self._judge(child, ending.status, time.monotonic())
+            self._judge(child, ending.status, self.mailbox.now_s())
 
     def _judge(self, child: Child, exit_status: int, now_s: float) -> None:
         match child.restarts.ended(exit_status, now_s):
@@ -304,7 +303,7 @@ class Supervisor(PolledActor):
         if self._collection.begin(living):
             for name in living:
                 self.send(name, ReportNow(request=self._collection.number))
-            self.mailbox.set_timer("collect", time.monotonic() + (COLLECT_TIMEOUT_S if living else 0.0))
+            self.mailbox.set_timer("collect", self.mailbox.now_s() + (COLLECT_TIMEOUT_S if living else 0.0))
 
     def _collected(self) -> None:
         """All have reported, or the time is up: answer with what is known."""
@@ -317,7 +316,7 @@ class Supervisor(PolledActor):
         self._collect()
 
     def _status(self) -> dict[str, Any]:
-        now_s = time.monotonic()
+        now_s = self.mailbox.now_s()
         return status_map(
             node=self._settings.name,
             pid=os.getpid(),
