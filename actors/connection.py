@@ -21,7 +21,9 @@ from wire.credit import CreditGiver
 from wire.errors import BasculeError, PeerViolation, Unavailable
 from wire.frames import Command, Credit, Frame, HandOut, LaneOpened, LinkState, Settle, Settled
 from wire.link_watch import LinkWatch, Verdict
+from wire.mqtt.reason_codes import reason_name
 from wire.outbound import OutboundFlow
+from wire.refusal_policy import RefusalPolicy
 from wire.settings import NodeSettings
 
 log = logging.getLogger("bascule")
@@ -42,7 +44,9 @@ REST_WINDOW_MIN = 200
 REST_OPEN_S = 0.005
 REST_BUSY_S = 0.001
 
-_RETRY, _WATCH, _SETTLE, _REST = "retry", "watch", "settle", "rest"
+REFUSALS_LOGGED_EACH_S = 10.0
+
+_RETRY, _WATCH, _SETTLE, _REST, _HELD = "retry", "watch", "settle", "rest", "held"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +74,8 @@ class Connection(MailboxActor):
             receive_maximum=self._settings.receive_maximum,
             qos2_maximum=self._settings.qos2_maximum,
             republish=self._bridge.on_session_loss == "republish",
+            policy=RefusalPolicy(self._bridge.on_refusal),
+            backoff=Backoff(self._bridge.backoff, mailbox.random),
         )
         self._credit = CreditGiver(
             messages_in_hand=max(MESSAGES_IN_HAND_MIN, WINDOWS_IN_HAND * self._settings.receive_maximum),
@@ -91,6 +97,8 @@ class Connection(MailboxActor):
         self._rest_timed = False
         self._settle_timed = False
         self._unexpected_publishes = 0
+        self._held_until_s: float | None = None
+        self._refusals_logged_s = float("-inf")
         self._link = "connecting"
         self._link_since_s = self.mailbox.now_s()
         self._retry_at_s = 0.0
@@ -148,10 +156,15 @@ class Connection(MailboxActor):
         elif name == _WATCH and self._remote is not None:
             self.mailbox.set_timer(_WATCH, now_s + self._watch.period_s)
             self._look(now_s)
+            self._log_refusals(now_s)
 
     def on_turn_end(self, now_s: float) -> None:
         if self._remote is not None:
             self._guarded(self._write)
+        if self._flow.held_until_s != self._held_until_s:
+            self._held_until_s = self._flow.held_until_s
+            if self._held_until_s is not None:
+                self.mailbox.set_timer(_HELD, self._held_until_s)  # the turn that it begins ends with a write
         self._settle_soon(now_s)
         if self._remote is not None:
             self._grant()
@@ -171,6 +184,7 @@ class Connection(MailboxActor):
                 "attempt": self._backoff.attempt,
                 "retry_in_s": round(max(0.0, self._retry_at_s - now_s), 3) if self._link == "backoff" else 0.0,
                 "error": self._error,
+                "note": self._note(),
                 "address": self._remote.address if self._remote is not None else "",
                 "in_flight": self._flow.in_flight,
             },
@@ -389,7 +403,7 @@ class Connection(MailboxActor):
             return
         for _ in range(BURSTS_PER_TURN_MAX):
             if not self._output:
-                burst = self._flow.pump(BURST_BYTES)
+                burst = self._flow.pump(BURST_BYTES, self.mailbox.now_s())
                 if self._control:
                     burst = b"".join(self._control) + burst
                     self._control.clear()
@@ -439,7 +453,7 @@ class Connection(MailboxActor):
             self._listen(remote)
 
     def _look(self, now_s: float) -> None:
-        verdict = self._watch.look(now_s, in_flight=self._flow.in_flight, acknowledged=self._flow.counts.acknowledged)
+        verdict = self._watch.look(now_s, owed=self._flow.owed)
         if verdict is Verdict.PING:
             self._control.append(remote_packets.PINGREQ)
         elif verdict is Verdict.STALLED:
@@ -447,6 +461,22 @@ class Connection(MailboxActor):
             self._lost("no acknowledgement in time")
         elif verdict is Verdict.SILENT:
             self._lost("no PINGRESP in time")
+
+    def _log_refusals(self, now_s: float) -> None:
+        """What was refused since the last time; the first at once, then at most every few seconds."""
+        if now_s - self._refusals_logged_s < REFUSALS_LOGGED_EACH_S:
+            return
+        refusals = self._flow.take_refusals()
+        if refusals:
+            self._refusals_logged_s = now_s
+            named = {f"{reason_name(code)} (0x{code:02x})": count for code, count in sorted(refusals.items())}
+            held_s = max(0.0, (self._flow.held_until_s or now_s) - now_s)
+            log.warning("messages.refused", extra={**self._facts, "reasons": named, "held_back_s": round(held_s, 3)})
+
+    def _note(self) -> str:
+        """What keeps a connection that is up from sending."""
+        reason_code = self._flow.refused_with
+        return f"remote says {reason_name(reason_code)}" if reason_code else ""
 
     def _lost(self, reason: str) -> None:
         self._drop(reason)

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
 from supervisor.config_values import Address, Bind, Duration, File, Filled, Filter, Flag, Folder, Name, Number, Size, Text
-from supervisor.units import UNLIMITED, write_duration, write_size
+from supervisor.units import UNLIMITED, nearest, shown, write_duration, write_size
 from wire.errors import BasculeError
 from wire.mapping import Template
+from wire.refusal_policy import ACTIONS, REASONS, RETRY, TOO_LARGE, code_of
 
 SESSION_NEVER_EXPIRES_S = 0xFFFF_FFFF  # MQTT-3.1.2.11.2
 
@@ -57,6 +58,52 @@ def _no_rules(value: object) -> object:
     if isinstance(value, tuple) and value:
         raise ValueError(f"remote_subscriptions are {NOT_AVAILABLE}: remove them, or write []")
     return value
+
+
+DEFAULT_REASON = "default"
+ON_REFUSAL = {DEFAULT_REASON: "dead-letter", "quota-exceeded": RETRY, "packet-identifier-in-use": RETRY}
+
+
+def _on_refusal(value: object) -> object:
+    """The map of reasons to actions with the defaults of what it leaves out, each code under one key."""
+    if not isinstance(value, dict):
+        raise ValueError(f"{shown(value)} is not a mapping; such as {{{DEFAULT_REASON}: dead-letter, quota-exceeded: retry}}")
+    problems: list[tuple[tuple[str | int, ...], str]] = []
+    actions: dict[int, str] = {}
+    for reason, action in value.items():
+        if action not in ACTIONS:
+            problems.append(((reason,), f"{shown(action)} is not one of {', '.join(ACTIONS)}{nearest(str(action), ACTIONS)}"))
+        if reason == DEFAULT_REASON:
+            continue
+        try:
+            code = code_of(reason)
+        except ValueError as error:
+            known = [DEFAULT_REASON, *REASONS]
+            problems.append(((reason,), f"{error}{nearest(reason, known)}; known are {', '.join(known)}, and codes such as 0x99"))
+            continue
+        if code in actions:
+            problems.append(((reason,), f"0x{code:02x} is given twice, by name and by code; keep one"))
+        if code == TOO_LARGE and action == RETRY:
+            problems.append(((reason,), "what is too large for the remote stays so; write dead-letter or drop"))
+        actions[code] = action
+    if problems:
+        raise Inconsistent(problems)
+    left_out = {reason: action for reason, action in ON_REFUSAL.items() if REASONS.get(reason) not in actions}
+    return left_out | value
+
+
+_OnRefusal = Annotated[
+    dict[str, str],
+    BeforeValidator(_on_refusal),
+    WithJsonSchema(
+        {
+            "type": "object",
+            "properties": {reason: {"enum": list(ACTIONS)} for reason in (DEFAULT_REASON, *REASONS)},
+            "patternProperties": {"^0[xX][89a-fA-F][0-9a-fA-F]$": {"enum": list(ACTIONS)}},
+            "additionalProperties": False,
+        }
+    ),
+]
 
 
 def setting(default: object, description: str, **limits: Any) -> Any:
@@ -325,6 +372,10 @@ class Bridge(Section):
         "assume-delivered",
         "What becomes of QoS 2 messages the remote had received but not completed, when it has lost the session.",
     )
+    on_refusal: _OnRefusal = setting(
+        ON_REFUSAL,
+        "What becomes of a message the remote refuses, by reason: retry later, dead-letter or drop. Codes are written as 0x99.",
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> Bridge:
@@ -338,6 +389,8 @@ class Bridge(Section):
                 for index, rule in enumerate(self.local_subscriptions)
                 if rule.user_properties
             ]
+            if self.given("on_refusal"):
+                problems.append((("on_refusal",), "MQTT 3.1.1 refuses no messages; write protocol: mqtt5, or remove it"))
         if problems:
             raise Inconsistent(problems)
         return self

@@ -5,8 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from supervisor.config_model import SESSION_NEVER_EXPIRES_S, Backoff, Bridge, BridgeLimits, Configuration, Limits, Remote, Rule
+from supervisor.config_model import (
+    DEFAULT_REASON,
+    SESSION_NEVER_EXPIRES_S,
+    Backoff,
+    Bridge,
+    BridgeLimits,
+    Configuration,
+    Limits,
+    Remote,
+    Rule,
+)
 from supervisor.units import parse_address, rule_number
+from wire.refusal_policy import code_of
 from wire.settings import (
     BackoffSettings,
     BridgeSettings,
@@ -15,6 +26,7 @@ from wire.settings import (
     ListenerSettings,
     NodeSettings,
     PersistenceSettings,
+    RefusalSettings,
     RemoteSettings,
     RuleSettings,
     SupervisionSettings,
@@ -83,6 +95,10 @@ def _bridge(bridge: Bridge, configuration: Configuration) -> BridgeSettings:
         loop_prevention=bridge.loop_prevention.enabled,
         max_hops=bridge.loop_prevention.max_hops,
         on_session_loss=bridge.on_session_loss,
+        on_refusal=RefusalSettings(
+            default=bridge.on_refusal[DEFAULT_REASON],
+            codes=tuple((code_of(reason), action) for reason, action in bridge.on_refusal.items() if reason != DEFAULT_REASON),
+        ),
         limits=_limits(bridge.limits or configuration.limits, configuration.limits, configuration.persistence.mode),
     )
 

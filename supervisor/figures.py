@@ -47,6 +47,7 @@ def bridge_row(bridge: str, lane: int, actors: Mapping[str, ActorView]) -> dict[
     row["dropped"] = {} if queue is None else dict(queue.get("dropped", {}))
     row["ledger_closes"] = None if queue is None else ledger_closes(row)
     row["link"] = dict(link)
+    row["exchange"] = dict(connection.figures.get("exchange", {}))
     row["tier2"] = dict(actors[f"forwarder:{bridge}:{lane}"].figures.get("tier2", {}))
     return row
 

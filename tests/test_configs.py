@@ -113,7 +113,7 @@ def test_the_default_file_shows_no_other_keys() -> None:
     known = {".".join(path) for path, _ in keys(Configuration)}
 
     def leaves(value: object, path: tuple[str, ...]) -> Iterator[str]:
-        if isinstance(value, dict) and value:
+        if isinstance(value, dict) and value and ".".join(path) not in known:
             for name, inner in value.items():
                 yield from leaves(inner, (*path, name))
         elif isinstance(value, list) and value and isinstance(value[0], dict):

@@ -38,6 +38,11 @@ class Backoff:
         self._attempt += 1
         return nominal_s * (1.0 + self._settings.jitter * (2.0 * self._random() - 1.0))
 
+    def reset(self) -> None:
+        """Start the series anew."""
+        self._nominal_s = min(self._settings.initial_s, self._settings.max_s)
+        self._attempt = 0
+
     def connected(self, now_s: float) -> None:
         """An attempt succeeded at ``now_s``; the series goes on until the success has proved stable."""
         self._connected_s = now_s
@@ -47,6 +52,5 @@ class Backoff:
         since_s, self._connected_s = self._connected_s, None
         if since_s is None or now_s - since_s < self._settings.stable_s:
             return False
-        self._nominal_s = min(self._settings.initial_s, self._settings.max_s)
-        self._attempt = 0
+        self.reset()
         return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import Enum
 
 # A PINGREQ is due after this part of the keep alive, so that it is there in time [MQTT-3.1.2-23].
@@ -22,7 +23,8 @@ class LinkWatch:
 
     W1  nothing was sent, or nothing was received, for three quarters of the keep alive: PINGREQ, one at a time.
     W2  nothing at all came within ``answer_timeout_s`` after a PINGREQ: the connection is dead.
-    W3  messages are in flight and none was acknowledged for ``stall_timeout_s``: the exchange is stalled.
+    W3  the oldest PUBACK, PUBREC or PUBCOMP that the remote owes has not come for ``stall_timeout_s``: the exchange is stalled,
+        whatever else comes meanwhile. What we owe ourselves (a commit, the end of a back-off) is no stall.
     """
 
     def __init__(self, *, stall_timeout_s: float, answer_timeout_s: float) -> None:
@@ -33,8 +35,8 @@ class LinkWatch:
     def started(self, now_s: float, *, keep_alive_s: int) -> None:
         """A connection is up."""
         self._keep_alive_s = keep_alive_s
-        self._sent_s = self._received_s = self._progress_s = now_s
-        self._acknowledged = -1
+        self._sent_s = self._received_s = now_s
+        self._owed: dict[int, tuple[object, float]] = {}  # kind of answer -> the oldest that is owed, and since when
         self._pinged_s: float | None = None
 
     @property
@@ -52,13 +54,18 @@ class LinkWatch:
         self._received_s = now_s
         self._pinged_s = None
 
-    def look(self, now_s: float, *, in_flight: int, acknowledged: int) -> Verdict:
-        """Judge the connection; ``acknowledged`` is a running count. After ``PING`` the caller sends a PINGREQ."""
-        if not in_flight or acknowledged != self._acknowledged:
-            self._acknowledged = acknowledged
-            self._progress_s = now_s
-        if self._stall_timeout_s > 0 and now_s - self._progress_s >= self._stall_timeout_s:
-            return Verdict.STALLED
+    def look(self, now_s: float, *, owed: Sequence[object]) -> Verdict:
+        """Judge the connection; after ``PING`` the caller sends a PINGREQ.
+
+        owed: for each kind of answer the oldest that is owed, None for none. When it came, the next one looks different.
+        """
+        for kind, oldest in enumerate(owed):
+            if oldest is None:
+                self._owed.pop(kind, None)
+            elif kind not in self._owed or self._owed[kind][0] != oldest:
+                self._owed[kind] = (oldest, now_s)
+            elif 0 < self._stall_timeout_s <= now_s - self._owed[kind][1]:
+                return Verdict.STALLED
         if self._pinged_s is not None:
             return Verdict.SILENT if now_s - self._pinged_s >= self._answer_timeout_s else Verdict.ALIVE
         if self._keep_alive_s > 0 and now_s - min(self._sent_s, self._received_s) >= self._keep_alive_s * _PING_FRACTION:

@@ -9,10 +9,12 @@ F2  at level 4 at most ``qos2_maximum`` of them are QoS 2, each counted from PUB
     either.
 F3  what is unsettled spans at most 65,000 sequences, so no packet identifier is given twice.
 F4  PUBREL leaves only after the PUBREC was committed; after a PUBREC no PUBLISH leaves again in that session.
-F5  nothing is sent twice on one live connection [MQTT-4.4.0-1].
+F5  nothing is sent twice on one live connection [MQTT-4.4.0-1], save as a new PUBLISH what the remote refused and policy retries.
 F6  on a resumed session all that is unsettled goes again in the original order, with its identifier, PUBLISH with DUP or PUBREL.
 F7  nothing leaves on a new session before its record is committed; what an older one released is settled or sent as new.
-F8  PUBLISHes leave in the order of their sequences; the first that may not leave holds back all behind it.
+F8  PUBLISHes leave in the order of their sequences; the first that may not leave holds back all behind it, and so does one that
+    was refused and is to be tried again, until it may. What was in flight behind that one is ahead of it then.
+F9  a refused message is settled, or kept and sent as new [MQTT-4.4.0-2], by policy; either way its exchange has ended.
 """
 
 from __future__ import annotations
@@ -21,10 +23,12 @@ from collections import deque
 from dataclasses import dataclass
 from typing import NoReturn
 
+from wire.backoff import Backoff
 from wire.batch import QOS_MASK, RETAIN
 from wire.errors import PeerViolation
 from wire.frames import HandOut, LaneOpened, Ranges
 from wire.ranges import RangeSet
+from wire.refusal_policy import FAILURE, TOO_LARGE, HoldBack, RefusalPolicy
 from wire.segments import HeadCache, Run, Segment, Style
 from wire.sequences import (
     PACKET_IDS,
@@ -39,10 +43,8 @@ from wire.sequences import (
 
 DELIVERED = "delivered"
 REDELIVERED = "redelivered"
-TOO_LARGE = "dropped:too_large"
 
 _LEVEL_5 = 5
-_FAILURE = 0x80
 _NOT_FOUND = b"\x92"
 _NO_LIMIT = 1 << 64  # above every sequence: those of an in-memory queue begin at the store's epoch << 32
 # Acknowledgements that come in bursts: plain, and with the reason codes Success and No matching subscribers.
@@ -70,18 +72,29 @@ class Counts:
     retain_stripped: int = 0
     too_large: int = 0
     refused: int = 0
+    retried: int = 0
     sessions_lost: int = 0
     assumed_delivered: int = 0
+    republished: int = 0
 
 
 class OutboundFlow:
-    """One lane's exchange. ``republish``: what is done with released messages when the remote has lost the session."""
+    """One lane's exchange.
 
-    def __init__(self, *, receive_maximum: int, qos2_maximum: int, republish: bool) -> None:
+    republish: whether released messages are sent anew when the remote has lost the session. policy: what is done with refused
+    messages. backoff: how long the lane is held back when some of those are to be tried again.
+    """
+
+    def __init__(
+        self, *, receive_maximum: int, qos2_maximum: int, republish: bool, policy: RefusalPolicy, backoff: Backoff
+    ) -> None:
         self._receive_maximum_set = receive_maximum
         self._qos2_maximum_set = qos2_maximum
         self._republish = republish
+        self._policy = policy
+        self._hold = HoldBack(backoff)
         self.counts = Counts()
+        self._refusals: dict[int, int] = {}
         self._style = Style(4, 2, True)
         self._heads = HeadCache(4)
         self._packet_max: int | None = None
@@ -95,7 +108,9 @@ class OutboundFlow:
         self._sent_stop = 0  # every row below was sent at least once, or never will be
         self._dup_below = 0
         self._barred = RangeSet()  # settled or released when the lane was opened: no PUBLISH
-        self._again = RangeSet()  # sent on an earlier connection, unsettled, not sent on this one yet
+        self._again = RangeSet()  # sent before, unsettled, due again: on this connection, or since it was held back
+        self._retry = RangeSet()  # refused for now: due again when the hold is over
+        self._as_new = RangeSet()  # those of _again that were refused: they leave without DUP
         self._await_puback = RangeSet()
         self._await_pubrec = RangeSet()
         self._releasing = RangeSet()  # PUBREC came, not committed yet
@@ -106,6 +121,7 @@ class OutboundFlow:
         self._settled: dict[str, RangeSet] = {}
         self._early = RangeSet()  # delivered, but not handed out again since the lane was opened: the store would not know them
         self._replies: list[bytes] = []
+        self._hold.clear()
         self._in_flight = 0
         self._in_flight_2 = 0
         self._window = 0
@@ -158,6 +174,27 @@ class OutboundFlow:
         """QoS 1 and 2 messages that are unsettled on the live connection."""
         return self._in_flight
 
+    @property
+    def owed(self) -> tuple[object, ...]:
+        """The oldest PUBACK, PUBREC and PUBCOMP that the remote owes, None for none; each differs once that one came."""
+        waiting = (self._await_puback, self._await_pubrec, self._await_pubcomp)
+        return tuple(None if (first := of.first()) is None else (first[0], self.counts.retried) for of in waiting)
+
+    @property
+    def refused_with(self) -> int:
+        """The reason code for which PUBLISHes are held back; 0 while they are not."""
+        return self._hold.reason_code
+
+    @property
+    def held_until_s(self) -> float | None:
+        """Until when they are, once ``pump`` has said so; then it is to be called again."""
+        return self._hold.until_s
+
+    def take_refusals(self) -> dict[int, int]:
+        """Reason code -> messages refused since the last call, those too large for the remote included."""
+        refusals, self._refusals = self._refusals, {}
+        return refusals
+
     # --- connections ---
 
     def knows(self, session: str, session_present: bool) -> bool:
@@ -203,8 +240,12 @@ class OutboundFlow:
         for unsettled in (self._releasing, self._release_due, self._released_new):
             unsettled.clear()
         self._commits.clear()
+        self._hold.clear()  # it was the other session's
+        self._take_up_refused()
+        self._as_new.clear()  # everything is new
         for start, stop in released:
             if self._republish:
+                self.counts.republished += stop - start
                 self._barred.discard(start, stop)
                 self._again.add(start, min(stop, self._sent_stop))
             else:
@@ -225,6 +266,10 @@ class OutboundFlow:
         self._replies.clear()
         self._in_flight = self._in_flight_2 = self._releasing.count() + self._release_due.count()
         self._drop_settled()
+        self._rewind()
+
+    def _rewind(self) -> None:
+        """Look at all that is kept again, from the first row on."""
         if self._waiting:
             self._waiting[0].rewind()
         while self._kept:
@@ -232,21 +277,44 @@ class OutboundFlow:
             segment.rewind()
             self._waiting.appendleft(segment)
 
+    def _take_up_refused(self) -> None:
+        """What was refused for now is due again, as new."""
+        if self._retry:
+            for start, stop in self._retry:
+                self._again.add(start, stop)
+                self._as_new.add(start, stop)
+            self._retry.clear()
+            self._rewind()
+
     # --- out ---
 
-    def pump(self, bytes_max: int) -> bytes:
+    def pump(self, bytes_max: int, now_s: float) -> bytes:
         """The next burst to write, about ``bytes_max`` at most; empty when nothing may leave. It counts as sent."""
         if not self.live or self._record_new or self._record_number is not None:
             return b""  # F7
         parts: list[bytes] = []
-        if self._replies:
-            parts.extend(self._replies)
-            self._replies.clear()
         for start, stop in self._release_due:  # F4
             for begin in range(start, stop, PACKET_IDS):
                 parts.append(ack_slice(PUBREL, begin, min(stop, begin + PACKET_IDS) - begin))
             self._await_pubcomp.add(start, stop)
         self._release_due.clear()
+        if not self._hold.reason_code or self._hold_over(now_s):  # F8
+            self._publish(bytes_max, parts)
+        parts.extend(self._replies)
+        self._replies.clear()
+        if not self._in_flight:
+            self._drop_settled()
+        return b"".join(parts)
+
+    def _hold_over(self, now_s: float) -> bool:
+        """Whether what was refused for now may be sent again, and all that waits behind it."""
+        if not self._hold.over(now_s):
+            return False
+        self._take_up_refused()
+        return True
+
+    def _publish(self, bytes_max: int, parts: list[bytes]) -> None:
+        """Add PUBLISHes to ``parts``, about ``bytes_max`` bytes at most."""
         while bytes_max > 0 and self._waiting:
             segment = self._waiting[0]
             while bytes_max > 0 and not segment.finished():
@@ -257,9 +325,6 @@ class OutboundFlow:
                 bytes_max -= sent
             if segment.finished():
                 self._kept.append(self._waiting.popleft())
-        if not self._in_flight:
-            self._drop_settled()
-        return b"".join(parts)
 
     def _pump_run(self, segment: Segment, bytes_max: int, parts: list[bytes]) -> int | None:
         """Add PUBLISHes of the current run to ``parts``; the bytes they take, or None when the next one has to wait."""
@@ -286,7 +351,8 @@ class OutboundFlow:
             rows = min(rows, self._window_2 - self._in_flight_2)  # F2
         if rows <= 0:
             return None  # F8
-        parts.extend(segment.publishes(rows, start, start < self._dup_below, self._style, self._heads))
+        dup = start < self._dup_below and not (self._as_new and start in self._as_new)
+        parts.extend(segment.publishes(rows, start, dup, self._style, self._heads))
         self._sent(run, qos, start, start + rows, again)
         size = segment.ends[segment.row + rows] - segment.ends[segment.row] + 16 * rows
         self._pass(segment, rows)
@@ -300,7 +366,7 @@ class OutboundFlow:
             found = self._again.next_range(seq)
             if found is None or found[0] >= stop:
                 return stop, stop, True
-            return found[0], min(found[1], stop), True
+            return found[0], self._alike(found[0], min(found[1], stop)), True
         stop = run_stop
         if self._barred:
             found = self._barred.next_range(seq)
@@ -313,6 +379,13 @@ class OutboundFlow:
             stop = self._dup_below
         return seq, stop, False
 
+    def _alike(self, start: int, stop: int) -> int:
+        """How far the sequences from ``start`` on, at most to ``stop``, were all refused or none of them."""
+        new = self._as_new.next_range(start) if self._as_new else None
+        if new is None or new[0] >= stop:
+            return stop
+        return new[0] if new[0] > start else min(new[1], stop)
+
     def _sent(self, run: Run, qos: int, start: int, stop: int, again: bool) -> None:
         """Account for the PUBLISHes of ``[start, stop)``."""
         rows = stop - start
@@ -320,6 +393,7 @@ class OutboundFlow:
         counts.published += rows
         if again:
             self._again.discard(start, stop)
+            self._as_new.discard(start, stop)
         else:
             self._sent_stop = stop
         if qos < run.flags & QOS_MASK:
@@ -330,7 +404,7 @@ class OutboundFlow:
             if run.flags & QOS_MASK:  # lowered here; real QoS 0 was settled by the Forwarder
                 self._settle(DELIVERED, start, stop)
             return
-        if again or start < self._dup_below:
+        if again or start < self._dup_below:  # sent once more, with DUP or as new
             counts.redelivered += rows
             self._settle(REDELIVERED, start, stop)
         self._in_flight += rows
@@ -347,14 +421,21 @@ class OutboundFlow:
             if segment.packet_bytes(row, run.flags, self._style) > self._packet_max:
                 if row > segment.row:
                     return row - segment.row
-                self.counts.too_large += 1
-                self._again.discard(seq, seq + 1)
-                self._sent_stop = max(self._sent_stop, seq + 1)
-                if run.flags & QOS_MASK:
-                    self._settle(TOO_LARGE, seq, seq + 1)
+                self._give_up_too_large(run, seq)
                 self._pass(segment, 1)
                 return 0
         return rows
+
+    def _give_up_too_large(self, run: Run, seq: int) -> None:
+        self.counts.too_large += 1
+        self._count_refusal(TOO_LARGE)
+        self._again.discard(seq, seq + 1)
+        self._as_new.discard(seq, seq + 1)
+        self._sent_stop = max(self._sent_stop, seq + 1)
+        if run.flags & QOS_MASK:
+            self._settle(self._policy.too_large, seq, seq + 1)
+        if run.flags & QOS_MASK == 2 and seq < self._dup_below:  # the remote, which took more then, may hold the identifier
+            self._replies.append(ack_slice(PUBREL, seq, 1))
 
     def _pass(self, segment: Segment, rows: int) -> None:
         """Move over ``rows`` rows; those passed for the first time make room for others."""
@@ -424,7 +505,7 @@ class OutboundFlow:
             self._unexpected(first_byte, packet_id, reason_code)
         else:
             waiting.discard(seq, seq + 1)
-            if reason_code < _FAILURE or first_byte == PUBCOMP:
+            if reason_code < FAILURE or first_byte == PUBCOMP:
                 self._acknowledged(first_byte, seq, seq + 1)
             else:
                 self._refused(first_byte, seq, reason_code)
@@ -433,6 +514,8 @@ class OutboundFlow:
     def _acknowledged(self, first_byte: int, start: int, stop: int) -> None:
         count = stop - start
         self.counts.acknowledged += count
+        if self._hold.growing and first_byte != PUBCOMP:
+            self._hold.accepted()
         if first_byte == PUBREC:
             self._releasing.add(start, stop)
             self._released_new.add(start, stop)
@@ -443,13 +526,23 @@ class OutboundFlow:
         self._settle(DELIVERED, start, stop)
 
     def _refused(self, first_byte: int, seq: int, reason_code: int) -> None:
-        """A reason code of 0x80 or above ends the exchange of that message [MQTT-4.3.2-2, MQTT-4.3.3-4]."""
+        """A reason code of 0x80 or above ends the exchange of that message [MQTT-4.3.2-2, MQTT-4.3.3-4]; F9."""
         self.counts.acknowledged += 1
         self.counts.refused += 1
+        self._count_refusal(reason_code)
         self._in_flight -= 1
         if first_byte == PUBREC:
             self._in_flight_2 -= 1
-        self._settle(f"dropped:remote_0x{reason_code:02x}", seq, seq + 1)
+        outcome = self._policy.outcome(reason_code)
+        if outcome is not None:
+            self._settle(outcome, seq, seq + 1)
+            return
+        self.counts.retried += 1
+        self._retry.add(seq, seq + 1)
+        self._hold.refused(reason_code)
+
+    def _count_refusal(self, reason_code: int) -> None:
+        self._refusals[reason_code] = self._refusals.get(reason_code, 0) + 1
 
     def _unexpected(self, first_byte: int, packet_id: int, reason_code: int) -> None:
         """An acknowledgement that nothing waits for.
@@ -470,7 +563,7 @@ class OutboundFlow:
         if first_byte == PUBCOMP and level_5:
             return
         if first_byte == PUBREC and level_5:
-            if reason_code < _FAILURE:
+            if reason_code < FAILURE:
                 self._replies.append(bytes((PUBREL, 3)) + packet_id.to_bytes(2, "big") + _NOT_FOUND)
             return
         past = seq_of(packet_id, self._first_seq)
@@ -542,6 +635,7 @@ class OutboundFlow:
             self._release_due,
             self._await_pubcomp,
             self._again,
+            self._retry,
         ):
             first = unsettled.first()
             if first is not None and first[0] < low:

@@ -119,6 +119,17 @@ class RuleSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RefusalSettings:
+    """What is done with a message that the remote refuses: retry | dead-letter | drop, by reason code, else ``default``.
+
+    0x95 is the code of a message larger than the remote takes.
+    """
+
+    default: str
+    codes: tuple[tuple[int, str], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BridgeSettings:
     """One bridge: a remote broker, its lanes, and what crosses."""
 
@@ -134,6 +145,7 @@ class BridgeSettings:
     loop_prevention: bool
     max_hops: int
     on_session_loss: str
+    on_refusal: RefusalSettings
     limits: LimitSettings
 
 

@@ -18,6 +18,7 @@ from wire.settings import (
     LimitSettings,
     NodeSettings,
     PersistenceSettings,
+    RefusalSettings,
     RemoteSettings,
     SupervisionSettings,
     TlsSettings,
@@ -79,6 +80,7 @@ def bridge(name: str = "cloud", *, lanes: int = 1, limit: LimitSettings | None =
         loop_prevention=False,
         max_hops=1,
         on_session_loss="assume-delivered",
+        on_refusal=RefusalSettings(default="dead-letter", codes=((0x91, "retry"), (0x97, "retry"))),
         limits=limit or limits(),
     )
 

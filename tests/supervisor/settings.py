@@ -11,6 +11,7 @@ from wire.settings import (
     LimitSettings,
     NodeSettings,
     PersistenceSettings,
+    RefusalSettings,
     RemoteSettings,
     SupervisionSettings,
     TlsSettings,
@@ -54,6 +55,7 @@ def bridge(name: str, lanes: int = 1) -> BridgeSettings:
         loop_prevention=False,
         max_hops=1,
         on_session_loss="assume-delivered",
+        on_refusal=RefusalSettings(default="dead-letter", codes=((0x91, "retry"), (0x97, "retry"))),
         limits=LIMITS,
     )
 

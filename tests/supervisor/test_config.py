@@ -123,6 +123,23 @@ def test_a_queue_in_memory_is_bounded_by_what_memory_can_hold(tmp_path: Path) ->
     assert asked.limits.max_bytes == asked.bridges[0].limits.max_bytes == 2 << 30
 
 
+@pytest.mark.parametrize(
+    ("written", "default", "codes"),
+    [
+        ("", "dead-letter", {0x91: "retry", 0x97: "retry"}),
+        ("{default: drop}", "drop", {0x91: "retry", 0x97: "retry"}),
+        ('{quota-exceeded: drop, "0x99": drop}', "dead-letter", {0x91: "retry", 0x97: "drop", 0x99: "drop"}),
+        ("{0x97: dead-letter, packet-too-large: drop}", "dead-letter", {0x91: "retry", 0x97: "dead-letter", 0x95: "drop"}),
+    ],
+)
+def test_a_refusal_that_is_not_named_has_its_default(written: str, default: str, codes: dict[int, str], tmp_path: Path) -> None:
+    loaded = load_text(tmp_path, HEAD + BRIDGE + (f"    on_refusal: {written}\n" if written else ""))
+
+    assert loaded.bridges[0].on_refusal.default == default
+    assert dict(loaded.bridges[0].on_refusal.codes) == codes
+    assert load_dumped(dump(loaded)) == loaded
+
+
 def test_bridges_may_be_empty_or_left_out(tmp_path: Path) -> None:
     assert load_text(tmp_path, HEAD).bridges == load_text(tmp_path, HEAD + "bridges: []\n").bridges == ()
 
@@ -351,7 +368,32 @@ NOT_YET = [
     bad("a bridge's own persistence", HEAD + BRIDGE + "    persistence: {sync: os}\n", 8, "bridges[0].persistence", "whole node"),
 ]
 
-ALL = [*SHAPES, *TRAPS, *VALUES, *TOGETHER, *NOT_YET]
+
+def refusal(kind: str, actions: str, reason: str, *hints: str) -> Bad:
+    """A wrong ``on_refusal``, in line 8."""
+    below = f".{reason}" if reason else ""
+    return Bad(kind, HEAD + BRIDGE + f"    on_refusal: {actions}\n", 8, f"bridges[0].on_refusal{below}", hints)
+
+
+REFUSALS = [
+    refusal("refusals as one word", "retry", "", "is not a mapping", "dead-letter"),
+    refusal(
+        "unknown action", "{default: dead_letter}", "default", "not one of retry, dead-letter, drop", "did you mean dead-letter?"
+    ),
+    refusal("unknown reason", "{quota_exceeded: drop}", "quota_exceeded", "no such reason", "did you mean quota-exceeded?", "0x99"),
+    refusal("a success as refusal", "{0x10: drop}", "0x10", "below 0x80 are success"),
+    refusal("a reason by name and code", "{quota-exceeded: drop, 0x97: drop}", "0x97", "given twice"),
+    refusal("retry of what is too large", "{packet-too-large: retry}", "packet-too-large", "stays so"),
+    bad(
+        "refusals in MQTT 3.1.1",
+        HEAD + BRIDGE.replace("edge-1}", "edge-1, protocol: mqtt311}") + "    on_refusal: {default: drop}\n",
+        8,
+        "bridges[0].on_refusal",
+        "MQTT 3.1.1 refuses no messages",
+    ),
+]
+
+ALL = [*SHAPES, *TRAPS, *VALUES, *TOGETHER, *NOT_YET, *REFUSALS]
 
 
 @pytest.mark.parametrize("case", ALL, ids=str)

@@ -5,10 +5,13 @@ from __future__ import annotations
 from array import array
 from dataclasses import dataclass, field
 
+from wire.backoff import Backoff
 from wire.batch import Batch, from_rows, pack_column
 from wire.frames import HandOut, LaneOpened
-from wire.outbound import Facts
+from wire.outbound import Facts, OutboundFlow
 from wire.ranges import ranges_of
+from wire.refusal_policy import RefusalPolicy
+from wire.settings import BackoffSettings, RefusalSettings
 
 PUBLISH, PUBACK, PUBREC, PUBREL, PUBCOMP = 3, 4, 5, 6, 7
 
@@ -100,6 +103,24 @@ def hand_out(first_seq: int, batch: Batch, *, epoch: int = 1, offsets: list[int]
         size_bytes=batch.size_bytes(),
         offsets=b"" if offsets is None else pack_column(array("I", offsets)),
         bodies=(batch.encode(),),
+    )
+
+
+def outbound_flow(
+    *,
+    receive_maximum: int = 100,
+    qos2_maximum: int = 20,
+    republish: bool = False,
+    default: str = "dead-letter",
+    codes: tuple[tuple[int, str], ...] = ((0x91, "retry"), (0x97, "retry")),
+) -> OutboundFlow:
+    """A flow with plain defaults; it is held back 1 s, 2 s, 4 s, ... up to 8 s after refusals that are retried."""
+    return OutboundFlow(
+        receive_maximum=receive_maximum,
+        qos2_maximum=qos2_maximum,
+        republish=republish,
+        policy=RefusalPolicy(RefusalSettings(default=default, codes=codes)),
+        backoff=Backoff(BackoffSettings(initial_s=1.0, max_s=8.0, factor=2.0, jitter=0.0, stable_s=0.0), lambda: 0.5),
     )
 
 

@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.wire.outbound_model import PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, Sent, ack, hand_out, lane_opened, parse
+from tests.wire.outbound_model import (
+    PUBACK,
+    PUBCOMP,
+    PUBLISH,
+    PUBREC,
+    PUBREL,
+    Sent,
+    ack,
+    hand_out,
+    lane_opened,
+    outbound_flow,
+    parse,
+)
 from wire.batch import RETAIN, from_rows
 from wire.errors import PeerViolation
 from wire.outbound import OutboundFlow
@@ -25,9 +39,10 @@ def flow_at(
     maximum_qos: int = 2,
     retain_available: bool = True,
     maximum_packet_size: int | None = None,
+    **policy: Any,
 ) -> OutboundFlow:
     """A flow whose lane begins at ``head``, connected with the session on record."""
-    flow = OutboundFlow(receive_maximum=receive_maximum, qos2_maximum=qos2_maximum, republish=republish)
+    flow = outbound_flow(receive_maximum=receive_maximum, qos2_maximum=qos2_maximum, republish=republish, **policy)
     flow.open(lane_opened(head=head, session=EDGE))
     flow.connected(
         session=EDGE,
@@ -46,9 +61,9 @@ def offer(flow: OutboundFlow, first_seq: int, *flags: int) -> None:
     flow.offer(hand_out(first_seq, from_rows((b"t", flag, b"%d" % (first_seq + at)) for at, flag in enumerate(flags))))
 
 
-def burst(flow: OutboundFlow, level: int = 4) -> list[Sent]:
+def burst(flow: OutboundFlow, level: int = 4, now_s: float = 0.0) -> list[Sent]:
     """What leaves now."""
-    return parse(flow.pump(1 << 20), level)
+    return parse(flow.pump(1 << 20, now_s), level)
 
 
 def kinds(packets: list[Sent]) -> list[tuple[int, int]]:
@@ -69,7 +84,7 @@ def test_golden_burst_of_mqtt_3_1_1() -> None:
     """Packet identifiers come from the sequence, QoS 0 has none, and nothing else is in the bytes."""
     flow = flow_at(64_999)
     flow.offer(hand_out(64_999, from_rows([(b"a/b", 1, b"xy"), (b"a/b", 0, b""), (b"c", 2 | RETAIN, b"z" * 130)])))
-    assert flow.pump(1 << 20) == (
+    assert flow.pump(1 << 20, 0.0) == (
         b"\x32\x09\x00\x03a/b\xfd\xe8xy" + b"\x30\x05\x00\x03a/b" + b"\x35\x87\x01\x00\x01c\x00\x02" + b"z" * 130
     )
 
@@ -79,7 +94,7 @@ def test_golden_burst_of_mqtt_5_with_and_without_properties() -> None:
     batch = from_rows([(b"a", 1, b"x"), (b"a", 1, b"y"), (b"bb", 0, b"z"), (b"bb", 0, b"")])
     batch.properties = {1: b"\x01\x01", 3: b"\x01\x00"}
     flow.offer(hand_out(0, batch))
-    assert flow.pump(1 << 20) == (
+    assert flow.pump(1 << 20, 0.0) == (
         b"\x32\x07\x00\x01a\x00\x01\x00x"
         + b"\x32\x09\x00\x01a\x00\x02\x02\x01\x01y"
         + b"\x30\x06\x00\x02bb\x00z"
@@ -104,7 +119,7 @@ def test_every_message_leaves_as_it_was_handed_out(
     batch.properties = {at: b"\x26\x00\x01k\x00\x01v" for at in with_properties if at < len(rows)}
     flow.offer(hand_out(0, batch))
     packets: list[Sent] = []
-    while data := flow.pump(bytes_max):
+    while data := flow.pump(bytes_max, 0.0):
         packets += parse(data, level)
     assert [(packet.topic, packet.qos, packet.payload, bool(packet.flags & 1)) for packet in packets] == [
         (topic, qos, payload, at in retains) for at, (topic, qos, payload) in enumerate(rows)
@@ -206,7 +221,7 @@ def test_f6_everything_unsettled_goes_again_in_order_with_dup_and_what_is_settle
 
 def test_what_was_settled_or_released_before_the_lane_was_opened_is_not_published() -> None:
     """DUP below ``dup_below``; a released message is settled when its PUBCOMP came and it was handed out, not before."""
-    flow = OutboundFlow(receive_maximum=100, qos2_maximum=20, republish=False)
+    flow = outbound_flow()
     flow.open(lane_opened(head=10, dup_below=14, settled=[11], released=[12], session=EDGE))
     flow.connected(session=EDGE, session_present=True, level=4)
     assert kinds(burst(flow)) == [(PUBREL, 13)]
@@ -218,7 +233,7 @@ def test_what_was_settled_or_released_before_the_lane_was_opened_is_not_publishe
 
 
 def test_f7_nothing_leaves_before_a_new_session_is_on_record() -> None:
-    flow = OutboundFlow(receive_maximum=100, qos2_maximum=20, republish=False)
+    flow = outbound_flow()
     flow.open(lane_opened())
     assert flow.knows(EDGE, session_present=False)
     assert not flow.knows(EDGE, session_present=True)
@@ -281,13 +296,13 @@ def test_qos_and_retain_are_lowered_to_what_the_remote_takes() -> None:
     assert (flow.counts.qos_lowered, flow.counts.retain_stripped) == (2, 1)
 
 
-def test_a_message_too_large_for_the_remote_is_dropped_and_those_around_it_leave() -> None:
+def test_a_message_too_large_for_the_remote_is_given_up_and_those_around_it_leave() -> None:
     flow = flow_at(level=5, maximum_packet_size=30)
     flow.offer(hand_out(0, from_rows([(b"t", 1, b"a"), (b"t", 1, bytes(22)), (b"t", 1, bytes(23)), (b"t", 1, b"b")])))
     packets = burst(flow, 5)
     assert [packet.packet_id for packet in packets] == [1, 2, 4]
     assert max(len(packet.raw) for packet in packets) == 30
-    assert settled(flow) == {"dropped:too_large": ((2, 3),)}
+    assert settled(flow) == {"dead:packet_too_large": ((2, 3),)}
 
 
 # --- acknowledgements ---
@@ -324,8 +339,8 @@ def test_a_negative_reason_code_settles_the_message_and_frees_its_place() -> Non
     flow = flow_at(level=5, receive_maximum=2)
     offer(flow, 0, 1, 2, 1)
     burst(flow, 5)
-    flow.received(ack(PUBACK, 1, 0x97) + bytes([0x50, 4, 0, 2, 0x87, 0]))
-    assert settled(flow) == {"dropped:remote_0x97": ((0, 1),), "dropped:remote_0x87": ((1, 2),)}
+    flow.received(ack(PUBACK, 1, 0x99) + bytes([0x50, 4, 0, 2, 0x87, 0]))
+    assert settled(flow) == {"dead:remote_0x99": ((0, 1),), "dead:remote_0x87": ((1, 2),)}
     assert flow.in_flight == 0
     assert kinds(burst(flow, 5)) == [(PUBLISH, 3)]
 
@@ -401,7 +416,7 @@ def test_opening_the_lane_anew_forgets_the_old_one() -> None:
     burst(flow)
     flow.received(ack(PUBREC, 2))
     flow.open(lane_opened(head=0, dup_below=2, released=[1], session=EDGE, epoch=2))
-    assert (flow.live, flow.facts(1), flow.pump(100)) == (False, None, b"")
+    assert (flow.live, flow.facts(1), flow.pump(100, 0.0)) == (False, None, b"")
     flow.connected(session=EDGE, session_present=True, level=4)
     offer(flow, 0, 1, 2)
     again = burst(flow)
@@ -416,12 +431,12 @@ def test_the_properties_of_a_topic_go_with_each_of_its_rows_that_has_none_of_its
     batch.properties = {2: b"\x01\x00"}
     at_5 = flow_at(level=5)
     at_5.offer(hand_out(0, batch))
-    assert at_5.pump(1 << 20) == (
+    assert at_5.pump(1 << 20, 0.0) == (
         b"\x32\x09\x00\x01a\x00\x01\x02\x01\x01x" + b"\x30\x05\x00\x01b\x00y" + b"\x32\x09\x00\x01a\x00\x03\x02\x01\x00z"
     )
     at_4 = flow_at(level=4)
     at_4.offer(hand_out(0, batch))
-    assert at_4.pump(1 << 20) == b"\x32\x06\x00\x01a\x00\x01x" + b"\x30\x04\x00\x01by" + b"\x32\x06\x00\x01a\x00\x03z"
+    assert at_4.pump(1 << 20, 0.0) == b"\x32\x06\x00\x01a\x00\x01x" + b"\x30\x04\x00\x01by" + b"\x32\x06\x00\x01a\x00\x03z"
 
 
 def test_sequences_of_an_in_memory_queue_are_resent_like_any_other() -> None:
@@ -433,3 +448,165 @@ def test_sequences_of_an_in_memory_queue_are_resent_like_any_other() -> None:
     flow.disconnected()
     flow.connected(session=EDGE, session_present=True, level=4)
     assert kinds(burst(flow)) == sent
+
+
+# --- refusals ---
+
+
+def test_f9_a_message_refused_for_now_leaves_again_as_new_before_what_waits() -> None:
+    """The lane is held back for the delay; what was in flight goes on, and MQTT-4.4.0-2 forbids a retransmission, so DUP is 0."""
+    flow = flow_at(level=5, receive_maximum=3)
+    offer(flow, 0, 1, 2, 1, 1)
+    assert kinds(burst(flow, 5)) == [(PUBLISH, 1), (PUBLISH, 2), (PUBLISH, 3)]
+    flow.received(ack(PUBACK, 1, 0x97))
+    assert (flow.counts.retried, flow.refused_with, settled(flow)) == (1, 0x97, {})
+    assert burst(flow, 5, 10.0) == []
+    assert flow.held_until_s == 11.0
+    flow.received(ack(PUBREC, 2) + ack(PUBACK, 3))
+    facts = flow.facts(1)
+    assert facts is not None
+    flow.committed(1)
+    assert kinds(burst(flow, 5, 10.9)) == [(PUBREL, 2)]
+    again = burst(flow, 5, 11.0)
+    assert [(packet.packet_id, packet.dup) for packet in again] == [(1, False), (4, False)]
+    assert flow.refused_with == 0
+    flow.received(ack(PUBCOMP, 2) + ack(PUBACK, 1) + ack(PUBACK, 4))
+    assert settled(flow)["delivered"] == ((0, 2), (3, 4))
+    assert flow.in_flight == 0
+
+
+def test_f9_a_pubrec_that_refuses_frees_the_identifier_and_the_same_one_is_used_anew() -> None:
+    flow = flow_at(level=5, codes=((0x87, "retry"),))
+    offer(flow, 0, 2)
+    burst(flow, 5)
+    flow.received(ack(PUBREC, 1, 0x87))
+    assert (flow.in_flight, flow.in_flight_qos2) == (0, 0)
+    burst(flow, 5, 0.0)
+    assert [(packet.packet_id, packet.dup) for packet in burst(flow, 5, 1.0)] == [(1, False)]
+    flow.received(ack(PUBREC, 1))
+    facts = flow.facts(1)
+    assert facts is not None
+    assert facts.released == ((0, 1),)
+
+
+def test_f9_a_refused_message_keeps_its_hold_over_a_reconnect_and_goes_as_new_among_those_with_dup() -> None:
+    flow = flow_at(level=5)
+    offer(flow, 0, 1, 1, 1, 1)
+    burst(flow, 5)
+    flow.received(ack(PUBACK, 2, 0x97))
+    burst(flow, 5, 0.0)
+    flow.disconnected()
+    flow.connected(session=EDGE, session_present=True, level=5)
+    assert burst(flow, 5, 0.9) == []
+    again = burst(flow, 5, 1.0)
+    assert [(packet.packet_id, packet.dup) for packet in again] == [(1, True), (2, False), (3, True), (4, True)]
+    flow.disconnected()
+    flow.connected(session=EDGE, session_present=True, level=5)
+    assert [packet.dup for packet in burst(flow, 5, 1.0)] == [True] * 4
+
+
+def test_f9_a_new_session_is_not_held_back_by_the_refusals_of_the_old_one() -> None:
+    flow = flow_at(level=5)
+    offer(flow, 0, 1, 1)
+    burst(flow, 5)
+    flow.received(ack(PUBACK, 1, 0x97))
+    burst(flow, 5, 0.0)
+    flow.disconnected()
+    flow.connected(session="edge@there", session_present=False, level=5)
+    flow.facts(1)
+    flow.committed(1)
+    assert [(packet.packet_id, packet.dup) for packet in burst(flow, 5, 0.0)] == [(1, False), (2, False)]
+
+
+def test_f9_after_a_crash_a_refused_message_may_have_been_sent_like_any_other() -> None:
+    """Nobody remembers the refusal: it is unsettled, so it goes with DUP."""
+    flow = flow_at(level=5)
+    offer(flow, 0, 1)
+    burst(flow, 5)
+    flow.received(ack(PUBACK, 1, 0x97))
+    flow.open(lane_opened(head=0, dup_below=1, session=EDGE, epoch=2))
+    flow.connected(session=EDGE, session_present=True, level=5)
+    offer(flow, 0, 1)
+    assert [(packet.packet_id, packet.dup) for packet in burst(flow, 5, 0.0)] == [(1, True)]
+
+
+def test_a_refused_message_blocks_nothing_but_the_span_of_65_000() -> None:
+    flow = flow_at(level=5, receive_maximum=65_535)
+    offer(flow, 0, 1)
+    burst(flow, 5)
+    flow.received(ack(PUBACK, 1, 0x97))
+    burst(flow, 5, 0.0)
+    offer(flow, 64_999, 1, 1)
+    assert kinds(burst(flow, 5, 1.0)) == [(PUBLISH, 1), (PUBLISH, 65_000)]
+
+
+@pytest.mark.parametrize(("codes", "outcome"), [((), "dead:remote_0x80"), (((0x80, "drop"),), "dropped:remote_0x80")])
+def test_a_message_given_up_says_why(codes: tuple[tuple[int, str], ...], outcome: str) -> None:
+    flow = flow_at(level=5, codes=codes)
+    offer(flow, 0, 1, 2)
+    burst(flow, 5)
+    flow.received(ack(PUBACK, 1, 0x80) + ack(PUBREC, 2, 0x80))
+    assert settled(flow) == {outcome: ((0, 2),)}
+    assert flow.take_refusals() == {0x80: 2}
+    assert flow.take_refusals() == {}
+    assert (flow.refused_with, flow.counts.retried, flow.counts.refused) == (0, 0, 2)
+
+
+def test_a_message_that_grew_too_large_for_a_resumed_session_gives_its_identifier_back() -> None:
+    """The remote may hold it of the first sending, when it took more; then the next one under it would be a duplicate to it."""
+    flow = flow_at(level=5)
+    flow.offer(hand_out(0, from_rows([(b"t", 2, bytes(50)), (b"t", 2, b"a")])))
+    burst(flow, 5)
+    flow.disconnected()
+    flow.connected(session=EDGE, session_present=True, level=5, maximum_packet_size=30)
+    again = burst(flow, 5)
+    assert kinds(again) == [(PUBLISH, 2), (PUBREL, 1)]
+    flow.received(ack(PUBCOMP, 1, 0x92) + ack(PUBREC, 2))
+    assert settled(flow) == {"dead:packet_too_large": ((0, 1),), "redelivered": ((1, 2),)}
+
+
+@pytest.mark.parametrize("reason_code", [0x92, 0x80, 0x10, 0x00])
+def test_a_pubcomp_ends_the_exchange_whatever_it_says(reason_code: int) -> None:
+    """0x92: the remote does not know the identifier, so it has released it before."""
+    flow = flow_at(level=5)
+    offer(flow, 0, 2)
+    burst(flow, 5)
+    flow.received(ack(PUBREC, 1))
+    flow.facts(1)
+    flow.committed(1)
+    burst(flow, 5)
+    flow.received(ack(PUBCOMP, 1, reason_code))
+    assert settled(flow) == {"delivered": ((0, 1),)}
+    assert flow.in_flight == 0
+
+
+@pytest.mark.parametrize("reason_code", [0x01, 0x10, 0x11, 0x7F])
+def test_every_reason_code_below_0x80_is_success(reason_code: int) -> None:
+    flow = flow_at(level=5)
+    offer(flow, 0, 1, 2)
+    burst(flow, 5)
+    flow.received(ack(PUBACK, 1, reason_code) + ack(PUBREC, 2, reason_code))
+    facts = flow.facts(1)
+    assert facts is not None
+    assert (dict(facts.settled), facts.released) == ({"delivered": ((0, 1),)}, ((1, 2),))
+    assert flow.counts.refused == 0
+
+
+def test_owed_names_the_oldest_answer_of_each_kind_and_a_back_off_owes_none() -> None:
+    flow = flow_at(level=5)
+    offer(flow, 0, 1, 2, 1, 2)
+    assert flow.owed == (None, None, None)
+    burst(flow, 5)
+    first = flow.owed
+    assert None not in first[:2]
+    flow.received(ack(PUBREC, 2))
+    assert (flow.owed[0], flow.owed[1] != first[1], flow.owed[2]) == (first[0], True, None)
+    flow.facts(1)
+    flow.committed(1)
+    burst(flow, 5)
+    assert flow.owed[2] is not None
+    flow.received(ack(PUBCOMP, 2) + ack(PUBREC, 4, 0x97) + ack(PUBACK, 1) + ack(PUBACK, 3))
+    burst(flow, 5, 0.0)
+    assert flow.owed == (None, None, None)
+    burst(flow, 5, 1.0)
+    assert flow.owed[1] is not None

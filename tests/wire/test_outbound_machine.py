@@ -9,8 +9,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from tests.wire.outbound_model import PUBLISH, PUBREL, RemoteModel, Sent, StoreModel, parse
-from wire.outbound import Facts, OutboundFlow
+from tests.wire.outbound_model import PUBLISH, PUBREL, RemoteModel, Sent, StoreModel, outbound_flow, parse
+from wire.outbound import Facts
 
 
 class Exchange(RuleBasedStateMachine):
@@ -25,7 +25,7 @@ class Exchange(RuleBasedStateMachine):
     )
     def begin(self, head: int, level: int, receive_maximum: int, qos2_maximum: int, republish: bool) -> None:
         self.level = level
-        self.flow = OutboundFlow(receive_maximum=receive_maximum, qos2_maximum=qos2_maximum, republish=republish)
+        self.flow = outbound_flow(receive_maximum=receive_maximum, qos2_maximum=qos2_maximum, republish=republish)
         self.remote = RemoteModel(level=level, receive_maximum=receive_maximum, qos2_maximum=qos2_maximum)
         self.store = StoreModel(head=head, republish=republish)
         self.exempt: set[int] = set()  # unsettled when a session was lost: nobody can promise exactly once
@@ -72,7 +72,7 @@ class Exchange(RuleBasedStateMachine):
         self.connected = True
 
     def pump(self, bytes_max: int) -> None:
-        packets = parse(self.flow.pump(bytes_max), self.level)
+        packets = parse(self.flow.pump(bytes_max, 0.0), self.level)
         if packets:
             assert self.store.session, "F7: something left before the session was on record"
         for packet in packets:

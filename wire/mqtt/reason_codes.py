@@ -73,6 +73,14 @@ class ConnectReturnCode(IntEnum):
     NOT_AUTHORIZED = 5
 
 
+def reason_name(reason_code: int) -> str:
+    """The name of ``reason_code`` for people: ``quota exceeded``; of one that nobody knows, its digits."""
+    try:
+        return ReasonCode(reason_code).name.lower().replace("_", " ")
+    except ValueError:
+        return f"reason code 0x{reason_code:02x}"
+
+
 # Which reason codes each packet may carry, and the clause that says so.
 CONNACK_CODES = frozenset({0, *range(0x80, 0x8B), 0x8C, 0x90, 0x95, 0x97, *range(0x99, 0x9E), 0x9F})
 PUBACK_CODES = frozenset({0, 0x10, 0x80, 0x83, 0x87, 0x90, 0x91, 0x97, 0x99})

@@ -1,0 +1,100 @@
+"""What is done with a message that the remote refuses with a reason code, or that is too large for it; and for how long a lane is
+held back when some are to be tried again. Pure.
+
+The words an operator writes are here, too, so that the configuration and the exchange cannot disagree about them.
+"""
+
+from __future__ import annotations
+
+from wire.backoff import Backoff
+from wire.mqtt.reason_codes import PUBACK_CODES, ReasonCode
+from wire.settings import RefusalSettings
+
+FAILURE = 0x80
+TOO_LARGE = int(ReasonCode.PACKET_TOO_LARGE)
+
+RETRY, DEAD_LETTER, DROP = "retry", "dead-letter", "drop"
+ACTIONS = (RETRY, DEAD_LETTER, DROP)
+
+_KINDS = {DEAD_LETTER: "dead", DROP: "dropped"}
+
+# The name of each reason that a PUBACK or PUBREC may give (MQTT 5.0 sections 3.4.2.1 and 3.5.2.1), and of our own.
+REASONS = {
+    ReasonCode(code).name.lower().replace("_", "-"): code
+    for code in sorted({*(code for code in PUBACK_CODES if code >= FAILURE), TOO_LARGE})
+}
+
+
+def code_of(reason: str) -> int:
+    """The reason code of a name such as ``quota-exceeded``, or of hexadecimal digits such as ``0x97``.
+
+    Raises:
+        ValueError: it is neither, or no failure.
+    """
+    known = REASONS.get(reason)
+    if known is not None:
+        return known
+    digits = reason.lower().removeprefix("0x")
+    if len(digits) != 2 or digits == reason.lower() or not set(digits) <= set("0123456789abcdef"):
+        raise ValueError("no such reason")
+    code = int(digits, 16)
+    if code < FAILURE:
+        raise ValueError("reason codes below 0x80 are success")
+    return code
+
+
+class RefusalPolicy:
+    """The outcome of each reason code; ``too_large``: of a message larger than the remote takes, which is never tried again."""
+
+    def __init__(self, settings: RefusalSettings) -> None:
+        self._default = settings.default
+        self._actions = dict(settings.codes)
+        action = self._actions.get(TOO_LARGE, DEAD_LETTER if settings.default == RETRY else settings.default)
+        self.too_large = f"{_KINDS[action]}:packet_too_large"
+
+    def outcome(self, reason_code: int) -> str | None:
+        """What a message refused with ``reason_code`` is settled as; None if it is to be tried again."""
+        action = self._actions.get(reason_code, self._default)
+        return None if action == RETRY else f"{_KINDS[action]}:remote_0x{reason_code:02x}"
+
+
+class HoldBack:
+    """How long nothing new is PUBLISHed after the remote has refused a message that is to be tried again.
+
+    H1  from the refusal until the delay has passed, no PUBLISH leaves; refusals in between lengthen nothing.
+    H2  delays grow with each hold, and start anew once the remote has accepted a message that was not held back.
+    """
+
+    def __init__(self, backoff: Backoff) -> None:
+        self._backoff = backoff
+        self.reason_code = 0  # of the refusal that began the hold; 0 while nothing is held back
+        self.until_s: float | None = None
+        self.growing = False  # whether the next acceptance is news
+
+    def refused(self, reason_code: int) -> None:
+        """A message was refused for now."""
+        if not self.reason_code:
+            self.reason_code = reason_code
+
+    def accepted(self) -> None:
+        """The remote has accepted a message."""
+        if not self.reason_code:
+            self._backoff.reset()
+            self.growing = False
+
+    def over(self, now_s: float) -> bool:
+        """Whether PUBLISHes may leave; the first call of a hold begins its delay, the last one ends it."""
+        if not self.reason_code:
+            return True
+        if self.until_s is None:
+            self.until_s = now_s + self._backoff.next_delay_s()
+            self.growing = True
+        if now_s < self.until_s:
+            return False
+        self.clear()
+        return True
+
+    def clear(self) -> None:
+        """End the hold; whether the next is longer depends on what is accepted until then."""
+        self.reason_code = 0
+        self.until_s = None
