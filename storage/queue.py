@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
+from collections.abc import Iterator
 from functools import partial
 
 from storage.chunk import Chunk, rows_in
@@ -240,11 +241,15 @@ class Queue:
     # --- settle ---
 
     def settle(self, outcome: str, ranges: Ranges) -> int:
-        """Take what is in flight in ``ranges`` out of the queue under ``outcome``; how many messages that were.
+        """Take the messages of ``ranges`` out of the queue under ``outcome``, handed out or not; how many that were.
 
-        Changes memory at once; the row goes with the next write. What is not in flight is ignored.
+        Changes memory at once; the row goes with the next write. What is settled, or not in the queue, is ignored. The bytes of
+        what was not handed out go when the cursor passes it.
+
+        Raises:
+            StorageDamaged, Unavailable: what was not handed out cannot be read; nothing has changed.
         """
-        settled = 0
+        settled = self._settle_waiting(ranges) if any(stop > self._cursor for _, stop in ranges) else 0
         for start, stop in ranges:
             start, stop = max(start, self.head), min(stop, self._cursor)
             if start >= stop:
@@ -699,6 +704,30 @@ class Queue:
                     flight.qos0 = 0
         self.in_flight -= left
         return left
+
+    def _settle_waiting(self, ranges: Ranges) -> int:
+        """Settle what is at or above the cursor in ``ranges``; how many messages that were. Their chunks are read for it."""
+        waiting = RangeSet((max(start, self._cursor), min(stop, self.tail)) for start, stop in ranges)
+        gaps = [gap for start, stop in waiting for gap in self.settled.missing(start, stop)]
+        durable = sum(chunk.rows_in(start, stop) for start, stop in gaps for chunk in self._stored(start, stop))
+        volatile = sum(chunk.rows_in(start, stop) for start, stop in gaps for chunk in self._volatile)
+        self._depth -= durable
+        self._volatile_depth -= volatile
+        for start, stop in gaps:
+            self.settled.add(start, stop)
+            self.released.discard(start, stop)
+        self._oldest = (-1, None)
+        return durable + volatile
+
+    def _stored(self, start: int, stop: int) -> Iterator[Chunk]:
+        """The durable chunks with anything in ``[start, stop)``."""
+        low = chunk_key(self.number, self._trimmed)
+        found = self._engine.seek_before("msg", chunk_key(self.number, start), low)
+        first = found[0] if found is not None else chunk_key(self.number, start)
+        for key, value in self._engine.scan("msg", first, chunk_key(self.number, stop)):
+            chunk = Chunk.decode(value, queue=self.name, seq=first_seq_of(key))
+            if chunk.stop > start:
+                yield chunk
 
     def _advance(self) -> None:
         """Move the head over what is settled."""

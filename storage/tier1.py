@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import logging
 from array import array
+from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -83,6 +84,7 @@ class _Lane:
     damaged: bool = False
     peak_bytes: int = 0  # since the last compaction
     trimmed_from: bytes = b""
+    settles: deque[Settle] = field(default_factory=deque)  # not applied, because the disk refuses
 
 
 def peer_of(queue: str) -> str:
@@ -182,12 +184,32 @@ class Tier1:
         lane = self._lanes.get(frame.queue)
         if lane is None or frame.epoch != lane.epoch:
             return
+        lane.settles.append(frame)
+        if len(lane.settles) == 1:
+            self._settle_waiting(lane)
+
+    def _settle_waiting(self, lane: _Lane) -> None:
+        """Apply the settlements of ``lane`` in order, until one needs what the disk refuses to show; that one and the rest wait."""
+        while lane.settles:
+            frame = lane.settles[0]
+            try:
+                self._apply_settle(frame, lane)
+            except (StorageDamaged, ConfigError) as error:
+                self._damage(frame.queue, lane, error)
+                return
+            except Unavailable as error:
+                self._disk_refuses(self._now_s, error)
+                return
+            lane.settles.popleft()
+
+    def _apply_settle(self, frame: Settle, lane: _Lane) -> None:
         queue = lane.queue
+        for outcome, ranges in frame.settled:
+            if outcome != "redelivered":
+                queue.settle(outcome, ranges)
         for outcome, ranges in frame.settled:
             if outcome == "redelivered":
                 queue.count_redelivered(ranges)
-            else:
-                queue.settle(outcome, ranges)
         if frame.session is not None or frame.generation != queue.generation:
             queue.new_session(frame.generation, frame.session)
         elif not frame.released:
@@ -217,6 +239,7 @@ class Tier1:
         lane.opening, lane.open, lane.damaged = True, False, False
         lane.credit_messages = lane.credit_bytes = lane.given_messages = lane.given_bytes = 0
         lane.settled_number = lane.answered = 0
+        lane.settles.clear()  # never answered, so nobody relies on them
 
     def _reset_markers(self, frame: ResetMarkers) -> None:
         """Stop handing out; the markers go when the Forwarder, living or new, opens the lane: what it had settled still counts."""
@@ -312,6 +335,10 @@ class Tier1:
         self._now_s = now_s
         if self._retry_s is not None:
             if not self._reopen(now_s):
+                return self._take_effects()
+            for lane in self._lanes.values():
+                self._settle_waiting(lane)
+            if self._retry_s is not None:
                 return self._take_effects()
             at_once = True
         self._effects.extend(self.admit(now_s))

@@ -119,7 +119,6 @@ class OutboundFlow:
         self._commits: deque[tuple[int, Ranges]] = deque()
         self._released_new = RangeSet()
         self._settled: dict[str, RangeSet] = {}
-        self._early = RangeSet()  # delivered, but not handed out again since the lane was opened: the store would not know them
         self._replies: list[bytes] = []
         self._hold.clear()
         self._in_flight = 0
@@ -154,10 +153,6 @@ class OutboundFlow:
         assert segment.first_seq >= self._offered_stop, "handed out twice, or out of order"
         self._offered_stop = segment.stop_seq
         self._waiting.append(segment)
-        while (early := self._early.first()) is not None and early[0] < self._offered_stop:
-            stop = min(early[1], self._offered_stop)
-            self._early.take_first(stop - early[0])
-            self._settle(DELIVERED, early[0], stop)
 
     @property
     def in_flight_qos2(self) -> int:
@@ -615,11 +610,6 @@ class OutboundFlow:
     # --- inside ---
 
     def _settle(self, outcome: str, start: int, stop: int) -> None:
-        if stop > self._offered_stop:
-            self._early.add(max(start, self._offered_stop), stop)
-            stop = self._offered_stop
-            if stop <= start:
-                return
         settled = self._settled.get(outcome)
         if settled is None:
             settled = self._settled[outcome] = RangeSet()

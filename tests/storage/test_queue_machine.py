@@ -26,6 +26,8 @@ class QueueMachine(RuleBasedStateMachine):
         self.queued: dict[int, tuple[bytes, int]] = {}
         self.flying: set[int] = set()
         self.released: set[int] = set()
+        self.bytes_of: dict[int, int] = {}
+        self.bytes_max = 0
         self.tail = 0
         self.number = 0
         self.ended: dict[str, int] = {}
@@ -53,7 +55,7 @@ class QueueMachine(RuleBasedStateMachine):
     def append(self, batches: list[list[int]]) -> None:
         write = Write()
         for levels in batches:
-            payloads = [b"%d" % (self.number + index) * 9 for index in range(len(levels))]
+            payloads = [b"%09d" % (self.number + index) for index in range(len(levels))]
             self.number += len(levels)
             of = batch(payloads, levels)
             assert self.queue.append(of.encode(), len(of), of.size_bytes(), qos0_rows(of), write) == range(
@@ -61,7 +63,9 @@ class QueueMachine(RuleBasedStateMachine):
             )
             for payload, level in zip(payloads, levels, strict=True):
                 self.queued[self.tail] = (payload, level)
+                self.bytes_of[self.tail] = batch([payload], level).size_bytes()
                 self.tail += 1
+            self.bytes_max += of.size_bytes()
             self.accepted += len(of)
         self.commit(write)
 
@@ -89,6 +93,19 @@ class QueueMachine(RuleBasedStateMachine):
         chosen = sorted(self.flying)[:count]
         assert self.queue.settle("delivered", ranges_of(chosen)) == len(chosen)
         self.end("delivered", chosen)
+
+    @precondition(lambda self: self.tail)
+    @rule(data=st.data(), outcome=st.sampled_from(["delivered", "dropped:remote_0x87"]), repeated=st.booleans())
+    def settle_anywhere(self, data: st.DataObject, outcome: str, repeated: bool) -> None:
+        """Whole ranges, over what is in flight, waiting, settled or gone, and beyond both ends; one may be there twice."""
+        low = data.draw(st.integers(max(0, min(self.queued, default=self.tail) - 3), self.tail))
+        first = (low, low + data.draw(st.integers(0, 9)))
+        second = (first[1] + data.draw(st.integers(0, 9)), first[1] + data.draw(st.integers(0, 30)))
+        ranges = (first, second, first) if repeated else (first, second)
+        chosen = sorted(seq for seq in self.queued if any(start <= seq < stop for start, stop in ranges))
+        assert self.queue.settle(outcome, ranges) == len(chosen)
+        assert self.queue.settle(outcome, ranges) == 0, "once"
+        self.end(outcome, chosen)
 
     @precondition(lambda self: any(self.queued[seq][1] for seq in self.flying))
     @rule(data=st.data())
@@ -141,6 +158,18 @@ class QueueMachine(RuleBasedStateMachine):
         assert {seq for start, stop in queue.released for seq in range(start, stop)} == self.released
         if not self.queued:
             assert queue.size_bytes == 0 or queue.waiting(), "bytes end with the messages"
+        least = sum(self.bytes_of[seq] for seq in self.queued)
+        assert least <= queue.size_bytes <= self.bytes_max, "every message's bytes count, and none twice"
+
+    def teardown(self) -> None:
+        """Hand out and settle what is left: the queue ends empty in every figure."""
+        if not hasattr(self, "queue"):
+            return
+        while set(self.queued) - self.flying:
+            self.hand_out(30, 2000)
+        self.queue.hand_out(1, 1)  # over what is settled
+        assert self.queue.settle("delivered", ((0, self.tail),)) == len(self.queued)
+        assert (self.queue.head, self.queue.depth, self.queue.in_flight, self.queue.size_bytes) == (self.tail, 0, 0, 0)
 
 
 class TogetherMachine(QueueMachine):

@@ -274,7 +274,7 @@ class StoreModel:
             if outcome == "redelivered":
                 continue
             for start, stop in ranges:
-                for seq in range(start, min(stop, self.cursor)):  # what was not handed out cannot be settled
+                for seq in range(start, stop):
                     assert seq not in self.settled, f"{seq} was settled twice"
                     self.settled[seq] = outcome
                     self.released.discard(seq)

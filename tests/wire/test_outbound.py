@@ -220,15 +220,15 @@ def test_f6_everything_unsettled_goes_again_in_order_with_dup_and_what_is_settle
 
 
 def test_what_was_settled_or_released_before_the_lane_was_opened_is_not_published() -> None:
-    """DUP below ``dup_below``; a released message is settled when its PUBCOMP came and it was handed out, not before."""
+    """DUP below ``dup_below``; a released message is settled when its PUBCOMP came, handed out again or not."""
     flow = outbound_flow()
     flow.open(lane_opened(head=10, dup_below=14, settled=[11], released=[12], session=EDGE))
     flow.connected(session=EDGE, session_present=True, level=4)
     assert kinds(burst(flow)) == [(PUBREL, 13)]
     flow.received(ack(PUBCOMP, 13))
-    assert settled(flow) == {}
-    offer(flow, 10, 1, 1, 2, 1, 1)
     assert settled(flow) == {"delivered": ((12, 13),)}
+    offer(flow, 10, 1, 1, 2, 1, 1)
+    assert settled(flow) == {}
     assert [(packet.packet_id, packet.dup) for packet in burst(flow)] == [(11, True), (14, True), (15, False)]
 
 
