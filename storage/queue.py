@@ -274,13 +274,12 @@ class Queue:
             self.released.add(max(start, self.head), min(stop, self._cursor))
         self.changed = True
 
-    def new_session(self, generation: int, session: str | None) -> None:
+    def new_session(self, generation: int, session: str) -> None:
         """Put the remote session on record; a new ``generation`` forgets what was released before it."""
         if generation != self.generation:
             self.generation = generation
             self.released.clear()
-        if session is not None:
-            self.session = session
+        self.session = session
         self.changed = True
 
     # --- reset ---

@@ -210,7 +210,7 @@ class Tier1:
         for outcome, ranges in frame.settled:
             if outcome == "redelivered":
                 queue.count_redelivered(ranges)
-        if frame.session is not None or frame.generation != queue.generation:
+        if frame.session is not None:  # the Forwarder, which settles QoS 0, knows neither session nor generation
             queue.new_session(frame.generation, frame.session)
         elif not frame.released:
             return

@@ -305,7 +305,8 @@ class Settle(Frame):
 
     settled: (outcome, ranges), the outcome being ``delivered``, ``expired``, ``dropped:<reason>``, ``dead:<reason>`` or
     ``redelivered`` (a count only: it settles nothing). released: PUBREC came; commit, then answer ``Settled`` with ``number``.
-    session: the remote session now on record (None: unchanged); a new ``generation`` forgets what was released before it.
+    session: the remote session now on record, in its ``generation``, a new one of which forgets what was released before it; None:
+    both are unchanged, whatever ``generation`` says.
     """
 
     queue: str

@@ -202,6 +202,7 @@ class RecordingEngine(MemoryEngine):
         super().__init__()
         self.writes: list[tuple[list[tuple[str, Family, bytes, bytes]], bool]] = []
         self.refusing = False
+        self.blind = False
         self.free: int | None = None
 
     def commit(self, write: Write, *, sync: bool) -> None:
@@ -210,6 +211,11 @@ class RecordingEngine(MemoryEngine):
         self.writes.append((list(write.ops), sync))
         self.apply(write)
         write.committed()
+
+    def seek_before(self, family: Family, key: bytes, low: bytes) -> tuple[bytes, bytes] | None:
+        if self.blind:
+            raise Unavailable("input/output error")
+        return super().seek_before(family, key, low)
 
     def free_bytes(self) -> int | None:
         return self.free

@@ -451,6 +451,21 @@ def test_old_messages_expire_at_the_head_and_when_handed_out(engine: Engine) -> 
     assert store.status(7000)["queues"][QUEUE]["expired"] == 2
 
 
+def test_what_the_forwarder_settles_says_nothing_of_the_session(engine: Engine) -> None:
+    """It knows no generation: QoS 0 that it passed on must not make the store forget what the remote has released."""
+    store = Tier1(engine, node(), 1)
+    turn(store, publishes(1, b"a", b"b", qos=2), publishes(2, b"c", qos=0))
+    head = of(open_lane(store), LaneOpened)[0].head
+    turn(store, settle_frame(1, EPOCH, session="edge@here", generation=3))
+    turn(store, settle_frame(2, EPOCH, released=((head, head + 1),), generation=3))
+
+    effects = turn(store, settle_frame(0, EPOCH, ("delivered", ((head + 2, head + 3),))))
+
+    assert of(effects, Settled) == []
+    (opened,) = of(open_lane(store, EPOCH + 1), LaneOpened)
+    assert (opened.released, opened.generation, opened.session) == (((head, head + 1),), 3, "edge@here")
+
+
 def test_a_flush_period_holds_what_tells_of_a_release_back() -> None:
     store = Tier1(RecordingEngine(), node(flush_period_s=0.5), 1)
     turn(store, publishes(1, b"a", qos=2), now_s=200.0)
