@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 from actors.actor import MailboxActor
 from actors.mailbox import HANGUP, READ, WRITE, Mailbox
@@ -21,7 +21,7 @@ from wire.credit import CreditGiver
 from wire.errors import BasculeError, PeerViolation, Unavailable
 from wire.frames import Command, Credit, Frame, HandOut, LaneOpened, LinkState, Settle, Settled
 from wire.link_watch import LinkWatch, Verdict
-from wire.mqtt.reason_codes import reason_name
+from wire.mqtt.reason_codes import ReasonCode, reason_name
 from wire.outbound import OutboundFlow
 from wire.refusal_policy import RefusalPolicy
 from wire.settings import NodeSettings
@@ -97,6 +97,8 @@ class Connection(MailboxActor):
         self._rest_timed = False
         self._settle_timed = False
         self._unexpected_publishes = 0
+        self._taken_over = False  # the remote has said so of the connection that is ending
+        self._takeovers = 0  # connections in a row that ended so
         self._held_until_s: float | None = None
         self._refusals_logged_s = float("-inf")
         self._link = "connecting"
@@ -331,6 +333,8 @@ class Connection(MailboxActor):
         self._blocked = self._writing = self._resting = self._rest_timed = False
         self._flow.disconnected()
         self.mailbox.cancel_timer(_REST)
+        self._takeovers = self._takeovers + 1 if self._taken_over else 0
+        self._taken_over = False
         self._backoff.lost(self.mailbox.now_s())
         self.mailbox.cancel_timer(_WATCH)
         log.info("bridge.disconnected", extra={**self._facts, "address": remote.address, "reason": reason})
@@ -391,9 +395,24 @@ class Connection(MailboxActor):
             self._control.append(remote_packets.acknowledge(packet))
             return
         if packet.first_byte == remote_packets.DISCONNECT and self._settings.protocol == LEVEL_5:
-            reason_code = packet.body[0] if packet.body else 0
-            raise Unavailable(f"the remote disconnected with reason code 0x{reason_code:02x}")
+            self._hear_farewell(remote_packets.farewell(packet))
         raise PeerViolation("MQTT-2.1.2 packet that only a client may send, or of no known type", first_byte=packet.first_byte)
+
+    def _hear_farewell(self, farewell: remote_packets.Farewell) -> NoReturn:
+        """The remote ends the connection and says why (MQTT 5)."""
+        said = {"reason": farewell.name, "reason_code": f"0x{farewell.reason_code:02x}"}
+        if farewell.reason_string:
+            said["said"] = farewell.reason_string
+        if farewell.server_reference:
+            said["server_reference"] = farewell.server_reference
+        log.warning("remote.disconnected", extra={**self._facts, **said})
+        self._taken_over = farewell.reason_code == ReasonCode.SESSION_TAKEN_OVER
+        if self._taken_over and self._takeovers:
+            log.warning(
+                "session.contended",
+                extra={**self._facts, "client_id": self._client_id, "why": "another client uses this client identifier"},
+            )
+        raise Unavailable(f"the remote disconnected: {farewell.name} (0x{farewell.reason_code:02x})")
 
     def _write(self) -> None:
         """Send bursts until nothing may leave, the socket is full, or it is another's turn."""
@@ -474,7 +493,9 @@ class Connection(MailboxActor):
             log.warning("messages.refused", extra={**self._facts, "reasons": named, "held_back_s": round(held_s, 3)})
 
     def _note(self) -> str:
-        """What keeps a connection that is up from sending."""
+        """What an operator should know of the link beside its state."""
+        if self._takeovers > 1:
+            return "another client uses this client identifier"
         reason_code = self._flow.refused_with
         return f"remote says {reason_name(reason_code)}" if reason_code else ""
 

@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 from wire.errors import PeerViolation
 from wire.mqtt.primitives import read_variable_byte_integer
+from wire.mqtt.properties import Place, decode_properties
+from wire.mqtt.reason_codes import reason_name
 
 PINGREQ = b"\xc0\x00"
 PINGRESP = 0xD0
@@ -25,6 +27,34 @@ class RemotePacket(NamedTuple):
     first_byte: int
     body: bytes
     end: int
+
+
+class Farewell(NamedTuple):
+    """What a DISCONNECT of the remote says; empty strings where it says nothing."""
+
+    reason_code: int
+    reason_string: str = ""
+    server_reference: str = ""
+
+    @property
+    def name(self) -> str:
+        """The reason for people, such as ``session taken over``."""
+        return reason_name(self.reason_code) if self.reason_code else "normal disconnection"
+
+
+def farewell(packet: RemotePacket) -> Farewell:
+    """What the DISCONNECT ``packet`` says; what is malformed in it is left out. Source: MQTT 5.0 section 3.14.2."""
+    body = packet.body
+    reason_code = body[0] if body else 0
+    found = read_variable_byte_integer(body, 1, len(body)) if len(body) > 1 else None
+    if found is None:
+        return Farewell(reason_code)
+    length, start = found
+    try:
+        properties = decode_properties(body[start : start + length], Place.DISCONNECT)
+    except PeerViolation:
+        return Farewell(reason_code)
+    return Farewell(reason_code, properties.reason_string or "", properties.server_reference or "")
 
 
 def next_packet(buffer: bytes, position: int, *, bytes_max: int) -> RemotePacket | None:

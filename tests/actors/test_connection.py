@@ -5,8 +5,9 @@ from __future__ import annotations
 import socket
 import subprocess
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -16,7 +17,7 @@ from tests.support.mosquitto import Mosquitto
 from tests.support.ports import free_port
 from tests.support.subscriber import Subscriber
 from tests.support.waiting import wait_until
-from wire.settings import TlsSettings
+from wire.settings import BackoffSettings, TlsSettings
 
 PAYLOADS = [f"m{number}" for number in range(300)]
 
@@ -252,3 +253,118 @@ def test_publishes_of_a_foreign_subscription_are_acknowledged_and_the_exchange_g
                 client.sendall(b"\x01")
                 lane.until_settled(1)
             assert lane.log.count("remote.unexpected_publish") == 1
+
+
+class ScriptedRemote:
+    """An MQTT 5 broker of few words: it lets one client in at a time and reads and writes what the test says."""
+
+    def __init__(self) -> None:
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self._server.settimeout(10.0)
+        self.port: int = self._server.getsockname()[1]
+        self._client: socket.socket | None = None
+        self._held = b""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.hang_up()
+        self._server.close()
+
+    def let_in(self) -> None:
+        """Accept the next connection, which the bridge makes when it has left the last; read CONNECT, resume its session."""
+        client, _ = self._server.accept()
+        self.hang_up()
+        self._client = client
+        self._client.settimeout(10.0)
+        head = self.read(2)
+        self.read(head[1] if head[1] < 128 else (head[1] & 127) + (self.read(1)[0] << 7))
+        self.write(b"\x20\x03\x01\x00\x00")
+
+    def read(self, size: int) -> bytes:
+        """The next ``size`` bytes."""
+        assert self._client is not None
+        while len(self._held) < size:
+            data = self._client.recv(65536)
+            assert data, "closed by the bridge"
+            self._held += data
+        data, self._held = self._held[:size], self._held[size:]
+        return data
+
+    def write(self, data: bytes) -> None:
+        assert self._client is not None
+        self._client.sendall(data)
+
+    def hang_up(self) -> None:
+        if self._client is not None:
+            self._client.close()
+        self._client, self._held = None, b""
+
+
+def test_a_refused_message_is_sent_again_as_new_while_the_status_says_why(tmp_path: Path) -> None:
+    """Quota exceeded: nothing leaves until the back-off is over, then the refused one first; not authorised: a dead letter."""
+    a, b, c = (b"\x32\x07\x00\x01t\x00" + ends for ends in (b"\x01\x00a", b"\x02\x00b", b"\x03\x00c"))
+    with ScriptedRemote() as remote:
+        settings = settings_for(tmp_path, remote.port, protocol=5, receive_maximum=2, stall_timeout_s=60.0)
+        slow = BackoffSettings(initial_s=2.0, max_s=2.0, factor=1.0, jitter=0.0, stable_s=5.0)
+        settings = replace(settings, bridges=(replace(settings.bridges[0], backoff=slow),))
+        with LaneDouble(tmp_path, settings) as lane:
+            lane.open(session=f"edge@127.0.0.1:{remote.port}")
+            remote.let_in()
+            lane.publish("t", ["a", "b", "c"], qos=1)
+            assert remote.read(18) == a + b
+            remote.write(b"\x40\x03\x00\x01\x97" + b"\x40\x03\x00\x02\x87")
+            status = lane.until_status(lambda status: bool(status["link"]["note"]), "a note")
+            assert status["link"]["note"] == "remote says quota exceeded"
+            assert (status["link"]["state"], status["link"]["in_flight"]) == ("connected", 0)
+            assert (status["exchange"]["refused"], status["exchange"]["retried"]) == (2, 1)
+            assert remote.read(18) == a + c
+            remote.write(b"\x40\x02\x00\x01" + b"\x40\x03\x00\x03\x10")
+            lane.until_settled(2)
+            dead = {outcome: ranges for settle in lane.settles for outcome, ranges in settle.settled if outcome.startswith("dead")}
+            assert dead == {"dead:remote_0x87": ((1, 2),)}
+            assert lane.status()["link"]["note"] == ""
+            assert lane.log.count("messages.refused") == 1
+            assert "quota exceeded (0x97)" in lane.log
+
+
+def test_a_disconnect_is_told_by_name_and_a_session_taken_over_twice_says_who_does_it(tmp_path: Path) -> None:
+    with ScriptedRemote() as remote:
+        settings = settings_for(tmp_path, remote.port, protocol=5)
+        with LaneDouble(tmp_path, settings) as lane:
+            lane.open(session=f"edge@127.0.0.1:{remote.port}")
+            for farewell in (b"\xe0\x01\x8e", b"\xe0\x02\x8b\x00", b"\xe0\x01\x8e"):
+                remote.let_in()
+                remote.write(farewell)
+            remote.let_in()
+            assert lane.log.count("session taken over") >= 2
+            assert "server shutting down" in lane.log
+            assert "session.contended" not in lane.log
+            remote.write(b"\xe0\x01\x8e")
+            remote.let_in()
+            assert lane.log.count("session.contended") == 1
+            assert lane.status()["link"]["note"] == "another client uses this client identifier"
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+def test_a_remote_that_answers_pings_and_nothing_else_is_left(tmp_path: Path, qos: int) -> None:
+    """At QoS 2 it answers the PUBLISH, and not the PUBREL."""
+    with ScriptedRemote() as remote:
+        settings = settings_for(tmp_path, remote.port, protocol=5, stall_timeout_s=1.5, keep_alive_s=1)
+        with LaneDouble(tmp_path, settings) as lane:
+            lane.open(session=f"edge@127.0.0.1:{remote.port}")
+            remote.let_in()
+            lane.publish("t", ["a"], qos=qos)
+            assert remote.read(9)[0] == (0x32 if qos == 1 else 0x34)
+            if qos == 2:
+                remote.write(b"\x50\x02\x00\x01")
+                lane.until(lambda: any(settle.released for settle in lane.settles), "PUBREC came")
+                assert remote.read(4) == b"\x62\x02\x00\x01"
+            assert remote.read(2) == b"\xc0\x00"
+            remote.write(b"\xd0\x00")
+            remote.let_in()
+            assert "no acknowledgement in time" in lane.log
+            assert "no PINGRESP" not in lane.log
+            expected = b"\x3a\x07\x00\x01t\x00\x01\x00a" if qos == 1 else b"\x62\x02\x00\x01"
+            assert remote.read(len(expected)) == expected

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from wire.errors import PeerViolation
-from wire.remote_packets import acknowledge, is_publish, next_packet
+from wire.remote_packets import RemotePacket, acknowledge, farewell, is_publish, next_packet
 
 
 @pytest.mark.parametrize(
@@ -40,3 +40,20 @@ def test_a_malformed_publish_or_pubrel_is_a_violation(packet: bytes) -> None:
 def test_a_length_beyond_the_limit_is_a_violation_before_the_packet_is_there(packet: bytes) -> None:
     with pytest.raises(PeerViolation):
         next_packet(packet, 0, bytes_max=100)
+
+
+@pytest.mark.parametrize(
+    ("body", "name", "said", "elsewhere"),
+    [
+        (b"", "normal disconnection", "", ""),
+        (b"\x8e", "session taken over", "", ""),
+        (b"\x8b\x00", "server shutting down", "", ""),
+        (b"\x9c\x0a\x1c\x00\x07other:1", "use another server", "", "other:1"),
+        (b"\x9d\x0d\x1f\x00\x03bye\x1c\x00\x04o:12", "server moved", "bye", "o:12"),
+        (b"\x9d\x05\x1f\x00\x03by", "server moved", "", ""),  # malformed: the reason counts all the same
+        (b"\xee\xff", "reason code 0xee", "", ""),
+    ],
+)
+def test_a_disconnect_is_known_by_name(body: bytes, name: str, said: str, elsewhere: str) -> None:
+    heard = farewell(RemotePacket(0xE0, body, len(body) + 2))
+    assert (heard.name, heard.reason_string, heard.server_reference) == (name, said, elsewhere)
