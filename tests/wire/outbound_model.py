@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from collections import deque
 from dataclasses import dataclass, field
 
 from wire.backoff import Backoff
@@ -156,7 +157,11 @@ class RemoteModel:
     level: int
     receive_maximum: int
     qos2_maximum: int
+    packet_max: int = 1 << 20
     published: list[int] = field(default_factory=list)
+    refusing: deque[int] = field(default_factory=deque)  # reason codes for the next PUBLISHes; below 0x80 it accepts
+    refused: dict[int, set[int]] = field(default_factory=dict)  # sequence -> reason codes it was ever refused with
+    retried: set[int] = field(default_factory=set)  # refused on this connection, so that they may come again
     session: bool = False
     received_ids: set[int] = field(default_factory=set)
     unsettled: dict[int, int] = field(default_factory=dict)  # packet id -> QoS, on this connection
@@ -168,6 +173,7 @@ class RemoteModel:
         present, self.session = self.session, True
         self.unsettled = dict.fromkeys(self.received_ids, 2)
         self.seen = set()
+        self.retried = set()
         self.highest = -1
         return present
 
@@ -178,13 +184,19 @@ class RemoteModel:
     def take(self, packet: Sent) -> bytes:
         """Judge a packet and answer it."""
         if packet.kind == PUBREL:
+            known = packet.packet_id in self.received_ids
             self.received_ids.discard(packet.packet_id)
             self.unsettled.pop(packet.packet_id, None)
-            return ack(PUBCOMP, packet.packet_id)
+            return ack(PUBCOMP, packet.packet_id, 0x92 if self.level == 5 and not known else None)
         assert packet.kind == PUBLISH
+        assert len(packet.raw) <= self.packet_max, "larger than the maximum packet size"
         seq = int(packet.payload)
+        if seq in self.retried:
+            assert not packet.dup, f"MQTT-4.4.0-2: {seq} was retransmitted after a refusal"
+            self.retried.discard(seq)
+            self.highest = seq  # what was in flight behind it has been sent: those do not come again
         assert seq not in self.seen, f"F5: {seq} was sent twice on one connection"
-        assert seq > self.highest, f"F8: {seq} after {self.highest}"
+        assert seq >= self.highest, f"F8: {seq} after {self.highest}"
         self.seen.add(seq)
         self.highest = seq
         if packet.qos == 0:
@@ -195,6 +207,14 @@ class RemoteModel:
         repeated = packet.packet_id in self.received_ids
         if not repeated:
             assert packet.packet_id not in self.unsettled, "F3: a packet identifier was given twice"
+            reason_code = self.refusing.popleft() if self.refusing and self.level == 5 else 0
+            if reason_code >= 0x80:
+                self.refused.setdefault(seq, set()).add(reason_code)
+                self.retried.add(seq)
+                self.seen.discard(seq)
+                return ack(PUBACK if packet.qos == 1 else PUBREC, packet.packet_id, reason_code)
+        else:
+            reason_code = 0
         self.unsettled[packet.packet_id] = packet.qos
         assert len(self.unsettled) <= self.receive_maximum, "F1: more than the receive maximum"
         if self.level == 4:
@@ -202,11 +222,11 @@ class RemoteModel:
         if packet.qos == 1:
             self.published.append(seq)
             del self.unsettled[packet.packet_id]
-            return ack(PUBACK, packet.packet_id)
+            return ack(PUBACK, packet.packet_id, reason_code or None)
         if not repeated:
             self.published.append(seq)
             self.received_ids.add(packet.packet_id)
-        return ack(PUBREC, packet.packet_id)
+        return ack(PUBREC, packet.packet_id, reason_code or None)
 
 
 @dataclass(slots=True)
@@ -215,7 +235,8 @@ class StoreModel:
 
     head: int
     republish: bool
-    rows: dict[int, int] = field(default_factory=dict)  # seq -> QoS
+    rows: dict[int, int] = field(default_factory=dict)  # seq -> QoS, rising
+    large: set[int] = field(default_factory=set)
     tail: int = 0
     handed_stop: int = 0
     cursor: int = 0
@@ -228,15 +249,20 @@ class StoreModel:
     def __post_init__(self) -> None:
         self.tail = self.handed_stop = self.cursor = self.head
 
-    def append(self, qos: list[int]) -> None:
+    def append(self, qos: list[int], *, large: bool = False) -> None:
         for level in qos:
             self.rows[self.tail] = level
+            if large:
+                self.large.add(self.tail)
             self.tail += 1
+
+    def payload(self, seq: int) -> bytes:
+        return b"%050d" % seq if seq in self.large else b"%d" % seq
 
     def open(self) -> LaneOpened:
         """Put the cursor back; QoS 0 that was handed out is gone."""
         self.epoch += 1
-        head = next((seq for seq in range(self.head, self.tail) if seq not in self.settled), self.tail)
+        head = next((seq for seq in self.rows if seq not in self.settled), self.tail)
         self.cursor = head
         return lane_opened(
             head=head,
@@ -250,13 +276,13 @@ class StoreModel:
         )
 
     def hand_out(self, count: int) -> HandOut | None:
-        """The next ``count`` sequences that are not settled, as one batch."""
-        seqs = [seq for seq in range(self.cursor, min(self.cursor + count, self.tail)) if seq not in self.settled]
-        self.cursor = min(self.cursor + count, self.tail)
-        self.handed_stop = max(self.handed_stop, self.cursor)
+        """The next ``count`` messages that are not settled, as one batch; None if there are none."""
+        seqs = [seq for seq in self.rows if seq >= self.cursor and seq not in self.settled][:count]
         if not seqs:
             return None
-        batch = from_rows((b"t/%d" % (seq % 3), self.rows[seq], b"%d" % seq) for seq in seqs)
+        self.cursor = seqs[-1] + 1
+        self.handed_stop = max(self.handed_stop, self.cursor)
+        batch = from_rows((b"t/%d" % (seq % 3), self.rows[seq], self.payload(seq)) for seq in seqs)
         offsets = [seq - seqs[0] for seq in seqs]
         for seq in seqs:
             if not self.rows[seq]:

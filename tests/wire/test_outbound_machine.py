@@ -35,6 +35,7 @@ class Exchange(RuleBasedStateMachine):
         self.to_us = b""
         self.commits: deque[tuple[int, Facts]] = deque()
         self.number = 0
+        self.now_s = 0.0
         self.reopen()
 
     # --- the parts ---
@@ -68,16 +69,24 @@ class Exchange(RuleBasedStateMachine):
             session_present=present,
             level=self.level,
             receive_maximum=self.remote.receive_maximum,
+            maximum_packet_size=self.remote.packet_max if self.level == 5 else None,
         )
         self.connected = True
 
     def pump(self, bytes_max: int) -> None:
-        packets = parse(self.flow.pump(bytes_max, 0.0), self.level)
+        refused_with = self.flow.refused_with
+        packets = parse(self.flow.pump(bytes_max, self.now_s), self.level)
+        seqs = [int(packet.payload) for packet in packets if packet.kind == PUBLISH]
+        assert seqs == sorted(seqs), "F8"
         if packets:
             assert self.store.session, "F7: something left before the session was on record"
+        if refused_with and (until_s := self.flow.held_until_s) is not None:
+            assert not seqs, "H1: PUBLISHed while held back"
+            assert self.now_s < until_s <= self.now_s + 8.0, "H2"
         for packet in packets:
             if packet.kind == PUBREL:
-                assert any(seq % 65_000 + 1 == packet.packet_id for seq in self.store.released), "F4: PUBREL before the commit"
+                held = self.store.released | (self.store.large if self.level == 5 else set())
+                assert any(seq % 65_000 + 1 == packet.packet_id for seq in held), "F4: PUBREL before the commit"
             if packet.kind == PUBLISH and packet.qos:
                 seq = int(packet.payload)
                 assert seq not in self.store.released, "F4: PUBLISH of something released"
@@ -93,6 +102,8 @@ class Exchange(RuleBasedStateMachine):
         for _ in range(min(count, len(self.to_remote))):
             packet = self.to_remote.popleft()
             self.to_us += self.remote.take(packet)
+            if packet.kind == PUBLISH and int(packet.payload) in self.remote.retried:
+                self.sent_here.discard(int(packet.payload))  # that exchange has ended: DUP or not, both are right
 
     def hear(self, size: int) -> None:
         consumed = self.flow.received(self.to_us[:size])
@@ -117,18 +128,38 @@ class Exchange(RuleBasedStateMachine):
 
     # --- the rules ---
 
-    @rule(qos=st.lists(st.sampled_from([0, 1, 1, 2, 2, 2]), min_size=1, max_size=12), handed=st.integers(0, 12))
-    def messages_come(self, qos: list[int], handed: int) -> None:
-        self.store.append(qos)
+    @rule(
+        qos=st.lists(st.sampled_from([0, 1, 1, 2, 2, 2]), min_size=1, max_size=12),
+        handed=st.integers(0, 12),
+        large=st.sampled_from([False, False, True]),
+    )
+    def messages_come(self, qos: list[int], handed: int, large: bool) -> None:
+        self.store.append(qos, large=large)
         self.hand_out(handed)
+
+    @rule(short_of_a_round=st.integers(0, 5), handed=st.integers(0, 12))
+    def packet_identifiers_come_round(self, short_of_a_round: int, handed: int) -> None:
+        """A long run of QoS 0 messages that are gone; behind it the identifiers are those of before."""
+        self.store.tail += 65_000 - short_of_a_round
+        self.store.append([1, 2, 2])
+        self.hand_out(handed)
+
+    @rule(seconds=st.sampled_from([0.5, 1.0, 10.0]))
+    def time_passes(self, seconds: float) -> None:
+        self.now_s += seconds
+
+    @rule(reason_codes=st.lists(st.sampled_from([0x97, 0x97, 0x91, 0x87, 0x99, 0x10, 0x00]), min_size=1, max_size=5))
+    def the_remote_will_say(self, reason_codes: list[int]) -> None:
+        self.remote.refusing.extend(reason_codes)
 
     @rule(size=st.integers(1, 12))
     def the_store_hands_out(self, size: int) -> None:
         self.hand_out(size)
 
     @precondition(lambda self: not self.connected)
-    @rule(recorded=st.sampled_from([True, True, True, False]))
-    def the_connection_comes_up(self, recorded: bool) -> None:
+    @rule(recorded=st.sampled_from([True, True, True, False]), packet_max=st.sampled_from([1 << 20, 1 << 20, 40]))
+    def the_connection_comes_up(self, recorded: bool, packet_max: int) -> None:
+        self.remote.packet_max = packet_max if self.level == 5 else 1 << 20
         self.connect()
         if recorded:
             self.settle()
@@ -201,18 +232,32 @@ class Exchange(RuleBasedStateMachine):
             self.pump(100_000)
             self.process(1_000)
             self.hear(len(self.to_us))
+            self.now_s += 1.0
         assert not self.work_left(), "it came to a stop"
         assert self.flow.in_flight == 0
+        assert self.flow.owed == (None, None, None)
         counts = Counter(self.remote.published)
         for seq, qos in self.store.rows.items():
             if qos:
-                assert self.store.settled[seq] == "delivered"
-                assert counts[seq] >= 1, f"{seq} is lost"
-            if qos == 2 and seq not in self.exempt:
-                assert counts[seq] == 1, f"{seq} came {counts[seq]} times"
+                self.judge(seq, qos, counts[seq])
         first_at = {seq: at for at, seq in reversed(list(enumerate(self.remote.published)))}
-        reliable = sorted(seq for seq, qos in self.store.rows.items() if qos)
-        assert [first_at[seq] for seq in reliable] == sorted(first_at[seq] for seq in reliable), "order of first arrival"
+        in_order = sorted(seq for seq in first_at if self.store.rows[seq] and seq not in self.remote.refused)
+        assert [first_at[seq] for seq in in_order] == sorted(first_at[seq] for seq in in_order), "order of first arrival"
+
+    def judge(self, seq: int, qos: int, count: int) -> None:
+        """What became of one QoS 1 or 2 message that the remote forwarded ``count`` times."""
+        outcome = self.store.settled[seq]
+        once = qos == 2 and seq not in self.exempt
+        if outcome == "delivered":
+            assert count >= 1, f"{seq} is lost"
+            assert count == 1 or not once, f"{seq} came {count} times"
+        elif outcome == "dead:packet_too_large":
+            assert seq in self.store.large
+            assert self.level == 5
+            assert count <= 1 or not once
+        else:
+            assert outcome in {f"dead:remote_0x{code:02x}" for code in self.remote.refused[seq] & {0x87, 0x99}}, "F9"
+            assert count == 0 or not once, f"{seq} was given up and came all the same"
 
     def work_left(self) -> bool:
         return bool(
