@@ -46,6 +46,7 @@ REDELIVERED = "redelivered"
 
 _LEVEL_5 = 5
 _NOT_FOUND = b"\x92"
+_KEPT_MIN = 256
 _NO_LIMIT = 1 << 64  # above every sequence: those of an in-memory queue begin at the store's epoch << 32
 # Acknowledgements that come in bursts: plain, and with the reason codes Success and No matching subscribers.
 _BURST_TAILS = {b"\x02": b"", b"\x03\x00": b"\x00", b"\x03\x10": b"\x10"}
@@ -116,6 +117,16 @@ class OutboundFlow:
         self._releasing = RangeSet()  # PUBREC came, not committed yet
         self._release_due = RangeSet()  # committed, PUBREL not sent on this connection yet
         self._await_pubcomp = RangeSet()
+        self._unsettled = (
+            self._await_puback,
+            self._await_pubrec,
+            self._releasing,
+            self._release_due,
+            self._await_pubcomp,
+            self._again,
+            self._retry,
+        )
+        self._kept_max = _KEPT_MIN
         self._commits: deque[tuple[int, Ranges]] = deque()
         self._released_new = RangeSet()
         self._settled: dict[str, RangeSet] = {}
@@ -142,7 +153,8 @@ class OutboundFlow:
         self._first_seq = self._sent_stop = self._offered_stop = lane.head
         self._dup_below = lane.dup_below
         self._barred = RangeSet((*lane.settled, *lane.released))
-        self._release_due = RangeSet(lane.released)
+        for start, stop in lane.released:
+            self._release_due.add(start, stop)
         self._in_flight = self._in_flight_2 = self._release_due.count()
         self.session = lane.session
         self.generation = lane.generation
@@ -265,6 +277,7 @@ class OutboundFlow:
 
     def _rewind(self) -> None:
         """Look at all that is kept again, from the first row on."""
+        self._thin_out()
         if self._waiting:
             self._waiting[0].rewind()
         while self._kept:
@@ -618,15 +631,7 @@ class OutboundFlow:
     def _low(self) -> int | None:
         """The lowest sequence that the remote may hold something of."""
         low = _NO_LIMIT
-        for unsettled in (
-            self._await_puback,
-            self._await_pubrec,
-            self._releasing,
-            self._release_due,
-            self._await_pubcomp,
-            self._again,
-            self._retry,
-        ):
+        for unsettled in self._unsettled:
             first = unsettled.first()
             if first is not None and first[0] < low:
                 low = first[0]
@@ -638,3 +643,14 @@ class OutboundFlow:
             low = self._low()
             while self._kept and (low is None or self._kept[0].stop_seq <= low):
                 self._kept.popleft()
+            if len(self._kept) > self._kept_max:
+                self._thin_out()
+
+    def _thin_out(self) -> None:
+        """Let go of settled segments behind one that is not, which may be tried again for long."""
+        self._kept = deque(
+            segment
+            for segment in self._kept
+            if any((found := of.next_range(segment.first_seq)) and found[0] < segment.stop_seq for of in self._unsettled)
+        )
+        self._kept_max = max(_KEPT_MIN, 2 * len(self._kept))

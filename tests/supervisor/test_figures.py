@@ -53,6 +53,12 @@ def test_the_state_is_the_links_while_the_connection_works_and_the_childs_otherw
     assert row(state="restarting", **link)["state"] == "restarting"
 
 
+def test_a_lane_shows_what_its_exchange_counts() -> None:
+    counts = {"retried": 2, "assumed_delivered": 1}
+    assert row(connection={"exchange": counts})["exchange"] == counts
+    assert row()["exchange"] == {}
+
+
 def test_the_whole_has_the_promised_keys() -> None:
     status = status_map(node="n", pid=1, ready=True, uptime_s=2.0, actors=views(), lanes=[("a", 0)])
     assert {"node", "ready", "actors", "bridges"} <= status.keys()

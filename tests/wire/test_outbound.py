@@ -530,6 +530,23 @@ def test_f9_after_a_crash_a_refused_message_may_have_been_sent_like_any_other() 
     assert [(packet.packet_id, packet.dup) for packet in burst(flow, 5, 0.0)] == [(1, True)]
 
 
+def test_what_is_settled_behind_an_unsettled_message_is_not_kept() -> None:
+    """One message that is refused again and again, or never acknowledged, must not hold 65,000 others in memory."""
+    flow = flow_at(level=5, receive_maximum=100)
+    offer(flow, 0, 1)
+    burst(flow, 5)
+    for seq in range(1, 2_000):
+        offer(flow, seq, 1)
+        burst(flow, 5)
+        flow.received(ack(PUBACK, seq + 1))
+    assert len(flow._kept) <= 300
+    flow.received(ack(PUBACK, 1, 0x97))
+    burst(flow, 5, 0.0)
+    assert [packet.packet_id for packet in burst(flow, 5, 1.0)] == [1]
+    assert len(flow._kept) == 1
+    assert settled(flow)["delivered"] == ((1, 2_000),)
+
+
 def test_a_refused_message_blocks_nothing_but_the_span_of_65_000() -> None:
     flow = flow_at(level=5, receive_maximum=65_535)
     offer(flow, 0, 1)
