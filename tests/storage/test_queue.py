@@ -140,6 +140,23 @@ def test_memory_for_qos_0_is_bounded_and_the_oldest_goes_first() -> None:
     assert queue.size_bytes == 0
 
 
+def test_what_is_settled_before_it_is_handed_out_again_is_released_no_more() -> None:
+    """PUBCOMP may come before the lane has handed the message out anew."""
+    engine = RecordingEngine()
+    queue = open_queue(engine)
+    append(engine, queue, batch([b"a", b"b", b"c"], 2), batch([b"d"], 2))
+    queue.hand_out(100, 1 << 30)
+    queue.release(((1, 2), (3, 4)))
+    queue.reset(forwarder_lives=False)
+
+    assert queue.settle("delivered", ((1, 2), (3, 9))) == 2
+
+    assert (queue.released.ranges(), queue.settled.ranges(), queue.depth) == ((), ((1, 2), (3, 4)), 2)
+    assert handed(queue.hand_out(100, 1 << 30)) == [b"a", b"c"]
+    assert queue.settle("delivered", ((0, 1), (2, 3))) == 2
+    assert (queue.head, queue.size_bytes) == (4, 0)
+
+
 def test_settled_chunks_are_deleted_many_at_a_time() -> None:
     engine = RecordingEngine()
     queue = open_queue(engine)
