@@ -32,7 +32,7 @@ def ledger_closes(row: Mapping[str, Any]) -> bool:
 
 
 def bridge_row(bridge: str, lane: int, actors: Mapping[str, ActorView]) -> dict[str, Any]:
-    """The row of one lane: its queue from the store, its link from the Connection, its Tier 2 from the Forwarder."""
+    """The row of one lane: its queue from the store, its link and exchange from the Connection, its Tier 2 from the Forwarder."""
     connection = actors[f"connection:{bridge}:{lane}"]
     link = connection.figures.get("link", {})
     queue = actors["queue_store"].figures.get("queues", {}).get(f"bridge:{bridge}:{lane}")

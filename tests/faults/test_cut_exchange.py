@@ -1,12 +1,14 @@
 """P2, P3: the connection to the remote is cut before and after every byte of every packet of the QoS 1 and 2 exchanges.
 
 The remote keeps its session and judges each packet (``tests/support/fake_remote.py``): DUP, original packet identifier, original
-order, PUBREL and no PUBLISH after it. Each QoS 2 message is delivered exactly once. Then the same while the Connection, the Forwarder,
-the QueueStore or the whole node is killed at that point. ``--soak`` does the kills at every byte, at both levels.
+order, PUBREL and no PUBLISH after it. Each QoS 2 message is delivered exactly once. Then the same while the Connection, the
+Forwarder, the QueueStore or the whole node is killed at that point. ``--soak`` does the kills at every byte, at both levels.
 """
 
 from __future__ import annotations
 
+import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -15,8 +17,9 @@ import pytest
 
 from tests.conftest import StartNode
 from tests.support.fake_remote import WHOLE, Cut, FakeRemote
-from tests.support.mqtt_client import CONNACK, CONNECT, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, MqttClient
+from tests.support.mqtt_client import CONNACK, CONNECT, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, MqttClient, Packet
 from tests.support.node import Config, Node, bridge_config, node_config
+from tests.support.waiting import holds_for, wait_until
 
 PROTOCOLS = {4: "mqtt311", 5: "mqtt5"}
 STEPS = {1: (PUBLISH, PUBACK), 2: (PUBLISH, PUBREC, PUBREL, PUBCOMP)}  # by QoS: the packets of the exchange, in order
@@ -49,9 +52,7 @@ class Exchanges:
             self.publish(qos, 1)
             self.finish()
             for kind in (CONNECT, CONNACK, *STEPS[qos]):
-                self.sizes[qos, kind] = next(
-                    record.size_bytes for record in reversed(remote.packets) if record.packet.kind == kind
-                )
+                self.sizes[qos, kind] = next(record.size_bytes for record in reversed(remote.packets) if record.packet.kind == kind)
 
     def publish(self, qos: int, count: int) -> list[str]:
         """Publish ``count`` messages in one burst, and return their payloads when the node has acknowledged all."""
@@ -91,7 +92,9 @@ class Exchanges:
         delivered = [packet.payload.decode() for packet in self.remote.delivered]
         assert list(dict.fromkeys(delivered)) == [payload for payload, _ in self.published], "order of first arrivals"
         for payload, qos in self.published:
-            assert qos == 1 or delivered.count(payload) == 1, f"QoS 2 message {payload} was delivered {delivered.count(payload)} times"
+            assert qos == 1 or delivered.count(payload) == 1, (
+                f"QoS 2 message {payload} was delivered {delivered.count(payload)} times"
+            )
 
 
 @contextmanager
@@ -127,7 +130,7 @@ def resumed(cut: Cut, sizes: dict[tuple[int, int], int], qos: int) -> list[str]:
     if cut.kind in (PUBACK, PUBREC):
         received = ["PUBLISH"] if whole else ["PUBLISH", "DUP"]
         return received + ["PUBREL"] * (qos - 1)
-    again = cut.kind == PUBREL and whole or cut.kind == PUBCOMP and not whole
+    again = whole if cut.kind == PUBREL else not whole
     return ["PUBLISH", "PUBREL", "PUBREL"] if again else ["PUBLISH", "PUBREL"]
 
 
@@ -213,6 +216,35 @@ def test_a_publish_that_the_socket_does_not_take_whole(start_node: StartNode, le
         run.judge()
 
 
+@pytest.mark.parametrize("victim", ["queue_store", "node"])
+def test_no_pubrel_leaves_before_the_store_has_committed(start_node: StartNode, victim: str) -> None:
+    """The store stands still when PUBREC comes: no PUBREL. A kill then forgets the PUBREC, so PUBLISH goes again, with DUP."""
+    answering = threading.Event()
+
+    def answer_when_told(_packet: Packet) -> int:
+        answering.wait(10.0)
+        return 0
+
+    with exchanges(start_node, 5, PUBREL) as run:
+        since = len(run.remote.packets)
+        run.remote.reason_code = answer_when_told
+        (payload,) = run.publish(2, 1)
+        wait_until(lambda: run.remote.received(PUBLISH, since), 10.0, "PUBLISH")
+        run.node.kill("queue_store", signal.SIGSTOP)  # it loses what it was not able to read
+        answering.set()
+        holds_for(lambda: not run.remote.received(PUBREL, since), 0.3, "PUBREL before its commit")
+        assert run.remote.packets[-1].packet.kind == PUBREC
+        if victim == "node":
+            run.node.kill_supervisor()
+            run.node.start()
+            run.client.connect()
+        else:
+            run.node.wait_replaced(victim, run.node.kill(victim))
+        run.finish()
+        run.judge()
+        assert run.transcript(payload, since) == ["PUBLISH", "DUP", "PUBREL"]
+
+
 def kill(run: Exchanges, victim: str) -> None:
     """SIGKILL ``victim`` while the cut is held, then let the cut happen and have everything run again."""
     if victim == "node":
@@ -241,18 +273,18 @@ def kill_at(run: Exchanges, victim: str, qos: int, *cuts: Cut) -> None:
 def kill_points(run: Exchanges, qos: int, *, bytewise: bool) -> list[tuple[Cut, ...]]:
     """At the second of three messages, and at the connection that resumes them."""
     cuts = every_byte(run.sizes, qos) if bytewise else every_packet(qos)
-    behind = (Cut(CONNECT), Cut(CONNACK))
+    behind = [Cut(CONNECT), Cut(CONNACK)]
     if bytewise:
-        behind = (Cut(CONNECT), *(Cut(CONNACK, at) for at in range(1, run.sizes[qos, CONNACK] + 1)))
+        behind = [Cut(CONNECT), *(Cut(CONNACK, at) for at in range(1, run.sizes[qos, CONNACK] + 1))]
     points: list[tuple[Cut, ...]] = [(replace(cut, skip=1),) for cut in cuts]
     return points + [(Cut(STEPS[qos][-2], skip=1), cut) for cut in behind]
 
 
 @pytest.mark.parametrize("victim", VICTIMS)
-@pytest.mark.parametrize("level", [4, 5])
-def test_a_kill_at_every_packet(start_node: StartNode, soak: bool, level: int, victim: str) -> None:
-    """In the short run level 4 has kills at each packet and level 5 at those of QoS 2's commit points."""
-    with exchanges(start_node, level, PUBLISH if level == 4 else PUBREL) as run:
-        for qos in STEPS:
-            for cuts in kill_points(run, qos, bytewise=soak):
-                kill_at(run, victim, qos, *cuts)
+def test_a_kill_at_every_packet(start_node: StartNode, soak: bool, victim: str) -> None:
+    """Before and after each packet at level 4; with ``--soak`` before and after each byte, at both levels."""
+    for level, deliver_on in ((4, PUBLISH), (5, PUBREL)) if soak else ((4, PUBLISH),):
+        with exchanges(start_node, level, deliver_on) as run:
+            for qos in STEPS:
+                for cuts in kill_points(run, qos, bytewise=soak):
+                    kill_at(run, victim, qos, *cuts)

@@ -431,7 +431,8 @@ def _decode_connect(data: bytes) -> _Connect:
     body = _body(data)
     assert body[:6] == b"\x00\x04MQTT", f"protocol name of {data!r}"
     level, flags = body[6], body[7]
-    assert level in (4, 5) and not flags & 1, f"[MQTT-3.1.2-3] level or reserved flag of {data!r}"
+    assert level in (4, 5), f"protocol level of {data!r}"
+    assert not flags & 1, f"[MQTT-3.1.2-3] reserved flag of {data!r}"
     rest = body[10:]
     expiry_s = 0
     if level == 5:
