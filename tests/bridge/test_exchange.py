@@ -80,8 +80,7 @@ def test_a_session_whose_first_connack_did_not_arrive_is_ended_first(start_node:
         remote.check()
 
 
-@pytest.mark.parametrize("level", [4, 5])
-@pytest.mark.parametrize("qos", [1, 2])
+@pytest.mark.parametrize(("qos", "level"), [(1, 4), (2, 5)])
 def test_what_was_not_released_goes_to_a_new_session_as_new(start_node: StartNode, qos: int, level: int) -> None:
     """The remote forgets its sessions while three messages are under way: to the new one everything is new, so no DUP."""
     with FakeRemote() as remote:
@@ -101,9 +100,8 @@ def test_what_was_not_released_goes_to_a_new_session_as_new(start_node: StartNod
         remote.check()
 
 
-@pytest.mark.parametrize("level", [4, 5])
 @pytest.mark.parametrize("on_session_loss", ["assume-delivered", "republish"])
-@pytest.mark.parametrize("restarted", [False, True], ids=["same connection process", "after a restart of the node"])
+@pytest.mark.parametrize(("level", "restarted"), [(4, False), (5, True)], ids=["same process", "after a restart of the node"])
 def test_what_was_released_is_settled_or_sent_as_new_when_the_session_is_lost(
     start_node: StartNode, on_session_loss: str, level: int, restarted: bool
 ) -> None:

@@ -7,11 +7,15 @@ Forwarder, the QueueStore or the whole node is killed at that point. ``--soak`` 
 
 from __future__ import annotations
 
+import logging
+import random
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import count, product
 
 import pytest
 
@@ -21,6 +25,8 @@ from tests.support.mqtt_client import CONNACK, CONNECT, PUBACK, PUBCOMP, PUBLISH
 from tests.support.node import Config, Node, bridge_config, node_config
 from tests.support.waiting import holds_for, wait_until
 
+log = logging.getLogger(__name__)
+
 PROTOCOLS = {4: "mqtt311", 5: "mqtt5"}
 STEPS = {1: (PUBLISH, PUBACK), 2: (PUBLISH, PUBREC, PUBREL, PUBCOMP)}  # by QoS: the packets of the exchange, in order
 FROM_REMOTE = (CONNACK, PUBACK, PUBREC, PUBCOMP)
@@ -28,6 +34,7 @@ NAMES = {CONNECT: "CONNECT", CONNACK: "CONNACK", PUBLISH: "PUBLISH", PUBACK: "PU
 NAMES |= {PUBREC: "PUBREC", PUBREL: "PUBREL", PUBCOMP: "PUBCOMP"}
 VICTIMS = ("connection", "forwarder", "queue_store", "node")
 WINDOW = 5
+SEED_ROUNDS = 6
 SETTLED_DEADLINE_S = 30.0
 
 
@@ -56,15 +63,22 @@ class Exchanges:
 
     def publish(self, qos: int, count: int) -> list[str]:
         """Publish ``count`` messages in one burst, and return their payloads when the node has acknowledged all."""
-        payloads = [f"{len(self.published) + number:06}" for number in range(count)]
-        self.client.send_raw(b"".join(self.client.encode_publish("t", payload, qos) for payload in payloads))
-        self.published += [(payload, qos) for payload in payloads]
-        for _ in payloads:
-            packet = self.client.expect(PUBACK if qos == 1 else PUBREC)
-            if qos == 2:
+        return self.publish_mixed([qos] * count)
+
+    def publish_mixed(self, qualities: list[int]) -> list[str]:
+        """Publish one message of each QoS given, in that order, as ``publish`` does."""
+        payloads = [f"{len(self.published) + number:06}" for number in range(len(qualities))]
+        messages = list(zip(payloads, qualities, strict=True))
+        self.client.send_raw(b"".join(self.client.encode_publish("t", payload, qos) for payload, qos in messages))
+        self.published += messages
+        unacknowledged = len(messages)
+        while unacknowledged:
+            packet = self.client.read()
+            if packet.kind == PUBREC:
                 self.client.acknowledge(PUBREL, packet.packet_id)
-        for _ in payloads if qos == 2 else ():
-            self.client.expect(PUBCOMP)
+            else:
+                assert packet.kind in (PUBACK, PUBCOMP), packet
+                unacknowledged -= 1
         return payloads
 
     def finish(self) -> None:
@@ -134,32 +148,34 @@ def resumed(cut: Cut, sizes: dict[tuple[int, int], int], qos: int) -> list[str]:
     return ["PUBLISH", "PUBREL", "PUBREL"] if again else ["PUBLISH", "PUBREL"]
 
 
-@pytest.mark.parametrize("reset", [False, True], ids=["fin", "rst"])
 @pytest.mark.parametrize(("level", "deliver_on"), [(4, PUBLISH), (5, PUBREL)], ids=["mqtt311", "mqtt5"])
-def test_a_single_message_cut_at_every_byte(start_node: StartNode, level: int, deliver_on: int, reset: bool) -> None:
-    """What is resent is known exactly: the remote sees the same packets each time."""
+def test_a_single_message_cut_at_every_byte(start_node: StartNode, level: int, deliver_on: int) -> None:
+    """With FIN and with RST. What is resent is known exactly: the remote sees the same packets each time."""
     with exchanges(start_node, level, deliver_on) as run:
         for qos in STEPS:
             for cut in every_byte(run.sizes, qos):
-                since = len(run.remote.packets)
-                run.remote.cut(replace(cut, reset=reset))
-                (payload,) = run.publish(qos, 1)
-                run.finish()
-                run.remote.check()
-                assert run.transcript(payload, since) == resumed(cut, run.sizes, qos), f"QoS {qos}, {name_of(cut)}"
+                for reset in (False, True):
+                    since = len(run.remote.packets)
+                    run.remote.cut(replace(cut, reset=reset))
+                    (payload,) = run.publish(qos, 1)
+                    run.finish()
+                    run.remote.check()
+                    assert run.transcript(payload, since) == resumed(cut, run.sizes, qos), f"QoS {qos}, {name_of(cut)}"
         run.judge()
 
 
-@pytest.mark.parametrize("reset", [False, True], ids=["fin", "rst"])
 @pytest.mark.parametrize(("level", "deliver_on"), [(4, PUBREL), (5, PUBLISH)], ids=["mqtt311", "mqtt5"])
-def test_a_burst_cut_at_every_byte_of_one_of_its_messages(start_node: StartNode, level: int, deliver_on: int, reset: bool) -> None:
+def test_a_burst_cut_at_every_byte_of_one_of_its_messages(start_node: StartNode, soak: bool, level: int, deliver_on: int) -> None:
+    """Another of five messages, and FIN or RST, each time; with ``--soak`` each of them, with both."""
     with exchanges(start_node, level, deliver_on) as run:
         for qos in STEPS:
             for number, cut in enumerate(every_byte(run.sizes, qos)):
-                run.remote.cut(replace(cut, reset=reset, skip=number % WINDOW))
-                run.publish(qos, WINDOW)
-                run.finish()
-                run.remote.check()
+                ends = product(range(WINDOW), (False, True)) if soak else [(number % WINDOW, number % 2 == 1)]
+                for skip, reset in ends:
+                    run.remote.cut(replace(cut, skip=skip, reset=reset))
+                    run.publish(qos, WINDOW)
+                    run.finish()
+                    run.remote.check()
         run.judge()
 
 
@@ -288,3 +304,36 @@ def test_a_kill_at_every_packet(start_node: StartNode, soak: bool, victim: str) 
             for qos in STEPS:
                 for cuts in kill_points(run, qos, bytewise=soak):
                     kill_at(run, victim, qos, *cuts)
+
+
+def test_random_cuts_and_kills(start_node: StartNode, request: pytest.FixtureRequest) -> None:
+    """Bursts of mixed QoS, up to three cuts and two kills at any point of them, by seed; ``--soak`` goes on with further seeds."""
+    soak_s: float | None = request.config.getoption("--soak")
+    end_s = time.monotonic() + (soak_s or 0.0)
+    for seed in count(1):
+        log.warning("seed %d", seed)  # shown when the test fails
+        chance = random.Random(seed)
+        with exchanges(start_node, chance.choice((4, 5)), PUBLISH) as run:
+            for _ in range(SEED_ROUNDS):
+                random_round(run, chance)
+            run.judge()
+        if time.monotonic() >= end_s:
+            break
+
+
+def random_round(run: Exchanges, chance: random.Random) -> None:
+    """One burst, with what goes wrong meanwhile."""
+    cuts = [
+        Cut(chance.choice(list(NAMES)), chance.choice((0, 1, 2, 3, WHOLE)), chance.randrange(4), reset=chance.random() < 0.5)
+        for _ in range(chance.randrange(4))
+    ]
+    victims = chance.sample(VICTIMS, chance.choice((0, 0, 1, 2)))
+    log.warning("%s, killed %s", [name_of(cut) for cut in cuts], victims)
+    run.remote.cut(*cuts)
+    run.publish_mixed(chance.choices((1, 2), k=chance.randint(1, 8)))
+    for victim in victims:
+        kill(run, victim)
+    run.remote.wait_finished(len(run.published), SETTLED_DEADLINE_S)
+    run.remote.forget_cuts()
+    run.remote.wait_established(SETTLED_DEADLINE_S)
+    run.remote.check()

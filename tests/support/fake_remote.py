@@ -145,6 +145,11 @@ class FakeRemote:
             self._held.clear()
             self._released.clear()
 
+    def forget_cuts(self) -> None:
+        """Let the cuts that have not happened yet never happen."""
+        with self._lock:
+            self._cuts.clear()
+
     @property
     def cuts_left(self) -> int:
         """How many cuts have not happened yet."""
@@ -345,10 +350,10 @@ class FakeRemote:
     def _write(self, sock: socket.socket, kind: int, body: bytes, written: Callable[[], None] = lambda: None) -> None:
         data = bytes((kind << 4,)) + variable(len(body)) + body
         cut = self._cut_for(kind)
-        sock.sendall(data if cut is None else data[: cut.at])
-        if cut is None or cut.at >= len(data):
+        if cut is None or cut.at >= len(data):  # noted first, so that who has it finds it noted
             written()
             self._note(True, decode(self._level, data[0], body), len(data))
+        sock.sendall(data if cut is None else data[: cut.at])
         self._fire(sock, cut)
 
     def _cut_for(self, kind: int) -> Cut | None:
@@ -375,7 +380,8 @@ class FakeRemote:
         else:
             sock.shutdown(socket.SHUT_WR)  # to close with bytes unread would be RST
         with self._lock:
-            self._cuts.popleft()
+            if self._cuts:  # unless they are forgotten
+                self._cuts.popleft()
             self._passed = 0
         if not cut.reset:
             sock.settimeout(_PATIENCE_S)
