@@ -180,6 +180,20 @@ def test_a_burst_cut_at_every_byte_of_one_of_its_messages(start_node: StartNode,
 
 
 @pytest.mark.parametrize("level", [4, 5])
+def test_a_burst_of_mixed_qos_keeps_its_order(start_node: StartNode, level: int) -> None:
+    """What is unfinished then is not one range: PUBLISHes and PUBRELs go again each in the original order."""
+    with exchanges(start_node, level, PUBLISH) as run:
+        for qos in STEPS:
+            for cut in every_packet(qos):
+                for skip in range(3):
+                    run.remote.cut(replace(cut, skip=skip))
+                    run.publish_mixed([2, 1, 2, 2, 1, 1, 2])
+                    run.finish()
+                    run.remote.check()
+        run.judge()
+
+
+@pytest.mark.parametrize("level", [4, 5])
 def test_a_resumed_exchange_cut_at_every_byte_of_the_connack(start_node: StartNode, level: int) -> None:
     """The exchange is cut behind each of its packets, and the connection that would resume it is cut while it is made."""
     with exchanges(start_node, level, PUBLISH) as run:
