@@ -113,11 +113,12 @@ class Exchanges:
 
 @contextmanager
 def exchanges(start_node: StartNode, level: int, deliver_on: int) -> Iterator[Exchanges]:
-    """Everything up and one message of each QoS through."""
+    """Everything up and one message of each QoS through; at the end the node stops in good order."""
     with FakeRemote(deliver_on=deliver_on, long_answers=True) as remote:
         node = start_node(config(remote.port, level))
         with MqttClient(node.port, "publisher", version=level, clean=False, session_expiry_s=3600) as client:
             yield Exchanges(node, remote, client)
+        assert node.stop() == 0
 
 
 def name_of(cut: Cut) -> str:
