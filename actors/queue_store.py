@@ -13,7 +13,7 @@ from actors.actor import MailboxActor
 from actors.mailbox import Mailbox
 from storage.engine import Engine, RocksEngine
 from storage.memory import MemoryEngine
-from storage.tier1 import Effects, Tier1
+from storage.tier1 import Effects, Tier1, refusal_facts
 from wire.errors import Unavailable
 from wire.frames import Frame
 from wire.settings import NodeSettings
@@ -31,7 +31,7 @@ class QueueStore(MailboxActor):
     def __init__(self, mailbox: Mailbox, settings: NodeSettings, epoch: int) -> None:
         super().__init__(mailbox, settings, epoch)
         self._tier1: Tier1 | None = None
-        self._open_failed = False
+        self._refusal: Unavailable | None = None  # why it could not be opened
         self._ticked_s = 0.0
 
     def on_start(self) -> None:
@@ -65,7 +65,8 @@ class QueueStore(MailboxActor):
 
     def status(self) -> dict[str, Any]:
         if self._tier1 is None:
-            return {"queues": {}, "mode": self.settings.persistence.mode, "state": "disk_full" if self._open_failed else "opening"}
+            facts = {"state": "opening"} if self._refusal is None else refusal_facts(self._refusal)
+            return {"queues": {}, "mode": self.settings.persistence.mode, **facts}
         return self._tier1.status(self.mailbox.wall_ms())
 
     def _open(self, now_s: float) -> None:
@@ -76,9 +77,9 @@ class QueueStore(MailboxActor):
         except Unavailable as error:
             if engine is not None:
                 engine.close()
-            if not self._open_failed:
-                self._open_failed = True
-                log.error("store.unavailable", extra={"error": str(error)})
+            if self._refusal is None or type(self._refusal) is not type(error):
+                log.error("store.unavailable", extra=refusal_facts(error))
+            self._refusal = error
             self.mailbox.set_timer(_OPEN, now_s + OPEN_RETRY_S)
             return
         log.info("store.opened", extra={"mode": self.settings.persistence.mode, "took_s": round(self.mailbox.now_s() - now_s, 3)})

@@ -20,7 +20,7 @@ from typing import Any, Literal, Protocol
 
 from rocksdict import BlockBasedOptions, Cache, DBCompressionType, Options, Rdict, ReadOptions, WriteBatch
 
-from wire.errors import BasculeError, StorageDamaged, Unavailable
+from wire.errors import BasculeError, DiskFull, StorageDamaged, Unavailable
 
 log = logging.getLogger("bascule")
 
@@ -197,12 +197,9 @@ class RocksEngine:
             self._compaction.join()
             self._compaction = None
         self._handles.clear()  # the lock is free only when every handle is gone
-        for column in self._columns.values():
-            column.close()
-        self._columns.clear()
-        if db is not None:
-            with _TRANSLATED:
-                db.close()
+        columns, self._columns = self._columns, {}
+        for handle in (*columns.values(), *([] if db is None else [db])):
+            _release(handle)
 
     def _open(self) -> None:
         with _TRANSLATED:
@@ -241,6 +238,15 @@ def _options(cache: Cache) -> Options:
     return options
 
 
+def _release(handle: Rdict) -> None:
+    """Close ``handle``. It flushes first, which a disk that refuses lets fail; it is closed all the same, and nothing committed is lost."""
+    try:
+        with _TRANSLATED:
+            handle.close()
+    except Unavailable as error:
+        log.debug("store.closed_unflushed", extra={"error": str(error)})
+
+
 def _compact(column: Rdict, start: bytes, stop: bytes) -> None:
     """Compact, in a thread of its own. A failure costs disk space, not data; what is wrong with the disk the next commit tells."""
     try:
@@ -260,6 +266,8 @@ class _Translated:
         if error is None or isinstance(error, BasculeError):
             return
         text = str(error)
+        if (isinstance(error, OSError) or kind is Exception) and any(sign in text for sign in _FULL):
+            raise DiskFull("the disk is full", error=text) from error
         if isinstance(error, OSError) or (kind is Exception and any(sign in text for sign in _UNAVAILABLE)):
             raise Unavailable("the disk refuses", error=text) from error
         if kind is Exception and any(sign in text for sign in _DAMAGED):
@@ -267,5 +275,6 @@ class _Translated:
 
 
 _TRANSLATED = _Translated()
-_UNAVAILABLE = ("IO error", "No space left", "Shutdown in progress", "Result incomplete")
+_FULL = ("No space left", "Disk quota exceeded")
+_UNAVAILABLE = ("IO error", "(os error ", "Direct I/O is not supported", "Shutdown in progress", "Result incomplete")
 _DAMAGED = ("Corruption",)

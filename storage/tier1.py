@@ -26,7 +26,7 @@ from storage.queue import Queue
 from storage.senders import Senders, Verdict
 from storage.sessions import Sessions
 from wire.batch import pack_column, unpack_column
-from wire.errors import BasculeError, ConfigError, StorageDamaged, Unavailable
+from wire.errors import BasculeError, ConfigError, DiskFull, StorageDamaged, Unavailable
 from wire.frames import (
     Append,
     Committed,
@@ -97,6 +97,11 @@ def bridge_of(queue: str) -> str:
     return queue.removeprefix("bridge:").rpartition(":")[0]
 
 
+def refusal_facts(error: Unavailable) -> dict[str, str]:
+    """What ``status`` says of a disk that refuses: there is no room, or something else is wrong with it."""
+    return {"state": "disk_full" if isinstance(error, DiskFull) else "disk_error", "error": str(error)}
+
+
 class Tier1:
     """The queues of a node over one engine."""
 
@@ -139,6 +144,7 @@ class Tier1:
         self._trimmed_s = 0.0
         self._retry_s: float | None = None  # when to try a disk that refuses again
         self._refused = False
+        self._refusal: Unavailable | None = None  # the newest one, while the disk refuses
         self._retry_delay_s = RETRY_FIRST_S
 
     # --- frames ---
@@ -407,17 +413,18 @@ class Tier1:
         for lane in self._lanes.values():
             lane.releasing = False
         if self._refused:
-            self._refused = False
+            self._refused, self._refusal = False, None
             self._ready.update(self._lanes)
             log.info("store.available")
 
     def _disk_refuses(self, now_s: float, error: Unavailable) -> None:
+        self._refusal = error
         if self._refused:
             self._retry_delay_s = min(self._retry_delay_s * 2, RETRY_MAX_S)
         else:
             self._refused = True
             self._retry_delay_s = RETRY_FIRST_S
-            log.error("store.unavailable", extra={"error": str(error)})
+            log.error("store.unavailable", extra=refusal_facts(error))
         self._retry_s = now_s + self._retry_delay_s
 
     def _reopen(self, now_s: float) -> bool:
@@ -607,7 +614,7 @@ class Tier1:
             "mode": self._persistence.mode,
             "disk_free_bytes": free,
             "commits": self._commits,
-            "state": "disk_full" if self._refused else "disk_low" if low else "running",
+            **({"state": "disk_low" if low else "running"} if self._refusal is None else refusal_facts(self._refusal)),
         }
 
     def _lane_status(self, name: str, lane: _Lane, wall_ms: int) -> dict[str, Any]:

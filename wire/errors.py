@@ -52,6 +52,10 @@ class Unavailable(BasculeError):
     exit_status = 75
 
 
+class DiskFull(Unavailable):
+    """There is no room on the disk, or the quota is used up."""
+
+
 class StorageDamaged(BasculeError):
     """The disk's: exit 65, that queue stops, files are kept, no restart."""
 

@@ -119,7 +119,7 @@ def test_a_store_that_cannot_be_opened_yet_waits_and_is_not_ready(tmp_path: Path
         beat = supervisor.expect(Heartbeat)
         assert isinstance(beat, Heartbeat)
         assert beat.state == "starting"
-        if beat.status["state"] == "disk_full":
+        if beat.status["state"] == "disk_error":
             break
     holder.close()
     supervisor.expect(Heartbeat, "ready")

@@ -9,7 +9,7 @@ from storage.engine import Family, Write
 from storage.memory import MemoryEngine
 from storage.pieces import Piece
 from wire.batch import REFUSABLE, Batch, from_rows, pack_column, unpack_column
-from wire.errors import Unavailable
+from wire.errors import DiskFull
 from wire.frames import Append, HandOut, Ranges, Settle
 from wire.settings import (
     BackoffSettings,
@@ -207,7 +207,7 @@ class RecordingEngine(MemoryEngine):
 
     def commit(self, write: Write, *, sync: bool) -> None:
         if self.refusing:
-            raise Unavailable("no space left")
+            raise DiskFull("no space left")
         self.writes.append((list(write.ops), sync))
         self.apply(write)
         write.committed()
@@ -222,7 +222,7 @@ class RecordingEngine(MemoryEngine):
 
     def reopen(self) -> None:
         if self.refusing:
-            raise Unavailable("no space left")
+            raise DiskFull("no space left")
 
     def survivors(self, first: int = 0) -> Iterator[tuple[int, int, RecordingEngine]]:
         """Every (writes issued, writes kept, what is there): a kill keeps all that was issued, a power cut what was synced."""

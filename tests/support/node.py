@@ -68,8 +68,12 @@ def node_config(*bridges: Config, mode: str = "file-native", **keys: Any) -> Con
 class Node:
     """One node in ``folder``, its listener on a free port. Leaving the context kills it and checks that nothing outlives it."""
 
-    def __init__(self, config: Config, folder: Path, *, data_dir: Path | None = None) -> None:
+    def __init__(
+        self, config: Config, folder: Path, *, data_dir: Path | None = None, environment: Mapping[str, str] | None = None
+    ) -> None:
+        """``environment`` is added to this process's for the node and all its children."""
         self.folder = folder
+        self.environment = {**os.environ, **(environment or {})}
         self.port = free_port()
         self.data_dir = data_dir or folder / "data"
         self.config_path = folder / "bascule.yaml"
@@ -108,6 +112,7 @@ class Node:
             self._process = subprocess.Popen(
                 [*bascule("run"), str(self.config_path)],
                 cwd=ROOT,
+                env=self.environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
