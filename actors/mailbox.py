@@ -26,7 +26,7 @@ from typing import Any
 import zmq
 from pykka._envelope import Envelope
 
-from wire.errors import UnknownFrame
+from wire.errors import Unavailable, UnknownFrame
 from wire.frames import Frame, decode, encode
 
 READ = select.EPOLLIN
@@ -167,7 +167,7 @@ class Mailbox:
         self._context = zmq.Context()
         self._pull = self._context.socket(zmq.PULL)
         self._pull.setsockopt(zmq.RCVHWM, 0)
-        self._pull.bind(ipc_endpoint(socket_path(run_dir, name)))
+        self._bind(self._pull, socket_path(run_dir, name))
         self._peers: dict[str, zmq.Socket[bytes]] = {}
         self._extra: dict[int, zmq.Socket[bytes]] = {}
         self._epoll = select.epoll()
@@ -249,7 +249,7 @@ class Mailbox:
         socket.setsockopt(zmq.LINGER, 200)
         mask = os.umask(0o177)
         try:
-            socket.bind(ipc_endpoint(path))
+            self._bind(socket, path)
         finally:
             os.umask(mask)
         self._epoll.register(socket.FD, READ)
@@ -318,6 +318,13 @@ class Mailbox:
         self._context.term()
 
     # --- inside ---
+
+    @staticmethod
+    def _bind(socket: zmq.Socket[bytes], path: Path) -> None:
+        try:
+            socket.bind(ipc_endpoint(path))
+        except (zmq.ZMQError, OSError) as error:  # no room on the disk, or no descriptors
+            raise Unavailable("the mailbox cannot be made", path=str(path), error=str(error)) from error
 
     def _receive(self) -> Frame | BadFrame:
         try:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from actors.logs import configure_logging
 from actors.mailbox import Mailbox
-from wire.errors import BasculeError
+from wire.errors import BasculeError, Unavailable
 from wire.settings import load
 
 if TYPE_CHECKING:
@@ -73,7 +73,11 @@ def main(argv: list[str] | None = None) -> int:
     gc.set_threshold(50_000, 20, 50)  # the path of a message makes many objects and no cycles
     module, cls = ACTORS[arguments.actor]
     actor_class: type[MailboxActor] = getattr(importlib.import_module(module), cls)
-    mailbox = Mailbox(Path(settings.run_dir), name)
+    try:
+        mailbox = Mailbox(Path(settings.run_dir), name)
+    except Unavailable as error:
+        log.error("actor.failed", extra={"error": str(error)})
+        return error.exit_status
     try:
         failure = actor_class.run(mailbox, settings, arguments.epoch)
     except Exception as error:  # the edge of the process: nothing above can judge it

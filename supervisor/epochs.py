@@ -31,6 +31,7 @@ class Epochs:
 
         Raises:
             StorageDamaged: the file cannot be trusted, or it is gone and neither can the clock.
+            OSError: it cannot be read or written.
         """
         self._path = data_dir / FILE_NAME
         reserved = self._read()
@@ -42,7 +43,11 @@ class Epochs:
         self._reserve()
 
     def next(self) -> int:
-        """A new epoch."""
+        """A new epoch.
+
+        Raises:
+            OSError: the next block cannot be written; no number is given.
+        """
         if self._next >= self._reserved:
             self._reserve()
         epoch = self._next
@@ -50,8 +55,8 @@ class Epochs:
         return epoch
 
     def _reserve(self) -> None:
-        self._reserved = self._next + BLOCK
-        body = f"{self._reserved}"
+        reserved = self._next + BLOCK
+        body = f"{reserved}"
         temporary = self._path.with_name(f"{FILE_NAME}.new")
         with open(temporary, "wb") as file:
             file.write(f"{body} {zlib.crc32(body.encode()):08x}\n".encode())
@@ -63,6 +68,7 @@ class Epochs:
             os.fsync(folder)
         finally:
             os.close(folder)
+        self._reserved = reserved  # only now: a number that is not reserved on disk would be given again after a crash
 
     def _read(self) -> int | None:
         try:

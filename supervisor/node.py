@@ -43,11 +43,17 @@ def run_node(settings: NodeSettings, recheck: Callable[[], list[str]], specs: tu
     try:
         data_dir.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise Unavailable("the data folder cannot be made", data_dir=str(data_dir), error=str(error)) from error
-    lock = lock_data_dir(data_dir)
+        raise _unusable(data_dir, error) from error
     try:
-        epochs = Epochs(data_dir, time.time())
-        settings_file = prepare_run_dir(run_dir, settings)
+        lock = lock_data_dir(data_dir)
+    except OSError as error:
+        raise _unusable(data_dir, error) from error
+    try:
+        try:
+            epochs = Epochs(data_dir, time.time())
+            settings_file = prepare_run_dir(run_dir, settings)
+        except OSError as error:
+            raise _unusable(data_dir, error) from error
         mailbox = Mailbox(run_dir, SUPERVISOR)
         spawner = Spawner(settings_file, inherit=(lock,))
         table = child_specs(settings) if specs is None else specs
@@ -61,6 +67,10 @@ def run_node(settings: NodeSettings, recheck: Callable[[], list[str]], specs: tu
         log.critical("node.failed", exc_info=failure)
         return failure.exit_status if isinstance(failure, BasculeError) else EXIT_BUG
     return supervisor.exit_status
+
+
+def _unusable(data_dir: Path, error: OSError) -> Unavailable:
+    return Unavailable("the data folder cannot be used", data_dir=str(data_dir), error=str(error))
 
 
 def prepare_run_dir(run_dir: Path, settings: NodeSettings) -> Path:
