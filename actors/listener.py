@@ -8,6 +8,7 @@ not PUBLISH are answered in ``actors/client_packets.py``. Parsing is ``wire/mqtt
 from __future__ import annotations
 
 import logging
+import resource
 import socket
 from array import array
 from typing import Any
@@ -49,6 +50,9 @@ RESEND_AFTER_S = 3.0
 HOUSEKEEPING_S = 0.5
 ACCEPTS_PER_TURN = 64
 LISTEN_BACKLOG = 1024
+DESCRIPTORS_KEPT = 16  # for the other actors' new lives; without one, not even the clients that are here could be served
+ACCEPT_PAUSE_S = 1.0
+PAUSES_TOLD_PERIOD_S = 60.0
 
 
 class Listener(MailboxActor):
@@ -68,6 +72,8 @@ class Listener(MailboxActor):
         self._acknowledgements = Acknowledgements(self, self._link, self._builder)
         self._delivered: dict[tuple[str, int], int] = {}
         self._sockets: list[socket.socket] = []
+        self._accepting = True
+        self._pause_told_s = float("-inf")
         self._numbers = 0
         self._published = 0
         self._output_dropped = 0
@@ -104,6 +110,7 @@ class Listener(MailboxActor):
     def status(self) -> dict[str, Any]:
         return {
             "clients": len(self._clients),
+            "accepting": self._accepting,
             "outstanding_batches": len(self._link),
             "published": self._published,
             "refused": self._acknowledgements.refused,
@@ -171,6 +178,8 @@ class Listener(MailboxActor):
                 self._resend()
             for client in self._packets.overdue(list(self._clients.values()), now_s):
                 self.close_client(client, "keep_alive_timeout" if client.flow else "connect_timeout")
+        elif name == "accept":
+            self._accept_again()
         elif name == "retry_refused":
             self._acknowledgements.offer_again()
 
@@ -188,13 +197,20 @@ class Listener(MailboxActor):
                 self._accept(token, now_s)
 
     def _accept(self, listening: socket.socket, now_s: float) -> None:
+        descriptors_max = resource.getrlimit(resource.RLIMIT_NOFILE)[0] - DESCRIPTORS_KEPT
         for _ in range(ACCEPTS_PER_TURN):
+            if not self._accepting:
+                return
             try:
                 sock, address = listening.accept()
-            except BlockingIOError:
+            except (BlockingIOError, ConnectionAbortedError):  # nobody waits, or who waited is gone
                 return
-            except OSError as error:  # out of descriptors, or the client is gone already
-                log.warning("listener.accept_failed", extra={"error": str(error)})
+            except OSError as error:  # no descriptor, no memory: it would be so again at once
+                self._pause_accepting(now_s, str(error))
+                return
+            if sock.fileno() >= descriptors_max:  # the lowest free one is given
+                sock.close()
+                self._pause_accepting(now_s, "file descriptors are used up")
                 return
             if len(self._clients) >= self.settings.clients.connections_max:
                 log.warning("client.refused", extra={"address": address[0], "why": "connections_max"})
@@ -202,6 +218,22 @@ class Listener(MailboxActor):
                 continue
             self._numbers += 1
             self._clients[self._numbers] = Client(sock, f"{address[0]}:{address[1]}", self._numbers, self._group, now_s)
+
+    def _pause_accepting(self, now_s: float, why: str) -> None:
+        """Let new clients wait in the kernel's queue, until a connection closes or a moment has passed."""
+        self._accepting = False
+        for sock in self._sockets:
+            self.mailbox.forget(sock.fileno())
+        self.mailbox.set_timer("accept", now_s + ACCEPT_PAUSE_S)
+        if now_s - self._pause_told_s >= PAUSES_TOLD_PERIOD_S:
+            self._pause_told_s = now_s
+            limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+            log.warning("listener.paused", extra={"why": why, "clients": len(self._clients), "descriptors_max": limit})
+
+    def _accept_again(self) -> None:
+        self._accepting = True
+        for sock in self._sockets:
+            self.mailbox.watch(sock.fileno(), READ, sock)
 
     def _read(self, client: Client, now_s: float) -> None:
         data = client.receive()
@@ -306,6 +338,8 @@ class Listener(MailboxActor):
         if client.closed:
             return
         client.close()
+        if not self._accepting:
+            self._accept_again()
         del self._clients[client.number]
         self._unparsed.pop(client.number, None)
         self._acknowledgements.forget(client)

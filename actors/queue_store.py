@@ -13,7 +13,7 @@ from actors.actor import MailboxActor
 from actors.mailbox import Mailbox
 from storage.engine import Engine, RocksEngine
 from storage.memory import MemoryEngine
-from storage.tier1 import Effects, Tier1, refusal_facts
+from storage.tier1 import TICK_S, Effects, Tier1, refusal_facts
 from wire.errors import Unavailable
 from wire.frames import Frame
 from wire.settings import NodeSettings
@@ -47,12 +47,13 @@ class QueueStore(MailboxActor):
             return
         self._send_all(self._tier1.admit(now_s))
         self._send_all(self._tier1.commit(now_s, self.mailbox.wall_ms()))
-        self.mailbox.set_timer(_WAKE, self._tier1.wakes_at_s(now_s))
+        # The tick keeps its time however many turns there are.
+        self.mailbox.set_timer(_WAKE, min(self._tier1.wakes_at_s(now_s), self._ticked_s + TICK_S))
 
     def on_timer(self, name: str, now_s: float) -> None:
         if name == _OPEN:
             self._open(now_s)
-        elif self._tier1 is not None and now_s - self._ticked_s >= 1.0:
+        elif self._tier1 is not None and now_s - self._ticked_s >= TICK_S:
             self._ticked_s = now_s
             self._tier1.tick(now_s, self.mailbox.wall_ms())  # the turn that ends now commits what it changed
 

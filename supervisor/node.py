@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+import resource
 import signal
 import time
 from collections.abc import Callable
@@ -39,6 +40,7 @@ def run_node(settings: NodeSettings, recheck: Callable[[], list[str]], specs: tu
     """
     configure_logging(settings.log_level, node=settings.name, actor=SUPERVISOR)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # an inherited SIG_IGN would take the children's exit statuses away
+    _raise_descriptor_limit()
     data_dir, run_dir = Path(settings.data_dir), Path(settings.run_dir)
     try:
         data_dir.mkdir(parents=True, exist_ok=True)
@@ -67,6 +69,12 @@ def run_node(settings: NodeSettings, recheck: Callable[[], list[str]], specs: tu
         log.critical("node.failed", exc_info=failure)
         return failure.exit_status if isinstance(failure, BasculeError) else EXIT_BUG
     return supervisor.exit_status
+
+
+def _raise_descriptor_limit() -> None:
+    """Allow this process, and the children that inherit it, as many open files as the system lets them have."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _unusable(data_dir: Path, error: OSError) -> Unavailable:

@@ -1,0 +1,220 @@
+"""Clocks that jump by hours and years, file descriptors that are used up: nothing lost, nothing twice, nothing spins."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import socket
+import time
+from datetime import datetime
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import StartNode
+from tests.support.mosquitto import Mosquitto
+from tests.support.mqtt_client import PUBACK, MqttClient
+from tests.support.node import Node, bridge_config, node_config
+from tests.support.publisher import Publisher
+from tests.support.subscriber import Subscriber
+from tests.support.waiting import holds_for, wait_until
+
+# --- descriptors ---
+
+
+def limit_descriptors(pid: int, descriptors_max: int) -> None:
+    """Let process ``pid`` have no descriptor from ``descriptors_max`` on."""
+    hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)[1]
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (descriptors_max, hard))
+
+
+def descriptors(pid: int) -> int:
+    """The highest descriptor of process ``pid``, plus one."""
+    return max(int(name) for name in os.listdir(f"/proc/{pid}/fd")) + 1
+
+
+def cpu_s(pid: int) -> float:
+    """The processor time that process ``pid`` has used, in seconds."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+@contextmanager
+def crowd(port: int, count: int) -> Iterator[list[socket.socket]]:
+    """``count`` connections that say nothing."""
+    with ExitStack() as stack:
+        yield [stack.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(count)]
+
+
+def test_a_crowd_that_uses_up_the_descriptors_neither_spins_nor_stops_the_others(remote: Mosquitto, start_node: StartNode) -> None:
+    """New clients wait; those that are there go on, also when the store and the Distributor are started anew meanwhile."""
+    node = start_node(node_config(bridge_config("cloud", remote.port), clients={"connect_timeout": "60s"}))
+    with Subscriber(remote.port, "#") as subscriber, Publisher(node.port, "t", qos=2, rate_per_s=200.0) as publisher:
+        publisher.wait_acknowledged(20)
+        listener = node.pid("listener")
+        limit_descriptors(listener, descriptors(listener) + 40)
+        with crowd(node.port, 200):
+            wait_until(lambda: node.events("listener.paused"), 10.0, "a word about it")
+            clients = node.status()["listener"]["clients"]
+            assert 2 <= clients < 60
+            used_s, since_s = cpu_s(listener), time.monotonic()
+            publisher.wait_acknowledged(200)
+            holds_for(lambda: True, 1.0, "time to spin")
+            busy = (cpu_s(listener) - used_s) / (time.monotonic() - since_s)
+            assert busy < 0.7, f"{busy:.0%} of a processor for a listener that has little to do"
+            for actor in ("queue_store", "distributor"):
+                node.wait_replaced(actor, node.kill(actor))
+                publisher.wait_acknowledged(50)
+            assert node.find_pid("listener") == listener
+            assert len(node.events("listener.paused")) == 1, "said once"
+        with MqttClient(node.port, "late") as late:
+            late.publish("late", "m", qos=1, packet_id=1)
+            late.expect(PUBACK, packet_id=1)
+        assert subscriber.wait_for("t", publisher.finish()).are_exact()
+        assert publisher.reconnects == 0
+
+
+def test_a_store_without_descriptors_waits_and_calls_nothing_damaged(remote: Mosquitto, start_node: StartNode) -> None:
+    node = start_node(node_config(bridge_config("cloud", remote.port)))
+    many_bytes = Publisher(node.port, "t", qos=2, size_bytes=80_000)  # a new file is needed soon
+    with Subscriber(remote.port, "#") as subscriber, many_bytes as publisher:
+        publisher.wait_acknowledged(20)
+        store = node.pid("queue_store")
+        before = resource.prlimit(store, resource.RLIMIT_NOFILE)[0]
+        limit_descriptors(store, 3)
+        wait_until(lambda: node.status()["store"].get("state") == "disk_error", 20.0, lambda: str(node.status()["store"]))
+        assert "Too many open files" in node.status()["store"]["error"]
+        holds_for(lambda: node.find_pid("queue_store") == store, 0.7, "it waits, it does not crash")
+        limit_descriptors(store, before)
+        publisher.wait_acknowledged(50)
+        assert subscriber.wait_for("t", publisher.finish()).are_exact()
+        assert node.wait_lane("cloud", depth=0)["ledger_closes"] is True
+        assert not node.events("queue.damaged")
+
+
+def test_a_connection_without_descriptors_tries_again(remote: Mosquitto, start_node: StartNode) -> None:
+    node = start_node(node_config(bridge_config("cloud", remote.port)))
+    node.wait_lane("cloud", state="connected")
+    connection = node.pid("connection")
+    before = resource.prlimit(connection, resource.RLIMIT_NOFILE)[0]
+    limit_descriptors(connection, 3)
+    remote.kill()
+    remote.start()
+    with Subscriber(remote.port, "#") as subscriber, Publisher(node.port, "t", qos=2, rate_per_s=200.0) as publisher:
+        wait_until(lambda: "Too many open files" in node.output, 10.0, lambda: f"a reason\n{node.output[-2000:]}")
+        publisher.wait_acknowledged(50)
+        limit_descriptors(connection, before)
+        assert subscriber.wait_for("t", publisher.finish()).are_exact()
+    assert node.find_pid("connection") == connection
+
+
+# --- the clock ---
+
+
+class Clock:
+    """The wall clock of a node, by libfaketime; the monotonic clock is left alone."""
+
+    def __init__(self, folder: Path) -> None:
+        libraries = sorted(Path("/usr").glob("lib*/**/libfaketimeMT.so.1"))
+        if not libraries:
+            pytest.skip("the tests of jumping clocks need libfaketime (Debian: apt-get install faketime)")
+        self._path = folder / "clock"
+        self.jump(0)
+        self.environment = {
+            "LD_PRELOAD": str(libraries[0]),
+            "FAKETIME_TIMESTAMP_FILE": str(self._path),
+            "FAKETIME_CACHE_DURATION": "1",
+            "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+            "DONT_FAKE_MONOTONIC": "1",
+        }
+
+    def jump(self, away_s: int) -> None:
+        """Set the clock to ``away_s`` seconds after the true time."""
+        temporary = self._path.with_name("clock.new")
+        temporary.write_text(f"{away_s:+d}")
+        temporary.replace(self._path)
+        self._away_s = away_s
+
+    def is_seen_by(self, node: Node) -> bool:
+        """Whether the supervisor of ``node`` goes by it by now; a Distributor is killed to make it say something."""
+        node.wait_replaced("distributor", node.kill("distributor"))
+        return abs(away_s(node) - self._away_s) < 60
+
+
+HOUR_S = 3600
+YEAR_S = 365 * 24 * HOUR_S
+
+
+def away_s(node: Node) -> float:
+    """How far from the true time the clock is by which the supervisor told of its newest child."""
+    return datetime.fromisoformat(node.events("child.started")[-1]["ts"]).timestamp() - time.time()
+
+
+@pytest.fixture
+def clock(tmp_path: Path) -> Clock:
+    return Clock(tmp_path)
+
+
+def test_a_clock_that_jumps_by_hours_and_years_changes_nothing(tmp_path: Path, clock: Clock) -> None:
+    """Under load, over cuts of the link and over restarts: nothing lost, nothing twice, nothing expired; epochs rise."""
+    with ExitStack() as stack:
+        remote = stack.enter_context(Mosquitto(tmp_path / "remote", persistence=True, max_inflight_messages=0, max_queued_messages=0))
+        config = node_config(bridge_config("cloud", remote.port, remote={"keep_alive": "5s"}))
+        node = stack.enter_context(Node(config, tmp_path / "edge", environment=clock.environment))
+        subscriber = stack.enter_context(Subscriber(remote.port, "#"))
+        crowd = [stack.enter_context(Publisher(node.port, f"q{qos}", qos=qos, rate_per_s=200.0)) for qos in (1, 2)]
+
+        def progress() -> None:
+            for publisher in crowd:
+                publisher.wait_acknowledged(20)
+
+        progress()
+        for jump_s in (5 * HOUR_S, -26 * HOUR_S, 2 * YEAR_S, 0):
+            clock.jump(jump_s)
+            wait_until(lambda: clock.is_seen_by(node), 10.0, lambda: f"a node whose clock is {jump_s} s away, not {away_s(node)}")  # noqa: B023
+            progress()
+        assert len(node.events("bridge.connected")) == 1, "keep-alives go by the monotonic clock"
+        assert [publisher.reconnects for publisher in crowd] == [0, 0]
+        epochs = [newest_epoch(node)]
+        for jump_s in (-10 * YEAR_S, 10 * YEAR_S, 0):
+            node.kill_supervisor()
+            clock.jump(jump_s)
+            node.start()
+            assert abs(away_s(node) - jump_s) < 60
+            progress()
+            epochs.append(newest_epoch(node))
+        assert epochs == sorted(set(epochs)), "E1"
+        for publisher in crowd:
+            arrivals = subscriber.wait_for(publisher.topic, publisher.finish(), deadline_s=30.0)
+            assert arrivals.are_exact() if publisher.qos == 2 else arrivals.are_complete(), arrivals
+            assert publisher.sessions_lost == 0
+        lane = node.wait_lane("cloud", depth=0)
+        assert lane["ledger_closes"] is True
+        assert lane["expired"] == 0
+
+
+def newest_epoch(node: Node) -> int:
+    """The highest epoch that a child of the node's present run was given."""
+    return max(event["epoch"] for event in node.events("child.started"))
+
+
+def test_max_age_goes_by_the_wall_clock_and_only_by_it(tmp_path: Path, clock: Clock) -> None:
+    """``max_age`` is the age by the wall clock: a jump within it, or back, expires nothing; one beyond it expires what waits."""
+    away = Mosquitto(tmp_path / "remote")
+    config = node_config(bridge_config("cloud", away.port, limits={"max_age": "10h"}, tier2={"max_messages": 1}))
+    with Node(config, tmp_path / "edge", environment=clock.environment) as node, MqttClient(node.port) as client:
+        for packet_id in range(1, 21):
+            client.publish("t", "m", qos=1, packet_id=packet_id)
+            client.expect(PUBACK, packet_id=packet_id)
+        before = node.lane("cloud")
+        for jump_s in (9 * HOUR_S, -YEAR_S):
+            clock.jump(jump_s)
+            node.wait_lane_until(lambda lane: clock.is_seen_by(node), "a node that sees the clock")
+            holds_for(lambda: node.lane("cloud")["expired"] == 0, 1.2, "nothing is too old")
+        assert node.lane("cloud")["depth"] == before["depth"] == 20
+        clock.jump(11 * HOUR_S)
+        lane = node.wait_lane_until(lambda lane: lane["expired"] > 0, "messages that are too old")
+        assert lane["ledger_closes"] is True
