@@ -239,7 +239,7 @@ def _options(cache: Cache) -> Options:
 
 
 def _release(handle: Rdict) -> None:
-    """Close ``handle``. It flushes first, which a disk that refuses lets fail; it is closed all the same, and nothing committed is lost."""
+    """Close ``handle``. It flushes first; where the disk refuses that, it is closed all the same, and nothing committed is lost."""
     try:
         with _TRANSLATED:
             handle.close()

@@ -17,7 +17,7 @@ from storage.keys import chunk_key, first_seq_of, lane_key
 from storage.ledger import LaneRow
 from storage.pieces import Piece, apart, join_tiny, pick, qos0_seqs
 from wire.batch import accepted_ms_of, pack_column
-from wire.errors import StorageDamaged
+from wire.errors import StorageDamaged, Unavailable
 from wire.frames import Ranges
 from wire.ranges import RangeSet, ranges_of
 from wire.sequences import PACKET_IDS
@@ -119,11 +119,12 @@ class Queue:
         queue = cls(engine, name, number, row, volatile_max_bytes=volatile_max_bytes)
         lost = row.ledger.accepted - row.ledger.ended() - row.depth  # QoS 0 of the store's former life
         queue._count("dropped:restart", lost)
+        known = True
         if row.head < row.tail:
-            queue._find_cursor()
+            known = queue._find_cursor()
         else:
             queue._cursor_floor = row.head
-        queue._trimmed_bytes = queue._cursor_bytes if row.head == row.trimmed else 0
+        queue._trimmed_bytes = queue._cursor_bytes if known and row.head == row.trimmed else 0
         return queue
 
     # --- figures ---
@@ -218,9 +219,9 @@ class Queue:
         while messages > 0 and size_bytes > 0 and self._cursor < self.tail:
             try:
                 durable, volatile = self._peek()
-            except StorageDamaged:
+            except (StorageDamaged, Unavailable):
                 if pieces:
-                    break  # hand out what is sound; the damage is met again next time
+                    break  # hand out what could be read; the trouble is met again next time
                 raise
             if durable is None and volatile is None:
                 break
@@ -485,10 +486,10 @@ class Queue:
                 size_bytes += len(value)
                 if size_bytes >= READ_AHEAD_BYTES or len(self._ahead) >= chunks_max:
                     return
-        except StorageDamaged:
+        except (StorageDamaged, Unavailable):
             self._aligned = self._read_to > self._cursor
             if self._ahead:
-                return  # what is sound goes first
+                return  # what could be read goes first
             raise
         self._read_to = self._recent_low
 
@@ -773,15 +774,17 @@ class Queue:
             return self._flights[0].floor, self._flights[0].bytes_before
         return self._cursor_floor, self._cursor_bytes
 
-    def _find_cursor(self) -> None:
+    def _find_cursor(self) -> bool:
+        """Read the chunk at the cursor; False if that cannot be done, which is met again, and told, when it is to be handed out."""
         try:
             durable, _ = self._peek(chunks_max=1)
-        except StorageDamaged:
-            return  # it is met again, and told, when the chunk is to be handed out
+        except (StorageDamaged, Unavailable):
+            return False
         self._cursor_floor = self._cursor
         if durable is not None:
             self._cursor_bytes = durable.bytes_before
             self._cursor_floor = min(self._cursor, durable.first_seq)
+        return True
 
 
 def _first_reaching(flights: list[Flight], seq: int) -> int:

@@ -82,6 +82,9 @@ class _Lane:
     opening: bool = False  # LaneOpened is owed
     releasing: bool = False  # something was released since the last commit
     damaged: bool = False
+    unreadable: Unavailable | None = None  # why its chunks could not be read the last time
+    retry_s: float = 0.0  # when to try to read them again
+    retry_delay_s: float = 0.0
     peak_bytes: int = 0  # since the last compaction
     trimmed_from: bytes = b""
     settles: deque[Settle] = field(default_factory=deque)  # not applied, because the disk refuses
@@ -360,6 +363,9 @@ class Tier1:
         wake_s = now_s + TICK_S
         if self._retry_s is not None:
             return min(wake_s, self._retry_s)
+        for lane in self._lanes.values():
+            if lane.unreadable is not None and lane.retry_s > now_s:
+                wake_s = min(wake_s, lane.retry_s)
         if self._uncommitted and self._persistence.flush_period_s:
             return min(wake_s, self._committed_s + self._persistence.flush_period_s)
         return wake_s
@@ -372,7 +378,7 @@ class Tier1:
         for name, lane in self._lanes.items():
             lane.peak_bytes = max(lane.peak_bytes, lane.queue.size_bytes)
             max_age_s = lane.limits.max_age_s if lane.limits.max_age_s is not None else self._settings.limits.max_age_s
-            if max_age_s is not None and not lane.damaged and lane.queue.waiting():
+            if max_age_s is not None and not lane.damaged and now_s >= lane.retry_s and lane.queue.waiting():
                 self._guarded(name, lane, lambda lane=lane, age=max_age_s: lane.queue.expire(wall_ms - int(age * 1000)))
         if now_s - self._trimmed_s >= TRIM_IDLE_S:
             self._trimmed_s = now_s
@@ -493,17 +499,22 @@ class Tier1:
             self._ready.discard(name)
             if not lane.open or lane.damaged or not lane.queue.waiting():
                 continue
+            if lane.unreadable is not None and self._now_s < lane.retry_s:
+                self._ready.add(name)
+                continue
             messages = lane.credit_messages - lane.given_messages
             size_bytes = lane.credit_bytes - lane.given_bytes
             if messages > 0 and size_bytes > 0:
                 self._guarded(name, lane, lambda: self._hand_out_lane(name, lane, messages, size_bytes, wall_ms))  # noqa: B023
-            if self._retry_s is not None:
-                return
 
     def _hand_out_lane(self, name: str, lane: _Lane, messages: int, size_bytes: int, wall_ms: int) -> None:
         max_age_s = lane.limits.max_age_s if lane.limits.max_age_s is not None else self._settings.limits.max_age_s
         before_ms = wall_ms - int(max_age_s * 1000) if max_age_s is not None else 0
-        for piece in lane.queue.hand_out(messages, size_bytes, accepted_before_ms=before_ms):
+        pieces = lane.queue.hand_out(messages, size_bytes, accepted_before_ms=before_ms)
+        if pieces and lane.unreadable is not None:
+            lane.unreadable = None
+            log.info("queue.readable", extra={"queue": name})
+        for piece in pieces:
             lane.given_messages += piece.count
             lane.given_bytes += piece.size_bytes
             frame = HandOut(
@@ -551,8 +562,11 @@ class Tier1:
         messages_before, bytes_before = lane.queue.depth, lane.queue.size_bytes
         try:
             dropped = lane.queue.drop_oldest(messages, size_bytes)
-        except StorageDamaged as error:
-            self._damage(queue, lane, error)
+        except (StorageDamaged, Unavailable) as error:
+            if isinstance(error, StorageDamaged):
+                self._damage(queue, lane, error)
+            else:
+                self._cannot_read(queue, lane, error)
             dropped = messages_before - lane.queue.depth
         for room in rooms[queue]:
             room.take(lane.queue.depth - messages_before, lane.queue.size_bytes - bytes_before)
@@ -589,14 +603,23 @@ class Tier1:
         lane.trimmed_from = start
 
     def _guarded(self, name: str, lane: _Lane, action: Any) -> None:
-        """Do ``action`` on a queue; damage stops that queue only, a disk that refuses makes us wait."""
+        """Do ``action`` on a queue. Damage stops that queue only; one that cannot be read for now is tried again, alone."""
         try:
             action()
         except (StorageDamaged, ConfigError) as error:
             self._damage(name, lane, error)
         except Unavailable as error:
             self._ready.add(name)
-            self._disk_refuses(self._now_s, error)
+            self._cannot_read(name, lane, error)
+
+    def _cannot_read(self, name: str, lane: _Lane, error: Unavailable) -> None:
+        if lane.unreadable is None:
+            lane.retry_delay_s = RETRY_FIRST_S
+            log.error("queue.unreadable", extra={"queue": name, "error": str(error)})
+        elif self._now_s >= lane.retry_s:
+            lane.retry_delay_s = min(lane.retry_delay_s * 2, RETRY_MAX_S)
+        lane.unreadable = error
+        lane.retry_s = self._now_s + lane.retry_delay_s
 
     def _damage(self, name: str, lane: _Lane, error: BasculeError) -> None:
         lane.damaged = True
@@ -609,18 +632,19 @@ class Tier1:
         queues = {name: self._lane_status(name, lane, wall_ms) for name, lane in self._lanes.items()}
         free = self._free_bytes
         low = free is not None and free < self._settings.limits.min_free_disk_bytes
+        trouble = self._refusal or next((lane.unreadable for lane in self._lanes.values() if lane.unreadable is not None), None)
         return {
             "queues": queues,
             "mode": self._persistence.mode,
             "disk_free_bytes": free,
             "commits": self._commits,
-            **({"state": "disk_low" if low else "running"} if self._refusal is None else refusal_facts(self._refusal)),
+            **({"state": "disk_low" if low else "running"} if trouble is None else refusal_facts(trouble)),
         }
 
     def _lane_status(self, name: str, lane: _Lane, wall_ms: int) -> dict[str, Any]:
         queue, ledger = lane.queue, lane.queue.ledger
         oldest: list[int | None] = [None]
-        if not lane.damaged and self._retry_s is None:
+        if not lane.damaged and lane.unreadable is None and self._retry_s is None:
             self._guarded(name, lane, lambda: oldest.__setitem__(0, queue.oldest_ms()))
         return {
             "depth": queue.depth,

@@ -10,8 +10,8 @@ import mmap
 import shutil
 import struct
 import subprocess
-from contextlib import contextmanager
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest

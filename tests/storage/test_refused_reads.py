@@ -1,0 +1,121 @@
+"""A disk that refuses to be read for a moment costs a moment: nothing is passed over, doubled or out of order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from storage.engine import Family
+from storage.tier1 import RETRY_FIRST_S, RETRY_MAX_S, TICK_S, Tier1
+from tests.storage.building import RecordingEngine, append_frame, batch, bridge, messages, node
+from tests.storage.test_queue import append, handed, open_queue
+from wire.errors import Unavailable
+from wire.frames import Committed, Credit, Frame, HandOut, LaneOpen
+
+ROWS, CHUNKS, SETTLED = 5, 6, 7  # the head is inside the second chunk
+
+
+class ShakyEngine(RecordingEngine):
+    """Refuses one read of a queue's chunks: the one after ``good_reads`` more."""
+
+    good_reads = -1
+
+    def _read(self) -> None:
+        self.good_reads -= 1
+        if self.good_reads == -1:
+            raise Unavailable("input/output error")
+
+    def scan(self, family: Family, start: bytes, stop: bytes) -> Iterator[tuple[bytes, bytes]]:
+        rows = super().scan(family, start, stop)
+        while True:
+            if family == "msg":
+                self._read()
+            row = next(rows, None)
+            if row is None:
+                return
+            yield row
+
+    def seek_before(self, family: Family, key: bytes, low: bytes) -> tuple[bytes, bytes] | None:
+        self._read()
+        return super().seek_before(family, key, low)
+
+
+@pytest.mark.parametrize("good_reads", range(CHUNKS + 3))
+def test_a_read_that_is_refused_once_loses_nothing(good_reads: int) -> None:
+    """At each read in turn, with a head inside a chunk, as after a crash."""
+    engine = ShakyEngine()
+    queue = open_queue(engine)
+    payloads = [b"%d" % number for number in range(ROWS * CHUNKS)]
+    for at in range(0, len(payloads), ROWS):
+        append(engine, queue, batch(payloads[at : at + ROWS]))
+    queue.hand_out(100, 1 << 20)
+    queue.settle("delivered", ((0, SETTLED),))
+    append(engine, queue)
+
+    engine.good_reads = good_reads
+    again = open_queue(engine)  # what cannot be read now is read when it is handed out
+    came: list[bytes] = []
+    for _ in range(4):
+        try:
+            came += handed(again.hand_out(100, 1 << 20))
+        except Unavailable:
+            assert engine.good_reads < 0
+    assert engine.good_reads < 0 or good_reads > CHUNKS, "it was refused somewhere"
+    assert came == payloads[SETTLED:]
+    again.settle("delivered", ((SETTLED, len(payloads)),))
+    assert again.ledger.closes(again.depth)
+    assert again.depth == 0
+
+
+class BadSector(RecordingEngine):
+    """Refuses to read the chunks of the queue with ``number``."""
+
+    number = 0
+
+    def scan(self, family: Family, start: bytes, stop: bytes) -> Iterator[tuple[bytes, bytes]]:
+        if family == "msg" and start.startswith(self.number.to_bytes(4, "big")):
+            raise Unavailable("input/output error")
+        yield from super().scan(family, start, stop)
+
+
+def turn(store: Tier1, *frames: Frame, now_s: float) -> list[Frame]:
+    for frame in frames:
+        store.receive(frame)
+    store.admit(now_s)
+    return [frame for _, frame in store.commit(now_s, 1000)]
+
+
+def test_a_queue_that_cannot_be_read_waits_alone_and_ever_longer() -> None:
+    """The other queues and intake go on; when it can be read again, all of it is handed out."""
+    settings = node(bridge("bad"), bridge("good"))
+    engine = BadSector()
+    before = Tier1(engine, settings, 1)
+    for number, queue in enumerate(("bridge:bad:0", "bridge:good:0"), 1):
+        turn(before, append_frame(number, {queue: (batch([b"a", b"b"]), None)}), now_s=1.0)
+
+    engine.number = 1
+    store = Tier1(engine, settings, 2)
+    now_s = 100.0
+    came: list[Frame] = []
+    tries: list[float] = []
+    for bridge_name in ("bad", "good"):
+        queue = f"bridge:{bridge_name}:0"
+        came += turn(store, LaneOpen(queue=queue, epoch=1 << 20), now_s=now_s)
+        came += turn(store, Credit(queue=queue, epoch=1 << 20, messages=10, size_bytes=1000), now_s=now_s)
+    came += turn(store, append_frame(3, {"bridge:good:0": (batch([b"c"]), None)}), now_s=now_s)
+    for _ in range(12):
+        wakes_s = store.wakes_at_s(now_s)
+        assert wakes_s > now_s, "it does not spin"
+        tries.append(wakes_s - now_s)
+        now_s = wakes_s
+        came += turn(store, now_s=now_s)
+    assert [payload for frame in came if isinstance(frame, HandOut) for _, payload in messages(frame)] == [b"a", b"b", b"c"]
+    assert [frame.number for frame in came if isinstance(frame, Committed)] == [3], "intake goes on"
+    assert tries[0] <= RETRY_FIRST_S < TICK_S == max(tries)
+    assert store.status(1000)["state"] == "disk_error"
+
+    engine.number = 0
+    came = turn(store, now_s=now_s + RETRY_MAX_S)
+    assert [payload for frame in came if isinstance(frame, HandOut) for _, payload in messages(frame)] == [b"a", b"b"]
+    assert store.status(1000)["state"] == "running"
