@@ -27,7 +27,7 @@ enum { /* what may go wrong, by call */
     ON_CREATE = 8,  /* open that would create a file, mkdir, link */
     ON_CHANGE = 16, /* open for writing, rename, unlink, truncate */
     ON_OPEN = 32,   /* any open */
-    ON_READ = 64,   /* read, pread */
+    ON_READ = 64,   /* read, pread, fread */
 };
 
 struct control {
@@ -172,6 +172,17 @@ ssize_t pread(int fd, void *data, size_t count, off_t at) {
 ssize_t pread64(int fd, void *data, size_t count, off64_t at) {
     REAL(pread64);
     return fd_fails(fd, ON_READ) ? -1 : real(fd, data, count, at);
+}
+
+#undef fread_unlocked
+size_t fread_unlocked(void *data, size_t size, size_t count, FILE *file) {
+    REAL(fread_unlocked);
+    return fd_fails(fileno(file), ON_READ) ? 0 : real(data, size, count, file);
+}
+
+size_t fread(void *data, size_t size, size_t count, FILE *file) {
+    REAL(fread);
+    return fd_fails(fileno(file), ON_READ) ? 0 : real(data, size, count, file);
 }
 
 ssize_t writev(int fd, const struct iovec *parts, int count) {

@@ -119,7 +119,7 @@ class Clock:
     def __init__(self, folder: Path) -> None:
         libraries = sorted(Path("/usr").glob("lib*/**/libfaketimeMT.so.1"))
         if not libraries:
-            pytest.skip("the tests of jumping clocks need libfaketime (Debian: apt-get install faketime)")
+            pytest.skip("the tests of jumping clocks need libfaketime (Debian: apt-get install libfaketime)")
         self._path = folder / "clock"
         self.jump(0)
         self.environment = {
