@@ -159,7 +159,7 @@ def test_a_disk_that_refuses_for_long_stops_acknowledgements_and_nothing_else(fa
 def test_single_refusals_and_kills_at_any_moment_lose_nothing(faulty: FaultyNode, soak: bool) -> None:
     """One call fails, again and again, at a random place; in a third of the rounds the store is killed (-9) just then."""
     choose = chance()
-    for turn in range(300 if soak else 15):
+    for turn in range(300 if soak else 12):
         calls, error = choose.choice(
             [(ON_WRITE, errno.EIO), (ON_SYNC, errno.EIO), (NO_SPACE, errno.ENOSPC), (ON_SYNC, errno.ENOSPC)]
         )
@@ -171,7 +171,7 @@ def test_single_refusals_and_kills_at_any_moment_lose_nothing(faulty: FaultyNode
         faulty.faults.heal()
         faulty.progress(5)
     faulty.judge()
-    kills = 100 if soak else 5
+    kills = 100 if soak else 4
     assert faulty.restarts() == {"queue_store": kills}, "only what was killed is started again"
 
 
