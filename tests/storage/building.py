@@ -9,7 +9,7 @@ from storage.engine import Family, Write
 from storage.memory import MemoryEngine
 from storage.pieces import Piece
 from wire.batch import REFUSABLE, Batch, from_rows, pack_column, unpack_column
-from wire.errors import DiskFull
+from wire.errors import DiskFull, Unavailable
 from wire.frames import Append, HandOut, Ranges, Settle
 from wire.settings import (
     BackoffSettings,
