@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -12,11 +14,54 @@ from tests.support.mosquitto import Mosquitto
 from tests.support.node import Config, Node
 
 StartNode = Callable[[Config], Node]
+_SUMMARY = pytest.StashKey[list[str]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """``--soak SECONDS``: how long each open-ended test goes on; without it they stay short."""
+    """``--soak SECONDS``: how long each open-ended test goes on; without it they stay short. ``--seed N``: its first seed."""
     parser.addoption("--soak", type=float, default=None, metavar="SECONDS", help="give each open-ended test that many seconds")
+    parser.addoption("--seed", type=int, default=None, metavar="N", help="first seed of random tests; without --soak the only one")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """What random tests have to say at the end, whether they failed or not."""
+    for line in config.stash.get(_SUMMARY, []):
+        terminalreporter.write_line(line)
+
+
+class Chances:
+    """The seeds of one random test, and its word in the summary of the run."""
+
+    def __init__(self, request: pytest.FixtureRequest) -> None:
+        self._config = request.config
+        self._test = request.node.nodeid
+        self._soak_s: float | None = request.config.getoption("--soak")
+        self._first: int | None = request.config.getoption("--seed")
+
+    def seeds(self, few: Iterable[int]) -> Iterator[int]:
+        """``few`` of them; in a soak as many as fit, from ``--seed`` on or anywhere; else with ``--seed`` that one."""
+        if self._soak_s is None:
+            yield from few if self._first is None else (self._first,)
+            return
+        end_s = time.monotonic() + self._soak_s
+        for seed in count(int(time.time()) if self._first is None else self._first):
+            if time.monotonic() >= end_s:
+                return
+            yield seed
+
+    def replay(self, seed: int) -> str:
+        """The command that runs the test with that seed alone."""
+        return f"scripts/test {self._test} --seed {seed}"
+
+    def say(self, line: str) -> None:
+        """Print ``line`` at the end of the whole run."""
+        self._config.stash.setdefault(_SUMMARY, []).append(line)
+
+
+@pytest.fixture
+def chances(request: pytest.FixtureRequest) -> Chances:
+    """Seeds for a random test."""
+    return Chances(request)
 
 
 @pytest.fixture

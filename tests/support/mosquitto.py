@@ -79,6 +79,11 @@ class Mosquitto:
         self.kill()
 
     @property
+    def runs(self) -> bool:
+        """Whether it was started and not ended."""
+        return self._process is not None
+
+    @property
     def log(self) -> str:
         """What it has logged so far."""
         path = self.folder / "mosquitto.log"

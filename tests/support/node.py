@@ -101,6 +101,10 @@ class Node:
     def start(self) -> None:
         """``bascule run``, and wait for ``node.ready``."""
         self.spawn()
+        self.wait_ready()
+
+    def wait_ready(self) -> None:
+        """Wait for ``node.ready``."""
         wait_until(self._is_ready_or_ended, READY_DEADLINE_S, lambda: f"node.ready\n{self.output[-4000:]}")
         assert self.supervisor.poll() is None, f"the node ended with {self.supervisor.returncode}:\n{self.output[-4000:]}"
 

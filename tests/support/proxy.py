@@ -1,4 +1,7 @@
-"""A TCP proxy between a node and its remote that can be cut, stalled (half-open: connections stand, nothing passes) and delayed."""
+"""A TCP proxy between a node and its remote that can be cut, torn, stalled (connections stand, nothing passes) and delayed.
+
+A ``Tap`` sees what passes.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +11,30 @@ import threading
 import time
 from collections import deque
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 _CHUNK_BYTES = 65_536
+
+
+class Tap(Protocol):
+    """Sees what passes; connections are numbered. It is called in the proxy's thread."""
+
+    def opened(self, connection: int) -> None:
+        """A connection to the target is open."""
+
+    def passed_up(self, connection: int, data: bytes) -> None:
+        """``data`` goes to the target now."""
+
+    def came_down(self, connection: int, data: bytes) -> None:
+        """``data`` came from the target and goes on now, or later, or never."""
 
 
 class Proxy:
     """Listens on ``port`` and passes every connection on to ``target_port``, in a thread of its own."""
 
-    def __init__(self, target_port: int) -> None:
-        self._target_port = target_port
+    def __init__(self, target_port: int, *, target_host: str = "127.0.0.1", tap: Tap | None = None) -> None:
+        self._target = (target_host, target_port)
+        self._tap = tap
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         self.connections = 0
@@ -25,7 +42,11 @@ class Proxy:
         self._stalled = threading.Event()
         self._ending = threading.Event()
         self._delay_s = 0.0
+        self._abandoning = threading.Event()
+        self._left_bytes: int | None = None
         self._pairs: dict[socket.socket, socket.socket] = {}
+        self._upward: dict[socket.socket, int] = {}  # sockets towards the target and the numbers of their connections
+        self._abandoned: list[socket.socket] = []
         self._late: deque[tuple[float, socket.socket, bytes]] = deque()
         self._thread = threading.Thread(target=self._run, name="proxy", daemon=True)
 
@@ -45,6 +66,14 @@ class Proxy:
         """Pass nothing on, and close nothing, until ``restore``."""
         self._stalled.set()
 
+    def abandon(self) -> None:
+        """Never pass anything on again on the connections there are, and never close them; new ones work (half-open)."""
+        self._abandoning.set()
+
+    def tear(self, left_bytes: int) -> None:
+        """Pass on that many bytes more, wherever in a packet they end, then close that connection; new ones work."""
+        self._left_bytes = left_bytes
+
     def delay(self, seconds: float) -> None:
         """Pass everything on this much later."""
         self._delay_s = seconds
@@ -60,6 +89,8 @@ class Proxy:
             while not self._ending.is_set():
                 if self._cut.is_set():
                     self._close_all(selector)
+                if self._abandoning.is_set():
+                    self._abandon_all(selector)
                 self._pass_late(selector)
                 if self._stalled.is_set():
                     self._ending.wait(0.01)
@@ -71,7 +102,8 @@ class Proxy:
                     else:
                         self._pass_on(selector, key.fileobj)
             self._close_all(selector)
-        self._listener.close()
+        for one in (self._listener, *self._abandoned):
+            one.close()
 
     def _accept(self, selector: selectors.BaseSelector) -> None:
         near, _ = self._listener.accept()
@@ -79,11 +111,14 @@ class Proxy:
             near.close()
             return
         try:
-            far = socket.create_connection(("127.0.0.1", self._target_port), timeout=2.0)
+            far = socket.create_connection(self._target, timeout=2.0)
         except OSError:
             near.close()
             return
         self.connections += 1
+        self._upward[far] = self.connections
+        if self._tap is not None:
+            self._tap.opened(self.connections)
         for one, other in ((near, far), (far, near)):
             one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             one.settimeout(5.0)
@@ -96,10 +131,12 @@ class Proxy:
             return
         try:
             data = source.recv(_CHUNK_BYTES)
+            if data and self._tap is not None and source in self._upward:
+                self._tap.came_down(self._upward[source], data)
             if data and (self._delay_s or self._late):
                 self._late.append((time.monotonic() + self._delay_s, target, data))
             elif data:
-                target.sendall(data)
+                self._send(target, data)
         except OSError:
             data = b""
         if not data:
@@ -110,18 +147,44 @@ class Proxy:
             _, target, data = self._late.popleft()
             try:
                 if target in self._pairs:
-                    target.sendall(data)
+                    self._send(target, data)
             except OSError:
                 self._close(selector, target)
+
+    def _send(self, target: socket.socket, data: bytes) -> None:
+        """Send ``data``, or what is left before the connection tears.
+
+        Raises:
+            OSError: the connection is broken, or torn now.
+        """
+        left_bytes = self._left_bytes
+        if left_bytes is not None:
+            data = data[:left_bytes]
+            self._left_bytes = None if left_bytes <= len(data) else left_bytes - len(data)
+        if self._tap is not None and target in self._upward:
+            self._tap.passed_up(self._upward[target], data)
+        target.sendall(data)
+        if left_bytes is not None and self._left_bytes is None:
+            raise ConnectionAbortedError("torn")
 
     def _close(self, selector: selectors.BaseSelector, one: socket.socket) -> None:
         other = self._pairs.pop(one)
         self._pairs.pop(other)
         for end in (one, other):
             selector.unregister(end)
+            self._upward.pop(end, None)
             end.close()
 
     def _close_all(self, selector: selectors.BaseSelector) -> None:
         while self._pairs:
             self._close(selector, next(iter(self._pairs)))
+        self._late.clear()
+
+    def _abandon_all(self, selector: selectors.BaseSelector) -> None:
+        self._abandoning.clear()
+        for end in self._pairs:
+            selector.unregister(end)
+            self._upward.pop(end, None)
+        self._abandoned += self._pairs
+        self._pairs.clear()
         self._late.clear()

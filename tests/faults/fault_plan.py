@@ -1,0 +1,122 @@
+"""What goes wrong in one run of the random faults, drawn from one seed. Pure: ``test_random_faults`` does it."""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import dataclass
+
+ACTORS = ("listener", "distributor", "queue_store", "forwarder", "connection")
+KILLS = 10  # SIGKILLs a run, at least
+PAUSE_S = (0.1, 0.6)  # between two faults
+FOREVER_S = math.inf
+
+# What may happen, and how often beside the others. The first five count as kills.
+_WEIGHTS = {
+    "kill": 38,
+    "kill together": 14,
+    "kill supervisor": 7,
+    "kill remote": 8,
+    "kill twice": 5,  # and again while it starts
+    "stop": 8,
+    "hang": 3,
+    "end remote": 4,
+    "suspend remote": 3,
+    "cut": 6,
+    "tear": 6,
+    "stall": 5,
+    "abandon": 4,
+    "delay": 4,
+    "cut near": 3,
+    "tear near": 3,
+}
+_KILLS = ("kill", "kill together", "kill supervisor", "kill remote", "kill twice")
+_REMOTE = ("kill remote", "end remote", "suspend remote")
+_LINK = ("cut", "tear", "stall", "abandon", "delay")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """At ``at_s`` after the start ``what`` befalls ``actors``, the remote or a link, ``for_s`` long; a tear after ``size_bytes``."""
+
+    at_s: float
+    what: str
+    actors: tuple[str, ...] = ()
+    for_s: float = 0.0
+    size_bytes: int = 0
+
+    def __str__(self) -> str:
+        words = [f"{self.at_s:6.3f} s  {self.what}", *self.actors]
+        if self.for_s:
+            words.append("until it is noticed" if self.for_s == FOREVER_S else f"for {self.for_s:.3f} s")
+        if self.what.startswith("tear"):
+            words.append(f"after {self.size_bytes} bytes")
+        return " ".join(words)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """One run. ``stock``: the remote has Mosquitto's own limits. ``snapshots``: it saves each second only, not each change."""
+
+    seed: int
+    protocol: str
+    on_session_loss: str
+    remote_dies: bool
+    stock: bool
+    snapshots: bool
+    faults: tuple[Fault, ...]
+
+    def __str__(self) -> str:
+        remote = (
+            f"remote{' killed at times' * self.remote_dies}{', stock limits' * self.stock}{', saves each second' * self.snapshots}"
+        )
+        head = f"seed {self.seed}: {self.protocol}, on_session_loss {self.on_session_loss}, {remote}"
+        return "\n  ".join([head, *map(str, self.faults)])
+
+
+def plan_of(seed: int) -> Plan:
+    """The plan of ``seed``: protocol and policy alternate with it, the rest is drawn."""
+    chance = random.Random(seed)
+    remote_dies = chance.random() < 0.5
+    return Plan(
+        seed=seed,
+        protocol=("mqtt311", "mqtt5")[seed % 2],
+        on_session_loss=("assume-delivered", "republish")[seed // 2 % 2],
+        remote_dies=remote_dies,
+        stock=remote_dies and chance.random() < 0.5,
+        snapshots=remote_dies and chance.random() < 0.5,
+        faults=tuple(_faults(chance, remote_dies=remote_dies)),
+    )
+
+
+def _faults(chance: random.Random, *, remote_dies: bool) -> list[Fault]:
+    faults: list[Fault] = []
+    at_s, kills, remote_free_s, link_free_s = 0.0, 0, 0.0, 0.0
+    while kills < KILLS:
+        at_s += chance.uniform(*PAUSE_S)
+        what = chance.choices(list(_WEIGHTS), list(_WEIGHTS.values()))[0]
+        for_s = chance.uniform(0.05, 0.5)
+        barred = what == "kill remote" and not remote_dies
+        if barred or (what in _REMOTE and at_s < remote_free_s) or (what in _LINK and at_s < link_free_s):
+            what = "kill"  # one trouble at a time for the remote, and for its link
+        actors: tuple[str, ...] = ()
+        if what in ("kill", "kill twice", "stop", "hang"):
+            actors = (chance.choice(ACTORS),)
+        elif what == "kill together":
+            actors = tuple(chance.sample(ACTORS, chance.randint(2, len(ACTORS))))
+        if what in _REMOTE:
+            remote_free_s = at_s + for_s
+        elif what in _LINK:
+            link_free_s = at_s + for_s
+        lasts = what not in (*_KILLS, "tear", "abandon", "tear near") or what == "kill remote"
+        faults.append(
+            Fault(
+                at_s=at_s,
+                what=what,
+                actors=actors,
+                for_s=FOREVER_S if what == "hang" else for_s if lasts else 0.0,
+                size_bytes=chance.randint(1, 3000) if what.startswith("tear") else 0,
+            )
+        )
+        kills += 2 if what == "kill twice" else len(actors) or 1 if what in _KILLS else 0
+    return faults

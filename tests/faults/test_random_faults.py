@@ -1,0 +1,335 @@
+"""P1-P4, P6 under random faults: processes killed and stopped, the remote killed, links cut, torn, stalled, abandoned, delayed.
+
+One *run* is a node (file-native, ``sync: full``), three publishers (QoS 0, 1 and 2; each a topic, a session that it keeps, and the
+resending that MQTT asks of it), and a Mosquitto with persistence. What happens to them is drawn from one seed (``fault_plan``); how
+it falls in time is the machine's. After the last fault everything is healed, and the bridge must drain by itself.
+
+Then, with the words of ``tests/support/recorder.py``, which sits between the Connection and Mosquitto:
+
+- *lost*: a QoS 1 or 2 message whose publisher was given its PUBACK or PUBREC, and that the remote never took. There are none.
+- *duplicate*: a QoS 2 message that a conforming remote had to take as new twice, in one remote session by a PUBLISH after its
+  PUBREL, or in any under a second packet identifier. There are none.
+- *remote session loss*: a CONNACK without session present on a connection that was not the first. Mosquitto killed with SIGKILL
+  falls back to its last save and may so lose a session, or the acknowledgements of its last second, which no bridge can know of:
+  therefore what it acknowledged counts, not what it kept. What was released (PUBREL) before a session loss is sent again after it
+  under ``on_session_loss: republish`` only. What was taken and not completed in the session that is the last one is a fault.
+- *order*: the messages of a topic were taken in the order in which they were published, each counted at its first sending that
+  was acknowledged.
+- QoS 0 arrives at most once and in order, and the ledger accounts for the rest: it closes.
+
+Where Mosquitto is not killed, a subscriber with a session there has to get every QoS 1 and 2 message too, in order. (It may get one
+twice: 2.0.11 repeats QoS 2 messages to its own subscribers after a restart. It has no limits in these runs, since with limits it
+reorders.)
+
+A few seeds run always. ``--soak SECONDS`` runs as many as fit; ``--seed N`` begins with that one, and alone runs only it.
+"""
+
+from __future__ import annotations
+
+import heapq
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import count
+from pathlib import Path
+
+from tests.conftest import Chances
+from tests.faults.fault_plan import FOREVER_S, Fault, Plan, plan_of
+from tests.support.mosquitto import Mosquitto
+from tests.support.node import Config, Node, bridge_config, node_config
+from tests.support.proxy import Proxy
+from tests.support.publisher import Publisher
+from tests.support.recorder import Recorder
+from tests.support.subscriber import Subscriber
+from tests.support.waiting import wait_until
+
+SEEDS = (1, 2, 7)
+KILLS_MIN = 25  # of those seeds together
+RATE_PER_S = 150.0
+LEVELS = {"mqtt311": 4, "mqtt5": 5}
+DELAY_S = 0.1
+DRAIN_DEADLINE_S = 60.0
+
+
+@dataclass(slots=True)
+class Totals:
+    """What happened in one run or in several."""
+
+    runs: int = 0
+    kills: int = 0
+    stops: int = 0
+    link_faults: int = 0
+    messages: int = 0
+    sessions_lost: int = 0
+    lost: int = 0
+    duplicates: int = 0
+    out_of_order: int = 0
+    ledgers_open: int = 0
+    elapsed_s: float = 0.0
+
+    def add(self, other: Totals) -> None:
+        """Add what happened in ``other``."""
+        for name in Totals.__slots__:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
+    def __str__(self) -> str:
+        return (
+            f"random faults: {self.runs} runs in {self.elapsed_s:.0f} s, {self.kills} kills, {self.stops} stops, "
+            f"{self.link_faults} link faults, {self.sessions_lost} remote sessions lost; {self.messages} messages acknowledged, "
+            f"{self.lost} lost, {self.duplicates} QoS 2 duplicates, {self.out_of_order} out of order, ledgers open: {self.ledgers_open}"
+        )
+
+
+def test_whatever_is_killed_nothing_acknowledged_is_lost_doubled_or_out_of_order(tmp_path: Path, chances: Chances) -> None:
+    totals = Totals()
+    try:
+        for seed in chances.seeds(SEEDS):
+            totals.add(run(plan_of(seed), tmp_path / str(seed), replay=chances.replay(seed)))
+    finally:
+        chances.say(str(totals))
+    assert totals.kills >= KILLS_MIN or totals.runs < len(SEEDS)
+    assert (totals.lost, totals.duplicates, totals.out_of_order, totals.ledgers_open) == (0, 0, 0, 0)
+
+
+def run(plan: Plan, folder: Path, *, replay: str) -> Totals:
+    """Play ``plan`` and judge it; a failure carries the plan and the command that plays it again."""
+    began_s = time.monotonic()
+    try:
+        with ExitStack() as stack:
+            scene = Scene(plan, folder, stack)
+            scene.play()
+            scene.heal()
+            totals = scene.judge()
+    except BaseException as error:
+        error.add_note(f"\nplay it again with: {replay}\n{plan}")
+        raise
+    totals.elapsed_s = time.monotonic() - began_s
+    return totals
+
+
+@dataclass(order=True, slots=True)
+class Due:
+    """Something to do at ``at_s`` after the start."""
+
+    at_s: float
+    number: int
+    act: Callable[[], None] = field(compare=False)
+
+
+class Scene:
+    """The node, its partners and the links between them, and what is done to them."""
+
+    def __init__(self, plan: Plan, folder: Path, stack: ExitStack) -> None:
+        self._plan = plan
+        self._totals = Totals(runs=1)
+        self._due: list[Due] = []
+        self._numbers = count()
+        self._stopped: set[int] = set()
+        self._recorder = Recorder()
+        self._remote = stack.enter_context(_remote(plan, folder / "remote"))
+        self._far = stack.enter_context(Proxy(self._remote.port, tap=self._recorder))
+        self._node = stack.enter_context(Node(_config(plan, self._far.port), folder / "node"))
+        self._near = stack.enter_context(Proxy(self._node.port))
+        level = LEVELS[plan.protocol]
+        self._subscriber = None if plan.remote_dies else stack.enter_context(Subscriber(self._remote.port, "#", version=level))
+        self._crowd = [
+            stack.enter_context(Publisher(self._near.port, f"q{qos}", qos=qos, version=level, window=20, rate_per_s=RATE_PER_S))
+            for qos in (0, 1, 2)
+        ]
+
+    # --- what befalls them ---
+
+    def play(self) -> None:
+        """Let every fault of the plan happen at its time; what lasts ends at its own."""
+        for publisher in self._crowd:
+            publisher.wait_acknowledged(1)
+        for fault in self._plan.faults:
+            self._at(fault.at_s, partial(self._happen, fault))
+        pause, began_s = threading.Event(), time.monotonic()
+        while self._due:
+            due = heapq.heappop(self._due)
+            pause.wait(max(0.0, began_s + due.at_s - time.monotonic()))
+            due.act()
+
+    def _at(self, at_s: float, act: Callable[[], None]) -> None:
+        heapq.heappush(self._due, Due(at_s, next(self._numbers), act))
+
+    def _happen(self, fault: Fault) -> None:
+        ends_s = fault.at_s + fault.for_s
+        match fault.what:
+            case "kill" | "kill together":
+                self._kill(fault.actors)
+            case "kill twice":
+                self._kill(fault.actors)
+                self._kill(fault.actors)
+            case "kill supervisor":
+                self._node.kill_supervisor()
+                self._totals.kills += 1
+                self._node.spawn()
+            case "stop" | "hang":
+                self._stop(fault, ends_s)
+            case "kill remote" | "end remote" | "suspend remote":
+                self._trouble_remote(fault.what, ends_s)
+            case _:
+                self._trouble_link(fault, ends_s)
+
+    def _kill(self, actors: tuple[str, ...]) -> None:
+        pids = [self._node.pid(actor) for actor in actors]
+        self._totals.kills += sum(_sent(pid, signal.SIGKILL) for pid in pids)
+        for pid in pids:
+            wait_until(partial(_is_dead, pid), 10.0, f"end of {pid} after SIGKILL")
+
+    def _stop(self, fault: Fault, ends_s: float) -> None:
+        pid = self._node.pid(fault.actors[0])
+        self._totals.stops += _sent(pid, signal.SIGSTOP)
+        if fault.for_s != FOREVER_S:
+            self._at(ends_s, lambda: void(_sent(pid, signal.SIGCONT)))
+
+    def _trouble_remote(self, what: str, ends_s: float) -> None:
+        if what == "suspend remote":
+            self._remote.suspend()
+            self._totals.stops += 1
+            self._at(ends_s, self._remote.resume)
+            return
+        if what == "kill remote":
+            self._remote.kill()
+            self._totals.kills += 1
+        else:
+            self._remote.stop()
+        self._at(ends_s, self._remote.start)
+
+    def _trouble_link(self, fault: Fault, ends_s: float) -> None:
+        self._totals.link_faults += 1
+        match fault.what:
+            case "cut":
+                self._far.cut()
+                self._at(ends_s, self._far.restore)
+            case "stall":
+                self._far.stall()
+                self._at(ends_s, self._far.restore)
+            case "delay":
+                self._far.delay(DELAY_S)
+                self._at(ends_s, partial(self._far.delay, 0.0))
+            case "tear":
+                self._far.tear(fault.size_bytes)
+            case "abandon":
+                self._far.abandon()
+            case "cut near":
+                self._near.cut()
+                self._at(ends_s, self._near.restore)
+            case "tear near":
+                self._near.tear(fault.size_bytes)
+            case unknown:
+                raise AssertionError(f"unknown fault {unknown}")
+
+    # --- what comes of it ---
+
+    def heal(self) -> None:
+        """All troubles but a hung child's have ended by now; it is the supervisor who ends that."""
+        self._node.wait_ready()
+        for publisher in self._crowd:
+            publisher.finish(DRAIN_DEADLINE_S)
+        self._node.wait_lane("cloud", depth=0, in_flight=0, deadline_s=DRAIN_DEADLINE_S)
+
+    def judge(self) -> Totals:
+        """Check all that is promised; what happened."""
+        recorder, totals = self._recorder, self._totals
+        row = self._node.lane("cloud")
+        taken = 0
+        for publisher in self._crowd[1:]:
+            arrived = recorder.taken(publisher.topic)
+            assert set(arrived) <= set(publisher.sent), "the remote took what nobody published"
+            totals.messages += len(publisher.sent)
+            lost = [payload for payload in publisher.sent if payload not in set(arrived)]
+            late = _late(arrived)
+            totals.lost += len(lost)
+            totals.out_of_order += len(late)
+            taken += len([record for record in recorder.records(publisher.topic) if record.taken_in])
+            assert not lost, f"{publisher.topic}: {len(lost)} lost: {lost[:10]}"
+            assert not late, f"{publisher.topic}: {len(late)} out of order: {late[:10]}"
+            assert publisher.sessions_lost == 0, "the node forgot a session that it had acknowledged"
+        totals.duplicates += len(recorder.duplicates())
+        totals.sessions_lost += recorder.session - 1
+        assert not recorder.duplicates(), f"QoS 2 duplicates: {recorder.duplicates()[:10]}"
+        assert not recorder.faults, f"{len(recorder.faults)} faults of the exchange: {recorder.faults[:10]}"
+        assert not recorder.unfinished(), f"QoS 2 exchanges never completed: {recorder.unfinished()[:10]}"
+        assert not recorder.refused, f"the remote refused: {recorder.refused[:10]}"
+        if self._plan.on_session_loss == "assume-delivered":
+            again = recorder.sent_again_after_release()
+            assert not again, f"released before a session loss, and sent again: {again[:10]}"
+        self._judge_qos_0()
+        self._judge_subscriber()
+        accounted = row["delivered"] + row["expired"] + sum(row["dropped"].values()) + row["dead_lettered"]
+        totals.ledgers_open += row["ledger_closes"] is not True or row["accepted"] != accounted
+        assert row["ledger_closes"] is True, row
+        assert row["accepted"] == accounted, row
+        assert row["delivered"] >= taken, f"the remote took {taken} QoS 1 and 2 messages: {row}"
+        return totals
+
+    def _judge_qos_0(self) -> None:
+        arrived = self._recorder.sent_at_most_once("q0")
+        assert set(arrived) <= set(self._crowd[0].sent), "a QoS 0 message that nobody published"
+        assert len(set(arrived)) == len(arrived), "a QoS 0 message was sent twice"
+        assert not _late(arrived), f"QoS 0 out of order: {_late(arrived)[:10]}"
+
+    def _judge_subscriber(self) -> None:
+        if self._subscriber is not None:
+            for publisher in self._crowd[1:]:
+                arrivals = self._subscriber.wait_for(publisher.topic, publisher.sent, deadline_s=DRAIN_DEADLINE_S)
+                assert arrivals.are_complete(), arrivals
+
+
+def void(_: object) -> None:
+    """Nothing is done with the result."""
+
+
+def _remote(plan: Plan, folder: Path) -> Mosquitto:
+    limit = None if plan.stock else 0
+    lines = ["persistence true", f"persistence_location {folder}/", "autosave_interval 1"] if plan.snapshots else []
+    return Mosquitto(folder, persistence=not plan.snapshots, max_inflight_messages=limit, max_queued_messages=limit, lines=lines)
+
+
+def _config(plan: Plan, remote_port: int) -> Config:
+    bridge = bridge_config(
+        "cloud",
+        remote_port,
+        protocol=plan.protocol,
+        remote={"stall_timeout": "1s", "keep_alive": "2s"},
+        on_session_loss=plan.on_session_loss,
+    )
+    config = node_config(bridge)
+    config["supervision"] |= {"heartbeat_period": "100ms", "heartbeat_timeout": "1200ms"}
+    return config
+
+
+def _sent(pid: int, number: signal.Signals) -> bool:
+    """Send a signal; whether the process was still there."""
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def _is_dead(pid: int) -> bool:
+    """Whether nothing of the process is left but its exit status."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+def _late(payloads: list[str]) -> list[str]:
+    """The payloads, numbers, that come behind a larger one."""
+    late, highest = [], -1
+    for payload in payloads:
+        number = int(payload)
+        if number < highest:
+            late.append(payload)
+        highest = max(highest, number)
+    return late
