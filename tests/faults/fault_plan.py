@@ -37,7 +37,7 @@ _LINK = ("cut", "tear", "stall", "abandon", "delay")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """At ``at_s`` after the start ``what`` befalls ``actors``, the remote or a link, ``for_s`` long; a tear after ``size_bytes``."""
+    """At ``at_s`` after the start ``what`` befalls ``actors``, the remote or a link, for ``for_s``; a tear after ``size_bytes``."""
 
     at_s: float
     what: str
@@ -56,7 +56,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """One run. ``stock``: the remote has Mosquitto's own limits. ``snapshots``: it saves each second only, not each change."""
+    """One run. ``stock``: the remote has Mosquitto's own limits. ``snapshots``: it saves now and then, not each change."""
 
     seed: int
     protocol: str
@@ -68,7 +68,7 @@ class Plan:
 
     def __str__(self) -> str:
         remote = (
-            f"remote{' killed at times' * self.remote_dies}{', stock limits' * self.stock}{', saves each second' * self.snapshots}"
+            f"remote{' killed at times' * self.remote_dies}{', stock limits' * self.stock}{', saves now and then' * self.snapshots}"
         )
         head = f"seed {self.seed}: {self.protocol}, on_session_loss {self.on_session_loss}, {remote}"
         return "\n  ".join([head, *map(str, self.faults)])

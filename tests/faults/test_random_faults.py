@@ -53,6 +53,7 @@ KILLS_MIN = 25  # of those seeds together
 RATE_PER_S = 150.0
 LEVELS = {"mqtt311": 4, "mqtt5": 5}
 DELAY_S = 0.1
+SAVE_PERIOD_S = 3  # between two saves of a remote that does not save each change
 DRAIN_DEADLINE_S = 60.0
 
 
@@ -80,8 +81,9 @@ class Totals:
     def __str__(self) -> str:
         return (
             f"random faults: {self.runs} runs in {self.elapsed_s:.0f} s, {self.kills} kills, {self.stops} stops, "
-            f"{self.link_faults} link faults, {self.sessions_lost} remote sessions lost; {self.messages} messages acknowledged, "
-            f"{self.lost} lost, {self.duplicates} QoS 2 duplicates, {self.out_of_order} out of order, ledgers open: {self.ledgers_open}"
+            f"{self.link_faults} link faults, {self.sessions_lost} remote sessions lost; {self.messages} messages, "
+            f"{self.lost} lost, {self.duplicates} QoS 2 duplicates, {self.out_of_order} out of order, "
+            f"{self.ledgers_open} ledgers open"
         )
 
 
@@ -290,7 +292,7 @@ def void(_: object) -> None:
 
 def _remote(plan: Plan, folder: Path) -> Mosquitto:
     limit = None if plan.stock else 0
-    lines = ["persistence true", f"persistence_location {folder}/", "autosave_interval 1"] if plan.snapshots else []
+    lines = ["persistence true", f"persistence_location {folder}/", f"autosave_interval {SAVE_PERIOD_S}"] if plan.snapshots else []
     return Mosquitto(folder, persistence=not plan.snapshots, max_inflight_messages=limit, max_queued_messages=limit, lines=lines)
 
 

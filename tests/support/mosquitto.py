@@ -1,4 +1,4 @@
-"""A real Mosquitto on a free port of 127.0.0.1, and its command-line clients.
+"""A real Mosquitto on a free port of 127.0.0.1, or at the far end of a cable, and its command-line clients.
 
 Without options it has Mosquitto 2.0's own defaults (in-flight window 20, queue 1000). It keeps its port from one start to the next.
 """
@@ -16,6 +16,7 @@ from typing import Self
 
 import pytest
 
+from tests.support.far import Far
 from tests.support.ports import accepts, free_port
 from tests.support.waiting import wait_until
 
@@ -46,12 +47,15 @@ class Mosquitto:
         websockets: bool = False,
         certificate: tuple[Path, Path] | None = None,
         lines: Sequence[str] = (),
+        far: Far | None = None,
     ) -> None:
         self.folder = folder
+        self._host = "127.0.0.1" if far is None else far.clear_host
+        self._prefix = [] if far is None else far.prefix
         self.port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
         folder.mkdir(parents=True, exist_ok=True)
-        settings = [f"listener {self.port} 127.0.0.1", "log_type all", "log_dest stderr"]
+        settings = [f"listener {self.port} {'127.0.0.1' if far is None else '0.0.0.0'}", "log_type all", "log_dest stderr"]
         if os.geteuid() == 0:
             settings.insert(0, "user root")
         if websockets:
@@ -92,10 +96,10 @@ class Mosquitto:
     def start(self) -> None:
         """Start it and wait until it accepts connections."""
         assert self._process is None, "it runs already"
-        command = [program("mosquitto"), "-c", str(self._config)]
+        command = [*self._prefix, program("mosquitto"), "-c", str(self._config)]
         with (self.folder / "mosquitto.log").open("ab") as log:
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        wait_until(lambda: self._has_ended() or accepts(self.port), 10.0, "mosquitto accepts connections")
+        wait_until(lambda: self._has_ended() or accepts(self.port, self._host), 10.0, "mosquitto accepts connections")
         assert not self._has_ended(), f"mosquitto ended at once:\n{self.log[-2000:]}"
 
     def stop(self) -> None:

@@ -1,4 +1,4 @@
-"""Free TCP ports on 127.0.0.1."""
+"""Free TCP ports."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ def free_port() -> int:
     return port
 
 
-def accepts(port: int) -> bool:
-    """Whether somebody accepts connections at ``port``."""
+def accepts(port: int, host: str = "127.0.0.1") -> bool:
+    """Whether somebody accepts connections at ``port`` of ``host``."""
     try:
-        socket.create_connection(("127.0.0.1", port), timeout=1.0).close()
+        socket.create_connection((host, port), timeout=1.0).close()
     except OSError:
         return False
     return True
