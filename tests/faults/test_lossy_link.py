@@ -66,9 +66,13 @@ class Scene:
         """Wait until messages get through."""
         wait_progress(self.subscriber, self.crowd)
 
-    def wait_given_up(self, times: int = 1) -> None:
-        """Wait until the bridge has noticed that many times by itself that its connection is of no use."""
-        wait_until(lambda: len(self.node.events("connection.stalled")) >= times, 20.0, "a stalled exchange is noticed")
+    def given_up(self) -> int:
+        """How often the bridge noticed by itself that its connection was of no use."""
+        return len(self.node.events("connection.stalled"))
+
+    def wait_given_up(self, before: int = 0) -> None:
+        """Wait until it has noticed that more than ``before`` times."""
+        wait_until(lambda: self.given_up() > before, 20.0, "a stalled exchange is noticed")
 
 
 def far_bridge(far: Far, port: int, protocol: str, stall_timeout: str) -> Config:
@@ -94,11 +98,12 @@ def test_a_cable_pulled_and_put_back(tmp_path: Path, far: Far, start_node: Start
     """Intake goes on without it; afterwards everything crosses."""
     with ExitStack() as stack:
         scene = Scene(stack, tmp_path, far, start_node)
-        for times in (1, 2):
+        for _ in range(2):
             scene.wait_progress()
+            before = scene.given_up()
             far.pull()
             scene.wait_acknowledged()
-            scene.wait_given_up(times)
+            scene.wait_given_up(before)
             far.plug()
         scene.wait_progress()
         judge(scene.node, scene.subscriber, scene.crowd)

@@ -5,9 +5,21 @@ from __future__ import annotations
 import pytest
 
 from tests.support.mosquitto import Mosquitto, mosquitto_pub
-from tests.support.mqtt_client import PUBLISH, USER_PROPERTY, MqttClient
+from tests.support.mqtt_client import (
+    CONNACK,
+    CONNECT,
+    PUBCOMP,
+    PUBLISH,
+    PUBREC,
+    PUBREL,
+    USER_PROPERTY,
+    MqttClient,
+    string,
+    variable,
+)
 from tests.support.proxy import Proxy
 from tests.support.publisher import Publisher
+from tests.support.recorder import Recorder
 from tests.support.subscriber import Subscriber
 from tests.support.waiting import wait_until
 
@@ -64,3 +76,97 @@ def test_the_client_speaks_mqtt_5(remote: Mosquitto) -> None:
         client.publish("t", "m", qos=0, properties=[(USER_PROPERTY, ("k", "v"))])
         packet = client.expect(PUBLISH)
         assert (packet.topic, packet.payload, packet.user_properties) == ("t", b"m", [("k", "v")])
+
+
+def packet(kind: int, flags: int, body: bytes) -> bytes:
+    """One MQTT packet."""
+    return bytes([kind << 4 | flags]) + variable(len(body)) + body
+
+
+def publish(packet_id: int, payload: bytes, *, qos: int = 2, dup: bool = False) -> bytes:
+    """A PUBLISH on topic ``t`` at protocol level 4."""
+    return packet(PUBLISH, dup << 3 | qos << 1, string("t") + packet_id.to_bytes(2, "big") + payload)
+
+
+def answer(kind: int, packet_id: int) -> bytes:
+    """PUBACK, PUBREC, PUBREL or PUBCOMP."""
+    return packet(kind, 2 if kind == PUBREL else 0, packet_id.to_bytes(2, "big"))
+
+
+class Wire:
+    """A connection as a proxy shows it to the recorder, byte by byte."""
+
+    def __init__(self, recorder: Recorder, number: int, *, session_present: bool) -> None:
+        self._recorder, self._number = recorder, number
+        recorder.opened(number)
+        self.up(packet(CONNECT, 0, string("MQTT") + b"\x04\x00\x00\x3c" + string("bridge")))
+        self.down(packet(CONNACK, 0, bytes((session_present, 0))))
+
+    def up(self, *packets: bytes) -> None:
+        """What the bridge sends."""
+        for byte in b"".join(packets):
+            self._recorder.passed_up(self._number, bytes((byte,)))
+
+    def down(self, *packets: bytes) -> None:
+        """What the remote answers."""
+        for byte in b"".join(packets):
+            self._recorder.came_down(self._number, bytes((byte,)))
+
+
+def test_the_recorder_takes_a_resumed_exchange_for_what_it_is() -> None:
+    """PUBLISH again with DUP before PUBREL, PUBREL again, and in the end everything once."""
+    recorder = Recorder()
+    first = Wire(recorder, 1, session_present=False)
+    first.up(publish(1, b"0"), publish(2, b"1"))
+    first.down(answer(PUBREC, 1))
+    second = Wire(recorder, 2, session_present=True)
+    second.up(publish(1, b"0", dup=True), publish(2, b"1", dup=True))
+    second.down(answer(PUBREC, 1), answer(PUBREC, 2))
+    second.up(answer(PUBREL, 1), answer(PUBREL, 2))
+    assert [record.packet_id for record in recorder.unfinished()] == [1, 2]
+    third = Wire(recorder, 3, session_present=True)
+    third.up(answer(PUBREL, 1), answer(PUBREL, 2))
+    third.down(answer(PUBCOMP, 1), answer(PUBCOMP, 2))
+    assert recorder.taken("t") == ["0", "1"]
+    assert (recorder.faults, recorder.duplicates(), recorder.unfinished(), recorder.session) == ([], [], [], 1)
+
+
+def test_the_recorder_tells_a_session_loss_from_a_duplicate() -> None:
+    """What was released goes again: a duplicate in the same session, the policy's affair in the next."""
+    for session_present in (True, False):
+        recorder = Recorder()
+        first = Wire(recorder, 1, session_present=False)
+        first.up(publish(1, b"0"))
+        first.down(answer(PUBREC, 1))
+        first.up(answer(PUBREL, 1))
+        Wire(recorder, 2, session_present=session_present).up(publish(1, b"0", dup=session_present))
+        assert [record.packet_id for record in recorder.duplicates()] == [1] * session_present
+        assert [record.packet_id for record in recorder.sent_again_after_release()] == [1] * (not session_present)
+
+
+@pytest.mark.parametrize(
+    ("sent", "fault"),
+    [
+        ([publish(1, b"0"), publish(1, b"0", dup=True)], "sent twice on one connection"),
+        ([publish(1, b"0"), publish(1, b"1")], "packet identifier given twice"),
+        ([publish(1, b"0"), answer(PUBREL, 1)], "PUBREL without PUBREC"),
+    ],
+)
+def test_the_recorder_names_what_no_sender_may_do(sent: list[bytes], fault: str) -> None:
+    recorder = Recorder()
+    Wire(recorder, 1, session_present=False).up(*sent)
+    assert recorder.faults
+    assert fault in recorder.faults[0]
+
+
+def test_the_recorder_sees_a_missing_dup_a_second_identifier_and_a_wrong_order() -> None:
+    recorder = Recorder()
+    first = Wire(recorder, 1, session_present=False)
+    first.up(publish(1, b"0"), publish(2, b"1"), publish(3, b"2", qos=1))
+    first.down(answer(PUBREC, 2))
+    second = Wire(recorder, 2, session_present=True)
+    second.up(publish(1, b"0"), publish(4, b"1"))
+    second.down(answer(PUBREC, 1), answer(PUBREC, 4))
+    assert "without DUP" in recorder.faults[0]
+    assert {record.message[1] for record in recorder.duplicates()} == {"1"}
+    assert recorder.taken("t") == ["1", "0"], "and 2 was not taken"
