@@ -6,7 +6,8 @@ acknowledgements are the Connection's.
 
 F1  at most ``receive_maximum`` QoS 1 and 2 messages are unsettled on the live connection [MQTT-4.9.0-2].
 F2  at level 4 at most ``qos2_maximum`` of them are QoS 2, each counted from PUBLISH to PUBCOMP; at that many no QoS 1 leaves
-    either.
+    either. At level 5 one slot is kept free of QoS 2: Mosquitto 2.0 counts what it holds of an earlier connection against the
+    receive maximum of the next, and would refuse for ever what has to go again before that.
 F3  what is unsettled spans at most 65,000 sequences, so no packet identifier is given twice.
 F4  PUBREL leaves only after the PUBREC was committed; after a PUBREC no PUBLISH leaves again in that session.
 F5  nothing is sent twice on one live connection [MQTT-4.4.0-1], save as a new PUBLISH what the remote refused and policy retries.
@@ -229,7 +230,7 @@ class OutboundFlow:
         self._heads = HeadCache(level)
         self._packet_max = maximum_packet_size
         self._window = min(self._receive_maximum_set, receive_maximum)
-        self._window_2 = self._qos2_maximum_set if level < _LEVEL_5 else _NO_LIMIT
+        self._window_2 = self._qos2_maximum_set if level < _LEVEL_5 else max(1, self._window - 1)
         if not session_present:
             self._dup_below = 0  # to this session everything is new [MQTT-3.3.1-1]
             if self.session:

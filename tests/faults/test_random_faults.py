@@ -13,6 +13,8 @@ Then, with the words of ``tests/support/recorder.py``, which sits between the Co
   falls back to its last save and may so lose a session, or the acknowledgements of its last second, which no bridge can know of:
   therefore what it acknowledged counts, not what it kept. What was released (PUBREL) before a session loss is sent again after it
   under ``on_session_loss: republish`` only. What was taken and not completed in the session that is the last one is a fault.
+- *refused*: Mosquitto 2.0 counts the QoS 2 messages that it holds of an earlier connection against its receive maximum, though MQTT
+  begins anew with each connection [MQTT-4.9], and so refuses others with 0x97. What it refuses must be taken earlier or later.
 - *order*: the messages of a topic were taken in the order in which they were published, each counted at its first sending that
   was acknowledged.
 - QoS 0 arrives at most once and in order, and the ledger accounts for the rest: it closes.
@@ -67,6 +69,7 @@ class Totals:
     link_faults: int = 0
     messages: int = 0
     sessions_lost: int = 0
+    refused: int = 0
     lost: int = 0
     duplicates: int = 0
     out_of_order: int = 0
@@ -82,7 +85,7 @@ class Totals:
         return (
             f"random faults: {self.runs} runs in {self.elapsed_s:.0f} s, {self.kills} kills, {self.stops} stops, "
             f"{self.link_faults} link faults, {self.sessions_lost} remote sessions lost; {self.messages} messages, "
-            f"{self.lost} lost, {self.duplicates} QoS 2 duplicates, {self.out_of_order} out of order, "
+            f"{self.refused} refused, {self.lost} lost, {self.duplicates} QoS 2 duplicates, {self.out_of_order} out of order, "
             f"{self.ledgers_open} ledgers open"
         )
 
@@ -257,10 +260,10 @@ class Scene:
             assert publisher.sessions_lost == 0, "the node forgot a session that it had acknowledged"
         totals.duplicates += len(recorder.duplicates())
         totals.sessions_lost += recorder.session - 1
+        totals.refused += len(recorder.refused)
         assert not recorder.duplicates(), f"QoS 2 duplicates: {recorder.duplicates()[:10]}"
         assert not recorder.faults, f"{len(recorder.faults)} faults of the exchange: {recorder.faults[:10]}"
         assert not recorder.unfinished(), f"QoS 2 exchanges never completed: {recorder.unfinished()[:10]}"
-        assert not recorder.refused, f"the remote refused: {recorder.refused[:10]}"
         if self._plan.on_session_loss == "assume-delivered":
             again = recorder.sent_again_after_release()
             assert not again, f"released before a session loss, and sent again: {again[:10]}"

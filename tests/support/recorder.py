@@ -13,6 +13,8 @@ and comes back with an older state of a session still resumes that session.
 taken it before in the same session. That is so when its PUBREL was sent earlier in the session, or when it goes under a second
 packet identifier, then in any session (the bridge took it in twice).
 
+A message that the remote refused with a reason code of 0x80 or above is not taken; it may be sent again as new [MQTT-4.4.0-2].
+
 Of a bridge of fewer than 65,000 messages each packet identifier names one message; messages are told apart by topic and payload.
 """
 
@@ -120,7 +122,9 @@ class Recorder:
         """The QoS 2 messages that were sent as new in a later session although released in an earlier one."""
         with self._lock:
             return [
-                record for record in self._records.values() if record.released_in and record.sent_in[-1] > record.released_in[0]
+                record
+                for record in self._records.values()
+                if record.released_in and max(record.sent_in, default=0) > record.released_in[0]
             ]
 
     def unfinished(self) -> list[Record]:
@@ -184,6 +188,8 @@ class Recorder:
         elif packet.packet_id in stream.sent:
             if packet.reason_code >= _FAILURE:
                 self.refused.append((record.message, packet.reason_code))
+                del stream.sent[packet.packet_id]
+                record.sent_in = [session for session in record.sent_in if session != self.session]
                 return
             if not record.taken_in:
                 record.taken_at = stream.sent[packet.packet_id]
