@@ -41,7 +41,7 @@ from itertools import count
 from pathlib import Path
 
 from tests.conftest import Chances
-from tests.faults.fault_plan import FOREVER_S, Fault, Plan, plan_of
+from tests.faults.fault_plan import Fault, Plan, plan_of
 from tests.support.mosquitto import Mosquitto
 from tests.support.node import Config, Node, bridge_config, node_config
 from tests.support.proxy import Proxy
@@ -129,11 +129,12 @@ class Scene:
         self._totals = totals
         self._due: list[Due] = []
         self._numbers = count()
-        self._stopped: set[int] = set()
+        self._stopped: list[int] = []
         self._recorder = Recorder()
         self._remote = stack.enter_context(_remote(plan, folder / "remote"))
         self._far = stack.enter_context(Proxy(self._remote.port, tap=self._recorder))
         self._node = stack.enter_context(Node(_config(plan, self._far.port), folder / "node"))
+        stack.callback(self._wake)
         self._near = stack.enter_context(Proxy(self._node.port))
         level = LEVELS[plan.protocol]
         self._subscriber = None if plan.remote_dies else stack.enter_context(Subscriber(self._remote.port, "#", version=level))
@@ -168,6 +169,7 @@ class Scene:
                 self._kill(fault.actors)
                 self._kill(fault.actors)
             case "kill supervisor":
+                self._wake()  # who is stopped before it could ask to die with its parent would outlive it
                 self._node.kill_supervisor()
                 self._totals.kills += 1
                 self._node.spawn()
@@ -187,8 +189,13 @@ class Scene:
     def _stop(self, fault: Fault, ends_s: float) -> None:
         pid = self._node.pid(fault.actors[0])
         self._totals.stops += _sent(pid, signal.SIGSTOP)
-        if fault.for_s != FOREVER_S:
-            self._at(ends_s, lambda: void(_sent(pid, signal.SIGCONT)))
+        self._stopped.append(pid)
+        self._at(ends_s, partial(self._wake, pid))
+
+    def _wake(self, *pids: int) -> None:
+        """SIGCONT, where the supervisor has not killed it meanwhile."""
+        for pid in pids or self._stopped:
+            _sent(pid, signal.SIGCONT)
 
     def _trouble_remote(self, what: str, ends_s: float) -> None:
         if what == "suspend remote":
@@ -230,7 +237,7 @@ class Scene:
     # --- what comes of it ---
 
     def heal(self) -> None:
-        """All troubles but a hung child's have ended by now; it is the supervisor who ends that."""
+        """Every trouble has ended by now: wait until the bridge has drained by itself."""
         self._node.wait_ready()
         for publisher in self._crowd:
             publisher.finish(DRAIN_DEADLINE_S)
@@ -289,10 +296,6 @@ class Scene:
             for publisher in self._crowd[1:]:
                 arrivals = self._subscriber.wait_for(publisher.topic, publisher.sent, deadline_s=DRAIN_DEADLINE_S)
                 assert arrivals.are_complete(), arrivals
-
-
-def void(_: object) -> None:
-    """Nothing is done with the result."""
 
 
 def _remote(plan: Plan, folder: Path) -> Mosquitto:
