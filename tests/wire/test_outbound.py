@@ -162,6 +162,18 @@ def test_f2_qos_2_has_a_window_of_its_own_at_level_4_and_its_head_blocks() -> No
     assert kinds(burst(flow)) == [(PUBLISH, 3)]
 
 
+def test_f2_at_level_5_one_slot_of_the_window_is_never_taken_by_qos_2() -> None:
+    """A remote that counts the QoS 2 it holds of an earlier connection still has room for what goes again before that."""
+    flow = flow_at(level=5, remote_maximum=3)
+    offer(flow, 0, 1, 2, 2, 2)
+    assert kinds(burst(flow, 5)) == [(PUBLISH, 1), (PUBLISH, 2), (PUBLISH, 3)]
+    flow.received(ack(PUBACK, 1))
+    assert not burst(flow, 5), "two of three slots are the most that QoS 2 takes"
+    alone = flow_at(level=5, remote_maximum=1)
+    offer(alone, 0, 2)
+    assert kinds(burst(alone, 5)) == [(PUBLISH, 1)], "but for a window of one"
+
+
 def test_f3_what_is_unsettled_never_spans_more_than_65_000_sequences() -> None:
     flow = flow_at(receive_maximum=65_535)
     offer(flow, 0, 1)
