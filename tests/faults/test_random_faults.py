@@ -14,9 +14,10 @@ Then, with the words of ``tests/support/recorder.py``, which sits between the Co
   therefore what it acknowledged counts, not what it kept. What was released (PUBREL) before a session loss is sent again after it
   under ``on_session_loss: republish`` only. What was taken and not completed in the session that is the last one is a fault.
 - *refused*: Mosquitto 2.0 counts the QoS 2 messages that it holds of an earlier connection against its receive maximum, though MQTT
-  begins anew with each connection [MQTT-4.9], and so refuses others with 0x97. What it refuses must be taken earlier or later.
+  begins anew with each connection [MQTT-4.9], and one that was killed holds what its last save has. So it may refuse a message with
+  0x97 that it had room for by its own word. Such a message must be taken all the same, earlier or later.
 - *order*: the messages of a topic were taken in the order in which they were published, each counted at its first sending that
-  was acknowledged.
+  was acknowledged. One that was refused may come behind those that were in flight with it.
 - QoS 0 arrives at most once and in order, and the ledger accounts for the rest: it closes.
 
 Where Mosquitto is not killed, a subscriber with a session there has to get every QoS 1 and 2 message too, in order. (It may get one
@@ -265,7 +266,8 @@ class Scene:
     def _judge_acknowledged(self, publisher: Publisher) -> None:
         sent, taken = publisher.sent, self._recorder.taken(publisher.topic)
         lost = sorted(set(sent) - set(taken), key=int)
-        late = _late(taken)
+        refused = {payload for (topic, payload), _ in self._recorder.refused if topic == publisher.topic}
+        late = [payload for payload in _late(taken) if payload not in refused]
         self._totals.messages += len(sent)
         self._totals.lost += len(lost)
         self._totals.out_of_order += len(late)
