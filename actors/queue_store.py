@@ -15,7 +15,8 @@ from storage.engine import Engine, RocksEngine
 from storage.memory import MemoryEngine
 from storage.tier1 import TICK_S, Effects, Tier1, refusal_facts
 from wire.errors import Unavailable
-from wire.frames import Frame
+from wire.frames import Frame, QueueAnswer, QueueCommand
+from wire.names import SUPERVISOR
 from wire.settings import NodeSettings
 
 log = logging.getLogger("bascule")
@@ -41,6 +42,9 @@ class QueueStore(MailboxActor):
     def on_frame(self, frame: Frame) -> None:
         if self._tier1 is not None:  # before that nobody was told that we are up; they send again when they are
             self._tier1.receive(frame)
+        elif isinstance(frame, QueueCommand):
+            text = "the store is not open yet; nothing was done"
+            self.send(SUPERVISOR, QueueAnswer(request=frame.request, error="unavailable", message=text, result={}))
 
     def on_turn_end(self, now_s: float) -> None:
         if self._tier1 is None:

@@ -2,7 +2,7 @@
 
 ``msg``: ``queue u32 | first_seq u64``, big endian. ``meta``: one letter for the kind, then what it is about:
 ``F`` the store's format, ``N<name>`` the number of a queue, ``L<number>`` a queue's row, ``P<name>`` a sender's row,
-``S<session>`` a session's received QoS 2 identifiers.
+``S<session>`` a session's received QoS 2 identifiers, ``D<number>`` the row of a dead-letter queue (its letters: ``dead_letters``).
 """
 
 from __future__ import annotations
@@ -28,6 +28,11 @@ def first_seq_of(key: bytes) -> int:
 def lane_key(queue: int) -> bytes:
     """The key of the row of ``queue``."""
     return b"L" + queue.to_bytes(4, "big")
+
+
+def dead_key(queue: int) -> bytes:
+    """The key of the row of dead-letter queue ``queue``."""
+    return b"D" + queue.to_bytes(4, "big")
 
 
 def sender_key(sender: str) -> bytes:

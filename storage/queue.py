@@ -8,13 +8,18 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
+from heapq import merge
+from itertools import chain
+from operator import attrgetter
+from typing import NamedTuple
 
 from storage.chunk import Chunk, rows_in
 from storage.engine import Engine, Write
 from storage.keys import chunk_key, first_seq_of, lane_key
 from storage.ledger import LaneRow
+from storage.messages import Message, rows_of
 from storage.pieces import Piece, apart, join_tiny, pick, qos0_seqs
 from wire.batch import accepted_ms_of, pack_column
 from wire.errors import StorageDamaged, Unavailable
@@ -52,6 +57,15 @@ class Flight:
         self.accepted_ms = chunk.accepted_ms
 
 
+class Unsent(NamedTuple):
+    """What a purge would take: the sequences from ``start`` on; and what stays of the queue below."""
+
+    start: int
+    kept_durable: int
+    kept_volatile: int
+    kept_bytes: int
+
+
 class Queue:
     """The sequences in [head, tail) and no others.
 
@@ -59,7 +73,7 @@ class Queue:
     Q2  a chunk and the tail that covers it land in the same write.
     Q3  what is at or above the cursor has not been handed out since the last reset; what is below it is settled or in flight.
     Q4  accepted = ended + depth (P6), in memory and in every row that is written.
-    Q5  a chunk is deleted only in or after the write whose row has the head at or above the chunk's end.
+    Q5  a chunk is deleted only in or after the write whose row has all of it settled.
     """
 
     def __init__(
@@ -103,6 +117,8 @@ class Queue:
         self._read_to = row.head
         self._aligned = False  # whether a chunk begins at _read_to
         self._oldest: tuple[int, int | None] = (-1, None)
+        self._looked: Chunk | None = None
+        self._holes: list[tuple[int, int]] = []  # what was purged above the head: where it ended, durable bytes
 
     @classmethod
     def open(cls, engine: Engine, name: str, number: int, *, first_seq: int, volatile_max_bytes: int) -> Queue:
@@ -137,7 +153,8 @@ class Queue:
     @property
     def size_bytes(self) -> int:
         """Bytes of the messages in the queue, to within a chunk."""
-        return self._tail_bytes - self._cursor_bytes + self._flight_bytes + self._volatile_bytes
+        purged = sum(size_bytes for stop, size_bytes in self._holes if self._cursor < stop) if self._holes else 0
+        return self._tail_bytes - self._cursor_bytes + self._flight_bytes + self._volatile_bytes - purged
 
     @property
     def dup_below(self) -> int:
@@ -348,6 +365,137 @@ class Queue:
             self._discard(durable, volatile, None, "expired")
         self._advance()
         return self.ledger.expired - before
+
+    # --- looking, for operators and the dead-letter queue ---
+
+    @property
+    def cursor(self) -> int:
+        """What is below it and not settled is in flight."""
+        return self._cursor
+
+    def in_hand(self, ranges: Ranges) -> list[tuple[int, int]]:
+        """What of ``ranges`` ``settle`` would settle."""
+        found = []
+        for start, stop in ranges:
+            found += self.settled.missing(max(start, self.head), min(stop, self.tail))
+        return found
+
+    def read(self, start: int, stop: int, *, damage: Callable[[StorageDamaged], None] | None = None) -> Iterator[Message]:
+        """The messages of ``[start, stop)`` that are committed and not settled, in order; nothing is changed.
+
+        damage: is told of a chunk that cannot be read, and the rest goes on; without it, that raises.
+
+        Raises:
+            StorageDamaged, Unavailable: it cannot be read.
+        """
+        start = max(start, self.head)
+        settled = self.settled
+        kept = (message for chunk in self._chunks(start, stop, damage) for message in rows_of(chunk, start, stop, settled))
+        volatile = (message for chunk in self._volatile_chunks(start, stop) for message in rows_of(chunk, start, stop, settled))
+        return merge(kept, volatile, key=attrgetter("seq"))
+
+    def _chunks(self, start: int, stop: int, damage: Callable[[StorageDamaged], None] | None) -> Iterator[Chunk]:
+        """The committed chunks on disk with anything in ``[start, stop)``; the last is kept: the next look is near."""
+        if self._looked is not None and self._looked.first_seq <= start < self._looked.stop:
+            start = self._looked.stop
+            yield self._looked
+            if start >= stop:
+                return
+        low = chunk_key(self.number, start)
+        rows: Iterator[tuple[bytes, bytes]] | None = None
+        while True:
+            try:
+                if rows is None:
+                    found = self._engine.seek_before("msg", low, chunk_key(self.number, self._trimmed))
+                    rows = self._engine.scan("msg", low if found is None else found[0], chunk_key(self.number, stop))
+                key, value = next(rows)
+                chunk = Chunk.decode(value, queue=self.name, seq=first_seq_of(key))
+            except StopIteration:
+                return
+            except StorageDamaged as error:
+                if damage is None:
+                    raise
+                damage(error)
+                if rows is None:
+                    return
+                continue  # where the engine itself cannot go on, it ends with the next step
+            if chunk.stop > start:
+                self._looked = chunk
+                yield chunk
+
+    def _volatile_chunks(self, start: int, stop: int) -> Iterator[Chunk]:
+        flying = (flight.chunk for flight in self._flights if flight.chunk is not None and flight.remaining)
+        last: Chunk | None = None
+        for chunk in chain(flying, self._volatile):
+            if chunk is not last and chunk.first_seq < stop and chunk.stop > start:
+                yield chunk
+            last = chunk  # one that was handed out in part is in several flights
+
+    # --- purge ---
+
+    def unsent(self) -> Unsent:
+        """What ``purge_unsent`` would drop: everything that was certainly never sent. Call both between two commits.
+
+        What may have been sent stays: a remote that holds its QoS 2 packet identifier would take a later message with the same
+        identifier for it, and swallow it.
+
+        Raises:
+            StorageDamaged, Unavailable: what stays cannot be counted.
+        """
+        start = max(self._cursor, min(self.dup_below, self.tail))
+        durable = sum(flight.remaining for flight in self._flights if flight.chunk is None)
+        volatile = sum(flight.remaining for flight in self._flights if flight.chunk is not None)
+        kept_bytes = 0
+        if start > self._cursor:
+            for chunk in self._chunks(self._cursor, start, None):
+                rows = self._unsettled_rows(chunk, self._cursor, start)
+                durable += rows
+                kept_bytes += chunk.size_bytes * rows // chunk.count
+            volatile += sum(self._unsettled_rows(chunk, self._cursor, start) for chunk in self._volatile)
+        return Unsent(start, durable, volatile, kept_bytes)
+
+    def purge_unsent(self, unsent: Unsent, write: Write) -> int:
+        """Drop ``unsent`` with ``write``; how many messages that were."""
+        assert self._next == self.tail, "a purge comes after a commit"
+        start = unsent.start
+        purged = self.depth - unsent.kept_durable - unsent.kept_volatile
+        known = sum(size_bytes for stop, size_bytes in self._holes if self._cursor < stop)
+        hole_bytes = self._tail_bytes - self._cursor_bytes - unsent.kept_bytes - known
+        self._holes = [(stop, size_bytes) for stop, size_bytes in self._holes if stop > self.head]
+        self._holes.append((self.tail, max(0, hole_bytes)))
+        self._depth, self._volatile_depth = unsent.kept_durable, unsent.kept_volatile
+        self._volatile_bytes -= sum(chunk.size_bytes for chunk in self._volatile if chunk.first_seq >= start)
+        self._volatile = deque(chunk for chunk in self._volatile if chunk.first_seq < start)
+        self.settled.add(start, self.tail)
+        if start == self._cursor:
+            self._jump(self.tail)
+        self._count("dropped:purged", purged)
+        self._advance()
+        if start < self.tail:
+            write.delete_range("msg", chunk_key(self.number, start), chunk_key(self.number, self.tail))
+        self.changed = True
+        return purged
+
+    def purge_all(self, write: Write) -> int:
+        """Drop everything, what is in flight included, and forget the remote's session; how many messages that were.
+
+        The lane must be opened anew and connect clean, so that no packet identifier of before means anything.
+        """
+        assert self._next == self.tail, "a purge comes after a commit"
+        purged = self.depth
+        self.new_session(self.generation + 1, "")
+        self._flights.clear()
+        self._volatile.clear()
+        self._holes.clear()
+        self.settled.clear()
+        self._flight_bytes = self._volatile_bytes = self._depth = self._volatile_depth = self.in_flight = 0
+        self.head = self.tail
+        self._jump(self.tail)
+        self._count("dropped:purged", purged)
+        write.delete_range("msg", chunk_key(self.number, self._trimmed), chunk_key(self.number, self.tail))
+        self._trimmed, self._trimmed_bytes = self.tail, self._tail_bytes
+        self.changed = True
+        return purged
 
     # --- disk ---
 

@@ -19,6 +19,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from storage.burials import Burials
+from storage.commands import Commands
 from storage.engine import Engine, Write
 from storage.keys import QueueNumbers, check_format
 from storage.limits import Admission, Room, admit
@@ -36,6 +38,7 @@ from wire.frames import (
     LaneOpen,
     LaneOpened,
     LaneReopen,
+    QueueCommand,
     ResetMarkers,
     SenderResumes,
     SessionOpen,
@@ -85,6 +88,7 @@ class _Lane:
     unreadable: Unavailable | None = None  # why its chunks could not be read the last time
     retry_s: float = 0.0  # when to try to read them again
     retry_delay_s: float = 0.0
+    fenced: bool = False  # until it is opened anew, its Forwarder speaks of messages that were purged
     peak_bytes: int = 0  # since the last compaction
     trimmed_from: bytes = b""
     settles: deque[Settle] = field(default_factory=deque)  # not applied, because the disk refuses
@@ -127,8 +131,10 @@ class Tier1:
         self._sessions = Sessions(engine)
         self._lanes: dict[str, _Lane] = {}
         configured = [f"bridge:{bridge.name}:{lane}" for bridge in settings.bridges for lane in range(bridge.lanes)]
-        for name in sorted({*configured, *self._numbers.names()}):
+        for name in sorted({*configured, *(name for name in self._numbers.names() if name.startswith("bridge:"))}):
             self._open_lane(name)
+        self._burials = Burials(engine, self._numbers, settings.bridges)
+        self._commands = Commands(self, settings)
         self._write = Write()
         self._waiting: list[Append | SessionOpen | SourceResumed] = []
         self._needs_sync = False
@@ -173,6 +179,8 @@ class Tier1:
                 self._waiting.append(frame)
             case SenderResumes():
                 self._senders.resume(frame.sender, frame.epoch, frame.number)
+            case QueueCommand():
+                self._commands.receive(frame)
             case SessionOpen():
                 pass  # of a Listener that is gone
             case _:
@@ -191,7 +199,7 @@ class Tier1:
 
     def _settle(self, frame: Settle) -> None:
         lane = self._lanes.get(frame.queue)
-        if lane is None or frame.epoch != lane.epoch:
+        if lane is None or frame.epoch != lane.epoch or lane.fenced:
             return
         lane.settles.append(frame)
         if len(lane.settles) == 1:
@@ -214,7 +222,9 @@ class Tier1:
     def _apply_settle(self, frame: Settle, lane: _Lane) -> None:
         queue = lane.queue
         for outcome, ranges in frame.settled:
-            if outcome != "redelivered":
+            if outcome.startswith("dead:"):
+                self._burials.bury(lane.bridge, queue, outcome, ranges)
+            elif outcome != "redelivered":
                 queue.settle(outcome, ranges)
         for outcome, ranges in frame.settled:
             if outcome == "redelivered":
@@ -245,7 +255,7 @@ class Tier1:
         forwarder_lives = lane.epoch >> LANE_EPOCH_SHIFT == frame.epoch >> LANE_EPOCH_SHIFT
         lane.queue.reset(forwarder_lives=forwarder_lives)
         lane.epoch = frame.epoch
-        lane.opening, lane.open, lane.damaged = True, False, False
+        lane.opening, lane.open, lane.damaged, lane.fenced = True, False, False, False
         lane.credit_messages = lane.credit_bytes = lane.given_messages = lane.given_bytes = 0
         lane.settled_number = lane.answered = 0
         lane.settles.clear()  # never answered, so nobody relies on them
@@ -344,15 +354,19 @@ class Tier1:
         self._now_s = now_s
         if self._retry_s is not None:
             if not self._reopen(now_s):
+                self._effects.extend(self._commands.refuse())
                 return self._take_effects()
             for lane in self._lanes.values():
                 self._settle_waiting(lane)
             if self._retry_s is not None:
+                self._effects.extend(self._commands.refuse())
                 return self._take_effects()
             at_once = True
         self._effects.extend(self.admit(now_s))
-        if at_once or self._is_due(now_s):
-            self._commit_write(now_s)
+        if at_once or self._commands.waiting or self._is_due(now_s):
+            self._commit_write(now_s, wall_ms)
+        if self._commands.waiting:
+            self._effects.extend(self._commands.obey(now_s, wall_ms) if self._retry_s is None else self._commands.refuse())
         if self._retry_s is None:
             self._answer()
             self._hand_out(wall_ms)
@@ -384,6 +398,7 @@ class Tier1:
             self._trimmed_s = now_s
             for lane in self._lanes.values():
                 self._trim(lane, idle=not lane.queue.depth)
+        self._burials.tick(self._write, now_s, wall_ms)
         self._look_at_disk(now_s)
 
     def close(self) -> None:
@@ -398,12 +413,13 @@ class Tier1:
             return True
         return self._write.size_bytes >= EARLY_COMMIT_BYTES
 
-    def _commit_write(self, now_s: float) -> None:
+    def _commit_write(self, now_s: float, wall_ms: int) -> None:
         write = self._write
         for lane in self._lanes.values():
             if lane.queue.changed:
                 self._trim(lane, idle=False)
                 lane.queue.write_row(write)
+        self._burials.write(write, now_s, wall_ms, evict=not self._refused)
         self._senders.write_rows(write)
         self._sessions.write_rows(write)
         if write:
@@ -625,6 +641,51 @@ class Tier1:
         lane.damaged = True
         log.error("queue.damaged", extra={"queue": name, "error": str(error)})
 
+    # --- for commands ---
+
+    @property
+    def lanes(self) -> Mapping[str, _Lane]:
+        """Every queue of a bridge, configured or not."""
+        return self._lanes
+
+    @property
+    def burials(self) -> Burials:
+        """The dead-letter queues."""
+        return self._burials
+
+    @property
+    def open_write(self) -> Write:
+        """What the next commit makes durable."""
+        return self._write
+
+    def rooms(self, now_s: float, wanted: list[str]) -> dict[str, list[Room]]:
+        """For each queue the room of its bridge and of the node; ``wanted`` ones are made if need be."""
+        return self._rooms(now_s, wanted)
+
+    def commit_now(self, now_s: float, wall_ms: int) -> bool:
+        """Commit the open write, synced; whether the disk took it. If not, it is committed when it does."""
+        self._needs_sync = True
+        self._commit_write(now_s, wall_ms)
+        return self._retry_s is None
+
+    def disk_refuses(self, now_s: float, error: Unavailable) -> None:
+        """The disk refused to be read: wait, and open the engine again."""
+        self._disk_refuses(now_s, error)
+
+    def appended(self, name: str) -> None:
+        """Something was put back into queue ``name`` and is committed."""
+        self._ready.add(name)
+
+    def purged(self, name: str, *, whole: bool) -> None:
+        """Queue ``name`` was purged: hand out what comes now; where the ``whole`` queue went, once its lane is opened anew."""
+        lane = self._lanes[name]
+        lane.damaged = False
+        self._ready.add(name)
+        if whole:
+            lane.fenced = True
+            lane.settles.clear()
+            self._reset_markers(ResetMarkers(queue=name))
+
     # --- figures ---
 
     def status(self, wall_ms: int) -> dict[str, Any]:
@@ -635,6 +696,7 @@ class Tier1:
         trouble = self._refusal or next((lane.unreadable for lane in self._lanes.values() if lane.unreadable is not None), None)
         return {
             "queues": queues,
+            "dead_letters": self._burials.figures(),
             "mode": self._persistence.mode,
             "disk_free_bytes": free,
             "commits": self._commits,

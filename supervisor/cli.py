@@ -11,16 +11,15 @@ import json
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import click
 
+from supervisor.cli_calls import CONFIG
+from supervisor.cli_calls import call_node as _call
+from supervisor.cli_calls import load as _load
+from supervisor.cli_queue import queue
 from wire.errors import BasculeError, ConfigError
 
-if TYPE_CHECKING:
-    from wire.settings import NodeSettings
-
-CONFIG = click.argument("config", type=click.Path(path_type=Path))
 _POLL_S = 0.05
 _WATCH_PERIOD_S = 1.0
 
@@ -165,6 +164,9 @@ def restart(config: Path, name: str) -> int:
     return 0
 
 
+cli.add_command(queue)
+
+
 @cli.command()
 @click.option("--messages", default=3000, show_default=True, type=click.IntRange(30, 100_000), help="How many to publish.")
 def demo(messages: int) -> int:
@@ -174,27 +176,12 @@ def demo(messages: int) -> int:
     return run_demo(messages)
 
 
-def _load(config: Path) -> NodeSettings:
-    from supervisor.config import load
-
-    return load(config)
-
-
 def _problems(config: Path) -> list[str]:
     try:
         _load(config)
     except ConfigError as error:
         return list(error.problems) or [str(error)]
     return []
-
-
-def _call(settings: NodeSettings, command: str, arguments: dict[str, str] | None = None) -> Any:
-    from supervisor.control import NotRunning, call
-    from supervisor.lock import running_pid
-
-    if running_pid(Path(settings.data_dir)) is None:
-        raise NotRunning(f"node {settings.name} does not run", data_dir=settings.data_dir)
-    return call(Path(settings.run_dir), command, arguments)
 
 
 if __name__ == "__main__":

@@ -344,6 +344,14 @@ class Tier2(Section):
     max_bytes: Annotated[int, Size(1024)] = setting("16MiB", "Bytes a lane holds in memory.")
 
 
+class DeadLetter(Section):
+    """Messages that the remote will not have, kept for a person to look at; the oldest give way, and are counted."""
+
+    max_messages: Annotated[int | None, _MESSAGES] = setting(100_000, "Messages kept, or unlimited.")
+    max_bytes: Annotated[int | None, Size(1024, unlimited=True)] = setting("256MiB", "Bytes kept, or unlimited.")
+    max_age: Annotated[float | None, Duration(1, unlimited=True)] = setting(UNLIMITED, "What was kept longer is removed.")
+
+
 class LoopPrevention(Section):
     """Keeps a message from going round bridges for ever."""
 
@@ -363,6 +371,7 @@ class Bridge(Section):
     )
     tier2: Tier2 = section(Tier2, "Memory of each lane.")
     limits: BridgeLimits | None = setting(None, "Limits of this bridge's queue; without it, the node's.")
+    dead_letter: DeadLetter = section(DeadLetter, "What is kept of messages that the remote will not have.")
     local_subscriptions: tuple[Rule, ...] = Field(min_length=1, description="What goes to the remote.")
     remote_subscriptions: Annotated[tuple[Rule, ...], BeforeValidator(_no_rules)] = setting(
         (), "What comes from the remote; none for now.", max_length=0

@@ -22,6 +22,7 @@ from wire.settings import (
     BackoffSettings,
     BridgeSettings,
     ClientLimitSettings,
+    DeadLetterSettings,
     LimitSettings,
     ListenerSettings,
     NodeSettings,
@@ -100,6 +101,11 @@ def _bridge(bridge: Bridge, configuration: Configuration) -> BridgeSettings:
             codes=tuple((code_of(reason), action) for reason, action in bridge.on_refusal.items() if reason != DEFAULT_REASON),
         ),
         limits=_limits(bridge.limits or configuration.limits, configuration.limits, configuration.persistence.mode),
+        dead_letter=DeadLetterSettings(
+            max_messages=bridge.dead_letter.max_messages,
+            max_bytes=bridge.dead_letter.max_bytes,
+            max_age_s=bridge.dead_letter.max_age,
+        ),
     )
 
 

@@ -20,7 +20,7 @@ VERSION = 1
 SOCKET_NAME = "control.ipc"
 PAYLOAD_MAX_BYTES = 65_536
 
-# Every command with the names of its arguments, all of them text and all of them required.
+# Every command with the names of the arguments that it must have, all of them text.
 COMMANDS: dict[str, tuple[str, ...]] = {
     "ping": (),
     "status": (),
@@ -28,6 +28,20 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "bridge.pause": ("bridge",),
     "bridge.resume": ("bridge",),
     "bridge.restart": ("bridge",),
+    "queue.ls": (),
+    "queue.peek": ("bridge",),
+    "queue.export": ("bridge",),
+    "queue.purge": ("bridge",),
+    "queue.replay": ("bridge",),
+}
+
+# Arguments that a command may have besides; numbers in decimal, switches yes or no.
+OPTIONAL: dict[str, tuple[str, ...]] = {
+    "queue.ls": ("bridge",),
+    "queue.peek": ("lane", "dead", "from", "count"),
+    "queue.export": ("lane", "dead", "from", "count"),
+    "queue.purge": ("lane", "dead", "in_flight"),
+    "queue.replay": ("reason", "from", "count"),
 }
 
 
@@ -85,13 +99,14 @@ def parse_request(payload: bytes) -> Request:
     command, arguments = request.get("cmd"), request.get("args") or {}
     if not isinstance(command, str) or command not in COMMANDS:
         raise ControlError("unknown_command", f"cmd is one of {', '.join(COMMANDS)}", request_id)
-    names = COMMANDS[command]
+    names, optional = COMMANDS[command], OPTIONAL.get(command, ())
     if (
         not isinstance(arguments, dict)
-        or set(arguments) != set(names)
+        or not set(names) <= set(arguments) <= {*names, *optional}
         or not all(isinstance(text, str) for text in arguments.values())
     ):
         wanted = f"args of {command} is the map {{{', '.join(f'{name}: text' for name in names)}}}"
+        wanted += f" and may have {', '.join(optional)}" if optional else ""
         raise ControlError("bad_arguments", wanted, request_id)
     return Request(request_id=request_id, command=command, arguments=arguments)
 

@@ -45,6 +45,7 @@ def bridge_row(bridge: str, lane: int, actors: Mapping[str, ActorView]) -> dict[
         row[count] = None if queue is None else queue.get(count, 0)
     row["oldest_age_s"] = None if queue is None else queue.get("oldest_age_s")
     row["dropped"] = {} if queue is None else dict(queue.get("dropped", {}))
+    row["dead_letters"] = dict(actors["queue_store"].figures.get("dead_letters", {}).get(bridge, {}))  # of all its lanes
     row["ledger_closes"] = None if queue is None else ledger_closes(row)
     row["link"] = dict(link)
     row["exchange"] = dict(connection.figures.get("exchange", {}))
@@ -59,6 +60,7 @@ def status_map(
     views = {view.name: view for view in actors}
     store = dict(views["queue_store"].figures)
     store.pop("queues", None)
+    store.pop("dead_letters", None)
     return {
         "node": node,
         "ready": ready,

@@ -22,10 +22,11 @@ from supervisor.collection import Collection
 from supervisor.control import SOCKET_NAME, ControlError, Request, encode_error, encode_result, parse_request
 from supervisor.figures import status_map
 from supervisor.nursery import Child, Nursery
+from supervisor.queue_commands import Relay, is_queue_command
 from supervisor.restart import Escalate, GiveUp, Restart
 from supervisor.signals import SignalPipe
 from wire.errors import ConfigError, Unavailable
-from wire.frames import Command, Frame, Heartbeat, PeerUp, ReportNow, ResetMarkers
+from wire.frames import Command, Frame, Heartbeat, PeerUp, QueueAnswer, ReportNow, ResetMarkers
 from wire.names import QUEUE_STORE
 from wire.settings import NodeSettings
 
@@ -52,6 +53,7 @@ class Supervisor(PolledActor):
         self._stop_waits: set[str] = set()
         self._paused: set[str] = set()
         self._collection: Collection[tuple[list[bytes], Any]] = Collection()
+        self._relay: Relay[list[bytes]] = Relay()
 
     # --- events ---
 
@@ -91,10 +93,15 @@ class Supervisor(PolledActor):
                 self._nursery.kill(self._nursery[child_name])
             case "collect":
                 self._collected()
+            case "queue_commands":
+                self._refuse(self._relay.timed_out(now_s))
 
     def on_frame(self, frame: Frame) -> None:
+        if isinstance(frame, QueueAnswer):
+            self._queue_answered(frame)
+            return
         if not isinstance(frame, Heartbeat):
-            log.error("frame.refused", extra={"error": "only heartbeats come here", "kind": frame.KIND})
+            log.error("frame.refused", extra={"error": "only heartbeats and answers come here", "kind": frame.KIND})
             return
         child = self._nursery.heard(frame)
         if child is None:
@@ -161,6 +168,8 @@ class Supervisor(PolledActor):
         self._collection.gone(child.name)
         if self._collection.complete:
             self._collected()
+        if child.name == QUEUE_STORE:
+            self._refuse(self._relay.store_ended())
         if self._stopping or not child.wanted:
             child.state = "stopped"
             self._stop_waits.discard(child.name)
@@ -247,6 +256,9 @@ class Supervisor(PolledActor):
             if request.command == "status":
                 self._ask_status(whom, request)
                 return
+            if is_queue_command(request.command):
+                self._ask_store(whom, request)
+                return
             result = self._obey(request)
         except ControlError as error:
             self._router.answer(whom, encode_error(error))
@@ -292,6 +304,35 @@ class Supervisor(PolledActor):
             else:
                 child.ordered = True
                 self._nursery.order_stop(child)
+
+    def _ask_store(self, whom: list[bytes], request: Request) -> None:
+        store = self._nursery[QUEUE_STORE]
+        if store.life is None or store.state != "ready":
+            text = f"the queue store is {store.state}; nothing was done"
+            raise ControlError("unavailable", text, request.request_id)
+        self.send(QUEUE_STORE, self._relay.ask(whom, request, self.mailbox.now_s()))
+        self._watch_relay()
+        if request.command in ("queue.purge", "queue.replay"):
+            log.info("control.relayed", extra={"command": request.command, **request.arguments})
+
+    def _queue_answered(self, answer: QueueAnswer) -> None:
+        asked = self._relay.answered(answer)
+        if asked is not None:
+            whom, request_id, error = asked
+            self._router.answer(whom, encode_error(error) if error is not None else encode_result(request_id, answer.result))
+            self._watch_relay()
+
+    def _refuse(self, refused: list[tuple[list[bytes], ControlError]]) -> None:
+        for whom, error in refused:
+            self._router.answer(whom, encode_error(error))
+        self._watch_relay()
+
+    def _watch_relay(self) -> None:
+        deadline_s = self._relay.next_deadline_s()
+        if deadline_s is None:
+            self.mailbox.cancel_timer("queue_commands")
+        else:
+            self.mailbox.set_timer("queue_commands", deadline_s)
 
     def _ask_status(self, whom: list[bytes], request: Request) -> None:
         if not self._collection.ask((whom, request.request_id)):

@@ -1,4 +1,4 @@
-"""What ``bascule status`` and ``bascule demo`` show on a terminal. The only user of rich."""
+"""What ``bascule status``, ``queue`` and ``demo`` show on a terminal. The only user of rich."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from supervisor.queue_text import printable
+
 _GOOD, _BAD, _BUSY = "green", "bold red", "yellow"
 _STATE_STYLES = {"ready": _GOOD, "connected": _GOOD, "damaged": _BAD, "misconfigured": _BAD}
 _PIPE_WIDTH = 180
+_MESSAGES_PIPE_WIDTH = 400
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
@@ -118,10 +121,10 @@ def size(count: float) -> str:
     return f"{count:.1f} {_UNITS[-1]}"
 
 
-def _console() -> Console:
+def _console(pipe_width: int = _PIPE_WIDTH) -> Console:
     """A terminal as wide as it is; a file or a pipe as wide as our tables need."""
     console = Console(highlight=False)
-    return console if console.is_terminal else Console(highlight=False, width=_PIPE_WIDTH)
+    return console if console.is_terminal else Console(highlight=False, width=pipe_width)
 
 
 def _table(*columns: str) -> Table:
@@ -142,3 +145,68 @@ def _state(state: str) -> Text:
 
 def _figure(value: int | None) -> str:
     return "-" if value is None else str(value)
+
+
+def print_queues(listed: dict[str, Any]) -> None:
+    """Print the answer to ``queue.ls``."""
+    queues = _table("queue", "configured", "state", ">depth", ">size", ">oldest", ">in flight")
+    for row in listed["queues"]:
+        _add_row(
+            queues,
+            row["queue"],
+            _configured(row),
+            _state(row["state"]),
+            _figure(row["depth"]),
+            size(row["bytes"]),
+            _age(row["oldest_age_s"]),
+            _figure(row["in_flight"]),
+        )
+    counts = ("evicted", "purged", "replayed", "damaged")
+    dead = _table("dead letters", "configured", ">held", ">size", ">oldest", *(f">{count}" for count in counts), "held by reason")
+    for row in listed["dead_letters"]:
+        reasons = ", ".join(f"{reason} {held}" for reason, held in sorted(row["reasons"].items())) or "-"
+        figures = (_figure(row[count]) for count in counts)
+        age = _age(row["oldest_age_s"])
+        _add_row(dead, row["queue"], _configured(row), _figure(row["held"]), size(row["bytes"]), age, *figures, reasons)
+    _console().print(queues if listed["queues"] else Text("no queues", "dim"))
+    if listed["dead_letters"]:
+        _console().print(dead)
+
+
+def print_messages(rows: Sequence[dict[str, Any]], *, dead: bool) -> None:
+    """Print messages as ``queue_text.message_json`` gives them."""
+    if not rows:
+        say("nothing there")
+        return
+    head = ("dead at", "reason", "from") if dead else ("state",)
+    table = _table("queue", ">seq", *head, "topic", ">QoS", "retain", ">size", ">age", "rule", "properties", "payload")
+    for row in rows:
+        if row.get("damaged"):
+            _add_row(table, row["queue"], str(row["seq"]), Text("damaged", _BAD))
+            continue
+        where = f"{row['from_queue']} {row['queue_seq']}" + (f" {row['remote']}" if row["remote"] else "") if dead else ""
+        cells = (row["dead_at"], row["reason"], where) if dead else (row["state"],)
+        properties = ", ".join(f"{name}={value}" for name, value in row["properties"].items())
+        _add_row(
+            table,
+            row["queue"],
+            str(row["seq"]),
+            *map(printable, cells),
+            printable(row["topic"]),
+            str(row["qos"]),
+            "yes" if row["retain"] else "no",
+            size(row["size"]),
+            duration(row["age_s"]),
+            row["rule"] or "-",
+            printable(properties) or "-",
+            row["payload"],
+        )
+    _console(_MESSAGES_PIPE_WIDTH).print(table)
+
+
+def _configured(row: dict[str, Any]) -> Text:
+    return Text("yes") if row["configured"] else Text("no", _BUSY)
+
+
+def _age(age_s: float | None) -> str:
+    return "-" if age_s is None else duration(age_s)

@@ -17,7 +17,7 @@ PACKAGES = ("wire", "storage", "actors", "supervisor")  # each imports itself an
 
 # Third-party module -> the files that may import it.
 OWNERS = {
-    "click": ("supervisor/cli.py",),
+    "click": ("supervisor/cli*.py",),
     "msgpack": ("wire/*", "storage/*", "supervisor/control.py"),
     "paho": ("actors/remote.py",),
     "pydantic": ("supervisor/config*.py",),

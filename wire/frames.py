@@ -401,3 +401,24 @@ class Command(Frame):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stop(Frame):
     """Supervisor -> child: end intake, pass on and commit what is in hand, then end."""
+
+
+@_frame(46)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueCommand(Frame):
+    """Supervisor -> QueueStore: ``verb`` is ls, peek, purge or replay; storage/commands.py says what ``arguments`` are."""
+
+    request: int
+    verb: str
+    arguments: dict[str, Any]
+
+
+@_frame(47)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueAnswer(Frame):
+    """QueueStore -> Supervisor: the ``result`` of command ``request``, committed; or the kind of ``error`` and a ``message``."""
+
+    request: int
+    error: str
+    message: str
+    result: dict[str, Any]

@@ -61,6 +61,15 @@ class LimitSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetterSettings:
+    """Limits of a bridge's dead-letter queue; None is unlimited. The oldest give way."""
+
+    max_messages: int | None = None
+    max_bytes: int | None = None
+    max_age_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BackoffSettings:
     """Delays between connection attempts; a connection that lasted ``stable_s`` starts the series anew."""
 
@@ -147,6 +156,7 @@ class BridgeSettings:
     on_session_loss: str
     on_refusal: RefusalSettings
     limits: LimitSettings
+    dead_letter: DeadLetterSettings = DeadLetterSettings()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,6 +21,8 @@ from wire.frames import (
     LinkState,
     PeerUp,
     Publishes,
+    QueueAnswer,
+    QueueCommand,
     ReportNow,
     ResetMarkers,
     SenderResumes,
@@ -94,6 +96,11 @@ GOLDEN: list[tuple[Frame, str]] = [
     (ResetMarkers(queue=QUEUE), "932b01ae6272696467653a636c6f75643a30"),
     (Command(verb="pause"), "932c01a57061757365"),
     (Stop(), "922d01"),
+    (
+        QueueCommand(request=3, verb="peek", arguments={"bridge": "b", "lane": 0}),
+        "952e0103a47065656b82a6627269646765a162a46c616e6500",
+    ),
+    (QueueAnswer(request=3, error="", message="", result={"next": None}), "962f0103a0a081a46e657874c0"),
 ]
 
 

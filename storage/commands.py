@@ -1,0 +1,400 @@
+"""What an operator may do with queues and dead letters: ls, peek, purge, replay. Each looks at, or changes, a page at most.
+
+A command is carried out between two commits of the store: what it sees is committed, and it is answered when what it changed is.
+Arguments (``QueueCommand.arguments``) and results are maps of msgpack types; times are UTC milliseconds.
+
+ls {bridge?} -> {queues: [...], dead_letters: [...]}.
+peek {bridge, lane | dead, from?, count?, payload_bytes?} -> {queue, messages: [...], next, tail}: ``next`` is where the next
+page begins, None after the last; ``tail`` is one past the newest, so that who pages knows where to end.
+purge {bridge, lane?, dead?, in_flight?} -> {purged, kept, kept_in_flight}: without ``lane``, in every lane.
+replay {bridge, reason?, from?, count?} -> {replayed, skipped, damaged, full, next, tail}: one page goes back, by one commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from itertools import islice
+from typing import Any, Protocol
+from zlib import crc32
+
+from storage.burials import Burials
+from storage.dead_letters import DeadLetter, DeadLetters
+from storage.engine import Write
+from storage.limits import Room
+from storage.messages import Message, batch_of
+from storage.queue import Queue
+from wire.batch import QOS_MASK, RETAIN
+from wire.errors import BasculeError, ConfigError, StorageDamaged, Unavailable
+from wire.frames import Frame, QueueAnswer, QueueCommand
+from wire.names import SUPERVISOR
+from wire.settings import NodeSettings
+
+PAGE_MESSAGES = 500
+PAGE_BYTES = 256 << 10
+SCANNED_MESSAGES = 5000  # of a page, those that are not in it included
+SCANNED_BYTES = 8 << 20
+
+
+class CommandError(BasculeError):
+    """A command was refused, and nothing was changed. ``kind`` tells programs why."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+class Lane(Protocol):
+    """What commands see of a lane."""
+
+    queue: Queue
+    bridge: str
+    open: bool
+    opening: bool
+    damaged: bool
+
+
+class Store(Protocol):
+    """What commands need of Tier 1."""
+
+    @property
+    def lanes(self) -> Mapping[str, Lane]: ...
+
+    @property
+    def burials(self) -> Burials: ...
+
+    @property
+    def open_write(self) -> Write: ...
+
+    def rooms(self, now_s: float, wanted: list[str]) -> dict[str, list[Room]]: ...
+
+    def commit_now(self, now_s: float, wall_ms: int) -> bool: ...
+
+    def disk_refuses(self, now_s: float, error: Unavailable) -> None: ...
+
+    def purged(self, name: str, *, whole: bool) -> None: ...
+
+    def appended(self, name: str) -> None: ...
+
+
+class Commands:
+    """Takes commands as they come, carries them out when the store has committed."""
+
+    def __init__(self, store: Store, settings: NodeSettings) -> None:
+        self._store = store
+        self._bridges = {bridge.name: bridge for bridge in settings.bridges}
+        self._rules = {bridge.name: {rule.number: rule.name for rule in bridge.local_subscriptions} for bridge in settings.bridges}
+        self._waiting: list[QueueCommand] = []
+
+    @property
+    def waiting(self) -> bool:
+        """Whether a command is to be carried out."""
+        return bool(self._waiting)
+
+    def receive(self, command: QueueCommand) -> None:
+        """Take a command."""
+        self._waiting.append(command)
+
+    def refuse(self) -> list[tuple[str, Frame]]:
+        """Answer those that wait while the disk refuses: nothing was done."""
+        waiting, self._waiting = self._waiting, []
+        return [(SUPERVISOR, _unavailable(command)) for command in waiting]
+
+    def obey(self, now_s: float, wall_ms: int) -> list[tuple[str, Frame]]:
+        """Carry out those that wait, commit, and answer."""
+        answers: list[QueueAnswer] = []
+        while self._waiting:
+            command = self._waiting.pop(0)
+            try:
+                result = self._carry_out(command, now_s, wall_ms)
+            except CommandError as error:
+                answers.append(_refusal(command, error.kind, error.message))
+            except (StorageDamaged, ConfigError) as error:
+                answers.append(_refusal(command, "damaged", str(error)))
+            except Unavailable as error:
+                self._store.disk_refuses(now_s, error)
+                return [*((SUPERVISOR, answer) for answer in answers), (SUPERVISOR, _unavailable(command)), *self.refuse()]
+            else:
+                if command.verb in ("purge", "replay") and not self._store.commit_now(now_s, wall_ms):
+                    text = "the disk refuses for now; what was ordered is done as soon as it does not"
+                    answers.append(_refusal(command, "unavailable", text))
+                    return [*((SUPERVISOR, answer) for answer in answers), *self.refuse()]
+                answers.append(QueueAnswer(request=command.request, error="", message="", result=result))
+        return [(SUPERVISOR, answer) for answer in answers]
+
+    def _carry_out(self, command: QueueCommand, now_s: float, wall_ms: int) -> dict[str, Any]:
+        arguments = command.arguments
+        match command.verb:
+            case "ls":
+                return self._list(arguments.get("bridge"), wall_ms)
+            case "peek":
+                return self._peek(arguments)
+            case "purge":
+                return self._purge(arguments)
+            case "replay":
+                return self._replay(arguments, now_s, wall_ms)
+        raise CommandError("unknown_command", f"there is no {command.verb!r}")
+
+    # --- ls ---
+
+    def _list(self, bridge: str | None, wall_ms: int) -> dict[str, Any]:
+        if bridge is not None:
+            self._known(bridge)
+        lanes = {name: lane for name, lane in self._store.lanes.items() if bridge in (None, lane.bridge)}
+        dead = {name: letters for name, letters in self._store.burials.queues.items() if bridge in (None, name)}
+        return {
+            "queues": [self._queue_row(name, lane, wall_ms) for name, lane in sorted(lanes.items(), key=_place)],
+            "dead_letters": [self._dead_row(name, letters, wall_ms) for name, letters in sorted(dead.items())],
+        }
+
+    def _queue_row(self, name: str, lane: Lane, wall_ms: int) -> dict[str, Any]:
+        queue = lane.queue
+        oldest_ms = None
+        damaged = lane.damaged
+        if not damaged:
+            try:
+                oldest_ms = queue.oldest_ms()
+            except StorageDamaged:
+                damaged = True
+        state = "damaged" if damaged else "open" if lane.open else "opening" if lane.opening else "waiting"
+        return {
+            "queue": name,
+            "bridge": lane.bridge,
+            "lane": _lane_of(name),
+            "configured": self._is_configured(name, lane.bridge),
+            "state": state,
+            "depth": queue.depth,
+            "bytes": queue.size_bytes,
+            "oldest_age_s": None if oldest_ms is None else max(0.0, (wall_ms - oldest_ms) / 1000),
+            "in_flight": queue.in_flight,
+            "head": queue.head,
+            "tail": queue.tail,
+            "session": queue.session,
+            "generation": queue.generation,
+        }
+
+    def _dead_row(self, bridge: str, letters: DeadLetters, wall_ms: int) -> dict[str, Any]:
+        oldest_ms = None
+        if letters.held:
+            with suppress(StorageDamaged):
+                _, oldest = next(letters.read(), (0, None))
+                oldest_ms = oldest.at_ms if oldest is not None else None
+        return {
+            "queue": letters.name,
+            "bridge": bridge,
+            "configured": bridge in self._bridges,
+            "oldest_age_s": None if oldest_ms is None else max(0.0, (wall_ms - oldest_ms) / 1000),
+            **letters.figures(),
+        }
+
+    # --- peek ---
+
+    def _peek(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        bridge = arguments["bridge"]
+        start = arguments.get("from") or 0
+        payload_bytes = arguments.get("payload_bytes")
+        page = _Page(arguments.get("count"))
+        rules = self._rules.get(bridge, {})
+        if arguments.get("dead"):
+            letters = self._letters(bridge)
+            for seq, letter in letters.read(start):
+                if letter is None:
+                    page.take({"seq": seq, "damaged": True}, 0)
+                else:
+                    page.take(_dead_map(letter, rules, payload_bytes), letter.message.size_bytes)
+                if page.full:
+                    break
+            return {"queue": letters.name, "messages": page.rows, "next": page.next_of(letters.next_seq), "tail": letters.next_seq}
+        name, lane = self._lane(bridge, arguments["lane"])
+        queue = lane.queue
+        for message in queue.read(start, queue.tail):
+            state = "released" if message.seq in queue.released else "in flight" if message.seq < queue.cursor else "waiting"
+            page.take({"seq": message.seq, "state": state, **_message_map(message, rules, payload_bytes)}, message.size_bytes)
+            if page.full:
+                break
+        return {"queue": name, "messages": page.rows, "next": page.next_of(queue.tail), "tail": queue.tail}
+
+    # --- purge ---
+
+    def _purge(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        bridge = arguments["bridge"]
+        write = self._store.open_write
+        if arguments.get("dead"):
+            return {"purged": self._letters(bridge).purge(write), "kept": 0, "kept_in_flight": 0}
+        whole = bool(arguments.get("in_flight"))
+        if arguments.get("lane") is None:
+            self._known(bridge)
+            names = [name for name, lane in self._store.lanes.items() if lane.bridge == bridge]
+        else:
+            names = [self._lane(bridge, arguments["lane"])[0]]
+        queues = {name: self._store.lanes[name].queue for name in sorted(names)}
+        unsent = {} if whole else {name: queue.unsent() for name, queue in queues.items()}  # all reading before any change
+        purged = kept = flying = 0
+        for name, queue in queues.items():
+            purged += queue.purge_all(write) if whole else queue.purge_unsent(unsent[name], write)
+            self._store.purged(name, whole=whole)
+            kept += queue.depth
+            flying += queue.in_flight
+        return {"purged": purged, "kept": kept, "kept_in_flight": flying}
+
+    # --- replay ---
+
+    def _replay(self, arguments: Mapping[str, Any], now_s: float, wall_ms: int) -> dict[str, Any]:
+        bridge = arguments["bridge"]
+        letters = self._letters(bridge)
+        configured = self._bridges.get(bridge)
+        if configured is None:
+            known = ", ".join(self._bridges) or "none"
+            text = f"bridge {bridge!r} is not configured, so nothing can go back to it; configured: {known}"
+            raise CommandError("not_configured", text)
+        names = [f"bridge:{bridge}:{lane}" for lane in range(configured.lanes)]
+        rooms = self._store.rooms(now_s, names)
+        chosen: dict[str, list[DeadLetter]] = {}
+        taken = skipped = damaged = 0
+        full = False
+        following: int | None = None
+        count = min(arguments.get("count") or PAGE_MESSAGES, PAGE_MESSAGES)
+        for seq, letter in _bounded(letters.read(arguments.get("from") or 0)):
+            following = seq + 1
+            if letter is None:
+                damaged += 1
+            elif arguments.get("reason") not in (None, letter.reason):
+                skipped += 1
+            else:
+                name = names[crc32(letter.message.topic) % len(names)]
+                if not all(room.fits(1, letter.message.size_bytes) for room in rooms[name]):
+                    full, following = True, seq
+                    break
+                for room in rooms[name]:
+                    room.take(1, letter.message.size_bytes)
+                chosen.setdefault(name, []).append(letter)
+                taken += 1
+                if taken == count:
+                    break
+        if full and not taken:
+            text = f"the queue of bridge {bridge!r} has no room (limits, or the disk is full); no dead letter was taken out"
+            raise CommandError("full", text)
+        for name, back in chosen.items():
+            self._append(name, back, letters, wall_ms)
+        ended = following is None or following >= letters.next_seq
+        return {
+            "replayed": taken,
+            "skipped": skipped,
+            "damaged": damaged,
+            "full": full,
+            "next": None if ended else following,
+            "tail": letters.next_seq,
+        }
+
+    def _append(self, name: str, back: list[DeadLetter], letters: DeadLetters, wall_ms: int) -> None:
+        """Put ``back`` at the end of queue ``name``, accepted now, and out of the dead letters, by one write."""
+        write = self._store.open_write
+        batch = batch_of([letter.message for letter in back], accepted_ms=wall_ms)
+        qos0 = sum(1 for flags in batch.flags if not flags & QOS_MASK)
+        self._store.lanes[name].queue.append(batch.encode(), len(batch), batch.size_bytes(), qos0, write)
+        letters.replayed(back, write)
+        write.on_commit(lambda: self._store.appended(name))
+
+    # --- names ---
+
+    def _known(self, bridge: str) -> None:
+        known = {lane.bridge for lane in self._store.lanes.values()} | set(self._store.burials.queues)
+        if bridge not in known:
+            names = ", ".join(sorted(known)) or "none"
+            raise CommandError("unknown_bridge", f"there is no queue of a bridge {bridge!r}; known: {names}")
+
+    def _lane(self, bridge: str, lane: int) -> tuple[str, Lane]:
+        self._known(bridge)
+        name = f"bridge:{bridge}:{lane}"
+        if name not in self._store.lanes:
+            lanes = sorted(_lane_of(name) for name, known in self._store.lanes.items() if known.bridge == bridge)
+            known = ", ".join(map(str, lanes)) or "none"
+            raise CommandError("unknown_lane", f"bridge {bridge!r} has no lane {lane}; known: {known}")
+        return name, self._store.lanes[name]
+
+    def _letters(self, bridge: str) -> DeadLetters:
+        self._known(bridge)
+        letters = self._store.burials.queues.get(bridge)
+        if letters is None:
+            raise CommandError("no_dead_letters", f"bridge {bridge!r} has no dead letters, and never had any")
+        return letters
+
+    def _is_configured(self, name: str, bridge: str) -> bool:
+        configured = self._bridges.get(bridge)
+        return configured is not None and _lane_of(name) < configured.lanes
+
+
+class _Page:
+    """What goes into one answer."""
+
+    def __init__(self, count: int | None) -> None:
+        self.rows: list[dict[str, Any]] = []
+        self._count = min(count or PAGE_MESSAGES, PAGE_MESSAGES)
+        self._answer_bytes = self._read_bytes = 0
+
+    def take(self, row: dict[str, Any], read_bytes: int) -> None:
+        self.rows.append(row)
+        self._read_bytes += read_bytes
+        self._answer_bytes += len(row.get("payload", b"")) + len(row.get("topic", b"")) + len(row.get("properties", b"")) + 100
+
+    @property
+    def full(self) -> bool:
+        return len(self.rows) >= self._count or self._answer_bytes >= PAGE_BYTES or self._read_bytes >= SCANNED_BYTES
+
+    def next_of(self, stop: int) -> int | None:
+        """Where the next page begins; None when this one has come to ``stop``."""
+        if not self.full:
+            return None
+        following = int(self.rows[-1]["seq"]) + 1
+        return following if following < stop else None
+
+
+def _bounded(letters: Iterable[tuple[int, DeadLetter | None]]) -> Iterator[tuple[int, DeadLetter | None]]:
+    """``letters``, as many as one page may look at."""
+    size_bytes = 0
+    for seq, letter in islice(letters, SCANNED_MESSAGES):
+        yield seq, letter
+        size_bytes += letter.message.size_bytes if letter is not None else 0
+        if size_bytes >= SCANNED_BYTES:
+            return
+
+
+def _message_map(message: Message, rules: Mapping[int, str], payload_bytes: int | None) -> dict[str, Any]:
+    return {
+        "topic": message.topic,
+        "qos": message.flags & QOS_MASK,
+        "retain": bool(message.flags & RETAIN),
+        "size": len(message.payload),
+        "payload": message.payload if payload_bytes is None else message.payload[:payload_bytes],
+        "properties": message.properties,
+        "rule": rules.get(message.rule, ""),
+        "accepted_ms": message.accepted_ms,
+    }
+
+
+def _dead_map(letter: DeadLetter, rules: Mapping[int, str], payload_bytes: int | None) -> dict[str, Any]:
+    return {
+        "seq": letter.seq,
+        "reason": letter.reason,
+        "at_ms": letter.at_ms,
+        "queue": letter.queue,
+        "queue_seq": letter.message.seq,
+        "remote": letter.remote,
+        **_message_map(letter.message, rules, payload_bytes),
+    }
+
+
+def _lane_of(name: str) -> int:
+    return int(name.rpartition(":")[2])
+
+
+def _place(row: tuple[str, Lane]) -> tuple[str, int]:
+    return row[1].bridge, _lane_of(row[0])
+
+
+def _refusal(command: QueueCommand, kind: str, message: str) -> QueueAnswer:
+    return QueueAnswer(request=command.request, error=kind, message=message, result={})
+
+
+def _unavailable(command: QueueCommand) -> QueueAnswer:
+    return _refusal(command, "unavailable", "the disk refuses for now; nothing was done")

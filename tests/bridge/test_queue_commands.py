@@ -1,0 +1,207 @@
+"""``bascule queue`` on a real node whose remote refuses, withholds or is away: listed, shown, exported, replayed, purged."""
+
+from __future__ import annotations
+
+import json
+import signal
+from base64 import b64decode
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from supervisor.cli import main
+from tests.conftest import StartNode
+from tests.support.mqtt_client import PUBACK, PUBCOMP, PUBREC, PUBREL, MqttClient
+from tests.support.node import Config, Node, bridge_config, node_config
+from tests.support.ports import free_port
+from tests.support.publisher import Publisher
+from tests.support.refusing_remote import FakeRemote
+from tests.support.waiting import wait_until
+
+NOT_AUTHORIZED, INVALID = 0x87, 0x99
+
+
+@pytest.fixture
+def refusing() -> Iterator[FakeRemote]:
+    codes = {"bad": NOT_AUTHORIZED, "odd": INVALID}
+    with FakeRemote(lambda topic: codes.get(topic.partition("/")[0], 0)) as remote:
+        yield remote
+
+
+def to(port: int, **keys: Any) -> Config:
+    return node_config(bridge_config("cloud", port, protocol="mqtt5", **keys))
+
+
+def publish(node: Node, topic: str, *payloads: str | bytes, qos: int = 1) -> None:
+    with MqttClient(node.port, version=5) as client:
+        for number, payload in enumerate(payloads, start=1):
+            client.publish(topic, payload, qos=qos, packet_id=number)
+        numbers = range(1, len(payloads) + 1)
+        for number in numbers:
+            client.expect(PUBACK if qos == 1 else PUBREC, packet_id=number)
+        if qos == 2:
+            for number in numbers:
+                client.acknowledge(PUBREL, number)
+            for number in numbers:
+                client.expect(PUBCOMP, packet_id=number)
+
+
+class Typed:
+    """Runs ``bascule queue`` in this process; what it prints."""
+
+    def __init__(self, node: Node, capsys: pytest.CaptureFixture[str]) -> None:
+        self._config = str(node.config_path)
+        self._capsys = capsys
+
+    def __call__(self, verb: str, *words: str, status: int = 0) -> str:
+        self._capsys.readouterr()
+        found = main(["queue", verb, self._config, *words])
+        said = self._capsys.readouterr()
+        assert found == status, said
+        return said.out if not status else said.err
+
+    def json(self, verb: str, *words: str) -> Any:
+        return json.loads(self(verb, *words, "--json"))
+
+
+def test_what_the_remote_refuses_is_kept_shown_replayed_and_purged(
+    refusing: FakeRemote, start_node: StartNode, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Through a kill -9 of the store and a restart of the node; the sums close all the way."""
+    node = start_node(to(refusing.port))
+    queue = Typed(node, capsys)
+    publish(node, "bad/1", "1", "2", "3", qos=1)
+    publish(node, "odd/1", "4", b"\xff\x00", qos=2)
+    publish(node, "good/1", "5", qos=1)
+    row = node.wait_lane("cloud", depth=0, delivered=1, dead_lettered=5, ledger_closes=True)
+    assert row["dead_letters"]["held"] == 5
+    assert row["dead_letters"]["reasons"] == {"remote_0x87": 3, "remote_0x99": 2}
+
+    text = queue("ls")
+    assert "dead:cloud" in text
+    assert "remote_0x87 3, remote_0x99 2" in text
+    shown = queue.json("peek", "cloud", "--dead", "--count", "4")
+    assert [(row["topic"], row["qos"], row["payload"], row["reason"]) for row in shown] == [
+        ("bad/1", 1, "1", "remote_0x87"),
+        ("bad/1", 1, "2", "remote_0x87"),
+        ("bad/1", 1, "3", "remote_0x87"),
+        ("odd/1", 2, "4", "remote_0x99"),
+    ]
+    assert shown[0]["from_queue"] == "bridge:cloud:0"
+    assert shown[0]["remote"] == f"bridge-cloud@127.0.0.1:{refusing.port}"
+    assert "odd/1" in queue("peek", "cloud", "--dead", "--from", "4")
+
+    node.wait_replaced("queue_store", node.kill("queue_store"))
+    node.restart()
+    path = tmp_path / "dead.jsonl"
+    assert "5 messages" in queue("export", "cloud", "--dead", "--to", str(path))
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [b64decode(line["payload_base64"]) for line in lines] == [b"1", b"2", b"3", b"4", b"\xff\x00"]
+    assert ("payload_text" in lines[3], "payload_text" in lines[4]) == (True, False)
+    assert list(tmp_path.glob(".dead*")) == []
+
+    refusing.refuse = lambda topic: NOT_AUTHORIZED if topic.startswith("bad") else 0
+    assert "back in the queue: 0" in queue("replay", "cloud", "--reason", "nothing")
+    assert "back in the queue: 1" in queue("replay", "cloud", "--reason", "remote_0x99", "--count", "1")
+    node.wait_lane("cloud", depth=0, delivered=2, ledger_closes=True)
+    assert refusing.payloads == ["5", "4"]
+    assert queue.json("replay", "cloud") == {"replayed": 4, "damaged": 0, "full": False}, "what dies again is not replayed for ever"
+    row = node.wait_lane("cloud", depth=0, delivered=3, dead_lettered=8, accepted=11, ledger_closes=True)
+    assert row["dead_letters"]["held"] == 3
+    assert row["dead_letters"]["replayed"] == 5
+
+    assert "nothing was done: add --yes" in queue("purge", "cloud", "--dead", status=2)
+    assert "3 dead letters purged" in queue("purge", "cloud", "--dead", "--yes")
+    assert queue.json("peek", "cloud", "--dead") == []
+    dead = node.lane("cloud")["dead_letters"]
+    assert (dead["held"], dead["purged"], dead["replayed"], dead["bytes"]) == (0, 3, 5, 0)
+
+
+def test_messages_that_die_while_the_store_is_killed_are_kept_once_each(
+    refusing: FakeRemote, start_node: StartNode, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """D2 on real files: whatever the kills cut off, each message is in the queue or among the dead letters; in the end, there."""
+    node = start_node(to(refusing.port, remote={"receive_maximum": 50, "qos2_maximum": 50}))
+    with (
+        Publisher(node.port, "bad/1", qos=1, rate_per_s=1500.0) as one,
+        Publisher(node.port, "odd/2", qos=2, rate_per_s=500.0) as two,
+    ):
+        for _ in range(4):
+            seen = refusing.seen
+            wait_until(lambda seen=seen: refusing.seen > seen + 200, 20.0, "messages refused")  # type: ignore[misc]
+            node.wait_replaced("queue_store", node.kill("queue_store"))
+        sent = {"bad/1": one.finish(), "odd/2": two.finish()}
+    node.wait_lane("cloud", depth=0, ledger_closes=True, deadline_s=30.0)
+    lines = [json.loads(line) for line in Typed(node, capsys)("export", "cloud", "--dead", "--to", "-").splitlines()]
+    for topic, payloads in sent.items():
+        kept = [line["payload_text"] for line in lines if line["topic"] == topic]
+        assert sorted(kept, key=int) == payloads, f"{topic}: each once"
+
+
+def test_a_purge_leaves_what_may_have_been_sent_unless_all_goes_and_the_session_too(
+    refusing: FakeRemote, start_node: StartNode, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The remote holds QoS 2 identifiers; after the whole purge it is asked for a clean session, and takes new messages once."""
+    refusing.withhold = True
+    node = start_node(to(refusing.port, remote={"receive_maximum": 6, "qos2_maximum": 5}, tier2={"max_messages": 5}))
+    queue = Typed(node, capsys)
+    publish(node, "t", *map(str, range(40)), qos=2)
+    for burst in range(8):
+        publish(node, "t", *map(str, range(40 + 500 * burst, 540 + 500 * burst)))
+    wait_until(lambda: refusing.seen == 5, 10.0, "a full window at the remote")
+    row = node.wait_lane_until(lambda row: 40 < row["in_flight"] < row["depth"] == 4040, "more than the lane has in hand")
+    assert [row["state"] for row in queue.json("peek", "cloud", "--count", "6")][:5] == ["in flight"] * 5
+
+    kept = row["in_flight"]
+    result = queue.json("purge", "cloud", "--yes")
+    assert result == {"purged": 4040 - kept, "kept": kept, "kept_in_flight": kept}
+    row = node.wait_lane("cloud", depth=kept, ledger_closes=True)
+    assert row["dropped"] == {"purged": 4040 - kept}
+    assert [row["payload"] for row in queue.json("peek", "cloud", "--count", "5000")] == [str(n) for n in range(kept)]
+
+    before = len(refusing.cleans)
+    said = queue("purge", "cloud", "--in-flight", "--yes")
+    assert f"{kept} messages purged" in said
+    wait_until(lambda: True in refusing.cleans[before:], 10.0, "the remote is made to forget the identifiers that it holds")
+    refusing.withhold = False
+    publish(node, "t", "new 1", "new 2", qos=2)
+    node.wait_lane("cloud", depth=0, delivered=2, ledger_closes=True)
+    assert refusing.payloads == ["0", "1", "2", "3", "4", "new 1", "new 2"]
+
+
+def test_the_queue_of_a_bridge_that_is_gone_stays_until_it_is_purged(
+    start_node: StartNode, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """P7, also for another bridge beside it; and peek, export to standard output, unknown names."""
+    node = start_node(to(free_port()))
+    queue = Typed(node, capsys)
+    publish(node, "t", *map(str, range(700)))
+    assert node.stop() == 0
+    node.configure(node_config(bridge_config("other", free_port(), protocol="mqtt5")))
+    node.start()
+
+    rows = {row["queue"]: row for row in queue.json("ls")["queues"]}
+    assert (rows["bridge:cloud:0"]["configured"], rows["bridge:cloud:0"]["depth"]) == (False, 700)
+    assert (rows["bridge:other:0"]["configured"], rows["bridge:other:0"]["depth"]) == (True, 0)
+    assert [row["payload"] for row in queue.json("peek", "cloud", "--count", "2", "--from", "600")] == ["600", "601"]
+    lines = queue("export", "cloud", "--to", "-").splitlines()
+    assert [json.loads(line)["payload_text"] for line in lines] == [str(n) for n in range(700)]
+    assert "no such" in queue("export", "cloud", "--to", str(tmp_path / "none" / "x"), status=1).lower()
+    assert "there is no queue of a bridge 'clout'; known: cloud, other" in queue("peek", "clout", status=1)
+    assert "bridge 'cloud' has no lane 3; known: 0" in queue("peek", "cloud", "--lane", "3", status=1)
+    assert "never had any" in queue("replay", "cloud", status=1)
+    assert "--dead goes without" in queue("purge", "cloud", "--dead", "--in-flight", "--yes", status=2)
+
+    assert "700 messages purged" in queue("purge", "cloud", "--in-flight", "--yes")
+    assert queue.json("ls", "cloud")["queues"][0]["depth"] == 0
+
+
+def test_a_store_that_ends_before_it_answers_is_told(start_node: StartNode, capsys: pytest.CaptureFixture[str]) -> None:
+    """Stopped, so that it cannot answer, until the supervisor takes it for dead."""
+    node = start_node(to(free_port()))
+    queue = Typed(node, capsys)
+    node.kill("queue_store", signal.SIGSTOP)
+    assert "the queue store ended meanwhile" in queue("purge", "cloud", "--yes", status=1)
+    wait_until(lambda: main(["queue", "ls", str(node.config_path)]) == 0, 10.0, "an answer of the new store")
