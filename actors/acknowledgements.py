@@ -118,8 +118,8 @@ class Acknowledgements:
         self._held.setdefault(client.number, []).append(message)
 
     def offer_again(self) -> None:
-        """Put held messages into the next batch, each client's when none of its rows is on the way any more."""
-        busy = {source for batch in self._link for source in unpack_column("I", batch.kept.sources)}
+        """Put held messages into the next batch, each client's when none of its rows is on the way or in that batch."""
+        busy = {source for batch in self._link for source in unpack_column("I", batch.kept.sources)} | set(self._builder.sources)
         for number in [number for number in self._held if number not in busy]:
             client = self._host.client(number)
             assert client is not None

@@ -59,6 +59,7 @@ class Opening:
 class Host(Protocol):
     """The Listener, as far as these packets need it."""
 
+    name: str
     epoch: int
 
     def send(self, peer: str, frame: Frame) -> None: ...
@@ -206,7 +207,13 @@ class ClientPackets:
         welcome = self._openings[request].welcome
         self._listener.send(
             QUEUE_STORE,
-            SessionOpen(epoch=self._listener.epoch, request=request, session=welcome.client_id, clean=welcome.clean),
+            SessionOpen(
+                sender=self._listener.name,
+                epoch=self._listener.epoch,
+                request=request,
+                session=welcome.client_id,
+                clean=welcome.clean,
+            ),
         )
 
     def session_opened(self, frame: SessionOpened) -> None:

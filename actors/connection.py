@@ -1,8 +1,8 @@
 """The Connection of one bridge lane: one remote socket, the MQTT exchange on it, and waiting before it is opened again.
 
 What may be sent and what an acknowledgement means is the business of ``wire/outbound.py``, how a socket is opened that of
-``actors/remote.py``. It works for a lane that is open: ``LaneOpened`` makes it connect anew, because then the exchange has to be
-resumed from what is committed.
+``actors/remote.py``; what comes by remote subscriptions goes to ``actors/remote_intake.py``. It works for a lane that is open:
+``LaneOpened`` makes it connect anew, because then the exchange has to be resumed from what is committed.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from typing import Any, NoReturn
 
 from actors.actor import MailboxActor
 from actors.mailbox import HANGUP, READ, WRITE, Mailbox
-from actors.remote import DISCONNECT, INPUT_PACKET_MAX_BYTES, LEVEL_5, Remote, client_id, open_remote
+from actors.remote import DISCONNECT, LEVEL_5, NOTHING_SUBSCRIBED, Remote, client_id, open_remote
+from actors.remote_intake import RemoteIntake
 from wire import remote_packets
 from wire.backoff import Backoff
 from wire.credit import CreditGiver
 from wire.errors import BasculeError, PeerViolation, Unavailable
-from wire.frames import Command, Credit, Frame, HandOut, LaneOpened, LinkState, Settle, Settled
+from wire.frames import Command, Committed, Credit, Frame, HandOut, LaneOpened, LinkState, SessionOpened, Settle, Settled
 from wire.link_watch import LinkWatch, Verdict
 from wire.mqtt.reason_codes import ReasonCode, reason_name
 from wire.outbound import OutboundFlow
@@ -59,7 +60,7 @@ class OpeningEnded:
 
 
 class Connection(MailboxActor):
-    """Sends a lane's messages to its remote broker; everything that was read in a turn is answered at its end."""
+    """Exchanges a lane's messages with its remote broker; everything that was read in a turn is answered at its end."""
 
     def __init__(self, mailbox: Mailbox, settings: NodeSettings, epoch: int) -> None:
         super().__init__(mailbox, settings, epoch)
@@ -95,12 +96,15 @@ class Connection(MailboxActor):
         self._writing = False  # the poll tells of that
         self._resting = False  # the socket is read when the timer says so, not when it has something
         self._rest_timed = False
+        self._deaf = False  # what was read waits for the intake, and the socket is not read meanwhile
         self._settle_timed = False
         self._unexpected_publishes = 0
         self._taken_over = False  # the remote has said so of the connection that is ending
         self._takeovers = 0  # connections in a row that ended so
         self._held_until_s: float | None = None
         self._refusals_logged_s = float("-inf")
+        self._intake = RemoteIntake(self, settings, self._bridge) if RemoteIntake.is_wanted(self._bridge, int(lane)) else None
+        self._input_limits = NOTHING_SUBSCRIBED if self._intake is None else self._intake.limits
         self._link = "connecting"
         self._link_since_s = self.mailbox.now_s()
         self._retry_at_s = 0.0
@@ -111,6 +115,10 @@ class Connection(MailboxActor):
     def on_start(self) -> None:
         super().on_start()
         self.ready()
+
+    def on_peer_up(self, name: str, epoch: int) -> None:
+        if self._intake is not None:
+            self._intake.peer_up(name)
 
     def on_frame(self, frame: Frame) -> None:
         match frame:
@@ -123,6 +131,9 @@ class Connection(MailboxActor):
             case LaneOpened():
                 if frame.epoch > self._lane_epoch:
                     self._open_lane(frame)
+            case Committed() | SessionOpened():
+                if self._intake is not None:
+                    self._intake.frame(frame)
             case Command():
                 self._obey(frame.verb)
             case _:
@@ -151,7 +162,7 @@ class Connection(MailboxActor):
             self._settle()
         elif name == _REST:
             self._rest_timed = False
-            if self._remote is not None:
+            if self._remote is not None and not self._deaf:
                 self._guarded(self._read)
         elif name == _RETRY:
             self._connect()
@@ -159,8 +170,12 @@ class Connection(MailboxActor):
             self.mailbox.set_timer(_WATCH, now_s + self._watch.period_s)
             self._look(now_s)
             self._log_refusals(now_s)
+        elif self._intake is not None:
+            self._intake.timer(name, now_s)
 
     def on_turn_end(self, now_s: float) -> None:
+        if self._intake is not None:
+            self._intake.turn_end(now_s)
         if self._remote is not None:
             self._guarded(self._write)
         if self._flow.held_until_s != self._held_until_s:
@@ -191,6 +206,7 @@ class Connection(MailboxActor):
                 "in_flight": self._flow.in_flight,
             },
             "exchange": asdict(self._flow.counts) | {"unexpected_publishes": self._unexpected_publishes},
+            "remote_subscriptions": self._intake.status() if self._intake is not None else {},
         }
 
     # --- the lane and the supervisor's commands ---
@@ -247,7 +263,9 @@ class Connection(MailboxActor):
                 cleans = clean and place == preferred
                 try:
                     ended = OpeningEnded(
-                        remote=open_remote(self._settings, self._client_id, address, clean=cleans), error=None, clean=cleans
+                        remote=open_remote(self._settings, self._client_id, address, clean=cleans, limits=self._input_limits),
+                        error=None,
+                        clean=cleans,
                     )
                     break
                 except Unavailable as error:
@@ -296,6 +314,8 @@ class Connection(MailboxActor):
             retain_available=connack.retain_available,
             maximum_packet_size=connack.maximum_packet_size,
         )
+        if self._intake is not None:
+            self._intake.connected(connack)
         self.mailbox.watch(remote.fileno(), READ, remote)
         self.mailbox.set_timer(_WATCH, now_s + self._watch.period_s)
         self._now_is("connected")
@@ -330,8 +350,10 @@ class Connection(MailboxActor):
         self._input = b""
         self._output = memoryview(b"")
         self._control.clear()
-        self._blocked = self._writing = self._resting = self._rest_timed = False
+        self._blocked = self._writing = self._resting = self._rest_timed = self._deaf = False
         self._flow.disconnected()
+        if self._intake is not None:
+            self._intake.disconnected()
         self.mailbox.cancel_timer(_REST)
         self._takeovers = self._takeovers + 1 if self._taken_over else 0
         self._taken_over = False
@@ -373,11 +395,19 @@ class Connection(MailboxActor):
         if not data:
             return
         self._watch.received(self.mailbox.now_s())
-        buffer = self._input + data if self._input else data
+        self._parse(self._input + data if self._input else data)
+
+    def _parse(self, buffer: bytes) -> None:
         position = 0
         while True:
             position = self._flow.received(buffer, position)
-            packet = remote_packets.next_packet(buffer, position, bytes_max=INPUT_PACKET_MAX_BYTES)
+            if self._intake is not None:
+                position, before = self._intake.take(buffer, position), position
+                if self._intake.blocked:
+                    break
+                if position != before:
+                    continue
+            packet = remote_packets.next_packet(buffer, position, bytes_max=self._input_limits.packet_max_bytes)
             if packet is None:
                 break
             self._take(packet)
@@ -387,6 +417,8 @@ class Connection(MailboxActor):
     def _take(self, packet: remote_packets.RemotePacket) -> None:
         """Anything but an acknowledgement of ours."""
         if packet.first_byte == remote_packets.PINGRESP:
+            return
+        if self._intake is not None and self._intake.packet(packet):
             return
         if remote_packets.is_publish(packet):
             self._unexpected_publishes += 1
@@ -462,7 +494,7 @@ class Connection(MailboxActor):
             self.mailbox.set_timer(_REST, now_s + rest_s)
 
     def _listen(self, remote: Remote) -> None:
-        self.mailbox.watch(remote.fileno(), (0 if self._resting else READ) | (WRITE if self._writing else 0), remote)
+        self.mailbox.watch(remote.fileno(), (0 if self._resting or self._deaf else READ) | (WRITE if self._writing else 0), remote)
 
     def _block(self, remote: Remote) -> None:
         """Go on when the poll says that the socket takes more."""
@@ -502,6 +534,34 @@ class Connection(MailboxActor):
     def _lost(self, reason: str) -> None:
         self._drop(reason)
         self._retry(Unavailable(reason))
+
+    # --- for the intake ---
+
+    def say(self, data: bytes) -> None:
+        """Write ``data``, whole packets, before the next burst."""
+        self._control.append(data)
+
+    def parse_on(self) -> None:
+        """Go on with what waited for the intake."""
+        if self._remote is not None:
+            self._guarded(partial(self._parse, self._input))
+
+    def hear(self, heard: bool) -> None:
+        """Stop or go on reading the socket."""
+        if self._remote is not None and heard == self._deaf:
+            self._deaf = not heard
+            self._listen(self._remote)
+
+    def give_up(self, reason: str) -> None:
+        """Drop the connection and wait before the next."""
+        if self._remote is not None:
+            self._lost(reason)
+
+    def remake(self, reason: str) -> None:
+        """Connect again at once."""
+        self._settle()
+        self._disconnect(reason)
+        self._connect()
 
     # --- towards the Forwarder ---
 

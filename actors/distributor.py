@@ -1,6 +1,7 @@
 """The Distributor: decides for each topic of a batch which bridges take it, by which rule and at which QoS, and who listens live.
 
-It keeps no message: what dies with it is sent again by the Listener. The routing itself is ``wire/routing.py``; the store commits.
+It keeps no message: what dies with it is sent again by its sender, the Listener or a Connection with remote subscriptions. The
+routing itself is ``wire/routing.py``; the store commits.
 """
 
 from __future__ import annotations
@@ -11,13 +12,14 @@ from typing import Any
 
 from actors.actor import MailboxActor
 from actors.mailbox import Mailbox
-from wire.batch import QOS_ONLY, REFUSABLE, Batch, pack_column
+from wire.batch import OFFERED, QOS_ONLY, REFUSABLE, Batch, pack_column
 from wire.frames import Append, Deliver, Frame, Publishes, Subscribe, Unsubscribe
 from wire.hops import hops_of
 from wire.names import LISTENER, QUEUE_STORE
 from wire.routing import Route, Router
 from wire.settings import NodeSettings
 
+_OFFERED_ONLY = bytes(flags & OFFERED for flags in range(256))
 _REFUSABLE_ONLY = bytes(flags & REFUSABLE for flags in range(256))
 
 Part = tuple[str, int, int, int, bytes]
@@ -110,7 +112,7 @@ class Distributor(MailboxActor):
                 part = batch
             else:
                 rows = [row for row, index in enumerate(batch.topic_of) if index in by_topic and row not in blocked]
-                self._loops += len(blocked)
+                self._loops += sum(1 for row in blocked if batch.topic_of[row] in by_topic)
                 if not rows:
                     continue
                 part = batch.select(rows)
@@ -122,9 +124,13 @@ class Distributor(MailboxActor):
 
     def _looping_rows(self, batch: Batch) -> dict[int, int]:
         """Rows that have crossed bridges before -> how many."""
-        return {row: hops for row, raw in batch.properties.items() if (hops := hops_of(raw))}
+        known = {raw: hops_of(raw) for raw in set(batch.properties.values())}
+        return {row: hops for row, raw in batch.properties.items() if (hops := known[raw])}
 
     def _deliver(self, frame: Publishes, batch: Batch) -> None:
+        """Send what live clients subscribe to; what was offered before they have had."""
+        offered = batch.flags.translate(_OFFERED_ONLY)
+        all_fresh = not any(offered)
         by_subscribers: dict[tuple[int, ...], set[int]] = {}
         for index, topic in enumerate(batch.topics):
             subscribers = self._router.subscribers(topic)
@@ -134,9 +140,14 @@ class Distributor(MailboxActor):
             return
         groups = []
         for subscribers, topics in by_subscribers.items():
-            whole = len(topics) == len(batch.topics)
-            rows = () if whole else [row for row, index in enumerate(batch.topic_of) if index in topics]
+            rows: Sequence[int] = ()
+            if len(topics) != len(batch.topics) or not all_fresh:
+                rows = [row for row, index in enumerate(batch.topic_of) if index in topics and not offered[row]]
+                if not rows:
+                    continue
             groups.append((pack_column(array("I", subscribers)), pack_column(array("H", rows))))
+        if not groups:
+            return
         self.send(
             LISTENER,
             Deliver(

@@ -25,11 +25,21 @@ from wire.errors import Unavailable
 from wire.settings import RemoteSettings, TlsSettings
 
 LEVEL_5 = 5
-INPUT_PACKET_MAX_BYTES = 1 << 20  # nothing is subscribed to, so nothing large is expected
 DISCONNECT = b"\xe0\x00"
 
 _READ_BYTES = 262_144
 _WEBSOCKET_SEND_BYTES = 32_768  # one frame; paho masks it byte by byte, and wants a frame back until it is out whole
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputLimits:
+    """What the remote may send us: the largest packet, and how many unacknowledged QoS 1 and 2 PUBLISHes."""
+
+    packet_max_bytes: int
+    receive_maximum: int | None
+
+
+NOTHING_SUBSCRIBED = InputLimits(packet_max_bytes=1 << 20, receive_maximum=None)  # so nothing large is expected
 
 
 class _Socket(Protocol):
@@ -122,7 +132,14 @@ def client_id(settings: RemoteSettings, lane: int, lanes: int) -> str:
     return settings.client_id if lanes == 1 else f"{settings.client_id}-{lane}"
 
 
-def open_remote(settings: RemoteSettings, identifier: str, address: tuple[str, int], *, clean: bool) -> Remote:
+def open_remote(
+    settings: RemoteSettings,
+    identifier: str,
+    address: tuple[str, int],
+    *,
+    clean: bool,
+    limits: InputLimits = NOTHING_SUBSCRIBED,
+) -> Remote:
     """Connect to ``address``; blocks, each step for ``connect_timeout_s`` at most.
 
     With ``clean`` whatever session the remote has is ended first. At level 4 that takes a connection of its own, because a clean
@@ -132,23 +149,22 @@ def open_remote(settings: RemoteSettings, identifier: str, address: tuple[str, i
         Unavailable: it did not work; ``step`` says where (credentials, name, tcp, tls, websocket, connack) and ``error`` why.
     """
     if clean and settings.protocol != LEVEL_5 and not settings.clean_start:
-        ended = _open(settings, identifier, address, clean=True)
+        ended = _open(settings, identifier, address, limits, clean=True)
         ended.send(memoryview(DISCONNECT))
         ended.close()
         clean = False
-    return _open(settings, identifier, address, clean=clean or settings.clean_start)
+    return _open(settings, identifier, address, limits, clean=clean or settings.clean_start)
 
 
-def _open(settings: RemoteSettings, identifier: str, address: tuple[str, int], *, clean: bool) -> Remote:
+def _open(settings: RemoteSettings, identifier: str, address: tuple[str, int], limits: InputLimits, *, clean: bool) -> Remote:
     place = f"{address[0]}:{address[1]}"
     answers: list[tuple[ConnectFlags, ReasonCode, Properties | None]] = []
     client = _client(settings, identifier, clean, place)
     client.on_connect = lambda _client, _data, flags, reason, properties: answers.append((flags, reason, properties))
     try:
         if settings.protocol == LEVEL_5:
-            client.connect(
-                address[0], address[1], settings.keep_alive_s, clean_start=clean, properties=_connect_properties(settings)
-            )
+            properties = _connect_properties(settings, limits)
+            client.connect(address[0], address[1], settings.keep_alive_s, clean_start=clean, properties=properties)
         else:
             client.connect(address[0], address[1], settings.keep_alive_s)
         _await_connack(client, answers, time.monotonic() + settings.connect_timeout_s, place)
@@ -160,11 +176,11 @@ def _open(settings: RemoteSettings, identifier: str, address: tuple[str, int], *
         raise _unavailable("websocket", place, str(error)) from error
     except (OSError, ValueError) as error:
         raise _unavailable("tcp", place, getattr(error, "strerror", None) or str(error) or type(error).__name__) from error
-    flags, reason, properties = answers[0]
+    flags, reason, answered = answers[0]
     sock = client.socket()
     if reason.is_failure or sock is None:
         raise _unavailable("connack", place, f"refused: {reason} (0x{reason.value:02x})", reason_code=reason.value)
-    return Remote(client, sock, _connack(flags, properties), place, websocket=settings.transport in ("ws", "wss"))
+    return Remote(client, sock, _connack(flags, answered), place, websocket=settings.transport in ("ws", "wss"))
 
 
 def _client(settings: RemoteSettings, identifier: str, clean: bool, place: str) -> Client:
@@ -223,10 +239,12 @@ def _tls_context(settings: TlsSettings) -> ssl.SSLContext:
     return context
 
 
-def _connect_properties(settings: RemoteSettings) -> Properties:
+def _connect_properties(settings: RemoteSettings, limits: InputLimits) -> Properties:
     properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]  # paho leaves it untyped
     properties.SessionExpiryInterval = settings.session_expiry_s
-    properties.MaximumPacketSize = INPUT_PACKET_MAX_BYTES
+    properties.MaximumPacketSize = limits.packet_max_bytes
+    if limits.receive_maximum is not None:
+        properties.ReceiveMaximum = limits.receive_maximum
     return properties
 
 

@@ -47,7 +47,7 @@ from wire.frames import (
     Settled,
     SourceResumed,
 )
-from wire.names import LANE_EPOCH_SHIFT, LISTENER
+from wire.names import LANE_EPOCH_SHIFT
 from wire.settings import LimitSettings, NodeSettings
 
 log = logging.getLogger("bascule")
@@ -143,7 +143,6 @@ class Tier1:
         self._opened: list[SessionOpened] = []
         self._repeats: dict[str, int] = {}
         self._ready: set[str] = set()
-        self._listener_epoch = 0
         self._effects: Effects = []
         self._committed_s = float("-inf")
         self._commits = 0
@@ -171,18 +170,16 @@ class Tier1:
                 self._lane_open(frame)
             case ResetMarkers():
                 self._reset_markers(frame)
-            case SessionOpen() if frame.epoch >= self._listener_epoch:
-                self._listener_epoch = frame.epoch
-                self._senders.begin(LISTENER, frame.epoch)  # a batch of a former Listener may still be on its way: not after this
-                self._waiting.append(frame)
+            case SessionOpen():
+                # A batch of the sender's former life may still be on its way: not after this.
+                if self._senders.begin(frame.sender, frame.epoch).epoch == frame.epoch:
+                    self._waiting.append(frame)
             case SourceResumed():
                 self._waiting.append(frame)
             case SenderResumes():
                 self._senders.resume(frame.sender, frame.epoch, frame.number)
             case QueueCommand():
                 self._commands.receive(frame)
-            case SessionOpen():
-                pass  # of a Listener that is gone
             case _:
                 raise AssertionError(f"not for a QueueStore: {frame}")
 
@@ -285,7 +282,12 @@ class Tier1:
                     present, received = self._sessions.open(frame.session, clean=frame.clean)
                     self._opened.append(
                         SessionOpened(
-                            epoch=frame.epoch, request=frame.request, session=frame.session, present=present, received=received
+                            sender=frame.sender,
+                            epoch=frame.epoch,
+                            request=frame.request,
+                            session=frame.session,
+                            present=present,
+                            received=received,
                         )
                     )
                     self._needs_sync |= self._sessions.changed
@@ -466,7 +468,7 @@ class Tier1:
         """Owe nobody: everything that the last commit has made true, and what needs no commit."""
         if not self._uncommitted:
             self._effects.extend(self._take_acks())
-            self._effects.extend((LISTENER, opened) for opened in self._opened)
+            self._effects.extend((opened.sender, opened) for opened in self._opened)
             self._opened.clear()
         for name, number in self._repeats.items():
             sender = self._senders.get(name)

@@ -34,8 +34,8 @@ _EXAMPLES = {
     "bridges.name": "cloud",
     "bridges.remote": '{addresses: ["broker.example:1883"], client_id: edge-1}',
     "bridges.remote.addresses": '["broker.example:1883"]',
-    "bridges.local_subscriptions": '[{filters: ["plant/#"]}]',
     "bridges.local_subscriptions.filters": '["plant/#"]',
+    "bridges.remote_subscriptions.filters": '["cmd/edge-1/#"]',
 }
 
 
@@ -163,14 +163,15 @@ def _whole_file(document: Document) -> list[Problem]:
                     f"{shown(name)} is taken by bridges[{names[name]}]; each bridge needs a name of its own",
                 )
             )
-        found += _rule_names(bridge, ("bridges", index, "local_subscriptions"))
+        for direction in ("local_subscriptions", "remote_subscriptions"):
+            found += _rule_names(bridge.get(direction), ("bridges", index, direction))
     return [Problem(document.place(key), key, message) for key, message in found]
 
 
-def _rule_names(bridge: dict[str, object], key: Key) -> list[tuple[Key, str]]:
+def _rule_names(rules: object, key: Key) -> list[tuple[Key, str]]:
     found: list[tuple[Key, str]] = []
     names: dict[int, str] = {}
-    for index, rule in _mappings(bridge.get("local_subscriptions")):
+    for index, rule in _mappings(rules):
         name = rule.get("name", default_rule_name(index + 1))
         if not isinstance(name, str):
             continue

@@ -16,6 +16,7 @@ from supervisor.config_values import Address, Bind, Duration, File, Filled, Filt
 from supervisor.units import UNLIMITED, nearest, shown, write_duration, write_size
 from wire.errors import BasculeError
 from wire.mapping import Template
+from wire.mqtt.topics import covers, overlap
 from wire.refusal_policy import ACTIONS, REASONS, RETRY, TOO_LARGE, code_of
 
 SESSION_NEVER_EXPIRES_S = 0xFFFF_FFFF  # MQTT-3.1.2.11.2
@@ -51,12 +52,6 @@ def _protocol(value: object) -> object:
 def _anonymous(value: bool) -> bool:
     if not value:
         raise ValueError(f"must be true: password_file is {NOT_AVAILABLE}, so there would be no way to log in")
-    return value
-
-
-def _no_rules(value: object) -> object:
-    if isinstance(value, tuple) and value:
-        raise ValueError(f"remote_subscriptions are {NOT_AVAILABLE}: remove them, or write []")
     return value
 
 
@@ -372,10 +367,8 @@ class Bridge(Section):
     tier2: Tier2 = section(Tier2, "Memory of each lane.")
     limits: BridgeLimits | None = setting(None, "Limits of this bridge's queue; without it, the node's.")
     dead_letter: DeadLetter = section(DeadLetter, "What is kept of messages that the remote will not have.")
-    local_subscriptions: tuple[Rule, ...] = Field(min_length=1, description="What goes to the remote.")
-    remote_subscriptions: Annotated[tuple[Rule, ...], BeforeValidator(_no_rules)] = setting(
-        (), "What comes from the remote; none for now.", max_length=0
-    )
+    local_subscriptions: tuple[Rule, ...] = setting((), "What goes to the remote.")
+    remote_subscriptions: tuple[Rule, ...] = setting((), "What comes from the remote, by lane 0.")
     loop_prevention: LoopPrevention = section(LoopPrevention, "Keeps messages from going round.")
     on_session_loss: Literal["assume-delivered", "republish"] = setting(
         "assume-delivered",
@@ -389,6 +382,10 @@ class Bridge(Section):
     @model_validator(mode="after")
     def _consistent(self) -> Bridge:
         problems: list[tuple[tuple[str | int, ...], str]] = []
+        if not self.local_subscriptions and not self.remote_subscriptions:
+            message = 'nothing crosses: write at least one rule, such as {filters: ["plant/#"]}, here or in remote_subscriptions'
+            problems.append((("local_subscriptions",), message))
+        problems += self._doubles()
         if self.remote.protocol == "mqtt311":
             problems += [
                 (
@@ -403,6 +400,20 @@ class Bridge(Section):
         if problems:
             raise Inconsistent(problems)
         return self
+
+    def _doubles(self) -> list[tuple[tuple[str | int, ...], str]]:
+        """Remote filters of which a remote may send one message twice; one inside another is subscribed to once, so it may stay."""
+        problems: list[tuple[tuple[str | int, ...], str]] = []
+        earlier: list[str] = []
+        for index, rule in enumerate(self.remote_subscriptions):
+            for place, topic_filter in enumerate(rule.filters):
+                for other in earlier:
+                    if overlap(topic_filter, other) and not covers(topic_filter, other) and not covers(other, topic_filter):
+                        message = f"overlaps {other}: a remote may send what both match twice; write one filter that covers both"
+                        problems.append((("remote_subscriptions", index, "filters", place), message))
+                        break
+                earlier.append(topic_filter)
+        return problems
 
 
 class Supervision(Section):

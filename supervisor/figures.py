@@ -32,7 +32,7 @@ def ledger_closes(row: Mapping[str, Any]) -> bool:
 
 
 def bridge_row(bridge: str, lane: int, actors: Mapping[str, ActorView]) -> dict[str, Any]:
-    """The row of one lane: its queue from the store, its link and exchange from the Connection, its Tier 2 from the Forwarder."""
+    """The row of one lane: its queue from the store, link, exchange and intake from the Connection, Tier 2 from the Forwarder."""
     connection = actors[f"connection:{bridge}:{lane}"]
     link = connection.figures.get("link", {})
     queue = actors["queue_store"].figures.get("queues", {}).get(f"bridge:{bridge}:{lane}")
@@ -49,6 +49,7 @@ def bridge_row(bridge: str, lane: int, actors: Mapping[str, ActorView]) -> dict[
     row["ledger_closes"] = None if queue is None else ledger_closes(row)
     row["link"] = dict(link)
     row["exchange"] = dict(connection.figures.get("exchange", {}))
+    row["remote_subscriptions"] = dict(connection.figures.get("remote_subscriptions", {}))
     row["tier2"] = dict(actors[f"forwarder:{bridge}:{lane}"].figures.get("tier2", {}))
     return row
 

@@ -78,7 +78,27 @@ def _bridges(rows: Sequence[dict[str, Any]]) -> RenderableType:
             *(_figure(sum(row["dropped"].values()) if name == "dropped" else row[name]) for name in counts),
             ledger,
         )
-    return table
+    return Group(table, *_remote_subscriptions(rows))
+
+
+def _remote_subscriptions(rows: Sequence[dict[str, Any]]) -> list[RenderableType]:
+    """What comes from the remotes, where anything does."""
+    subscribed = [row for row in rows if row["remote_subscriptions"]]
+    if not subscribed:
+        return []
+    counts = ("received", "duplicates", "waiting", "looped", "unmatched", "dropped")
+    table = _table("remote subscriptions", ">granted", *(f">{name}" for name in counts), "refused filters")
+    for row in subscribed:
+        figures = row["remote_subscriptions"]
+        refused = ", ".join(f"{topic_filter} ({code})" for topic_filter, code in figures["refused"].items())
+        granted = Text(
+            f"{figures['granted']} of {figures['filters']}", _GOOD if figures["granted"] == figures["filters"] else _BUSY
+        )
+        name = f"{row['name']}:{row['lane']}"
+        _add_row(
+            table, name, granted, *(_figure(figures[count]) for count in counts), Text(refused or "-", _BAD if refused else "")
+        )
+    return [Text(""), table]
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str | Text]]) -> None:

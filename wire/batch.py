@@ -23,6 +23,7 @@ BATCH_VERSION = 1
 QOS_MASK = 0b0000_0011
 RETAIN = 0b0000_0100
 REFUSABLE = 0b0000_1000  # the publisher speaks MQTT 5: a refusal can be told to it with a reason code
+OFFERED = 0b0001_0000  # offered to the store before and refused: live subscribers have had it
 
 # For ``bytes.translate`` of a flags column: nothing but the QoS.
 QOS_ONLY = bytes(flags & QOS_MASK for flags in range(256))
@@ -53,8 +54,8 @@ class Batch:
     """PUBLISHes in columns; row ``i`` of each column belongs to message ``i``.
 
     topics: the distinct topic names, UTF-8. rules: for each of them the number of the rule that routed it (empty before routing).
-    topic_of: per row an index into ``topics`` (u16). flags: per row QoS, RETAIN, REFUSABLE. lengths: per row payload bytes (u32).
-    payloads: all payloads joined. properties: sparse, row -> encoded MQTT 5 properties without their length prefix.
+    topic_of: per row an index into ``topics`` (u16). flags: per row QoS, RETAIN, REFUSABLE, OFFERED. lengths: per row
+    payload bytes (u32). payloads: all payloads joined. properties: sparse, row -> encoded MQTT 5 properties without length prefix.
     topic_properties: per distinct topic the properties of its rows that have none of their own (empty list: none have any).
     accepted_ms: UTC epoch when the Listener took the batch; message expiry counts from it.
     """

@@ -162,8 +162,15 @@ class SourceResumed(Frame):
 @_frame(5)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionOpen(Frame):
-    """Listener -> QueueStore: client ``session`` connects; a clean start forgets its received QoS 2 identifiers."""
+    """Sender -> QueueStore: ``session`` begins or goes on; a clean start forgets its received QoS 2 identifiers.
 
+    A session is a local client's, under its client identifier, or the one that a lane has at its remote, under a NUL and the name
+    of its Connection. The sender waits first for the commit of every batch that changes the session's identifiers.
+    """
+
+    VERSION: ClassVar[int] = 2
+
+    sender: str
     epoch: int
     request: int
     session: str
@@ -173,8 +180,11 @@ class SessionOpen(Frame):
 @_frame(6)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionOpened(Frame):
-    """QueueStore -> Listener: whether the session was known, and its received, unreleased QoS 2 identifiers (u16 column)."""
+    """QueueStore -> sender: whether the session was known, and its received, unreleased QoS 2 identifiers (u16 column)."""
 
+    VERSION: ClassVar[int] = 2
+
+    sender: str
     epoch: int
     request: int
     session: str

@@ -1,13 +1,15 @@
-"""The receiver's half of QoS 1 and 2 for one client, between its packets and the store's commits. Pure.
+"""The receiver's half of QoS 1 and 2 for one client, local or remote, between its packets and the store's commits. Pure.
 
 I1  an answer (PUBACK, PUBREC, PUBCOMP) leaves only in the burst of a batch that is committed [MQTT-4.3.2-4, MQTT-4.3.3-8].
 I2  answers of a kind leave in the order in which their packets came [MQTT-4.6.0-2, -3].
 I3  a PUBLISH at QoS 2 whose identifier is received and not released is answered again and not taken again [MQTT-4.3.3-10].
+I4  an identifier that was loaded from the record of a remote's session, and whose first PUBLISH on this connection has no DUP, is
+    of a session that the remote has lost: the PUBLISH is new [MQTT-3.3.1-1].
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from wire.errors import PeerViolation
@@ -73,6 +75,7 @@ class InboundFlow:
 
     __slots__ = (
         "aliases",
+        "carried",
         "level",
         "number",
         "puback_ids",
@@ -95,6 +98,7 @@ class InboundFlow:
         self.topic_alias_maximum = topic_alias_maximum
         self.aliases: dict[int, bytes] = {}
         self.received: set[int] = set()
+        self.carried: set[int] = set()
         self.puback_ids: list[bytes] = []
         self.pubrec_ids: list[bytes] = []
         self.pubcomp_ids: list[bytes] = []
@@ -102,12 +106,18 @@ class InboundFlow:
         self.unknown_pubrel_ids: set[bytes] = set()
         self.unacknowledged = 0
 
+    def carry(self, packet_ids: Iterable[int]) -> None:
+        """Go on with the identifiers on record for a remote's session (I4)."""
+        self.received.update(packet_ids)
+        self.carried.update(self.received)
+
     def pubrel(self, packet_id: int) -> None:
         """The sender released ``packet_id``: forget it with the next commit, then answer PUBCOMP [MQTT-4.3.3-11].
 
         An unknown identifier is answered too, in MQTT 5 with reason code 0x92 (section 3.7.2.1).
         """
         encoded = packet_id.to_bytes(2, "big")
+        self.carried.discard(packet_id)
         if packet_id in self.received:
             self.received.discard(packet_id)
             self.released_ids.append(packet_id)

@@ -18,6 +18,7 @@ from wire.mqtt.topics import matches
 from wire.settings import BridgeSettings, RuleSettings
 
 CACHE_TOPICS_MAX = 20_000
+NO_RULE = -1  # the number of no rule: the first one that has the topic is taken
 VARIABLES = ("bridge.name", "node.name")
 
 _LEVELS = re.compile(r"(?P<first>[0-9]+)(?:-(?P<last>[0-9]+|#))?\Z")
@@ -179,10 +180,17 @@ class Mapped(NamedTuple):
 
 
 class TopicMapper:
-    """Maps the topics of one bridge, with a bounded cache."""
+    """Maps the topics of one bridge by its ``rules`` (its local subscriptions, unless told), with a bounded cache."""
 
-    def __init__(self, bridge: BridgeSettings, *, node: str, cache_topics_max: int = CACHE_TOPICS_MAX) -> None:
-        self._rules = bridge.local_subscriptions
+    def __init__(
+        self,
+        bridge: BridgeSettings,
+        *,
+        node: str,
+        rules: Sequence[RuleSettings] | None = None,
+        cache_topics_max: int = CACHE_TOPICS_MAX,
+    ) -> None:
+        self._rules = bridge.local_subscriptions if rules is None else rules
         self._by_number = {rule.number: rule for rule in self._rules}
         self._templates = {
             rule.number: Template.parse(rule.destination, filters=rule.filters).named(bridge=bridge.name, node=node)

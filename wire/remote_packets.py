@@ -1,7 +1,7 @@
-"""What a remote broker may send besides acknowledgements of our PUBLISHes, as long as nothing is subscribed to there. Pure.
+"""What a remote broker may send besides acknowledgements of our PUBLISHes. Pure.
 
 A session that somebody else made under our client identifier may still hold subscriptions. Their PUBLISHes are acknowledged and
-thrown away, so that the exchange goes on; taking them in is the business of remote subscriptions.
+thrown away, so that the exchange goes on. Where the bridge has remote subscriptions, ``wire/remote_inbox.py`` takes them in.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ PINGRESP = 0xD0
 DISCONNECT = 0xE0
 PUBLISH = 0x30
 
-_PUBACK, _PUBREC, _PUBREL, _PUBCOMP = 0x40, 0x50, 0x62, 0x70
+PUBREL = 0x62
+SUBACK = 0x90
+
+_PUBACK, _PUBREC, _PUBCOMP = 0x40, 0x50, 0x70
 
 
 class RemotePacket(NamedTuple):
@@ -79,7 +82,7 @@ def next_packet(buffer: bytes, position: int, *, bytes_max: int) -> RemotePacket
 
 def is_publish(packet: RemotePacket) -> bool:
     """Whether it is a PUBLISH, or the PUBREL of one."""
-    return packet.first_byte & 0xF0 == PUBLISH or packet.first_byte == _PUBREL
+    return packet.first_byte & 0xF0 == PUBLISH or packet.first_byte == PUBREL
 
 
 def acknowledge(packet: RemotePacket) -> bytes:
@@ -89,7 +92,7 @@ def acknowledge(packet: RemotePacket) -> bytes:
         PeerViolation: it is malformed.
     """
     body = packet.body
-    if packet.first_byte == _PUBREL:
+    if packet.first_byte == PUBREL:
         if len(body) < 2:
             raise PeerViolation("MQTT-2.1.4 PUBREL without a packet identifier", reason_code=0x81)
         return bytes((_PUBCOMP, 2)) + body[:2]

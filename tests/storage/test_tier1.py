@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -268,7 +269,7 @@ def test_a_new_generation_forgets_what_was_released(engine: Engine) -> None:
 
 
 def session_open(store: Tier1, request: int, *, clean: bool, epoch: int = 1) -> SessionOpened:
-    return of(turn(store, SessionOpen(epoch=epoch, request=request, session="c", clean=clean)), SessionOpened)[0]
+    return of(turn(store, SessionOpen(sender="listener", epoch=epoch, request=request, session="c", clean=clean)), SessionOpened)[0]
 
 
 def test_received_identifiers_are_kept_with_their_messages_until_released(engine: Engine) -> None:
@@ -277,10 +278,14 @@ def test_received_identifiers_are_kept_with_their_messages_until_released(engine
     two = batch([b"a", b"b"], 2)
     turn(store, append_frame(1, {QUEUE: (two, None)}, received={"c": ([5, 9], [0, 1])}))
 
-    assert session_open(store, 2, clean=False) == SessionOpened(epoch=1, request=2, session="c", present=True, received=u16([5, 9]))
+    assert session_open(store, 2, clean=False) == SessionOpened(
+        sender="listener", epoch=1, request=2, session="c", present=True, received=u16([5, 9])
+    )
     turn(store, append_frame(2, {}, released={"c": [5]}))
     assert session_open(store, 3, clean=False).received == u16([9])
-    assert session_open(store, 4, clean=True) == SessionOpened(epoch=1, request=4, session="c", present=False, received=b"")
+    assert session_open(store, 4, clean=True) == SessionOpened(
+        sender="listener", epoch=1, request=4, session="c", present=False, received=b""
+    )
     assert not session_open(store, 5, clean=False).present
 
 
@@ -288,8 +293,21 @@ def test_a_session_of_a_listener_that_is_gone_is_not_opened(engine: Engine) -> N
     store = Tier1(engine, node(), 1)
     session_open(store, 1, clean=False, epoch=2)
 
-    assert turn(store, SessionOpen(epoch=1, request=9, session="c", clean=True)) == []
+    assert turn(store, SessionOpen(sender="listener", epoch=1, request=9, session="c", clean=True)) == []
     assert session_open(store, 2, clean=False, epoch=2).present
+
+
+def test_each_sender_opens_its_sessions_in_lives_of_its_own(engine: Engine) -> None:
+    store = Tier1(engine, node(), 1)
+    session_open(store, 1, clean=False, epoch=9)
+    remote = SessionOpen(sender="connection:cloud:0", epoch=3, request=4, session="\0connection:cloud:0", clean=False)
+
+    ((peer, opened),) = turn(store, remote)
+
+    assert peer == "connection:cloud:0"
+    assert isinstance(opened, SessionOpened)
+    assert (opened.sender, opened.epoch, opened.request, opened.present) == ("connection:cloud:0", 3, 4, False)
+    assert turn(store, replace(remote, epoch=2)) == []
 
 
 def test_a_batch_of_a_former_listener_is_not_taken_once_a_new_one_has_opened_a_session(engine: Engine) -> None:

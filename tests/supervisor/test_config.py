@@ -217,6 +217,14 @@ SHAPES = [
     bad("missing section", HEAD.replace("access", "#"), 1, "access", "is missing", "access: {allow_anonymous: true}"),
     bad("missing key", remote("client_id: edge-1"), 6, "bridges[0].remote.addresses", "is missing", "broker.example:1883"),
     bad("no listener", HEAD.replace('[{bind: "127.0.0.1:1883"}]', "[]"), 2, "listeners", "at least one"),
+    bad(
+        "no remote filter",
+        HEAD + BRIDGE + "    remote_subscriptions: [{max_qos: 1}]\n",
+        8,
+        "bridges[0].remote_subscriptions[0].filters",
+        "is missing",
+        "cmd/edge-1/#",
+    ),
     bad("no filter", rule("filters: []"), 7, "bridges[0].local_subscriptions[0].filters", "at least one", "plant/#"),
     bad("text for a list", rule("filters: plant/#"), 7, "bridges[0].local_subscriptions[0].filters", "is not a list"),
     bad("list for a mapping", HEAD + "limits: [1]\n", 4, "limits", "a list is not a mapping"),
@@ -305,6 +313,28 @@ TOGETHER = [
         "earlier rule",
     ),
     bad(
+        "same remote rule",
+        HEAD + BRIDGE + '    remote_subscriptions: [{name: r, filters: ["a"]}, {name: r, filters: ["b"]}]\n',
+        8,
+        "bridges[0].remote_subscriptions[1].name",
+        "earlier rule",
+    ),
+    bad(
+        "filters that double",
+        HEAD + BRIDGE + '    remote_subscriptions: [{filters: ["a/+"]}, {filters: ["a/b", "+/b"]}]\n',
+        8,
+        "bridges[0].remote_subscriptions[1].filters[1]",
+        "overlaps a/+",
+    ),
+    bad(
+        "nothing crosses",
+        HEAD + BRIDGE.replace('[{filters: ["plant/#"]}]', "[]"),
+        7,
+        "bridges[0].local_subscriptions",
+        "nothing crosses",
+        "remote_subscriptions",
+    ),
+    bad(
         "rules with the same number",
         rule('name: plumless, filters: ["a"]}, {name: buckeroo, filters: ["b"]'),
         7,
@@ -358,13 +388,6 @@ NOT_YET = [
     bad("access list", HEAD.replace("true}", "true, acl: p}"), 3, "access.acl", LATER),
     bad("no way to log in", HEAD.replace("true", "false"), 3, "access.allow_anonymous", "must be true", "no way to log in"),
     bad("retention", HEAD + BRIDGE + "    retention: 24h\n", 8, "bridges[0].retention", LATER),
-    bad(
-        "remote subscriptions",
-        HEAD + BRIDGE + '    remote_subscriptions: [{filters: ["a"]}]\n',
-        8,
-        "bridges[0].remote_subscriptions",
-        LATER,
-    ),
     bad("a bridge's own persistence", HEAD + BRIDGE + "    persistence: {sync: os}\n", 8, "bridges[0].persistence", "whole node"),
 ]
 

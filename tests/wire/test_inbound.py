@@ -72,3 +72,11 @@ def test_an_mqtt_5_client_is_held_to_its_receive_maximum() -> None:
     assert sealed is not None
     client.answered(sealed[0])
     client.check_quota()
+
+
+def test_identifiers_on_record_of_a_remote_are_carried_until_they_are_released() -> None:
+    remote = flow(level=5)
+    remote.carry([1, 2, 3])
+    assert (remote.received, remote.carried) == ({1, 2, 3}, {1, 2, 3})
+    remote.pubrel(1)
+    assert (remote.received, remote.carried) == ({2, 3}, {2, 3})

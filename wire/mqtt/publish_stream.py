@@ -10,7 +10,7 @@ from __future__ import annotations
 from array import array
 from typing import Protocol
 
-from wire.batch import QOS_MASK, REFUSABLE, RETAIN, ROWS_MAX, Batch, pack_column
+from wire.batch import OFFERED, QOS_MASK, REFUSABLE, RETAIN, ROWS_MAX, Batch, pack_column
 from wire.errors import PeerViolation
 from wire.mqtt.packets import MQTT_5_0
 from wire.mqtt.primitives import VARIABLE_BYTE_INTEGER_MAX, read_variable_byte_integer
@@ -20,6 +20,7 @@ from wire.mqtt.topics import check_topic
 
 PACKET_BYTES_LIMIT = VARIABLE_BYTE_INTEGER_MAX + 5
 ROWS_LIMIT = 60_000  # rows and topics are numbered by u16 columns
+DUP = 0b1000  # in the first byte of a PUBLISH
 
 _NO_ID = b"\0\0"
 _KNOWN_TOPICS_MAX = 10_000
@@ -31,7 +32,8 @@ class PublishSource(Protocol):
     """One client as the parser fills it. ``number`` goes into the batch's source column, ``session`` names its QoS 2 identifiers.
 
     puback_ids, pubrec_ids: answers owed, two bytes each, in order of arrival. received: QoS 2 identifiers received and not
-    released. aliases: topic alias -> topic, at most ``topic_alias_maximum``.
+    released. carried: those of them that a remote broker was to send again on this connection and has not yet (empty for local
+    clients). aliases: topic alias -> topic, at most ``topic_alias_maximum``.
     """
 
     number: int
@@ -39,6 +41,7 @@ class PublishSource(Protocol):
     puback_ids: list[bytes]
     pubrec_ids: list[bytes]
     received: set[int]
+    carried: set[int]
     aliases: dict[int, bytes]
     topic_alias_maximum: int
 
@@ -159,7 +162,7 @@ class BatchBuilder:
             packet_ids, rows = self.received_rows.setdefault(client.session, ([], []))
             packet_ids.append(packet_id)
             rows.append(len(self.payloads))
-        self.add(message.topic, message.flags, message.payload, source=client.number, properties=message.properties)
+        self.add(message.topic, message.flags | OFFERED, message.payload, source=client.number, properties=message.properties)
 
     def admit(self, topic: bytes) -> None:
         """Check a topic not seen in this batch before.
@@ -191,7 +194,8 @@ def parse_publishes(buffer: bytes, position: int, level: int, client: PublishSou
     """Move the PUBLISH packets that stand at ``position`` into ``builder``; the position of the first byte not taken.
 
     It stops at a packet that is not all there or not a PUBLISH, and when ``builder`` is full. A QoS 2 message whose identifier is
-    received already is answered again and not taken again (MQTT-4.3.3-10).
+    received already is answered again and not taken again (MQTT-4.3.3-10); but one that is carried and comes without DUP is new,
+    because what is sent again has DUP (MQTT-3.3.1-1): the remote has lost the session that the identifier is from.
 
     Raises:
         PeerViolation: a packet is malformed, too large, or says what it must not. The packets in front of it are in ``builder``,
@@ -278,8 +282,11 @@ def parse_publishes(buffer: bytes, position: int, level: int, client: PublishSou
                 pubrec_ids.append(packet_id)
                 number = packet_id[0] << 8 | packet_id[1]
                 if number in received:
-                    position = end
-                    continue
+                    stale = number in client.carried and not buffer[position] & DUP
+                    client.carried.discard(number)
+                    if not stale:
+                        position = end
+                        continue
                 received.add(number)
                 if received_ids is None:
                     received_ids, received_rows = builder.received_rows.setdefault(client.session, ([], []))

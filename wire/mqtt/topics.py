@@ -100,3 +100,33 @@ def matches(topic_filter: str, topic: str) -> bool:
         filter_levels.pop()
         levels = levels[: len(filter_levels)]
     return len(filter_levels) == len(levels) and all(a in ("+", b) for a, b in zip(filter_levels, levels, strict=True))
+
+
+def covers(wide: str, narrow: str) -> bool:
+    """Whether every topic that plain filter ``narrow`` matches is matched by plain filter ``wide`` too."""
+    wide_levels, narrow_levels = wide.split("/"), ("+/#" if narrow == "#" else narrow).split("/")
+    if narrow.startswith("$") and wide_levels[0] in ("+", "#"):  # MQTT-4.7.2-1
+        return False
+    for depth, level in enumerate(wide_levels):
+        if level == "#":
+            return True
+        if depth >= len(narrow_levels) or narrow_levels[depth] == "#":
+            return False
+        if level not in ("+", narrow_levels[depth]):
+            return False
+    return len(wide_levels) == len(narrow_levels)
+
+
+def overlap(one: str, other: str) -> bool:
+    """Whether there is a topic that both plain filters match."""
+    levels, others = one.split("/"), other.split("/")
+    for first, filters in ((levels[0], others), (others[0], levels)):
+        if first.startswith("$") and filters[0] in ("+", "#"):  # MQTT-4.7.2-1
+            return False
+    for a, b in zip(levels, others, strict=False):
+        if "#" in (a, b):
+            return True
+        if "+" not in (a, b) and a != b:
+            return False
+    longer = max(levels, others, key=len)
+    return len(levels) == len(others) or (longer[-1] == "#" and len(longer) == min(len(levels), len(others)) + 1)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.wire.mqtt.strategies import LEVELS, publishes, topics
-from wire.batch import REFUSABLE, RETAIN, unpack_column
+from wire.batch import OFFERED, REFUSABLE, RETAIN, unpack_column
 from wire.errors import PeerViolation
 from wire.mqtt.codec import encode
 from wire.mqtt.encode_publish import encode_deliveries
@@ -28,6 +28,7 @@ class Source:
     puback_ids: list[bytes] = field(default_factory=list)
     pubrec_ids: list[bytes] = field(default_factory=list)
     received: set[int] = field(default_factory=set)
+    carried: set[int] = field(default_factory=set)
     aliases: dict[int, bytes] = field(default_factory=dict)
 
 
@@ -247,7 +248,12 @@ def test_what_was_refused_is_added_again_with_its_answer_owed() -> None:
     builder.add(b"will", RETAIN, b"w", source=3, properties=b"\x01\x01")
     for flags, packet_id in ((1, b"\0\1"), (2, b"\0\2"), (0, b"")):
         builder.add_again(source, Held(packet_id, flags))
-    assert [row[2:] for row in rows_of(builder)] == [(RETAIN, b"\x01\x01", 3), (1, b"", 7), (2, b"", 7), (0, b"", 7)]
+    assert [row[2:] for row in rows_of(builder)] == [
+        (RETAIN, b"\x01\x01", 3),
+        (1 | OFFERED, b"", 7),
+        (2 | OFFERED, b"", 7),
+        (OFFERED, b"", 7),
+    ]
     assert (source.puback_ids, source.pubrec_ids, source.received) == ([b"\0\1"], [b"\0\2"], {2})
     assert builder.received == {"s": (b"\2\0", b"\2\0")}
 
@@ -319,3 +325,15 @@ def test_the_packet_that_reaches_the_limit_in_bytes_is_the_last_one(over: int, r
     assert parse_publishes(one * 5, 0, 4, Source(), builder) == rows * len(one)
     assert builder.full
     assert parse_publishes(one * 5, 0, 4, Source(), builder) == 0
+
+
+def test_a_carried_identifier_without_dup_is_a_new_message_once() -> None:
+    builder, source = new_builder(), Source(received={5, 6}, carried={5, 6})
+    first = encode(Publish(topic="a", payload=b"new", qos=2, packet_id=5), 4)
+    again = encode(Publish(topic="a", payload=b"new", qos=2, packet_id=5, dup=True), 4)
+    same = encode(Publish(topic="a", payload=b"same", qos=2, packet_id=6, dup=True), 4)
+    bare = encode(Publish(topic="a", payload=b"same", qos=2, packet_id=6), 4)
+    parse_publishes(first + again + first + same + bare, 0, 4, source, builder)
+    assert [row[1] for row in rows_of(builder)] == [b"new"]
+    assert source.pubrec_ids == [b"\0\5"] * 3 + [b"\0\6"] * 2
+    assert (source.received, source.carried) == ({5, 6}, set())

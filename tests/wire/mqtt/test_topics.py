@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 from wire.errors import PeerViolation
-from wire.mqtt.topics import SharedFilter, check_filter, check_topic, filter_fault, is_shared, matches, parse_shared, topic_fault
+from wire.mqtt.topics import (
+    SharedFilter,
+    check_filter,
+    check_topic,
+    covers,
+    filter_fault,
+    is_shared,
+    matches,
+    overlap,
+    parse_shared,
+    topic_fault,
+)
 
 
 @pytest.mark.parametrize("topic", ["a", "/", "//", "a/b", " ", "$SYS/x", "ä/日本", "x" * 65_535])
@@ -92,3 +107,18 @@ def test_a_shared_subscription_is_taken_apart() -> None:
 )
 def test_the_examples_of_the_specification(topic_filter: str, topic: str, expected: bool) -> None:
     assert matches(topic_filter, topic) is expected
+
+
+_levels = st.lists(st.sampled_from(["a", "b", "", "$s", "+"]), min_size=1, max_size=3)
+_filters = st.tuples(_levels, st.booleans()).map(lambda one: "/".join([*one[0], *(["#"] if one[1] else [])]))
+_ALL_TOPICS = ["/".join(levels) for depth in range(1, 5) for levels in product(("a", "b", "", "$s", "z"), repeat=depth)]
+
+
+@given(_filters, _filters)
+def test_covering_and_overlapping_are_what_matching_says(one: str, other: str) -> None:
+    assume(one)
+    assume(other)
+    of_one = {topic for topic in _ALL_TOPICS if matches(one, topic)}
+    of_other = {topic for topic in _ALL_TOPICS if matches(other, topic)}
+    assert covers(one, other) == (of_other <= of_one)
+    assert overlap(one, other) == bool(of_one & of_other) == overlap(other, one)

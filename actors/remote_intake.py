@@ -1,0 +1,287 @@
+"""The receiver's half of a Connection: SUBSCRIBE, the remote's PUBLISHes to the Distributor, and the answers after their commit.
+
+It belongs to the first lane of a bridge with remote subscriptions, so that a message comes once and a topic stays in order. What
+is taken, answered, held and left out is decided by ``wire/remote_inbox.py``, what is asked for by ``wire/remote_subscriptions.py``;
+the socket is the Connection's.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import asdict
+from typing import Any, Protocol
+
+from actors.mailbox import Mailbox
+from actors.remote import LEVEL_5, Connack, InputLimits
+from wire import remote_packets
+from wire.frames import Committed, Frame, SenderResumes, SessionOpen, SessionOpened, SourceResumed
+from wire.incoming import LocalForm
+from wire.mqtt.codec import decode
+from wire.mqtt.packets import Pubrel, Suback
+from wire.names import DISTRIBUTOR, QUEUE_STORE
+from wire.remote_inbox import RESEND_AFTER_S, RemoteInbox
+from wire.remote_subscriptions import RemoteSubscriptions
+from wire.settings import BridgeSettings, NodeSettings
+
+log = logging.getLogger("bascule")
+
+OFFER_AGAIN_S = 0.2
+LOGGED_TOPICS_MAX = 1000
+
+_SUBACK, _OFFER, _RESEND = "suback", "offer_again", "resend"
+
+
+class Host(Protocol):
+    """The Connection, as far as the intake needs it."""
+
+    name: str
+    epoch: int
+    mailbox: Mailbox
+
+    def send(self, peer: str, frame: Frame) -> None: ...
+    def say(self, data: bytes) -> None: ...
+    def parse_on(self) -> None: ...
+    def hear(self, heard: bool) -> None: ...
+    def give_up(self, reason: str) -> None: ...
+    def remake(self, reason: str) -> None: ...
+
+
+class RemoteIntake:
+    """Takes what the remote publishes. ``limits`` is what the remote is told in CONNECT."""
+
+    def __init__(self, host: Host, settings: NodeSettings, bridge: BridgeSettings) -> None:
+        remote = bridge.remote
+        self._host = host
+        self._facts = {"bridge": bridge.name}
+        self._level = remote.protocol
+        self._timeout_s = remote.connect_timeout_s
+        self._session = f"\0{host.name}"  # no client identifier has a NUL in it
+        self.limits = InputLimits(packet_max_bytes=settings.clients.packet_max_bytes, receive_maximum=remote.receive_maximum)
+        self._form = LocalForm(bridge, node=settings.name)
+        self._inbox = RemoteInbox(
+            self._form,
+            sender=host.name,
+            epoch=host.epoch,
+            session=self._session,
+            level=remote.protocol,
+            packet_max_bytes=settings.clients.packet_max_bytes,
+            remote_keeps=not remote.clean_start and (remote.protocol != LEVEL_5 or remote.session_expiry_s > 0),
+        )
+        self._subscriptions = RemoteSubscriptions(
+            bridge.remote_subscriptions, level=remote.protocol, no_local=bridge.loop_prevention
+        )
+        self._packet_max_bytes: int | None = None
+        self._opening = False  # the session is to be opened
+        self._clean = False  # what is on record of it must be forgotten first
+        self._request = 0
+        self._asked = False
+        self._offer_timed = self._resend_timed = False
+        self._warned_full = False
+        self._logged_topics: set[bytes] = set()
+
+    @staticmethod
+    def is_wanted(bridge: BridgeSettings, lane: int) -> bool:
+        """Whether ``lane`` of ``bridge`` takes what the remote publishes."""
+        return bool(bridge.remote_subscriptions) and lane == 0
+
+    def status(self) -> dict[str, Any]:
+        """Figures for ``bascule status``; ``refused``: filters and reason codes, ``held_back``: refusals by a full queue."""
+        counts = asdict(self._inbox.counts)
+        return {
+            "filters": self._subscriptions.filters,
+            "granted": len(self._subscriptions.granted),
+            "refused": {topic_filter: f"0x{code:02x}" for topic_filter, code in self._subscriptions.refused.items()},
+            "held_back": counts.pop("refused"),
+            **counts,
+            "looped": self._form.looped,
+            "unmatched": self._form.unmatched,
+            "waiting": self._inbox.waiting,
+            "outstanding_batches": self._inbox.outstanding,
+        }
+
+    # --- connections and peers ---
+
+    def connected(self, connack: Connack) -> None:
+        """A CONNACK came: open the session; packets are taken, and SUBSCRIBE is sent, when the store has answered."""
+        self._inbox.connected()
+        self._packet_max_bytes = connack.maximum_packet_size
+        self._clean |= not connack.session_present
+        self._opening, self._asked = True, False
+        self._request += 1
+        self._open_session()
+
+    def disconnected(self) -> None:
+        """The connection is gone."""
+        self._inbox.disconnected()
+        self._subscriptions.forget()
+        self._opening = False
+        self._host.mailbox.cancel_timer(_SUBACK)
+
+    def peer_up(self, name: str) -> None:
+        """A peer began a new life: what it had of ours is lost."""
+        if name not in (DISTRIBUTOR, QUEUE_STORE):
+            return
+        if name == QUEUE_STORE:
+            number = self._inbox.next_number
+            self._host.send(name, SenderResumes(sender=self._host.name, epoch=self._host.epoch, number=number))
+            self._asked = False
+            self._open_session()
+        self._resend()
+
+    def _open_session(self) -> None:
+        """Ask for the identifiers on record, once nothing is on its way that would change them."""
+        if not self._opening or self._asked or not self._inbox.idle:
+            return
+        self._asked = True
+        self._tell_resumed()
+        self._host.send(
+            QUEUE_STORE,
+            SessionOpen(
+                sender=self._host.name, epoch=self._host.epoch, request=self._request, session=self._session, clean=self._clean
+            ),
+        )
+
+    # --- frames and timers ---
+
+    def frame(self, frame: Committed | SessionOpened) -> None:
+        """An answer of the store."""
+        if frame.sender != self._host.name or frame.epoch != self._host.epoch:
+            return
+        if isinstance(frame, SessionOpened):
+            self._session_opened(frame)
+            return
+        answers = self._inbox.committed(frame, self._host.mailbox.now_s())
+        if answers:
+            self._host.say(answers)
+
+    def _session_opened(self, frame: SessionOpened) -> None:
+        if not self._opening or frame.request != self._request:
+            return
+        self._opening = self._clean = False
+        self._inbox.opened(frame.received)
+        self._host.say(self._subscriptions.subscribe(self._packet_max_bytes))
+        if self._subscriptions.answered:
+            self._log_subscribed()
+        else:
+            self._host.mailbox.set_timer(_SUBACK, self._host.mailbox.now_s() + self._timeout_s)
+
+    def timer(self, name: str, now_s: float) -> None:
+        """A timer of the Connection's that is not its own has run out."""
+        if name == _SUBACK:
+            if self._inbox.blocked:
+                self._host.mailbox.set_timer(_SUBACK, now_s + self._timeout_s)  # it may be among what waits
+            elif not self._subscriptions.answered:
+                self._host.give_up("no SUBACK in time")
+        elif name == _OFFER:
+            self._offer_timed = False
+            self._offer_again(now_s)
+        elif name == _RESEND:
+            self._resend_timed = False
+            if self._inbox.overdue(now_s):
+                self._resend()
+            self._time_resend(now_s)
+
+    def turn_end(self, now_s: float) -> None:
+        """Send what the turn brought, and go on with what had to wait for that."""
+        self._send_due(now_s)
+        while self._inbox.blocked and self._inbox.takes:
+            self._host.parse_on()
+            self._send_due(now_s)
+        self._host.hear(not self._inbox.blocked)
+        self._open_session()
+        if self._inbox.remake:
+            self._host.remake("there is room again for what was left out")
+        if self._inbox.held:
+            self._hold(now_s)
+        else:
+            self._warned_full = False
+        self._log_oddities()
+
+    # --- packets ---
+
+    @property
+    def blocked(self) -> bool:
+        """Whether the next packet cannot be taken now."""
+        return self._inbox.blocked
+
+    def take(self, buffer: bytes, position: int) -> int:
+        """Take the PUBLISHes at ``position``; the position after them."""
+        return self._inbox.take(buffer, position)
+
+    def packet(self, packet: remote_packets.RemotePacket) -> bool:
+        """Act on ``packet`` if it is of the receiver's half.
+
+        Raises:
+            PeerViolation: it is malformed or answers nothing.
+        """
+        if packet.first_byte & 0xF0 not in (remote_packets.PUBREL & 0xF0, remote_packets.SUBACK):
+            return False
+        match decode(packet.first_byte, packet.body, self._level):
+            case Pubrel(packet_id=packet_id):
+                self._inbox.pubrel(packet_id)
+            case Suback() as suback:
+                self._subscriptions.suback(suback)
+                if self._subscriptions.answered:
+                    self._host.mailbox.cancel_timer(_SUBACK)
+                    self._log_subscribed()
+        return True
+
+    # --- batches ---
+
+    def _send_due(self, now_s: float) -> None:
+        parts = self._inbox.next_batch(now_s, self._host.mailbox.wall_ms())
+        if parts is not None:
+            self._host.mailbox.send_parts(DISTRIBUTOR, parts)
+            self._time_resend(now_s)
+
+    def _hold(self, now_s: float) -> None:
+        """Some messages wait for room in a queue: offer them again at once if the last ones were taken, else after a while."""
+        if not self._warned_full:
+            self._warned_full = True
+            log.warning("remote.held_back", extra={**self._facts, "why": "a queue or the node is full"})
+        if self._inbox.eager:
+            self._offer_again(now_s)
+        if not self._offer_timed:
+            self._offer_timed = True
+            self._host.mailbox.set_timer(_OFFER, now_s + OFFER_AGAIN_S)
+
+    def _offer_again(self, now_s: float) -> None:
+        if not self._inbox.held or self._inbox.outstanding:
+            return
+        self._tell_resumed()
+        parts = self._inbox.offer_again(now_s, self._host.mailbox.wall_ms())
+        if parts is not None:
+            self._host.mailbox.send_parts(DISTRIBUTOR, parts)
+            self._time_resend(now_s)
+
+    def _tell_resumed(self) -> None:
+        for source in self._inbox.resumes():
+            self._host.send(QUEUE_STORE, SourceResumed(sender=self._host.name, epoch=self._host.epoch, source=source))
+
+    def _resend(self) -> None:
+        for parts in self._inbox.resend(self._host.mailbox.now_s()):
+            self._host.mailbox.send_parts(DISTRIBUTOR, parts)
+
+    def _time_resend(self, now_s: float) -> None:
+        if self._inbox.outstanding and not self._resend_timed:
+            self._resend_timed = True
+            self._host.mailbox.set_timer(_RESEND, now_s + RESEND_AFTER_S)
+
+    # --- the log ---
+
+    def _log_subscribed(self) -> None:
+        refused = self._subscriptions.refused
+        log.info("remote.subscribed", extra={**self._facts, "granted": self._subscriptions.granted})
+        if refused:
+            codes = {topic_filter: f"0x{code:02x}" for topic_filter, code in refused.items()}
+            log.warning("remote.subscription_refused", extra={**self._facts, "filters": codes})
+
+    def _log_oddities(self) -> None:
+        """Once for each topic that no rule has (its messages are dropped) or that cannot be mapped (they keep it)."""
+        for event, topics in (("remote.unmatched", self._form.unmatched_topics), ("topic.unmapped", self._form.unmapped_topics)):
+            if not topics:
+                continue
+            if new := topics - self._logged_topics:
+                self._logged_topics = (self._logged_topics | new) if len(self._logged_topics) < LOGGED_TOPICS_MAX else new
+                log.warning(event, extra={**self._facts, "topics": sorted(map(repr, new))[:10]})
+            topics.clear()

@@ -1,0 +1,200 @@
+"""The receiver's half towards a remote that a test plays packet by packet: answers, refusals, broken packets; and full queues."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.bridge.test_remote_subscriptions import LINES, figures, passing, publish, subscribed, taking
+from tests.conftest import StartNode
+from tests.support.mosquitto import Mosquitto
+from tests.support.mqtt_client import DISCONNECT, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, MqttClient
+from tests.support.node import Config, node_config
+from tests.support.proxy import Proxy
+from tests.support.scripted_remote import RemoteEnd, ScriptedRemote
+from tests.support.subscriber import Subscriber
+from tests.support.waiting import wait_until
+
+RULE: Config = {"filters": ["in/#"]}
+LEVELS = [("mqtt311", 4), ("mqtt5", 5)]
+
+
+def expect(end: RemoteEnd, *answers: tuple[int, int]) -> None:
+    """The next packets are these (kind, packet identifier)."""
+    came = [end.read() for _ in answers]
+    assert [(packet.kind, packet.packet_id) for packet in came] == list(answers)
+
+
+@pytest.mark.parametrize(("protocol", "version"), LEVELS)
+def test_answers_come_after_the_commit_in_order(start_node: StartNode, protocol: str, version: int) -> None:
+    """While the store is stopped nothing is answered; a repeated PUBLISH is answered again and not taken again."""
+    with ScriptedRemote(version) as remote:
+        node = start_node(node_config(taking(remote.port, RULE, protocol=protocol)))
+        end = remote.accept()
+        body = end.answer_subscribe(2)
+        assert int.from_bytes(body[:2], "big") > 65_000
+        assert body.endswith(b"\x00\x04in/#" + bytes([2 | (4 | 8 | 16 if version == 5 else 0)])), "no local, as published, if new"
+        wait_until(lambda: figures(node)["granted"] == 1, 10.0, "the subscription is granted")
+        node.kill("queue_store", signal.SIGSTOP)
+        for packet_id, qos in ((3, 1), (1, 2), (2, 1), (9, 2)):
+            end.publish("in/a", str(packet_id), qos=qos, packet_id=packet_id)
+        end.publish("in/a", "1", qos=2, packet_id=1, dup=True)
+        wait_until(lambda: node.find_pid("connection", "from") is not None, 10.0, "the Connection lives")
+        assert end.is_silent_for(0.3)
+        node.kill("queue_store", signal.SIGCONT)
+        expect(end, (PUBACK, 3), (PUBACK, 2), (PUBREC, 1), (PUBREC, 9), (PUBREC, 1))
+        end.acknowledge(PUBREL, 9)
+        end.acknowledge(PUBREL, 1)
+        expect(end, (PUBCOMP, 9), (PUBCOMP, 1))
+        end.acknowledge(PUBREL, 1)
+        assert end.read().reason_code == (0x92 if version == 5 else 0)
+        seen = figures(node)
+        assert (seen["received"], seen["duplicates"]) == (4, 1)
+
+
+@pytest.mark.parametrize("dup", [True, False])
+def test_an_identifier_on_record_that_comes_without_dup_is_of_a_lost_session(
+    sink: Mosquitto, start_node: StartNode, dup: bool
+) -> None:
+    """[MQTT-3.3.1-1]: what is sent again carries DUP. So the same identifier without it is another message; with it, the same."""
+    with ScriptedRemote(4) as remote, Subscriber(sink.port, "#") as arrived:
+        node = start_node(node_config(taking(remote.port, RULE, protocol="mqtt311"), passing(sink.port)))
+        first = remote.accept()
+        first.answer_subscribe(2)
+        first.publish("in/a", "one", qos=2, packet_id=7)
+        expect(first, (PUBREC, 7))
+        node.kill("connection", bridge="from")
+        second = remote.accept(session_present=True)
+        second.publish("in/a", "one" if dup else "two", qos=2, packet_id=7, dup=dup)
+        second.answer_subscribe(2)
+        expect(second, (PUBREC, 7))
+        second.publish("in/a", "again", qos=2, packet_id=7, dup=True)  # of this connection by now, so it is the same
+        expect(second, (PUBREC, 7))
+        second.acknowledge(PUBREL, 7)
+        expect(second, (PUBCOMP, 7))
+        second.publish("in/a", "end", qos=2, packet_id=7)
+        expect(second, (PUBREC, 7))
+        assert arrived.wait_for("in/a", ["one", *([] if dup else ["two"]), "end"]).are_exact()
+
+
+def test_a_lost_session_forgets_its_identifiers_before_it_subscribes(sink: Mosquitto, start_node: StartNode) -> None:
+    with ScriptedRemote(4) as remote, Subscriber(sink.port, "#") as arrived:
+        start_node(node_config(taking(remote.port, RULE, protocol="mqtt311"), passing(sink.port)))
+        first = remote.accept()
+        first.answer_subscribe(2)
+        first.publish("in/a", "one", qos=2, packet_id=7)
+        expect(first, (PUBREC, 7))
+        first.close()
+        second = remote.accept(session_present=False)
+        second.answer_subscribe(2)
+        second.publish("in/a", "two", qos=2, packet_id=7, dup=True)
+        expect(second, (PUBREC, 7))
+        assert arrived.wait_for("in/a", ["one", "two"]).are_exact()
+
+
+BROKEN: list[tuple[str, bytes, int]] = [
+    ("QoS 3", b"\x36\x06\x00\x01a\x00\x01\x00", 0x81),
+    ("too large", b"\x30\xff\xff\x7f", 0x95),
+    ("wildcard in the topic", b"\x30\x04\x00\x01#\x00", 0x81),
+    ("topic alias that nobody allowed", b"\x30\x07\x00\x01a\x03\x23\x00\x01", 0x94),
+    ("SUBACK of nothing", b"\x90\x04\xfd\xff\x00\x00", 0x82),
+    ("PUBREL with wrong flags", b"\x60\x02\x00\x01", 0x81),
+]
+
+
+def test_a_broken_packet_ends_the_connection_with_its_reason(start_node: StartNode) -> None:
+    with ScriptedRemote(5) as remote:
+        node = start_node(node_config(taking(remote.port, RULE)))
+        for number, (what, packet, code) in enumerate(BROKEN):
+            end = remote.accept(session_present=number > 0)
+            end.answer_subscribe(2)
+            end.publish("in/a", "before", qos=1, packet_id=number + 1)
+            expect(end, (PUBACK, number + 1))
+            end.raw(packet)
+            said = end.read()
+            assert (said.kind, said.reason_code) == (DISCONNECT, code), what
+        remote.accept(session_present=True).answer_subscribe(2)
+        assert figures(node)["received"] == len(BROKEN)
+
+
+def test_more_than_the_receive_maximum_is_taken_all_the_same(start_node: StartNode) -> None:
+    """A stock Mosquitto 2.0 sends that many when it resumes a session; to disconnect for it would never end."""
+    with ScriptedRemote(5) as remote:
+        node = start_node(node_config(taking(remote.port, RULE, remote={"receive_maximum": 5})))
+        end = remote.accept()
+        assert b"\x21\x00\x05" in end.connect_body, "Receive Maximum in CONNECT"
+        end.answer_subscribe(2)
+        wait_until(lambda: figures(node)["granted"] == 1, 10.0, "the subscription is granted")
+        node.kill("queue_store", signal.SIGSTOP)
+        for packet_id in range(1, 11):
+            end.publish("in/a", "x", qos=1, packet_id=packet_id)
+        node.kill("queue_store", signal.SIGCONT)
+        expect(end, *((PUBACK, packet_id) for packet_id in range(1, 11)))
+
+
+def test_a_refused_filter_is_shown_and_asked_for_again_and_the_rest_works(sink: Mosquitto, start_node: StartNode) -> None:
+    """The outbound half goes on too."""
+    rules: list[Config] = [RULE, {"filters": ["secret/#"]}]
+    with ScriptedRemote(5) as remote, Subscriber(sink.port, "#") as arrived:
+        local = [{"filters": ["out/#"]}]
+        node = start_node(node_config(taking(remote.port, *rules, local_subscriptions=local), passing(sink.port)))
+        end = remote.accept()
+        end.answer_subscribe(2, 0x87)
+        end.publish("in/a", "one", qos=1, packet_id=1)
+        expect(end, (PUBACK, 1))
+        arrived.wait_for("in/a", ["one"])
+        publish(node.port, "out/a", ["two"], qos=1)
+        came = end.read()
+        assert (came.kind, came.payload) == (PUBLISH, b"two")
+        end.acknowledge(PUBACK, came.packet_id)
+        wait_until(lambda: figures(node)["refused"] == {"secret/#": "0x87"}, 10.0, lambda: f"the refusal; {figures(node)}")
+        assert [event["filters"] for event in node.events("remote.subscription_refused")] == [{"secret/#": "0x87"}]
+        assert "secret/# (0x87)" in node.cli("status", str(node.config_path)).stdout
+        end.close()
+        again = remote.accept(session_present=True)
+        again.answer_subscribe(2, 2)
+        wait_until(lambda: figures(node)["granted"] == 2, 10.0, "both are granted")
+
+
+def test_without_suback_the_connection_is_made_again(start_node: StartNode) -> None:
+    with ScriptedRemote(4) as remote:
+        node = start_node(node_config(taking(remote.port, RULE, protocol="mqtt311", remote={"connect_timeout": "500ms"})))
+        first = remote.accept()
+        first.read_raw()
+        remote.accept(session_present=True).answer_subscribe(0)
+        subscribed(node)
+        assert [event["error"] for event in node.events("bridge.retry")] == ["no SUBACK in time"]
+
+
+@pytest.mark.parametrize(("protocol", "version"), LEVELS)
+def test_a_full_queue_holds_the_remote_back_and_loses_nothing(
+    tmp_path: Path, source: Mosquitto, start_node: StartNode, protocol: str, version: int
+) -> None:
+    """The bridge ``to`` is away and takes five messages. What comes in waits, in order, while the outbound half goes on."""
+    from_config: dict[str, Any] = {"local_subscriptions": [{"filters": ["out/#"]}]}
+    with Mosquitto(tmp_path / "far", max_inflight_messages=0, max_queued_messages=0) as far, Proxy(far.port) as proxy:
+        proxy.cut()
+        to = passing(proxy.port, limits={"max_messages": 5}, local_subscriptions=[{"filters": ["in/#"]}], tier2={"max_messages": 2})
+        node = start_node(node_config(taking(source.port, RULE, protocol=protocol, **from_config), to))
+        subscribed(node)
+        lines = LINES[:30]
+        with Subscriber(far.port, "#") as arrived, MqttClient(node.port) as local, Subscriber(source.port, "out/#") as out:
+            assert local.subscribe("in/#").reason_code < 0x80
+            for qos in (2, 1):
+                publish(source.port, f"in/{qos}", lines, qos=qos, version=version)
+            node.wait_lane_until(lambda row: row["remote_subscriptions"]["waiting"] > 0, "messages wait for room", "from")
+            publish(node.port, "out/a", lines, qos=2)
+            assert out.wait_for("out/a", lines).are_exact()
+            assert node.lane("to")["depth"] == 5
+            proxy.restore()
+            for qos in (1, 2):
+                assert arrived.wait_for(f"in/{qos}", lines).are_exact()
+            node.wait_lane_until(lambda row: row["remote_subscriptions"]["waiting"] == 0, "nothing waits any more", "from")
+            assert node.events("remote.held_back")
+            live = [local.read() for _ in range(2 * len(lines))]
+            assert sorted((packet.topic, packet.payload.decode()) for packet in live) == sorted(
+                (f"in/{qos}", line) for qos in (1, 2) for line in lines
+            ), "a live client gets each message once, however often it is offered"

@@ -1,0 +1,202 @@
+"""What comes from a bridge's remote: a real Mosquitto publishes, real nodes take it in and pass it on to a second Mosquitto."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.conftest import StartNode
+from tests.support.mosquitto import Mosquitto
+from tests.support.mqtt_client import MqttClient
+from tests.support.node import Config, Node, bridge_config, node_config
+from tests.support.subscriber import Subscriber
+from tests.support.waiting import wait_until
+
+LINES = [f"m{number}" for number in range(100)]
+
+
+def taking(port: int, *rules: Config, protocol: str = "mqtt5", **keys: Any) -> Config:
+    """The bridge ``from`` that only takes."""
+    return bridge_config(
+        "from", port, protocol=protocol, **({"local_subscriptions": [], "remote_subscriptions": list(rules)} | keys)
+    )
+
+
+def passing(port: int, protocol: str = "mqtt5", **keys: Any) -> Config:
+    """The bridge ``to`` that passes on what has crossed another bridge."""
+    return bridge_config("to", port, protocol=protocol, **({"loop_prevention": {"max_hops": 5}} | keys))
+
+
+def figures(node: Node, bridge: str = "from") -> dict[str, Any]:
+    """What the status says of the remote subscriptions of ``bridge``."""
+    found: dict[str, Any] = node.lane(bridge)["remote_subscriptions"]
+    return found
+
+
+def subscribed(node: Node, bridge: str = "from") -> None:
+    """Wait until every filter is granted."""
+    wait_until(
+        lambda: (now := figures(node, bridge)) and now["granted"] == now["filters"] > 0,
+        20.0,
+        lambda: f"SUBACK; {figures(node, bridge)}\n{node.output[-3000:]}",
+    )
+
+
+def publish(port: int, topic: str, lines: list[str], *, qos: int, version: int = 5, retain: bool = False) -> None:
+    """Publish ``lines`` one after the other, each exchange completed."""
+    with MqttClient(port, f"pub-{topic}-{qos}", version=version) as client:
+        for line in lines:
+            packet_id = client.publish(topic, line, qos=qos, retain=retain)
+            if qos == 1:
+                client.expect(4, packet_id=packet_id)
+            elif qos == 2:
+                client.expect(5, packet_id=packet_id)
+                client.acknowledge(6, packet_id)
+                client.expect(7, packet_id=packet_id)
+        client.ping()
+
+
+@pytest.mark.parametrize("protocol", ["mqtt311", "mqtt5"])
+def test_every_qos_comes_in_once_in_order_and_goes_on(
+    source: Mosquitto, sink: Mosquitto, start_node: StartNode, protocol: str
+) -> None:
+    node = start_node(
+        node_config(
+            taking(source.port, {"filters": ["in/#"], "destination": "out/{2-#}"}, protocol=protocol),
+            passing(sink.port, protocol),
+        )
+    )
+    with Subscriber(sink.port, "#", version=5) as arrived:
+        subscribed(node)
+        for qos in (0, 1, 2):
+            publish(source.port, f"in/{qos}", LINES, qos=qos)
+        for qos in (0, 1, 2):
+            assert arrived.wait_for(f"out/{qos}", LINES).are_exact()
+        assert {packet.qos for packet in arrived.packets if packet.topic == "out/2"} == {2}
+        assert {packet.qos for packet in arrived.packets if packet.topic == "out/1"} == {1}
+        if protocol == "mqtt5":
+            assert arrived.packets[0].user_properties == [("bascule-hops", "2")]
+    seen = figures(node)
+    assert (seen["filters"], seen["received"], seen["waiting"], seen["unmatched"]) == (1, 300, 0, 0)
+    assert node.events("remote.subscribed")
+
+
+def test_the_first_rule_that_has_a_topic_maps_it(source: Mosquitto, sink: Mosquitto, start_node: StartNode) -> None:
+    rules: list[Config] = [
+        {
+            "filters": ["cmd/+/set"],
+            "excludes": ["cmd/secret/set"],
+            "destination": "set/{2}",
+            "max_qos": 1,
+            "preserve_retain": False,
+            "user_properties": {"site": "edge"},
+        },
+        {"filters": ["cmd/#"], "destination": "${bridge.name}/{#}", "max_qos": 0},
+    ]
+    publish(source.port, "cmd/early/set", ["old"], qos=1, retain=True)
+    node = start_node(node_config(taking(source.port, *rules), passing(sink.port)))
+    with Subscriber(sink.port, "#", version=5) as arrived:
+        subscribed(node)
+        arrived.wait_for("set/early", ["old"])
+        publish(source.port, "cmd/a/set", ["one"], qos=2, retain=True)
+        publish(source.port, "cmd/a/get", ["two"], qos=2, retain=True)
+        publish(source.port, "cmd/secret/set", ["three"], qos=1)
+        for topic, payload in (("set/a", "one"), ("from/cmd/a/get", "two"), ("from/cmd/secret/set", "three")):
+            assert arrived.wait_for(topic, [payload]).are_exact()
+        came = {packet.topic: packet for packet in arrived.packets}
+        assert (came["set/a"].qos, came["set/a"].retain) == (1, False)
+        assert came["set/a"].user_properties == [("site", "edge"), ("bascule-hops", "2")]
+        assert (came["from/cmd/a/get"].qos, came["from/cmd/a/get"].retain) == (0, True)
+        node.restart()  # the session is resumed, and no retained message comes a second time
+        subscribed(node)
+        assert [event["session_present"] for event in node.events("bridge.connected") if event["bridge"] == "from"] == [True]
+        publish(source.port, "cmd/b/set", ["four"], qos=1)
+        arrived.wait_for("set/b", ["four"])
+        assert arrived.payloads("set/early") == ["old"]
+        assert figures(node)["received"] == 1
+
+
+def test_what_a_rule_no_longer_has_is_acknowledged_dropped_and_named(source: Mosquitto, start_node: StartNode) -> None:
+    """The remote's session still holds a subscription that the configuration has lost."""
+    node = start_node(node_config(taking(source.port, {"filters": ["old/#", "new/#"]})))
+    subscribed(node)
+    assert node.stop() == 0
+    node.configure(node_config(taking(source.port, {"filters": ["new/#"]})))
+    node.start()
+    subscribed(node)
+    publish(source.port, "old/a", ["1", "2"], qos=2)
+    wait_until(lambda: figures(node)["unmatched"] == 2, 10.0, lambda: f"unmatched messages; {figures(node)}")
+    wait_until(lambda: source.log.count("Received PUBCOMP from bridge-from") == 2, 10.0, "the exchange is completed")
+    assert [event["topics"] for event in node.events("remote.unmatched")] == [["b'old/a'"]]
+
+
+@pytest.mark.parametrize("protocol", ["mqtt311", "mqtt5"])
+def test_what_the_bridge_sent_does_not_go_round(source: Mosquitto, start_node: StartNode, protocol: str) -> None:
+    """Everything crosses both ways. At MQTT 5 the remote does not echo; at MQTT 3.1.1 an echo ends at the node."""
+    both = taking(source.port, {"filters": ["#"]}, protocol=protocol, local_subscriptions=[{"filters": ["#"]}])
+    node = start_node(node_config(both))
+    with Subscriber(source.port, "#") as arrived:
+        subscribed(node)
+        publish(node.port, "t", LINES, qos=1)
+        arrived.wait_for("t", LINES)
+        publish(source.port, "u", LINES, qos=1)
+        wait_until(lambda: figures(node)["received"] >= len(LINES), 10.0, "the remote's messages came in")
+        publish(node.port, "end", ["end"], qos=1)
+        arrived.wait_for("end", ["end"])
+        assert arrived.arrivals("t", LINES).are_exact()
+        assert arrived.arrivals("u", LINES).are_exact()
+        echoes = 0 if protocol == "mqtt5" else len(LINES)
+        assert figures(node)["received"] in range(len(LINES) + echoes, len(LINES) + echoes + 2)
+
+
+def test_a_ring_of_two_nodes_and_two_brokers_ends_after_max_hops(source: Mosquitto, sink: Mosquitto, start_node: StartNode) -> None:
+    """One node sends to the first broker and takes from the second, the other the other way round."""
+
+    def half(out: int, back: int) -> Config:
+        hops: Config = {"loop_prevention": {"max_hops": 3}}
+        return node_config(
+            bridge_config("to", out, protocol="mqtt5", **hops),
+            taking(back, {"filters": ["#"]}, remote={"client_id": f"from-{back}"}, **hops),
+        )
+
+    one, two = start_node(half(source.port, sink.port)), start_node(half(sink.port, source.port))
+    with Subscriber(source.port, "#") as first, Subscriber(sink.port, "#") as second:
+        subscribed(one)
+        subscribed(two)
+        publish(one.port, "t", LINES, qos=2)
+        first.wait_for("t", LINES)
+        second.wait_for("t", LINES)
+        wait_until(lambda: figures(one)["looped"] == len(LINES), 10.0, lambda: f"loops; {figures(one)}")
+        assert first.arrivals("t", LINES).are_exact()
+        assert second.arrivals("t", LINES).are_exact()
+        assert figures(two)["looped"] == 0
+
+
+@pytest.mark.parametrize("protocol", ["mqtt311", "mqtt5"])
+def test_what_was_published_while_the_bridge_was_away_comes_afterwards_once(
+    source: Mosquitto, sink: Mosquitto, start_node: StartNode, protocol: str
+) -> None:
+    node = start_node(node_config(taking(source.port, {"filters": ["t/#"]}, protocol=protocol), passing(sink.port)))
+    with Subscriber(sink.port, "#") as arrived:
+        subscribed(node)
+        assert node.cli("bridge", "pause", str(node.config_path), "from").returncode == 0
+        node.wait_lane("from", state="paused")
+        publish(source.port, "t/1", LINES, qos=1)
+        assert node.cli("bridge", "resume", str(node.config_path), "from").returncode == 0
+        assert arrived.wait_for("t/1", LINES).are_exact()
+        assert node.stop() == 0
+        publish(source.port, "t/2", LINES, qos=2)
+        node.start()
+        assert arrived.wait_for("t/2", LINES).are_exact()
+        assert not node.events("session.unknown")
+
+
+def test_with_lanes_only_the_first_subscribes(source: Mosquitto, sink: Mosquitto, start_node: StartNode) -> None:
+    rules = taking(source.port, {"filters": ["t/#"]}, lanes=3, local_subscriptions=[{"filters": ["out/#"]}])
+    node = start_node(node_config(rules, passing(sink.port)))
+    with Subscriber(sink.port, "t/#") as arrived:
+        subscribed(node)
+        publish(source.port, "t/1", LINES, qos=1)
+        assert arrived.wait_for("t/1", LINES).are_exact()
+        assert node.lane("from", 1)["remote_subscriptions"] == {}

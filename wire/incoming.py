@@ -1,0 +1,123 @@
+"""A batch from a bridge's remote as this node is to see it: what no rule has or goes round is left out, the rest mapped. Pure.
+
+The counterpart of ``wire/outgoing.py``. It goes by the bridge's remote subscriptions, the first in file order that has the topic.
+The answers to the remote keep the QoS and the packet identifiers that it sent, so they are made from the batch as it came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from wire.batch import OFFERED, QOS_MASK, RETAIN, Batch
+from wire.hops import hops_of, hops_property, without_hops
+from wire.mapping import NO_RULE, Mapped, TopicMapper
+from wire.mqtt.publish_properties import append_user_properties
+from wire.settings import BridgeSettings, RuleSettings
+
+KNOWN_PROPERTIES_MAX = 1_000
+KNOWN_BYTES_MAX = 256  # longer ones are not worth remembering
+
+_UNWANTED = bytes(256)
+
+
+class LocalForm:
+    """Turns batches from the remote of one bridge into what this node takes.
+
+    H1  a message that has crossed ``max_hops`` bridges is not taken; one that is taken has crossed one more.
+    H2  QoS is lowered to the rule's ``max_qos`` and never raised; RETAIN stays where the rule preserves it; no row is refusable.
+
+    ``looped`` and ``unmatched`` count what was left out; ``unmatched_topics`` and ``unmapped_topics`` (no destination could be
+    made, so the topic stays) gather topics that the caller logs and clears.
+    """
+
+    def __init__(self, bridge: BridgeSettings, *, node: str) -> None:
+        rules = bridge.remote_subscriptions
+        self._mapper = TopicMapper(bridge, node=node, rules=rules)
+        self._tables = {rule.number: _flags_table(rule) for rule in rules}
+        self._hops_max = bridge.max_hops if bridge.loop_prevention else None
+        self._added = {rule.number: append_user_properties(b"", rule.user_properties) for rule in rules}
+        self._own: dict[tuple[int, bytes], bytes | None] = {}
+        self.looped = 0
+        self.unmatched = 0
+        self.unmatched_topics: set[bytes] = set()
+        self.unmapped_topics: set[bytes] = set()
+
+    def transform(self, batch: Batch) -> tuple[Batch, list[int] | None]:
+        """The batch as the node is to see it, and the rows of ``batch`` that are in it (None: all)."""
+        mapped = [self._map(topic) for topic in batch.topics]
+        rules = [one.rule for one in mapped]
+        properties, left_out = self._properties(batch, rules)
+        flags = self._flags(batch, rules)
+        taken = Batch(
+            accepted_ms=batch.accepted_ms,
+            topics=[one.topic for one in mapped],
+            topic_of=batch.topic_of,
+            flags=flags,
+            lengths=batch.lengths,
+            payloads=batch.payloads,
+            properties=properties,
+        )
+        if not left_out:
+            return taken, None
+        rows = [row for row in range(len(batch)) if row not in left_out]
+        return taken.select(rows), rows
+
+    def _map(self, topic: bytes) -> Mapped:
+        mapped = self._mapper.map(topic, NO_RULE)
+        if mapped.rule is None:
+            self.unmatched_topics.add(topic)
+        elif mapped.unmapped:
+            self.unmapped_topics.add(topic)
+        return mapped
+
+    def _flags(self, batch: Batch, rules: Sequence[RuleSettings | None]) -> bytes:
+        tables = [_UNWANTED if rule is None else self._tables[rule.number] for rule in rules]
+        if len(set(tables)) == 1:
+            return batch.flags.translate(tables[0])
+        return bytes([tables[index][flag] for index, flag in zip(batch.topic_of, batch.flags, strict=True)])
+
+    def _properties(self, batch: Batch, rules: Sequence[RuleSettings | None]) -> tuple[dict[int, bytes], set[int]]:
+        """The properties of each row that has any, and the rows that are left out."""
+        left_out: set[int] = set()
+        if None in rules:
+            left_out = {row for row, index in enumerate(batch.topic_of) if rules[index] is None}
+            self.unmatched += len(left_out)
+        bare = [b"" if rule is None else self._form(rule, b"") or b"" for rule in rules]
+        if not any(bare):
+            properties = {}
+        elif len(set(bare)) == 1:
+            properties = dict.fromkeys(range(len(batch)), bare[0])
+        else:
+            properties = {row: bare[index] for row, index in enumerate(batch.topic_of) if bare[index]}
+        for row, raw in batch.properties.items():
+            rule = rules[batch.topic_of[row]]
+            if rule is None:
+                continue
+            formed = self._form(rule, raw)
+            if formed is None:
+                left_out.add(row)
+                self.looped += 1
+            elif formed:
+                properties[row] = formed
+        return properties, left_out
+
+    def _form(self, rule: RuleSettings, raw: bytes) -> bytes | None:
+        """Properties ``raw`` as they go on by ``rule``; None for a message that goes round (H1)."""
+        key = (rule.number, raw)
+        if key in self._own:
+            return self._own[key]
+        hops = hops_of(raw) if self._hops_max is not None else 0
+        formed: bytes | None = (without_hops(raw) if hops else raw) + self._added[rule.number]
+        if self._hops_max is not None:
+            formed = None if hops >= self._hops_max else (formed or b"") + hops_property(hops + 1)
+        if len(self._own) >= KNOWN_PROPERTIES_MAX:
+            self._own.clear()
+        if len(raw) <= KNOWN_BYTES_MAX:
+            self._own[key] = formed
+        return formed
+
+
+def _flags_table(rule: RuleSettings) -> bytes:
+    """For ``bytes.translate``: what becomes of the flags of a row that ``rule`` takes (H2)."""
+    kept = OFFERED | (RETAIN if rule.preserve_retain else 0)
+    return bytes(min(flags & QOS_MASK, rule.max_qos) | flags & kept for flags in range(256))
