@@ -765,6 +765,7 @@ class Queue:
             last = self._flights[-1] if self._flights else None
             if (
                 last is not None
+                and last.remaining  # the bytes of a settled one are given back already
                 and last.chunk is None
                 and last.offsets is None
                 and offsets is None
