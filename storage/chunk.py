@@ -121,6 +121,19 @@ class Chunk:
         )
 
 
+def claimed_span(value: bytes, seq: int) -> tuple[int, int] | None:
+    """What the header of a damaged chunk at ``seq`` says: one past its last sequence, and its rows; None if it makes no sense.
+
+    The header has no checksum of its own: whoever asks compares the answer with what stands behind the chunk.
+    """
+    if len(value) < HEADER_BYTES:
+        return None
+    version, flags, count, span, qos0, first_seq, *_ = _HEAD.unpack_from(value)
+    if version != CHUNK_VERSION or first_seq != seq or flags not in (0, SPARSE) or not 0 < count <= span or qos0 > count:
+        return None
+    return (seq + span, count) if flags == SPARSE or count == span else None
+
+
 def rows_in(first_seq: int, stop_seq: int, offsets: array[int] | None, start: int, stop: int) -> int:
     """How many rows of ``[first_seq, stop_seq)``, thinned out by ``offsets``, have a sequence in ``[start, stop)``."""
     if offsets is None:

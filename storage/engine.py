@@ -18,8 +18,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Protocol
 
-from rocksdict import BlockBasedOptions, Cache, DBCompressionType, Options, Rdict, ReadOptions, WriteBatch
+from rocksdict import BlockBasedOptions, Cache, DBCompressionType, DBRecoveryMode, Options, Rdict, ReadOptions, WriteBatch
 
+from storage.recovery import CommitMark, Evidence, StoreFolder
 from wire.errors import BasculeError, DiskFull, StorageDamaged, Unavailable
 
 log = logging.getLogger("bascule")
@@ -31,15 +32,20 @@ MEMTABLE_BYTES = 16 << 20  # bounds what a restart replays
 WAL_MAX_BYTES = 48 << 20
 BLOCK_CACHE_BYTES = 32 << 20
 RECYCLED_LOGS = 3  # a log written over needs no new blocks: a sync takes a third of the time, half of the CPU
+KEY_BYTES = 12  # of the keys of ``msg``
+COPY_BYTES = 1 << 20
+PROBES_BY_ONE = 256
 BLOB_MIN_BYTES = 4096  # larger values go to blob files, which compaction does not rewrite
 
 
 class Write:
     """What becomes durable together: puts, deletes and range deletes in order, and what to do once they are."""
 
-    __slots__ = ("_callbacks", "ops", "size_bytes")
+    __slots__ = ("_callbacks", "ops", "promised", "size_bytes", "tails")
 
     def __init__(self) -> None:
+        self.promised = False  # whether somebody is told once it is committed
+        self.tails: dict[int, int] = {}  # of the queues that it changes, by number
         self.ops: list[tuple[str, Family, bytes, bytes]] = []
         self.size_bytes = 0
         self._callbacks: list[Callable[[], None]] = []
@@ -78,6 +84,8 @@ class Engine(Protocol):
     """
 
     durable: bool  # whether what is committed outlives the process
+    missing: Evidence | None  # what was committed once, if less than that was found when the engine was opened
+    kept: str  # where the files are that damage was found in, as they were
 
     def commit(self, write: Write, *, sync: bool) -> None:
         """Make ``write`` durable as a whole, then run its callbacks.
@@ -97,6 +105,9 @@ class Engine(Protocol):
 
     def compact(self, family: Family, start: bytes, stop: bytes) -> None:
         """Give back, in the background, the space that deleted keys of ``[start, stop)`` take."""
+
+    def keep_evidence(self) -> str:
+        """Keep, once, the files as they are because damage was met in them; where, or nothing."""
 
     def free_bytes(self) -> int | None:
         """Free space where the engine keeps its data; None where that means nothing."""
@@ -119,7 +130,14 @@ class RocksEngine:
         self._columns: dict[Family, Rdict] = {}
         self._handles: dict[Family, Any] = {}
         self._compaction: threading.Thread | None = None
-        self._open()
+        self._folder = StoreFolder(path)
+        self._mark: CommitMark | None = None
+        self._tolerant = False  # whether a damaged table is opened, and a damaged block does not stop all writing
+        self._keep = False
+        self._owed = False  # the opening is settled by the first commit
+        self.missing: Evidence | None = None
+        self.kept = ""
+        self.reopen()
 
     def commit(self, write: Write, *, sync: bool) -> None:
         with _TRANSLATED:
@@ -135,9 +153,13 @@ class RocksEngine:
                         batch.delete(key, handles[family])
                     else:
                         batch.delete_range(key, value, handles[family])
-                db.write(batch)
+                self._write(db, batch)
             if sync:
                 db.flush_wal(True)
+            if write.promised and self._mark is not None:
+                self._mark.write(db.latest_sequence_number(), write.tails, synced=sync)
+        if self._owed:
+            self._settle_opening()
         write.committed()
 
     def get(self, family: Family, key: bytes) -> bytes | None:
@@ -180,16 +202,38 @@ class RocksEngine:
         self._compaction = threading.Thread(target=_compact, args=(column, start, stop), name="compaction", daemon=True)
         self._compaction.start()
 
+    def keep_evidence(self) -> str:
+        if not self.kept:
+            self.kept = self._folder.keep_evidence()
+        return self.kept
+
     def free_bytes(self) -> int | None:
+        if self._db is not None:
+            self._folder.spare_manifest()
         with _TRANSLATED:
             disk = os.statvfs(self._path)
             return disk.f_bavail * disk.f_frsize
 
     def reopen(self) -> None:
         self.close()
-        self._open()
+        self.missing, self._owed = None, False
+        try:
+            self._open()
+        except BasculeError:
+            self.close()
+            raise
 
     def close(self) -> None:
+        if self._mark is not None:
+            self._mark.close()
+            self._mark = None
+        if self._db is not None:
+            self._folder.spare_manifest()
+        self._folder.forget_manifest()
+        self._close_database()
+        self._folder.unlock()
+
+    def _close_database(self) -> None:
         db, self._db = self._db, None
         if self._compaction is not None:
             if db is not None:
@@ -202,12 +246,192 @@ class RocksEngine:
             _release(handle)
 
     def _open(self) -> None:
+        """Open the folder, whatever state it is in, and look whether everything that was promised is there.
+
+        Raises:
+            Unavailable: the disk refuses, or another process has the store.
+            StorageDamaged: nothing opens it; its files are as they were.
+        """
+        folder = self._folder
         with _TRANSLATED:
-            self._path.mkdir(parents=True, exist_ok=True)
+            folder.lock()
+            folder.set_aside()
+        keep = self._open_somehow()
+        with _TRANSLATED:
+            mark = CommitMark(self._path)
+        if mark.damaged:
+            log.warning("store.mark_damaged", extra={"path": str(self._path)})
+        evidence, number = mark.evidence, self._database().latest_sequence_number()
+        if evidence is not None and number < evidence.number:
+            mark.close()
+            salvaged = self._salvage()
+            with _TRANSLATED:
+                mark = CommitMark(self._path)
+            self.missing, keep = evidence, True
+            facts = {"expected": evidence.number, "replayed": number, "salvaged": salvaged, "synced": evidence.synced}
+            log.critical("store.commits_missing", extra={"path": str(self._path), **facts})
+        if self._tolerant:
+            mark.close()
+            keep = self._rebuild() or keep
+            with _TRANSLATED:
+                mark = CommitMark(self._path)
+        self._mark = mark
+        self._keep = keep
+        self._owed = self.missing is not None
+        if not self._owed:
+            self._settle_opening()
+        folder.spare_manifest()
+
+    def _settle_opening(self) -> None:
+        """The opening is done: nobody starts again from the image. Where commits are missing, only once that is on record."""
+        with _TRANSLATED:
+            kept = self._folder.opened(keep=self._keep)
+        self._owed = False
+        self.kept = kept or self.kept
+        if self._keep:
+            log.critical("store.damaged_files_kept", extra={"path": kept or "nowhere: enough are kept already"})
+
+    def _open_somehow(self) -> bool:
+        """Open the database, mending CURRENT and MANIFEST or bearing with a damaged table if need be; whether files were mended."""
+        folder = self._folder
+        first: StorageDamaged | None = None
+        for mend, tolerant in ((None, False), (folder.mend_current, False), (folder.mend_manifest, False), (None, True)):
+            try:
+                if first is not None:
+                    with _TRANSLATED:
+                        folder.restore()
+                        if mend is not None and not mend():
+                            continue
+                folder.check()
+                self._open_database(tolerant=tolerant or self._tolerant, salvage=False)
+            except StorageDamaged as error:
+                first = first or error
+                self._close_database()
+                continue
+            if first is not None:
+                how = "tolerated" if mend is None else mend.__name__
+                log.critical("store.damaged", extra={"path": str(self._path), "error": str(first), "remedy": how})
+            return first is not None and mend is not None
+        assert first is not None
+        with _TRANSLATED:
+            folder.restore()
+            folder.opened(keep=False)
+        raise StorageDamaged(
+            "the store cannot be opened; its files are as they were: put back a copy of the folder, or move it away to start empty",
+            path=str(self._path),
+            cause=str(first),
+        ) from first
+
+    def _salvage(self) -> int:
+        """Open the store as it was once more, without the damaged records of its log; the number then reached."""
+        self._close_database()
+        with _TRANSLATED:
+            self._folder.restore()
+        self._open_database(tolerant=self._tolerant, salvage=True)
+        return int(self._database().latest_sequence_number())
+
+    def _rebuild(self) -> bool:
+        """Copy what can be read into a new store, which takes the place of this one; whether that could be done.
+
+        RocksDB cannot compact over a damaged block: its tables would pile up until it stops all writing. This takes time with the
+        backlog, once. Where it cannot be done (no room, or ``meta`` cannot be read) the store is used as it is.
+        """
+        cache = Cache(BLOCK_CACHE_BYTES)
+        try:
+            with _TRANSLATED:
+                target = self._folder.rebuilding()
+                new = Rdict(
+                    str(target), _options(cache, tolerant=False), {name: _options(cache, tolerant=False) for name in FAMILIES}
+                )
+            try:
+                for family in reversed(FAMILIES):  # ``meta`` first: it is small, and nothing goes without it
+                    self._copy_into(new, family)
+            finally:
+                with _TRANSLATED:
+                    new.close()
+            self._close_database()
+            with _TRANSLATED:
+                self._folder.rebuilt()
+        except (StorageDamaged, Unavailable) as error:
+            log.critical("store.not_rebuilt", extra={"path": str(self._path), "error": str(error)})
+            if self._db is None:
+                raise
+            with _TRANSLATED:
+                self._folder.rebuilding()  # what was copied takes no room
+            return False
+        self._open_database(tolerant=False, salvage=False)
+        log.critical("store.rebuilt", extra={"path": str(self._path)})
+        return True
+
+    def _copy_into(self, new: Rdict, family: Family) -> None:
+        start, stop = bytes(KEY_BYTES), b"\xff" * (KEY_BYTES + 1)
+        if family == "meta":
+            start = b""
+        handle = new.get_column_family_handle(family)
+        batch, size_bytes = WriteBatch(raw_mode=True), 0
+        while True:
+            try:
+                for key, value in self.scan(family, start, stop):
+                    batch.put(key, value, handle)
+                    start, size_bytes = key + b"\0", size_bytes + len(value)
+                    if size_bytes > COPY_BYTES:
+                        with _TRANSLATED:
+                            new.write(batch)
+                        batch, size_bytes = WriteBatch(raw_mode=True), 0
+                break
+            except StorageDamaged:
+                if family == "meta":
+                    raise
+                start = self._behind_damage(start[:KEY_BYTES])
+        with _TRANSLATED:
+            new.write(batch)
+            new.flush_wal(True)
+
+    def _behind_damage(self, key: bytes) -> bytes:
+        """The first key of ``msg`` behind ``key`` from which on the engine can read: tried one by one, then in doubling steps."""
+        bad, step, tried = int.from_bytes(key, "big"), 1, 0
+        at = bad + 1
+        while not self._can_read_from(at):
+            tried += 1
+            if tried > PROBES_BY_ONE:
+                step *= 2
+            bad, at = at, at + step
+        while at - bad > 1:
+            middle = (bad + at) // 2
+            bad, at = (bad, middle) if self._can_read_from(middle) else (middle, at)
+        return at.to_bytes(KEY_BYTES, "big")
+
+    def _can_read_from(self, at: int) -> bool:
+        if at >> 8 * KEY_BYTES:
+            raise StorageDamaged("no end of the damage is found", path=str(self._path))
+        try:
+            next(self.scan("msg", at.to_bytes(KEY_BYTES, "big"), b"\xff" * (KEY_BYTES + 1)), None)
+        except StorageDamaged:
+            return False
+        return True
+
+    def _open_database(self, *, tolerant: bool, salvage: bool) -> None:
+        with _TRANSLATED:
             cache = Cache(BLOCK_CACHE_BYTES)
-            self._db = Rdict(str(self._path), _options(cache), {family: _options(cache) for family in FAMILIES})
+            whole = _options(cache, tolerant=tolerant)
+            if salvage:
+                whole.set_wal_recovery_mode(DBRecoveryMode.skip_any_corrupted_record())
+            self._db = Rdict(str(self._path), whole, {family: _options(cache, tolerant=tolerant) for family in FAMILIES})
             self._columns = {family: self._db.get_column_family(family) for family in FAMILIES}
             self._handles = {family: self._db.get_column_family_handle(family) for family in FAMILIES}
+        self._tolerant = tolerant
+
+    def _write(self, db: Rdict, batch: WriteBatch) -> None:
+        """Write ``batch``. Where RocksDB met damage in the background and refuses, it is to be opened anew, bearing with that."""
+        try:
+            with _TRANSLATED:
+                db.write(batch)
+        except StorageDamaged as error:
+            if self._tolerant:
+                raise
+            self._tolerant = True
+            log.critical("store.damaged", extra={"path": str(self._path), "error": str(error), "remedy": "tolerated"})
+            raise Unavailable("damage was met in the background; the store is opened anew", error=str(error)) from error
 
     def _database(self) -> Rdict:
         if self._db is None:
@@ -215,8 +439,9 @@ class RocksEngine:
         return self._db
 
 
-def _options(cache: Cache) -> Options:
+def _options(cache: Cache, *, tolerant: bool) -> Options:
     options = Options(raw_mode=True)
+    options.set_paranoid_checks(not tolerant)
     options.create_if_missing(True)
     options.create_missing_column_families(True)
     options.set_write_buffer_size(MEMTABLE_BYTES)
@@ -245,6 +470,8 @@ def _release(handle: Rdict) -> None:
             handle.close()
     except Unavailable as error:
         log.debug("store.closed_unflushed", extra={"error": str(error)})
+    except StorageDamaged as error:  # what was committed stands in the log; the next opening tells
+        log.warning("store.close_failed", extra={"error": str(error)})
 
 
 def _compact(column: Rdict, start: bytes, stop: bytes) -> None:
@@ -266,15 +493,19 @@ class _Translated:
         if error is None or isinstance(error, BasculeError):
             return
         text = str(error)
+        if kind is Exception and _is_damage(text):
+            raise StorageDamaged("the store is damaged", error=text) from error
         if (isinstance(error, OSError) or kind is Exception) and any(sign in text for sign in _FULL):
             raise DiskFull("the disk is full", error=text) from error
         if isinstance(error, OSError) or (kind is Exception and any(sign in text for sign in _UNAVAILABLE)):
             raise Unavailable("the disk refuses", error=text) from error
-        if kind is Exception and any(sign in text for sign in _DAMAGED):
-            raise StorageDamaged("the store is damaged", error=text) from error
+
+
+def _is_damage(text: str) -> bool:
+    return any(sign in text for sign in _DAMAGED)
 
 
 _TRANSLATED = _Translated()
 _FULL = ("No space left", "Disk quota exceeded")
 _UNAVAILABLE = ("IO error", "(os error ", "Direct I/O is not supported", "Shutdown in progress", "Result incomplete")
-_DAMAGED = ("Corruption",)
+_DAMAGED = ("Corruption", "No such file or directory")

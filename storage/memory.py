@@ -9,6 +9,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
 from storage.engine import FAMILIES, Family, Write
+from storage.recovery import Evidence
 
 _PREFIX = 4
 
@@ -42,6 +43,8 @@ class MemoryEngine:
     """Ordered keys in memory."""
 
     durable = False
+    missing: Evidence | None = None
+    kept = ""
 
     def __init__(self) -> None:
         self._families: dict[Family, dict[bytes, _Group]] = {family: {} for family in FAMILIES}
@@ -86,6 +89,10 @@ class MemoryEngine:
 
     def compact(self, family: Family, start: bytes, stop: bytes) -> None:
         """Nothing to do: what is deleted is gone."""
+
+    def keep_evidence(self) -> str:
+        """There are no files."""
+        return ""
 
     def free_bytes(self) -> int | None:
         return None

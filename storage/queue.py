@@ -15,7 +15,8 @@ from itertools import chain
 from operator import attrgetter
 from typing import NamedTuple
 
-from storage.chunk import Chunk, rows_in
+from storage.chunk import Chunk, claimed_span, rows_in
+from storage.damage import Loss
 from storage.engine import Engine, Write
 from storage.keys import chunk_key, first_seq_of, lane_key
 from storage.ledger import LaneRow
@@ -34,6 +35,7 @@ SPLIT_ROWS = 4000  # a chunk up to this size is handed out whole even if the cre
 TRIM_MESSAGES = 5000
 TRIM_BYTES = 16 << 20
 CACHE_BYTES = 8 << 20
+PROBES_BY_ONE = 256  # behind a block that cannot be read, so many sequences are tried one by one, then by doubling steps
 
 
 class Flight:
@@ -119,10 +121,14 @@ class Queue:
         self._oldest: tuple[int, int | None] = (-1, None)
         self._looked: Chunk | None = None
         self._holes: list[tuple[int, int]] = []  # what was purged above the head: where it ended, durable bytes
+        self._passed_bytes: int | None = None  # durable bytes up to the end of the last chunk passed, if the next is read after it
+        self._losses: list[Loss] = []
 
     @classmethod
-    def open(cls, engine: Engine, name: str, number: int, *, first_seq: int, volatile_max_bytes: int) -> Queue:
+    def open(cls, engine: Engine, name: str, number: int, *, first_seq: int, volatile_max_bytes: int, tail_known: int = 0) -> Queue:
         """The queue as the engine has it, or a new one that begins at ``first_seq``. Reads its row and its first chunk (P8).
+
+        tail_known: evidence from elsewhere that the queue went that far once; what is missing up to there is lost.
 
         Raises:
             StorageDamaged: its row is damaged.
@@ -141,6 +147,8 @@ class Queue:
         else:
             queue._cursor_floor = row.head
         queue._trimmed_bytes = queue._cursor_bytes if known and row.head == row.trimmed else 0
+        if tail_known > row.tail:
+            queue._lose_tail(tail_known)
         return queue
 
     # --- figures ---
@@ -318,6 +326,7 @@ class Queue:
         self._flight_bytes = 0
         self.in_flight = 0
         self._cursor = self.head
+        self._passed_bytes = None
         self._ahead.clear()
         self._read_to = self.head
         self._aligned = False
@@ -517,6 +526,8 @@ class Queue:
     def write_row(self, write: Write) -> None:
         """Put the queue's row into ``write``, as it is once everything appended is committed."""
         self._advance()
+        if self._depth < 0 or (self._depth and self.head == self._next):
+            self._put_right()
         row = LaneRow(
             head=self.head,
             tail=self._next,
@@ -531,7 +542,166 @@ class Queue:
             ledger=self.ledger,
         )
         write.put("meta", lane_key(self.number), row.encode())
+        write.tails[self.number] = self._next
         self.changed = False
+
+    # --- damage ---
+
+    def isolate(self, error: StorageDamaged) -> None:
+        """Take what cannot be read at the cursor out of the queue as ``dropped:damaged``; the queue goes on behind it, in order.
+
+        How many messages those were is known as well as can be: by the damaged chunk's header where what follows agrees with it,
+        else by the sequences up to the next chunk that can be read. When the queue has run empty the sum is put right.
+
+        Raises:
+            Unavailable: the disk refuses for now.
+        """
+        self._ahead.clear()
+        start = self._cursor
+        first_seq, value, sound = self._row_at(start)
+        if sound:  # what was damaged stands below the cursor, or can be read after all
+            self._read_to, self._aligned = max(start, first_seq), first_seq >= start
+            return
+        following, bytes_before = self._next_readable(max(start, first_seq + 1) if value else start)
+        if not value and following == start:
+            self._read_to, self._aligned = start, True
+            return
+        stop = max(start + 1, following)
+        claimed = claimed_span(value, first_seq)
+        lost = self._unsettled_seqs(start, stop)
+        if claimed is not None and first_seq >= start and claimed[0] <= stop:
+            lost = min(lost, claimed[1])
+        while self._volatile and self._volatile[0].first_seq < stop:  # QoS 0 rows of the same batches go with them
+            volatile = self._volatile.popleft()
+            rows = self._unsettled_rows(volatile, start)
+            lost = max(0, lost - rows)
+            self._volatile_bytes -= volatile.size_bytes
+            self._volatile_depth -= rows
+            self._count("dropped:damaged", rows)
+        self._read_to, self._aligned = stop, True
+        self._lose(start, stop, lost, str(error), value, unreadable=not value)
+        self._move_cursor(stop)
+        self._passed_bytes = bytes_before
+        if bytes_before is not None:
+            self._cursor_bytes = bytes_before
+        self._advance()
+
+    def take_losses(self) -> list[Loss]:
+        """What was found to be lost since the last call."""
+        losses, self._losses = self._losses, []
+        return losses
+
+    def _lose(self, start: int, stop: int, messages: int, error: str, raw: bytes = b"", *, unreadable: bool = False) -> None:
+        """Settle ``[start, stop)``, where ``messages`` durable messages at most are lost."""
+        flying = sum(flight.remaining for flight in self._flights if flight.chunk is None)
+        messages = max(0, min(messages, self._depth - flying))
+        self._depth -= messages
+        self._count("dropped:damaged", messages)
+        self.settled.add(start, stop)
+        self.released.discard(start, stop)
+        forget = bool(self.session) and start < self.dup_below
+        if forget:
+            self.session = ""  # the remote may hold one of their identifiers: a clean start makes it forget them
+        self.changed = True
+        loss = Loss(
+            start=start, stop=stop, messages=messages, error=error, session_forgotten=forget, unreadable=unreadable, raw=raw
+        )
+        self._losses.append(loss)
+
+    def _lose_tail(self, tail: int) -> None:
+        """The queue's row is older than what was promised: the sequences up to ``tail`` were used, so they are not used again."""
+        start, messages = self.tail, tail - self.tail
+        self.ledger.accepted += messages
+        self._depth += messages
+        self.tail = self._next = self._recent_low = tail
+        if self._cursor == start:
+            self._cursor = self._cursor_floor = self._read_to = tail
+        self._lose(start, tail, messages, "commits are missing")
+        self._handed = max(self._handed, self._cursor)
+        self.session = ""
+        self._advance()
+
+    def _put_right(self) -> None:
+        """An empty queue has no messages: what was counted too little or too much as damaged is put right."""
+        depth, self._depth = self._depth, 0
+        damaged = self.ledger.dropped.get("damaged", 0)
+        self.ledger.dropped["damaged"] = damaged + depth
+        self.changed = True
+        if depth > 0:
+            self._losses.append(Loss(start=self.head, stop=self.head, messages=depth, error="messages are missing"))
+
+    def _unsettled_seqs(self, start: int, stop: int) -> int:
+        return sum(high - low for low, high in self.settled.missing(start, stop))
+
+    def _row_at(self, seq: int) -> tuple[int, bytes, bool]:
+        """The chunk that holds ``seq``, or the next one: its first sequence, its value, and whether that is sound.
+
+        No value: the engine cannot read there.
+        """
+        low, stop = chunk_key(self.number, self._trimmed), chunk_key(self.number, self._recent_low)
+        try:
+            found = self._engine.seek_before("msg", chunk_key(self.number, seq), low)
+            if found is not None:
+                first_seq, value = first_seq_of(found[0]), found[1]
+                chunk = self._decoded(first_seq, value)
+                claimed = (chunk.stop, 0) if chunk is not None else claimed_span(value, first_seq)
+                if claimed is None or claimed[0] > seq:
+                    return first_seq, value, chunk is not None
+            for key, value in self._engine.scan("msg", chunk_key(self.number, seq), stop):
+                return first_seq_of(key), value, self._decoded(first_seq_of(key), value) is not None
+        except StorageDamaged:
+            return seq, b"", False
+        return self._recent_low, b"", True
+
+    def _decoded(self, first_seq: int, value: bytes) -> Chunk | None:
+        try:
+            return Chunk.decode(value, queue=self.name, seq=first_seq)
+        except StorageDamaged:
+            return None
+
+    def _next_readable(self, seq: int) -> tuple[int, int | None]:
+        """Where the first chunk from ``seq`` on begins that the engine can read, and the durable bytes before it, if it says so.
+
+        The engine cannot tell where a damaged block ends, so sequences are tried: some one by one, then in doubling steps, the last
+        of which is halved again. What stands in memory can be read.
+        """
+        bad, step, tried = seq - 1, 1, 0
+        while (found := self._try_read(seq)) is None:
+            tried += 1
+            if tried > PROBES_BY_ONE:
+                step *= 2
+            bad, seq = seq, min(seq + step, self._recent_low)
+        while seq - bad > 1:
+            middle = (bad + seq) // 2
+            better = self._try_read(middle)
+            if better is None:
+                bad = middle
+            else:
+                seq, found = middle, better
+        return found
+
+    def _try_read(self, seq: int) -> tuple[int, int | None] | None:
+        if seq >= self._recent_low:
+            return self._recent_low, self._recent[0].bytes_before if self._recent else None
+        try:
+            for key, value in self._engine.scan("msg", chunk_key(self.number, seq), chunk_key(self.number, self._recent_low)):
+                chunk = self._decoded(first_seq_of(key), value)
+                return first_seq_of(key), chunk.bytes_before if chunk is not None else None
+        except StorageDamaged:
+            return None
+        return self._try_read(self._recent_low)
+
+    def _look_for_gap(self, following: Chunk | None, seq: int) -> None:
+        """Between the cursor and ``seq`` there is nothing: was that QoS 0, or are durable bytes missing?"""
+        if following is not None:
+            bytes_before = following.bytes_before
+        elif seq == self.tail:
+            bytes_before = self._committed_bytes
+        else:
+            return
+        if self._passed_bytes is not None and bytes_before > self._passed_bytes:
+            self._lose(self._cursor, seq, self._unsettled_seqs(self._cursor, seq), "chunks are missing")
+            self._passed_bytes = bytes_before
 
     # --- inside: appending ---
 
@@ -611,6 +781,7 @@ class Queue:
         chunk = durable if durable is not None else volatile
         first_seq = chunk.first_seq if chunk is not None else self.tail
         if first_seq > self._cursor:
+            self._look_for_gap(durable, first_seq)
             self._pass_over(first_seq)
             return self._peek(chunks_max)  # what was next may have been settled out of order
         return durable, volatile
@@ -657,12 +828,13 @@ class Queue:
         else:
             floor = self._cursor_floor  # the chunk around ``seq`` has not been read: it may begin anywhere below
         self._move_cursor(seq, floor)
+        self._passed_bytes = None
         if self._read_to < seq:
             self._read_to = seq
             self._aligned = False
 
     def _pass(self, chunk: Chunk) -> None:
-        self._cursor_bytes = chunk.bytes_before + chunk.size_bytes
+        self._cursor_bytes = self._passed_bytes = chunk.bytes_before + chunk.size_bytes
 
     def _pass_over(self, seq: int) -> None:
         """Nothing is left between the cursor and ``seq``: it was QoS 0 that is gone."""
@@ -858,7 +1030,8 @@ class Queue:
         """Settle what is at or above the cursor in ``ranges``; how many messages that were. Their chunks are read for it."""
         waiting = RangeSet((max(start, self._cursor), min(stop, self.tail)) for start, stop in ranges)
         gaps = [gap for start, stop in waiting for gap in self.settled.missing(start, stop)]
-        durable = sum(chunk.rows_in(start, stop) for start, stop in gaps for chunk in self._stored(start, stop))
+        damaged: list[StorageDamaged] = []  # they go with the rest; what they held is counted when the queue has run empty
+        durable = sum(chunk.rows_in(start, stop) for start, stop in gaps for chunk in self._chunks(start, stop, damaged.append))
         volatile = sum(chunk.rows_in(start, stop) for start, stop in gaps for chunk in self._volatile)
         self._depth -= durable
         self._volatile_depth -= volatile
@@ -867,16 +1040,6 @@ class Queue:
             self.released.discard(start, stop)
         self._oldest = (-1, None)
         return durable + volatile
-
-    def _stored(self, start: int, stop: int) -> Iterator[Chunk]:
-        """The durable chunks with anything in ``[start, stop)``."""
-        low = chunk_key(self.number, self._trimmed)
-        found = self._engine.seek_before("msg", chunk_key(self.number, start), low)
-        first = found[0] if found is not None else chunk_key(self.number, start)
-        for key, value in self._engine.scan("msg", first, chunk_key(self.number, stop)):
-            chunk = Chunk.decode(value, queue=self.name, seq=first_seq_of(key))
-            if chunk.stop > start:
-                yield chunk
 
     def _advance(self) -> None:
         """Move the head over what is settled."""

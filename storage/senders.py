@@ -52,6 +52,7 @@ class Senders:
 
     def __init__(self, engine: Engine) -> None:
         self._lenient = not engine.durable
+        self._went_back = False
         self._senders: dict[str, Sender] = {}
         self._changed: set[str] = set()
         for key, value in engine.scan("meta", b"P", b"Q"):
@@ -84,9 +85,16 @@ class Senders:
             self._changed.add(name)
         return sender
 
+    def went_back(self) -> None:
+        """Commits are missing: a sender that lives may know of more than the store, and is believed from now on."""
+        self._went_back = True
+
     def resume(self, name: str, epoch: int, number: int) -> None:
         """A sender that the store knows nothing of goes on with ``number``; only where the engine forgets is this believed."""
         sender = self._senders.get(name)
+        if self._went_back and sender is not None and epoch == sender.epoch and number - 1 > sender.last:
+            sender.last = sender.committed = number - 1
+            self._changed.add(name)
         if self._lenient and (sender is None or epoch > sender.epoch or (epoch == sender.epoch and sender.last == 0)):
             self._senders[name] = Sender(epoch, number - 1, number - 1)
 

@@ -17,18 +17,21 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from storage.burials import Burials
 from storage.commands import Commands
+from storage.damage import Quarantine
 from storage.engine import Engine, Write
 from storage.keys import QueueNumbers, check_format
+from storage.ledger import LaneRow
 from storage.limits import Admission, Room, admit
 from storage.queue import Queue
 from storage.senders import Senders, Verdict
 from storage.sessions import Sessions
 from wire.batch import pack_column, unpack_column
-from wire.errors import BasculeError, ConfigError, DiskFull, StorageDamaged, Unavailable
+from wire.errors import ConfigError, DiskFull, StorageDamaged, Unavailable
 from wire.frames import (
     Append,
     Committed,
@@ -59,6 +62,7 @@ EARLY_COMMIT_BYTES = 16 << 20  # a write this large does not wait for the flush 
 RETRY_FIRST_S = 0.1
 RETRY_MAX_S = 5.0
 TRIM_IDLE_S = 10.0
+ISOLATED_MAX = 1000  # damaged places of a queue in one turn
 COMPACT_BYTES = 64 << 20  # a backlog that has left the memtable
 
 _UNLIMITED = LimitSettings(
@@ -84,11 +88,13 @@ class _Lane:
     answered: int = 0
     opening: bool = False  # LaneOpened is owed
     releasing: bool = False  # something was released since the last commit
-    damaged: bool = False
+    damaged: bool = False  # it is stopped until it is opened again
     unreadable: Unavailable | None = None  # why its chunks could not be read the last time
     retry_s: float = 0.0  # when to try to read them again
     retry_delay_s: float = 0.0
     fenced: bool = False  # until it is opened anew, its Forwarder speaks of messages that were purged
+    row_damaged: bool = False  # where it stands is not known: it takes nothing and gives nothing, and its row stays as it is
+    losses: int = 0  # places where messages could not be read, in this life
     peak_bytes: int = 0  # since the last compaction
     trimmed_from: bytes = b""
     settles: deque[Settle] = field(default_factory=deque)  # not applied, because the disk refuses
@@ -130,6 +136,8 @@ class Tier1:
         self._senders = Senders(engine)
         self._sessions = Sessions(engine)
         self._lanes: dict[str, _Lane] = {}
+        self._quarantine = Quarantine(Path(settings.data_dir) / "damaged")
+        self._effects: Effects = []
         configured = [f"bridge:{bridge.name}:{lane}" for bridge in settings.bridges for lane in range(bridge.lanes)]
         for name in sorted({*configured, *(name for name in self._numbers.names() if name.startswith("bridge:"))}):
             self._open_lane(name)
@@ -143,7 +151,6 @@ class Tier1:
         self._opened: list[SessionOpened] = []
         self._repeats: dict[str, int] = {}
         self._ready: set[str] = set()
-        self._effects: Effects = []
         self._committed_s = float("-inf")
         self._commits = 0
         self._now_s = 0.0
@@ -154,6 +161,9 @@ class Tier1:
         self._refused = False
         self._refusal: Unavailable | None = None  # the newest one, while the disk refuses
         self._retry_delay_s = RETRY_FIRST_S
+        if engine.missing is not None:
+            self._went_back()
+            self._commit_write(self._now_s, 0)  # at that time no dead letter is old
 
     # --- frames ---
 
@@ -208,8 +218,8 @@ class Tier1:
             frame = lane.settles[0]
             try:
                 self._apply_settle(frame, lane)
-            except (StorageDamaged, ConfigError) as error:
-                self._damage(frame.queue, lane, error)
+            except ConfigError as error:
+                self._stop(frame.queue, lane, error)
                 return
             except Unavailable as error:
                 self._disk_refuses(self._now_s, error)
@@ -247,7 +257,7 @@ class Tier1:
         lane = self._lanes.get(frame.queue)
         if lane is None:
             lane = self._open_lane(frame.queue)
-        if frame.epoch <= lane.epoch:
+        if frame.epoch <= lane.epoch or lane.row_damaged:
             return
         forwarder_lives = lane.epoch >> LANE_EPOCH_SHIFT == frame.epoch >> LANE_EPOCH_SHIFT
         lane.queue.reset(forwarder_lives=forwarder_lives)
@@ -418,12 +428,13 @@ class Tier1:
     def _commit_write(self, now_s: float, wall_ms: int) -> None:
         write = self._write
         for lane in self._lanes.values():
-            if lane.queue.changed:
+            if lane.queue.changed and not lane.row_damaged:
                 self._trim(lane, idle=False)
                 lane.queue.write_row(write)
         self._burials.write(write, now_s, wall_ms, evict=not self._refused)
         self._senders.write_rows(write)
         self._sessions.write_rows(write)
+        write.promised |= self._uncommitted
         if write:
             try:
                 self._engine.commit(write, sync=self._needs_sync and self._persistence.sync == "full")
@@ -436,6 +447,7 @@ class Tier1:
         self._needs_sync = self._uncommitted = False
         for lane in self._lanes.values():
             lane.releasing = False
+        self._tell_losses()
         if self._refused:
             self._refused, self._refusal = False, None
             self._ready.update(self._lanes)
@@ -462,7 +474,16 @@ class Tier1:
             self._disk_refuses(now_s, error)
             return False
         self._retry_s = None
+        if self._engine.missing is not None:
+            self._went_back()
         return True
+
+    def _went_back(self) -> None:
+        """Commits are missing in the store that was opened: put on record where everything stands."""
+        self._senders.went_back()
+        self._needs_sync = self._uncommitted = True
+        for lane in self._lanes.values():
+            lane.queue.changed = True
 
     def _answer(self) -> None:
         """Owe nobody: everything that the last commit has made true, and what needs no commit."""
@@ -571,6 +592,9 @@ class Tier1:
             own = self._limits.get(name, _UNLIMITED)
             disk_full = free is not None and free < own.min_free_disk_bytes
             bridges[name] = Room.of(own, messages, size_bytes, disk_full=disk_full)
+        for lane in self._lanes.values():
+            if lane.row_damaged:
+                bridges[lane.bridge] = Room(messages=0, size_bytes=0, overflow="reject", disk_full=True)
         return {name: [bridges[lane.bridge], node] for name, lane in self._lanes.items()}
 
     def _drop_oldest(self, queue: str, messages: int, size_bytes: int, rooms: Mapping[str, list[Room]]) -> int:
@@ -580,11 +604,11 @@ class Tier1:
         messages_before, bytes_before = lane.queue.depth, lane.queue.size_bytes
         try:
             dropped = lane.queue.drop_oldest(messages, size_bytes)
-        except (StorageDamaged, Unavailable) as error:
-            if isinstance(error, StorageDamaged):
-                self._damage(queue, lane, error)
-            else:
-                self._cannot_read(queue, lane, error)
+        except StorageDamaged as error:
+            lane.queue.isolate(error)
+            dropped = messages_before - lane.queue.depth
+        except Unavailable as error:
+            self._cannot_read(queue, lane, error)
             dropped = messages_before - lane.queue.depth
         for room in rooms[queue]:
             room.take(lane.queue.depth - messages_before, lane.queue.size_bytes - bytes_before)
@@ -600,14 +624,24 @@ class Tier1:
     def _open_lane(self, name: str) -> _Lane:
         bridge = bridge_of(name)
         limits = self._limits.get(bridge, _UNLIMITED)
-        queue = Queue.open(
-            self._engine,
-            name,
-            self._numbers.number(name),
-            first_seq=self._first_seq,
-            volatile_max_bytes=limits.volatile_max_bytes,
-        )
-        lane = self._lanes[name] = _Lane(queue=queue, limits=limits, peer=peer_of(name), bridge=bridge)
+        number = self._numbers.number(name)
+        row_damaged = False
+        try:
+            queue = Queue.open(
+                self._engine,
+                name,
+                number,
+                first_seq=self._first_seq,
+                volatile_max_bytes=limits.volatile_max_bytes,
+                tail_known=self._engine.missing.tails.get(number, 0) if self._engine.missing is not None else 0,
+            )
+        except StorageDamaged as error:
+            log.critical("queue.row_damaged", extra={"queue": name, "error": str(error), "kept": self._engine.keep_evidence()})
+            nothing = LaneRow(head=0, tail=0, handed=0, trimmed=0)
+            queue = Queue(self._engine, name, number, nothing, volatile_max_bytes=limits.volatile_max_bytes)
+            row_damaged = True
+        lane = _Lane(queue=queue, limits=limits, peer=peer_of(name), bridge=bridge, row_damaged=row_damaged)
+        self._lanes[name] = lane
         return lane
 
     def _trim(self, lane: _Lane, *, idle: bool) -> None:
@@ -621,14 +655,24 @@ class Tier1:
         lane.trimmed_from = start
 
     def _guarded(self, name: str, lane: _Lane, action: Any) -> None:
-        """Do ``action`` on a queue. Damage stops that queue only; one that cannot be read for now is tried again, alone."""
+        """Do ``action`` on a queue; what is damaged is taken out of it. One that cannot be read for now is tried again, alone."""
         try:
-            action()
-        except (StorageDamaged, ConfigError) as error:
-            self._damage(name, lane, error)
+            for _ in range(ISOLATED_MAX):
+                try:
+                    action()
+                    return
+                except StorageDamaged as error:
+                    lane.queue.isolate(error)
+            self._ready.add(name)
+        except ConfigError as error:
+            self._stop(name, lane, error)
         except Unavailable as error:
             self._ready.add(name)
             self._cannot_read(name, lane, error)
+
+    def _stop(self, name: str, lane: _Lane, error: ConfigError) -> None:
+        lane.damaged = True
+        log.error("queue.stopped", extra={"queue": name, "error": str(error)})
 
     def _cannot_read(self, name: str, lane: _Lane, error: Unavailable) -> None:
         if lane.unreadable is None:
@@ -639,9 +683,17 @@ class Tier1:
         lane.unreadable = error
         lane.retry_s = self._now_s + lane.retry_delay_s
 
-    def _damage(self, name: str, lane: _Lane, error: BasculeError) -> None:
-        lane.damaged = True
-        log.error("queue.damaged", extra={"queue": name, "error": str(error)})
+    def _tell_losses(self) -> None:
+        """Tell of what was found to be lost, once it is on record."""
+        for name, lane in self._lanes.items():
+            for loss in lane.queue.take_losses():
+                lane.losses += 1
+                facts = {"queue": name, "first_seq": loss.start, "last_seq": loss.stop - 1, "messages": loss.messages}
+                kept = self._engine.keep_evidence() if loss.unreadable else self._quarantine.keep(name, loss)
+                log.critical("queue.messages_damaged", extra={**facts, "error": loss.error, "kept": kept})
+                if lane.open and loss.session_forgotten:  # the remote is told to forget what it holds of them
+                    lane.open = False
+                    self._effects.append((lane.peer, LaneReopen(queue=name)))
 
     # --- for commands ---
 
@@ -702,6 +754,7 @@ class Tier1:
             "mode": self._persistence.mode,
             "disk_free_bytes": free,
             "commits": self._commits,
+            "damaged_files": self._engine.kept,
             **({"state": "disk_low" if low else "running"} if trouble is None else refusal_facts(trouble)),
         }
 
@@ -722,5 +775,9 @@ class Tier1:
             "dead_lettered": sum(ledger.dead.values()),
             "redelivered": ledger.redelivered,
             "ledger_closes": ledger.closes(queue.depth),
-            "damaged": lane.damaged,
+            "damaged": {
+                "stopped": lane.damaged or lane.row_damaged,
+                "places": lane.losses,
+                "messages": ledger.dropped.get("damaged", 0),
+            },
         }

@@ -122,6 +122,45 @@ def test_a_damaged_block_is_told_and_never_a_silent_gap(tmp_path: Path) -> None:
     engine.close()
 
 
+def test_damage_met_in_the_background_stops_nothing_for_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """RocksDB cannot compact over a damaged block and refuses all writing; the store is copied without it and goes on."""
+    monkeypatch.setattr("storage.engine.MEMTABLE_BYTES", 128 << 10)
+    engine = RocksEngine(tmp_path / "store")
+    for first in range(0, 1000, 100):
+        put_large(engine, range(first, first + 100))
+    engine.close()
+    table = max((tmp_path / "store").glob("*.sst"), key=lambda path: path.stat().st_size)
+    data = bytearray(table.read_bytes())
+    data[len(data) // 2] ^= 1
+    table.write_bytes(data)
+
+    engine = RocksEngine(tmp_path / "store")
+    refusals = 0
+    for first in range(1000, 7000, 100):
+        try:
+            put_large(engine, range(first, first + 100))
+        except Unavailable:
+            refusals += 1
+            engine.reopen()
+            put_large(engine, range(first, first + 100))
+    keys = keys_of(engine, chunk_key(1, 0), chunk_key(2, 0))
+    engine.close()
+
+    assert refusals == 1, "once, and then it is mended"
+    assert keys == sorted(keys)
+    assert 6900 < len(keys) < 7000, "all but one block"
+    assert len(list(tmp_path.glob("store.damaged-*"))) == 1, "the damaged files are kept"
+
+
+def put_large(engine: Engine, seqs: range) -> None:
+    """Put incompressible values, in an order that makes tables overlap."""
+    write = Write()
+    for seq in seqs:
+        write.put("msg", chunk_key(1, seq), os.urandom(500))
+    write.put("msg", chunk_key(0, 0), b"overlaps")
+    engine.commit(write, sync=False)
+
+
 def test_a_recycled_log_torn_anywhere_keeps_a_prefix(tmp_path: Path) -> None:
     """A power cut may tear the last record, and behind it stand records of the log's former life; none of them comes back."""
     engine = RocksEngine(tmp_path / "live")

@@ -10,8 +10,9 @@ import pytest
 
 from storage.chunk import Chunk
 from storage.engine import Engine, RocksEngine, Write
-from storage.keys import chunk_key
+from storage.keys import chunk_key, lane_key
 from storage.memory import MemoryEngine
+from storage.recovery import Evidence
 from storage.tier1 import Effects, Tier1
 from tests.storage.building import (
     FORWARDER,
@@ -418,7 +419,7 @@ def test_little_free_disk_behaves_as_full() -> None:
     assert (refused, accepted) == ({1: u16([0])}, {})
 
 
-def test_a_damaged_chunk_stops_its_queue_only() -> None:
+def test_a_damaged_chunk_is_counted_and_the_queue_goes_on_behind_it() -> None:
     engine = RecordingEngine()
     settings = node(bridge(lanes=2))
     store = Tier1(engine, settings, 1)
@@ -436,9 +437,13 @@ def test_a_damaged_chunk_stops_its_queue_only() -> None:
     turn(store, Credit(queue=QUEUE, epoch=EPOCH, messages=20_000, size_bytes=MANY))
     turn(store, LaneOpen(queue=other, epoch=EPOCH))
     assert handed(turn(store, Credit(queue=other, epoch=EPOCH, messages=9, size_bytes=MANY))) == [b"other"]
-    assert of(turn(store, publishes(3, b"new")), Committed)[0].number == 3
+    effects = turn(store, publishes(3, b"new"))
+    assert of(effects, Committed)[0].number == 3
+    assert handed(effects) == [b"new"]
     status = store.status(5000)["queues"]
-    assert (status[QUEUE]["damaged"], status[other]["damaged"]) == (True, False)
+    assert status[QUEUE]["damaged"] == {"stopped": False, "places": 1, "messages": 1}
+    assert (status[QUEUE]["dropped"], status[QUEUE]["ledger_closes"]) == ({"damaged": 1}, True)
+    assert status[other]["damaged"] == {"stopped": False, "places": 0, "messages": 0}
     with pytest.raises(StorageDamaged, match="bridge:cloud:0"):
         Chunk.decode(bytes(value), queue=QUEUE, seq=1)
 
@@ -496,3 +501,89 @@ def test_a_flush_period_holds_what_tells_of_a_release_back() -> None:
 
     assert (early, reopening) == ([], []), "a PUBREL must not leave before the release is committed"
     assert [opened.released for opened in of(effects, LaneOpened)] == [((0, 1),)]
+
+
+def test_a_chunk_that_is_gone_is_noticed_by_the_bytes_before_the_next() -> None:
+    engine = RecordingEngine()
+    store = Tier1(engine, node(), 1)
+    for number, payload in enumerate([b"a", b"b", b"c", b"d"], 1):
+        turn(store, publishes(number, payload))
+    write = Write()
+    write.delete("msg", chunk_key(1, 1))
+    write.delete("msg", chunk_key(1, 2))
+    engine.commit(write, sync=True)
+    store = Tier1(engine.rebuilt(len(engine.writes)), node(), 2)
+
+    assert handed(open_lane(store)) == [b"a", b"d"]
+    turn(store, settle_frame(1, EPOCH, ("delivered", ((0, 1), (3, 4)))))
+    figures = store.status(5000)["queues"][QUEUE]
+    assert (figures["dropped"], figures["depth"], figures["ledger_closes"]) == ({"damaged": 2}, 0, True)
+
+
+def test_a_first_chunk_that_is_gone_is_counted_when_the_queue_has_run_empty() -> None:
+    """Nothing stands before it that could tell; the depth does."""
+    engine = RecordingEngine()
+    store = Tier1(engine, node(), 1)
+    for number, payload in enumerate([b"a", b"b"], 1):
+        turn(store, publishes(number, payload))
+    write = Write()
+    write.delete("msg", chunk_key(1, 0))
+    engine.commit(write, sync=True)
+    store = Tier1(engine.rebuilt(len(engine.writes)), node(), 2)
+
+    assert handed(open_lane(store)) == [b"b"]
+    turn(store, settle_frame(1, EPOCH, ("delivered", ((1, 2),))))
+    figures = store.status(5000)["queues"][QUEUE]
+    assert (figures["dropped"], figures["depth"], figures["ledger_closes"]) == ({"damaged": 1}, 0, True)
+
+
+def test_the_remote_session_is_forgotten_when_what_may_have_been_sent_is_damaged() -> None:
+    """The identifier of an unreleased QoS 2 message would stay in use at the remote: the lane is opened anew, without a session."""
+    engine = RecordingEngine()
+    store = Tier1(engine, node(), 1)
+    open_lane(store)
+    turn(store, publishes(1, b"sent", qos=2))
+    turn(store, settle_frame(1, EPOCH, session="edge@remote", generation=1))
+    write = Write()
+    write.put("msg", chunk_key(1, 0), b"torn")
+    engine.commit(write, sync=True)
+    store = Tier1(engine.rebuilt(len(engine.writes)), node(), 2)
+
+    effects = open_lane(store)
+    assert of(effects, LaneOpened)[0].session == "edge@remote"
+    effects += turn(store)
+    assert of(effects, LaneReopen)
+    assert of(open_lane(store, EPOCH + 1), LaneOpened)[0].session == ""
+
+
+def test_a_row_that_cannot_be_read_stops_its_queue_only() -> None:
+    engine = RecordingEngine()
+    settings = node(bridge("cloud"), bridge("other"))
+    other = "bridge:other:0"
+    turn(Tier1(engine, settings, 1), publishes(1, b"a"))
+    write = Write()
+    write.put("meta", lane_key(1), b"torn")
+    engine.commit(write, sync=True)
+    store = Tier1(engine, settings, 2)
+
+    assert open_lane(store) == [], "where it stands is not known"
+    refused = of(turn(store, publishes(1, b"b", epoch=2)), Committed)[0].refused
+    accepted = of(turn(store, append_frame(2, {other: (batch([b"c"]), None)}, epoch=2)), Committed)[0].refused
+
+    assert refused == {1: u16([0])}
+    assert 2 not in accepted
+    status = store.status(5000)["queues"]
+    assert (status[QUEUE]["damaged"]["stopped"], status[other]["damaged"]["stopped"]) == (True, False)
+    assert engine.get("meta", lane_key(1)) == b"torn", "the row stays for the operator"
+
+
+def test_a_sender_that_lives_is_believed_when_commits_are_missing() -> None:
+    engine = RecordingEngine()
+    turn(Tier1(engine, node(), 1), publishes(1, b"a"))
+    engine.missing = Evidence(99, True, {1: 3})
+    store = Tier1(engine, node(), 2)
+
+    turn(store, SenderResumes(sender="listener", epoch=1, number=4))
+    assert of(turn(store, publishes(4, b"d")), Committed)[0].number == 4
+    assert [seq for frame in of(open_lane(store), HandOut) for seq, _ in messages(frame)] == [0, 3], "sequences are not used twice"
+    assert store.status(5000)["queues"][QUEUE]["dropped"] == {"damaged": 2}

@@ -1,0 +1,135 @@
+"""Bits flip in the store's files: noticed by checksum, isolated, counted, the rest served, never a silent gap."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from storage.recovery import MARK_NAME
+from tests.faults.stores import Filled, copy_store, emptied, filled, judge
+from wire.errors import StorageDamaged
+
+SEED = 11
+FLIPS = 12
+SOAK_FLIPS = 2000
+DATA = ("*.log", "*.sst", "*.blob", "MANIFEST-*")
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(autouse=True)
+def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several tables, blob files and logs after a few hundred messages."""
+    monkeypatch.setattr("storage.engine.MEMTABLE_BYTES", 256 << 10)
+    monkeypatch.setattr("storage.engine.WAL_MAX_BYTES", 512 << 10)
+
+
+def flip(path: Path, at: int, bit: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[at] ^= 1 << bit
+    path.unlink()
+    path.write_bytes(data)
+
+
+def written(made: Filled, path: Path) -> int:
+    """How much of ``path`` is in use; behind it a log has its former life."""
+    if path == made.log_path():
+        return made.commits[-1].end
+    return path.stat().st_size
+
+
+@pytest.mark.parametrize(
+    "pattern", ["*.log", "*.sst", "*.blob", "MANIFEST-*", "CURRENT", MARK_NAME, "SPARE", "OPTIONS-*", "IDENTITY"]
+)
+def test_a_flipped_bit_is_never_a_silent_gap(tmp_path: Path, pattern: str, soak: bool) -> None:
+    """Each message is delivered as it was or counted as damaged, or the store says that it cannot be opened."""
+    chance = random.Random(f"{SEED} {pattern}")
+    opened = refused = lost = 0
+    with filled(tmp_path / "live" / "store", SEED, commits=220, size_bytes=4200, watched=1) as made:
+        totals = {queue: len(payloads) for queue, payloads in made.payloads.items()}
+        made.engine.free_bytes()  # once a second: the spare MANIFEST is brought up to date
+        paths = sorted(path for path in made.folder.glob(pattern) if written(made, path) > 0)
+        assert paths
+        for trial in range(SOAK_FLIPS if soak else FLIPS if pattern in DATA else FLIPS // 2):
+            path = chance.choice(paths)
+            at, bit = chance.randrange(written(made, path)), chance.randrange(8)
+            if trial % 4 == 0:
+                at = written(made, path) - 1 - chance.randrange(min(1200, written(made, path)))  # a table's index stands at its end
+            where = f"{path.name} at {at} bit {bit}, trial {trial}, seed {SEED}"
+            image = tmp_path / "image" / "store"
+            copy_store(made.folder, image, changed=path.name)
+            flip(image / path.name, at, bit)
+            tables = {entry.name for entry in image.glob("*.sst")}
+            try:
+                found = emptied(image)
+            except StorageDamaged:
+                refused += 1
+                kept = {entry.name for folder in image.parent.glob("store*") for entry in folder.glob("*.sst")}
+                assert kept >= tables, f"the files are kept: {where}"
+            else:
+                opened += 1
+                try:
+                    lost += judge(found, made.payloads, totals, may_lose=True)
+                except AssertionError as error:
+                    raise AssertionError(f"{where}: {error}") from error
+            shutil.rmtree(image.parent)
+    sys.stdout.write(f"{pattern}: {opened} served, {refused} refused, {lost} messages lost and counted\n")
+    if pattern != "*.sst":
+        assert refused == 0
+    assert opened > 0
+    if pattern not in ("*.log", "*.sst", "*.blob"):
+        assert lost == 0, "nothing but order depends on this file"
+
+
+_OPENER = """
+import os, sys
+from pathlib import Path
+import storage.engine
+from storage.engine import RocksEngine
+from storage.recovery import StoreFolder
+from storage.tier1 import Tier1
+from tests.faults.stores import settings
+from tests.storage.building import QUEUE
+folder, of, name, when = Path(sys.argv[1]), sys.argv[2], sys.argv[3], sys.argv[4]
+owner = StoreFolder if of == "folder" else RocksEngine
+original = getattr(owner, name)
+def dying(*arguments, **keywords):
+    if when == "before":
+        os._exit(9)
+    original(*arguments, **keywords)
+    os._exit(9)
+setattr(owner, name, dying)
+Tier1(RocksEngine(folder), settings(folder), 2)
+os._exit(1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("of", "name"),
+    [("folder", "set_aside"), ("engine", "_salvage"), ("folder", "restore"), ("engine", "commit"), ("folder", "opened")],
+)
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_kill_during_recovery_changes_nothing(tmp_path: Path, of: str, name: str, when: str) -> None:
+    """A log with a flipped bit, and the process that recovers it dies at each step: the next one does the whole again."""
+    with filled(tmp_path / "live" / "store", SEED, commits=220, size_bytes=4200, watched=1) as made:
+        totals = {queue: len(payloads) for queue, payloads in made.payloads.items()}
+        image = tmp_path / "image" / "store"
+        path = made.log_path()
+        copy_store(made.folder, image, changed=path.name)
+        flip(image / path.name, made.commits[-1].end // 2, 1)
+    for _ in range(2):
+        words = [sys.executable, "-c", _OPENER, str(image), of, name, when]
+        died = subprocess.run(words, cwd=ROOT, capture_output=True, timeout=60, check=False)
+        assert died.returncode == 9, died.stderr.decode()
+        if name in ("opened", "commit") and when == "after":
+            break  # it was done
+
+    found = emptied(image, life=3)
+
+    lost = judge(found, made.payloads, totals, may_lose=True)
+    assert lost > 0
+    assert len(list(image.parent.glob("store.damaged-*"))) == 1

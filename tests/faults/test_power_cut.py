@@ -1,0 +1,89 @@
+"""The power goes: what was synced is there; the rest of the log is gone, torn at any byte, or followed by its former life."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from storage.recovery import MARK_NAME
+from tests.faults.stores import OTHER, Filled, copy_store, emptied, filled, judge
+from tests.storage.building import QUEUE
+
+TORN_BYTES = 4096
+CI_STEP = 97
+SEED = 7
+
+
+@pytest.fixture(autouse=True)
+def small_logs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Logs are written over after a few hundred messages."""
+    monkeypatch.setattr("storage.engine.MEMTABLE_BYTES", 64 << 10)
+    monkeypatch.setattr("storage.engine.WAL_MAX_BYTES", 128 << 10)
+
+
+def behind(made: Filled, log: bytes, at: int, tail: str) -> bytes:
+    """What stands in the log from ``at`` on after a power cut."""
+    rest = len(log) - at
+    match tail:
+        case "cut":
+            return b""
+        case "zeros":
+            return bytes(rest)
+        case "garbage":
+            return bytes((at * 31 + index * 7) & 0xFF for index in range(rest))
+        case "former life":
+            return made.former[at:]
+        case "hole":  # the disk wrote what came later first
+            return bytes(8) + log[at + 8 :]
+    raise AssertionError(tail)
+
+
+@pytest.mark.parametrize("tail", ["cut", "zeros", "garbage", "former life", "hole"])
+def test_what_was_acknowledged_outlives_a_log_torn_at_any_byte(tmp_path: Path, tail: str, soak: bool) -> None:
+    """Everything acknowledged is there, once, with its identifiers; the ledger closes, and the store goes on."""
+    with filled(tmp_path / "live" / "store", SEED, commits=400, size_bytes=900, watched=30, log_bytes=2 * TORN_BYTES) as made:
+        path = made.log_path()
+        log = path.read_bytes()
+        last = made.commits[-1]
+        assert last.log == path.name
+        assert any(made.former[last.end :]), "the log has a former life"
+        ends = [commit.end for commit in made.commits if commit.log == path.name and commit.end]
+        first = last.end - TORN_BYTES
+        assert first >= ends[0]
+        for at in range(last.end, first - 1, -1 if soak else -CI_STEP):
+            image = tmp_path / "image" / "store"
+            copy_store(made.folder, image, changed=path.name)
+            (image / path.name).write_bytes(log[:at] + behind(made, log, at, tail))
+            synced = [commit for commit in made.commits if commit.log != path.name or commit.end <= at][-1]
+            (image / MARK_NAME).write_bytes(synced.mark)
+
+            found = emptied(image)
+
+            judge(found, made.payloads, synced.totals, may_lose=False)
+            assert found.received >= made.commits.index(synced) + 371, f"an identifier for each commit, cut at {at}, seed {SEED}"
+            assert not list(image.parent.glob("store.damaged-*")), "a torn tail is no damage"
+            shutil.rmtree(image.parent)
+
+
+def test_with_sync_os_what_a_power_cut_took_is_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The configuration permits the loss; it is told all the same, and no sequence is used twice."""
+    with filled(
+        tmp_path / "live" / "store", SEED, commits=400, size_bytes=900, watched=30, log_bytes=2 * TORN_BYTES, sync="os"
+    ) as made:
+        path = made.log_path()
+        ends = [commit.end for commit in made.commits if commit.log == path.name and commit.end]
+        at = ends[-3] - 1
+        image = tmp_path / "image" / "store"
+        copy_store(made.folder, image, changed=path.name)
+        (image / path.name).write_bytes(path.read_bytes()[:at])
+
+        found = emptied(image)
+
+        totals = {queue: len(payloads) for queue, payloads in made.payloads.items()}
+        lost = judge(found, made.payloads, totals, may_lose=True)
+        kept = made.commits[-4].totals
+        assert lost == sum(totals.values()) - sum(kept.values())
+        assert [max(found.handed[queue]) for queue in (QUEUE, OTHER)] == [totals[QUEUE], totals[OTHER]], "sequences are not reused"
+        assert "store.commits_missing" in caplog.messages
