@@ -56,15 +56,18 @@ class Acknowledgements:
         self._link = link
         self._builder = builder
         self._held: dict[int, list[RefusedMessage]] = {}
+        self._gone: dict[int, int] = {}  # stalled sources that are gone -> the last batch that may have rows of theirs
         self.refused = 0
 
     def forget(self, client: Client) -> None:
         """The client is gone: what is held of it was never acknowledged, so it will send it again."""
         if self._held.pop(client.number, None) is not None:
-            self._resume(client.number)
+            self._gone[client.number] = self._link.next_number
 
-    def _resume(self, number: int) -> None:
-        self._host.send(QUEUE_STORE, SourceResumed(sender=self._host.name, epoch=self._host.epoch, source=number))
+    def _resume(self, source: int) -> None:
+        """Have the store accept rows of ``source`` again from the next batch on; none of them is on the way."""
+        number = self._link.next_number
+        self._host.send(QUEUE_STORE, SourceResumed(sender=self._host.name, epoch=self._host.epoch, source=source, number=number))
 
     def release(self, frame: Committed) -> None:
         """Answer the publishers of every batch up to ``frame.number``: here their PUBACKs and PUBRECs leave."""
@@ -75,6 +78,9 @@ class Acknowledgements:
                 if not client.closed and client.flow is not None:
                     client.flow.answered(burst)
                     self._host.write(client, burst.encode())
+        for source in [source for source, last in self._gone.items() if last <= self._link.committed]:
+            del self._gone[source]
+            self._resume(source)
 
     def _refuse(self, owed: Owed, rows: bytes) -> list[tuple[Client, AnswerBurst]]:
         """Tell MQTT 5 publishers of their refused messages; hold those of MQTT 3.1.1 and stop reading their publishers."""
@@ -91,6 +97,8 @@ class Acknowledgements:
         for message in messages:
             client = self._host.client(message.source)
             if client is None or client.flow is None:
+                if not message.refusable:
+                    self._gone[message.source] = self._link.next_number
                 continue
             if message.qos == 2:
                 client.flow.received.discard(int.from_bytes(message.packet_id, "big"))

@@ -16,6 +16,7 @@ class Client:
 
     __slots__ = (
         "_group",
+        "_heard",
         "_output",
         "_sock",
         "accepted_s",
@@ -36,6 +37,7 @@ class Client:
     def __init__(self, sock: socket.socket, address: str, number: int, group: PollGroup, now_s: float) -> None:
         self._sock = sock
         self._group = group
+        self._heard = True
         self._output = bytearray()
         self.address = address
         self.number = number
@@ -82,7 +84,7 @@ class Client:
             return False
         if sent < len(data):
             self._output += memoryview(data)[sent:]
-            self._group.watch(self._sock.fileno(), READ | WRITE, self)
+            self._watch()
         return True
 
     def flush(self) -> bool:
@@ -95,15 +97,18 @@ class Client:
             return False
         del self._output[:sent]
         if not self._output:
-            self._group.watch(self._sock.fileno(), READ, self)
+            self._watch()
         return True
 
     def hear(self, heard: bool) -> None:
         """Stop or go on reading this client: back-pressure reaches its publisher through TCP."""
-        if heard:
-            self._group.watch(self._sock.fileno(), READ | WRITE if self._output else READ, self)
-        elif self._output:
-            self._group.watch(self._sock.fileno(), WRITE, self)
+        self._heard = heard
+        self._watch()
+
+    def _watch(self) -> None:
+        events = (READ if self._heard else 0) | (WRITE if self._output else 0)
+        if events:
+            self._group.watch(self._sock.fileno(), events, self)
         else:
             self._group.forget(self._sock.fileno())
 

@@ -255,8 +255,11 @@ class RemoteIntake:
             self._time_resend(now_s)
 
     def _tell_resumed(self) -> None:
+        number = self._inbox.next_number
         for source in self._inbox.resumes():
-            self._host.send(QUEUE_STORE, SourceResumed(sender=self._host.name, epoch=self._host.epoch, source=source))
+            self._host.send(
+                QUEUE_STORE, SourceResumed(sender=self._host.name, epoch=self._host.epoch, source=source, number=number)
+            )
 
     def _resend(self) -> None:
         for parts in self._inbox.resend(self._host.mailbox.now_s()):

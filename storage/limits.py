@@ -146,14 +146,15 @@ class _Part:
 def admit(
     frame: Append,
     rooms: Mapping[str, Sequence[Room]],
-    stalled: Callable[[], set[int]],
+    stalled: Callable[[], dict[int, int]],
     any_stalled: bool,
     drop_oldest: Callable[[str, int, int], int],
 ) -> Admission:
     """Decide on every row of ``frame``, and take the room that the admitted ones need.
 
-    rooms: for each queue, the rooms of its bridge and of the node. stalled: gives the sender's set of stalled sources, which may be
-    added to. drop_oldest: (queue, messages, bytes) makes room in a queue and in ``rooms``, and says how many messages it dropped.
+    rooms: for each queue, the rooms of its bridge and of the node. stalled: gives the sender's stalled sources (and the last number
+    that had a refused row of them), which may be added to. drop_oldest: (queue, messages, bytes) makes room in a queue and in
+    ``rooms``, and says how many messages it dropped.
     """
     if not any_stalled and _fits(frame, rooms):
         for queue, count, size_bytes, _, _ in frame.parts:
@@ -197,7 +198,7 @@ def _rejected(places: Sequence[tuple[_Part, int]]) -> bool:
 
 
 def _row_by_row(
-    frame: Append, rooms: Mapping[str, Sequence[Room]], stalled: set[int], drop_oldest: Callable[[str, int, int], int]
+    frame: Append, rooms: Mapping[str, Sequence[Room]], stalled: dict[int, int], drop_oldest: Callable[[str, int, int], int]
 ) -> Admission:
     sources: array[int] = unpack_column("I", frame.sources)
     parts = [_Part(queue, body, rows, rooms[queue]) for (queue, _, _, _, rows), body in zip(frame.parts, frame.bodies, strict=True)]
@@ -207,7 +208,7 @@ def _row_by_row(
         if source in stalled or _rejected(places):
             refused.append(original)
             if not frame.refusable[original]:
-                stalled.add(source)
+                stalled[source] = frame.number
             continue
         for part, row in places:
             overflow = part.overflow(row)

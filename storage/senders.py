@@ -8,7 +8,6 @@ The sender's half is ``wire/link.py``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -20,7 +19,7 @@ from storage.ledger import unpack_row
 from wire.errors import StorageDamaged
 
 ROW_VERSION = 1
-REFUSED_NUMBERS_MAX = 64  # a sender has fewer batches outstanding
+REFUSED_NUMBERS_MAX = 8  # a sender has fewer batches outstanding
 
 
 class Verdict(Enum):
@@ -37,22 +36,22 @@ class Sender:
     """One sender in its newest epoch.
 
     last: the highest number taken. committed: the highest number in a finished commit. refused: number -> rows (u16 column), kept
-    so that a repeat gets the same answer. stalled: sources of which every row is refused until they are resumed.
+    so that a repeat gets the same answer. stalled: sources of which every row is refused until they are resumed -> the last number
+    that had such a row.
     """
 
     epoch: int
     last: int = 0
     committed: int = 0
     refused: dict[int, bytes] = field(default_factory=dict)
-    stalled: set[int] = field(default_factory=set)
+    stalled: dict[int, int] = field(default_factory=dict)
 
 
 class Senders:
-    """All senders. ``lenient``: the engine forgets, so a sender may say where its numbers stand (``resume``)."""
+    """All senders. ``lenient``: what was answered may be forgotten, so a sender may say where its numbers stand (``resume``)."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._lenient = not engine.durable
-        self._went_back = False
+    def __init__(self, engine: Engine, *, lenient: bool) -> None:
+        self._lenient = lenient
         self._senders: dict[str, Sender] = {}
         self._changed: set[str] = set()
         for key, value in engine.scan("meta", b"P", b"Q"):
@@ -60,7 +59,7 @@ class Senders:
             fields = unpack_row(value, ROW_VERSION, what="sender", name=name)
             try:
                 epoch, last, refused, stalled = fields
-                self._senders[name] = Sender(epoch, last, last, dict(refused), set(stalled))
+                self._senders[name] = Sender(epoch, last, last, dict(refused), dict(stalled))
             except (TypeError, ValueError) as error:
                 raise StorageDamaged("the row of a sender is damaged", name=name) from error
 
@@ -87,34 +86,34 @@ class Senders:
 
     def went_back(self) -> None:
         """Commits are missing: a sender that lives may know of more than the store, and is believed from now on."""
-        self._went_back = True
+        self._lenient = True
 
     def resume(self, name: str, epoch: int, number: int) -> None:
-        """A sender that the store knows nothing of goes on with ``number``; only where the engine forgets is this believed."""
-        sender = self._senders.get(name)
-        if self._went_back and sender is not None and epoch == sender.epoch and number - 1 > sender.last:
-            sender.last = sender.committed = number - 1
+        """A sender goes on with ``number``, although the store has forgotten what came before; believed only if ``lenient``."""
+        if not self._lenient:
+            return
+        sender = self.begin(name, epoch)
+        if epoch == sender.epoch and sender.last < number - 1:
+            sender.last = number - 1
             self._changed.add(name)
-        if self._lenient and (sender is None or epoch > sender.epoch or (epoch == sender.epoch and sender.last == 0)):
-            self._senders[name] = Sender(epoch, number - 1, number - 1)
 
     def get(self, name: str) -> Sender | None:
         """What is known of ``name``."""
         return self._senders.get(name)
 
-    def stalled(self, name: str, epoch: int) -> set[int]:
+    def stalled(self, name: str, epoch: int) -> dict[int, int]:
         """The stalled sources of ``name``, to be added to; empty and of no effect for an old epoch."""
         sender = self._senders.get(name)
         if sender is None or sender.epoch != epoch:
-            return set()
+            return {}
         self._changed.add(name)
         return sender.stalled
 
-    def source_resumed(self, name: str, epoch: int, source: int) -> None:
-        """Rows of ``source`` may be accepted again."""
+    def source_resumed(self, name: str, epoch: int, source: int, number: int) -> None:
+        """Rows of ``source`` may be accepted again from ``number`` on; without effect if some were refused there already."""
         sender = self._senders.get(name)
-        if sender is not None and sender.epoch == epoch and source in sender.stalled:
-            sender.stalled.discard(source)
+        if sender is not None and sender.epoch == epoch and sender.stalled.get(source, number) < number:
+            del sender.stalled[source]
             self._changed.add(name)
 
     def refuse(self, name: str, epoch: int, number: int, rows: bytes) -> None:
@@ -130,17 +129,15 @@ class Senders:
         """Put what changed into ``write``."""
         for name in self._changed:
             sender = self._senders[name]
-            row = (ROW_VERSION, sender.epoch, sender.last, sender.refused, sorted(sender.stalled))
+            row = (ROW_VERSION, sender.epoch, sender.last, sender.refused, sorted(sender.stalled.items()))
             write.put("meta", sender_key(name), msgpack.packb(row))
             write.on_commit(_Committed(sender, sender.last))
         self._changed.clear()
 
-    def refused_since(self, name: str, number: int) -> Mapping[int, bytes]:
-        """What was refused of ``name`` in the committed frames from ``number`` on."""
+    def refused(self, name: str, epoch: int) -> dict[int, bytes]:
+        """What was refused of ``name`` in all the numbers that it may have outstanding; nothing for an old epoch."""
         sender = self._senders.get(name)
-        if sender is None:
-            return {}
-        return {of: rows for of, rows in sender.refused.items() if number <= of <= sender.committed}
+        return dict(sender.refused) if sender is not None and sender.epoch == epoch else {}
 
 
 class _Committed:

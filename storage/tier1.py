@@ -133,7 +133,7 @@ class Tier1:
         self._first_seq = 0 if engine.durable else epoch << 32
         self._limits: Mapping[str, LimitSettings] = {bridge.name: bridge.limits for bridge in settings.bridges}
         self._numbers = QueueNumbers(engine)
-        self._senders = Senders(engine)
+        self._senders = Senders(engine, lenient=not engine.durable or settings.persistence.acknowledge == "fast")
         self._sessions = Sessions(engine)
         self._lanes: dict[str, _Lane] = {}
         self._quarantine = Quarantine(Path(settings.data_dir) / "damaged")
@@ -149,7 +149,7 @@ class Tier1:
         self._uncommitted = False  # the open write has something that somebody waits for
         self._acks: dict[str, Committed] = {}
         self._opened: list[SessionOpened] = []
-        self._repeats: dict[str, int] = {}
+        self._repeats: set[str] = set()
         self._ready: set[str] = set()
         self._committed_s = float("-inf")
         self._commits = 0
@@ -200,7 +200,7 @@ class Tier1:
             case Verdict.REPEAT:
                 sender = self._senders.get(frame.sender)
                 if sender is not None and frame.number <= sender.committed:  # if not, the commit to come answers it
-                    self._repeats[frame.sender] = min(frame.number, self._repeats.get(frame.sender, frame.number))
+                    self._repeats.add(frame.sender)
             case Verdict.GAP | Verdict.FENCED:
                 pass  # the sender sends again what is missing; one that is gone has no say
 
@@ -303,7 +303,7 @@ class Tier1:
                     self._needs_sync |= self._sessions.changed
                     self._uncommitted = True
                 case SourceResumed():
-                    self._senders.source_resumed(frame.sender, frame.epoch, frame.source)
+                    self._senders.source_resumed(frame.sender, frame.epoch, frame.source, frame.number)
         if self._persistence.acknowledge != "fast":
             return []
         return self._take_acks()
@@ -321,12 +321,11 @@ class Tier1:
         self._append(admission)
         self._receive_ids(frame, admission)
         self._uncommitted = True
-        known = self._acks.get(frame.sender)
-        refused = known.refused if known is not None and known.epoch == frame.epoch else {}
         if admission.refused:
             rows = pack_column(array("H", admission.refused))
             self._senders.refuse(frame.sender, frame.epoch, frame.number, rows)
-            refused = {**refused, frame.number: rows}
+        # It acknowledges every number up to this one, so it tells the refusals of them all: earlier answers may have been lost.
+        refused = self._senders.refused(frame.sender, frame.epoch)
         self._acks[frame.sender] = Committed(sender=frame.sender, epoch=frame.epoch, number=frame.number, refused=refused)
 
     def _append(self, admission: Admission) -> None:
@@ -491,10 +490,10 @@ class Tier1:
             self._effects.extend(self._take_acks())
             self._effects.extend((opened.sender, opened) for opened in self._opened)
             self._opened.clear()
-        for name, number in self._repeats.items():
+        for name in self._repeats:
             sender = self._senders.get(name)
             if sender is not None:
-                refused = dict(self._senders.refused_since(name, number))
+                refused = self._senders.refused(name, sender.epoch)
                 committed = Committed(sender=name, epoch=sender.epoch, number=sender.committed, refused=refused)
                 self._effects.append((name, committed))
         self._repeats.clear()

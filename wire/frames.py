@@ -137,7 +137,8 @@ class Append(Frame):
 class Committed(Frame):
     """QueueStore -> sender: everything up to ``number`` is committed with the configured strength.
 
-    refused: number -> rows (u16 column) of which nothing was enqueued anywhere, because a limit was reached.
+    refused: number -> rows (u16 column) of which nothing was enqueued anywhere, because a limit was reached; of all the numbers
+    that the sender may have outstanding, because earlier answers may have been lost.
     """
 
     sender: str
@@ -149,14 +150,16 @@ class Committed(Frame):
 @_frame(4)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceResumed(Frame):
-    """Sender -> QueueStore: rows of ``source`` may be accepted again; it was stalled since one of them was refused.
+    """Sender -> QueueStore: rows of ``source``, which was stalled since one was refused, may be accepted from batch ``number`` on.
 
+    If a row of it was refused in that batch or a later one already, this frame came too late and changes nothing.
     The store refuses every later row of a source that cannot be told of a refusal (MQTT 3.1.1), so that order holds [MQTT-4.6.0-6].
     """
 
     sender: str
     epoch: int
     source: int
+    number: int
 
 
 @_frame(5)
@@ -197,7 +200,8 @@ class SessionOpened(Frame):
 class SenderResumes(Frame):
     """Sender -> QueueStore, when a new store is up: what is outstanding is sent again, beginning with ``number``.
 
-    A store that keeps nothing (``in-memory``) takes the sender's numbers up there; one that does keep knows better.
+    A store that may have forgotten what it answered (``in-memory``, or ``acknowledge: fast``) takes the sender's numbers up there;
+    any other knows better.
     """
 
     sender: str

@@ -18,9 +18,10 @@ def turn(store: Tier1, *frames: Frame) -> Effects:
     return store.commit(100.0, 5000)
 
 
-def refused(effects: Effects) -> dict[int, bytes]:
+def refused(effects: Effects, since: int = 1) -> dict[int, bytes]:
+    """What was refused from number ``since`` on. Earlier refusals are told again, because their answers may have been lost."""
     (committed,) = [frame for _, frame in effects if isinstance(frame, Committed)]
-    return committed.refused
+    return {number: rows for number, rows in committed.refused.items() if number >= since}
 
 
 def queued(store: Tier1, queue: str = QUEUE) -> list[bytes]:
@@ -50,7 +51,18 @@ def test_a_repeat_of_a_refused_batch_is_refused_alike() -> None:
     turn(store, rows(1, b"a", b"b"), rows(2, b"c"))
 
     assert refused(turn(store, rows(1, b"a", b"b"))) == {1: u16([1]), 2: u16([0])}
-    assert refused(turn(store, rows(2, b"c"))) == {2: u16([0])}
+    assert refused(turn(store, rows(2, b"c")), 2) == {2: u16([0])}
+
+
+def test_an_answer_tells_the_refusals_of_every_number_that_it_acknowledges() -> None:
+    store = store_with(max_messages=1)
+    turn(store, rows(1, b"a", b"b"))  # the answer dies with the Distributor, or the store with its answer
+
+    effects = turn(store, rows(2, b"c"))
+
+    (committed,) = [frame for _, frame in effects if isinstance(frame, Committed)]
+    assert committed.number == 2
+    assert committed.refused == {1: u16([1]), 2: u16([0])}
 
 
 def test_what_one_queue_rejects_is_enqueued_nowhere() -> None:
@@ -93,16 +105,29 @@ def test_a_source_that_cannot_be_told_stalls_until_it_is_resumed() -> None:
     store = store_with(max_messages=1)
     flags = bytes(3)
     turn(store, rows(1, b"a1", b"b1", b"a2", sources=[1, 2, 1], refusable=flags))
-    turn(store, SourceResumed(sender="listener", epoch=1, source=2))
+    turn(store, SourceResumed(sender="listener", epoch=1, source=2, number=2))
     assert queued(store) == [b"a1"]
     turn(store, _delivered())
 
     effects = turn(store, rows(2, b"a3", b"b2", sources=[1, 2], refusable=bytes(2)))
 
-    assert refused(effects) == {2: u16([0])}, "source 1 is stalled although there is room"
+    assert refused(effects, 2) == {2: u16([0])}, "source 1 is stalled although there is room"
     assert queued_again(store, 2) == [b"b2"]
-    turn(store, SourceResumed(sender="listener", epoch=1, source=1), _delivered(2))
-    assert refused(turn(store, rows(3, b"a2", sources=[1], refusable=bytes(1)))) == {}
+    turn(store, SourceResumed(sender="listener", epoch=1, source=1, number=3), _delivered(2))
+    assert refused(turn(store, rows(3, b"a2", sources=[1], refusable=bytes(1))), 3) == {}
+
+
+def test_a_source_whose_rows_were_refused_again_is_not_resumed_by_a_late_word() -> None:
+    store = store_with(max_messages=1)
+    turn(store, rows(1, b"full", b"a1", sources=[2, 1], refusable=bytes(2)))
+    assert queued(store) == [b"full"]
+    turn(store, rows(2, b"a1", sources=[1], refusable=bytes(1)), _delivered())  # offered again, and refused again
+
+    turn(store, SourceResumed(sender="listener", epoch=1, source=1, number=2))
+
+    assert refused(turn(store, rows(3, b"a2", sources=[1], refusable=bytes(1))), 3) == {3: u16([0])}, "a1 comes first"
+    turn(store, SourceResumed(sender="listener", epoch=1, source=1, number=4))
+    assert refused(turn(store, rows(4, b"a1", sources=[1], refusable=bytes(1))), 4) == {}
 
 
 def test_a_publisher_that_can_be_told_does_not_stall() -> None:
@@ -110,7 +135,7 @@ def test_a_publisher_that_can_be_told_does_not_stall() -> None:
     turn(store, rows(1, b"a", b"b"))
     assert queued(store) == [b"a"]
 
-    assert refused(turn(store, _delivered(), rows(2, b"c"))) == {}
+    assert refused(turn(store, _delivered(), rows(2, b"c")), 2) == {}
 
 
 def test_refused_qos_2_rows_leave_no_identifier() -> None:

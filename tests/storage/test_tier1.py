@@ -155,6 +155,17 @@ def test_a_durable_store_knows_the_numbers_itself() -> None:
     assert turn(store, publishes(37, b"a")) == []
 
 
+def test_a_store_that_answered_fast_and_died_takes_up_the_numbers_of_its_sender() -> None:
+    store = Tier1(RecordingEngine(), node(acknowledge="fast"), 2)
+
+    turn(store, SenderResumes(sender="listener", epoch=1, number=3))  # 1 and 2 were answered, and died with the store
+
+    assert [frame.number for frame in of(turn(store, publishes(3, b"c")), Committed)] == [3]
+    turn(store, SenderResumes(sender="listener", epoch=1, number=2))  # a late word
+    assert of(turn(store, publishes(3, b"c")), Committed) == [Committed(sender="listener", epoch=1, number=3, refused={})]
+    assert handed(open_lane(store)) == [b"c"]
+
+
 def test_sequences_in_memory_are_never_used_twice() -> None:
     heads = []
     for epoch in (1, 2):
@@ -254,7 +265,7 @@ def test_a_plain_settlement_is_neither_answered_nor_synced() -> None:
 
 
 def test_a_new_generation_forgets_what_was_released(engine: Engine) -> None:
-    store = Tier1(engine, node(), 1)
+    store = Tier1(engine, node(replace(bridge(), on_session_loss="republish")), 1)
     turn(store, publishes(1, b"a", b"b", qos=2))
     head = of(open_lane(store), LaneOpened)[0].head
     turn(store, settle_frame(1, EPOCH, released=((head, head + 1),), session="first"))
@@ -264,6 +275,30 @@ def test_a_new_generation_forgets_what_was_released(engine: Engine) -> None:
     assert of(effects, Settled) == [Settled(queue=QUEUE, epoch=EPOCH, number=2)]
     opened = of(open_lane(store, EPOCH + 1), LaneOpened)[0]
     assert (opened.released, opened.session, opened.generation) == ((), "second", 1)
+
+
+def test_what_is_assumed_delivered_stays_released_until_it_is_settled(engine: Engine) -> None:
+    store = Tier1(engine, node(replace(bridge(), on_session_loss="assume-delivered")), 1)
+    turn(store, publishes(1, b"a", b"b", qos=2))
+    head = of(open_lane(store), LaneOpened)[0].head
+    turn(store, settle_frame(1, EPOCH, released=((head, head + 1),), session="first"))
+
+    turn(store, settle_frame(2, EPOCH, session="second", generation=1))  # the settlement of ``a`` dies with the Connection
+
+    assert of(open_lane(store, EPOCH + 1), LaneOpened)[0].released == ((head, head + 1),)
+
+
+def test_a_settlement_of_the_forwarders_own_says_nothing_of_the_session(engine: Engine) -> None:
+    store = Tier1(engine, node(), 1)
+    turn(store, publishes(1, b"a", qos=2), publishes(2, b"b", qos=0))
+    head = of(open_lane(store), LaneOpened)[0].head
+    turn(store, settle_frame(1, EPOCH, session="second", generation=1))
+    turn(store, settle_frame(2, EPOCH, released=((head, head + 1),), generation=1))
+
+    turn(store, settle_frame(0, EPOCH, ("delivered", ((head + 1, head + 2),))))
+
+    opened = of(open_lane(store, EPOCH + 1), LaneOpened)[0]
+    assert (opened.released, opened.session, opened.generation) == (((head, head + 1),), "second", 1)
 
 
 # --- sessions ---
@@ -416,7 +451,7 @@ def test_little_free_disk_behaves_as_full() -> None:
     engine.free = 1000
     accepted = of(turn(store, publishes(2, b"a"), now_s=102.0), Committed)[0].refused
 
-    assert (refused, accepted) == ({1: u16([0])}, {})
+    assert (refused, accepted.get(2)) == ({1: u16([0])}, None)
 
 
 def test_a_damaged_chunk_is_counted_and_the_queue_goes_on_behind_it() -> None:
