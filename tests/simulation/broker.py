@@ -1,0 +1,354 @@
+"""The remote broker: an MQTT 3.1.1 and 5.0 server written for the test, which judges what it gets by the standard.
+
+A session outlives its connections unless the broker is told to lose it. What it accepts is reported to the ``BrokerWatcher``. The
+rules it holds its peer to (R1 ...) are in ``_Judge``.
+Faults are switches: refusing CONNECT, stalling, rejecting PUBLISHes by reason code.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Protocol
+
+from tests.simulation import mqtt
+from tests.simulation.mqtt import Ack, Other, Packet, PacketReader, Publish
+from tests.simulation.tcp import Far, Link
+from tests.simulation.world import Violation, World
+
+NO_SUBSCRIBERS = 0x10
+REJECTIONS = (0x80, 0x83, 0x97, 0x99)
+
+
+# A QoS 1 message that its publisher sent twice is in the queue twice; each of these is a message of its own to the remote.
+Sending = tuple[bytes, int]  # payload, packet identifier
+
+
+class BrokerWatcher(Protocol):
+    """Who is told what the broker got."""
+
+    def remote_delivered(self, client_id: str, packet: Publish, session: int) -> None: ...
+    def remote_refused(self, client_id: str, packet: Publish) -> None: ...
+    def remote_publish_written(self, client_id: str, session: int) -> None: ...
+    def remote_release_written(self, client_id: str, payload: bytes) -> None: ...
+
+    amnesia: bool
+
+    def times_entered(self, payload: bytes) -> int: ...
+
+
+class Session:
+    """What the broker keeps of a client, and what it has seen of it in this session."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.received: dict[int, bytes] = {}  # QoS 2 identifiers between PUBREC and PUBREL -> payload
+        self.orders: dict[Sending, int] = {}  # place of the first PUBLISH
+        self.ids: dict[bytes, set[int]] = {}  # payload -> packet identifiers
+        self.unanswered: dict[int, bytes] = {}  # identifiers of which no final answer has left
+        self.released: set[bytes] = set()
+        self.recs: set[int] = set()  # identifiers for which a PUBREC has ever left
+        self.earlier_recs: set[int] = set()  # and in sessions before
+        self.connections = 0
+        self.successor = False  # the client had another session before
+        self.used = False  # a PUBLISH or PUBREL has come
+        # The peer may not know that this session is not the one before: it crashed between CONNACK and its commit, and no
+        # CONNACK will ever tell it. Then it resumes here what it began there.
+        self.mistakable = False
+
+
+class _Judge:
+    """The rules that hold within one connection.
+
+    R1  a message is sent once on a connection.
+    R2  its packet identifier stays with it, and no other message has it while its exchange is open.
+    R3  DUP is set on what this session has seen before, and not on the very first sending there can be.
+    R4  the order is that of the first sendings.
+    R5  after PUBREL a message is never published again in that session.
+    R6  the receive maximum holds; at level 4 the limit on unreleased QoS 2 messages.
+    R7  PUBREL comes only for what was answered with PUBREC, in the order of the messages. (Where a lost session's releases are
+        assumed delivered, a PUBREL may still come for them.)
+    """
+
+    def __init__(self, session: Session, broker: Broker, level: int) -> None:
+        self._session = session
+        self._watcher = broker.watcher
+        self._level = level
+        self._assumes_delivered = broker.assumes_delivered
+        self._receive_maximum = broker.receive_maximum
+        self._qos2_maximum = broker.qos2_maximum
+        self._here: set[Sending] = set()
+        self._last_order = -1
+        self._last_release = -1
+        self.open: set[int] = set()
+
+    def publish(self, packet: Publish, *, first_ever: bool) -> None:
+        session, payload = self._session, packet.payload
+        sending = (payload, packet.packet_id)
+        if self._watcher.amnesia:
+            return
+        facts = f"{packet} on session {session.number}"
+        if sending in self._here:
+            raise Violation("R1", f"sent twice on one connection: {facts}")
+        self._here.add(sending)
+        if payload in session.released:
+            raise Violation("R5", f"PUBLISH after PUBREL: {facts}")
+        known = session.ids.setdefault(payload, set())
+        known.add(packet.packet_id)
+        if len(known) > self._watcher.times_entered(payload):
+            raise Violation("R2", f"its identifiers were {known}: {facts}")
+        other = session.unanswered.get(packet.packet_id)
+        if other is not None and other != payload:
+            raise Violation("R2", f"the identifier is in use for {other!r}: {facts}")
+        if sending in session.orders and not packet.dup:
+            raise Violation("R3", f"sent before, without DUP: {facts}")
+        if packet.dup and sending not in session.orders and first_ever:
+            raise Violation("R3", f"DUP on a first sending: {facts}")
+        order = session.orders.setdefault(sending, len(session.orders))
+        if order <= self._last_order:
+            raise Violation("R4", f"out of order: {facts}")
+        self._last_order = order
+        session.unanswered[packet.packet_id] = payload
+        self.open.add(packet.packet_id)
+        if len(self.open) > self._receive_maximum:
+            raise Violation("R6", f"receive maximum {self._receive_maximum} exceeded: {facts}")
+        if self._level < 5 and packet.qos == 2 and len({*session.received, packet.packet_id}) > self._qos2_maximum:
+            raise Violation("R6", f"more than {self._qos2_maximum} unreleased QoS 2 messages: {facts}")
+
+    def pubrel(self, packet: Ack) -> None:
+        session = self._session
+        if packet.reason == 0x92 or self._watcher.amnesia:
+            return
+        known = packet.packet_id in session.recs or (packet.packet_id in session.earlier_recs and self._assumes_delivered)
+        if not known and not session.mistakable:
+            raise Violation("R7", f"{packet} without a PUBREC on session {session.number}")
+        payload = session.received.get(packet.packet_id)
+        if payload is not None:
+            session.released.add(payload)
+            order = session.orders[payload, packet.packet_id]
+            if order <= self._last_release:
+                raise Violation("R7", f"{packet} out of order")
+            self._last_release = order
+
+
+class BrokerConnection(Far):
+    """One connection of one client."""
+
+    def __init__(self, broker: Broker, client_id: str, level: int, session: Session) -> None:
+        self.client_id = client_id
+        self.session = session
+        self.level = level
+        self.link: Link | None = None
+        self._broker = broker
+        self._judge = _Judge(session, broker, level)
+        self._reader = PacketReader(level)
+        self._packets: deque[tuple[int, Packet]] = deque()
+        self._arrived = 0
+        self._answers: list[tuple[int, bytes, Ack]] = []
+        self._flushing = False
+        self._closed = False
+
+    # --- bytes ---
+
+    def written(self, data: bytes) -> None:
+        try:
+            packets = self._reader.feed(data)
+        except mqtt.Malformed as error:
+            raise Violation("malformed", f"towards the remote: {error}") from error
+        for _, packet in packets:
+            if isinstance(packet, Publish) and packet.qos and not self.session.mistakable:
+                self._broker.watcher.remote_publish_written(self.client_id, self.session.number)
+            if isinstance(packet, Ack) and packet.kind == mqtt.PUBREL:
+                payload = self.session.received.get(packet.packet_id)
+                if payload is not None:
+                    self._broker.watcher.remote_release_written(self.client_id, payload)
+        self._packets += packets
+
+    def arrived(self, count: int) -> None:
+        self._arrived += count
+        while self._packets and self._packets[0][0] <= self._arrived and not self._closed:
+            self._take(self._packets.popleft()[1])
+
+    def gone(self) -> None:
+        self._closed = True
+        self._answers = []
+        self._broker.gone(self)
+
+    def close(self) -> None:
+        """The broker closes the connection."""
+        self._closed = True
+        self._answers = []
+        if self.link is not None:
+            self.link.hang_up()
+
+    # --- packets ---
+
+    def _take(self, packet: Packet) -> None:
+        self.session.used |= isinstance(packet, Publish | Ack)
+        self._broker.world.note("remote <-", self.client_id, packet)
+        match packet:
+            case Publish():
+                self._publish(packet)
+            case Ack(kind=mqtt.PUBREL):
+                self._judge.pubrel(packet)
+                self.session.received.pop(packet.packet_id, None)
+                self._answer(Ack(mqtt.PUBCOMP, packet.packet_id))
+            case Other(kind=mqtt.PINGREQ):
+                self._answer_raw(mqtt.plain(mqtt.PINGRESP))
+            case Other(kind=mqtt.DISCONNECT):
+                self.close()
+            case _:
+                raise Violation("protocol", f"the remote got {packet}")
+
+    def _publish(self, packet: Publish) -> None:
+        broker = self._broker
+        if packet.qos:
+            self._judge.publish(packet, first_ever=self.session.connections == 1 and broker.first_lives)
+        known = self.session.received.get(packet.packet_id) if packet.qos == 2 else None
+        reason = broker.reason(self.level) if packet.qos and known is None else 0
+        if reason >= 0x80:
+            broker.watcher.remote_refused(self.client_id, packet)
+        elif known is None:
+            broker.watcher.remote_delivered(self.client_id, packet, self.session.number)
+        if packet.qos == 1:
+            self._answer(Ack(mqtt.PUBACK, packet.packet_id, reason))
+        elif packet.qos == 2:
+            if reason < 0x80:
+                self.session.received[packet.packet_id] = packet.payload
+            self._answer(Ack(mqtt.PUBREC, packet.packet_id, reason))
+
+    def _answer(self, ack: Ack) -> None:
+        self._answers.append((0, mqtt.ack(ack.kind, ack.packet_id, ack.reason), ack))
+        self._flush_soon()
+
+    def _answer_raw(self, data: bytes) -> None:
+        self._answers.append((0, data, Ack(0, 0)))
+        self._flush_soon()
+
+    def _flush_soon(self) -> None:
+        if not self._flushing:
+            self._flushing = True
+            self._broker.world.after(self._broker.answer_delay_s(), self._flush)
+
+    def _flush(self) -> None:
+        self._flushing = False
+        if self._closed or self.link is None:
+            return
+        if self._broker.world.now_s < self._broker.stalled_until_s:
+            self._flushing = True
+            self._broker.world.at(self._broker.stalled_until_s, self._flush)
+            return
+        data = b""
+        for _, encoded, ack in self._answers:
+            data += encoded
+            if ack.kind == mqtt.PUBREC:
+                self.session.recs.add(ack.packet_id)
+                self._broker.released(self.client_id, ack.packet_id)
+            if ack.kind in (mqtt.PUBACK, mqtt.PUBCOMP) or ack.reason >= 0x80:
+                self.session.unanswered.pop(ack.packet_id, None)
+                self._judge.open.discard(ack.packet_id)
+            self._broker.world.note("remote ->", self.client_id, ack)
+        self._answers = []
+        self.link.send(data)
+
+
+class Broker:
+    """receive_maximum: what level 5 clients are told. first_lives: no process of the bridge has died, no lane was opened twice."""
+
+    def __init__(
+        self, world: World, watcher: BrokerWatcher, *, receive_maximum: int, qos2_maximum: int, assumes_delivered: bool
+    ) -> None:
+        self.assumes_delivered = assumes_delivered
+        self.world = world
+        self.watcher = watcher
+        self.receive_maximum = receive_maximum
+        self.qos2_maximum = qos2_maximum
+        self.first_lives = True
+        self.stalled_until_s = 0.0
+        self.refusing_until_s = 0.0
+        self.slow_until_s = 0.0
+        self.rejections = 0
+        self.sessions_lost = 0
+        self._rng = world.chance("broker")
+        self._sessions: dict[str, Session] = {}
+        self._connections: dict[str, BrokerConnection] = {}
+        self._had_session: set[str] = set()
+        self._recs: dict[str, set[int]] = {}
+        self._numbers = 0
+
+    def accepts(self) -> bool:
+        """Whether a CONNECT is let in now."""
+        return self.world.now_s >= self.refusing_until_s
+
+    def accept(self, client_id: str, level: int, *, clean: bool) -> tuple[BrokerConnection, bool]:
+        """Let a client in: its connection, and whether its session is present."""
+        older = self._connections.pop(client_id, None)
+        if older is not None:
+            older.close()
+        if clean:
+            self._sessions.pop(client_id, None)
+            self._had_session.discard(client_id)
+        session = self._sessions.get(client_id)
+        present = session is not None
+        if session is not None and session.successor and not session.used:
+            session.mistakable = True
+        if session is None:
+            self._numbers += 1
+            session = self._sessions[client_id] = Session(self._numbers)
+            session.earlier_recs = self._recs.setdefault(client_id, set())
+            session.successor = client_id in self._had_session
+            self._had_session.add(client_id)
+        session.connections += 1
+        connection = self._connections[client_id] = BrokerConnection(self, client_id, level, session)
+        self.world.note("remote accepts", client_id, f"session {session.number} present={present}")
+        return connection, present
+
+    def end_session(self, client_id: str) -> None:
+        """A level 4 client connected with a clean session and left again."""
+        older = self._connections.pop(client_id, None)
+        if older is not None:
+            older.close()
+        self._sessions.pop(client_id, None)
+        self._had_session.discard(client_id)
+
+    def links(self) -> list[Link]:
+        """The connections that are up."""
+        return [connection.link for connection in self._connections.values() if connection.link is not None]
+
+    def drop_all(self) -> None:
+        """Close every connection, as a broker that starts anew does."""
+        for connection in list(self._connections.values()):
+            connection.close()
+        self._connections.clear()
+
+    def lose_sessions(self) -> None:
+        """Forget every session, connections included."""
+        self.drop_all()
+        self._sessions.clear()
+        self.sessions_lost += 1
+
+    def released(self, client_id: str, packet_id: int) -> None:
+        """A PUBREC has left."""
+        self._recs[client_id].add(packet_id)
+
+    def gone(self, connection: BrokerConnection) -> None:
+        if self._connections.get(connection.client_id) is connection:
+            del self._connections[connection.client_id]
+
+    def quiet(self) -> bool:
+        """Whether no exchange is open on the broker's side."""
+        return not any(session.received or session.unanswered for session in self._sessions.values())
+
+    def reason(self, level: int) -> int:
+        """The reason code for the next PUBLISH."""
+        if level < 5:
+            return 0
+        if self.rejections:
+            self.rejections -= 1
+            return self._rng.choice(REJECTIONS)
+        return NO_SUBSCRIBERS if self._rng.random() < 0.1 else 0
+
+    def answer_delay_s(self) -> float:
+        chance = self._rng.random()
+        if self.world.now_s < self.slow_until_s:
+            return chance * 0.5
+        return chance * 0.002 if chance < 0.85 else chance * 0.05

@@ -1,0 +1,183 @@
+"""The command line of the simulation."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from multiprocessing import get_context
+from typing import Any
+
+from tests.simulation.mutations import MUTATIONS
+from tests.simulation.plan import Plan, make_plan
+from tests.simulation.shrink import shrink
+from tests.simulation.simulation import Outcome, run
+from wire.frames import Frame
+
+_BATCH = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A seed that failed, in words."""
+
+    seed: int
+    kind: str
+    text: str
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """0 when nothing was violated."""
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description="Deterministic simulation of a node.")
+    parser.add_argument("--seeds", default="0..2000", help="A..B: from A up to B, B not included")
+    parser.add_argument("--for", dest="for_s", type=float, help="stop after that many seconds; seeds go on without end")
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--seed", type=int, help="run this one")
+    parser.add_argument("--only", help="keep only these steps, such as 0,3,105")
+    parser.add_argument("--trace", action="store_true", help="with --seed: print what happens")
+    parser.add_argument("--hash", action="store_true", help="with --seed: print the hash of the course of events")
+    parser.add_argument("--no-shrink", action="store_true", help="do not shrink the first failure")
+    parser.add_argument("--mutation", choices=sorted(MUTATIONS), help="break the product on purpose; stops at the first violation")
+    parser.add_argument("--all-mutations", action="store_true", help="each in turn: the first of --seeds that notices it")
+    arguments = parser.parse_args(argv)
+    if arguments.all_mutations:
+        return _run_mutations(arguments)
+    if arguments.seed is not None:
+        only = None if arguments.only is None else [int(step) for step in arguments.only.split(",") if step]
+        return _run_one(arguments, only)
+    return _run_many(arguments)
+
+
+def command_for(seed: int, steps: Iterable[int] | None, mutation: str | None) -> str:
+    """The one command that replays a failure."""
+    only = "" if steps is None else f" --only {','.join(map(str, steps))}"
+    return f"python -m tests.simulation --seed {seed}{only}{f' --mutation {mutation}' if mutation else ''} --trace"
+
+
+def _run_one(arguments: argparse.Namespace, only: list[int] | None) -> int:
+    plan = make_plan(arguments.seed)
+    if only is not None:
+        plan = plan.only(only)
+    with _mutated(arguments.mutation):
+        outcome = run(plan, tracing=arguments.trace or arguments.hash)
+    if arguments.trace:
+        _print_trace(plan, outcome)
+    if arguments.hash:
+        _say(outcome.trace_hash())
+    if outcome.violation is not None:
+        _say(f"seed {outcome.seed}: {outcome.violation}")
+        return 1
+    _say(f"seed {outcome.seed}: nothing violated in {outcome.simulated_s:.1f} simulated seconds, {outcome.events} events")
+    return 0
+
+
+def _run_many(arguments: argparse.Namespace) -> int:
+    first, _, stop = arguments.seeds.partition("..")
+    started_s = time.monotonic()
+    deadline_s = None if arguments.for_s is None else started_s + arguments.for_s
+    seeds = range(int(first), int(stop) if deadline_s is None else 1 << 40)
+    schedules, failures = 0, []
+    for count, failed in _batches(seeds, arguments.jobs, arguments.mutation, deadline_s):
+        schedules += count
+        failures += failed
+        if failed and arguments.mutation:
+            break
+    took_s = time.monotonic() - started_s
+    _say(f"{schedules} schedules in {took_s:.1f} s, {schedules / took_s:.0f} a second: {len(failures)} violations")
+    for failure in failures[:20]:
+        _say(f"seed {failure.seed}: {failure.kind}: {failure.text}")
+    if not failures:
+        return 0
+    seed, kind = failures[0].seed, failures[0].kind
+    steps = None
+    if not arguments.no_shrink:
+        with _mutated(arguments.mutation):
+            steps = shrink(make_plan(seed), kind).steps()
+    _say(f"replay: {command_for(seed, steps, arguments.mutation)}")
+    return 1
+
+
+def _run_mutations(arguments: argparse.Namespace) -> int:
+    first, _, stop = arguments.seeds.partition("..")
+    seeds = range(int(first), int(stop))
+    survived = 0
+    with get_context("spawn").Pool(arguments.jobs) as pool:
+        results = [(name, pool.apply_async(run_seeds, (seeds, name))) for name in MUTATIONS]
+        for name, result in results:
+            count, failures = result.get()
+            survived += not failures
+            found = f"seed {failures[0].seed}: {failures[0].kind}" if failures else f"SURVIVED {count} seeds"
+            _say(f"{name}: {found}  ({MUTATIONS[name].what})")
+    _say(f"{len(MUTATIONS)} mutations, {survived} survived")
+    return 1 if survived else 0
+
+
+def _batches(seeds: range, jobs: int, mutation: str | None, deadline_s: float | None) -> Iterator[tuple[int, list[Failed]]]:
+    pieces = (seeds[start : start + _BATCH] for start in range(0, len(seeds), _BATCH))
+    if jobs == 1:
+        for piece in pieces:
+            yield run_seeds(piece, mutation)
+            if deadline_s is not None and time.monotonic() > deadline_s:
+                return
+        return
+    with get_context("spawn").Pool(jobs) as pool:
+        # A few pieces are under way at a time, so that a deadline is met and an endless range is no endless list.
+        running: list[Any] = []
+        for piece in pieces:
+            running.append(pool.apply_async(run_seeds, (piece, mutation)))
+            if len(running) > 2 * jobs:
+                yield running.pop(0).get()
+            if deadline_s is not None and time.monotonic() > deadline_s:
+                break
+        for result in running:
+            yield result.get()
+
+
+def run_seeds(seeds: Iterable[int], mutation: str | None) -> tuple[int, list[Failed]]:
+    """Run ``seeds``: how many, and those that failed. With a mutation the first failure is enough."""
+    count, failures = 0, []
+    with _mutated(mutation):
+        for seed in seeds:
+            count += 1
+            violation = run(make_plan(seed)).violation
+            if violation is not None:
+                failures.append(Failed(seed, violation.kind, violation.text))
+                if mutation:
+                    break
+    return count, failures
+
+
+@contextmanager
+def _mutated(mutation: str | None) -> Iterator[None]:
+    with ExitStack() as stack:
+        if mutation is not None:
+            stack.enter_context(MUTATIONS[mutation].applied())
+        yield
+
+
+def _print_trace(plan: Plan, outcome: Outcome) -> None:
+    _say(f"seed {plan.seed}: {plan.shape}")
+    for fault in plan.faults:
+        _say(f"  {fault}")
+    for at_s, *facts in outcome.trace:
+        _say(f"{at_s:10.6f}  " + " ".join(_shown(fact) for fact in facts))
+
+
+def _shown(fact: Any) -> str:
+    if not isinstance(fact, Frame):
+        return str(fact)
+    fields = []
+    for name in fact.__dataclass_fields__:
+        value = getattr(fact, name)
+        if name == "bodies":
+            value = [b"".join(piece for piece in body.split(b".") if piece)[-60:] for body in value]
+        fields.append(f"{name}={value!r}")
+    return f"{type(fact).__name__}({', '.join(field for field in fields if not field.startswith('status='))})"
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()

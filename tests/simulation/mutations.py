@@ -1,0 +1,459 @@
+"""Planted bugs: each takes one safeguard out of the product, and the simulation has to notice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from actors.connection import Connection
+from actors.forwarder import Forwarder
+from actors.listener import Listener
+from storage.engine import Write
+from storage.queue import Queue
+from storage.senders import Sender, Senders, Verdict
+from storage.sessions import Sessions
+from storage.tier1 import Tier1
+from supervisor.epochs import Epochs
+from supervisor.supervisor import Supervisor
+from tests.simulation.disk import SimEngine
+from wire.frames import HandOut, LaneOpened, Settle, Settled
+from wire.link import SendingLink
+from wire.outbound import OutboundFlow
+
+Change = Callable[[Any], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Mutation:
+    """What is broken, and how: (owner, name of the attribute, what makes the broken one out of the right one)."""
+
+    what: str
+    patches: tuple[tuple[Any, str, Change], ...]
+
+    @contextmanager
+    def applied(self) -> Iterator[None]:
+        """Break it for a while."""
+        kept = [(owner, name, owner.__dict__[name]) for owner, name, _ in self.patches]
+        for owner, name, change in self.patches:
+            setattr(owner, name, change(owner.__dict__[name]))
+        try:
+            yield
+        finally:
+            for owner, name, value in kept:
+                setattr(owner, name, value)
+
+
+MUTATIONS: dict[str, Mutation] = {}
+
+
+def _mutation(name: str, what: str, *patches: tuple[Any, str, Change]) -> None:
+    MUTATIONS[name] = Mutation(what, patches)
+
+
+def _instead(replacement: Callable[..., Any]) -> Change:
+    return lambda original: replacement
+
+
+def _nothing(*arguments: Any, **named: Any) -> None:
+    return None
+
+
+# --- commit point 1: message, queue entries and identifier before PUBACK and PUBREC ---
+
+
+def _answered_at_once(original: Any) -> Any:
+    def admit(self: Tier1, now_s: float) -> Any:
+        return [*original(self, now_s), *self._take_acks()]
+
+    return admit
+
+
+def _never_synced(original: Any) -> Any:
+    def commit(self: SimEngine, write: Write, *, sync: bool) -> None:
+        original(self, write, sync=False)
+
+    return commit
+
+
+def _answered_when_sent(original: Any) -> Any:
+    def send_batch(self: Listener, now_s: float) -> None:
+        original(self, now_s)
+        last = self._link.next_number - 1
+        for batch in list(self._link):
+            if batch.number == last:
+                for client, burst in batch.kept.bursts:
+                    if not client.closed and client.flow is not None:
+                        client.flow.answered(burst)
+                        self.write(client, burst.encode())
+                batch.kept.bursts.clear()
+
+    return send_batch
+
+
+_mutation("1-acknowledged-before-commit", "the store answers a batch before it commits it", (Tier1, "admit", _answered_at_once))
+_mutation("1-no-sync", "a commit is written and not synced", (SimEngine, "commit", _never_synced))
+_mutation(
+    "1-listener-does-not-wait", "the Listener answers a batch when it sends it", (Listener, "_send_batch", _answered_when_sent)
+)
+_mutation("1-received-id-not-committed", "QoS 2 identifiers stay in memory", (Sessions, "receive", _instead(_nothing)))
+
+
+def _received_one_commit_late(original: Any) -> Any:
+    def write_rows(self: Sessions, write: Write) -> None:
+        late = getattr(self, "_late", None)
+        self._late = set(self._changed)  # type: ignore[attr-defined]
+        self._changed = late or set()
+        original(self, write)
+
+    return write_rows
+
+
+_mutation(
+    "1-received-id-in-the-next-commit",
+    "QoS 2 identifiers go into another commit than their messages",
+    (Sessions, "write_rows", _received_one_commit_late),
+)
+
+
+# --- commit point 2: removal of the identifier before PUBCOMP ---
+
+_mutation("2-removal-not-committed", "released identifiers stay on the disk", (Sessions, "release", _instead(_nothing)))
+
+
+# --- commit point 3: identifiers follow from sequences, and DUP ---
+
+
+def _opened_with(**changes: Callable[[LaneOpened], Any]) -> Change:
+    def change(original: Any) -> Any:
+        def lane_opened(self: Tier1, name: str, lane: Any) -> LaneOpened:
+            frame: LaneOpened = original(self, name, lane)
+            return replace(frame, **{field: make(frame) for field, make in changes.items()})
+
+        return lane_opened
+
+    return change
+
+
+_mutation(
+    "3-no-dup-after-a-crash", "dup_below is the head", (Tier1, "_lane_opened", _opened_with(dup_below=lambda frame: frame.head))
+)
+
+
+def _no_dup_on_reconnect(original: Any) -> Any:
+    def disconnected(self: OutboundFlow) -> None:
+        kept = self._dup_below
+        original(self)
+        self._dup_below = kept
+
+    return disconnected
+
+
+_mutation("3-no-dup-on-reconnect", "a resend on a resumed session has no DUP", (OutboundFlow, "disconnected", _no_dup_on_reconnect))
+
+
+def _head_always_zero(original: Any) -> Any:
+    def reset(self: Queue, *, forwarder_lives: bool) -> None:
+        original(self, forwarder_lives=forwarder_lives)
+        self._cursor = self._read_to = self._next
+
+    return reset
+
+
+_mutation("3-markers-not-reset", "what was handed out is not handed out again", (Queue, "reset", _head_always_zero))
+
+
+# --- commit points 4 and 6: PUBACK and PUBCOMP settle, and nothing else does ---
+
+
+def _settled_when_sent(original: Any) -> Any:
+    def sent(self: OutboundFlow, run: Any, qos: int, start: int, stop: int, again: bool) -> None:
+        original(self, run, qos, start, stop, again)
+        if qos == 1:
+            self._settle("delivered", start, stop)
+
+    return sent
+
+
+_mutation("4-settled-when-sent", "QoS 1 is settled before its PUBACK", (OutboundFlow, "_sent", _settled_when_sent))
+
+
+def _settled_at_pubrec(original: Any) -> Any:
+    def acknowledged(self: OutboundFlow, first_byte: int, start: int, stop: int) -> None:
+        original(self, first_byte, start, stop)
+        if first_byte == 0x50:
+            self._settle("delivered", start, stop)
+
+    return acknowledged
+
+
+_mutation("6-settled-at-pubrec", "QoS 2 is settled before its PUBCOMP", (OutboundFlow, "_acknowledged", _settled_at_pubrec))
+_mutation("6-settlements-lost", "a settlement does not reach the row", (Queue, "settle", _instead(lambda self, outcome, ranges: 0)))
+
+
+# --- commit point 5: the release before PUBREL ---
+
+
+def _pubrel_at_once(original: Any) -> Any:
+    def acknowledged(self: OutboundFlow, first_byte: int, start: int, stop: int) -> None:
+        original(self, first_byte, start, stop)
+        if first_byte == 0x50:
+            self._releasing.discard(start, stop)
+            self._release_due.add(start, stop)
+
+    return acknowledged
+
+
+_mutation("5-pubrel-before-commit", "PUBREL does not wait for the commit", (OutboundFlow, "_acknowledged", _pubrel_at_once))
+_mutation("5-release-not-kept", "the store forgets what was released", (Queue, "release", _instead(_nothing)))
+
+
+def _not_urgent(original: Any) -> Any:
+    def settle(self: Tier1, frame: Settle) -> None:
+        needs = self._needs_sync
+        original(self, frame)
+        self._needs_sync = needs
+
+    return settle
+
+
+_mutation("5-release-not-synced", "a release is written and not synced", (Tier1, "_settle", _not_urgent))
+
+
+# --- commit points 7 and 8: sessions and generations ---
+
+_mutation(
+    "7-unknown-session-resumed",
+    "a session that is on no record is resumed",
+    (OutboundFlow, "knows", _instead(lambda self, session, session_present: True)),
+)
+
+
+def _record_not_awaited(original: Any) -> Any:
+    def facts(self: OutboundFlow, number: int) -> Any:
+        found = original(self, number)
+        self._record_number = None
+        return found
+
+    return facts
+
+
+def _record_never_awaited(original: Any) -> Any:
+    def connected(self: OutboundFlow, **facts: Any) -> None:
+        original(self, **facts)
+        self._record_new = False
+
+    return connected
+
+
+_mutation("7-session-not-recorded", "a new session gets no record", (OutboundFlow, "connected", _record_never_awaited))
+_mutation("7-record-not-awaited", "messages leave before the record of their session", (OutboundFlow, "facts", _record_not_awaited))
+_mutation("7-session-loss-ignored", "a lost session is not noticed", (OutboundFlow, "_session_lost", _instead(_nothing)))
+
+
+def _generation_stays(original: Any) -> Any:
+    def new_session(self: Queue, generation: int, session: str | None, *, keep_released: bool = False) -> None:
+        original(self, self.generation, session, keep_released=keep_released)
+
+    return new_session
+
+
+_mutation("8-generation-not-kept", "a new generation does not forget what was released", (Queue, "new_session", _generation_stays))
+
+
+# --- links: numbers, epochs, resend ---
+
+
+def _no_repeats(original: Any) -> Any:
+    def judge(self: Senders, name: str, epoch: int, number: int) -> Verdict:
+        verdict: Verdict = original(self, name, epoch, number)
+        return Verdict.NEXT if verdict is Verdict.REPEAT else verdict
+
+    return judge
+
+
+def _gaps_taken(original: Any) -> Any:
+    def judge(self: Senders, name: str, epoch: int, number: int) -> Verdict:
+        verdict: Verdict = original(self, name, epoch, number)
+        if verdict is Verdict.GAP:
+            self._senders[name].last = number
+            return Verdict.NEXT
+        return verdict
+
+    return judge
+
+
+def _not_fenced(original: Any) -> Any:
+    def judge(self: Senders, name: str, epoch: int, number: int) -> Verdict:
+        sender = self._senders.get(name)
+        if sender is not None and epoch < sender.epoch:
+            return Verdict.NEXT
+        verdict: Verdict = original(self, name, epoch, number)
+        return verdict
+
+    return judge
+
+
+def _numbers_in_memory(original: Any) -> Any:
+    def write_rows(self: Senders, write: Write) -> None:
+        for name in self._changed:
+            sender: Sender = self._senders[name]
+            write.on_commit(lambda sender=sender, last=sender.last: setattr(sender, "committed", last))  # type: ignore[misc]
+        self._changed.clear()
+
+    return write_rows
+
+
+_mutation("L1-repeats-taken", "a batch that is committed already is taken again", (Senders, "judge", _no_repeats))
+_mutation("L1-gaps-taken", "a batch is taken although one before it is missing", (Senders, "judge", _gaps_taken))
+_mutation("L1-old-epoch-taken", "a batch of a former Listener is taken", (Senders, "judge", _not_fenced))
+_mutation("L2-number-not-committed", "the last number of a sender stays in memory", (Senders, "write_rows", _numbers_in_memory))
+_mutation(
+    "L3-never-resent",
+    "outstanding batches are not sent again",
+    (SendingLink, "resend", _instead(lambda self, now_s: [])),
+)
+_mutation("epochs-repeat", "every life has the same epoch", (Epochs, "next", _instead(lambda self: 7)))
+
+
+def _epoch_of_store(original: Any) -> Any:
+    def settle(self: Tier1, frame: Settle) -> None:
+        lane = self._lanes.get(frame.queue)
+        original(self, frame if lane is None else replace(frame, epoch=lane.epoch))
+
+    return settle
+
+
+def _epoch_of_actor(original: Any) -> Any:
+    def on_frame(self: Any, frame: Any) -> None:
+        if isinstance(frame, HandOut | Settled | Settle):
+            frame = replace(frame, epoch=self._lane_epoch)
+        original(self, frame)
+
+    return on_frame
+
+
+_mutation(
+    "lane-not-fenced",
+    "frames of a former opening of the lane count",
+    (Tier1, "_settle", _epoch_of_store),
+    (Forwarder, "on_frame", _epoch_of_actor),
+    (Connection, "on_frame", _epoch_of_actor),
+)
+
+
+# --- the queue's writes ---
+
+
+def _row_one_commit_late(original: Any) -> Any:
+    def write_row(self: Queue, write: Write) -> None:
+        separate = Write()
+        original(self, separate)
+        late = getattr(self, "_late_ops", [])
+        self._late_ops = separate.ops  # type: ignore[attr-defined]
+        write.ops.extend(late)
+
+    return write_row
+
+
+_mutation(
+    "Q2-row-in-the-next-commit",
+    "chunks and the row that covers them are in two commits",
+    (Queue, "write_row", _row_one_commit_late),
+)
+
+
+def _handed_before_commit(original: Any) -> Any:
+    def append(self: Queue, body: bytes, count: int, size_bytes: int, qos0: int, write: Write) -> Any:
+        before = Write()
+        found = original(self, body, count, size_bytes, qos0, before)
+        write.ops.extend(before.ops)
+        before.committed()
+        return found
+
+    return append
+
+
+_mutation("T2-handed-out-before-commit", "messages are handed out before their commit", (Queue, "append", _handed_before_commit))
+
+
+def _trims_too_much(original: Any) -> Any:
+    def floor(self: Queue) -> tuple[int, int]:
+        return self._cursor, self._cursor_bytes
+
+    return floor
+
+
+_mutation("Q5-trimmed-too-early", "chunks are deleted when they are handed out", (Queue, "_floor", _trims_too_much))
+
+
+# --- recovery ---
+
+
+def _ready_in_silence(original: Any) -> Any:
+    def became_ready(self: Supervisor, child: Any) -> None:
+        if child.restart_count:
+            return
+        original(self, child)
+
+    return became_ready
+
+
+_mutation(
+    "markers-stay-when-an-actor-dies",
+    "the supervisor tells nobody that a child is ready in a new life",
+    (Supervisor, "_became_ready", _ready_in_silence),
+)
+
+
+def _wrong_order(original: Any) -> Any:
+    def resumed(self: OutboundFlow) -> None:
+        original(self)
+        if len(self._waiting) > 1:
+            self._waiting.rotate(1)
+
+    return resumed
+
+
+_mutation("F6-resent-out-of-order", "a resumed session begins with the last messages", (OutboundFlow, "disconnected", _wrong_order))
+
+
+def _window_ignored(original: Any) -> Any:
+    def connected(self: OutboundFlow, **facts: Any) -> None:
+        original(self, **facts)
+        self._window += 1
+
+    return connected
+
+
+_mutation("F1-window-exceeded", "one message more than the receive maximum", (OutboundFlow, "connected", _window_ignored))
+
+
+def _lane_not_reopened(original: Any) -> Any:
+    def open_lane(self: Connection, frame: LaneOpened) -> None:
+        if self._remote is None:
+            original(self, frame)
+        else:
+            self._lane_epoch = frame.epoch
+            self._number = 0
+
+    return open_lane
+
+
+_mutation(
+    "lane-reopened-without-reconnect",
+    "a lane opened anew goes on with the old exchange",
+    (Connection, "_open_lane", _lane_not_reopened),
+)
+
+
+def _quietly_lost(original: Any) -> Any:
+    def pass_on(self: Forwarder, handout: Any) -> None:
+        if handout.first_seq % 7 != 6:
+            original(self, handout)
+
+    return pass_on
+
+
+_mutation("Forwarder-loses-a-hand-out", "one hand-out in seven goes nowhere", (Forwarder, "_pass_on", _quietly_lost))

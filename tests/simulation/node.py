@@ -1,0 +1,429 @@
+"""The simulated machine: the node's processes, its disk, its listening socket and its way to the remote broker.
+
+The classes below are the product's with the few methods replaced that touch the system: how the Listener binds, where the store's
+engine comes from, and what the Supervisor prints.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from actors.actor import MailboxActor, PolledActor
+from actors.connection import Connection
+from actors.distributor import Distributor
+from actors.forwarder import Forwarder
+from actors.listener import Listener
+from actors.mailbox import READ
+from actors.queue_store import QueueStore
+from actors.remote import Connack, Remote
+from storage.engine import Engine
+from supervisor.children import Ending, Life, Spawner
+from supervisor.epochs import Epochs
+from supervisor.nursery import Nursery
+from supervisor.supervisor import Supervisor
+from supervisor.tree import ChildSpec, child_specs
+from tests.simulation.broker import Broker
+from tests.simulation.disk import SimDisk, SimEngine
+from tests.simulation.mailbox import SimMailbox
+from tests.simulation.oracle import Oracle
+from tests.simulation.plan import LISTENER, SUPERVISOR, Shape, settings_of
+from tests.simulation.post import SimPost
+from tests.simulation.process import KILLED, Process, current
+from tests.simulation.tcp import Far, Link, SimSocket
+from tests.simulation.world import Pollable, World
+from wire.errors import Unavailable
+from wire.frames import Frame, HandOut, LaneOpened
+from wire.settings import NodeSettings, RemoteSettings
+
+LEVEL_5 = 5
+
+
+class SimListening(Pollable):
+    """A listening socket: clients that wait to be accepted."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self.waiting: deque[SimSocket] = deque()
+        self.closed = False
+
+    def readiness(self) -> int:
+        return READ if self.waiting and not self.closed else 0
+
+    def accept(self) -> tuple[SimSocket, tuple[str, int]]:
+        if not self.waiting:
+            raise BlockingIOError
+        return self.waiting.popleft(), ("127.0.0.1", 40_000)
+
+    def close(self) -> None:
+        self.closed = True
+        for sock in self.waiting:
+            sock.close()
+
+
+class SimListener(Listener):
+    """Binds in the simulated network."""
+
+    def _listen(self) -> None:
+        process = current()
+        listening = SimListening(process.world)
+        process.opened.append(listening)
+        self.mailbox.watch(listening.fileno(), READ, listening)
+        self._sockets.append(listening)  # type: ignore[arg-type]
+        machine_of(process).listening = listening
+
+
+class SimQueueStore(QueueStore):
+    """Keeps its store on the simulated disk."""
+
+    def _open(self, now_s: float) -> None:
+        super()._open(now_s)
+        machine = machine_of(current())
+        if self._tier1 is not None and machine.engine is not None:
+            machine.oracle.store_opened(machine.engine.rows_read, len(machine.shape.publishers))
+
+    def _open_engine(self) -> Engine:
+        machine = machine_of(current())
+        machine.engine = SimEngine(machine.disk)
+        return machine.engine
+
+
+class SimSupervisor(Supervisor):
+    """Says nothing on standard output."""
+
+    def _announce(self) -> None:
+        pass
+
+
+class SimSignals(Pollable):
+    """Stands for the pipe of signals."""
+
+    def __init__(self, numbers: tuple[signal.Signals, ...]) -> None:
+        process = current()
+        super().__init__(process.world)
+        self._came: list[signal.Signals] = []
+        machine_of(process).signals = self
+
+    def readiness(self) -> int:
+        return READ if self._came else 0
+
+    def tell(self, number: signal.Signals) -> None:
+        self._came.append(number)
+        self.changed()
+
+    def read(self) -> list[signal.Signals]:
+        came, self._came = self._came, []
+        return came
+
+    def close(self) -> None:
+        pass
+
+
+class SimEpochs(Epochs):
+    """Its file is a field of the disk, replaced as a whole and synced."""
+
+    def __init__(self, disk: SimDisk, wall_s: float) -> None:
+        self._disk = disk
+        super().__init__(Path("/nonexistent"), wall_s)
+
+    def _read(self) -> int | None:
+        return self._disk.epoch_reserved
+
+    def _reserve(self) -> None:
+        self._reserved = self._next + 32
+        current().effect("epoch file")
+        self._disk.epoch_reserved = self._reserved
+
+
+class _Exit(Pollable):
+    """A pidfd."""
+
+    status: int | None = None
+
+    def readiness(self) -> int:
+        return READ if self.status is not None else 0
+
+
+class SimLife(Life):
+    """One life of a child, as its Supervisor sees it."""
+
+    def __init__(self, machine: Machine, process: Process, pid: int) -> None:
+        self.pid = pid
+        self.epoch = process.epoch
+        self.exit = _Exit(machine.world)
+        self.pidfd = self.exit.fileno()
+        self._machine = machine
+        self._life = process
+
+    def kill(self) -> None:
+        self._machine.kill(self._life)
+
+    def reap(self) -> Ending | None:
+        status = self.exit.status
+        if status is None:
+            return None
+        return Ending(status, signal.Signals(-status).name if status < 0 else None)
+
+
+class SimSpawner(Spawner):
+    """Starts simulated processes."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+
+    def spawn(self, spec: ChildSpec, epoch: int) -> Life:
+        current().effect("spawn")
+        return self._machine.spawn(spec, epoch)
+
+
+class SimRemote(Remote):
+    """A connection to the broker's model."""
+
+    def __init__(self, sock: SimSocket, connack: Connack, address: str) -> None:
+        self._socket = sock
+        self._pending = None
+        self._websocket = False
+        self.connack = connack
+        self.address = address
+
+
+_CLASSES: dict[str, type[MailboxActor]] = {
+    "queue_store": SimQueueStore,
+    "distributor": Distributor,
+    "forwarder": Forwarder,
+    "connection": Connection,
+    "listener": SimListener,
+}
+_machines: list[Machine] = []
+
+
+def machine_of(process: Process) -> Machine:
+    """The machine that runs ``process``; there is one at a time."""
+    assert process.world is _machines[-1].world
+    return _machines[-1]
+
+
+def open_remote(
+    settings: RemoteSettings, identifier: str, address: tuple[str, int], *, clean: bool, limits: object = None
+) -> Remote:
+    """Takes the place of ``actors.remote.open_remote``."""
+    return machine_of(current()).open_remote(settings, identifier, address, clean=clean)
+
+
+class Machine:
+    """One node on its machine, across all its lives."""
+
+    def __init__(self, world: World, shape: Shape, disk: SimDisk, broker: Broker, oracle: Oracle) -> None:
+        self.world = world
+        self.shape = shape
+        self.disk = disk
+        self.broker = broker
+        self.oracle = oracle
+        self.settings: NodeSettings = settings_of(shape)
+        self.listening: SimListening | None = None
+        self.signals: SimSignals | None = None
+        self.engine: SimEngine | None = None
+        self.supervisor: Process | None = None
+        self.post = SimPost(world, self.living, self._seen)
+        self.flaky_until_s = 0.0
+        self.half_open_next = ""
+        self.node_ends = 0
+        self.ends: list[int] = []
+        self._processes: dict[str, Process] = {}
+        self._lives: dict[int, SimLife] = {}
+        self._lane_openings: set[tuple[str, int]] = set()
+        self._pids = 100
+        self._rng = world.chance("machine")
+        self._restart_delay_s = 0.3
+        _machines[:] = [self]
+
+    # --- the node ---
+
+    def boot(self) -> None:
+        """Start the node, as an init system does."""
+        if self.supervisor is not None and self.supervisor.alive:
+            return
+
+        def make(mailbox: SimMailbox) -> PolledActor:
+            epochs = SimEpochs(self.disk, self.world.wall_s())
+            nursery = Nursery(mailbox, self.settings.supervision, child_specs(self.settings), SimSpawner(self), epochs)
+            return SimSupervisor(mailbox, self.settings, nursery, list)
+
+        self.supervisor = self._process(SUPERVISOR, 0, make)
+        self.supervisor.start()
+        self.post.bound(SUPERVISOR)
+
+    def stop(self, restart_delay_s: float) -> None:
+        """SIGTERM; the node is started again that long after its end."""
+        self._restart_delay_s = restart_delay_s
+        if self.signals is not None and self.supervisor is not None and self.supervisor.alive:
+            self.signals.tell(signal.SIGTERM)
+
+    def lose_power(self, restart_delay_s: float) -> None:
+        """Everything stops at this instant, and what was not synced may be gone."""
+        self._restart_delay_s = restart_delay_s
+        if self.disk.durable:
+            self.disk.lose_power()
+        else:
+            self.oracle.store_died()
+        if self.supervisor is not None and self.supervisor.alive:
+            self.supervisor.die(KILLED)
+
+    def living(self, name: str) -> Process | None:
+        """The life that takes frames under ``name`` now."""
+        process = self.supervisor if name == SUPERVISOR else self._processes.get(name)
+        return process if process is not None and process.bound else None
+
+    def process(self, name: str) -> Process | None:
+        """The life of ``name``, started or not."""
+        process = self.supervisor if name == SUPERVISOR else self._processes.get(name)
+        return process if process is not None and process.alive else None
+
+    def all_processes(self) -> list[Process]:
+        """Every life there is."""
+        return [process for process in (self.supervisor, *self._processes.values()) if process is not None and process.alive]
+
+    def kill(self, process: Process) -> None:
+        """kill -9 between two effects."""
+        if process.alive:
+            process.die(KILLED)
+
+    def spawn(self, spec: ChildSpec, epoch: int) -> SimLife:
+        """Start a child."""
+        actor_class = _CLASSES[spec.kind]
+        process = self._process(spec.name, epoch, lambda mailbox: actor_class(mailbox, self.settings, epoch))
+        self._processes[spec.name] = process
+        self._pids += 1
+        life = SimLife(self, process, self._pids)
+        self._lives[id(process)] = life
+        self.world.after(0.002 + self._rng.random() * 0.03, self._start, process)
+        return life
+
+    def _start(self, process: Process) -> None:
+        process.start()
+        if process.alive and process.bound:
+            self.post.bound(process.name)
+        elif process.alive:
+            self.world.after(0.05, self._start, process)
+
+    def _process(self, name: str, epoch: int, make: Callable[[SimMailbox], PolledActor]) -> Process:
+        return Process(self.world, self.post, name, epoch, make, ended=self._ended, turn_ended=self._turn_ended)
+
+    def _ended(self, process: Process, status: int) -> None:
+        self.post.died(process)
+        if process.name == SUPERVISOR:
+            self._node_ended(status)
+            return
+        if process.name == LISTENER:
+            self.listening = None
+        if process.name == "queue_store" and process.bound is False:
+            self._store_ended()
+        if process.name != LISTENER and status:
+            self.broker.first_lives = False
+        life = self._lives.get(id(process))
+        if life is not None:
+            life.exit.status = status
+            life.exit.changed()
+
+    def _store_ended(self) -> None:
+        self.oracle.store_died()
+        if not self.disk.durable:
+            self.disk.forget()
+
+    def _node_ended(self, status: int) -> None:
+        self.broker.first_lives = False
+        self.node_ends += 1
+        self.ends.append(status)
+        for process in list(self._processes.values()):  # PR_SET_PDEATHSIG
+            process.die(KILLED)
+        self._processes.clear()
+        self._lives.clear()
+        self.world.after(self._restart_delay_s, self.boot)
+        self._restart_delay_s = 0.3
+
+    def _turn_ended(self, process: Process) -> None:
+        self.oracle.turn_ended(process.name.partition(":")[0], process.actor)
+
+    def _seen(self, sender: str, receiver: str, frame: Frame) -> None:
+        if isinstance(frame, HandOut):
+            self.oracle.handed_rows_max = max(self.oracle.handed_rows_max, frame.count)
+            if receiver.startswith("connection"):
+                key = (frame.queue, frame.epoch)
+                self.oracle.handed_to_connection[key] = self.oracle.handed_to_connection.get(key, 0) + frame.count
+        elif isinstance(frame, LaneOpened) and receiver.startswith("forwarder"):
+            self._lane_openings.add((frame.queue, frame.epoch))
+            if len(self._lane_openings) > self.shape.lanes:
+                self.broker.first_lives = False
+
+    # --- the network ---
+
+    def dial(self, far: Far) -> Link | None:
+        """A local client connects."""
+        listening = self.listening
+        process = self._processes.get(LISTENER)
+        if listening is None or listening.closed or process is None or not process.alive:
+            return None
+        link = self._link(process, far, "clients")
+        listening.waiting.append(link.near)
+        listening.changed()
+        if self.half_open_next == "client":
+            self.half_open_next = ""
+            self.world.after(0.2, setattr, link, "silent", True)
+        return link
+
+    def open_remote(
+        self, settings: RemoteSettings, identifier: str, address: tuple[str, int], *, clean: bool, limits: object = None
+    ) -> Remote:
+        """A Connection connects."""
+        process = current()
+        process.effect("connect")
+        if not self.broker.accepts():
+            raise Unavailable("tcp: connection refused")
+        level = settings.protocol
+        if clean and level != LEVEL_5:
+            self.broker.end_session(identifier)
+            process.effect("connect again")
+            if self._rng.random() < 0.05:
+                raise Unavailable("tcp: connection refused")
+            clean = False
+        connection, present = self.broker.accept(identifier, level, clean=clean)
+        if self.world.now_s < self.flaky_until_s and self._rng.random() < 0.5:
+            connection.close()
+            raise Unavailable("connack: closed")
+        connection.link = self._link(process, connection, "remote")
+        connack = Connack(session_present=present, receive_maximum=self.shape.remote_window if level == LEVEL_5 else 65_535)
+        return SimRemote(connection.link.near, connack, f"{address[0]}:{address[1]}")
+
+    def _link(self, process: Process, far: Far, name: str) -> Link:
+        link = Link(
+            self.world,
+            self.world.chance(f"network {name}"),
+            process.effect,
+            far,
+            window_bytes=self.shape.socket_window,
+            latency_s=self.shape.latency_s,
+        )
+        process.opened.append(link.near)
+        return link
+
+
+def small_constants(shape: Shape) -> list[tuple[Any, str, Any]]:
+    """(module or table, name, value): what is patched while a schedule runs."""
+    import actors.connection
+    import actors.listener
+    import storage.queue
+    import supervisor.supervisor
+
+    return [
+        (actors.connection, "open_remote", open_remote),
+        (actors.connection, "MESSAGES_IN_HAND_MIN", shape.in_hand),
+        (actors.listener, "BATCH_ROWS_MAX", shape.batch_rows),
+        (actors.listener, "OVERLAPPING_ROWS_MIN", shape.overlap_rows),
+        (storage.queue, "TRIM_MESSAGES", shape.trim_messages),
+        (storage.queue, "SPLIT_ROWS", shape.split_rows),
+        (storage.queue, "READ_AHEAD_CHUNKS", shape.read_ahead),
+        (supervisor.supervisor, "SignalPipe", SimSignals),
+    ]

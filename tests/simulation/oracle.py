@@ -1,0 +1,364 @@
+"""What was promised, what was seen, and whether they agree. It judges by the bytes on the disk and on the wires.
+
+P1 is checked when an acknowledgement is written, P4 and "exactly once" when a message arrives, P6 at every commit and turn of the
+store, P5 after every turn; P2, P3 and P6 as a whole when all is healed. ``relaxed``: the configuration promises less, and what it
+does not promise has happened (an in-memory store died, ...).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgpack
+
+from storage.chunk import Chunk
+from storage.ledger import LaneRow
+from tests.simulation.disk import Ops, SimDisk
+from tests.simulation.mqtt import Publish
+from tests.simulation.plan import BRIDGE, Plan
+from tests.simulation.publisher import Message, Publisher
+from tests.simulation.world import Violation
+from wire.batch import Batch, unpack_column
+
+_COUNTED_LOSSES = ("overflow", "too_large")
+
+
+class _QueueSeen:
+    """One queue as its bytes on the disk show it."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.rows: dict[int, bytes] = {}  # sequence -> payload, of all chunks
+        self.entries: dict[bytes, set[int]] = {}
+        self.open: set[int] = set()  # rows that have not left the queue
+        self.ended: set[int] = set()
+        self.suspects: set[bytes] = set()  # left the queue and have not arrived
+        self.deleted = 0  # chunks below are gone
+        self.row = LaneRow(head=0, tail=0, handed=0, trimmed=0)
+
+
+class Oracle:
+    """Is told of everything, and raises ``Violation``."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.shape = plan.shape
+        self.messages = {message.payload: message for message in plan.messages}
+        self.durable = self.shape.mode == "file-native"
+        self.relaxed = False
+        self.lost_power = False
+        self.amnesia = False  # what was committed is lost, so even the exchange with the remote may begin anew
+        self.disk: SimDisk | None = None
+        self.sessions_lost: Callable[[], int] = lambda: 0
+        self.acknowledged_payloads: dict[bytes, Message] = {}
+        self.refused_payloads: set[bytes] = set()
+        self._ever_refused: set[bytes] = set()
+        self.handed_rows_max = 1
+        self.handed_to_connection: dict[tuple[str, int], int] = {}  # (queue, lane epoch) -> messages
+        self.chunk_rows_max = 1
+        self._names: dict[int, str] = {}
+        self._queues: dict[str, _QueueSeen] = {}
+        self._ever_written: set[bytes] = set()
+        self._ever_synced: set[bytes] = set()
+        self._decoded: dict[bytes, list[tuple[int, bytes]]] = {}
+        self._rebuilding = False
+        self._recorded: dict[int, tuple[str, int]] = {}  # session of the remote -> queue and generation
+        self._entered: dict[bytes, set[int]] = {}
+        self._deliveries: dict[bytes, list[int]] = {}
+        self._remote_refused: set[bytes] = set()
+        self._last_arrival: dict[tuple[str, int], int] = {}
+        self._order = {message.payload: place for place, message in enumerate(plan.messages)}
+
+    def applied_qos(self, message: Message) -> int:
+        """The QoS under which the bridge carries ``message``."""
+        return min(message.qos, self.shape.max_qos) if self.shape.persist else 0
+
+    # --- the disk ---
+
+    def disk_wrote(self, ops: Ops) -> None:
+        for operation, family, key, value in ops:
+            if family == "msg":
+                queue = self._queue(int.from_bytes(key[:4], "big"))
+                if operation == "put":
+                    self._chunk_written(queue, value)
+                elif operation == "delete_range":
+                    low, high = int.from_bytes(key[4:12], "big"), int.from_bytes(value[4:12], "big")
+                    self._chunks_deleted(queue, low, high)
+            elif key[:1] == b"N" and operation == "put":
+                self._names[int.from_bytes(value, "big")] = key[1:].decode()
+        rows = {key: value for operation, family, key, value in ops if family == "meta" and key[:1] == b"L" and operation == "put"}
+        for key, value in rows.items():  # a write that was refused before may have an older row, too
+            queue = self._queue(int.from_bytes(key[1:], "big"))
+            self._row_written(queue, LaneRow.decode(value, queue=queue.name))
+
+    def disk_synced(self, ops: Ops) -> None:
+        for operation, family, _, value in ops:
+            if family == "msg" and operation == "put":
+                self._ever_synced.update(payload for _, payload in self._rows_of(value))
+
+    def disk_lost_power(self, kept: int, lost: list[Ops]) -> None:
+        self.lost_power = True
+        if lost and self.shape.sync != "full":
+            self.relaxed = self.amnesia = True
+
+    def rebuild(self, ops: Ops) -> None:
+        """The disk was replaced by what survived: ``ops`` are all its rows."""
+        self._queues.clear()
+        self._names.clear()
+        self._rebuilding = True
+        self.disk_wrote([op for op in ops if op[1] == "meta" and op[2][:1] == b"N"])
+        self.disk_wrote(ops)
+        self._rebuilding = False
+
+    def store_died(self) -> None:
+        """The QueueStore's process has ended."""
+        if not self.durable:
+            self.relaxed = True
+            self._queues.clear()
+            self._names.clear()
+        elif self.shape.acknowledge == "fast":
+            self.relaxed = True
+
+    def _queue(self, number: int) -> _QueueSeen:
+        name = self._names.get(number, f"number {number}")
+        queue = self._queues.get(name)
+        if queue is None:
+            queue = self._queues[name] = _QueueSeen(name)
+        return queue
+
+    def _rows_of(self, value: bytes) -> list[tuple[int, bytes]]:
+        rows = self._decoded.get(value)
+        if rows is None:
+            seq = int.from_bytes(value[14:22], "little")
+            chunk = Chunk.decode(value, queue="", seq=seq)
+            rows = self._decoded[value] = list(zip(chunk.seqs(), Batch.decode(chunk.body).rows_payloads(), strict=True))
+            self.chunk_rows_max = max(self.chunk_rows_max, len(rows))
+        return rows
+
+    def _chunk_written(self, queue: _QueueSeen, value: bytes) -> None:
+        for seq, payload in self._rows_of(value):
+            message = self.messages.get(payload)
+            if message is None:
+                raise Violation("corruption", f"{queue.name} holds {payload!r}, which nobody published")
+            if queue.rows.get(seq, payload) != payload:
+                raise Violation("Q1", f"{queue.name}: sequence {seq} was {queue.rows[seq]!r} and is {payload!r}")
+            known = queue.entries.setdefault(payload, set())
+            known.add(seq)
+            if len(known) > 1 and message.qos == 2 and not self.relaxed:
+                raise Violation("entered twice", f"m{message.number} (QoS 2) is in {queue.name} at {known}")
+            queue.rows[seq] = payload
+            self._entered.setdefault(payload, set()).add(seq)
+            if seq not in queue.ended:
+                queue.open.add(seq)
+            self._ever_written.add(payload)
+
+    def _chunks_deleted(self, queue: _QueueSeen, low: int, high: int) -> None:
+        queue.deleted = max(queue.deleted, high)
+
+    def _row_written(self, queue: _QueueSeen, row: LaneRow) -> None:
+        """P6: the row agrees with the chunks, and whatever left the queue is accounted for."""
+        ended = {seq for seq in queue.open if seq < row.head or any(low <= seq < high for low, high in row.settled)}
+        queue.ended |= ended
+        queue.open -= ended
+        queue.row = row
+        if row.head < queue.deleted:
+            raise Violation("Q5", f"{queue.name}: chunks below {queue.deleted} are deleted, and the head is {row.head}")
+        if row.depth != len(queue.open):
+            raise Violation("P6", f"{queue.name}: depth {row.depth} in the row, {len(queue.open)} messages in the chunks")
+        ledger = row.ledger
+        rest = ledger.accepted - ledger.ended() - row.depth
+        if rest < 0 or (rest and not self.durable):
+            raise Violation("P6", f"{queue.name}: accepted {ledger.accepted} is not ended {ledger.ended()} + depth {row.depth}")
+        if self._rebuilding or self.relaxed:
+            return
+        queue.suspects |= {payload for payload in map(queue.rows.__getitem__, ended) if self.applied_qos(self.messages[payload])}
+        queue.suspects -= self._deliveries.keys()
+        counted = self._counted(row)
+        if len(queue.suspects) > counted:
+            raise Violation("P6", f"{queue.name}: {queue.suspects!r} left, did not arrive, and {counted} are accounted for")
+
+    def _counted(self, row: LaneRow) -> int:
+        ledger = row.ledger
+        dropped = sum(count for reason, count in ledger.dropped.items() if reason in _COUNTED_LOSSES or reason.startswith("remote"))
+        return dropped + ledger.expired + sum(ledger.dead.values())
+
+    def _survives(self, payload: bytes) -> bool:
+        """Whether ``payload`` is kept with the strength that the configuration promises."""
+        return payload in (self._ever_synced if self.durable and self.shape.sync == "full" else self._ever_written)
+
+    def _meta(self, key: bytes) -> bytes | None:
+        assert self.disk is not None
+        strong = self.durable and self.shape.sync == "full"
+        return self.disk.synced_value(key) if strong else self.disk.written_value(key)
+
+    # --- publishers ---
+
+    def acknowledged(self, publisher: Publisher, message: Message, packet_id: int) -> None:
+        """P1: a PUBACK or PUBREC is written."""
+        payload = message.payload
+        self.acknowledged_payloads[payload] = message
+        self.refused_payloads.discard(payload)
+        if self.relaxed or self.shape.acknowledge == "fast":
+            return
+        kept = self._survives(payload) or not (self.applied_qos(message) or not self.durable)
+        if not kept and not (self.shape.max_messages is not None and self.shape.overflow != "reject"):
+            raise Violation("P1", f"m{message.number} is acknowledged and not committed")
+        if message.qos == 2 and packet_id not in self._received(publisher.client_id):
+            raise Violation("P1", f"PUBREC {packet_id} for m{message.number}: the identifier is not committed")
+
+    def completed(self, publisher: Publisher, packet_id: int) -> None:
+        """P1: a PUBCOMP is written."""
+        if self.relaxed or self.shape.acknowledge == "fast":
+            return
+        if packet_id in self._received(publisher.client_id):
+            raise Violation("P1", f"PUBCOMP {packet_id} for {publisher.client_id}: its removal is not committed")
+
+    def refused(self, message: Message) -> None:
+        """A reason code of 0x80 or above is written."""
+        if self.shape.max_messages is None:
+            raise Violation("refused", f"m{message.number} is refused, and there is no limit")
+        self.refused_payloads.add(message.payload)
+        self._ever_refused.add(message.payload)
+
+    def publisher_session_lost(self, publisher: Publisher) -> None:
+        """CONNACK said that there is no session."""
+        if not self.relaxed:
+            raise Violation("session", f"the session of {publisher.client_id} is lost")
+
+    def _received(self, session: str) -> set[int]:
+        value = self._meta(b"S" + session.encode())
+        if value is None:
+            return set()
+        _, _, column = msgpack.unpackb(value)
+        return set(unpack_column("H", column))
+
+    # --- the remote ---
+
+    def remote_delivered(self, client_id: str, packet: Publish, session: int) -> None:
+        """A message is accepted by the remote."""
+        payload = packet.payload
+        message = self.messages.get(payload)
+        if message is None:
+            raise Violation("corruption", f"the remote got {packet}, which nobody published")
+        if packet.topic != f"up/{message.topic}":
+            raise Violation("corruption", f"m{message.number} came under {packet.topic}")
+        if packet.qos != self.applied_qos(message):
+            raise Violation("QoS", f"m{message.number} came at QoS {packet.qos}")
+        if packet.qos and not self.relaxed and not self._survives(payload):
+            raise Violation("T2", f"m{message.number} was handed out before it was committed")
+        known = self._deliveries.get(payload)
+        if known is None:
+            self._first_arrival(message, packet)
+            self._deliveries[payload] = [session]
+            return
+        known.append(session)
+        if self.relaxed:
+            return
+        if message.qos == 0:
+            raise Violation("QoS 0 twice", f"m{message.number}")
+        if packet.qos == 2 and message.qos == 2 and (known.count(session) > 1 or not self.sessions_lost()):
+            raise Violation("QoS 2 twice", f"m{message.number} on sessions {known}")
+
+    def _first_arrival(self, message: Message, packet: Publish) -> None:
+        """P4."""
+        key = (message.topic, message.qos)
+        place = self._order[message.payload]
+        if message.payload in self._remote_refused or message.payload in self._ever_refused:
+            return  # refused, but the answer was lost: its place was then
+        if self.shape.max_messages is not None and self.shape.overflow != "reject":
+            return  # dropped, and published again because the acknowledgement was lost
+        if place < self._last_arrival.get(key, -1):
+            raise Violation("P4", f"m{message.number} came after a later one of {key}")
+        self._last_arrival[key] = place
+
+    def remote_refused(self, client_id: str, packet: Publish) -> None:
+        self._remote_refused.add(packet.payload)
+
+    def remote_publish_written(self, client_id: str, session: int) -> None:
+        """A QoS 1 or 2 PUBLISH is written: the session that it goes to must be on record (commit point 7)."""
+        known = self._recorded.get(session)
+        if known is not None or self.relaxed:
+            return
+        _, _, lane = client_id.partition("-")
+        name = f"bridge:{BRIDGE}:{lane or 0}"
+        value = self._meta(b"L" + self._number(name).to_bytes(4, "big"))
+        row = None if value is None else LaneRow.decode(value, queue=name)
+        if row is None or not row.session or (name, row.generation) in self._recorded.values():
+            raise Violation("session record", f"a PUBLISH of {name} on session {session}, which is not on record")
+        self._recorded[session] = (name, row.generation)
+
+    def remote_release_written(self, client_id: str, payload: bytes) -> None:
+        """PUBREL is written: the release must be committed (commit point 5)."""
+        if self.relaxed:
+            return
+        for queue in self._queues.values():
+            for seq in queue.entries.get(payload, ()):
+                value = self._meta(b"L" + self._number(queue.name).to_bytes(4, "big"))
+                assert value is not None
+                row = LaneRow.decode(value, queue=queue.name)
+                if seq >= row.head and not any(low <= seq < high for low, high in (*row.settled, *row.released)):
+                    raise Violation("release", f"PUBREL of {payload!r} before its release is committed")
+
+    def times_entered(self, payload: bytes) -> int:
+        """How often ``payload`` came into a queue."""
+        return len(self._entered.get(payload, ()))
+
+    def _number(self, name: str) -> int:
+        return next(number for number, known in self._names.items() if known == name)
+
+    # --- the actors ---
+
+    def turn_ended(self, kind: str, actor: Any) -> None:
+        """P5, and P6 in memory."""
+        if kind == "listener":
+            if len(actor._link) > 2:
+                raise Violation("P5", f"{len(actor._link)} batches are outstanding")
+        elif kind == "forwarder":
+            most = self.shape.tier2_messages + max(self.chunk_rows_max, self.shape.batch_rows if not self.durable else 1)
+            if actor._tier2.messages > most + self.handed_rows_max:
+                raise Violation("P5", f"Tier 2 holds {actor._tier2.messages} messages, {self.shape.tier2_messages} are allowed")
+        elif kind == "connection":
+            handed = self.handed_to_connection.get((actor._queue, actor._lane_epoch), 0)
+            in_hand = handed - actor._flow.passed_messages
+            most = max(self.shape.in_hand, 3 * self.shape.window)
+            if in_hand > most + self.handed_rows_max:
+                raise Violation("P5", f"the Connection has {in_hand} messages in hand, {most} are allowed")
+        elif kind == "queue_store" and actor._tier1 is not None:
+            for name, lane in actor._tier1._lanes.items():
+                ledger, depth = lane.queue.ledger, lane.queue.depth
+                gone = ledger.delivered + ledger.expired + sum(ledger.dropped.values()) + sum(ledger.dead.values())
+                if ledger.accepted != gone + depth:
+                    raise Violation("P6", f"{name}: accepted {ledger.accepted}, gone {gone}, depth {depth}")
+
+    def store_opened(self, rows_read: int, clients: int) -> None:
+        """P8: what is read does not grow with the backlog."""
+        if rows_read > 20 + 8 * self.shape.lanes + 2 * clients:
+            raise Violation("P8", f"{rows_read} rows were read to open the store")
+
+    # --- the end ---
+
+    def empty(self) -> bool:
+        """Whether every queue is empty, by its row."""
+        rows = [queue.row for queue in self._queues.values() if queue.name.startswith("bridge:")]
+        return all(row.ledger.accepted == row.ledger.ended() and not row.depth for row in rows)
+
+    def depths(self) -> str:
+        """Where the queues stand, for a report."""
+        rows = {queue.name: queue.row for queue in self._queues.values()}
+        return ", ".join(f"{name}: head {row.head} tail {row.tail} depth {row.depth} {row.ledger}" for name, row in rows.items())
+
+    def judge_the_whole(self) -> None:
+        """P2, P3: all is healed and quiet, so everything that was acknowledged has arrived or is accounted for."""
+        if self.relaxed:
+            return
+        missing = [
+            f"m{message.number}"
+            for payload, message in self.acknowledged_payloads.items()
+            if self.applied_qos(message) and payload not in self._deliveries and payload not in self.refused_payloads
+        ]
+        counted = sum(self._counted(queue.row) for queue in self._queues.values())
+        if len(missing) > counted and not (self.lost_power and self.shape.overflow != "reject"):  # counts of drops are not synced
+            raise Violation("P2", f"acknowledged and never delivered: {missing}; {counted} are accounted for")
+        not_named = {queue.name for queue in self._queues.values()} - {f"bridge:{BRIDGE}:{lane}" for lane in range(9)}
+        if not_named:
+            raise Violation("P7", f"queues without a name: {not_named}")

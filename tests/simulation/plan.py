@@ -1,0 +1,309 @@
+"""The plan of one schedule: a small configuration, the messages, and the faults as an explicit list, all derived from the seed.
+
+A fault or a message is a numbered *step*; ``only`` keeps a choice of them, which is what shrinking does. Leaving steps out changes
+nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from random import Random
+
+from supervisor.config_model import Configuration
+from supervisor.config_settings import to_settings
+from tests.simulation.publisher import Message
+from wire.settings import BackoffSettings, LimitSettings, NodeSettings
+
+BRIDGE = "cloud"
+STORE, DISTRIBUTOR, LISTENER, SUPERVISOR = "queue_store", "distributor", "listener", "supervisor"
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The configuration of a schedule, and the constants that are made small for it."""
+
+    mode: str
+    persist: bool
+    acknowledge: str
+    sync: str
+    flush_period_s: float
+    lanes: int
+    level: int
+    window: int  # receive_maximum that the bridge sets itself
+    remote_window: int  # receive maximum that the broker tells
+    qos2_maximum: int
+    on_session_loss: str
+    max_qos: int
+    max_messages: int | None
+    overflow: str
+    max_age_s: float | None
+    tier2_messages: int
+    restarts_max: int
+    publishers: tuple[tuple[int, int], ...]  # level, window
+    in_hand: int
+    batch_rows: int
+    overlap_rows: int
+    trim_messages: int
+    split_rows: int
+    cache_bytes: int
+    read_ahead: int
+    socket_window: int
+    latency_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One fault. target and amount mean what ``kind`` says (see ``faults.py``)."""
+
+    number: int
+    at_s: float
+    kind: str
+    target: str
+    amount: float
+
+    def __str__(self) -> str:
+        return f"step {self.number}: at {self.at_s:.3f} s {self.kind} {self.target} {self.amount:g}"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything that the seed decides before the schedule runs."""
+
+    seed: int
+    shape: Shape
+    faults: tuple[Fault, ...]
+    messages: tuple[Message, ...]
+
+    def steps(self) -> list[int]:
+        """The numbers of all steps."""
+        return [fault.number for fault in self.faults] + [message.number for message in self.messages]
+
+    def only(self, steps: Collection[int]) -> Plan:
+        """The plan without all other steps."""
+        return replace(
+            self,
+            faults=tuple(fault for fault in self.faults if fault.number in steps),
+            messages=tuple(message for message in self.messages if message.number in steps),
+        )
+
+
+def make_plan(seed: int) -> Plan:
+    """The plan of ``seed``."""
+    rng = Random(f"plan {seed}")
+    shape = _shape(rng)
+    span_s = rng.choice((0.2, 1.0, 4.0))
+    faults = tuple(sorted(_faults(rng, shape, span_s), key=lambda fault: fault.at_s))
+    faults = tuple(replace(fault, number=number) for number, fault in enumerate(faults))
+    first = 100
+    count = rng.choice((10, 15, 20, 30, 40, 60))
+    times = sorted(0.3 + rng.random() * span_s for _ in range(count))
+    if rng.random() < 0.3:
+        times = [0.3 + round((at_s - 0.3) / span_s * 3) / 3 * span_s for at_s in times]  # in bursts
+    qos_weights = rng.choice(((1, 3, 6), (1, 6, 3), (2, 4, 4), (0, 0, 1)))
+    messages = []
+    for number, at_s in enumerate(times, start=first):
+        publisher = rng.randrange(len(shape.publishers))
+        topic = f"plant/{publisher}/{rng.choice('ab')}"
+        (qos,) = rng.choices((0, 1, 2), qos_weights)
+        messages.append(Message(number, publisher, at_s, topic, qos, rng.choice((0, 0, 5, 40))))
+    return Plan(seed, shape, faults, tuple(messages))
+
+
+def _shape(rng: Random) -> Shape:
+    strict = rng.random() < 0.75  # the configuration that promises most
+    limited = rng.random() < 0.25
+    return Shape(
+        mode="file-native" if strict or rng.random() < 0.7 else "in-memory",
+        persist=strict or rng.random() < 0.8,
+        acknowledge="after-commit" if strict or rng.random() < 0.8 else "fast",
+        sync="full" if strict or rng.random() < 0.5 else "os",
+        flush_period_s=rng.choice((0.0, 0.0, 0.0, 0.02, 0.2)),
+        lanes=rng.choice((1, 1, 2)),
+        level=rng.choice((4, 5)),
+        window=rng.choice((2, 3, 8, 30)),
+        remote_window=rng.choice((1, 2, 5, 20)),
+        qos2_maximum=rng.choice((1, 2, 5, 20)),
+        on_session_loss=rng.choice(("assume-delivered", "republish")),
+        max_qos=rng.choice((2, 2, 2, 2, 1)),
+        max_messages=rng.choice((3, 6, 12)) if limited else None,
+        overflow=rng.choice(("reject", "reject", "drop-oldest", "drop-newest")),
+        max_age_s=rng.choice((4.0, 15.0)) if rng.random() < 0.06 else None,
+        tier2_messages=rng.choice((1, 2, 8, 1000)),
+        restarts_max=rng.choice((50, 50, 50, 2)),
+        publishers=tuple((rng.choice((4, 5)), rng.choice((1, 3, 20))) for _ in range(rng.choice((1, 2, 3)))),
+        in_hand=rng.choice((1, 4, 2048)),
+        batch_rows=rng.choice((2, 5, 8192)),
+        overlap_rows=rng.choice((1, 3, 64)),
+        trim_messages=rng.choice((1, 5, 5000)),
+        split_rows=rng.choice((2, 4000)),
+        cache_bytes=rng.choice((0, 200, 8 << 20)),
+        read_ahead=rng.choice((1, 3, 1000)),
+        socket_window=rng.choice((40, 200, 65_536)),
+        latency_s=rng.choice((0.0002, 0.002, 0.02)),
+    )
+
+
+def actors_of(shape: Shape) -> list[str]:
+    """The children of the node."""
+    lanes = [f"{kind}:{BRIDGE}:{lane}" for lane in range(shape.lanes) for kind in ("forwarder", "connection")]
+    return [STORE, DISTRIBUTOR, LISTENER, *lanes]
+
+
+_KINDS = (
+    ("kill", 10),
+    ("freeze", 2),
+    ("power", 2),
+    ("stop", 1),
+    ("cut", 6),
+    ("half-open", 1),
+    ("broker-restart", 2),
+    ("session-loss", 1),
+    ("refuse", 2),
+    ("stall", 2),
+    ("reject", 1),
+    ("slow-broker", 1),
+    ("disk-full", 2),
+    ("slow-disk", 1),
+    ("clock", 1),
+    ("delay", 2),
+    ("client-cut", 4),
+)
+
+
+_CHAINS = (
+    ("delay", "kill"),
+    ("delay", "kill", "kill"),
+    ("kill", "kill"),
+    ("stall", "session-loss", "kill"),
+    ("session-loss", "kill"),
+    ("session-loss", "power"),
+    ("slow-broker", "session-loss", "kill", "kill"),
+    ("cut", "power"),
+    ("disk-full", "power"),
+    ("disk-full", "kill", "kill"),
+    ("slow-disk", "kill", "client-cut"),
+    ("client-cut", "kill"),
+    ("delay:distributor", "kill:listener"),
+    ("delay:listener", "kill:listener", "kill:listener"),
+    ("session-loss", "disk-full", "kill:connection:cloud:0"),
+    ("session-loss", "slow-disk", "power"),
+)
+
+
+def _faults(rng: Random, shape: Shape, span_s: float) -> Iterable[Fault]:
+    kinds, weights = zip(*_KINDS, strict=True)
+    chosen = rng.sample(kinds, rng.choice((1, 2, 4)), counts=weights) if rng.random() < 0.6 else list(kinds)
+    weights = tuple(weight if kind in chosen else 0 for kind, weight in _KINDS)
+    for _ in range(rng.choice((0, 1, 2, 2, 3, 4, 6))):
+        (kind,) = rng.choices(kinds, weights)
+        at_s = 0.25 + rng.random() * (span_s + 0.5)
+        yield _fault(rng, kind, at_s, shape)
+    if rng.random() < 0.4:  # what hurts most comes together
+        at_s = 0.25 + rng.random() * span_s
+        for link in rng.choice(_CHAINS):
+            kind, _, target = link.partition(":")
+            fault = _fault(rng, kind, at_s, shape)
+            yield replace(fault, target=target) if target else fault
+            at_s += rng.choice((0.001, 0.03, 0.1, 0.4))
+
+
+def _fault(rng: Random, kind: str, at_s: float, shape: Shape) -> Fault:
+    target, amount = "", 0.0
+    children = actors_of(shape)
+    match kind:
+        case "kill":
+            target = rng.choice([*children, *children, SUPERVISOR])
+            amount = float(rng.choice((0, 1, 2, 3, 5, 8, 13, 21)))  # effects from now on
+        case "freeze":
+            target, amount = rng.choice([*children, SUPERVISOR]), rng.choice((0.05, 0.7, 4.0, 12.0))
+        case "power" | "stop":
+            amount = rng.choice((0.1, 2.0))  # seconds until the node is started again
+        case "cut":
+            target, amount = rng.choice(("in", "out")), float(rng.randrange(0, 200))  # bytes from now on
+        case "client-cut":
+            target, amount = str(rng.randrange(len(shape.publishers))), float(rng.choice((-1, *range(0, 120, 3))))
+        case "half-open":
+            target = rng.choice(("remote", "client"))
+        case "broker-restart" | "refuse" | "stall" | "slow-broker" | "disk-full" | "slow-disk":
+            amount = rng.choice((0.05, 0.5, 3.0, 9.0))
+        case "reject":
+            amount = float(rng.choice((1, 2, 5)))
+        case "clock":
+            amount = rng.choice((-7200.0, -5.0, 3.0, 7200.0))
+        case "delay":
+            target, amount = rng.choice(children), rng.choice((0.05, 0.5, 5.0))
+    return Fault(0, at_s, kind, target, amount)
+
+
+@cache
+def _base() -> NodeSettings:
+    bridge = {
+        "name": BRIDGE,
+        "remote": {"addresses": ["127.0.0.1:1883"], "client_id": "edge"},
+        "local_subscriptions": [{"filters": ["plant/#"], "destination": "up/{#}"}],
+    }
+    node = {"name": "edge", "data_dir": "/nonexistent"}
+    return to_settings(
+        Configuration.model_validate(
+            {"node": node, "access": {"allow_anonymous": True}, "listeners": [{"bind": "127.0.0.1:1883"}], "bridges": [bridge]}
+        )
+    )
+
+
+def settings_of(shape: Shape) -> NodeSettings:
+    """What the processes of the node are told."""
+    base = _base()
+    backoff = BackoffSettings(initial_s=0.2, max_s=2.0, factor=2.0, jitter=0.25, stable_s=5.0)
+    bridge = base.bridges[0]
+    limits: LimitSettings = replace(
+        bridge.limits,
+        max_messages=shape.max_messages,
+        max_bytes=None,
+        max_age_s=shape.max_age_s,
+        min_free_disk_bytes=0,
+        overflow=shape.overflow,
+    )
+    bridge = replace(
+        bridge,
+        remote=replace(
+            bridge.remote,
+            protocol=shape.level,
+            receive_maximum=shape.window,
+            qos2_maximum=shape.qos2_maximum,
+            stall_timeout_s=4.0,
+            connect_timeout_s=3.0,
+            keep_alive_s=20,
+        ),
+        persist=shape.persist,
+        backoff=backoff,
+        lanes=shape.lanes,
+        tier2_max_messages=shape.tier2_messages,
+        local_subscriptions=tuple(replace(rule, max_qos=shape.max_qos) for rule in bridge.local_subscriptions),
+        on_session_loss=shape.on_session_loss,
+        limits=limits,
+    )
+    return replace(
+        base,
+        run_dir=str(Path("/nonexistent/run")),
+        persistence=replace(
+            base.persistence,
+            mode=shape.mode,
+            acknowledge=shape.acknowledge,
+            flush_period_s=shape.flush_period_s,
+            sync=shape.sync,
+        ),
+        limits=replace(base.limits, max_messages=None, max_bytes=None, max_age_s=None, min_free_disk_bytes=0),
+        bridges=(bridge,),
+        supervision=replace(
+            base.supervision,
+            heartbeat_period_s=1.5,
+            heartbeat_timeout_s=5.0,
+            restarts_max=shape.restarts_max,
+            restart_period_s=60.0,
+            restart_backoff=replace(backoff, initial_s=0.1, max_s=1.0),
+            stop_timeout_s=3.0,
+        ),
+    )

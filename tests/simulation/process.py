@@ -1,0 +1,230 @@
+"""One life of one simulated process: an actor, its mailbox, and its turns; killed at any effect, frozen, or ended in order."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable
+from random import Random
+from typing import Protocol
+
+from pykka.messages import _ActorStop
+
+from actors.actor import PolledActor
+from actors.mailbox import FRAMES_PER_TURN_MAX, SocketsReady, TimerDue, TurnEnded
+from tests.simulation.mailbox import SimMailbox
+from tests.simulation.world import SimKilled, Violation, World
+from wire.errors import Unavailable
+from wire.frames import Frame
+
+KILLED = -9
+EXIT_BUG = 70
+_current: list[Process] = []
+
+
+def current() -> Process:
+    """The process whose code runs now."""
+    return _current[-1]
+
+
+class Post(Protocol):
+    """What carries frames between processes."""
+
+    def send(self, sender: Process, receiver: str, parts: list[bytes]) -> None: ...
+
+
+class Closable(Protocol):
+    """What the kernel closes when a process ends."""
+
+    def close(self) -> None: ...
+
+
+class Process:
+    """``ended`` is called once, with the exit status (negative for a signal)."""
+
+    def __init__(
+        self,
+        world: World,
+        post: Post,
+        name: str,
+        epoch: int,
+        make: Callable[[SimMailbox], PolledActor],
+        *,
+        ended: Callable[[Process, int], None],
+        turn_ended: Callable[[Process], None],
+    ) -> None:
+        self.world = world
+        self.post = post
+        self.name = name
+        self.epoch = epoch
+        self.alive = True
+        self.bound = False  # its mailbox takes frames
+        self.frozen = False
+        self.lag_s = 0.0  # how far this process's own time runs ahead while it works
+        self.kill_after: int | None = None
+        self.opened: list[Closable] = []
+        self.actor: PolledActor | None = None
+        self._make = make
+        self._ended = ended
+        self._turn_ended = turn_ended
+        self._mailbox: SimMailbox | None = None
+        self._busy_until_s = 0.0
+        self._wake_s = float("inf")
+        self._wake_number = 0
+        self._rng = world.chance(f"turns {name}")
+        self._stopping = False
+
+    # --- life ---
+
+    def start(self) -> None:
+        """The process has loaded its code: bind the mailbox and begin."""
+        if not self.alive:
+            return
+        if self.frozen:
+            self.world.after(0.05, self.start)
+            return
+        self.world.note("start", self.name)
+        self._mailbox = SimMailbox(self)
+        self.bound = True
+        self._run(self._begin)
+        self._after_turn()
+
+    def _begin(self) -> None:
+        assert self._mailbox is not None
+        self.actor = self._make(self._mailbox)
+        self.actor.on_start()
+        self.actor.on_receive(TurnEnded(self._mailbox.now_s()))
+
+    def effect(self, what: str) -> None:
+        """Right before something that the world can see: here a kill that was ordered takes place."""
+        if self.kill_after is not None:
+            if self.kill_after <= 0:
+                self.world.note("killed before", self.name, what)
+                raise SimKilled
+            self.kill_after -= 1
+
+    def die(self, status: int) -> None:
+        """End at once; the kernel closes what was open."""
+        if not self.alive:
+            return
+        self.world.note("dead", self.name, status)
+        self.alive = self.bound = False
+        for closable in self.opened:
+            closable.close()
+        self.opened.clear()
+        self._ended(self, status)
+
+    def freeze(self, frozen: bool) -> None:
+        """SIGSTOP and SIGCONT."""
+        if self.alive and frozen != self.frozen:
+            self.world.note("frozen" if frozen else "thawed", self.name)
+            self.frozen = frozen
+            self.wake()
+
+    def run_in_thread(self, job: Callable[[], None], rng: Random) -> None:
+        """Run ``job`` a moment later; it may block, so it takes time."""
+        self.world.after(0.0005 + rng.random() * 0.01, self._thread, job)
+
+    def _thread(self, job: Callable[[], None]) -> None:
+        if not self.alive:
+            return
+        if self.frozen:
+            self.world.after(0.05, self._thread, job)
+            return
+        self._run(job)
+
+    # --- turns ---
+
+    def receive(self, frame: Frame) -> None:
+        """A frame has arrived."""
+        assert self._mailbox is not None
+        self._mailbox.frames.append(frame)
+        self.wake()
+
+    def wake(self) -> None:
+        """Something is to be done; the scheduler gives the process the processor a moment later."""
+        self.wake_at(self.world.now_s + 0.00002 + self._rng.random() * 0.0002)
+
+    def wake_at(self, at_s: float) -> None:
+        at_s = max(at_s, self._busy_until_s, self.world.now_s)
+        if at_s < self._wake_s:
+            self._wake_s = at_s
+            self._wake_number += 1
+            self.world.at(at_s, self._turn, self._wake_number)
+
+    def _turn(self, number: int) -> None:
+        if number != self._wake_number or not self.alive or self.frozen or self._mailbox is None:
+            if number == self._wake_number:
+                self._wake_s = float("inf")
+            return
+        self._wake_s = float("inf")
+        self._run(self._drain)
+        self._after_turn()
+
+    def _after_turn(self) -> None:
+        if not self.alive or self._mailbox is None:
+            return
+        self._busy_until_s = self.world.now_s + self.lag_s + 0.00002
+        self.lag_s = 0.0
+        self._turn_ended(self)
+        if self._mailbox.waiting():
+            self.wake()
+        timer_s = self._mailbox.next_timer_s()
+        if timer_s is not None:
+            self.wake_at(timer_s)
+
+    def _drain(self) -> None:
+        """What ``Mailbox.get`` gives in one turn, in its order."""
+        mailbox, actor = self._mailbox, self.actor
+        assert mailbox is not None
+        assert actor is not None
+        some = False
+        frames = mailbox.frames
+        most = FRAMES_PER_TURN_MAX
+        if frames and self._rng.random() < 0.2:
+            most = 1 + int(self._rng.random() * 3)
+        while not mailbox.empty():
+            some = True
+            self._told(mailbox.take_told())
+            if not self.alive:
+                return
+        while frames and most:
+            most -= 1
+            some = True
+            actor.on_receive(frames.popleft())
+        ready = mailbox.ready_sockets()
+        if ready:
+            some = True
+            actor.on_receive(SocketsReady(ready))
+        while not mailbox.empty():
+            some = True
+            self._told(mailbox.take_told())
+            if not self.alive:
+                return
+        while (timer := mailbox.due_timer()) is not None:
+            some = True
+            actor.on_receive(TimerDue(timer, mailbox.now_s()))
+        if some:
+            actor.on_receive(TurnEnded(mailbox.now_s()))
+
+    def _told(self, message: object) -> None:
+        assert self.actor is not None
+        if isinstance(message, _ActorStop):
+            self.actor.on_stop()
+            self.die(0)
+        else:
+            self.actor.on_receive(message)
+
+    def _run(self, job: Callable[[], None]) -> None:
+        _current.append(self)
+        try:
+            job()
+        except SimKilled:
+            self.die(KILLED)
+        except Unavailable as error:
+            self.world.note("unavailable", self.name, str(error))
+            self.die(error.exit_status)
+        except Exception as error:  # whatever an actor raises is what the simulation looks for
+            where = "".join(traceback.format_exception(error)[-3:])
+            raise Violation("crash", f"{self.name} failed: {error!r}\n{where}") from error
+        finally:
+            _current.pop()

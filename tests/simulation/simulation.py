@@ -1,0 +1,161 @@
+"""Runs one plan: sets the scene, lets the events happen, heals everything, and waits until all is quiet."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import storage.queue
+from tests.simulation.broker import Broker
+from tests.simulation.disk import Ops, SimDisk
+from tests.simulation.faults import Faults
+from tests.simulation.node import Machine, small_constants
+from tests.simulation.oracle import Oracle
+from tests.simulation.plan import Plan
+from tests.simulation.publisher import Publisher
+from tests.simulation.world import Violation, World
+from wire.frames import Heartbeat
+
+EVENTS_MAX = 60_000
+HEALED_FOR_S = 150.0
+QUIET_LOOKS = 3
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What became of a schedule."""
+
+    seed: int
+    violation: Violation | None
+    events: int
+    simulated_s: float
+    trace: list[tuple[Any, ...]] = field(default_factory=list)
+    node_ends: int = 0
+
+    def trace_hash(self) -> str:
+        """The same for the same course of events; only this test's own process identifier is left out."""
+        lines = [repr([replace(fact, pid=0) if isinstance(fact, Heartbeat) else fact for fact in facts]) for facts in self.trace]
+        return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+class _Disk(SimDisk):
+    """Has the oracle start afresh from what survived."""
+
+    def lose_power(self) -> None:
+        super().lose_power()
+        ops: Ops = []
+        for family in ("msg", "meta"):
+            ops += [("put", family, key, value) for key, value in self.view.scan(family, b"", b"\xff" * 16)]
+        assert isinstance(self.watcher, Oracle)
+        self.watcher.rebuild(ops)
+
+
+class Simulation:
+    """One schedule."""
+
+    def __init__(self, plan: Plan, *, tracing: bool = False) -> None:
+        shape = plan.shape
+        self.plan = plan
+        self.world = World(str(plan.seed), tracing=tracing)
+        self.oracle = Oracle(plan)
+        self.disk = _Disk(self.world, self.oracle, durable=shape.mode == "file-native")
+        self.oracle.disk = self.disk
+        window = min(shape.window, shape.remote_window) if shape.level == 5 else shape.window
+        self.broker = Broker(
+            self.world,
+            self.oracle,
+            receive_maximum=window,
+            qos2_maximum=shape.qos2_maximum,
+            assumes_delivered=shape.on_session_loss == "assume-delivered",
+        )
+        self.oracle.sessions_lost = lambda: self.broker.sessions_lost
+        self.machine = Machine(self.world, shape, self.disk, self.broker, self.oracle)
+        self.publishers = [
+            Publisher(self.world, number, level, window, self.machine, self.oracle)
+            for number, (level, window) in enumerate(shape.publishers)
+        ]
+        self.faults = Faults(self.world, self.machine, self.broker, self.publishers)
+        self._healed = False
+        self._quiet = 0
+        self._done = False
+
+    def run(self) -> None:
+        """Raises ``Violation``."""
+        self.machine.boot()
+        for message in self.plan.messages:
+            self.world.after(message.at_s, self.publishers[message.publisher].publish, message)
+        for fault in self.plan.faults:
+            self.world.after(fault.at_s, self.faults.happen, fault)
+        times_s = [fault.at_s for fault in self.plan.faults] + [message.at_s for message in self.plan.messages]
+        last_s = max(times_s, default=0.0)
+        self.world.after(last_s + 0.5, self._heal)
+        while not self._done:
+            if self.world.events >= EVENTS_MAX:
+                raise Violation("not quiescent", f"{EVENTS_MAX} events and no end: {self._state()}")
+            self.world.step()
+        self.oracle.judge_the_whole()
+
+    def _heal(self) -> None:
+        self.world.note("healed")
+        self.faults.heal()
+        self.world.after(HEALED_FOR_S, self._too_late)
+        self._look()
+
+    def _look(self) -> None:
+        quiet = all(publisher.idle for publisher in self.publishers) and self.oracle.empty()
+        quiet = quiet and (self.oracle.amnesia or self.broker.quiet())
+        self._quiet = self._quiet + 1 if quiet else 0
+        if self._quiet >= QUIET_LOOKS:
+            self._done = True
+        else:
+            self.world.after(0.1 if quiet else 0.25, self._look)
+
+    def _too_late(self) -> None:
+        raise Violation("not quiescent", f"{HEALED_FOR_S} s after all was healed: {self._state()}")
+
+    def _state(self) -> str:
+        busy = [publisher.client_id for publisher in self.publishers if not publisher.idle]
+        return f"publishers not done: {busy}; queues: {self.oracle.depths()}; remote quiet: {self.broker.quiet()}"
+
+
+def run(plan: Plan, *, tracing: bool = False) -> Outcome:
+    """Run ``plan``."""
+    violation = None
+    with _patched(plan):
+        simulation = Simulation(plan, tracing=tracing)
+        try:
+            simulation.run()
+        except Violation as error:
+            violation = error
+            simulation.world.note("VIOLATION", error.kind, error.text)
+    world = simulation.world
+    return Outcome(plan.seed, violation, world.events, world.now_s - 1_000.0, world.trace, simulation.machine.node_ends)
+
+
+@contextmanager
+def _patched(plan: Plan) -> Iterator[None]:
+    """Small constants, simulated system calls, and no log, while a schedule runs."""
+    log = logging.getLogger("bascule")
+    disabled, log.disabled = log.disabled, True
+    handlers = signal.getsignal(signal.SIGTERM)
+    kept = []
+    for owner, name, value in small_constants(plan.shape):
+        kept.append((owner, name, getattr(owner, name)))
+        setattr(owner, name, value)
+    defaults = storage.queue.Queue.__init__.__kwdefaults__
+    assert defaults is not None
+    cache_bytes = defaults["cache_bytes"]
+    defaults["cache_bytes"] = plan.shape.cache_bytes
+    try:
+        yield
+    finally:
+        for owner, name, value in kept:
+            setattr(owner, name, value)
+        defaults["cache_bytes"] = cache_bytes
+        log.disabled = disabled
+        assert signal.getsignal(signal.SIGTERM) is handlers

@@ -1,0 +1,72 @@
+"""2,000 schedules without a violation, planted bugs that are found, and failures that shrink and replay.
+
+Each test runs the simulation's own command, as a developer does.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SEEDS = "0..2000"
+JOBS = str(min(2, os.cpu_count() or 1))
+
+
+def simulation(*words: str, timeout_s: float = 600.0) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "tests.simulation", *words], cwd=ROOT, capture_output=True, text=True, timeout=timeout_s, check=False
+    )
+
+
+def replay(output: str) -> Sequence[str]:
+    """The words of the command that the simulation tells to replay a failure with."""
+    (command,) = re.findall(r"^replay: python -m tests\.simulation (.*)$", output, re.MULTILINE)
+    return shlex.split(command)
+
+
+def test_no_schedule_breaks_a_promise(request: pytest.FixtureRequest, soak: bool) -> None:
+    seconds = request.config.getoption("--soak")
+    length = ("--seeds", f"{SEEDS.partition('.')[0]}..", "--for", str(seconds)) if soak else ("--seeds", SEEDS)
+
+    done = simulation(*length, "--jobs", JOBS, timeout_s=600.0 + (seconds or 0.0))
+
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_each_planted_bug_is_found_within_2000_seeds() -> None:
+    done = simulation("--all-mutations", "--seeds", SEEDS, "--jobs", JOBS)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    for commit_point in range(1, 9):
+        assert re.search(rf"^{commit_point}-", done.stdout, re.MULTILINE), f"no bug is planted at commit point {commit_point}"
+
+
+def test_a_seed_takes_the_same_course_each_time() -> None:
+    first, second, other = (simulation("--seed", seed, "--hash").stdout for seed in ("11", "11", "12"))
+
+    assert first == second
+    assert first != other
+
+
+def test_a_failure_shrinks_and_its_command_replays_it() -> None:
+    found = simulation("--mutation", "L2-number-not-committed", "--seeds", SEEDS)
+    assert found.returncode == 1, found.stdout + found.stderr
+    words = replay(found.stdout)
+    kind = re.findall(r"^seed \d+: ([^:]*):", found.stdout, re.MULTILINE)[0]
+
+    again = simulation(*words)
+
+    assert again.returncode == 1, again.stdout
+    assert again.stdout.splitlines()[-1].split(": ")[1] == kind, again.stdout
+    steps = words[words.index("--only") + 1].split(",")
+    assert len(steps) <= 6, f"not small: {steps}"
+    assert "VIOLATION" in again.stdout
+    assert simulation(*(word for word in words if word not in ("--mutation", "L2-number-not-committed"))).returncode == 0
