@@ -46,6 +46,7 @@ class Session:
         self.ids: dict[bytes, set[int]] = {}  # payload -> packet identifiers
         self.unanswered: dict[int, bytes] = {}  # identifiers of which no final answer has left
         self.released: set[bytes] = set()
+        self.refused: set[Sending] = set()  # answered with a failure: they may come again, as new, and behind others
         self.recs: set[int] = set()  # identifiers for which a PUBREC has ever left
         self.earlier_recs: set[int] = set()  # and in sessions before
         self.connections = 0
@@ -59,7 +60,7 @@ class Session:
 class _Judge:
     """The rules that hold within one connection.
 
-    R1  a message is sent once on a connection.
+    R1  a message is sent once on a connection, and again only if it was refused.
     R2  its packet identifier stays with it, and no other message has it while its exchange is open.
     R3  DUP is set on what this session has seen before, and not on the very first sending there can be.
     R4  the order is that of the first sendings.
@@ -87,7 +88,9 @@ class _Judge:
         if self._watcher.amnesia:
             return
         facts = f"{packet} on session {session.number}"
-        if sending in self._here:
+        again = sending in session.refused
+        session.refused.discard(sending)
+        if sending in self._here and not again:
             raise Violation("R1", f"sent twice on one connection: {facts}")
         self._here.add(sending)
         if payload in session.released:
@@ -99,14 +102,15 @@ class _Judge:
         other = session.unanswered.get(packet.packet_id)
         if other is not None and other != payload:
             raise Violation("R2", f"the identifier is in use for {other!r}: {facts}")
-        if sending in session.orders and not packet.dup:
+        if sending in session.orders and not packet.dup and not again:
             raise Violation("R3", f"sent before, without DUP: {facts}")
         if packet.dup and sending not in session.orders and first_ever:
             raise Violation("R3", f"DUP on a first sending: {facts}")
         order = session.orders.setdefault(sending, len(session.orders))
-        if order <= self._last_order:
-            raise Violation("R4", f"out of order: {facts}")
-        self._last_order = order
+        if not again:
+            if order <= self._last_order:
+                raise Violation("R4", f"out of order: {facts}")
+            self._last_order = order
         session.unanswered[packet.packet_id] = payload
         self.open.add(packet.packet_id)
         if len(self.open) > self._receive_maximum:
@@ -207,6 +211,7 @@ class BrokerConnection(Far):
         reason = broker.reason(self.level) if packet.qos and known is None else 0
         if reason >= 0x80:
             broker.watcher.remote_refused(self.client_id, packet)
+            self.session.refused.add((packet.payload, packet.packet_id))
         elif known is None:
             broker.watcher.remote_delivered(self.client_id, packet, self.session.number)
         if packet.qos == 1:

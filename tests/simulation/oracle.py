@@ -22,6 +22,13 @@ from tests.simulation.world import Violation
 from wire.batch import Batch, unpack_column
 
 _COUNTED_LOSSES = ("overflow", "too_large")
+_DEAD = "dead:"
+
+
+def _letter(value: bytes) -> tuple[str, int, bytes]:
+    """Where a dead letter was, and its payload."""
+    fields = msgpack.unpackb(value[5:])
+    return fields[2], fields[3], fields[6]
 
 
 class _QueueSeen:
@@ -76,10 +83,14 @@ class Oracle:
     # --- the disk ---
 
     def disk_wrote(self, ops: Ops) -> None:
+        buried: list[tuple[str, int, bytes]] = []
         for operation, family, key, value in ops:
             if family == "msg":
                 queue = self._queue(int.from_bytes(key[:4], "big"))
-                if operation == "put":
+                if queue.name.startswith(_DEAD):
+                    if operation == "put":
+                        buried.append(_letter(value))
+                elif operation == "put":
                     self._chunk_written(queue, value)
                 elif operation == "delete_range":
                     low, high = int.from_bytes(key[4:12], "big"), int.from_bytes(value[4:12], "big")
@@ -90,10 +101,12 @@ class Oracle:
         for key, value in rows.items():  # a write that was refused before may have an older row, too
             queue = self._queue(int.from_bytes(key[1:], "big"))
             self._row_written(queue, LaneRow.decode(value, queue=queue.name))
+        for name, seq, payload in buried:
+            self._buried(name, seq, payload)
 
     def disk_synced(self, ops: Ops) -> None:
-        for operation, family, _, value in ops:
-            if family == "msg" and operation == "put":
+        for operation, family, key, value in ops:
+            if family == "msg" and operation == "put" and not self._queue(int.from_bytes(key[:4], "big")).name.startswith(_DEAD):
                 self._ever_synced.update(payload for _, payload in self._rows_of(value))
 
     def disk_lost_power(self, kept: int, lost: list[Ops]) -> None:
@@ -176,6 +189,16 @@ class Oracle:
         counted = self._counted(row)
         if len(queue.suspects) > counted:
             raise Violation("P6", f"{queue.name}: {queue.suspects!r} left, did not arrive, and {counted} are accounted for")
+
+    def _buried(self, name: str, seq: int, payload: bytes) -> None:
+        """D2: a dead letter is written by the commit that settles it, and is what was queued there."""
+        queue = self._queues.get(name)
+        if self._rebuilding or queue is None:
+            return
+        if queue.rows.get(seq) != payload:
+            raise Violation("D2", f"{name}: sequence {seq} is {queue.rows.get(seq)!r}, and was buried as {payload!r}")
+        if seq in queue.open:
+            raise Violation("D2", f"{name}: sequence {seq} is a dead letter and still queued")
 
     def _counted(self, row: LaneRow) -> int:
         ledger = row.ledger
@@ -359,6 +382,10 @@ class Oracle:
         counted = sum(self._counted(queue.row) for queue in self._queues.values())
         if len(missing) > counted and not (self.lost_power and self.shape.overflow != "reject"):  # counts of drops are not synced
             raise Violation("P2", f"acknowledged and never delivered: {missing}; {counted} are accounted for")
-        not_named = {queue.name for queue in self._queues.values()} - {f"bridge:{BRIDGE}:{lane}" for lane in range(9)}
+        not_named = (
+            {queue.name for queue in self._queues.values()}
+            - {f"bridge:{BRIDGE}:{lane}" for lane in range(9)}
+            - {f"{_DEAD}{BRIDGE}"}
+        )
         if not_named:
             raise Violation("P7", f"queues without a name: {not_named}")
