@@ -302,7 +302,8 @@ class RocksEngine:
                         folder.restore()
                         if mend is not None and not mend():
                             continue
-                folder.check()
+                with _TRANSLATED:
+                    folder.check()
                 self._open_database(tolerant=tolerant or self._tolerant, salvage=False)
             except StorageDamaged as error:
                 first = first or error

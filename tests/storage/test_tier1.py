@@ -277,17 +277,6 @@ def test_a_new_generation_forgets_what_was_released(engine: Engine) -> None:
     assert (opened.released, opened.session, opened.generation) == ((), "second", 1)
 
 
-def test_what_is_assumed_delivered_stays_released_until_it_is_settled(engine: Engine) -> None:
-    store = Tier1(engine, node(replace(bridge(), on_session_loss="assume-delivered")), 1)
-    turn(store, publishes(1, b"a", b"b", qos=2))
-    head = of(open_lane(store), LaneOpened)[0].head
-    turn(store, settle_frame(1, EPOCH, released=((head, head + 1),), session="first"))
-
-    turn(store, settle_frame(2, EPOCH, session="second", generation=1))  # the settlement of ``a`` dies with the Connection
-
-    assert of(open_lane(store, EPOCH + 1), LaneOpened)[0].released == ((head, head + 1),)
-
-
 def test_a_settlement_of_the_forwarders_own_says_nothing_of_the_session(engine: Engine) -> None:
     store = Tier1(engine, node(), 1)
     turn(store, publishes(1, b"a", qos=2), publishes(2, b"b", qos=0))
