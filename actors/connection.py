@@ -606,4 +606,4 @@ class Connection(MailboxActor):
         if state != self._link:
             self._link = state
             self._link_since_s = self.mailbox.now_s()
-            self.send(self._forwarder, LinkState(queue=self._queue, state=state))
+            self.send(self._forwarder, LinkState(queue=self._queue, epoch=self._lane_epoch, state=state))

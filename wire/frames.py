@@ -353,9 +353,15 @@ class LaneReopen(Frame):
 @_frame(27)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkState(Frame):
-    """Connection -> Forwarder: ``state`` of the remote connection: connecting, connected, backoff, paused."""
+    """Connection -> Forwarder: ``state`` of the remote connection: connecting, connected, backoff, paused.
+
+    epoch: the lane epoch; a state of another one says nothing of the connection that this one has.
+    """
+
+    VERSION: ClassVar[int] = 2
 
     queue: str
+    epoch: int
     state: str
 
 

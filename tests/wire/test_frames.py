@@ -86,7 +86,7 @@ GOLDEN: list[tuple[Frame, str]] = [
     ),
     (Settled(queue=QUEUE, epoch=2, number=1), "951901ae6272696467653a636c6f75643a300201"),
     (LaneReopen(queue=QUEUE), "931a01ae6272696467653a636c6f75643a30"),
-    (LinkState(queue=QUEUE, state="backoff"), "941b01ae6272696467653a636c6f75643a30a76261636b6f6666"),
+    (LinkState(queue=QUEUE, epoch=2, state="backoff"), "951b02ae6272696467653a636c6f75643a3002a76261636b6f6666"),
     (
         Heartbeat(name="l", epoch=2, pid=7, state="ready", request=0, status={"a": 1}),
         "982801a16c0207a572656164790081a16101",
