@@ -213,6 +213,7 @@ class ClientPackets:
                 request=request,
                 session=welcome.client_id,
                 clean=welcome.clean,
+                keep=welcome.keeps_session,
             ),
         )
 

@@ -137,7 +137,12 @@ class RemoteIntake:
         self._host.send(
             QUEUE_STORE,
             SessionOpen(
-                sender=self._host.name, epoch=self._host.epoch, request=self._request, session=self._session, clean=self._clean
+                sender=self._host.name,
+                epoch=self._host.epoch,
+                request=self._request,
+                session=self._session,
+                clean=self._clean,
+                keep=True,
             ),
         )
 

@@ -132,7 +132,7 @@ class LaneRow:
         return row
 
 
-def unpack_row(value: bytes, version_known: int, *, what: str, name: str) -> list[Any]:
+def unpack_row(value: bytes, *versions_known: int, what: str, name: str) -> list[Any]:
     """The fields after the version of a row of the ``meta`` family.
 
     Raises:
@@ -143,7 +143,9 @@ def unpack_row(value: bytes, version_known: int, *, what: str, name: str) -> lis
         version, *rest = msgpack.unpackb(value, use_list=False, strict_map_key=False)
     except (ValueError, TypeError, msgpack.UnpackException) as error:
         raise StorageDamaged(f"the row of a {what} is damaged", name=name) from error
-    if version != version_known:
-        raise ConfigError(f"the row of a {what} was written by another version", name=name, version=version, known=version_known)
+    if version not in versions_known:
+        raise ConfigError(
+            f"the row of a {what} was written by another version", name=name, version=version, known=versions_known[0]
+        )
     fields: list[Any] = rest
     return fields

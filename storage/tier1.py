@@ -289,7 +289,8 @@ class Tier1:
                         rooms = self._rooms(now_s, [part[0] for part in frame.parts])
                     self._admit_append(frame, rooms)
                 case SessionOpen():
-                    present, received = self._sessions.open(frame.session, clean=frame.clean)
+                    opening = (frame.sender, frame.epoch, frame.request)
+                    present, received = self._sessions.open(frame.session, opening, clean=frame.clean, keep=frame.keep)
                     self._opened.append(
                         SessionOpened(
                             sender=frame.sender,

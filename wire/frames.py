@@ -167,17 +167,19 @@ class SourceResumed(Frame):
 class SessionOpen(Frame):
     """Sender -> QueueStore: ``session`` begins or goes on; a clean start forgets its received QoS 2 identifiers.
 
+    keep: it outlives the connection. Sent again, under the same ``request``, where the answer may be lost; it is then the same.
     A session is a local client's, under its client identifier, or the one that a lane has at its remote, under a NUL and the name
     of its Connection. The sender waits first for the commit of every batch that changes the session's identifiers.
     """
 
-    VERSION: ClassVar[int] = 2
+    VERSION: ClassVar[int] = 3
 
     sender: str
     epoch: int
     request: int
     session: str
     clean: bool
+    keep: bool
 
 
 @_frame(6)

@@ -252,8 +252,7 @@ class Oracle:
         value = self._meta(b"S" + session.encode())
         if value is None:
             return set()
-        _, _, column = msgpack.unpackb(value)
-        return set(unpack_column("H", column))
+        return set(unpack_column("H", msgpack.unpackb(value)[2]))
 
     # --- the remote ---
 

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import msgpack
 import pytest
 
 from storage.chunk import Chunk
 from storage.engine import Engine, RocksEngine, Write
-from storage.keys import chunk_key, lane_key
+from storage.keys import chunk_key, lane_key, session_key
 from storage.memory import MemoryEngine
 from storage.recovery import Evidence
 from storage.tier1 import Effects, Tier1
@@ -293,8 +294,9 @@ def test_a_settlement_of_the_forwarders_own_says_nothing_of_the_session(engine: 
 # --- sessions ---
 
 
-def session_open(store: Tier1, request: int, *, clean: bool, epoch: int = 1) -> SessionOpened:
-    return of(turn(store, SessionOpen(sender="listener", epoch=epoch, request=request, session="c", clean=clean)), SessionOpened)[0]
+def session_open(store: Tier1, request: int, *, clean: bool, keep: bool = True, epoch: int = 1) -> SessionOpened:
+    frame = SessionOpen(sender="listener", epoch=epoch, request=request, session="c", clean=clean, keep=keep)
+    return of(turn(store, frame), SessionOpened)[0]
 
 
 def test_received_identifiers_are_kept_with_their_messages_until_released(engine: Engine) -> None:
@@ -311,21 +313,67 @@ def test_received_identifiers_are_kept_with_their_messages_until_released(engine
     assert session_open(store, 4, clean=True) == SessionOpened(
         sender="listener", epoch=1, request=4, session="c", present=False, received=b""
     )
-    assert not session_open(store, 5, clean=False).present
+    assert not session_open(store, 5, clean=True, keep=False).present
+    assert not session_open(store, 6, clean=False).present
+
+
+def test_a_session_is_not_there_for_the_opening_that_began_it_even_if_a_store_died_with_the_answer(engine: Engine) -> None:
+    store = Tier1(engine, node(), 1)
+    asked = SessionOpen(sender="listener", epoch=1, request=7, session="c", clean=False, keep=True)
+    store.receive(asked)
+    store.commit(0.0, 1000)  # the answer does not leave
+
+    again = Tier1(engine, node(), 2)
+
+    assert not of(turn(again, asked), SessionOpened)[0].present, "MQTT-3.2.2-4: the client has no session state"
+    assert session_open(again, 8, clean=False).present
+    assert session_open(again, 7, clean=False, epoch=2).present, "a request of another life is another request"
+
+
+def test_a_session_that_is_kept_and_has_no_identifiers_is_there_after_a_clean_start(engine: Engine) -> None:
+    store = Tier1(engine, node(), 1)
+    session_open(store, 1, clean=True)
+    turn(store, append_frame(1, {QUEUE: (batch([b"a"], 2), None)}, received={"c": ([5], [0])}))
+    turn(store, append_frame(2, {}, released={"c": [5]}))
+
+    assert session_open(Tier1(engine, node(), 2), 2, clean=False).present
+
+
+def test_a_session_that_ends_with_its_connection_is_not_there_for_the_next(engine: Engine) -> None:
+    store = Tier1(engine, node(), 1)
+    session_open(store, 1, clean=False)
+    turn(store, append_frame(1, {QUEUE: (batch([b"a"], 2), None)}, received={"c": ([5], [0])}))
+    last = session_open(store, 2, clean=False, keep=False)
+    assert (last.present, last.received) == (True, u16([5]))
+
+    again = Tier1(engine, node(), 2)
+    assert session_open(again, 2, clean=False, keep=False) == last, "asked again, because a store died with the answer"
+    assert not session_open(again, 3, clean=False, keep=False).present
+    assert not session_open(again, 4, clean=False).present
+
+
+def test_the_row_of_an_older_build_is_a_session(engine: Engine) -> None:
+    write = Write()
+    write.put("meta", session_key("c"), msgpack.packb((1, False, u16([5]))))
+    engine.commit(write, sync=False)
+
+    opened = session_open(Tier1(engine, node(), 1), 1, clean=False)
+
+    assert (opened.present, opened.received) == (True, u16([5]))
 
 
 def test_a_session_of_a_listener_that_is_gone_is_not_opened(engine: Engine) -> None:
     store = Tier1(engine, node(), 1)
     session_open(store, 1, clean=False, epoch=2)
 
-    assert turn(store, SessionOpen(sender="listener", epoch=1, request=9, session="c", clean=True)) == []
+    assert turn(store, SessionOpen(sender="listener", epoch=1, request=9, session="c", clean=True, keep=True)) == []
     assert session_open(store, 2, clean=False, epoch=2).present
 
 
 def test_each_sender_opens_its_sessions_in_lives_of_its_own(engine: Engine) -> None:
     store = Tier1(engine, node(), 1)
     session_open(store, 1, clean=False, epoch=9)
-    remote = SessionOpen(sender="connection:cloud:0", epoch=3, request=4, session="\0connection:cloud:0", clean=False)
+    remote = SessionOpen(sender="connection:cloud:0", epoch=3, request=4, session="\0connection:cloud:0", clean=False, keep=True)
 
     ((peer, opened),) = turn(store, remote)
 

@@ -61,7 +61,7 @@ GOLDEN: list[tuple[Frame, str]] = [
     ),
     (Committed(sender="l", epoch=2, number=3, refused={3: b"\0\0"}), "960301a16c02038103c4020000"),
     (SourceResumed(sender="l", epoch=2, source=9, number=3), "960401a16c020903"),
-    (SessionOpen(sender="l", epoch=2, request=1, session="s", clean=True), "970502a16c0201a173c3"),
+    (SessionOpen(sender="l", epoch=2, request=1, session="s", clean=True, keep=False), "980503a16c0201a173c3c2"),
     (SessionOpened(sender="l", epoch=2, request=1, session="s", present=False, received=b""), "980602a16c0201a173c2c400"),
     (SenderResumes(sender="l", epoch=2, number=4), "950701a16c0204"),
     (Subscribe(epoch=2, source=9, filters=(("a/#", 0),)), "950a0102099192a3612f2300"),
