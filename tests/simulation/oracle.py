@@ -20,6 +20,7 @@ from tests.simulation.plan import BRIDGE, Plan
 from tests.simulation.publisher import Message, Publisher
 from tests.simulation.world import Violation
 from wire.batch import Batch, unpack_column
+from wire.frames import HandOut
 
 _COUNTED_LOSSES = ("overflow", "too_large")
 _DEAD = "dead:"
@@ -213,6 +214,15 @@ class Oracle:
         assert self.disk is not None
         strong = self.durable and self.shape.sync == "full"
         return self.disk.synced_value(key) if strong else self.disk.written_value(key)
+
+    def handed_out(self, frame: HandOut) -> None:
+        """Q6: what the record says of a resting queue is true."""
+        value = None if self.relaxed else self._meta(b"L" + self._number(frame.queue).to_bytes(4, "big"))
+        unsent = None if value is None else LaneRow.decode(value, queue=frame.queue).unsent
+        if unsent is not None and frame.first_seq + frame.count > unsent:
+            raise Violation(
+                "Q6", f"{frame.queue}: {frame.first_seq} is handed out, and the record says that nothing is from {unsent} on"
+            )
 
     # --- publishers ---
 
