@@ -128,7 +128,7 @@ class Tier1:
     def __init__(self, engine: Engine, settings: NodeSettings, epoch: int) -> None:
         """Open every queue, configured or not (P7).
 
-        epoch: this life of the store; where nothing is durable it keeps sequences from being used twice.
+        epoch: this life of the store, which its answers name; where nothing is durable it keeps sequences from being used twice.
 
         Raises:
             StorageDamaged, ConfigError, Unavailable: the store cannot be opened.
@@ -136,6 +136,7 @@ class Tier1:
         check_format(engine)
         self._engine = engine
         self._settings = settings
+        self._epoch = epoch
         self._persistence = settings.persistence
         self._first_seq = 0 if engine.durable else epoch << 32
         self._limits: Mapping[str, LimitSettings] = {bridge.name: bridge.limits for bridge in settings.bridges}
@@ -337,7 +338,9 @@ class Tier1:
             self._senders.refuse(frame.sender, frame.epoch, frame.number, rows)
         # It acknowledges every number up to this one, so it tells the refusals of them all: earlier answers may have been lost.
         refused = self._senders.refused(frame.sender, frame.epoch)
-        self._acks[frame.sender] = Committed(sender=frame.sender, epoch=frame.epoch, number=frame.number, refused=refused)
+        self._acks[frame.sender] = Committed(
+            sender=frame.sender, epoch=frame.epoch, store=self._epoch, number=frame.number, refused=refused
+        )
 
     def _append(self, admission: Admission) -> None:
         durable_only = self._engine.durable
@@ -512,7 +515,7 @@ class Tier1:
             sender = self._senders.get(name)
             if sender is not None:
                 refused = self._senders.refused(name, sender.epoch)
-                committed = Committed(sender=name, epoch=sender.epoch, number=sender.committed, refused=refused)
+                committed = Committed(sender=name, epoch=sender.epoch, store=self._epoch, number=sender.committed, refused=refused)
                 self._effects.append((name, committed))
         self._repeats.clear()
         for name, lane in self._lanes.items():

@@ -138,11 +138,15 @@ class Committed(Frame):
     """QueueStore -> sender: everything up to ``number`` is committed with the configured strength.
 
     refused: number -> rows (u16 column) of which nothing was enqueued anywhere, because a limit was reached; of all the numbers
-    that the sender may have outstanding, because earlier answers may have been lost.
+    that the sender may have outstanding, because earlier answers may have been lost. store: the epoch of the QueueStore; what one
+    that is gone had committed, the next one may not have (``in-memory``).
     """
+
+    VERSION: ClassVar[int] = 2
 
     sender: str
     epoch: int
+    store: int
     number: int
     refused: dict[int, bytes]
 

@@ -59,7 +59,7 @@ GOLDEN: list[tuple[Frame, str]] = [
         ),
         "9a0201a16c0203c4008081a173c40161c401009195ae6272696467653a636c6f75643a30010200c400",
     ),
-    (Committed(sender="l", epoch=2, number=3, refused={3: b"\0\0"}), "960301a16c02038103c4020000"),
+    (Committed(sender="l", epoch=2, store=9, number=3, refused={3: b"\0\0"}), "970302a16c0209038103c4020000"),
     (SourceResumed(sender="l", epoch=2, source=9, number=3), "960401a16c020903"),
     (SessionOpen(sender="l", epoch=2, request=1, session="s", clean=True, keep=False), "980503a16c0201a173c3c2"),
     (SessionOpened(sender="l", epoch=2, request=1, session="s", present=False, received=b""), "980602a16c0201a173c2c400"),
