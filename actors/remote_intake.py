@@ -16,10 +16,11 @@ from actors.remote import LEVEL_5, Connack, InputLimits
 from wire import remote_packets
 from wire.frames import Committed, Frame, SenderResumes, SessionOpen, SessionOpened, SourceResumed
 from wire.incoming import LocalForm
+from wire.link import RESEND_AFTER_S
 from wire.mqtt.codec import decode
 from wire.mqtt.packets import Pubrel, Suback
 from wire.names import DISTRIBUTOR, QUEUE_STORE
-from wire.remote_inbox import RESEND_AFTER_S, RemoteInbox
+from wire.remote_inbox import RemoteInbox
 from wire.remote_subscriptions import RemoteSubscriptions
 from wire.settings import BridgeSettings, NodeSettings
 
