@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from storage.chunk import Chunk
-from storage.engine import Engine, RocksEngine, Write
+from storage.engine import Engine, Write
 from storage.keys import chunk_key, lane_key
 from storage.memory import MemoryEngine
 from storage.recovery import Evidence
@@ -69,19 +67,6 @@ def handed(effects: Effects) -> list[bytes]:
 
 def publishes(number: int, *payloads: bytes, qos: int = 1, epoch: int = 1) -> Frame:
     return append_frame(number, {QUEUE: (batch(payloads, qos), None)}, epoch=epoch)
-
-
-@pytest.fixture(params=["memory", "recording", "rocksdb"])
-def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
-    if request.param == "memory":
-        yield MemoryEngine()
-        return
-    if request.param == "recording":
-        yield RecordingEngine()
-        return
-    rocks = RocksEngine(tmp_path / "store")
-    yield rocks
-    rocks.close()
 
 
 def test_a_message_is_acknowledged_and_handed_out_after_its_commit(engine: Engine) -> None:
