@@ -1,7 +1,7 @@
 """The names by which actors and queues are known, made and taken apart here alone; and how a lane's epoch is made. Pure.
 
 An actor of the whole node is called by its kind (``listener``), a lane's by kind, bridge and lane (``forwarder:cloud:0``). A queue
-is called by its kind and by what it belongs to: ``bridge:cloud:0``. Only the kind is sure to have no colon in it, so a name is
+is called by its kind and by what it belongs to: ``bridge:cloud:0``, ``session:7:sensor-1``. Only the kind is sure to have no colon in it, so a name is
 taken apart by its kind. The names of dead-letter queues, which no actor is told, are ``storage/dead_letters.py``'s.
 """
 
@@ -17,10 +17,13 @@ FORWARDER = "forwarder"
 CONNECTION = "connection"
 
 _BRIDGE_QUEUE = "bridge"
+_SESSION_QUEUE = "session"
 _LANE_ACTORS = (FORWARDER, CONNECTION)
 
 # A lane epoch is its Forwarder's process epoch, shifted by this, plus how often that process has opened the lane.
 LANE_EPOCH_SHIFT = 20
+
+RETAINED = "retained"  # not a queue: where the Distributor sends the rows of a batch that are to be retained
 
 
 class BridgeLane(NamedTuple):
@@ -62,12 +65,25 @@ def lane_of_queue(queue: str) -> BridgeLane | None:
     return _lane(lane) if kind == _BRIDGE_QUEUE else None
 
 
+def session_queue_name(number: int, session: str) -> str:
+    """The queue of a local client's session; a ``number`` is never given twice, so no later session inherits the queue."""
+    return f"{_SESSION_QUEUE}:{number}:{session}"
+
+
+def session_of_queue(queue: str) -> str | None:
+    """The client identifier of the session whose queue it is; None for a queue of another kind."""
+    kind, _, place = queue.partition(":")
+    return place.partition(":")[2] if kind == _SESSION_QUEUE else None
+
+
 def peer_of(queue: str) -> str:
-    """The actor to which the queue is handed out, and which settles it: a bridge lane's is its Forwarder.
+    """The actor to which the queue is handed out, and which settles it: its Forwarder for a bridge's lane, the Listener for a session.
 
     Raises:
         ValueError: no queue of this kind is handed out.
     """
+    if session_of_queue(queue) is not None:
+        return LISTENER
     lane = lane_of_queue(queue)
     if lane is None:
         raise ValueError(f"not a queue that is handed out: {queue!r}")
