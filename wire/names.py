@@ -1,8 +1,8 @@
 """The names by which actors and queues are known, made and taken apart here alone; and how a lane's epoch is made. Pure.
 
 An actor of the whole node is called by its kind (``listener``), a lane's by kind, bridge and lane (``forwarder:cloud:0``). A queue
-is called by its kind and by what it belongs to: ``bridge:cloud:0``, ``session:7:sensor-1``. Only the kind is sure to have no colon in it, so a name is
-taken apart by its kind. The names of dead-letter queues, which no actor is told, are ``storage/dead_letters.py``'s.
+is called by its kind and by what it belongs to: ``bridge:cloud:0``, ``session:7:sensor-1``. Only the
+kind is sure to have no colon in it, so a name is taken apart by its kind. The names of dead-letter queues, which no actor is told, are ``storage/dead_letters.py``'s.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def session_of_queue(queue: str) -> str | None:
 
 
 def peer_of(queue: str) -> str:
-    """The actor to which the queue is handed out, and which settles it: its Forwarder for a bridge's lane, the Listener for a session.
+    """The actor to which the queue is handed out, and which settles it: the lane's Forwarder, or for a session the Listener.
 
     Raises:
         ValueError: no queue of this kind is handed out.

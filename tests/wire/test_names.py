@@ -17,6 +17,8 @@ from wire.names import (
     lane_of_queue,
     peer_of,
     queue_name,
+    session_of_queue,
+    session_queue_name,
 )
 
 
@@ -48,3 +50,15 @@ def test_a_lanes_queue_is_handed_out_to_its_forwarder_and_dead_letters_to_nobody
     assert peer_of("bridge:cloud:1") == "forwarder:cloud:1"
     with pytest.raises(ValueError, match="dead:cloud"):
         peer_of("dead:cloud")
+
+
+@given(st.integers(1, 1000), st.text())
+def test_a_sessions_queue_leads_back_to_the_session_and_goes_to_the_listener(number: int, session: str) -> None:
+    name = session_queue_name(number, session)
+    assert session_of_queue(name) == session
+    assert lane_of_queue(name) is None
+    assert peer_of(name) == LISTENER
+
+
+def test_a_bridges_queue_is_no_sessions() -> None:
+    assert session_of_queue(queue_name("cloud", 0)) is None
