@@ -14,7 +14,7 @@ from typing import Protocol
 from actors.client import Client
 from wire.batch import REFUSABLE, RETAIN, unpack_column
 from wire.errors import PeerViolation
-from wire.frames import Frame, SessionOpen, SessionOpened
+from wire.frames import NEVER_EXPIRES, Frame, SessionOpen, SessionOpened
 from wire.greeting import TOPIC_ALIAS_MAXIMUM, Welcome, judge_connect
 from wire.inbound import InboundFlow
 from wire.mqtt.codec import decode, encode
@@ -213,7 +213,7 @@ class ClientPackets:
                 request=request,
                 session=welcome.client_id,
                 clean=welcome.clean,
-                keep=welcome.keeps_session,
+                expiry_s=NEVER_EXPIRES if welcome.keeps_session else 0,
             ),
         )
 

@@ -23,7 +23,7 @@ from wire.errors import BasculeError, PeerViolation, Unavailable
 from wire.frames import Command, Committed, Credit, Frame, HandOut, LaneOpened, LinkState, SessionOpened, Settle, Settled
 from wire.link_watch import LinkWatch, Verdict
 from wire.mqtt.reason_codes import ReasonCode, reason_name
-from wire.names import QUEUE_STORE
+from wire.names import QUEUE_STORE, forwarder_name, lane_of_actor, queue_name
 from wire.outbound import OutboundFlow
 from wire.refusal_policy import RefusalPolicy
 from wire.settings import NodeSettings
@@ -65,13 +65,15 @@ class Connection(MailboxActor):
 
     def __init__(self, mailbox: Mailbox, settings: NodeSettings, epoch: int) -> None:
         super().__init__(mailbox, settings, epoch)
-        _, bridge, lane = mailbox.name.split(":")
+        place = lane_of_actor(mailbox.name)
+        assert place is not None, "a Connection of no lane"
+        bridge, lane = place
         self._bridge = settings.bridge(bridge)
         self._settings = self._bridge.remote
-        self._queue = f"bridge:{bridge}:{lane}"
-        self._forwarder = f"forwarder:{bridge}:{lane}"
-        self._client_id = client_id(self._settings, int(lane), self._bridge.lanes)
-        self._facts = {"bridge": bridge, "lane": int(lane)}
+        self._queue = queue_name(bridge, lane)
+        self._forwarder = forwarder_name(bridge, lane)
+        self._client_id = client_id(self._settings, lane, self._bridge.lanes)
+        self._facts = {"bridge": bridge, "lane": lane}
         self._flow = OutboundFlow(
             receive_maximum=self._settings.receive_maximum,
             qos2_maximum=self._settings.qos2_maximum,
@@ -104,7 +106,7 @@ class Connection(MailboxActor):
         self._takeovers = 0  # connections in a row that ended so
         self._held_until_s: float | None = None
         self._refusals_logged_s = float("-inf")
-        self._intake = RemoteIntake(self, settings, self._bridge) if RemoteIntake.is_wanted(self._bridge, int(lane)) else None
+        self._intake = RemoteIntake(self, settings, self._bridge) if RemoteIntake.is_wanted(self._bridge, lane) else None
         self._input_limits = NOTHING_SUBSCRIBED if self._intake is None else self._intake.limits
         self._link = "connecting"
         self._link_since_s = self.mailbox.now_s()

@@ -15,7 +15,7 @@ from actors.mailbox import Mailbox
 from wire.batch import OFFERED, QOS_ONLY, REFUSABLE, Batch, pack_column
 from wire.frames import Append, Deliver, Frame, Publishes, Subscribe, Unsubscribe
 from wire.hops import hops_of
-from wire.names import LISTENER, QUEUE_STORE
+from wire.names import LISTENER, QUEUE_STORE, lane_of_actor, lane_of_queue
 from wire.routing import Route, Router
 from wire.settings import NodeSettings
 
@@ -75,8 +75,8 @@ class Distributor(MailboxActor):
 
     def _distribute(self, frame: Publishes) -> None:
         batch = Batch.decode(frame.bodies[0])
-        origin = frame.sender.split(":")[1] if frame.sender.startswith("connection:") else None
-        parts, bodies = self._parts(batch, origin)
+        sender = lane_of_actor(frame.sender)  # None: the Listener
+        parts, bodies = self._parts(batch, None if sender is None else sender.bridge)
         self._routed += len(batch)
         self.send(
             QUEUE_STORE,
@@ -105,8 +105,10 @@ class Distributor(MailboxActor):
                 routes.setdefault(route.queue, {})[index] = route
         looping = self._looping_rows(batch) if batch.properties else {}
         for queue, by_topic in routes.items():
-            hops_max = self._hops_max.get(queue.split(":")[1], 256)
-            blocked = {row for row, hops in looping.items() if hops >= hops_max}
+            blocked: set[int] = set()
+            if looping and (lane := lane_of_queue(queue)) is not None:
+                hops_max = self._hops_max.get(lane.bridge, 256)
+                blocked = {row for row, hops in looping.items() if hops >= hops_max}
             rows: Sequence[int] = ()
             if len(by_topic) == len(batch.topics) and not blocked:
                 part = batch

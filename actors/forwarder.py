@@ -26,7 +26,7 @@ from wire.frames import (
     Settle,
     Settled,
 )
-from wire.names import LANE_EPOCH_SHIFT, QUEUE_STORE
+from wire.names import LANE_EPOCH_SHIFT, QUEUE_STORE, connection_name, lane_of_actor, queue_name
 from wire.outgoing import RemoteForm
 from wire.ranges import ranges_of
 from wire.settings import NodeSettings
@@ -42,10 +42,12 @@ class Forwarder(MailboxActor):
 
     def __init__(self, mailbox: Mailbox, settings: NodeSettings, epoch: int) -> None:
         super().__init__(mailbox, settings, epoch)
-        _, bridge, lane = mailbox.name.split(":")
+        place = lane_of_actor(mailbox.name)
+        assert place is not None, "a Forwarder of no lane"
+        bridge, lane = place
         self._bridge = settings.bridge(bridge)
-        self._queue = f"bridge:{bridge}:{lane}"
-        self._connection = f"connection:{bridge}:{lane}"
+        self._queue = queue_name(bridge, lane)
+        self._connection = connection_name(bridge, lane)
         self._form = RemoteForm(self._bridge, node=settings.name)
         self._tier2 = Tier2(messages_max=self._bridge.tier2_max_messages, bytes_max=self._bridge.tier2_max_bytes)
         self._openings = 0

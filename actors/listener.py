@@ -32,7 +32,7 @@ from wire.frames import (
     encode,
 )
 from wire.inbound import AnswerBurst
-from wire.link import SendingLink
+from wire.link import BATCH_BYTES_MAX, BATCH_ROWS_MAX, SendingLink
 from wire.mqtt.codec import split
 from wire.mqtt.encode_publish import encode_deliveries
 from wire.mqtt.publish_stream import BatchBuilder, parse_publishes
@@ -41,12 +41,6 @@ from wire.settings import NodeSettings
 
 log = logging.getLogger("bascule")
 
-
-BATCHES_OUTSTANDING_MAX = 2
-OVERLAPPING_ROWS_MIN = 64  # while a batch is being committed, a smaller one waits and grows: each costs a commit and five hops
-BATCH_ROWS_MAX = 8_192
-BATCH_BYTES_MAX = 2 * 1024 * 1024
-RESEND_AFTER_S = 3.0
 HOUSEKEEPING_S = 0.5
 ACCEPTS_PER_TURN = 64
 LISTEN_BACKLOG = 1024
@@ -66,7 +60,7 @@ class Listener(MailboxActor):
         self._builder = BatchBuilder(
             rows_max=BATCH_ROWS_MAX, bytes_max=BATCH_BYTES_MAX, packet_max_bytes=settings.clients.packet_max_bytes
         )
-        self._link: SendingLink[Owed] = SendingLink(outstanding_max=BATCHES_OUTSTANDING_MAX, resend_after_s=RESEND_AFTER_S)
+        self._link: SendingLink[Owed] = SendingLink()
         self._touched: dict[int, Client] = {}
         self._unparsed: dict[int, Client] = {}
         self._acknowledgements = Acknowledgements(self, self._link, self._builder)
@@ -160,7 +154,7 @@ class Listener(MailboxActor):
                 raise AssertionError(f"not for a Listener: {frame}")
 
     def on_turn_end(self, now_s: float) -> None:
-        if not self._link.may_send() or (len(self._link) and len(self._builder) < OVERLAPPING_ROWS_MIN and not self._builder.full):
+        if not self._link.worth_sending(len(self._builder), full=self._builder.full):
             self._group.hear(not self._builder.full and self.state == "ready")
             return
         self._send_batch(now_s)

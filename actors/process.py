@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from actors.logs import configure_logging
 from actors.mailbox import Mailbox
 from wire.errors import BasculeError, Unavailable
+from wire.names import CONNECTION, DISTRIBUTOR, FORWARDER, LISTENER, QUEUE_STORE, actor_name
 from wire.settings import load
 
 if TYPE_CHECKING:
@@ -32,17 +33,12 @@ PR_SET_PDEATHSIG = 1
 EXIT_BUG = 70
 
 ACTORS = {
-    "queue_store": ("actors.queue_store", "QueueStore"),
-    "distributor": ("actors.distributor", "Distributor"),
-    "listener": ("actors.listener", "Listener"),
-    "forwarder": ("actors.forwarder", "Forwarder"),
-    "connection": ("actors.connection", "Connection"),
+    QUEUE_STORE: ("actors.queue_store", "QueueStore"),
+    DISTRIBUTOR: ("actors.distributor", "Distributor"),
+    LISTENER: ("actors.listener", "Listener"),
+    FORWARDER: ("actors.forwarder", "Forwarder"),
+    CONNECTION: ("actors.connection", "Connection"),
 }
-
-
-def actor_name(kind: str, bridge: str | None, lane: int | None) -> str:
-    """The actor's name on the mailboxes: ``listener``, or ``forwarder:cloud:0`` for a lane's."""
-    return kind if bridge is None else f"{kind}:{bridge}:{lane}"
 
 
 def die_with_parent(parent: int) -> None:

@@ -14,12 +14,13 @@ from typing import Any, Protocol
 from actors.mailbox import Mailbox
 from actors.remote import LEVEL_5, Connack, InputLimits
 from wire import remote_packets
-from wire.frames import Committed, Frame, SenderResumes, SessionOpen, SessionOpened, SourceResumed
+from wire.frames import NEVER_EXPIRES, Committed, Frame, SenderResumes, SessionOpen, SessionOpened, SourceResumed
 from wire.incoming import LocalForm
+from wire.link import RESEND_AFTER_S
 from wire.mqtt.codec import decode
 from wire.mqtt.packets import Pubrel, Suback
 from wire.names import DISTRIBUTOR, QUEUE_STORE
-from wire.remote_inbox import RESEND_AFTER_S, RemoteInbox
+from wire.remote_inbox import RemoteInbox
 from wire.remote_subscriptions import RemoteSubscriptions
 from wire.settings import BridgeSettings, NodeSettings
 
@@ -142,7 +143,7 @@ class RemoteIntake:
                 request=self._request,
                 session=self._session,
                 clean=self._clean,
-                keep=True,
+                expiry_s=NEVER_EXPIRES,
             ),
         )
 

@@ -27,7 +27,7 @@ from storage.queue import Queue
 from wire.batch import QOS_MASK, RETAIN
 from wire.errors import BasculeError, ConfigError, StorageDamaged, Unavailable
 from wire.frames import Frame, QueueAnswer, QueueCommand
-from wire.names import SUPERVISOR
+from wire.names import SUPERVISOR, queue_name
 from wire.settings import NodeSettings
 
 PAGE_MESSAGES = 500
@@ -49,6 +49,7 @@ class Lane(Protocol):
 
     queue: Queue
     bridge: str
+    number: int
     open: bool
     opening: bool
     damaged: bool
@@ -160,8 +161,8 @@ class Commands:
         return {
             "queue": name,
             "bridge": lane.bridge,
-            "lane": _lane_of(name),
-            "configured": self._is_configured(name, lane.bridge),
+            "lane": lane.number,
+            "configured": self._is_configured(lane),
             "state": state,
             "depth": queue.depth,
             "bytes": queue.size_bytes,
@@ -247,7 +248,7 @@ class Commands:
             known = ", ".join(self._bridges) or "none"
             text = f"bridge {bridge!r} is not configured, so nothing can go back to it; configured: {known}"
             raise CommandError("not_configured", text)
-        names = [f"bridge:{bridge}:{lane}" for lane in range(configured.lanes)]
+        names = [queue_name(bridge, lane) for lane in range(configured.lanes)]
         rooms = self._store.rooms(now_s, names)
         chosen: dict[str, list[DeadLetter]] = {}
         taken = skipped = damaged = 0
@@ -305,9 +306,9 @@ class Commands:
 
     def _lane(self, bridge: str, lane: int) -> tuple[str, Lane]:
         self._known(bridge)
-        name = f"bridge:{bridge}:{lane}"
+        name = queue_name(bridge, lane)
         if name not in self._store.lanes:
-            lanes = sorted(_lane_of(name) for name, known in self._store.lanes.items() if known.bridge == bridge)
+            lanes = sorted(known.number for known in self._store.lanes.values() if known.bridge == bridge)
             known = ", ".join(map(str, lanes)) or "none"
             raise CommandError("unknown_lane", f"bridge {bridge!r} has no lane {lane}; known: {known}")
         return name, self._store.lanes[name]
@@ -319,9 +320,9 @@ class Commands:
             raise CommandError("no_dead_letters", f"bridge {bridge!r} has no dead letters, and never had any")
         return letters
 
-    def _is_configured(self, name: str, bridge: str) -> bool:
-        configured = self._bridges.get(bridge)
-        return configured is not None and _lane_of(name) < configured.lanes
+    def _is_configured(self, lane: Lane) -> bool:
+        configured = self._bridges.get(lane.bridge)
+        return configured is not None and lane.number < configured.lanes
 
 
 class _Page:
@@ -384,12 +385,8 @@ def _dead_map(letter: DeadLetter, rules: Mapping[int, str], payload_bytes: int |
     }
 
 
-def _lane_of(name: str) -> int:
-    return int(name.rpartition(":")[2])
-
-
 def _place(row: tuple[str, Lane]) -> tuple[str, int]:
-    return row[1].bridge, _lane_of(row[0])
+    return row[1].bridge, row[1].number
 
 
 def _refusal(command: QueueCommand, kind: str, message: str) -> QueueAnswer:

@@ -50,7 +50,7 @@ from wire.frames import (
     Settled,
     SourceResumed,
 )
-from wire.names import LANE_EPOCH_SHIFT
+from wire.names import LANE_EPOCH_SHIFT, lane_of_queue, peer_of, queue_name
 from wire.settings import LimitSettings, NodeSettings
 
 log = logging.getLogger("bascule")
@@ -79,6 +79,7 @@ class _Lane:
     limits: LimitSettings
     peer: str
     bridge: str
+    number: int
     epoch: int = 0
     open: bool = False
     credit_messages: int = 0
@@ -105,16 +106,6 @@ class _Lane:
     def has_credit(self) -> bool:
         """Whether the Forwarder takes more."""
         return self.credit_messages > self.given_messages and self.credit_bytes > self.given_bytes
-
-
-def peer_of(queue: str) -> str:
-    """The Forwarder of ``queue``: ``forwarder:cloud:0`` for ``bridge:cloud:0``."""
-    return "forwarder" + queue.removeprefix("bridge")
-
-
-def bridge_of(queue: str) -> str:
-    """The bridge of ``queue``: ``cloud`` for ``bridge:cloud:0``."""
-    return queue.removeprefix("bridge:").rpartition(":")[0]
 
 
 def refusal_facts(error: Unavailable) -> dict[str, str]:
@@ -146,8 +137,8 @@ class Tier1:
         self._lanes: dict[str, _Lane] = {}
         self._quarantine = Quarantine(Path(settings.data_dir) / "damaged")
         self._effects: Effects = []
-        configured = [f"bridge:{bridge.name}:{lane}" for bridge in settings.bridges for lane in range(bridge.lanes)]
-        for name in sorted({*configured, *(name for name in self._numbers.names() if name.startswith("bridge:"))}):
+        configured = [queue_name(bridge.name, lane) for bridge in settings.bridges for lane in range(bridge.lanes)]
+        for name in sorted({*configured, *(name for name in self._numbers.names() if lane_of_queue(name) is not None)}):
             self._open_lane(name)
         self._burials = Burials(engine, self._numbers, settings.bridges)
         self._commands = Commands(self, settings)
@@ -301,7 +292,7 @@ class Tier1:
                     self._admit_append(frame, rooms)
                 case SessionOpen():
                     opening = (frame.sender, frame.epoch, frame.request)
-                    present, received = self._sessions.open(frame.session, opening, clean=frame.clean, keep=frame.keep)
+                    present, received = self._sessions.open(frame.session, opening, clean=frame.clean, keep=frame.expiry_s > 0)
                     self._opened.append(
                         SessionOpened(
                             sender=frame.sender,
@@ -647,8 +638,9 @@ class Tier1:
     # --- inside: lanes ---
 
     def _open_lane(self, name: str) -> _Lane:
-        bridge = bridge_of(name)
-        limits = self._limits.get(bridge, _UNLIMITED)
+        place = lane_of_queue(name)
+        assert place is not None, f"not a lane's queue: {name}"
+        limits = self._limits.get(place.bridge, _UNLIMITED)
         number = self._numbers.number(name)
         row_damaged = False
         try:
@@ -666,7 +658,9 @@ class Tier1:
             nothing = LaneRow(head=0, tail=0, handed=0, trimmed=0)
             queue = Queue(self._engine, name, number, nothing, volatile_max_bytes=limits.volatile_max_bytes)
             row_damaged = True
-        lane = _Lane(queue=queue, limits=limits, peer=peer_of(name), bridge=bridge, row_damaged=row_damaged)
+        lane = _Lane(
+            queue=queue, limits=limits, peer=peer_of(name), bridge=place.bridge, number=place.number, row_damaged=row_damaged
+        )
         self._lanes[name] = lane
         return lane
 

@@ -30,6 +30,7 @@ from supervisor.demo_client import Publisher, Subscriber, qos_of
 from supervisor.demo_link import Link
 from supervisor.view import print_table, say, verdict
 from wire.errors import BasculeError, Unavailable
+from wire.names import QUEUE_STORE, connection_name, forwarder_name
 
 BRIDGE = "cloud"
 DEADLINE_S = 50.0
@@ -40,13 +41,13 @@ _PROMISES = ("at most once", "at least once", "exactly once")
 # At which part of all messages what happens; a name that is not cut or mend is the edge's actor to kill.
 SCRIPT = (
     (0.15, "cut"),
-    (0.25, f"connection:{BRIDGE}:0"),
-    (0.35, f"forwarder:{BRIDGE}:0"),
-    (0.45, "queue_store"),
+    (0.25, connection_name(BRIDGE, 0)),
+    (0.35, forwarder_name(BRIDGE, 0)),
+    (0.45, QUEUE_STORE),
     (0.55, "mend"),
-    (0.65, f"connection:{BRIDGE}:0"),
-    (0.75, f"forwarder:{BRIDGE}:0"),
-    (0.85, "queue_store"),
+    (0.65, connection_name(BRIDGE, 0)),
+    (0.75, forwarder_name(BRIDGE, 0)),
+    (0.85, QUEUE_STORE),
 )
 
 

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from wire.names import DISTRIBUTOR, LISTENER, QUEUE_STORE, connection_name, forwarder_name, queue_name
+
 _COUNTS = ("depth", "bytes", "in_flight", "accepted", "delivered", "expired", "dead_lettered", "redelivered")
 
 
@@ -33,9 +35,9 @@ def ledger_closes(row: Mapping[str, Any]) -> bool:
 
 def bridge_row(bridge: str, lane: int, actors: Mapping[str, ActorView]) -> dict[str, Any]:
     """The row of one lane: its queue from the store, link, exchange and intake from the Connection, Tier 2 from the Forwarder."""
-    connection = actors[f"connection:{bridge}:{lane}"]
+    connection = actors[connection_name(bridge, lane)]
     link = connection.figures.get("link", {})
-    queue = actors["queue_store"].figures.get("queues", {}).get(f"bridge:{bridge}:{lane}")
+    queue = actors[QUEUE_STORE].figures.get("queues", {}).get(queue_name(bridge, lane))
     row: dict[str, Any] = {
         "name": bridge,
         "lane": lane,
@@ -45,12 +47,12 @@ def bridge_row(bridge: str, lane: int, actors: Mapping[str, ActorView]) -> dict[
         row[count] = None if queue is None else queue.get(count, 0)
     row["oldest_age_s"] = None if queue is None else queue.get("oldest_age_s")
     row["dropped"] = {} if queue is None else dict(queue.get("dropped", {}))
-    row["dead_letters"] = dict(actors["queue_store"].figures.get("dead_letters", {}).get(bridge, {}))  # of all its lanes
+    row["dead_letters"] = dict(actors[QUEUE_STORE].figures.get("dead_letters", {}).get(bridge, {}))  # of all its lanes
     row["ledger_closes"] = None if queue is None else ledger_closes(row)
     row["link"] = dict(link)
     row["exchange"] = dict(connection.figures.get("exchange", {}))
     row["remote_subscriptions"] = dict(connection.figures.get("remote_subscriptions", {}))
-    row["tier2"] = dict(actors[f"forwarder:{bridge}:{lane}"].figures.get("tier2", {}))
+    row["tier2"] = dict(actors[forwarder_name(bridge, lane)].figures.get("tier2", {}))
     return row
 
 
@@ -59,7 +61,7 @@ def status_map(
 ) -> dict[str, Any]:
     """The whole answer to ``status``; only values that msgpack and JSON know."""
     views = {view.name: view for view in actors}
-    store = dict(views["queue_store"].figures)
+    store = dict(views[QUEUE_STORE].figures)
     store.pop("queues", None)
     store.pop("dead_letters", None)
     return {
@@ -78,6 +80,6 @@ def status_map(
         ],
         "bridges": [bridge_row(bridge, lane, views) for bridge, lane in lanes],
         "store": store,
-        "listener": dict(views["listener"].figures),
-        "distributor": dict(views["distributor"].figures),
+        "listener": dict(views[LISTENER].figures),
+        "distributor": dict(views[DISTRIBUTOR].figures),
     }

@@ -27,7 +27,7 @@ from supervisor.restart import Escalate, GiveUp, Restart
 from supervisor.signals import SignalPipe
 from wire.errors import ConfigError, Unavailable
 from wire.frames import Command, Frame, Heartbeat, PeerUp, QueueAnswer, ReportNow, ResetMarkers
-from wire.names import QUEUE_STORE
+from wire.names import CONNECTION, QUEUE_STORE
 from wire.settings import NodeSettings
 
 log = logging.getLogger("bascule")
@@ -134,7 +134,7 @@ class Supervisor(PolledActor):
         for peer in self._nursery.living():
             if peer is not child and peer.state == "ready" and peer.life is not None:
                 self.send(child.name, PeerUp(name=peer.name, epoch=peer.life.epoch))
-        if child.spec.kind == "connection" and child.spec.bridge in self._paused:
+        if child.spec.kind == CONNECTION and child.spec.bridge in self._paused:
             self.send(child.name, Command(verb="pause"))
 
     def _became_ready(self, child: Child) -> None:
@@ -273,7 +273,7 @@ class Supervisor(PolledActor):
                 self._end_node(0)
                 return {"stopping": True, "pid": os.getpid()}
         bridge = request.arguments["bridge"]
-        connections = [child for child in self._nursery if (child.spec.kind, child.spec.bridge) == ("connection", bridge)]
+        connections = [child for child in self._nursery if (child.spec.kind, child.spec.bridge) == (CONNECTION, bridge)]
         if not connections:
             known = ", ".join(bridge.name for bridge in self._settings.bridges) or "none"
             raise ControlError("unknown_bridge", f"there is no bridge {bridge!r}; known: {known}", request.request_id)

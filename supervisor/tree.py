@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from wire.names import CONNECTION, DISTRIBUTOR, FORWARDER, LISTENER, QUEUE_STORE, actor_name, queue_name
 from wire.settings import BackoffSettings, NodeSettings
 
 # Start order; stop is the reverse. Children of one order start and stop together.
-START_ORDER = ("queue_store", "distributor", "forwarder", "connection", "listener")
+START_ORDER = (QUEUE_STORE, DISTRIBUTOR, FORWARDER, CONNECTION, LISTENER)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,12 +32,12 @@ class ChildSpec:
     @property
     def name(self) -> str:
         """The actor's name on the mailboxes: ``listener``, or ``forwarder:cloud:0`` for a lane's."""
-        return self.kind if self.bridge is None else f"{self.kind}:{self.bridge}:{self.lane}"
+        return actor_name(self.kind, self.bridge, self.lane)
 
     @property
     def queue(self) -> str | None:
         """The queue of the child's lane; None for those that belong to the whole node."""
-        return None if self.bridge is None else f"bridge:{self.bridge}:{self.lane}"
+        return None if self.bridge is None or self.lane is None else queue_name(self.bridge, self.lane)
 
 
 def child_specs(settings: NodeSettings) -> tuple[ChildSpec, ...]:
@@ -44,7 +45,7 @@ def child_specs(settings: NodeSettings) -> tuple[ChildSpec, ...]:
     lanes = [(bridge.name, lane) for bridge in settings.bridges for lane in range(bridge.lanes)]
     specs: list[ChildSpec] = []
     for order, kind in enumerate(START_ORDER):
-        for bridge, lane in lanes if kind in ("forwarder", "connection") else [(None, None)]:
+        for bridge, lane in lanes if kind in (FORWARDER, CONNECTION) else [(None, None)]:
             specs.append(
                 ChildSpec(
                     kind=kind,

@@ -20,6 +20,7 @@ import msgpack
 from wire.errors import UnknownFrame
 
 Ranges = tuple[tuple[int, int], ...]
+NEVER_EXPIRES = 0xFFFFFFFF  # the ``expiry_s`` of a session that nothing but its client ends
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +102,10 @@ class Publishes(Frame):
 
     sources: per row the sender's number of the client connection (u32 column). received: QoS 2 identifiers to commit with their
     messages, session -> (packet ids u16 column, rows u16 column). released: identifiers whose PUBREL came, session -> u16 column.
+    wills: sessions whose Will message is in this batch; their records lose it in the same commit.
     """
+
+    VERSION: ClassVar[int] = 2
 
     sender: str
     epoch: int
@@ -109,6 +113,7 @@ class Publishes(Frame):
     sources: bytes
     received: dict[str, tuple[bytes, bytes]]
     released: dict[str, bytes]
+    wills: tuple[str, ...] = ()
     bodies: tuple[bytes, ...]
 
 
@@ -118,8 +123,11 @@ class Append(Frame):
     """Distributor -> QueueStore: a routed ``Publishes``.
 
     parts: one for each of ``bodies``: (queue, rows in it, their bytes, how many are QoS 0, the row numbers in the original batch
-    as a u16 column, empty for all rows). Commit them all, with ``received`` and ``released``, in one write.
+    as a u16 column, empty for all rows). Commit them all, with ``received``, ``released`` and ``wills``, in one write. The part for
+    ``names.RETAINED`` is no queue: its rows replace, or with an empty payload remove, what is retained under their topics.
     """
+
+    VERSION: ClassVar[int] = 2
 
     sender: str
     epoch: int
@@ -128,6 +136,7 @@ class Append(Frame):
     received: dict[str, tuple[bytes, bytes]]
     released: dict[str, bytes]
     refusable: bytes
+    wills: tuple[str, ...] = ()
     parts: tuple[tuple[str, int, int, int, bytes], ...]
     bodies: tuple[bytes, ...]
 
@@ -169,11 +178,16 @@ class SourceResumed(Frame):
 @_frame(5)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionOpen(Frame):
-    """Sender -> QueueStore: ``session`` begins or goes on; a clean start forgets its received QoS 2 identifiers.
+    """Sender -> QueueStore: ``session`` begins or goes on; a clean start forgets all that was kept of it, its queue too.
 
-    keep: it outlives the connection. Sent again, under the same ``request``, where the answer may be lost; it is then the same.
+    Sent again, under the same ``request``, where the answer may be lost; it is then the same.
     A session is a local client's, under its client identifier, or the one that a lane has at its remote, under a NUL and the name
     of its Connection. The sender waits first for the commit of every batch that changes the session's identifiers.
+
+    expiry_s: how long the session outlives its connection; 0 ends with it, 0xFFFFFFFF never ends. Only a session that outlives it
+    has a queue and kept subscriptions. source: the connection's number. will: (topic, flags, payload, properties, delay in
+    seconds), kept until ``SessionClose`` drops it or a batch with it is committed. resumes: asked again because the store is new;
+    nothing is cleaned.
     """
 
     VERSION: ClassVar[int] = 3
@@ -183,15 +197,23 @@ class SessionOpen(Frame):
     request: int
     session: str
     clean: bool
-    keep: bool
+    expiry_s: int = 0
+    source: int = 0
+    will: tuple[bytes, int, bytes, bytes, int] | None = None
+    resumes: bool = False
 
 
 @_frame(6)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionOpened(Frame):
-    """QueueStore -> sender: whether the session was known, and its received, unreleased QoS 2 identifiers (u16 column)."""
+    """QueueStore -> sender: whether the session was known, and its received, unreleased QoS 2 identifiers (u16 column).
 
-    VERSION: ClassVar[int] = 2
+    queue: ``session:<number>:<session>``, a number that is never given twice; empty where the session ends with its connection.
+    subscriptions: what is kept: (topic filter, options, subscription identifier), the options being those of a SUBSCRIBE as one
+    byte (QoS 0x03, No Local 0x04, Retain As Published 0x08), the identifier 0 for none. refused: ``sessions_max`` is reached.
+    """
+
+    VERSION: ClassVar[int] = 3
 
     sender: str
     epoch: int
@@ -199,6 +221,9 @@ class SessionOpened(Frame):
     session: str
     present: bool
     received: bytes
+    queue: str = ""
+    subscriptions: tuple[tuple[str, int, int], ...] = ()
+    refused: bool = False
 
 
 @_frame(7)
@@ -213,6 +238,59 @@ class SenderResumes(Frame):
     sender: str
     epoch: int
     number: int
+
+
+@_frame(8)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionClose(Frame):
+    """Listener -> QueueStore: the connection ``source`` of ``session`` ended at ``wall_ms`` (UTC epoch).
+
+    expiry_s: how long the session lives on now, which DISCONNECT may have changed; 0 ends it. keep_will: its Will is still to be
+    published; if not, it is dropped [MQTT-3.14.4-3]. Without effect where a newer connection has taken the session over.
+    """
+
+    sender: str
+    epoch: int
+    session: str
+    source: int
+    wall_ms: int
+    expiry_s: int
+    keep_will: bool
+
+
+@_frame(9)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionGone(Frame):
+    """QueueStore -> Distributor, Listener: ``session`` has ended, by its expiry or by an operator, and ``queue`` with it."""
+
+    session: str
+    queue: str
+
+
+@_frame(16)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionsWanted(Frame):
+    """Distributor or Listener -> QueueStore: what sessions are kept? Answered with ``SessionsKnown``. asker: its mailbox."""
+
+    asker: str
+    epoch: int
+
+
+@_frame(17)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionsKnown(Frame):
+    """QueueStore -> asker: kept sessions, in several frames; ``last`` ends the answer.
+
+    sessions: (session, queue, subscriptions as in ``SessionOpened``, Will as in ``SessionOpen`` or None, when that Will is due as
+    UTC epoch in ms). A session whose connection was of an older life of the Listener counts as disconnected since this life began.
+    """
+
+    epoch: int
+    sessions: tuple[
+        tuple[str, str, tuple[tuple[str, int, int], ...], tuple[bytes, int, bytes, bytes, int] | None, int],
+        ...,
+    ]
+    last: bool
 
 
 # --- live subscriptions ---------------------------------------------------------------------------------------------------
@@ -244,13 +322,107 @@ class Deliver(Frame):
     """Distributor -> Listener: live messages out of ``Publishes`` number ``number`` of ``sender``.
 
     groups: (client connections u32 column, rows of the batch u16 column, empty for all); ``bodies`` is the one batch.
+    grants: for each group (granted QoS, whether RETAIN goes as published, subscription identifiers); empty: QoS 0, nothing else.
     """
+
+    VERSION: ClassVar[int] = 2
 
     sender: str
     sender_epoch: int
     number: int
     epoch: int
     groups: tuple[tuple[bytes, bytes], ...]
+    grants: tuple[tuple[int, bool, tuple[int, ...]], ...] = ()
+    bodies: tuple[bytes, ...]
+
+
+@_frame(13)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionUp(Frame):
+    """Listener -> Distributor: ``session`` is connected as ``source``, with these subscriptions and no others.
+
+    queue: its Tier-1 queue, empty if the session ends with its connection. subscriptions: as in ``SessionOpened``.
+    """
+
+    epoch: int
+    session: str
+    source: int
+    queue: str
+    subscriptions: tuple[tuple[str, int, int], ...]
+
+
+@_frame(14)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionDown(Frame):
+    """Listener -> Distributor: connection ``source`` of ``session`` has ended; ``ended``: so has the session."""
+
+    epoch: int
+    session: str
+    source: int
+    ended: bool
+
+
+@_frame(15)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveKnown(Frame):
+    """Listener -> Distributor: every session that is connected has been told of; what waited for that may be routed."""
+
+    epoch: int
+
+
+@_frame(18)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubscriptionsAdd(Frame):
+    """Listener -> Distributor -> QueueStore: a SUBSCRIBE of ``session``; the Distributor routes by it before it passes it on.
+
+    filters: (topic filter, options as in ``SessionOpened``, subscription identifier, whether retained messages are wanted). The
+    store keeps them if ``queue`` is not empty, puts the retained messages of QoS 1 and 2 into that queue in the same commit, and
+    answers ``SubscriptionsKept``. Repeated with the same ``request`` until answered.
+    """
+
+    epoch: int
+    request: int
+    session: str
+    source: int
+    queue: str
+    filters: tuple[tuple[str, int, int, bool], ...]
+
+
+@_frame(19)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubscriptionsDrop(Frame):
+    """Listener -> Distributor -> QueueStore: an UNSUBSCRIBE of ``session``; answered with ``SubscriptionsKept`` as well."""
+
+    epoch: int
+    request: int
+    session: str
+    source: int
+    queue: str
+    filters: tuple[str, ...]
+
+
+@_frame(29)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubscriptionsKept(Frame):
+    """QueueStore -> Listener: what ``request`` asked for is committed, or needs no commit: send the SUBACK or UNSUBACK."""
+
+    epoch: int
+    request: int
+    source: int
+
+
+@_frame(30)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retained(Frame):
+    """QueueStore -> Listener: retained messages for connection ``source``, to be sent with RETAIN 1 [MQTT-3.3.1-8].
+
+    Of those that went into the session's queue there is none here. qos: the subscription's; identifier: its identifier, 0 for none.
+    """
+
+    epoch: int
+    source: int
+    qos: int
+    identifier: int
     bodies: tuple[bytes, ...]
 
 
@@ -369,6 +541,15 @@ class LinkState(Frame):
     queue: str
     epoch: int
     state: str
+
+
+@_frame(28)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaneClose(Frame):
+    """Listener -> QueueStore: nobody takes from ``queue`` until it is opened again; its markers and what is in memory go."""
+
+    queue: str
+    epoch: int
 
 
 # --- supervision ------------------------------------------------------------------------------------------------------------

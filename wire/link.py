@@ -1,7 +1,7 @@
 """The sender's half of an idempotent link: numbers what it sends and keeps it until the far end says committed.
 
-Pure. The receiver's half is ``storage/senders.py``: it remembers, in the same commit as the messages, the last number of each
-sender.
+Pure. It says when a batch is worth sending; what is in a batch is the business of its sender, the Listener or ``RemoteInbox``. The
+receiver's half is ``storage/senders.py``: it remembers, in the same commit as the messages, the last number of each sender.
 """
 
 from __future__ import annotations
@@ -10,6 +10,12 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Generic, TypeVar
+
+BATCHES_OUTSTANDING_MAX = 2
+OVERLAPPING_ROWS_MIN = 64  # while a batch is being committed, a smaller one waits and grows: each costs a commit and five hops
+BATCH_ROWS_MAX = 8_192
+BATCH_BYTES_MAX = 2 * 1024 * 1024
+RESEND_AFTER_S = 3.0
 
 Kept = TypeVar("Kept")
 
@@ -27,12 +33,10 @@ class SendingLink(Generic[Kept]):
     """Numbers 1, 2, 3, ... within one epoch.
 
     L3  every number above the last committed one is kept, in order, and is sent again when an actor on the way starts anew
-        and whenever nothing was committed for ``resend_after_s``.
+        and whenever nothing was committed for ``RESEND_AFTER_S``.
     """
 
-    def __init__(self, *, outstanding_max: int, resend_after_s: float) -> None:
-        self._outstanding_max = outstanding_max
-        self._resend_after_s = resend_after_s
+    def __init__(self) -> None:
         self._outstanding: deque[Outstanding[Kept]] = deque()
         self._committed = 0
         self._progress_s = 0.0
@@ -54,8 +58,12 @@ class SendingLink(Generic[Kept]):
         return iter(self._outstanding)
 
     def may_send(self) -> bool:
-        """Whether fewer than ``outstanding_max`` batches are on their way."""
-        return len(self._outstanding) < self._outstanding_max
+        """Whether fewer than ``BATCHES_OUTSTANDING_MAX`` batches are on their way."""
+        return len(self._outstanding) < BATCHES_OUTSTANDING_MAX
+
+    def worth_sending(self, rows: int, *, full: bool) -> bool:
+        """Whether a batch of ``rows`` is to go now: a lone one at once, one beside another if it is large, or ``full``."""
+        return self.may_send() and (not self._outstanding or full or rows >= OVERLAPPING_ROWS_MIN)
 
     def sent(self, parts: list[bytes], kept: Kept, now_s: float) -> int:
         """Keep ``parts``, which carry ``next_number``, until they are committed; returns that number."""
@@ -82,5 +90,5 @@ class SendingLink(Generic[Kept]):
         return [batch.parts for batch in self._outstanding]
 
     def overdue(self, now_s: float) -> bool:
-        """Whether something is outstanding and nothing was committed for ``resend_after_s``."""
-        return bool(self._outstanding) and now_s - self._progress_s >= self._resend_after_s
+        """Whether something is outstanding and nothing was committed for ``RESEND_AFTER_S``."""
+        return bool(self._outstanding) and now_s - self._progress_s >= RESEND_AFTER_S

@@ -1,11 +1,95 @@
-"""The names by which the actors of a node address each other, and how a lane's epoch is made. Lanes' actors add bridge and lane."""
+"""The names by which actors and queues are known, made and taken apart here alone; and how a lane's epoch is made. Pure.
+
+An actor of the whole node is called by its kind (``listener``), a lane's by kind, bridge and lane (``forwarder:cloud:0``). A queue
+is called by its kind and by what it belongs to: ``bridge:cloud:0``, ``session:7:sensor-1``. Only the
+kind is sure to have no colon in it, so a name is taken apart by its kind. The names of dead-letter queues, which no actor is told, are ``storage/dead_letters.py``'s.
+"""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 SUPERVISOR = "supervisor"
 LISTENER = "listener"
 DISTRIBUTOR = "distributor"
 QUEUE_STORE = "queue_store"
+FORWARDER = "forwarder"
+CONNECTION = "connection"
+
+_BRIDGE_QUEUE = "bridge"
+_SESSION_QUEUE = "session"
+_LANE_ACTORS = (FORWARDER, CONNECTION)
 
 # A lane epoch is its Forwarder's process epoch, shifted by this, plus how often that process has opened the lane.
 LANE_EPOCH_SHIFT = 20
+
+RETAINED = "retained"  # not a queue: where the Distributor sends the rows of a batch that are to be retained
+
+
+class BridgeLane(NamedTuple):
+    """One lane of a bridge; in the order of bridges and lanes."""
+
+    bridge: str
+    number: int
+
+
+def actor_name(kind: str, bridge: str | None = None, lane: int | None = None) -> str:
+    """The actor's name on the mailboxes: ``listener``, or ``forwarder:cloud:0`` for a lane's."""
+    return kind if bridge is None else f"{kind}:{bridge}:{lane}"
+
+
+def forwarder_name(bridge: str, lane: int) -> str:
+    """The Forwarder of one lane of a bridge."""
+    return actor_name(FORWARDER, bridge, lane)
+
+
+def connection_name(bridge: str, lane: int) -> str:
+    """The Connection of one lane of a bridge."""
+    return actor_name(CONNECTION, bridge, lane)
+
+
+def queue_name(bridge: str, lane: int) -> str:
+    """The queue of one lane of a bridge."""
+    return f"{_BRIDGE_QUEUE}:{bridge}:{lane}"
+
+
+def lane_of_actor(name: str) -> BridgeLane | None:
+    """The lane that the actor works for; None for an actor of the whole node."""
+    kind, _, lane = name.partition(":")
+    return _lane(lane) if kind in _LANE_ACTORS else None
+
+
+def lane_of_queue(queue: str) -> BridgeLane | None:
+    """The lane whose queue it is; None for a queue of another kind."""
+    kind, _, lane = queue.partition(":")
+    return _lane(lane) if kind == _BRIDGE_QUEUE else None
+
+
+def session_queue_name(number: int, session: str) -> str:
+    """The queue of a local client's session; a ``number`` is never given twice, so no later session inherits the queue."""
+    return f"{_SESSION_QUEUE}:{number}:{session}"
+
+
+def session_of_queue(queue: str) -> str | None:
+    """The client identifier of the session whose queue it is; None for a queue of another kind."""
+    kind, _, place = queue.partition(":")
+    return place.partition(":")[2] if kind == _SESSION_QUEUE else None
+
+
+def peer_of(queue: str) -> str:
+    """The actor to which the queue is handed out, and which settles it: the lane's Forwarder, or for a session the Listener.
+
+    Raises:
+        ValueError: no queue of this kind is handed out.
+    """
+    if session_of_queue(queue) is not None:
+        return LISTENER
+    lane = lane_of_queue(queue)
+    if lane is None:
+        raise ValueError(f"not a queue that is handed out: {queue!r}")
+    return forwarder_name(*lane)
+
+
+def _lane(text: str) -> BridgeLane:
+    bridge, _, number = text.rpartition(":")
+    return BridgeLane(bridge, int(number))

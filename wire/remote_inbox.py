@@ -24,16 +24,11 @@ from wire.batch import QOS_MASK, Batch, pack_column, unpack_column
 from wire.frames import Committed, Publishes, encode
 from wire.inbound import AnswerBurst, InboundFlow
 from wire.incoming import LocalForm
-from wire.link import SendingLink
+from wire.link import BATCH_BYTES_MAX, BATCH_ROWS_MAX, SendingLink
 from wire.mqtt.codec import split
 from wire.mqtt.publish_stream import BatchBuilder, parse_publishes
 from wire.refusals import RefusedMessage, refused_messages
 
-BATCHES_OUTSTANDING_MAX = 2
-OVERLAPPING_ROWS_MIN = 64  # while a batch is being committed, a smaller one waits and grows
-BATCH_ROWS_MAX = 8_192
-BATCH_BYTES_MAX = 2 * 1024 * 1024
-RESEND_AFTER_S = 3.0
 OFFER_ROWS_MIN = 64  # what is offered again begins small: most of it would only come back
 OFFER_ROWS_MAX = 4_096
 
@@ -91,7 +86,7 @@ class RemoteInbox:
         self._packet_max_bytes = packet_max_bytes
         self._remote_keeps = remote_keeps
         self._builder = BatchBuilder(rows_max=rows_max, bytes_max=bytes_max, packet_max_bytes=packet_max_bytes)
-        self._link: SendingLink[_Owed] = SendingLink(outstanding_max=BATCHES_OUTSTANDING_MAX, resend_after_s=RESEND_AFTER_S)
+        self._link: SendingLink[_Owed] = SendingLink()
         self._source = 0
         self._flow: InboundFlow | None = None
         self._held: deque[RefusedMessage] = deque()
@@ -244,9 +239,7 @@ class RemoteInbox:
     def next_batch(self, now_s: float, wall_ms: int) -> list[bytes] | None:
         """The parts of the next ``Publishes``, if one is due; it counts as sent."""
         link, builder, flow = self._link, self._builder, self._flow
-        if self._stalled or not link.may_send():
-            return None
-        if len(link) and len(builder) < OVERLAPPING_ROWS_MIN and not builder.full:
+        if self._stalled or not link.worth_sending(len(builder), full=builder.full):
             return None
         sealed = flow.seal() if flow is not None else None
         if sealed is None and not len(builder):

@@ -10,6 +10,7 @@ from typing import Generic, NamedTuple, TypeVar
 from zlib import crc32
 
 from wire.batch import QOS_MASK, RETAIN
+from wire.names import queue_name
 from wire.settings import BridgeSettings
 
 CACHE_TOPICS_MAX = 20_000
@@ -201,11 +202,6 @@ class Router:
                 self._found.clear()
             found = self._found[topic] = tuple(sorted(self._subscribers.match(topic)))
         return found
-
-
-def queue_name(bridge: str, lane: int) -> str:
-    """The queue of one lane of a bridge."""
-    return f"bridge:{bridge}:{lane}"
 
 
 def applied_qos_table(max_qos: int) -> bytes:

@@ -10,6 +10,7 @@ from tests.simulation.plan import Fault
 from tests.simulation.publisher import Publisher
 from tests.simulation.tcp import Link
 from tests.simulation.world import World
+from wire.names import forwarder_name
 
 
 class Faults:
@@ -82,7 +83,7 @@ class Faults:
         self._world.wall_shift_s += fault.amount
 
     def _delay(self, fault: Fault) -> None:
-        peers = ("queue_store", "distributor", "listener", "supervisor", *(f"forwarder:cloud:{lane}" for lane in (0, 1)))
+        peers = ("queue_store", "distributor", "listener", "supervisor", *(forwarder_name("cloud", lane) for lane in (0, 1)))
         for peer in peers:
             self._machine.post.slow[fault.target, peer] = self._world.now_s + fault.amount
 

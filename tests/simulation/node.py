@@ -419,12 +419,13 @@ def small_constants(shape: Shape) -> list[tuple[Any, str, Any]]:
     import storage.queue
     import storage.tier1
     import supervisor.supervisor
+    import wire.link
 
     return [
         (actors.connection, "open_remote", open_remote),
         (actors.connection, "MESSAGES_IN_HAND_MIN", shape.in_hand),
         (actors.listener, "BATCH_ROWS_MAX", shape.batch_rows),
-        (actors.listener, "OVERLAPPING_ROWS_MIN", shape.overlap_rows),
+        (wire.link, "OVERLAPPING_ROWS_MIN", shape.overlap_rows),
         (storage.queue, "TRIM_MESSAGES", shape.trim_messages),
         (storage.queue, "SPLIT_ROWS", shape.split_rows),
         (storage.queue, "READ_AHEAD_CHUNKS", shape.read_ahead),

@@ -21,6 +21,7 @@ from tests.simulation.publisher import Message, Publisher
 from tests.simulation.world import Violation
 from wire.batch import Batch, unpack_column
 from wire.frames import HandOut
+from wire.names import lane_of_queue, queue_name
 
 _COUNTED_LOSSES = ("overflow", "too_large")
 _DEAD = "dead:"
@@ -312,7 +313,7 @@ class Oracle:
         if known is not None or self.relaxed:
             return
         _, _, lane = client_id.partition("-")
-        name = f"bridge:{BRIDGE}:{lane or 0}"
+        name = queue_name(BRIDGE, int(lane or 0))
         value = self._meta(b"L" + self._number(name).to_bytes(4, "big"))
         row = None if value is None else LaneRow.decode(value, queue=name)
         if row is None or not row.session or (name, row.generation) in self._recorded.values():
@@ -371,7 +372,7 @@ class Oracle:
 
     def empty(self) -> bool:
         """Whether every queue is empty, by its row."""
-        rows = [queue.row for queue in self._queues.values() if queue.name.startswith("bridge:")]
+        rows = [queue.row for queue in self._queues.values() if lane_of_queue(queue.name) is not None]
         return all(row.ledger.accepted == row.ledger.ended() and not row.depth for row in rows)
 
     def depths(self) -> str:
@@ -392,9 +393,7 @@ class Oracle:
         if len(missing) > counted and not (self.lost_power and self.shape.overflow != "reject"):  # counts of drops are not synced
             raise Violation("P2", f"acknowledged and never delivered: {missing}; {counted} are accounted for")
         not_named = (
-            {queue.name for queue in self._queues.values()}
-            - {f"bridge:{BRIDGE}:{lane}" for lane in range(9)}
-            - {f"{_DEAD}{BRIDGE}"}
+            {queue.name for queue in self._queues.values()} - {queue_name(BRIDGE, lane) for lane in range(9)} - {f"{_DEAD}{BRIDGE}"}
         )
         if not_named:
             raise Violation("P7", f"queues without a name: {not_named}")

@@ -15,6 +15,7 @@ from random import Random
 from supervisor.config_model import Configuration
 from supervisor.config_settings import to_settings
 from tests.simulation.publisher import Message
+from wire.names import CONNECTION, FORWARDER, actor_name
 from wire.settings import BackoffSettings, LimitSettings, NodeSettings
 
 BRIDGE = "cloud"
@@ -148,7 +149,7 @@ def _shape(rng: Random) -> Shape:
 
 def actors_of(shape: Shape) -> list[str]:
     """The children of the node."""
-    lanes = [f"{kind}:{BRIDGE}:{lane}" for lane in range(shape.lanes) for kind in ("forwarder", "connection")]
+    lanes = [actor_name(kind, BRIDGE, lane) for lane in range(shape.lanes) for kind in (FORWARDER, CONNECTION)]
     return [STORE, DISTRIBUTOR, LISTENER, *lanes]
 
 

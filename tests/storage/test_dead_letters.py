@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -53,18 +52,6 @@ def flying(store: Tier1, *payloads: bytes, number: int = 1, qos: int = 1, epoch:
 
 def die(store: Tier1, *seqs: int, reason: str = "0x87", number: int = 1, epoch: int = EPOCH) -> Effects:
     return turn(store, settle_frame(number, epoch, *[(f"dead:{reason}", ((seq, seq + 1),)) for seq in seqs]))
-
-
-@pytest.fixture(params=["memory", "recording", "rocksdb"])
-def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
-    if request.param == "memory":
-        yield MemoryEngine()
-    elif request.param == "recording":
-        yield RecordingEngine()
-    else:
-        rocks = RocksEngine(tmp_path / "store")
-        yield rocks
-        rocks.close()
 
 
 def test_a_letter_has_the_bytes_it_always_had() -> None:

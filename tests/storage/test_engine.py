@@ -4,25 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from storage.engine import Engine, RocksEngine, Write
 from storage.keys import QueueNumbers, check_format, chunk_key
-from storage.memory import MemoryEngine
 from wire.errors import ConfigError, StorageDamaged, Unavailable
-
-
-@pytest.fixture(params=["memory", "rocksdb"])
-def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
-    if request.param == "memory":
-        yield MemoryEngine()
-        return
-    rocks = RocksEngine(tmp_path / "store")
-    yield rocks
-    rocks.close()
 
 
 def put(engine: Engine, *keys: bytes, sync: bool = False) -> None:

@@ -145,7 +145,7 @@ def test_refused_qos_2_rows_leave_no_identifier() -> None:
     two = batch([b"a", b"b"], 2)
     turn(store, append_frame(1, {QUEUE: (two, None)}, received={"c": ([5, 9], [0, 1])}))
 
-    effects = turn(store, SessionOpen(sender="listener", epoch=1, request=1, session="c", clean=False, keep=True))
+    effects = turn(store, SessionOpen(sender="listener", epoch=1, request=1, session="c", clean=False, expiry_s=60))
 
     (opened,) = [frame for _, frame in effects if isinstance(frame, SessionOpened)]
     assert opened.received == u16([5])

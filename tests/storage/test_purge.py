@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -48,18 +47,6 @@ def row(store: Tier1) -> dict[str, object]:
 def waiting(store: Tier1) -> list[bytes]:
     page = command(store, "peek", bridge="cloud", lane=0)
     return [message["payload"] for message in page["messages"]]
-
-
-@pytest.fixture(params=["memory", "recording", "rocksdb"])
-def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
-    if request.param == "memory":
-        yield MemoryEngine()
-    elif request.param == "recording":
-        yield RecordingEngine()
-    else:
-        rocks = RocksEngine(tmp_path / "store")
-        yield rocks
-        rocks.close()
 
 
 @pytest.mark.parametrize("qos", [0, 1, 2])

@@ -12,6 +12,7 @@ from tests.storage.building import RecordingEngine, append_frame, batch, bridge,
 from tests.storage.test_queue import append, handed, open_queue
 from wire.errors import Unavailable
 from wire.frames import Committed, Credit, Frame, HandOut, LaneOpen
+from wire.names import queue_name
 
 ROWS, CHUNKS, SETTLED = 5, 6, 7  # the head is inside the second chunk
 
@@ -100,7 +101,7 @@ def test_a_queue_that_cannot_be_read_waits_alone_and_ever_longer() -> None:
     came: list[Frame] = []
     tries: list[float] = []
     for bridge_name in ("bad", "good"):
-        queue = f"bridge:{bridge_name}:0"
+        queue = queue_name(bridge_name, 0)
         came += turn(store, LaneOpen(queue=queue, epoch=1 << 20), now_s=now_s)
         came += turn(store, Credit(queue=queue, epoch=1 << 20, messages=10, size_bytes=1000), now_s=now_s)
     came += turn(store, append_frame(3, {"bridge:good:0": (batch([b"c"]), None)}), now_s=now_s)

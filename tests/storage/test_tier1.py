@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import msgpack
 import pytest
 
 from storage.chunk import Chunk
-from storage.engine import Engine, RocksEngine, Write
+from storage.engine import Engine, Write
 from storage.keys import chunk_key, lane_key, session_key
 from storage.memory import MemoryEngine
 from storage.recovery import Evidence
@@ -70,19 +68,6 @@ def handed(effects: Effects) -> list[bytes]:
 
 def publishes(number: int, *payloads: bytes, qos: int = 1, epoch: int = 1) -> Frame:
     return append_frame(number, {QUEUE: (batch(payloads, qos), None)}, epoch=epoch)
-
-
-@pytest.fixture(params=["memory", "recording", "rocksdb"])
-def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
-    if request.param == "memory":
-        yield MemoryEngine()
-        return
-    if request.param == "recording":
-        yield RecordingEngine()
-        return
-    rocks = RocksEngine(tmp_path / "store")
-    yield rocks
-    rocks.close()
 
 
 def test_a_message_is_acknowledged_and_handed_out_after_its_commit(engine: Engine) -> None:
@@ -295,7 +280,7 @@ def test_a_settlement_of_the_forwarders_own_says_nothing_of_the_session(engine: 
 
 
 def session_open(store: Tier1, request: int, *, clean: bool, keep: bool = True, epoch: int = 1) -> SessionOpened:
-    frame = SessionOpen(sender="listener", epoch=epoch, request=request, session="c", clean=clean, keep=keep)
+    frame = SessionOpen(sender="listener", epoch=epoch, request=request, session="c", clean=clean, expiry_s=60 if keep else 0)
     return of(turn(store, frame), SessionOpened)[0]
 
 
@@ -319,7 +304,7 @@ def test_received_identifiers_are_kept_with_their_messages_until_released(engine
 
 def test_a_session_is_not_there_for_the_opening_that_began_it_even_if_a_store_died_with_the_answer(engine: Engine) -> None:
     store = Tier1(engine, node(), 1)
-    asked = SessionOpen(sender="listener", epoch=1, request=7, session="c", clean=False, keep=True)
+    asked = SessionOpen(sender="listener", epoch=1, request=7, session="c", clean=False, expiry_s=60)
     store.receive(asked)
     store.commit(0.0, 1000)  # the answer does not leave
 
@@ -366,14 +351,14 @@ def test_a_session_of_a_listener_that_is_gone_is_not_opened(engine: Engine) -> N
     store = Tier1(engine, node(), 1)
     session_open(store, 1, clean=False, epoch=2)
 
-    assert turn(store, SessionOpen(sender="listener", epoch=1, request=9, session="c", clean=True, keep=True)) == []
+    assert turn(store, SessionOpen(sender="listener", epoch=1, request=9, session="c", clean=True, expiry_s=60)) == []
     assert session_open(store, 2, clean=False, epoch=2).present
 
 
 def test_each_sender_opens_its_sessions_in_lives_of_its_own(engine: Engine) -> None:
     store = Tier1(engine, node(), 1)
     session_open(store, 1, clean=False, epoch=9)
-    remote = SessionOpen(sender="connection:cloud:0", epoch=3, request=4, session="\0connection:cloud:0", clean=False, keep=True)
+    remote = SessionOpen(sender="connection:cloud:0", epoch=3, request=4, session="\0connection:cloud:0", clean=False, expiry_s=60)
 
     ((peer, opened),) = turn(store, remote)
 
