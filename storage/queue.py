@@ -16,9 +16,10 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from storage.chunk import Chunk, claimed_span, rows_in
+from storage.chunk_reader import ChunkReader
 from storage.damage import Loss
 from storage.engine import Engine, Write
-from storage.keys import chunk_key, first_seq_of, lane_key
+from storage.keys import chunk_key, lane_key
 from storage.ledger import LaneRow
 from storage.messages import Message, rows_of
 from storage.pieces import Piece, apart, join_tiny, pick, qos0_seqs
@@ -35,7 +36,6 @@ SPLIT_ROWS = 4000  # a chunk up to this size is handed out whole even if the cre
 TRIM_MESSAGES = 5000
 TRIM_BYTES = 16 << 20
 CACHE_BYTES = 8 << 20
-PROBES_BY_ONE = 256  # behind a block that cannot be read, so many sequences are tried one by one, then by doubling steps
 
 
 class Flight:
@@ -93,6 +93,7 @@ class Queue:
         self.in_flight = 0
         self.changed = False
         self._engine = engine
+        self._reader = ChunkReader(engine, name, number)
         self._volatile_max_bytes = volatile_max_bytes
         self._cache_bytes = cache_bytes
         self._next = row.tail  # the tail once everything appended is committed
@@ -119,7 +120,6 @@ class Queue:
         self._read_to = row.head
         self._aligned = False  # whether a chunk begins at _read_to
         self._oldest: tuple[int, int | None] = (-1, None)
-        self._looked: Chunk | None = None
         self._holes: list[tuple[int, int]] = []  # what was purged above the head: where it ended, durable bytes
         self._passed_bytes: int | None = None  # durable bytes up to the end of the last chunk passed, if the next is read after it
         self._losses: list[Loss] = []
@@ -399,38 +399,13 @@ class Queue:
         """
         start = max(start, self.head)
         settled = self.settled
-        kept = (message for chunk in self._chunks(start, stop, damage) for message in rows_of(chunk, start, stop, settled))
+        kept = (
+            message
+            for chunk in self._reader.look(start, stop, self._trimmed, damage)
+            for message in rows_of(chunk, start, stop, settled)
+        )
         volatile = (message for chunk in self._volatile_chunks(start, stop) for message in rows_of(chunk, start, stop, settled))
         return merge(kept, volatile, key=attrgetter("seq"))
-
-    def _chunks(self, start: int, stop: int, damage: Callable[[StorageDamaged], None] | None) -> Iterator[Chunk]:
-        """The committed chunks on disk with anything in ``[start, stop)``; the last is kept: the next look is near."""
-        if self._looked is not None and self._looked.first_seq <= start < self._looked.stop:
-            start = self._looked.stop
-            yield self._looked
-            if start >= stop:
-                return
-        low = chunk_key(self.number, start)
-        rows: Iterator[tuple[bytes, bytes]] | None = None
-        while True:
-            try:
-                if rows is None:
-                    found = self._engine.seek_before("msg", low, chunk_key(self.number, self._trimmed))
-                    rows = self._engine.scan("msg", low if found is None else found[0], chunk_key(self.number, stop))
-                key, value = next(rows)
-                chunk = Chunk.decode(value, queue=self.name, seq=first_seq_of(key))
-            except StopIteration:
-                return
-            except StorageDamaged as error:
-                if damage is None:
-                    raise
-                damage(error)
-                if rows is None:
-                    return
-                continue  # where the engine itself cannot go on, it ends with the next step
-            if chunk.stop > start:
-                self._looked = chunk
-                yield chunk
 
     def _volatile_chunks(self, start: int, stop: int) -> Iterator[Chunk]:
         flying = (flight.chunk for flight in self._flights if flight.chunk is not None and flight.remaining)
@@ -456,7 +431,7 @@ class Queue:
         volatile = sum(flight.remaining for flight in self._flights if flight.chunk is not None)
         kept_bytes = 0
         if start > self._cursor:
-            for chunk in self._chunks(self._cursor, start, None):
+            for chunk in self._reader.look(self._cursor, start, self._trimmed, None):
                 rows = self._unsettled_rows(chunk, self._cursor, start)
                 durable += rows
                 kept_bytes += chunk.size_bytes * rows // chunk.count
@@ -558,11 +533,12 @@ class Queue:
         """
         self._ahead.clear()
         start = self._cursor
-        first_seq, value, sound = self._row_at(start)
+        first_seq, value, sound = self._reader.row_at(start, self._trimmed, self._recent_low)
         if sound:  # what was damaged stands below the cursor, or can be read after all
             self._read_to, self._aligned = max(start, first_seq), first_seq >= start
             return
-        following, bytes_before = self._next_readable(max(start, first_seq + 1) if value else start)
+        known = self._recent[0].bytes_before if self._recent else None
+        following, bytes_before = self._reader.next_readable(max(start, first_seq + 1) if value else start, self._recent_low, known)
         if not value and following == start:
             self._read_to, self._aligned = start, True
             return
@@ -632,64 +608,6 @@ class Queue:
 
     def _unsettled_seqs(self, start: int, stop: int) -> int:
         return sum(high - low for low, high in self.settled.missing(start, stop))
-
-    def _row_at(self, seq: int) -> tuple[int, bytes, bool]:
-        """The chunk that holds ``seq``, or the next one: its first sequence, its value, and whether that is sound.
-
-        No value: the engine cannot read there.
-        """
-        low, stop = chunk_key(self.number, self._trimmed), chunk_key(self.number, self._recent_low)
-        try:
-            found = self._engine.seek_before("msg", chunk_key(self.number, seq), low)
-            if found is not None:
-                first_seq, value = first_seq_of(found[0]), found[1]
-                chunk = self._decoded(first_seq, value)
-                claimed = (chunk.stop, 0) if chunk is not None else claimed_span(value, first_seq)
-                if claimed is None or claimed[0] > seq:
-                    return first_seq, value, chunk is not None
-            for key, value in self._engine.scan("msg", chunk_key(self.number, seq), stop):
-                return first_seq_of(key), value, self._decoded(first_seq_of(key), value) is not None
-        except StorageDamaged:
-            return seq, b"", False
-        return self._recent_low, b"", True
-
-    def _decoded(self, first_seq: int, value: bytes) -> Chunk | None:
-        try:
-            return Chunk.decode(value, queue=self.name, seq=first_seq)
-        except StorageDamaged:
-            return None
-
-    def _next_readable(self, seq: int) -> tuple[int, int | None]:
-        """Where the first chunk from ``seq`` on begins that the engine can read, and the durable bytes before it, if it says so.
-
-        The engine cannot tell where a damaged block ends, so sequences are tried: some one by one, then in doubling steps, the last
-        of which is halved again. What stands in memory can be read.
-        """
-        bad, step, tried = seq - 1, 1, 0
-        while (found := self._try_read(seq)) is None:
-            tried += 1
-            if tried > PROBES_BY_ONE:
-                step *= 2
-            bad, seq = seq, min(seq + step, self._recent_low)
-        while seq - bad > 1:
-            middle = (bad + seq) // 2
-            better = self._try_read(middle)
-            if better is None:
-                bad = middle
-            else:
-                seq, found = middle, better
-        return found
-
-    def _try_read(self, seq: int) -> tuple[int, int | None] | None:
-        if seq >= self._recent_low:
-            return self._recent_low, self._recent[0].bytes_before if self._recent else None
-        try:
-            for key, value in self._engine.scan("msg", chunk_key(self.number, seq), chunk_key(self.number, self._recent_low)):
-                chunk = self._decoded(first_seq_of(key), value)
-                return first_seq_of(key), chunk.bytes_before if chunk is not None else None
-        except StorageDamaged:
-            return None
-        return self._try_read(self._recent_low)
 
     def _look_for_gap(self, following: Chunk | None, seq: int) -> None:
         """Between the cursor and ``seq`` there is nothing: was that QoS 0, or are durable bytes missing?"""
@@ -790,19 +708,16 @@ class Queue:
         """Read chunks from ``_read_to`` on ahead, up to those that are in memory."""
         start = self._read_to
         if not self._aligned:
-            found = self._engine.seek_before("msg", chunk_key(self.number, start), chunk_key(self.number, self._trimmed))
-            if found is not None:
-                start = first_seq_of(found[0])
+            start = self._reader.begins(start, self._trimmed)
             self._aligned = True
         size_bytes = 0
         try:
-            for key, value in self._engine.scan("msg", chunk_key(self.number, start), chunk_key(self.number, self._recent_low)):
-                chunk = Chunk.decode(value, queue=self.name, seq=first_seq_of(key))
+            for chunk, stored_bytes in self._reader.scan(start, self._recent_low):
                 self._read_to = max(self._read_to, chunk.stop)
                 if chunk.stop <= self._cursor:
                     continue
                 self._ahead.append(chunk)
-                size_bytes += len(value)
+                size_bytes += stored_bytes
                 if size_bytes >= READ_AHEAD_BYTES or len(self._ahead) >= chunks_max:
                     return
         except (StorageDamaged, Unavailable):
@@ -1031,7 +946,11 @@ class Queue:
         waiting = RangeSet((max(start, self._cursor), min(stop, self.tail)) for start, stop in ranges)
         gaps = [gap for start, stop in waiting for gap in self.settled.missing(start, stop)]
         damaged: list[StorageDamaged] = []  # they go with the rest; what they held is counted when the queue has run empty
-        durable = sum(chunk.rows_in(start, stop) for start, stop in gaps for chunk in self._chunks(start, stop, damaged.append))
+        durable = sum(
+            chunk.rows_in(start, stop)
+            for start, stop in gaps
+            for chunk in self._reader.look(start, stop, self._trimmed, damaged.append)
+        )
         volatile = sum(chunk.rows_in(start, stop) for start, stop in gaps for chunk in self._volatile)
         self._depth -= durable
         self._volatile_depth -= volatile
@@ -1069,9 +988,7 @@ class Queue:
                 chunk_rows = flight.chunk.seqs()
                 lost.extend(seq for seq in chunk_rows if flight.start <= seq < flight.stop)
             elif flight.qos0:
-                low, high = chunk_key(self.number, flight.floor), chunk_key(self.number, flight.stop)
-                for key, value in self._engine.scan("msg", low, high):
-                    chunk = Chunk.decode(value, queue=self.name, seq=first_seq_of(key))
+                for chunk, _ in self._reader.scan(flight.floor, flight.stop):
                     lost.extend(seq for seq in qos0_seqs(chunk) if flight.start <= seq < flight.stop)
         self.settle("dropped:actor_restart", ranges_of(sorted(lost)))
 
