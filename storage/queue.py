@@ -15,10 +15,11 @@ from itertools import chain
 from operator import attrgetter
 from typing import NamedTuple
 
-from storage.chunk import Chunk, claimed_span, rows_in
+from storage.chunk import Chunk, claimed_span
 from storage.chunk_reader import ChunkReader
 from storage.damage import Loss
 from storage.engine import Engine, Write
+from storage.flights import Flights
 from storage.keys import chunk_key, lane_key
 from storage.ledger import LaneRow
 from storage.messages import Message, rows_of
@@ -31,32 +32,10 @@ from wire.sequences import PACKET_IDS
 
 READ_AHEAD_BYTES = 1 << 20
 READ_AHEAD_CHUNKS = 1000
-FLIGHT_ROWS_MAX = 1000
 SPLIT_ROWS = 4000  # a chunk up to this size is handed out whole even if the credit ends inside it
 TRIM_MESSAGES = 5000
 TRIM_BYTES = 16 << 20
 CACHE_BYTES = 8 << 20
-
-
-class Flight:
-    """Messages handed out together and not all settled: sequences ``[start, stop)``, thinned out by ``offsets`` from ``start``.
-
-    chunk: for QoS 0 kept apart, the messages themselves. floor, bytes_before: of the first chunk they came from.
-    """
-
-    __slots__ = ("accepted_ms", "bytes_before", "chunk", "floor", "offsets", "qos0", "remaining", "size_bytes", "start", "stop")
-
-    def __init__(self, start: int, stop: int, offsets: array[int] | None, count: int, size_bytes: int, chunk: Chunk) -> None:
-        self.start = start
-        self.stop = stop
-        self.offsets = offsets
-        self.remaining = count
-        self.size_bytes = size_bytes
-        self.chunk: Chunk | None = None
-        self.qos0 = chunk.qos0
-        self.floor = chunk.first_seq
-        self.bytes_before = chunk.bytes_before
-        self.accepted_ms = chunk.accepted_ms
 
 
 class Unsent(NamedTuple):
@@ -90,7 +69,6 @@ class Queue:
         self.tail = row.tail
         self.settled = RangeSet(row.settled)
         self.released = RangeSet(row.released)
-        self.in_flight = 0
         self.changed = False
         self._engine = engine
         self._reader = ChunkReader(engine, name, number)
@@ -106,11 +84,10 @@ class Queue:
         self._committed_bytes = row.tail_bytes
         self._cursor_bytes = row.tail_bytes
         self._trimmed_bytes = 0
-        self._flight_bytes = 0
         self._depth = row.depth
         self._volatile_depth = 0
         self._volatile_bytes = 0
-        self._flights: list[Flight] = []
+        self._flights = Flights()
         self._volatile: deque[Chunk] = deque()  # QoS 0 kept apart and not handed out
         self._recent: deque[Chunk] = deque()  # every chunk from _recent_low on that is not handed out
         self._recent_low = row.tail
@@ -162,7 +139,12 @@ class Queue:
     def size_bytes(self) -> int:
         """Bytes of the messages in the queue, to within a chunk."""
         purged = sum(size_bytes for stop, size_bytes in self._holes if self._cursor < stop) if self._holes else 0
-        return self._tail_bytes - self._cursor_bytes + self._flight_bytes + self._volatile_bytes - purged
+        return self._tail_bytes - self._cursor_bytes + self._flights.size_bytes + self._volatile_bytes - purged
+
+    @property
+    def in_flight(self) -> int:
+        """Messages handed out and not settled."""
+        return self._flights.messages
 
     @property
     def dup_below(self) -> int:
@@ -179,8 +161,9 @@ class Queue:
         Raises:
             StorageDamaged, Unavailable: it cannot be read.
         """
-        if self._flights:
-            return self._flights[0].accepted_ms
+        first = self._flights.first
+        if first is not None:
+            return first.accepted_ms
         if self._cursor >= self.tail:
             return None
         if self._oldest[0] != self._cursor:
@@ -317,14 +300,11 @@ class Queue:
         """
         if not forwarder_lives:
             self._drop_qos0_in_flight()
-        back = [flight.chunk for flight in self._flights if flight.chunk is not None and flight.remaining]
-        self._volatile.extendleft(reversed(back))
-        if self._flights:
-            self._cursor_floor = self._flights[0].floor
-            self._cursor_bytes = self._flights[0].bytes_before
+        self._volatile.extendleft(reversed(list(self._flights.chunks_apart())))
+        first = self._flights.first
+        if first is not None:
+            self._cursor_floor, self._cursor_bytes = first.floor, first.bytes_before
         self._flights.clear()
-        self._flight_bytes = 0
-        self.in_flight = 0
         self._cursor = self.head
         self._passed_bytes = None
         self._ahead.clear()
@@ -408,9 +388,8 @@ class Queue:
         return merge(kept, volatile, key=attrgetter("seq"))
 
     def _volatile_chunks(self, start: int, stop: int) -> Iterator[Chunk]:
-        flying = (flight.chunk for flight in self._flights if flight.chunk is not None and flight.remaining)
         last: Chunk | None = None
-        for chunk in chain(flying, self._volatile):
+        for chunk in chain(self._flights.chunks_apart(), self._volatile):
             if chunk is not last and chunk.first_seq < stop and chunk.stop > start:
                 yield chunk
             last = chunk  # one that was handed out in part is in several flights
@@ -427,8 +406,7 @@ class Queue:
             StorageDamaged, Unavailable: what stays cannot be counted.
         """
         start = max(self._cursor, min(self.dup_below, self.tail))
-        durable = sum(flight.remaining for flight in self._flights if flight.chunk is None)
-        volatile = sum(flight.remaining for flight in self._flights if flight.chunk is not None)
+        durable, volatile = self._flights.durable, self._flights.volatile
         kept_bytes = 0
         if start > self._cursor:
             for chunk in self._reader.look(self._cursor, start, self._trimmed, None):
@@ -472,7 +450,7 @@ class Queue:
         self._volatile.clear()
         self._holes.clear()
         self.settled.clear()
-        self._flight_bytes = self._volatile_bytes = self._depth = self._volatile_depth = self.in_flight = 0
+        self._volatile_bytes = self._depth = self._volatile_depth = 0
         self.head = self.tail
         self._jump(self.tail)
         self._count("dropped:purged", purged)
@@ -569,8 +547,7 @@ class Queue:
 
     def _lose(self, start: int, stop: int, messages: int, error: str, raw: bytes = b"", *, unreadable: bool = False) -> None:
         """Settle ``[start, stop)``, where ``messages`` durable messages at most are lost."""
-        flying = sum(flight.remaining for flight in self._flights if flight.chunk is None)
-        messages = max(0, min(messages, self._depth - flying))
+        messages = max(0, min(messages, self._depth - self._flights.durable))
         self._depth -= messages
         self._count("dropped:damaged", messages)
         self.settled.add(start, stop)
@@ -844,31 +821,10 @@ class Queue:
         self.changed = True
 
     def _fly(self, chunk: Chunk, start: int, stop: int, offsets: array[int] | None, count: int, *, is_volatile: bool) -> None:
-        """Mark messages as in flight; tiny neighbours share a mark."""
-        self.in_flight += count
-        size_bytes = chunk.size_bytes if count == chunk.count else chunk.size_bytes * count // chunk.count
-        if not is_volatile:
-            self._flight_bytes += size_bytes
-            last = self._flights[-1] if self._flights else None
-            if (
-                last is not None
-                and last.remaining  # the bytes of a settled one are given back already
-                and last.chunk is None
-                and last.offsets is None
-                and offsets is None
-                and last.stop == start
-                and last.stop - last.start + count <= FLIGHT_ROWS_MAX
-            ):
-                last.stop = stop
-                last.remaining += count
-                last.size_bytes += size_bytes
-                last.qos0 += chunk.qos0
-                return
-        flight = Flight(start, stop, offsets, count, size_bytes, chunk)
         if is_volatile:
-            flight.chunk = chunk
-            flight.bytes_before = self._cursor_bytes
-        self._flights.append(flight)
+            self._flights.leave_apart(chunk, start, stop, offsets, count, bytes_before=self._cursor_bytes)
+        else:
+            self._flights.leave(chunk, start, stop, offsets, count)
 
     def _too_old(self, durable: Chunk | None, volatile: Chunk | None, accepted_before_ms: int) -> bool:
         """Whether the next messages have expired; what may have been sent already is the exchange's to finish."""
@@ -917,29 +873,12 @@ class Queue:
     # --- inside: settling ---
 
     def _leave(self, start: int, stop: int) -> int:
-        """Take the rows of ``[start, stop)``, none of which is settled, out of their flights; how many there were."""
-        flights = self._flights
-        index = 0 if not flights or start < flights[0].stop else _first_reaching(flights, start)
-        left = 0
-        while index < len(flights) and flights[index].start < stop:
-            flight = flights[index]
-            index += 1
-            rows = rows_in(flight.start, flight.stop, flight.offsets, start, stop)
-            if not rows:
-                continue
-            left += rows
-            flight.remaining -= rows
-            if flight.chunk is None:
-                self._depth -= rows
-                if not flight.remaining:
-                    self._flight_bytes -= flight.size_bytes
-            else:
-                self._volatile_depth -= rows
-                if not flight.remaining:
-                    self._volatile_bytes -= flight.chunk.size_bytes
-                    flight.qos0 = 0
-        self.in_flight -= left
-        return left
+        """Take the rows of ``[start, stop)``, none of which is settled, out of what is in flight; how many there were."""
+        durable, volatile, volatile_bytes = self._flights.land(start, stop)
+        self._depth -= durable
+        self._volatile_depth -= volatile
+        self._volatile_bytes -= volatile_bytes
+        return durable + volatile
 
     def _settle_waiting(self, ranges: Ranges) -> int:
         """Settle what is at or above the cursor in ``ranges``; how many messages that were. Their chunks are read for it."""
@@ -973,13 +912,7 @@ class Queue:
             self.released.discard(0, head)
         if self._cursor < head:  # what was settled out of order before a reset
             self._jump(head)
-        gone = 0
-        for flight in self._flights:
-            if flight.stop > head:
-                break
-            gone += 1
-        if gone:
-            del self._flights[:gone]
+        self._flights.forget_below(head)
 
     def _drop_qos0_in_flight(self) -> None:
         lost: list[int] = []
@@ -999,8 +932,9 @@ class Queue:
 
     def _floor(self) -> tuple[int, int]:
         """Where the earliest chunk begins that is still needed, and the durable bytes before it."""
-        if self._flights:
-            return self._flights[0].floor, self._flights[0].bytes_before
+        first = self._flights.first
+        if first is not None:
+            return first.floor, first.bytes_before
         return self._cursor_floor, self._cursor_bytes
 
     def _find_cursor(self) -> bool:
@@ -1014,15 +948,3 @@ class Queue:
             self._cursor_bytes = durable.bytes_before
             self._cursor_floor = min(self._cursor, durable.first_seq)
         return True
-
-
-def _first_reaching(flights: list[Flight], seq: int) -> int:
-    """The index of the first flight that ends above ``seq``."""
-    low, high = 0, len(flights)
-    while low < high:
-        middle = (low + high) // 2
-        if flights[middle].stop <= seq:
-            low = middle + 1
-        else:
-            high = middle
-    return low
