@@ -659,7 +659,7 @@ class Queue:
 
     # --- inside: the next messages ---
 
-    def _peek(self, chunks_max: int = READ_AHEAD_CHUNKS) -> tuple[Chunk | None, Chunk | None]:
+    def _peek(self, chunks_max: int | None = None) -> tuple[Chunk | None, Chunk | None]:
         """The next messages at or above the cursor: the chunk kept on disk, the QoS 0 messages, or both of one batch."""
         if self.settled:
             following = self.settled.next_range(self._cursor)
@@ -681,13 +681,14 @@ class Queue:
             return self._peek(chunks_max)  # what was next may have been settled out of order
         return durable, volatile
 
-    def _read(self, chunks_max: int) -> None:
+    def _read(self, chunks_max: int | None) -> None:
         """Read chunks from ``_read_to`` on ahead, up to those that are in memory."""
         start = self._read_to
         if not self._aligned:
             start = self._reader.begins(start, self._trimmed)
             self._aligned = True
         size_bytes = 0
+        most = READ_AHEAD_CHUNKS if chunks_max is None else chunks_max
         try:
             for chunk, stored_bytes in self._reader.scan(start, self._recent_low):
                 self._read_to = max(self._read_to, chunk.stop)
@@ -695,7 +696,7 @@ class Queue:
                     continue
                 self._ahead.append(chunk)
                 size_bytes += stored_bytes
-                if size_bytes >= READ_AHEAD_BYTES or len(self._ahead) >= chunks_max:
+                if size_bytes >= READ_AHEAD_BYTES or len(self._ahead) >= most:
                     return
         except (StorageDamaged, Unavailable):
             self._aligned = self._read_to > self._cursor
