@@ -8,7 +8,8 @@ from storage.keys import lane_key
 from storage.ledger import LaneRow
 from storage.memory import MemoryEngine
 from storage.tier1 import RESTS_AFTER_S, Effects, Tier1
-from tests.storage.building import QUEUE, RecordingEngine, append_frame, batch, bridge, limits, messages, node, settle_frame, u16
+from tests.storage.building import QUEUE, RecordingEngine, append_frame, batch, bridge, messages, node, settle_frame, u16
+from tests.support.settings import limits
 from wire.frames import Append, Committed, Credit, Frame, HandOut, LaneOpen, SessionOpen, SessionOpened, SourceResumed
 
 OTHER = "bridge:other:0"
@@ -33,7 +34,7 @@ def queued(store: Tier1, queue: str = QUEUE) -> list[bytes]:
 
 
 def store_with(**limit: int | str) -> Tier1:
-    return Tier1(MemoryEngine(), node(bridge(limit=limits(**limit)), bridge("other")), 1)  # type: ignore[arg-type]  # names are checked
+    return Tier1(MemoryEngine(), node(bridge(limit=limits(**limit)), bridge("other")), 1)
 
 
 def rows(number: int, *payloads: bytes, **more: object) -> Append:
