@@ -11,6 +11,7 @@ import json
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -19,6 +20,9 @@ from supervisor.cli_calls import call_node as _call
 from supervisor.cli_calls import load as _load
 from supervisor.cli_queue import queue
 from wire.errors import BasculeError, ConfigError
+
+if TYPE_CHECKING:
+    from wire.settings import NodeSettings
 
 _POLL_S = 0.05
 _WATCH_PERIOD_S = 1.0
