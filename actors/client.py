@@ -30,10 +30,12 @@ class Client:
         "fault",
         "filters",
         "flow",
+        "gathered",
         "heard_s",
         "keep_alive_s",
         "keeps_session",
         "level",
+        "missing",
         "number",
         "rate",
         "session",
@@ -50,6 +52,8 @@ class Client:
         self.accepted_s = now_s
         self.heard_s = now_s
         self.buffer = b""
+        self.missing = 0  # what the packet at the front of ``buffer`` lacks, where that is known
+        self.gathered = bytearray()  # what came of it since; joined once, because a large packet may come in small pieces
         self.closed = False
         self.session = ""
         self.level = 0  # 4 or 5 once CONNECT was read

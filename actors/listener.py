@@ -32,7 +32,7 @@ from wire.frames import (
 )
 from wire.inbound import AnswerBurst, InboundFlow
 from wire.link import SendingLink
-from wire.mqtt.codec import split
+from wire.mqtt.codec import missing_bytes, split
 from wire.mqtt.encode_publish import encode_deliveries
 from wire.mqtt.publish_stream import BatchBuilder, parse_publishes
 from wire.mqtt.reason_codes import ReasonCode
@@ -209,12 +209,21 @@ class Listener(MailboxActor):
             self.close_client(client, client.fault or "gone")
         elif data:
             client.heard_s = now_s
-            client.buffer = client.buffer + data if client.buffer else data
+            if client.missing > len(data):
+                client.missing -= len(data)
+                client.gathered += data
+                return
+            if client.gathered:
+                client.buffer = b"".join((client.buffer, client.gathered, data))
+                client.gathered = bytearray()
+            else:
+                client.buffer = client.buffer + data if client.buffer else data
             self._parse(client)
 
     def _parse(self, client: Client) -> None:
         """Take what is whole in the client's buffer: runs of PUBLISH into the batch, everything else one by one."""
         data, position = client.buffer, 0
+        client.missing = 0
         packet_max_bytes = self.settings.clients.packet_max_bytes
         try:
             while not client.closed:
@@ -236,6 +245,8 @@ class Listener(MailboxActor):
                     break
                 packet = split(data, position, packet_max_bytes)
                 if packet is None:
+                    if position < len(data):
+                        client.missing = missing_bytes(data, position)
                     break
                 first_byte, start, stop = packet
                 position = stop

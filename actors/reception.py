@@ -30,7 +30,8 @@ ACCEPTS_PER_TURN = 64
 LISTEN_BACKLOG = 1024
 DESCRIPTORS_KEPT = 16  # for the other actors' new lives; without one, not even the clients that are here could be served
 ACCEPT_PAUSE_S = 1.0
-TOLD_PERIOD_S = 60.0
+TOLD_PERIOD_S = 10.0
+PAUSES_TOLD_PERIOD_S = 60.0
 
 _Gives = Callable[[int], None]
 
@@ -184,7 +185,8 @@ class Reception:
             self._mailbox.forget(door.sock.fileno())
         self._mailbox.set_timer("accept", now_s + ACCEPT_PAUSE_S)
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-        self._tell("listener.paused", why, now_s, clients=len(self.admission), descriptors_max=limit)
+        fields = {"clients": len(self.admission), "descriptors_max": limit}
+        self._tell("listener.paused", why, now_s, PAUSES_TOLD_PERIOD_S, **fields)
 
     def resume(self) -> None:
         """Accept again after ``pause``."""
@@ -193,17 +195,15 @@ class Reception:
             for door in self.doors:
                 self._mailbox.watch(door.sock.fileno(), READ, door)
 
-    def _tell(self, event: str, why: str, now_s: float, **fields: object) -> None:
-        """Log ``event``, at most once in a while for each ``why``; ``more`` is how many went untold since."""
-        key = f"{event} {why}"
+    def _tell(self, event: str, why: str, now_s: float, period_s: float = TOLD_PERIOD_S, **fields: object) -> None:
+        """Log ``event`` once in ``period_s`` for each kind of ``why`` (up to its colon); ``untold``: how many more there were."""
+        key = f"{event} {why.partition(':')[0]}"
         told_s, untold = self._told.get(key, (float("-inf"), 0))
-        if now_s - told_s < TOLD_PERIOD_S:
+        if now_s - told_s < period_s:
             self._told[key] = (told_s, untold + 1)
             return
-        if len(self._told) > 100:  # the reasons of a broken handshake are OpenSSL's, and not so many
-            self._told.clear()
         self._told[key] = (now_s, 0)
-        log.warning(event, extra={"why": why, "more": untold, **fields})
+        log.warning(event, extra={"why": why, "untold": untold, **fields})
 
 
 def _listen_tcp(settings: ListenerSettings) -> socket.socket:

@@ -114,6 +114,8 @@ class LayeredClient(Client):
 
     def write(self, data: bytes) -> bool:
         """Send ``data`` through the layers, as one message of each; False when the client is gone."""
+        if not data:
+            return True
         for layer in reversed(self._layers):
             data = layer.send(data)
         return super().write(data)

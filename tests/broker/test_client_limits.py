@@ -87,6 +87,23 @@ def test_a_slow_loris_is_closed_in_the_time_for_connect(start_node: StartNode, a
         assert limited(node, "connect_timeout") == len(slow)
 
 
+def test_a_large_packet_in_small_pieces_is_taken_whole(start_node: StartNode) -> None:
+    node = start_node(broker_config(output_max_bytes="4MiB"))
+    payload = bytes(range(256)) * 400
+    with MqttClient(node.port, "s") as subscriber, MqttClient(node.port, "p") as publisher:
+        subscriber.subscribe("t")
+        for number in range(2):  # behind another packet, and before one
+            packets = publish_packet("t", b"first", 1) + publish_packet("t", payload, 2) + publish_packet("t", b"last", 3)
+            piece_bytes = 1 if number == 0 else 999
+            for at in range(0, 2000, piece_bytes):
+                publisher.send_raw(packets[at : at + piece_bytes])
+            at = -(-2000 // piece_bytes) * piece_bytes
+            for start in range(at, len(packets), 50):
+                publisher.send_raw(packets[start : start + 50])
+            assert [publisher.expect(PUBACK).packet_id for _ in range(3)] == [1, 2, 3]
+            assert [subscriber.read().payload for _ in range(3)] == [b"first", payload, b"last"]
+
+
 def test_a_listener_has_a_limit_of_its_own(start_node: StartNode) -> None:
     small, large = free_port(), free_port()
     listeners = ({"bind": f"127.0.0.1:{small}", "connections_max": 2}, {"bind": f"127.0.0.1:{large}"})

@@ -100,7 +100,7 @@ def test_paho_publishes_and_receives(broker: Broker, authority: Authority, trans
     subscriber = paho(broker, transport, version, authority)
 
     def keep(_client: Client, _data: object, message: MQTTMessage) -> None:
-        received.append(message.payload)
+        received.append(bytes(message.payload))
 
     subscriber.on_message = keep
     subscriber.on_subscribe = lambda *_: subscribed.set()
