@@ -19,6 +19,7 @@ from actors.forwarder import Forwarder
 from actors.listener import Listener
 from actors.mailbox import READ
 from actors.queue_store import QueueStore
+from actors.reception import Door
 from actors.remote import Connack, Remote
 from storage.engine import Engine
 from supervisor.children import Ending, Life, Spawner
@@ -37,7 +38,7 @@ from tests.simulation.tcp import Far, Link, SimSocket
 from tests.simulation.world import Pollable, World
 from wire.errors import Unavailable
 from wire.frames import Frame, HandOut, LaneOpened
-from wire.settings import NodeSettings, RemoteSettings
+from wire.settings import ListenerSettings, NodeSettings, RemoteSettings
 
 LEVEL_5 = 5
 
@@ -71,8 +72,7 @@ class SimListener(Listener):
         process = current()
         listening = SimListening(process.world)
         process.opened.append(listening)
-        self.mailbox.watch(listening.fileno(), READ, listening)
-        self._sockets.append(listening)  # type: ignore[arg-type]
+        self._reception.add(Door(listening, ListenerSettings(host="127.0.0.1", port=1883, protocol="tcp")))
         machine_of(process).listening = listening
 
 

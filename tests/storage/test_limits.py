@@ -38,7 +38,7 @@ def store_with(**limit: int | str) -> Tier1:
 
 
 def rows(number: int, *payloads: bytes, **more: object) -> Append:
-    return append_frame(number, {QUEUE: (batch(payloads), None)}, **more)  # type: ignore[arg-type]  # names are checked
+    return append_frame(number, {QUEUE: (batch(payloads), None)}, **more)
 
 
 def test_reject_refuses_what_does_not_fit_and_only_that() -> None:
@@ -182,7 +182,7 @@ def test_drop_oldest_leaves_what_is_in_flight() -> None:
 
 def opened_again(engine: RecordingEngine, life: int, credit: int, **limit: int | str) -> tuple[Tier1, list[bytes]]:
     """The store in a new life, and what it hands out for that credit."""
-    store = Tier1(engine, node(bridge(limit=limits(**limit))), life)  # type: ignore[arg-type]  # names are checked
+    store = Tier1(engine, node(bridge(limit=limits(**limit))), life)
     turn(store, LaneOpen(queue=QUEUE, epoch=life << 20))
     effects = turn(store, Credit(queue=QUEUE, epoch=life << 20, messages=credit, size_bytes=1 << 40))
     return store, [payload for _, frame in effects if isinstance(frame, HandOut) for _, payload in messages(frame)]
