@@ -83,6 +83,8 @@ class Faults:
 
     def _delay(self, fault: Fault) -> None:
         peers = ("queue_store", "distributor", "listener", "supervisor", *(f"forwarder:cloud:{lane}" for lane in (0, 1)))
+        if self._machine.shape.incoming is not None:
+            peers += ("connection:cloud:0",)
         for peer in peers:
             self._machine.post.slow[fault.target, peer] = self._world.now_s + fault.amount
 
