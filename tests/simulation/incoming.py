@@ -36,7 +36,7 @@ class IncomingShape:
 
 @dataclass(frozen=True, slots=True)
 class Incoming:
-    """One message at the remote. retain: its publisher's flag. waits: nobody had subscribed, so it comes with the next SUBSCRIBE."""
+    """One message at the remote. retain: its publisher's flag. waits: it is there before, and follows a SUBSCRIBE."""
 
     message: Message
     retain: bool

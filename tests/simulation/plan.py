@@ -90,7 +90,8 @@ class Plan:
 
     def steps(self) -> list[int]:
         """The numbers of all steps."""
-        return [step.number for step in (*self.faults, *self.messages, *self.incoming)]
+        numbers = [fault.number for fault in self.faults] + [message.number for message in self.messages]
+        return numbers + [incoming.number for incoming in self.incoming]
 
     def only(self, steps: Collection[int]) -> Plan:
         """The plan without all other steps."""
