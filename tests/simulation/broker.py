@@ -8,6 +8,7 @@ Faults are switches: refusing CONNECT, stalling, rejecting PUBLISHes by reason c
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import Protocol
 
 from tests.simulation import mqtt
@@ -293,13 +294,14 @@ class Broker:
         self.slow_until_s = 0.0
         self.rejections = 0
         self.sessions_lost = 0
+        self.on_new_session: Callable[[str], None] | None = None  # told once, when a client finds its session lost
         self._rng = world.chance("broker")
         self._sessions: dict[str, Session] = {}
         self._connections: dict[str, BrokerConnection] = {}
         self._had_session: set[str] = set()
         self._recs: dict[str, set[int]] = {}
         self._numbers = 0
-        self.publisher = RemotePublisher(world, incoming, watcher, self._outgoings, lambda: self.stalled_until_s)
+        self.publisher = RemotePublisher(world, incoming, watcher, self)
 
     def accepts(self) -> bool:
         """Whether a CONNECT is let in now."""
@@ -322,6 +324,8 @@ class Broker:
             session = self._sessions[client_id] = Session(self._numbers)
             session.earlier_recs = self._recs.setdefault(client_id, set())
             session.successor = client_id in self._had_session
+            if session.successor and self.on_new_session is not None:
+                self.on_new_session(client_id)
             self._had_session.add(client_id)
         session.connections += 1
         connection = self._connections[client_id] = BrokerConnection(self, client_id, level, session, receive_maximum)
@@ -336,7 +340,8 @@ class Broker:
         self._sessions.pop(client_id, None)
         self._had_session.discard(client_id)
 
-    def _outgoings(self) -> list[Outgoing]:
+    def outgoings(self) -> list[Outgoing]:
+        """The sessions as this broker's own."""
         return [session.outgoing for session in self._sessions.values()]
 
     def links(self) -> list[Link]:

@@ -40,6 +40,8 @@ class Faults:
         broker.refusing_until_s = broker.slow_until_s = now_s
         broker.stalled_until_s = min(broker.stalled_until_s, now_s + 1.0)
         broker.rejections = 0
+        broker.on_new_session = None
+        broker.publisher.releases_held_until_s = now_s
         for link in self._links():
             link.cut_in = link.cut_out = None
 
@@ -124,6 +126,21 @@ class Faults:
 
     def _session_loss(self, fault: Fault) -> None:
         self._broker.lose_sessions()
+
+    def _session_loss_unseen(self, fault: Fault) -> None:
+        """The session is lost, and the Connection that learns of it dies soon after, perhaps before that is on record."""
+
+        def kill(client_id: str) -> None:
+            self._broker.on_new_session = None
+            process = self._machine.process(fault.target)
+            if process is not None:
+                process.kill_after = int(fault.amount)
+
+        self._broker.on_new_session = kill
+        self._broker.lose_sessions()
+
+    def _hold_releases(self, fault: Fault) -> None:
+        self._broker.publisher.releases_held_until_s = self._world.now_s + fault.amount
 
     def _refuse(self, fault: Fault) -> None:
         self._broker.refusing_until_s = self._machine.flaky_until_s = self._world.now_s + fault.amount

@@ -262,6 +262,10 @@ def _fault(rng: Random, kind: str, at_s: float, shape: Shape) -> Fault:
             target = rng.choice(("remote", "client"))
         case "broker-restart" | "refuse" | "stall" | "slow-broker" | "disk-full" | "slow-disk":
             amount = rng.choice((0.05, 0.5, 3.0, 9.0))
+        case "session-loss-unseen":
+            target, amount = f"connection:{BRIDGE}:0", float(rng.choice((1, 2, 3, 4, 5, 8)))  # effects from the CONNACK on
+        case "hold-releases":
+            amount = rng.choice((0.5, 3.0))
         case "reject":
             amount = float(rng.choice((1, 2, 5)))
         case "clock":

@@ -23,6 +23,15 @@ NOT_FOUND = 0x92
 _ONLY_WHEN_NEW = 1
 
 
+class SendingBroker(Protocol):
+    """The broker, as far as its sender's half needs it. stalled_until_s: it sends nothing until then."""
+
+    stalled_until_s: float
+
+    def outgoings(self) -> Iterable[Outgoing]: ...
+    def answer_delay_s(self) -> float: ...
+
+
 class RemotePublisherWatcher(Protocol):
     """Who is told what the node answers."""
 
@@ -30,6 +39,8 @@ class RemotePublisherWatcher(Protocol):
     def completed(self, publisher: Client, packet_id: int) -> None: ...
     def incoming_sent(self, message: Message, *, retain: bool) -> None: ...
     def received_ids(self, session: str) -> set[int]: ...
+
+    relaxed: bool
 
 
 @dataclass(slots=True)
@@ -67,17 +78,16 @@ class RemotePublisher:
         world: World,
         shape: IncomingShape | None,
         watcher: RemotePublisherWatcher,
-        sessions: Callable[[], Iterable[Outgoing]],
-        stalled_until_s: Callable[[], float],
+        broker: SendingBroker,
     ) -> None:
         self.world = world
         self.shape = shape
         self.watcher = watcher
         self.client_id = "\0connection:cloud:0"
-        self.stalled_until_s = stalled_until_s
+        self.broker = broker
+        self.releases_held_until_s = 0.0  # PUBREC is answered later, while PUBLISHes go on
         self.rng = world.chance("remote publisher")
         self.deliveries: dict[int, Delivery] = {}  # by the session's Outgoing
-        self._sessions = sessions
         self._waiting: deque[Incoming] = deque()
         self._retained: list[Incoming] = []
 
@@ -92,11 +102,11 @@ class RemotePublisher:
     @property
     def idle(self) -> bool:
         """Whether everything was delivered."""
-        return not self._waiting and all(session.idle for session in self._sessions())
+        return not self._waiting and all(session.idle for session in self.broker.outgoings())
 
     def route(self) -> None:
         """Put what is published into the queue of the session that subscribed."""
-        for session in self._sessions():
+        for session in self.broker.outgoings():
             subscription = session.subscription
             if subscription is None:
                 continue
@@ -124,6 +134,7 @@ class Delivery:
     D2  answers of a kind come in the order of their packets [MQTT-4.6.0-2, MQTT-4.6.0-3].
     D3  nothing is answered with a failure; a PUBCOMP may say that its identifier is not known (any more).
     D4  SUBSCRIBE comes once, with the filter of the configuration.
+    D5  it comes to a new session only when the identifiers of the one before are forgotten on the disk.
     """
 
     def __init__(self, publisher: RemotePublisher, session: Outgoing, client_id: str, level: int, receive_maximum: int) -> None:
@@ -135,6 +146,7 @@ class Delivery:
         self._link: Link | None = None
         self._closed = False
         self._subscribes = 0
+        self._releasable: list[int] = []  # PUBREC has come
         self._sent: dict[int, list[int]] = {mqtt.PUBACK: [], mqtt.PUBREC: [], mqtt.PUBCOMP: []}  # kind of answer -> identifiers
         session.connections += 1
         publisher.deliveries[id(session)] = self
@@ -143,8 +155,10 @@ class Delivery:
         """CONNACK has left: send what is open again, in order [MQTT-4.4.0-1], then what waited."""
         if self._publisher.shape is None or self._closed:
             return
+        if self._stalled(self.resume, link):
+            return
         self._link = link
-        self._window = min(self._window, self._publisher.shape.remote_window)
+        self._window = min(self._window, self._publisher.shape.remote_window, self._publisher.shape.identifiers)
         data = b""
         for packet_id, exchange in self._session.exchanges.items():
             if exchange.released:
@@ -166,10 +180,7 @@ class Delivery:
     def pump(self) -> None:
         """Send what the window allows."""
         publisher, session, link = self._publisher, self._session, self._link
-        if self._closed or link is None or not session.queue:
-            return
-        if publisher.world.now_s < publisher.stalled_until_s():
-            publisher.world.at(publisher.stalled_until_s(), self.pump)
+        if self._closed or link is None or not session.queue or self._stalled(self.pump):
             return
         data = b""
         while session.queue and (not session.queue[0][0].qos or len(session.exchanges) < self._window):
@@ -184,6 +195,25 @@ class Delivery:
                 data += mqtt.publish(Publish(self._topic(message), message.payload, 0, 0, retain=retain), self._level)
         if data:
             link.send(data)
+
+    def _release(self) -> None:
+        """Send the PUBRELs that are due, in the order of the PUBRECs [MQTT-4.6.0-4]."""
+        if self._closed or self._link is None or not self._releasable or self._stalled(self._release):
+            return
+        world, until_s = self._publisher.world, self._publisher.releases_held_until_s
+        if world.now_s < until_s:
+            world.at(until_s, self._release)
+            return
+        self._link.send(b"".join(self._pubrel(packet_id) for packet_id in self._releasable))
+        self._releasable.clear()
+
+    def _stalled(self, do: Callable[..., None], *arguments: Link) -> bool:
+        """Whether the broker is stalled; then ``do`` is done when it no longer is."""
+        world, until_s = self._publisher.world, self._publisher.broker.stalled_until_s
+        if world.now_s >= until_s:
+            return False
+        world.at(until_s, do, *arguments)
+        return True
 
     def _next_id(self) -> int:
         session, shape = self._session, self._publisher.shape
@@ -236,13 +266,21 @@ class Delivery:
         exchange = session.exchanges[packet.packet_id]
         if packet.kind == mqtt.PUBREC:
             exchange.released = True
-            if self._link is not None:
-                self._link.send(self._pubrel(packet.packet_id))
+            self._releasable.append(packet.packet_id)
+            self._publisher.world.after(self._publisher.broker.answer_delay_s(), self._release)
             return
         if packet.kind == mqtt.PUBCOMP:
             session.stale.discard(packet.packet_id)
         del session.exchanges[packet.packet_id]
         self.pump()
+
+    def _first_of_session(self) -> None:
+        session, watcher = self._session, self._publisher.watcher
+        known = watcher.received_ids(self._publisher.client_id)
+        if session.connections > 1:
+            session.stale = known
+        elif known and not watcher.relaxed:
+            raise Violation("stale identifiers", f"SUBSCRIBE on a new session, and {known} are on record")
 
     def subscribe(self, body: bytes) -> bytes:
         """Take a SUBSCRIBE; its SUBACK."""
@@ -253,8 +291,8 @@ class Delivery:
         if self._subscribes > 1 or asked != wanted or self._client_id not in ("edge", "edge-0"):
             raise Violation("protocol", f"SUBSCRIBE number {self._subscribes} of {self._client_id} for {asked}")
         session = self._session
-        if session.subscription is None and session.connections > 1:
-            session.stale = self._publisher.watcher.received_ids(self._publisher.client_id)
+        if session.subscription is None:
+            self._first_of_session()
         self._publisher.subscribed(session, subscriptions[0], self._level)
         self._publisher.world.after(self._publisher.rng.random() * 0.005, self._publisher.route)
         return mqtt.suback(packet_id, [subscription.qos for subscription in subscriptions], self._level)
