@@ -32,6 +32,7 @@ class IncomingShape:
     inbox_rows: int
     overlap_rows: int
     offer_rows: int
+    room: int | None  # the queues reject what is more than that; None: whatever the rest of the shape says
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +89,7 @@ def incoming_shape(seed: int) -> IncomingShape | None:
         inbox_rows=rng.choice((1, 3, 8192)),
         overlap_rows=rng.choice((1, 4, 64)),
         offer_rows=rng.choice((1, 3, 64)),
+        room=rng.choice((2, 4, 8)) if rng.random() < 0.3 else None,
     )
 
 
@@ -102,6 +104,8 @@ def incoming_messages(seed: int, shape: IncomingShape, span_s: float) -> Iterato
         (qos,) = rng.choices((0, 1, 2), qos_weights)
         waits = rng.random() < 0.1
         topic = f"plant/cmd/r{number}" if waits else f"plant/cmd/{rng.choice('ab')}"
+        if waits:
+            at_s = rng.choice((0.0, at_s))
         message = Message(number, REMOTE, at_s, topic, min(qos, shape.max_qos), rng.choice((0, 0, 5, 40)))
         yield Incoming(message, retain=waits or rng.random() < 0.2, waits=waits)
 

@@ -359,6 +359,32 @@ def _opened_at_once(original: Any) -> Any:
 _mutation("N3-opened-while-busy", "the session is asked for while batches are on their way", (RemoteInbox, "idle", _opened_at_once))
 
 
+def _not_awaited(original: Any) -> Any:
+    def connected(self: RemoteInbox) -> None:
+        original(self)
+        self.opened(b"")
+
+    return connected
+
+
+def _deaf_while_full(original: Any) -> Any:
+    def takes(self: RemoteInbox) -> bool:
+        return self._flow is not None and not self._builder.full
+
+    return property(takes)
+
+
+_mutation(
+    "N3-session-not-awaited", "PUBLISHes are taken before the identifiers are known", (RemoteInbox, "connected", _not_awaited)
+)
+_mutation("N4-deaf-while-full", "a full inbox keeps acknowledgements from being read", (RemoteInbox, "takes", _deaf_while_full))
+_mutation(
+    "N4-left-out-for-good",
+    "what was left out is never asked for again",
+    (RemoteInbox, "remake", lambda original: property(lambda self: False)),
+)
+
+
 # --- links: numbers, epochs, resend ---
 
 

@@ -131,6 +131,8 @@ def _with_incoming(plan: Plan, span_s: float) -> Plan:
     if incoming is None:
         return plan
     shape = replace(plan.shape, incoming=incoming)
+    if incoming.room is not None:
+        shape = replace(shape, max_messages=incoming.room, overflow="reject")
     rng, chain = incoming_chain(plan.seed)
     at_s = 0.25 + rng.random() * span_s
     more = list(_linked(rng, chain, at_s, shape, first=60))

@@ -60,6 +60,7 @@ class Outgoing:
         self.exchanges: dict[int, _Exchange] = {}  # in the order of the first sending
         self.packet_id = 0
         self.connections = 0
+        self.delivery: Delivery | None = None
         # Identifiers of the session before that the node still has on record, because it crashed between the CONNACK that said that
         # it is lost and its commit. The first PUBLISH under one is known for new by its missing DUP. If the node loses that
         # PUBLISH, too, what comes then has DUP, and nothing tells the two apart: the limit that the architecture states.
@@ -73,13 +74,7 @@ class Outgoing:
 class RemotePublisher:
     """Those who publish at the remote. ``client_id`` is the name under which the node keeps the session's identifiers."""
 
-    def __init__(
-        self,
-        world: World,
-        shape: IncomingShape | None,
-        watcher: RemotePublisherWatcher,
-        broker: SendingBroker,
-    ) -> None:
+    def __init__(self, world: World, shape: IncomingShape | None, watcher: RemotePublisherWatcher, broker: SendingBroker) -> None:
         self.world = world
         self.shape = shape
         self.watcher = watcher
@@ -87,7 +82,6 @@ class RemotePublisher:
         self.broker = broker
         self.releases_held_until_s = 0.0  # PUBREC is answered later, while PUBLISHes go on
         self.rng = world.chance("remote publisher")
-        self.deliveries: dict[int, Delivery] = {}  # by the session's Outgoing
         self._waiting: deque[Incoming] = deque()
         self._retained: list[Incoming] = []
 
@@ -110,7 +104,7 @@ class RemotePublisher:
             subscription = session.subscription
             if subscription is None:
                 continue
-            delivery = self.deliveries.get(id(session))
+            delivery = session.delivery
             while self._waiting:
                 incoming = self._waiting.popleft()
                 if incoming.message.qos or delivery is not None or (self.shape is not None and self.shape.keeps_qos0):
@@ -149,7 +143,7 @@ class Delivery:
         self._releasable: list[int] = []  # PUBREC has come
         self._sent: dict[int, list[int]] = {mqtt.PUBACK: [], mqtt.PUBREC: [], mqtt.PUBCOMP: []}  # kind of answer -> identifiers
         session.connections += 1
-        publisher.deliveries[id(session)] = self
+        session.delivery = self
 
     def resume(self, link: Link) -> None:
         """CONNACK has left: send what is open again, in order [MQTT-4.4.0-1], then what waited."""
@@ -172,8 +166,8 @@ class Delivery:
     def closed(self) -> None:
         """The connection is gone."""
         self._closed = True
-        if self._publisher.deliveries.get(id(self._session)) is self:
-            del self._publisher.deliveries[id(self._session)]
+        if self._session.delivery is self:
+            self._session.delivery = None
 
     # --- sending ---
 
