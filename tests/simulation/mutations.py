@@ -313,7 +313,7 @@ def _not_of_remotes(original: Any) -> Any:
 
 
 _mutation("8-remote-id-not-committed", "identifiers from a remote are not on the disk", (Sessions, "receive", _not_of_remotes))
-_mutation("8-remote-removal-not-committed", "and what is released stays there", (Sessions, "release", _not_of_remotes))
+_mutation("8-remote-removal-not-committed", "what a remote released stays on the disk", (Sessions, "release", _not_of_remotes))
 
 
 def _refusals_unseen(original: Any) -> Any:
@@ -367,17 +367,9 @@ def _not_awaited(original: Any) -> Any:
     return connected
 
 
-def _deaf_while_full(original: Any) -> Any:
-    def takes(self: RemoteInbox) -> bool:
-        return self._flow is not None and not self._builder.full
-
-    return property(takes)
-
-
 _mutation(
     "N3-session-not-awaited", "PUBLISHes are taken before the identifiers are known", (RemoteInbox, "connected", _not_awaited)
 )
-_mutation("N4-deaf-while-full", "a full inbox keeps acknowledgements from being read", (RemoteInbox, "takes", _deaf_while_full))
 _mutation(
     "N4-left-out-for-good",
     "what was left out is never asked for again",
