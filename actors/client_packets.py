@@ -208,10 +208,19 @@ class ClientPackets:
                     self._open_session(request)
 
     def reopen_sessions(self) -> None:
-        """Ask a new store again for every session whose answer has not come."""
-        for request, opening in self._openings.items():
-            if not opening.after_number:
-                self._open_session(request)
+        """Ask a new store again for every session whose answer has not come.
+
+        A clean start that is asked for twice forgets what came in between, so only its last answer counts.
+        """
+        for request, opening in list(self._openings.items()):
+            if opening.after_number:
+                continue
+            if opening.welcome.clean:
+                del self._openings[request]
+                self._requests += 1
+                request = self._requests
+                self._openings[request] = opening
+            self._open_session(request)
 
     def _open_session(self, request: int) -> None:
         welcome = self._openings[request].welcome

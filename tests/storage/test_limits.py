@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from storage.keys import lane_key
@@ -33,11 +35,11 @@ def queued(store: Tier1, queue: str = QUEUE) -> list[bytes]:
     return [payload for _, frame in effects if isinstance(frame, HandOut) for _, payload in messages(frame)]
 
 
-def store_with(**limit: int | str) -> Tier1:
+def store_with(**limit: Any) -> Tier1:
     return Tier1(MemoryEngine(), node(bridge(limit=limits(**limit)), bridge("other")), 1)
 
 
-def rows(number: int, *payloads: bytes, **more: object) -> Append:
+def rows(number: int, *payloads: bytes, **more: Any) -> Append:
     return append_frame(number, {QUEUE: (batch(payloads), None)}, **more)
 
 
@@ -180,7 +182,7 @@ def test_drop_oldest_leaves_what_is_in_flight() -> None:
     assert (figures["in_flight"], figures["dropped"]) == (3, {"overflow": 1})
 
 
-def opened_again(engine: RecordingEngine, life: int, credit: int, **limit: int | str) -> tuple[Tier1, list[bytes]]:
+def opened_again(engine: RecordingEngine, life: int, credit: int, **limit: Any) -> tuple[Tier1, list[bytes]]:
     """The store in a new life, and what it hands out for that credit."""
     store = Tier1(engine, node(bridge(limit=limits(**limit))), life)
     turn(store, LaneOpen(queue=QUEUE, epoch=life << 20))
