@@ -67,6 +67,8 @@ class FakeHost:
 
     def parse_on(self, client: Client) -> None: ...
 
+    def greeted(self, client: Client) -> None: ...
+
 
 def opened(asked: SessionOpen) -> SessionOpened:
     return SessionOpened(
