@@ -28,7 +28,7 @@ class BrokerWatcher(Protocol):
 
     def remote_delivered(self, client_id: str, packet: Publish, session: int) -> None: ...
     def remote_refused(self, client_id: str, packet: Publish) -> None: ...
-    def remote_publish_written(self, client_id: str, session: int) -> None: ...
+    def remote_publish_written(self, client_id: str, packet: Publish, session: int) -> None: ...
     def remote_release_written(self, client_id: str, payload: bytes) -> None: ...
 
     amnesia: bool
@@ -47,6 +47,7 @@ class Session:
         self.unanswered: dict[int, bytes] = {}  # identifiers of which no final answer has left
         self.released: set[bytes] = set()
         self.refused: set[Sending] = set()  # answered with a failure: they may come again, as new, and behind others
+        self.refused_once: set[Sending] = set()
         self.recs: set[int] = set()  # identifiers for which a PUBREC has ever left
         self.earlier_recs: set[int] = set()  # and in sessions before
         self.connections = 0
@@ -128,6 +129,8 @@ class _Judge:
         payload = session.received.get(packet.packet_id)
         if payload is not None:
             session.released.add(payload)
+            if (payload, packet.packet_id) in session.refused_once:
+                return  # its PUBREC came behind others
             order = session.orders[payload, packet.packet_id]
             if order <= self._last_release:
                 raise Violation("R7", f"{packet} out of order")
@@ -160,7 +163,7 @@ class BrokerConnection(Far):
             raise Violation("malformed", f"towards the remote: {error}") from error
         for _, packet in packets:
             if isinstance(packet, Publish) and packet.qos and not self.session.mistakable:
-                self._broker.watcher.remote_publish_written(self.client_id, self.session.number)
+                self._broker.watcher.remote_publish_written(self.client_id, packet, self.session.number)
             if isinstance(packet, Ack) and packet.kind == mqtt.PUBREL:
                 payload = self.session.received.get(packet.packet_id)
                 if payload is not None:
@@ -212,6 +215,7 @@ class BrokerConnection(Far):
         if reason >= 0x80:
             broker.watcher.remote_refused(self.client_id, packet)
             self.session.refused.add((packet.payload, packet.packet_id))
+            self.session.refused_once.add((packet.payload, packet.packet_id))
         elif known is None:
             broker.watcher.remote_delivered(self.client_id, packet, self.session.number)
         if packet.qos == 1:

@@ -14,6 +14,7 @@ from random import Random
 
 from supervisor.config_model import Configuration
 from supervisor.config_settings import to_settings
+from tests.simulation import extras
 from tests.simulation.publisher import Message
 from wire.settings import BackoffSettings, LimitSettings, NodeSettings
 
@@ -97,6 +98,7 @@ def make_plan(seed: int) -> Plan:
     span_s = rng.choice((0.2, 1.0, 4.0))
     faults = tuple(sorted(_faults(rng, shape, span_s), key=lambda fault: fault.at_s))
     faults = tuple(replace(fault, number=number) for number, fault in enumerate(faults))
+    faults = (*faults, *(Fault(number, *step) for number, step in enumerate(_more(seed, span_s), start=50)))
     first = 100
     count = rng.choice((10, 15, 20, 30, 40, 60))
     times = sorted(0.3 + rng.random() * span_s for _ in range(count))
@@ -208,6 +210,12 @@ def _faults(rng: Random, shape: Shape, span_s: float) -> Iterable[Fault]:
             fault = _fault(rng, kind, at_s, shape)
             yield replace(fault, target=target) if target else fault
             at_s += rng.choice((0.001, 0.03, 0.1, 0.4))
+
+
+def _more(seed: int, span_s: float) -> list[extras.Step]:
+    """Steps that came later than others into the simulation."""
+    rng = Random(f"more {seed}")
+    return sorted(extras.commands(rng, span_s)) if rng.random() < 0.3 else []
 
 
 def _fault(rng: Random, kind: str, at_s: float, shape: Shape) -> Fault:
