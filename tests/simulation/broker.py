@@ -145,6 +145,7 @@ class BrokerConnection(Far):
         self.session = session
         self.level = level
         self.link: Link | None = None
+        self.place = ""  # the address at which it came in
         self._broker = broker
         self._judge = _Judge(session, broker, level)
         self._reader = PacketReader(level)
@@ -277,12 +278,25 @@ class Broker:
         self.slow_until_s = 0.0
         self.rejections = 0
         self.sessions_lost = 0
+        self.may_be_left = False  # the client may go to another address, and what is open here stays open
         self._rng = world.chance("broker")
         self._sessions: dict[str, Session] = {}
         self._connections: dict[str, BrokerConnection] = {}
         self._had_session: set[str] = set()
         self._recs: dict[str, set[int]] = {}
         self._numbers = 0
+
+    def another(self, first_number: int) -> Broker:
+        """A broker like this one; its sessions are numbered from ``first_number`` on."""
+        other = Broker(
+            self.world,
+            self.watcher,
+            receive_maximum=self.receive_maximum,
+            qos2_maximum=self.qos2_maximum,
+            assumes_delivered=self.assumes_delivered,
+        )
+        other._numbers = first_number
+        return other
 
     def accepts(self) -> bool:
         """Whether a CONNECT is let in now."""
@@ -295,7 +309,7 @@ class Broker:
             older.close()
         if clean:
             self._sessions.pop(client_id, None)
-            self._had_session.discard(client_id)
+            self._forget_had_session(client_id)
         session = self._sessions.get(client_id)
         present = session is not None
         if session is not None and session.successor and not session.used:
@@ -317,7 +331,12 @@ class Broker:
         if older is not None:
             older.close()
         self._sessions.pop(client_id, None)
-        self._had_session.discard(client_id)
+        self._forget_had_session(client_id)
+
+    def _forget_had_session(self, client_id: str) -> None:
+        """The next session cannot be mistaken for this one; save where the record may be of here again, before another address."""
+        if not self.may_be_left:
+            self._had_session.discard(client_id)
 
     def links(self) -> list[Link]:
         """The connections that are up."""
@@ -328,6 +347,12 @@ class Broker:
         for connection in list(self._connections.values()):
             connection.close()
         self._connections.clear()
+
+    def drop_place(self, place: str) -> None:
+        """Close the connections that came in at ``place``."""
+        for connection in [connection for connection in self._connections.values() if connection.place == place]:
+            connection.close()
+            self.gone(connection)
 
     def lose_sessions(self) -> None:
         """Forget every session, connections included."""
@@ -345,7 +370,8 @@ class Broker:
 
     def quiet(self) -> bool:
         """Whether no exchange is open on the broker's side."""
-        return not any(session.received or session.unanswered for session in self._sessions.values())
+        kept = [session for client_id, session in self._sessions.items() if not self.may_be_left or client_id in self._connections]
+        return not any(session.received or session.unanswered for session in kept)
 
     def reason(self, level: int) -> int:
         """The reason code for the next PUBLISH."""

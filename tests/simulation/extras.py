@@ -1,9 +1,17 @@
-"""What a seed decides besides ``plan``: commands of an operator. Drawn by chance of its own, so that the rest of a plan stays."""
+"""What a seed decides besides ``plan``: commands of an operator, a second address of the remote.
+
+Drawn by chance of its own, so that the rest of a plan stays.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from random import Random
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tests.simulation.plan import Shape
 
 Step = tuple[float, str, str, float]  # when, kind, target, amount: see ``control.py`` and ``faults.py``
 
@@ -27,6 +35,22 @@ _COMMANDS = (
     ("pause", "purge:", "kill"),
     ("restart-bridge", "cut"),
 )
+
+
+def reshape(rng: Random, shape: Shape) -> Shape:
+    """``shape`` with what came later into the simulation."""
+    second = rng.choice(("same", "other", "other")) if rng.random() < 0.15 else ""
+    return replace(shape, second=second)
+
+
+def failovers(rng: Random, span_s: float) -> Iterator[Step]:
+    """Addresses that go down, in turn or at once, and processes that die meanwhile."""
+    at_s = 0.25 + rng.random() * span_s
+    for _ in range(rng.choice((1, 2, 3, 4))):
+        yield at_s, "address-down", rng.choice("001"), rng.choice((0.3, 1.0, 4.0))
+        if rng.random() < 0.3:
+            yield _step(rng, at_s + rng.choice((0.001, 0.1, 0.4)), "kill", "")
+        at_s += rng.choice((0.1, 0.5, 1.5))
 
 
 def commands(rng: Random, span_s: float) -> Iterator[Step]:

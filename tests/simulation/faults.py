@@ -22,7 +22,7 @@ class Faults:
         self._broker = broker
         self._publishers = publishers
         self._rng: Random = world.chance("faults")
-        self._more = (Operator(world, machine, machine.oracle),)
+        self._more = (Operator(world, machine, machine.oracle), machine.remotes)
 
     def happen(self, fault: Fault) -> None:
         """Let ``fault`` happen now."""

@@ -263,6 +263,17 @@ def _generation_stays(original: Any) -> Any:
 _mutation("8-generation-not-kept", "a new generation does not forget what was released", (Queue, "new_session", _generation_stays))
 
 
+_mutation(
+    "8-address-ignored",
+    "a session at another address is taken for the one on record",
+    (
+        OutboundFlow,
+        "knows",
+        _instead(lambda self, session, present: not present or session.partition("@")[0] == self.session.partition("@")[0]),
+    ),
+)
+
+
 # --- links: numbers, epochs, resend ---
 
 

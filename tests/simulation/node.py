@@ -28,6 +28,7 @@ from supervisor.supervisor import Supervisor
 from supervisor.tree import ChildSpec, child_specs
 from tests.simulation.broker import Broker
 from tests.simulation.disk import SimDisk, SimEngine
+from tests.simulation.failover import Remotes
 from tests.simulation.mailbox import SimMailbox
 from tests.simulation.oracle import Oracle
 from tests.simulation.plan import LISTENER, SUPERVISOR, Shape, settings_of
@@ -227,6 +228,7 @@ class Machine:
         self.signals: SimSignals | None = None
         self.engine: SimEngine | None = None
         self.supervisor: Process | None = None
+        self.remotes = Remotes(world, shape, broker)
         self.post = SimPost(world, self.living, self._seen)
         self.flaky_until_s = 0.0
         self.half_open_next = ""
@@ -322,7 +324,7 @@ class Machine:
         if process.name == "queue_store" and process.bound is False:
             self._store_ended()
         if process.name != LISTENER and status:
-            self.broker.first_lives = False
+            self.remotes.no_first_lives()
         life = self._lives.get(id(process))
         if life is not None:
             life.exit.status = status
@@ -334,7 +336,7 @@ class Machine:
             self.disk.forget()
 
     def _node_ended(self, status: int) -> None:
-        self.broker.first_lives = False
+        self.remotes.no_first_lives()
         self.node_ends += 1
         self.ends.append(status)
         for process in list(self._processes.values()):  # PR_SET_PDEATHSIG
@@ -356,7 +358,7 @@ class Machine:
         elif isinstance(frame, LaneOpened) and receiver.startswith("forwarder"):
             self._lane_openings.add((frame.queue, frame.epoch))
             if len(self._lane_openings) > self.shape.lanes:
-                self.broker.first_lives = False
+                self.remotes.no_first_lives()
 
     # --- the network ---
 
@@ -380,22 +382,26 @@ class Machine:
         """A Connection connects."""
         process = current()
         process.effect("connect")
-        if not self.broker.accepts():
+        broker = self.remotes.at(address)
+        if broker is None or not broker.accepts():
             raise Unavailable("tcp: connection refused")
         level = settings.protocol
         if clean and level != LEVEL_5:
-            self.broker.end_session(identifier)
+            broker.end_session(identifier)
             process.effect("connect again")
             if self._rng.random() < 0.05:
                 raise Unavailable("tcp: connection refused")
             clean = False
-        connection, present = self.broker.accept(identifier, level, clean=clean)
+        place = f"{address[0]}:{address[1]}"
+        connection, present = broker.accept(identifier, level, clean=clean)
+        connection.place = self.oracle.places[connection.session.number] = place
+        self.remotes.accepted(identifier, place)
         if self.world.now_s < self.flaky_until_s and self._rng.random() < 0.5:
             connection.close()
             raise Unavailable("connack: closed")
         connection.link = self._link(process, connection, "remote")
         connack = Connack(session_present=present, receive_maximum=self.shape.remote_window if level == LEVEL_5 else 65_535)
-        return SimRemote(connection.link.near, connack, f"{address[0]}:{address[1]}")
+        return SimRemote(connection.link.near, connack, place)
 
     def _link(self, process: Process, far: Far, name: str) -> Link:
         link = Link(

@@ -68,6 +68,8 @@ class Oracle:
         self._decoded: dict[bytes, list[tuple[int, bytes]]] = {}
         self._rebuilding = False
         self._recorded: dict[int, tuple[str, int]] = {}  # session of the remote -> queue and generation
+        self._recorded_at: dict[int, str] = {}  # and the address under which it was recorded
+        self.places: dict[int, str] = {}  # session of the remote -> the address at which it was reached last
         self._entered: dict[bytes, set[tuple[str, int]]] = {}
         self._letters = LettersSeen()
         self._purged: dict[tuple[str, int], bytes] = {}  # queue and sequence -> payload
@@ -356,15 +358,26 @@ class Oracle:
         name = f"bridge:{BRIDGE}:{lane or 0}"
         self._sent.add((name, packet.payload, packet.packet_id))
         known = self._recorded.get(session)
-        if known is not None or self.relaxed:
+        if self.relaxed:
+            return
+        if known is not None:
+            self._still_recorded(session, known)
             return
         value = self._meta(b"L" + self._number(name).to_bytes(4, "big"))
         row = None if value is None else LaneRow.decode(value, queue=name)
         if row is not None and not row.session and row.generation:
             return  # purged with what was in flight, and the Connection has not heard of it yet
-        if row is None or not row.session or (name, row.generation) in self._recorded.values():
+        if row is None or row.session != f"{client_id}@{self.places[session]}" or (name, row.generation) in self._recorded.values():
             raise Violation("session record", f"a PUBLISH of {name} on session {session}, which is not on record")
         self._recorded[session] = (name, row.generation)
+        self._recorded_at[session] = self.places[session]
+
+    def _still_recorded(self, session: int, known: tuple[str, int]) -> None:
+        """Commit point 8: a session at another address, or one after which another was used, is not the session on record."""
+        if self._recorded_at[session] != self.places[session] or any(
+            name == known[0] and generation > known[1] for name, generation in self._recorded.values()
+        ):
+            raise Violation("session record", f"a PUBLISH of {known[0]} on session {session} at {self.places[session]}")
 
     def remote_release_written(self, client_id: str, payload: bytes) -> None:
         """PUBREL is written: the release must be committed (commit point 5)."""

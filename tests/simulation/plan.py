@@ -15,6 +15,7 @@ from random import Random
 from supervisor.config_model import Configuration
 from supervisor.config_settings import to_settings
 from tests.simulation import extras
+from tests.simulation.failover import ADDRESSES
 from tests.simulation.publisher import Message
 from wire.settings import BackoffSettings, LimitSettings, NodeSettings
 
@@ -53,6 +54,7 @@ class Shape:
     read_ahead: int
     socket_window: int
     latency_s: float
+    second: str = ""  # what a second address of the remote is: the same broker, or another; nothing for no second address
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +96,11 @@ class Plan:
 def make_plan(seed: int) -> Plan:
     """The plan of ``seed``."""
     rng = Random(f"plan {seed}")
-    shape = _shape(rng)
+    shape = extras.reshape(Random(f"shape {seed}"), _shape(rng))
     span_s = rng.choice((0.2, 1.0, 4.0))
     faults = tuple(sorted(_faults(rng, shape, span_s), key=lambda fault: fault.at_s))
     faults = tuple(replace(fault, number=number) for number, fault in enumerate(faults))
-    faults = (*faults, *(Fault(number, *step) for number, step in enumerate(_more(seed, span_s), start=50)))
+    faults = (*faults, *(Fault(number, *step) for number, step in enumerate(_more(seed, shape, span_s), start=50)))
     first = 100
     count = rng.choice((10, 15, 20, 30, 40, 60))
     times = sorted(0.3 + rng.random() * span_s for _ in range(count))
@@ -212,10 +214,13 @@ def _faults(rng: Random, shape: Shape, span_s: float) -> Iterable[Fault]:
             at_s += rng.choice((0.001, 0.03, 0.1, 0.4))
 
 
-def _more(seed: int, span_s: float) -> list[extras.Step]:
+def _more(seed: int, shape: Shape, span_s: float) -> list[extras.Step]:
     """Steps that came later than others into the simulation."""
     rng = Random(f"more {seed}")
-    return sorted(extras.commands(rng, span_s)) if rng.random() < 0.3 else []
+    steps = list(extras.commands(rng, span_s)) if rng.random() < 0.3 else []
+    if shape.second:
+        steps += extras.failovers(Random(f"failover {seed}"), span_s)
+    return sorted(steps)
 
 
 def _fault(rng: Random, kind: str, at_s: float, shape: Shape) -> Fault:
@@ -278,6 +283,7 @@ def settings_of(shape: Shape) -> NodeSettings:
         bridge,
         remote=replace(
             bridge.remote,
+            addresses=ADDRESSES if shape.second else ADDRESSES[:1],
             protocol=shape.level,
             receive_maximum=shape.window,
             qos2_maximum=shape.qos2_maximum,

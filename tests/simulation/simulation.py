@@ -73,8 +73,8 @@ class Simulation:
             qos2_maximum=shape.qos2_maximum,
             assumes_delivered=shape.on_session_loss == "assume-delivered",
         )
-        self.oracle.sessions_lost = lambda: self.broker.sessions_lost
         self.machine = Machine(self.world, shape, self.disk, self.broker, self.oracle)
+        self.oracle.sessions_lost = self.machine.remotes.sessions_lost
         self.publishers = [
             Publisher(self.world, number, level, window, self.machine, self.oracle)
             for number, (level, window) in enumerate(shape.publishers)
@@ -108,7 +108,7 @@ class Simulation:
 
     def _look(self) -> None:
         quiet = all(publisher.idle for publisher in self.publishers) and self.oracle.empty()
-        quiet = quiet and (self.oracle.amnesia or self.broker.quiet())
+        quiet = quiet and (self.oracle.amnesia or self.machine.remotes.quiet())
         self._quiet = self._quiet + 1 if quiet else 0
         if self._quiet >= QUIET_LOOKS:
             self._done = True
@@ -120,7 +120,7 @@ class Simulation:
 
     def _state(self) -> str:
         busy = [publisher.client_id for publisher in self.publishers if not publisher.idle]
-        return f"publishers not done: {busy}; queues: {self.oracle.depths()}; remote quiet: {self.broker.quiet()}"
+        return f"publishers not done: {busy}; queues: {self.oracle.depths()}; remote quiet: {self.machine.remotes.quiet()}"
 
 
 def run(plan: Plan, *, tracing: bool = False) -> Outcome:
