@@ -9,6 +9,7 @@ from __future__ import annotations
 import signal
 from collections import deque
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -432,4 +433,23 @@ def small_constants(shape: Shape) -> list[tuple[Any, str, Any]]:
         (storage.queue, "SPLIT_ROWS", shape.split_rows),
         (storage.queue, "READ_AHEAD_CHUNKS", shape.read_ahead),
         (supervisor.supervisor, "SignalPipe", SimSignals),
+        *few_identifiers(shape.packet_ids),
+    ]
+
+
+def few_identifiers(count: int) -> list[tuple[Any, str, Any]]:
+    """Patches that make ``count`` packet identifiers all there are, so that they come round again within a schedule."""
+    import storage.queue
+    import wire.outbound
+    import wire.segments
+    import wire.sequences
+
+    if count == wire.sequences.PACKET_IDS:
+        return []
+    fields, acks = cache(wire.sequences.packet_id_fields.__wrapped__), cache(wire.sequences.ack_table.__wrapped__)
+    return [
+        *((module, "PACKET_IDS", count) for module in (storage.queue, wire.outbound, wire.segments, wire.sequences)),
+        (wire.sequences, "packet_id_fields", fields),
+        (wire.segments, "packet_id_fields", fields),
+        (wire.sequences, "ack_table", acks),
     ]

@@ -253,7 +253,7 @@ class Oracle:
         return ended
 
     def _packet_id(self, seq: int) -> int:
-        return seq % 65_000 + 1
+        return seq % self.shape.packet_ids + 1
 
     def _counted(self, queue: _QueueSeen) -> int:
         ledger = queue.row.ledger

@@ -17,6 +17,7 @@ from supervisor.config_settings import to_settings
 from tests.simulation import extras
 from tests.simulation.failover import ADDRESSES
 from tests.simulation.publisher import Message
+from wire.sequences import PACKET_IDS
 from wire.settings import BackoffSettings, LimitSettings, NodeSettings
 
 BRIDGE = "cloud"
@@ -54,6 +55,7 @@ class Shape:
     read_ahead: int
     socket_window: int
     latency_s: float
+    packet_ids: int = PACKET_IDS  # how many packet identifiers there are
     second: str = ""  # what a second address of the remote is: the same broker, or another; nothing for no second address
 
 
