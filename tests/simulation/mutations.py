@@ -254,8 +254,8 @@ _mutation("7-session-loss-ignored", "a lost session is not noticed", (OutboundFl
 
 
 def _generation_stays(original: Any) -> Any:
-    def new_session(self: Queue, generation: int, session: str | None, *, keep_released: bool = False) -> None:
-        original(self, self.generation, session, keep_released=keep_released)
+    def new_session(self: Queue, generation: int, session: str) -> None:
+        original(self, self.generation, session)
 
     return new_session
 
@@ -439,6 +439,23 @@ def _window_ignored(original: Any) -> Any:
     return connected
 
 
+def _span_unlimited(original: Any) -> Any:
+    def pump_run(self: OutboundFlow, segment: Any, bytes_max: int, parts: list[bytes]) -> int | None:
+        self._low = _nothing  # type: ignore[method-assign]
+        try:
+            sent: int | None = original(self, segment, bytes_max, parts)
+        finally:
+            del self._low
+        return sent
+
+    return pump_run
+
+
+_mutation(
+    "F3-identifier-given-twice",
+    "unsettled messages may span more sequences than there are identifiers",
+    (OutboundFlow, "_pump_run", _span_unlimited),
+)
 _mutation("F1-window-exceeded", "one message more than the receive maximum", (OutboundFlow, "connected", _window_ignored))
 
 
