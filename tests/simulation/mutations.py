@@ -18,6 +18,7 @@ from storage.sessions import Sessions
 from storage.tier1 import Tier1
 from supervisor.epochs import Epochs
 from supervisor.supervisor import Supervisor
+from tests.simulation import command_mutations
 from tests.simulation.disk import SimEngine
 from wire.frames import HandOut, LaneOpened, Settle, Settled
 from wire.inbound import AnswerBurst, InboundFlow
@@ -256,8 +257,8 @@ _mutation("7-session-loss-ignored", "a lost session is not noticed", (OutboundFl
 
 
 def _generation_stays(original: Any) -> Any:
-    def new_session(self: Queue, generation: int, session: str | None, *, keep_released: bool = False) -> None:
-        original(self, self.generation, session, keep_released=keep_released)
+    def new_session(self: Queue, generation: int, session: str) -> None:
+        original(self, self.generation, session)
 
     return new_session
 
@@ -374,6 +375,15 @@ _mutation(
     "N4-left-out-for-good",
     "what was left out is never asked for again",
     (RemoteInbox, "remake", lambda original: property(lambda self: False)),
+)
+_mutation(
+    "8-address-ignored",
+    "a session at another address is taken for the one on record",
+    (
+        OutboundFlow,
+        "knows",
+        _instead(lambda self, session, present: not present or session.partition("@")[0] == self.session.partition("@")[0]),
+    ),
 )
 
 
@@ -553,6 +563,23 @@ def _window_ignored(original: Any) -> Any:
     return connected
 
 
+def _span_unlimited(original: Any) -> Any:
+    def pump_run(self: OutboundFlow, segment: Any, bytes_max: int, parts: list[bytes]) -> int | None:
+        self._low = _nothing  # type: ignore[method-assign]
+        try:
+            sent: int | None = original(self, segment, bytes_max, parts)
+        finally:
+            del self._low
+        return sent
+
+    return pump_run
+
+
+_mutation(
+    "F3-identifier-given-twice",
+    "unsettled messages may span more sequences than there are identifiers",
+    (OutboundFlow, "_pump_run", _span_unlimited),
+)
 _mutation("F1-window-exceeded", "one message more than the receive maximum", (OutboundFlow, "connected", _window_ignored))
 
 
@@ -583,3 +610,6 @@ def _quietly_lost(original: Any) -> Any:
 
 
 _mutation("Forwarder-loses-a-hand-out", "one hand-out in seven goes nowhere", (Forwarder, "_pass_on", _quietly_lost))
+
+for _name, _what, _patches in command_mutations.PLANTED:
+    _mutation(_name, _what, *_patches)
