@@ -63,7 +63,7 @@ class LaneRow:
     """What is durable of a queue beside its chunks.
 
     handed: sequences below it may have been handed out. trimmed: chunks below it are deleted. depth: durable messages in the
-    queue. tail_bytes: bytes of all durable messages ever appended.
+    queue. released: in the order of the PUBRECs. tail_bytes: bytes of all durable messages ever appended.
     """
 
     head: int
