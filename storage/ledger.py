@@ -64,8 +64,8 @@ class LaneRow:
     """What is durable of a queue beside its chunks.
 
     handed: sequences below it may have been handed out. trimmed: chunks below it are deleted. depth: durable messages in the
-    queue. tail_bytes: bytes of all durable messages ever appended. unsent: from here on nothing was handed out, nor will be before
-    a later row is durable; None where that is not known.
+    queue. released: in the order of the PUBRECs. tail_bytes: bytes of all durable messages ever appended. unsent: from here on
+    nothing was handed out, nor will be before a later row is durable; None where that is not known.
     """
 
     head: int

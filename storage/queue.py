@@ -27,7 +27,7 @@ from storage.pieces import Piece, apart, join_tiny, pick, qos0_seqs
 from wire.batch import accepted_ms_of, pack_column
 from wire.errors import StorageDamaged, Unavailable
 from wire.frames import Ranges
-from wire.ranges import RangeSet, ranges_of
+from wire.ranges import ArrivalSet, RangeSet, ranges_of
 from wire.sequences import PACKET_IDS
 
 READ_AHEAD_BYTES = 1 << 20
@@ -71,7 +71,7 @@ class Queue:
         self.head = row.head
         self.tail = row.tail
         self.settled = RangeSet(row.settled)
-        self.released = RangeSet(row.released)
+        self.released = ArrivalSet(row.released)  # in the order of the PUBRECs, which PUBRELs have to keep
         self.changed = False
         self._engine = engine
         self._reader = ChunkReader(engine, name, number)

@@ -49,8 +49,8 @@ class Session:
         self.unanswered: dict[int, bytes] = {}  # identifiers of which no final answer has left
         self.released: set[bytes] = set()
         self.refused: set[Sending] = set()  # answered with a failure: they may come again, as new, and behind others
-        self.refused_once: set[Sending] = set()
-        self.recs: set[int] = set()  # identifiers for which a PUBREC has ever left
+        self.recs: dict[int, int] = {}  # identifiers for which a PUBREC has ever left -> the place of the last
+        self.recs_sent = 0
         self.earlier_recs: set[int] = set()  # and in sessions before
         self.connections = 0
         self.successor = False  # the client had another session before
@@ -70,8 +70,8 @@ class _Judge:
     R4  the order is that of the first sendings.
     R5  after PUBREL a message is never published again in that session.
     R6  the receive maximum holds; at level 4 the limit on unreleased QoS 2 messages.
-    R7  PUBREL comes only for what was answered with PUBREC, in the order of the messages. (Where a lost session's releases are
-        assumed delivered, a PUBREL may still come for them.)
+    R7  PUBREL comes only for what was answered with PUBREC, in the order of the PUBRECs [MQTT-4.6.0-4], also when it comes again.
+        (Where a lost session's releases are assumed delivered, a PUBREL may still come for them.)
     """
 
     def __init__(self, session: Session, broker: Broker, level: int) -> None:
@@ -132,9 +132,8 @@ class _Judge:
         payload = session.received.get(packet.packet_id)
         if payload is not None:
             session.released.add(payload)
-            if (payload, packet.packet_id) in session.refused_once:
-                return  # its PUBREC came behind others
-            order = session.orders[payload, packet.packet_id]
+        order = session.recs.get(packet.packet_id)
+        if order is not None:
             if order <= self._last_release:
                 raise Violation("R7", f"{packet} out of order")
             self._last_release = order
@@ -229,7 +228,6 @@ class BrokerConnection(Far):
         if reason >= 0x80:
             broker.watcher.remote_refused(self.client_id, packet)
             self.session.refused.add((packet.payload, packet.packet_id))
-            self.session.refused_once.add((packet.payload, packet.packet_id))
         elif known is None:
             broker.watcher.remote_delivered(self.client_id, packet, self.session.number)
         if packet.qos == 1:
@@ -264,7 +262,8 @@ class BrokerConnection(Far):
         for _, encoded, ack in self._answers:
             data += encoded
             if ack.kind == mqtt.PUBREC:
-                self.session.recs.add(ack.packet_id)
+                self.session.recs_sent += 1
+                self.session.recs[ack.packet_id] = self.session.recs_sent
                 self._broker.released(self.client_id, ack.packet_id)
             if ack.kind in (mqtt.PUBACK, mqtt.PUBCOMP) or ack.reason >= 0x80:
                 self.session.unanswered.pop(ack.packet_id, None)

@@ -39,7 +39,7 @@ from tests.simulation.process import KILLED, Process, current
 from tests.simulation.tcp import Far, Link, SimSocket
 from tests.simulation.world import Pollable, World
 from wire.errors import Unavailable
-from wire.frames import Frame, HandOut, LaneOpened
+from wire.frames import Frame, HandOut, LaneOpened, Publishes
 from wire.settings import ListenerSettings, NodeSettings, RemoteSettings
 
 LEVEL_5 = 5
@@ -351,7 +351,9 @@ class Machine:
         self.oracle.turn_ended(process.name.partition(":")[0], process.actor)
 
     def _seen(self, sender: str, receiver: str, frame: Frame) -> None:
-        if isinstance(frame, HandOut):
+        if isinstance(frame, Publishes):
+            self.oracle.offered(frame)
+        elif isinstance(frame, HandOut):
             if sender == "queue_store":
                 self.oracle.handed_out(frame)
             self.oracle.handed_rows_max = max(self.oracle.handed_rows_max, frame.count)

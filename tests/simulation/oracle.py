@@ -17,18 +17,19 @@ from storage.chunk import Chunk
 from storage.dead_letters import DeadRow
 from storage.ledger import LaneRow
 from tests.simulation.disk import Ops, SimDisk
-from tests.simulation.incoming import AWAY
+from tests.simulation.incoming import AWAY, REMOTE
 from tests.simulation.letters import PREFIX, LettersSeen
 from tests.simulation.mqtt import Publish
 from tests.simulation.plan import BRIDGE, Plan
 from tests.simulation.publisher import Client, Message, Publisher
 from tests.simulation.world import Violation
 from wire.batch import Batch, unpack_column
-from wire.frames import HandOut
+from wire.frames import HandOut, Publishes
 from wire.names import lane_of_queue, queue_name
 
 _COUNTED_LOSSES = ("overflow", "too_large")
 _PURGED = "purged"
+LEVEL_5 = 5
 
 
 class _QueueSeen:
@@ -62,6 +63,7 @@ class Oracle:
         self.acknowledged_payloads: dict[bytes, Message] = {}
         self.refused_payloads: set[bytes] = set()
         self._ever_refused: set[bytes] = set()
+        self._offered: dict[tuple[str, int, int], list[bytes]] = {}  # sender, epoch, number -> payloads
         self.handed_rows_max = 1
         self.handed_to_connection: dict[tuple[str, int], int] = {}  # (queue, lane epoch) -> messages
         self.chunk_rows_max = 1
@@ -105,6 +107,8 @@ class Oracle:
                     self._chunks_deleted(queue, low, high)
             elif key[:1] == b"N" and operation == "put":
                 self._names[int.from_bytes(value, "big")] = key[1:].decode()
+            elif key[:1] == b"P" and operation == "put":
+                self._sender_written(key[1:].decode(), value)
         for key, value in self._rows(ops, b"L").items():  # a write that was refused before may have an older row, too
             queue = self._queue(int.from_bytes(key[1:], "big"))
             dead = {seq for name, seq, _ in buried if name == queue.name}
@@ -231,6 +235,19 @@ class Oracle:
         if len(queue.suspects) > counted:
             raise Violation("P6", f"{queue.name}: {queue.suspects!r} left, did not arrive, and {counted} are accounted for")
 
+    def _sender_written(self, name: str, value: bytes) -> None:
+        """What the store refused of an MQTT 5 publisher was refused, whether or not the publisher ever hears of it.
+
+        An MQTT 3.1.1 publisher and the remote are not told, so nothing of theirs may be accepted before that.
+        """
+        _, epoch, _, refused, _ = msgpack.unpackb(value, strict_map_key=False)
+        for number, rows in refused.items():
+            payloads = self._offered.get((name, epoch, number), [])
+            for payload in (payloads[row] for row in unpack_column("H", rows)) if payloads else ():
+                publisher = self.messages[payload].publisher
+                if publisher != REMOTE and self.shape.publishers[publisher][0] == LEVEL_5:
+                    self._ever_refused.add(payload)
+
     def _buried(self, name: str, seq: int, payload: bytes) -> None:
         """D2: a dead letter is written by the commit that settles it, and is what was queued there."""
         queue = self._queues.get(name)
@@ -284,6 +301,13 @@ class Oracle:
             )
 
     # --- publishers ---
+
+    def offered(self, frame: Publishes) -> None:
+        """A batch is on its way to the store."""
+        if self.shape.max_messages is None:
+            return
+        payloads = [payload for body in frame.bodies for payload in Batch.decode(body).rows_payloads()]
+        self._offered[frame.sender, frame.epoch, frame.number] = payloads
 
     def acknowledged(self, publisher: Client, message: Message, packet_id: int) -> None:
         """P1: a PUBACK or PUBREC is written."""
@@ -364,7 +388,7 @@ class Oracle:
         key = (message.topic, message.qos)
         place = self._order[message.payload]
         if message.payload in self._remote_refused or message.payload in self._ever_refused:
-            return  # refused, but the answer was lost: its place was then
+            return  # refused, told or not: its place was then
         if self.shape.max_messages is not None and self.shape.overflow != "reject":
             return  # dropped, and published again because the acknowledgement was lost
         if place < self._last_arrival.get(key, -1):

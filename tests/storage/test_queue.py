@@ -157,6 +157,22 @@ def test_what_is_settled_before_it_is_handed_out_again_is_released_no_more() -> 
     assert (queue.head, queue.size_bytes) == (4, 0)
 
 
+def test_the_order_of_the_pubrecs_is_on_record() -> None:
+    engine = RecordingEngine()
+    queue = open_queue(engine)
+    append(engine, queue, batch([b"a", b"b", b"c", b"d"], 2))
+    queue.hand_out(100, 1 << 30)
+    queue.release(((1, 3), (0, 1)))
+    queue.release(((3, 4),))
+    append(engine, queue)
+
+    reopened = open_queue(engine)
+    assert reopened.released.ranges() == ((1, 3), (0, 1), (3, 4))
+    reopened.hand_out(100, 1 << 30)
+    reopened.settle("delivered", ((1, 2),))
+    assert reopened.released.ranges() == ((2, 3), (0, 1), (3, 4))
+
+
 def test_settled_chunks_are_deleted_many_at_a_time() -> None:
     engine = RecordingEngine()
     queue = open_queue(engine)
