@@ -428,7 +428,6 @@ def small_constants(shape: Shape) -> list[tuple[Any, str, Any]]:
     import actors.connection
     import actors.listener
     import storage.queue
-    import storage.tier1
     import supervisor.supervisor
     import wire.link
     import wire.remote_inbox
@@ -444,7 +443,6 @@ def small_constants(shape: Shape) -> list[tuple[Any, str, Any]]:
         (storage.queue, "TRIM_MESSAGES", shape.trim_messages),
         (storage.queue, "SPLIT_ROWS", shape.split_rows),
         (storage.queue, "READ_AHEAD_CHUNKS", shape.read_ahead),
-        (storage.tier1, "RESTS_AFTER_S", {1: 0.0, 3: 0.5}.get(shape.read_ahead, 5.0)),
         (supervisor.supervisor, "SignalPipe", SimSignals),
         *few_identifiers(shape.packet_ids),
     ]

@@ -292,13 +292,16 @@ class Oracle:
         return self.disk.synced_value(key) if strong else self.disk.written_value(key)
 
     def handed_out(self, frame: HandOut) -> None:
-        """Q6: what the record says of a resting queue is true."""
+        """Q6: a durable message leaves the store only below the mark that is on record."""
         value = None if self.relaxed else self._meta(b"L" + self._number(frame.queue).to_bytes(4, "big"))
-        unsent = None if value is None else LaneRow.decode(value, queue=frame.queue).unsent
-        if unsent is not None and frame.first_seq + frame.count > unsent:
-            raise Violation(
-                "Q6", f"{frame.queue}: {frame.first_seq} is handed out, and the record says that nothing is from {unsent} on"
-            )
+        if value is None:
+            return
+        handed = LaneRow.decode(value, queue=frame.queue).handed
+        offsets = unpack_column("I", frame.offsets) if frame.offsets else range(frame.count)
+        flags = Batch.decode(frame.bodies[0]).flags
+        last = max((frame.first_seq + offset for offset, flag in zip(offsets, flags, strict=True) if flag & 3), default=-1)
+        if last >= handed:
+            raise Violation("Q6", f"{frame.queue}: {last} is handed out, and the record says that nothing is from {handed} on")
 
     # --- publishers ---
 
