@@ -155,7 +155,7 @@ class QueueMachine(RuleBasedStateMachine):
         assert queue.ledger.closes(queue.depth), "P6"
         assert queue.head <= queue._cursor <= queue.tail == self.tail, "Q1"
         assert all(seq >= queue.head for seq in self.queued), "Q1"
-        assert {seq for start, stop in queue.released for seq in range(start, stop)} == self.released
+        assert {seq for start, stop in queue.released.ranges() for seq in range(start, stop)} == self.released
         if not self.queued:
             assert queue.size_bytes == 0 or queue.waiting(), "bytes end with the messages"
         least = sum(self.bytes_of[seq] for seq in self.queued)
