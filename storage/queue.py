@@ -34,6 +34,7 @@ READ_AHEAD_BYTES = 1 << 20
 READ_AHEAD_CHUNKS = 1000
 SPLIT_ROWS = 4000  # a chunk up to this size is handed out whole even if the credit ends inside it
 TRIM_MESSAGES = 5000
+HANDED_AHEAD = 16_384  # more than a batch, so that a lane that keeps up has its marks with the commits of the messages
 TRIM_BYTES = 16 << 20
 CACHE_BYTES = 8 << 20
 
@@ -55,6 +56,8 @@ class Queue:
     Q3  what is at or above the cursor has not been handed out since the last reset; what is below it is settled or in flight.
     Q4  accepted = ended + depth (P6), in memory and in every row that is written.
     Q5  a chunk is deleted only in or after the write whose row has all of it settled.
+    Q6  a durable message is handed out only below a committed mark, ``handed`` in the row. So after any crash it is known what may
+        have been sent: that is neither dropped nor expired, for the remote may hold its packet identifier.
     """
 
     def __init__(
@@ -78,6 +81,8 @@ class Queue:
         self._cursor = row.head
         self._cursor_floor = row.trimmed  # at or below the first sequence of the chunk in which the cursor stands
         self._handed = row.handed
+        self._marked = row.handed  # the committed mark (Q6)
+        self._mark_wanted = 0
         self._may_be_sent = min(row.tail, row.head + PACKET_IDS)
         self._trimmed = row.trimmed
         self._tail_bytes = row.tail_bytes
@@ -236,6 +241,9 @@ class Queue:
             if self._too_old(durable, volatile, accepted_before_ms):
                 self._discard(durable, volatile, None, "expired")
                 continue
+            if durable is not None and durable.stop > self._marked and self._engine.durable:
+                self._mark_wanted = durable.stop
+                break
             piece = self._take(durable, volatile, messages)
             if piece is not None:
                 messages -= piece.count
@@ -246,6 +254,11 @@ class Queue:
             self._handed = self._cursor
             self.changed = True
         return join_tiny(pieces)
+
+    @property
+    def wants_mark(self) -> bool:
+        """Whether ``hand_out`` stopped for want of a higher mark: write the row, commit it in full strength, and go on (Q6)."""
+        return self._mark_wanted > self._marked
 
     # --- settle ---
 
@@ -476,15 +489,26 @@ class Queue:
         write.delete_range("msg", start, stop)
         return start, stop
 
-    def write_row(self, write: Write) -> None:
-        """Put the queue's row into ``write``, as it is once everything appended is committed."""
+    def write_row(self, write: Write, *, strong: bool = True, ahead: bool = True) -> None:
+        """Put the queue's row into ``write``, as it is once everything appended is committed.
+
+        strong: the commit has the configured strength, so the mark of Q6 may move; ahead: by a block, since more can be handed out
+        soon.
+        """
         self._advance()
+        mark = self._marked
+        if strong:
+            mark = max(mark, self._mark_wanted)
+            if ahead or self.wants_mark:
+                mark = max(mark, min(self._next, self._cursor + HANDED_AHEAD))
+            if mark > self._marked:
+                write.on_commit(partial(self._mark, mark))
         if self._depth < 0 or (self._depth and self.head == self._next):
             self._put_right()
         row = LaneRow(
             head=self.head,
             tail=self._next,
-            handed=self._handed,
+            handed=max(self._handed, mark),
             trimmed=self._trimmed,
             tail_bytes=self._tail_bytes,
             depth=self._depth,
@@ -497,6 +521,9 @@ class Queue:
         write.put("meta", lane_key(self.number), row.encode())
         write.tails[self.number] = self._next
         self.changed = False
+
+    def _mark(self, mark: int) -> None:
+        self._marked = max(self._marked, mark)
 
     # --- damage ---
 

@@ -138,6 +138,7 @@ class Tier1:
         self._write = Write()
         self._waiting: list[Append | SessionOpen | SourceResumed] = []
         self._needs_sync = False
+        self._marks_wanted = False
         self._uncommitted = False  # the open write has something that somebody waits for
         self._acks: dict[str, Committed] = {}
         self._opened: list[SessionOpened] = []
@@ -376,6 +377,13 @@ class Tier1:
         if self._retry_s is None:
             self._answer()
             self._hand_out(wall_ms)
+            while self._marks_wanted:  # once in a block of messages, where no other commit has moved the mark along (Q6)
+                self._marks_wanted = False
+                self._needs_sync = True
+                self._commit_write(now_s, wall_ms)
+                if self._retry_s is None:
+                    self._answer()
+                    self._hand_out(wall_ms)
         return self._take_effects()
 
     def wakes_at_s(self, now_s: float) -> float:
@@ -421,10 +429,12 @@ class Tier1:
 
     def _commit_write(self, now_s: float, wall_ms: int) -> None:
         write = self._write
+        strong = self._needs_sync or self._persistence.sync != "full"
         for lane in self._lanes.values():
-            if lane.queue.changed and not lane.row_damaged:
+            queue = lane.queue
+            if (queue.changed or queue.wants_mark) and not lane.row_damaged:
                 self._trim(lane, idle=False)
-                lane.queue.write_row(write)
+                queue.write_row(write, strong=strong, ahead=lane.open and lane.credit_messages > lane.given_messages)
         self._burials.write(write, now_s, wall_ms, evict=not self._refused)
         self._senders.write_rows(write)
         self._sessions.write_rows(write)
@@ -544,6 +554,9 @@ class Tier1:
         max_age_s = lane.limits.max_age_s if lane.limits.max_age_s is not None else self._settings.limits.max_age_s
         before_ms = wall_ms - int(max_age_s * 1000) if max_age_s is not None else 0
         pieces = lane.queue.hand_out(messages, size_bytes, accepted_before_ms=before_ms)
+        if lane.queue.wants_mark:
+            self._marks_wanted = True
+            self._ready.add(name)
         if pieces and lane.unreadable is not None:
             lane.unreadable = None
             log.info("queue.readable", extra={"queue": name})

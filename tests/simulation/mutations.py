@@ -472,9 +472,9 @@ _mutation(
 
 
 def _row_one_commit_late(original: Any) -> Any:
-    def write_row(self: Queue, write: Write) -> None:
+    def write_row(self: Queue, write: Write, **how: bool) -> None:
         separate = Write()
-        original(self, separate)
+        original(self, separate, **how)
         late = getattr(self, "_late_ops", [])
         self._late_ops = separate.ops  # type: ignore[attr-defined]
         write.ops.extend(late)
