@@ -82,6 +82,7 @@ class Queue:
         self._cursor_floor = row.trimmed  # at or below the first sequence of the chunk in which the cursor stands
         self._handed = row.handed
         self._marked = row.handed  # the committed mark (Q6)
+        self._marking = row.handed  # the mark in the newest row that was written, committed or not
         self._mark_wanted = 0
         self._may_be_sent = min(row.tail, row.head + PACKET_IDS)
         self._trimmed = row.trimmed
@@ -496,13 +497,14 @@ class Queue:
         soon.
         """
         self._advance()
-        mark = self._marked
+        mark = self._marking  # a row that is written twice before a commit takes nothing back
         if strong:
             mark = max(mark, self._mark_wanted)
             if ahead or self.wants_mark:
                 mark = max(mark, min(self._next, self._cursor + HANDED_AHEAD))
             if mark > self._marked:
                 write.on_commit(partial(self._mark, mark))
+            self._marking = mark
         if self._depth < 0 or (self._depth and self.head == self._next):
             self._put_right()
         row = LaneRow(

@@ -293,7 +293,7 @@ class Oracle:
 
     def handed_out(self, frame: HandOut) -> None:
         """Q6: a durable message leaves the store only below the mark that is on record."""
-        value = None if self.relaxed else self._meta(b"L" + self._number(frame.queue).to_bytes(4, "big"))
+        value = self._meta(b"L" + self._number(frame.queue).to_bytes(4, "big")) if self.durable and not self.relaxed else None
         if value is None:
             return
         handed = LaneRow.decode(value, queue=frame.queue).handed

@@ -210,6 +210,19 @@ def test_q6_what_was_handed_out_is_neither_dropped_nor_expired_after_a_crash_rig
     assert handed(reopened.hand_out(10, 1 << 30, accepted_before_ms=1 << 40)) == [b"0", b"1", b"2"]
 
 
+def test_q6_a_row_that_is_written_again_before_the_commit_takes_no_mark_back() -> None:
+    engine = RecordingEngine()
+    queue = open_queue(engine)
+    write = Write()
+    queue.append(batch([b"a"]).encode(), 1, batch([b"a"]).size_bytes(), 0, write)
+    queue.write_row(write, ahead=True)  # the disk refuses it, and the lane is opened anew meanwhile
+    queue.write_row(write, ahead=False)
+    engine.commit(write, sync=True)
+    assert handed(queue.hand_out(10, 1 << 30)) == [b"a"]
+
+    assert open_queue(engine).drop_oldest(1, 0) == 0
+
+
 def test_q6_a_lane_without_credit_leaves_its_messages_to_be_dropped_after_a_restart() -> None:
     engine = RecordingEngine()
     queue = open_queue(engine)
