@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 
 from actors.mailbox import READ, WRITE, PollGroup
+from wire.access_rules import ClientAccess
 from wire.inbound import InboundFlow
 from wire.mqtt.packets import Will
 
@@ -29,8 +30,11 @@ class Client:
         "keep_alive_s",
         "keeps_session",
         "level",
+        "listener",
         "number",
+        "rights",
         "session",
+        "user",
         "will",
     )
 
@@ -46,6 +50,9 @@ class Client:
         self.buffer = b""
         self.closed = False
         self.session = ""
+        self.listener = 0  # which of the settings' listeners it came by
+        self.user: str | None = None  # None: anonymous
+        self.rights: ClientAccess | None = None  # None: everything
         self.level = 0  # 4 or 5 once CONNECT was read
         self.keep_alive_s = 0.0
         self.keeps_session = False
@@ -55,6 +62,11 @@ class Client:
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         group.watch(sock.fileno(), READ, self)
+
+    @property
+    def host(self) -> str:
+        """The address without its port."""
+        return self.address.rpartition(":")[0]
 
     @property
     def output_bytes(self) -> int:

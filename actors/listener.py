@@ -11,8 +11,10 @@ import logging
 import resource
 import socket
 from array import array
+from collections.abc import Sequence
 from typing import Any
 
+from actors.access import Access, Readable, Verified
 from actors.acknowledgements import Acknowledgements, Owed
 from actors.actor import MailboxActor
 from actors.client import Client
@@ -21,6 +23,7 @@ from actors.mailbox import HANGUP, READ, WRITE, Mailbox
 from wire.batch import Batch, pack_column, unpack_column
 from wire.errors import PeerViolation, Unavailable
 from wire.frames import (
+    AclChanged,
     Committed,
     Deliver,
     Frame,
@@ -53,6 +56,7 @@ LISTEN_BACKLOG = 1024
 DESCRIPTORS_KEPT = 16  # for the other actors' new lives; without one, not even the clients that are here could be served
 ACCEPT_PAUSE_S = 1.0
 PAUSES_TOLD_PERIOD_S = 60.0
+_NONE_FORBIDDEN: frozenset[int] = frozenset()
 
 
 class Listener(MailboxActor):
@@ -62,7 +66,8 @@ class Listener(MailboxActor):
         super().__init__(mailbox, settings, epoch)
         self._group = mailbox.group()
         self._clients: dict[int, Client] = {}
-        self._packets = ClientPackets(self, settings)
+        self._access = Access(self, settings)
+        self._packets = ClientPackets(self, settings, self._access)
         self._builder = BatchBuilder(
             rows_max=BATCH_ROWS_MAX, bytes_max=BATCH_BYTES_MAX, packet_max_bytes=settings.clients.packet_max_bytes
         )
@@ -115,6 +120,7 @@ class Listener(MailboxActor):
             "published": self._published,
             "refused": self._acknowledgements.refused,
             "output_dropped": self._output_dropped,
+            "access": self._access.status(),
         }
 
     def _finish_stop(self) -> None:
@@ -156,8 +162,14 @@ class Listener(MailboxActor):
             case SessionOpened():
                 if frame.epoch == self.epoch:
                     self._packets.session_opened(frame)
+            case AclChanged():
+                self._access.acl_changed(frame)
             case _:
                 raise AssertionError(f"not for a Listener: {frame}")
+
+    def on_told(self, message: Any) -> None:
+        assert isinstance(message, Verified), f"not for a Listener: {message}"
+        self._access.verified(message)
 
     def on_turn_end(self, now_s: float) -> None:
         if not self._link.may_send() or (len(self._link) and len(self._builder) < OVERLAPPING_ROWS_MIN and not self._builder.full):
@@ -174,6 +186,7 @@ class Listener(MailboxActor):
     def on_timer(self, name: str, now_s: float) -> None:
         if name == "housekeeping":
             self.mailbox.set_timer("housekeeping", now_s + HOUSEKEEPING_S)
+            self._access.reload()
             if self._link.overdue(now_s):
                 self._resend()
             for client in self._packets.overdue(list(self._clients.values()), now_s):
@@ -217,7 +230,9 @@ class Listener(MailboxActor):
                 sock.close()
                 continue
             self._numbers += 1
-            self._clients[self._numbers] = Client(sock, f"{address[0]}:{address[1]}", self._numbers, self._group, now_s)
+            client = Client(sock, f"{address[0]}:{address[1]}", self._numbers, self._group, now_s)
+            client.listener = self._sockets.index(listening)
+            self._clients[self._numbers] = client
 
     def _pause_accepting(self, now_s: float, why: str) -> None:
         """Let new clients wait in the kernel's queue, until a connection closes or a moment has passed."""
@@ -408,7 +423,9 @@ class Listener(MailboxActor):
         batch = Batch.decode(frame.bodies[0])
         for subscribers, rows_column in frame.groups:
             rows = unpack_column("H", rows_column) if rows_column else range(len(batch))
-            encoded: dict[int, bytes] = {}
+            encoded: dict[tuple[int, frozenset[int]], bytes] = {}
+            everything: Sequence[int] = rows
+            readable: Readable | None = None
             for number in unpack_column("I", subscribers):
                 client = self._clients.get(number)
                 if client is None or client.flow is None:
@@ -416,6 +433,15 @@ class Listener(MailboxActor):
                 if client.output_bytes > self.settings.clients.output_max_bytes // 2:
                     self._output_dropped += len(rows)
                     continue
-                if client.level not in encoded:
-                    encoded[client.level] = encode_deliveries(batch, rows, client.level)
-                self.write(client, encoded[client.level])
+                forbidden, allowed = _NONE_FORBIDDEN, everything
+                if client.rights is not None:
+                    readable = readable or Readable(batch, rows)
+                    forbidden, allowed = readable.rows_for(client.rights)
+                    if forbidden:
+                        self._access.left_out(len(rows) - len(allowed))
+                        if not allowed:
+                            continue
+                key = (client.level, forbidden)
+                if key not in encoded:
+                    encoded[key] = encode_deliveries(batch, allowed, client.level)
+                self.write(client, encoded[key])

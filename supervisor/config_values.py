@@ -15,7 +15,9 @@ from pydantic import AfterValidator, BeforeValidator, Field, GetCoreSchemaHandle
 from pydantic_core import core_schema
 
 from supervisor.units import UNLIMITED, check_name, parse_address, parse_duration, parse_size, shown, write_duration, write_size
+from wire.access_rules import pattern_fault
 from wire.mqtt.topics import filter_fault
+from wire.password_table import name_fault
 
 SECONDS_MAX = 10 * 365 * 86400.0
 
@@ -162,11 +164,27 @@ def _folder(value: str) -> str:
     return value
 
 
+def _user(value: str) -> str:
+    fault = name_fault(value)
+    if fault is not None:
+        raise ValueError(f"{shown(value)} cannot be a user name: {fault}")
+    return value
+
+
+def _pattern(value: str) -> str:
+    fault = pattern_fault(value)
+    if fault is not None:
+        raise ValueError(f"{shown(value)} is not a topic pattern ({fault}); write it such as plant/# or site/%u/+")
+    return value
+
+
 Text = Annotated[str, BeforeValidator(_text)]
 Name = Annotated[Text, AfterValidator(check_name), Field(pattern="^[A-Za-z0-9_-]{1,64}$")]
 Flag = Annotated[bool, BeforeValidator(_flag)]
 Filled = Annotated[Text, AfterValidator(_filled)]
 Filter = Annotated[Text, AfterValidator(_filter)]
+User = Annotated[Text, AfterValidator(_user)]
+TopicPattern = Annotated[Text, AfterValidator(_pattern)]
 File = Annotated[Filled, AfterValidator(_resolve), AfterValidator(_readable)]
 Folder = Annotated[Filled, AfterValidator(_resolve), AfterValidator(_folder)]
 Bind = Annotated[Text, AfterValidator(lambda value: (parse_address(value, port_min=0), value)[1])]

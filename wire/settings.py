@@ -13,13 +13,47 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 import msgpack
 
 
+@dataclass(frozen=True, slots=True)
+class AclRuleSettings:
+    """One rule of an access control list. Without users and anonymous it is for everyone, without clients for every client."""
+
+    allow: bool
+    publish: bool
+    subscribe: bool
+    users: tuple[str, ...]
+    anonymous: bool
+    clients: tuple[str, ...]
+    topics: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoginLimitSettings:
+    """After failures_max failed logins within period_s, an address is refused for block_s; None is without limit."""
+
+    failures_max: int | None
+    period_s: float
+    block_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccessSettings:
+    """Who may connect, and what a client may do. acl: None is everything; acl_file: where its rules are from, if not given here."""
+
+    allow_anonymous: bool
+    login_limits: LoginLimitSettings
+    password_file: str | None = None
+    acl: tuple[AclRuleSettings, ...] | None = None
+    acl_file: str | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListenerSettings:
-    """One listening socket for local clients."""
+    """One listening socket for local clients; access: None is the node's."""
 
     host: str
     port: int
     protocol: str  # tcp (tls, ws, wss are refused by the configuration until the Listener speaks them)
+    access: AccessSettings | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,7 +214,7 @@ class NodeSettings:
     run_dir: str
     log_level: str
     listeners: tuple[ListenerSettings, ...]
-    allow_anonymous: bool
+    access: AccessSettings
     clients: ClientLimitSettings
     persistence: PersistenceSettings
     limits: LimitSettings

@@ -12,10 +12,12 @@ from wire.batch import REFUSABLE, Batch, from_rows, pack_column, unpack_column
 from wire.errors import DiskFull, Unavailable
 from wire.frames import Append, HandOut, Ranges, Settle
 from wire.settings import (
+    AccessSettings,
     BackoffSettings,
     BridgeSettings,
     ClientLimitSettings,
     LimitSettings,
+    LoginLimitSettings,
     NodeSettings,
     PersistenceSettings,
     RefusalSettings,
@@ -101,7 +103,9 @@ def node(
         run_dir=run_dir,
         log_level="INFO",
         listeners=(),
-        allow_anonymous=True,
+        access=AccessSettings(
+            allow_anonymous=True, login_limits=LoginLimitSettings(failures_max=None, period_s=60.0, block_s=60.0)
+        ),
         clients=ClientLimitSettings(
             connections_max=10,
             connect_timeout_s=5.0,

@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from wire.settings import (
+    AccessSettings,
     BackoffSettings,
     BridgeSettings,
     ClientLimitSettings,
     LimitSettings,
+    LoginLimitSettings,
     NodeSettings,
     PersistenceSettings,
     RefusalSettings,
@@ -70,7 +72,9 @@ def node_settings(
         run_dir=str(folder / "data" / "run"),
         log_level="info",
         listeners=(),
-        allow_anonymous=True,
+        access=AccessSettings(
+            allow_anonymous=True, login_limits=LoginLimitSettings(failures_max=None, period_s=60.0, block_s=60.0)
+        ),
         clients=ClientLimitSettings(
             connections_max=10,
             connect_timeout_s=5.0,

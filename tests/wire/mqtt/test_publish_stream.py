@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import pytest
@@ -30,6 +31,11 @@ class Source:
     received: set[int] = field(default_factory=set)
     carried: set[int] = field(default_factory=set)
     aliases: dict[int, bytes] = field(default_factory=dict)
+    may_publish: Callable[[bytes], bool] | None = None
+    forbidden: list[tuple[int, bytes]] = field(default_factory=list)
+
+    def forbid(self, qos: int, packet_id: bytes) -> None:
+        self.forbidden.append((qos, packet_id))
 
 
 Row = tuple[str, bytes, int, bytes, int]

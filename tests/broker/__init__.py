@@ -1,0 +1,1 @@
+"""The local broker as clients see it, on real nodes."""
