@@ -1,7 +1,8 @@
 """Who may come in and what they may do: the Listener's keeper of password files, logins and access control lists.
 
-It owns the logins that wait, the clients' rights, and the counts; the tables are ``password_file.py``'s. What is decided purely is in
-``wire``: ``access_rules.py``, ``password_table.py``, ``login_limits.py``, ``login_queue.py``, ``recent_logins.py``, and the CONNACK codes in ``greeting.py``.
+It owns the logins that wait, the clients' rights, and the counts; the tables are ``password_file.py``'s. The decisions are in
+``wire``: ``access_rules.py``, ``password_table.py``, ``login_limits.py``, ``login_queue.py``, ``recent_logins.py``, and the CONNACK
+codes in ``greeting.py``.
 
 A password is verified in a thread, a few at a time, because it takes tens of milliseconds on purpose; the client's socket is not
 read meanwhile. Password files are read again when they change; connections that are there stay. ACL files are read by the

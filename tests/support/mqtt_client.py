@@ -213,6 +213,11 @@ class MqttClient:
 
     def connect(self, deadline_s: float = 10.0) -> Packet:
         """Open the connection, send CONNECT, and return the CONNACK; the caller looks at its reason code."""
+        self.connect_without_waiting(deadline_s)
+        return self.expect(CONNACK, deadline_s=deadline_s)
+
+    def connect_without_waiting(self, deadline_s: float = 10.0) -> None:
+        """Open the connection and send CONNECT."""
         self.close()
         self._received.clear()
         self._socket = socket.create_connection(("127.0.0.1", self._port), timeout=deadline_s)
@@ -228,7 +233,6 @@ class MqttClient:
             if text is not None:
                 body += string(text)
         self.send(CONNECT, 0, body)
-        return self.expect(CONNACK, deadline_s=deadline_s)
 
     def send(self, kind: int, flags: int, body: bytes) -> None:
         """Send one packet as given."""
