@@ -101,6 +101,10 @@ class Access:
         self._passwords: dict[str, PasswordFile] = {}
         self._acls: dict[str | tuple[AclRuleSettings, ...], _Acl] = {}  # by file, or by the rules themselves
         self._policies = [self._policy(listener.access or settings.access) for listener in settings.listeners]
+        if self._passwords:
+            from actors.passwords import give_memory_back  # only where there are passwords
+
+            give_memory_back()
         self._told_s: dict[str, float] = {}
         self._untold: dict[str, int] = {}
         self._counts = dict.fromkeys(
@@ -201,7 +205,7 @@ class Access:
 
     def _verify(self, login: Login, table: PasswordTable) -> None:
         """In a thread. A user who does not exist costs what one who does would."""
-        from actors.passwords import DECOY, give_way, verify_password  # only where there are passwords
+        from actors.passwords import DECOY, give_way, verify_password
 
         give_way()
         stored = table.hash_of(login.user)

@@ -5,6 +5,7 @@ Source: RFC 9106; the parameters are OWASP's smallest (19 MiB, 2 passes, 1 threa
 
 from __future__ import annotations
 
+import ctypes
 import os
 import threading
 
@@ -13,6 +14,8 @@ from argon2.exceptions import InvalidHashError, VerificationError, VerifyMismatc
 
 _HASHER = PasswordHasher(time_cost=2, memory_cost=19_456, parallelism=1)
 _NICENESS = 10
+_M_MMAP_THRESHOLD = -3  # mallopt(3)
+_MMAP_THRESHOLD_BYTES = 8 * 1024 * 1024
 # Of 32 random bytes that nobody has: what a login costs while there are no users.
 DECOY = "$argon2id$v=19$m=19456,t=2,p=1$jYjCJdrAuCUddmrc7FCavg$ZBDshqPydcO0+t1XvrBA5DGFfmJvUYIFNkavDtsYg/I"
 
@@ -30,6 +33,13 @@ def verify_password(stored: str, password: bytes) -> bool | None:
         return False
     except (VerificationError, InvalidHashError):
         return None
+
+
+def give_memory_back() -> None:
+    """Have what a hash works in returned to the system when it is done; glibc would keep it once for each of its arenas."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_M_MMAP_THRESHOLD, _MMAP_THRESHOLD_BYTES)
 
 
 def give_way() -> None:
