@@ -188,6 +188,7 @@ class BrokerConnection(Far):
     def close(self) -> None:
         """The broker closes the connection."""
         self._end()
+        self._broker.gone(self)
         if self.link is not None:
             self.link.hang_up()
 
@@ -298,7 +299,7 @@ class Broker:
         self.rejections = 0
         self.sessions_lost = 0
         self.on_new_session: Callable[[str], None] | None = None  # told once, when a client finds its session lost
-        self.may_be_left = False  # the client may go to another address, and what is open here stays open
+        self.may_be_left = False  # the client may go to another address or name, and what is open here stays open
         self._rng = world.chance("broker")
         self._sessions: dict[str, Session] = {}
         self._connections: dict[str, BrokerConnection] = {}
@@ -364,7 +365,7 @@ class Broker:
             self._had_session.discard(client_id)
 
     def outgoings(self) -> list[Outgoing]:
-        """The sessions as this broker's own; where the client may be at another address instead, those that are connected."""
+        """The sessions as this broker's own; where the client may be elsewhere instead, those that are connected."""
         return [session.outgoing for session in self._kept()]
 
     def links(self) -> list[Link]:
@@ -381,7 +382,6 @@ class Broker:
         """Close the connections that came in at ``place``."""
         for connection in [connection for connection in self._connections.values() if connection.place == place]:
             connection.close()
-            self.gone(connection)
 
     def lose_sessions(self) -> None:
         """Forget every session, connections included."""
