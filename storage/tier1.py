@@ -51,6 +51,7 @@ from wire.frames import (
     SourceResumed,
 )
 from wire.names import LANE_EPOCH_SHIFT, lane_of_queue, peer_of, queue_name
+from wire.sequences import PACKET_IDS
 from wire.settings import LimitSettings, NodeSettings
 
 log = logging.getLogger("bascule")
@@ -97,6 +98,7 @@ class _Lane:
     fenced: bool = False  # until it is opened anew, its Forwarder speaks of messages that were purged
     row_damaged: bool = False  # where it stands is not known: it takes nothing and gives nothing, and its row stays as it is
     handed_s: float = 0.0  # when something was handed out the last time
+    synced_head: int = 0  # the head that a loss of power leaves
     losses: int = 0  # places where messages could not be read, in this life
     peak_bytes: int = 0  # since the last compaction
     trimmed_from: bytes = b""
@@ -186,7 +188,7 @@ class Tier1:
             case SourceResumed():
                 self._waiting.append(frame)
             case SenderResumes():
-                self._senders.resume(frame.sender, frame.epoch, frame.number)
+                self._senders.resume(frame.sender, frame.epoch, frame.number, frame.stalled)
             case QueueCommand():
                 self._commands.receive(frame)
             case _:
@@ -442,16 +444,21 @@ class Tier1:
             if lane.queue.changed and not lane.row_damaged:
                 self._trim(lane, idle=False)
                 lane.queue.write_row(write)
+                # A crash must not put the head back by as much as there are identifiers: they would be given twice (F3).
+                self._needs_sync |= lane.queue.head - lane.synced_head > PACKET_IDS // 4
         self._burials.write(write, now_s, wall_ms, evict=not self._refused)
         self._senders.write_rows(write)
         self._sessions.write_rows(write)
         write.promised |= self._uncommitted
         if write:
+            sync = self._needs_sync and self._persistence.sync == "full"
             try:
-                self._engine.commit(write, sync=self._needs_sync and self._persistence.sync == "full")
+                self._engine.commit(write, sync=sync)
             except Unavailable as error:
                 self._disk_refuses(now_s, error)
                 return
+            for lane in self._lanes.values() if sync else ():
+                lane.synced_head = lane.queue.head
             self._write = Write()
             self._commits += 1
             self._committed_s = now_s
@@ -659,7 +666,13 @@ class Tier1:
             queue = Queue(self._engine, name, number, nothing, volatile_max_bytes=limits.volatile_max_bytes)
             row_damaged = True
         lane = _Lane(
-            queue=queue, limits=limits, peer=peer_of(name), bridge=place.bridge, number=place.number, row_damaged=row_damaged
+            queue=queue,
+            limits=limits,
+            peer=peer_of(name),
+            bridge=place.bridge,
+            number=place.number,
+            row_damaged=row_damaged,
+            synced_head=queue.head,
         )
         self._lanes[name] = lane
         return lane
@@ -751,11 +764,14 @@ class Tier1:
         self._ready.add(name)
 
     def purged(self, name: str, *, whole: bool) -> None:
-        """Queue ``name`` was purged: hand out what comes now; where the ``whole`` queue went, once its lane is opened anew."""
+        """Queue ``name`` was purged: hand out what comes now; where the ``whole`` queue went, once its lane is opened anew.
+
+        An opening that is under way is that: nothing was handed out in it, and ``LaneOpened`` tells of the queue as it is now.
+        """
         lane = self._lanes[name]
         lane.damaged = False
         self._ready.add(name)
-        if whole:
+        if whole and not lane.opening:
             lane.fenced = True
             lane.settles.clear()
             self._reset_markers(ResetMarkers(queue=name))

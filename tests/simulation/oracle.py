@@ -457,6 +457,12 @@ class Oracle:
         """How often ``payload`` came into a queue."""
         return len(self._entered.get(payload, ()))
 
+    def times_entered_as(self, client_id: str, payload: bytes, packet_id: int) -> int:
+        """How often ``payload`` came into the queue of ``client_id`` where that has ``packet_id``; it did when it was sent."""
+        name = _queue_of(client_id)
+        places = [seq for queue, seq in self._entered.get(payload, ()) if queue == name and self._packet_id(seq) == packet_id]
+        return max(1, len(places))
+
     def _number(self, name: str) -> int:
         return next(number for number, known in self._names.items() if known == name)
 

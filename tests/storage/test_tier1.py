@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import msgpack
 import pytest
@@ -236,6 +237,20 @@ def test_a_release_is_answered_after_a_synced_commit() -> None:
     assert any(sync for _, sync in engine.writes[-2:])
     reopened = Tier1(engine.rebuilt(len(engine.writes)), node(), 2)
     assert of(open_lane(reopened, 9 << 20), LaneOpened)[0].released == ((0, 1),)
+
+
+def test_a_loss_of_power_puts_the_head_back_by_fewer_messages_than_there_are_identifiers() -> None:
+    engine = RecordingEngine()
+    store = Tier1(engine, node(), 1)
+    open_lane(store)
+    turn(store, append_frame(1, {QUEUE: (batch([b""] * 40_000), None)}))
+    engine.writes.clear()
+
+    for seq in range(0, 40_000, 1_000):
+        turn(store, settle_frame(0, EPOCH, ("delivered", ((seq, seq + 1_000),))))
+
+    synced = [place for place, (_, sync) in enumerate(engine.writes) if sync]
+    assert [after - before for before, after in pairwise([-1, *synced])] == [17, 17], "settlements are not synced one by one"
 
 
 def test_a_plain_settlement_is_neither_answered_nor_synced() -> None:
