@@ -97,7 +97,8 @@ class Listener(MailboxActor):
                     self.subscribe(client, tuple(client.filters.items()))
         else:
             self._packets.reopen_sessions()
-            self.send(name, SenderResumes(sender=self.name, epoch=self.epoch, number=self._link.committed + 1))
+            number, stalled = self._link.committed + 1, self._acknowledgements.stalled
+            self.send(name, SenderResumes(sender=self.name, epoch=self.epoch, number=number, stalled=stalled))
         self._resend()
         if not self._reception.doors and self.state == "starting" and DISTRIBUTOR in self.peers and QUEUE_STORE in self.peers:
             self._listen()

@@ -180,7 +180,7 @@ class Tier1:
             case SourceResumed():
                 self._waiting.append(frame)
             case SenderResumes():
-                self._senders.resume(frame.sender, frame.epoch, frame.number)
+                self._senders.resume(frame.sender, frame.epoch, frame.number, frame.stalled)
             case QueueCommand():
                 self._commands.receive(frame)
             case _:
@@ -649,7 +649,12 @@ class Tier1:
             queue = Queue(self._engine, name, number, nothing, volatile_max_bytes=limits.volatile_max_bytes)
             row_damaged = True
         lane = _Lane(
-            queue=queue, limits=limits, peer=peer_of(name), bridge=place.bridge, number=place.number, row_damaged=row_damaged
+            queue=queue,
+            limits=limits,
+            peer=peer_of(name),
+            bridge=place.bridge,
+            number=place.number,
+            row_damaged=row_damaged,
         )
         self._lanes[name] = lane
         return lane
@@ -741,11 +746,14 @@ class Tier1:
         self._ready.add(name)
 
     def purged(self, name: str, *, whole: bool) -> None:
-        """Queue ``name`` was purged: hand out what comes now; where the ``whole`` queue went, once its lane is opened anew."""
+        """Queue ``name`` was purged: hand out what comes now; where the ``whole`` queue went, once its lane is opened anew.
+
+        An opening that is under way is that: nothing was handed out in it, and ``LaneOpened`` tells of the queue as it is now.
+        """
         lane = self._lanes[name]
         lane.damaged = False
         self._ready.add(name)
-        if whole:
+        if whole and not lane.opening:
             lane.fenced = True
             lane.settles.clear()
             self._reset_markers(ResetMarkers(queue=name))

@@ -76,7 +76,7 @@ GOLDEN: list[tuple[Frame, str]] = [
     (SourceResumed(sender="l", epoch=2, source=9, number=3), "960401a16c020903"),
     (SessionOpen(sender="l", epoch=2, request=1, session="s", clean=True), "9b0503a16c0201a173c30000c0c2"),
     (SessionOpened(sender="l", epoch=2, request=1, session="s", present=False, received=b""), "9b0603a16c0201a173c2c400a090c2"),
-    (SenderResumes(sender="l", epoch=2, number=4), "950701a16c0204"),
+    (SenderResumes(sender="l", epoch=2, number=4, stalled=(9,)), "960702a16c02049109"),
     (Subscribe(epoch=2, source=9, filters=(("a/#", 0),)), "950a0102099192a3612f2300"),
     (Unsubscribe(epoch=2, source=9, filters=("a/#",)), "950b01020991a3612f23"),
     (
