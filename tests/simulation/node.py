@@ -453,7 +453,6 @@ def small_constants(shape: Shape) -> list[tuple[Any, str, Any]]:
 def few_identifiers(count: int) -> list[tuple[Any, str, Any]]:
     """Patches that make ``count`` packet identifiers all there are, so that they come round again within a schedule."""
     import storage.queue
-    import storage.tier1
     import wire.outbound
     import wire.segments
     import wire.sequences
@@ -462,7 +461,7 @@ def few_identifiers(count: int) -> list[tuple[Any, str, Any]]:
         return []
     fields, acks = cache(wire.sequences.packet_id_fields.__wrapped__), cache(wire.sequences.ack_table.__wrapped__)
     return [
-        *((module, "PACKET_IDS", count) for module in (storage.queue, storage.tier1, wire.outbound, wire.segments, wire.sequences)),
+        *((module, "PACKET_IDS", count) for module in (storage.queue, wire.outbound, wire.segments, wire.sequences)),
         (wire.sequences, "packet_id_fields", fields),
         (wire.segments, "packet_id_fields", fields),
         (wire.sequences, "ack_table", acks),

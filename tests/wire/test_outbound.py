@@ -193,12 +193,11 @@ def test_f3_what_is_unsettled_never_spans_more_than_65_000_sequences() -> None:
 
 def test_f3_a_lane_that_keeps_up_has_its_settlements_on_record_long_before_its_identifiers_come_round() -> None:
     flow = flow_at(receive_maximum=1000)
-    asked = number = 0
-    for start in range(0, 130_000, 1000):
+    asked = 0
+    for number, start in enumerate(range(0, 130_000, 1000), 1):
         offer(flow, start, *[1] * 1000)
         assert kinds(burst(flow))
         flow.received(b"".join(ack(PUBACK, seq % 65_000 + 1) for seq in range(start, start + 1000)))
-        number += 1
         facts = flow.facts(number)
         assert facts is not None
         if facts.session is not None:
