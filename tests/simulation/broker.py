@@ -186,8 +186,9 @@ class BrokerConnection(Far):
         self._broker.gone(self)
 
     def close(self) -> None:
-        """The broker closes the connection."""
+        """The broker closes the connection, and the client is no longer there."""
         self._end()
+        self._broker.gone(self)
         if self.link is not None:
             self.link.hang_up()
 
@@ -381,7 +382,6 @@ class Broker:
         """Close the connections that came in at ``place``."""
         for connection in [connection for connection in self._connections.values() if connection.place == place]:
             connection.close()
-            self.gone(connection)
 
     def lose_sessions(self) -> None:
         """Forget every session, connections included."""
