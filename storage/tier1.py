@@ -745,7 +745,9 @@ class Tier1:
         lane = self._lanes[name]
         lane.damaged = False
         self._ready.add(name)
-        if whole:
+        if (
+            whole and not lane.opening
+        ):  # an opening that is owed tells of the queue as it is now, and its Forwarder would not reopen
             lane.fenced = True
             lane.settles.clear()
             self._reset_markers(ResetMarkers(queue=name))
