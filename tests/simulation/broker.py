@@ -205,7 +205,7 @@ class BrokerConnection(Far):
         self._broker.gone(self)
 
     def close(self) -> None:
-        """The broker closes the connection."""
+        """The broker closes the connection, and the client is no longer there."""
         self._end()
         self._broker.gone(self)
         if self.link is not None:
