@@ -47,6 +47,9 @@ class Link:
         self._out: deque[tuple[float, int]] = deque()
         self._in: deque[tuple[float, bytes]] = deque()
         self._out_bytes = 0
+        self._torn_out = self._torn_in = (
+            False  # the cut was reached: nothing behind it arrives any more
+        )
         self._far_gone = False
         self._near_closed = False
 
@@ -63,8 +66,10 @@ class Link:
             return
         count = len(data)
         cut = False
+        if self._torn_out:
+            self.cut_out = 0
         if self.cut_out is not None:
-            cut = self.cut_out <= count
+            cut = self._torn_out = self.cut_out <= count
             count = min(count, self.cut_out)
             self.cut_out -= count
         while count:
@@ -92,8 +97,10 @@ class Link:
         if self.broken or self._near_closed or self.silent:
             return
         cut = False
+        if self._torn_in:
+            self.cut_in = 0
         if self.cut_in is not None:
-            cut = self.cut_in <= len(data)
+            cut = self._torn_in = self.cut_in <= len(data)
             data = data[: self.cut_in]
             self.cut_in -= len(data)
         while data:

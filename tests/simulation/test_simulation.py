@@ -15,6 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.simulation.tcp import Far, Link
+from tests.simulation.world import World
+
 ROOT = Path(__file__).resolve().parents[2]
 SEEDS = "0..2000"
 JOBS = str(min(2, os.cpu_count() or 1))
@@ -70,3 +73,29 @@ def test_a_failure_shrinks_and_its_command_replays_it() -> None:
     assert len(steps) <= 6, f"not small: {steps}"
     assert "VIOLATION" in again.stdout
     assert simulation(*(word for word in words if word not in ("--mutation", "L2-number-not-committed"))).returncode == 0
+
+
+class _Heard(Far):
+    def __init__(self) -> None:
+        self.bytes = 0
+
+    def arrived(self, count: int) -> None:
+        self.bytes += count
+
+
+def test_nothing_gets_through_a_connection_behind_the_byte_that_it_is_cut_at() -> None:
+    """Not even when it is cut again, or healed, before both ends have learnt of it: TCP leaves no gap."""
+    world, far = World("cut", tracing=False), _Heard()
+    link = Link(world, world.chance("link"), lambda kind: None, far, window_bytes=100, latency_s=0.01)
+    link.cut_in = link.cut_out = 2
+    link.send(b"abc")
+    link.near.send(b"abc")
+    link.cut_in, link.cut_out = 50, None
+    link.send(b"def")
+    link.near.send(b"def")
+
+    while not link.broken:
+        world.step()
+
+    assert bytes(link.near.incoming) in (b"", b"a", b"ab")
+    assert far.bytes <= 2
