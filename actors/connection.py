@@ -321,7 +321,7 @@ class Connection(MailboxActor):
             maximum_packet_size=connack.maximum_packet_size,
         )
         if self._intake is not None:
-            self._intake.connected(connack)
+            self._intake.connected(session, connack)
         self.mailbox.watch(remote.fileno(), READ, remote)
         self.mailbox.set_timer(_WATCH, now_s + self._watch.period_s)
         self._now_is("connected")
@@ -568,6 +568,11 @@ class Connection(MailboxActor):
         self._settle()
         self._disconnect(reason)
         self._connect()
+
+    @property
+    def session_on_record(self) -> bool:
+        """Whether the store knows whose session this connection has."""
+        return self._flow.on_record
 
     # --- towards the Forwarder ---
 

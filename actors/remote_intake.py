@@ -39,6 +39,8 @@ class Host(Protocol):
     epoch: int
     mailbox: Mailbox
 
+    @property
+    def session_on_record(self) -> bool: ...
     def send(self, peer: str, frame: Frame) -> None: ...
     def say(self, data: bytes) -> None: ...
     def parse_on(self) -> None: ...
@@ -73,7 +75,7 @@ class RemoteIntake:
         )
         self._packet_max_bytes: int | None = None
         self._opening = False  # the session is to be opened
-        self._clean = False  # what is on record of it must be forgotten first
+        self._forget = ""  # the one that began anew, so that the identifiers on record are of the one before and must be forgotten
         self._request = 0
         self._asked = False
         self._offer_timed = self._resend_timed = False
@@ -102,11 +104,17 @@ class RemoteIntake:
 
     # --- connections and peers ---
 
-    def connected(self, connack: Connack) -> None:
-        """A CONNACK came: open the session; packets are taken, and SUBSCRIBE is sent, when the store has answered."""
+    def connected(self, session: str, connack: Connack) -> None:
+        """A CONNACK came: open the session; packets are taken, and SUBSCRIBE is sent, when the store has answered.
+
+        session: whose it is at the remote, as the lane has it on record.
+        """
         self._inbox.connected()
         self._packet_max_bytes = connack.maximum_packet_size
-        self._clean |= not connack.session_present
+        if not connack.session_present:
+            self._forget = session
+        elif self._forget != session:  # that one was never put on record, so the identifiers are still of this one
+            self._forget = ""
         self._opening, self._asked = True, False
         self._request += 1
         self._open_session()
@@ -130,8 +138,12 @@ class RemoteIntake:
         self._resend()
 
     def _open_session(self) -> None:
-        """Ask for the identifiers on record, once nothing is on its way that would change them."""
-        if not self._opening or self._asked or not self._inbox.idle:
+        """Ask for the identifiers on record, once nothing is on its way that would change them.
+
+        Those of the session before are forgotten only when the new one is on record: while it is not, the lane may go back to the
+        one before, at another address.
+        """
+        if not self._opening or self._asked or not self._inbox.idle or not self._host.session_on_record:
             return
         self._asked = True
         self._request += 1  # asked twice, only the last answer counts: what is forgotten before it must not be a message's
@@ -143,7 +155,7 @@ class RemoteIntake:
                 epoch=self._host.epoch,
                 request=self._request,
                 session=self._session,
-                clean=self._clean,
+                clean=bool(self._forget),
                 expiry_s=NEVER_EXPIRES,
             ),
         )
@@ -164,7 +176,7 @@ class RemoteIntake:
     def _session_opened(self, frame: SessionOpened) -> None:
         if not self._opening or frame.request != self._request:
             return
-        self._opening = self._clean = False
+        self._opening, self._forget = False, ""
         self._inbox.opened(frame.received)
         self._host.say(self._subscriptions.subscribe(self._packet_max_bytes))
         if self._subscriptions.answered:

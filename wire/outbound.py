@@ -306,9 +306,14 @@ class OutboundFlow:
 
     # --- out ---
 
+    @property
+    def on_record(self) -> bool:
+        """Whether the session of the live connection is on record, so that it may be used (F7)."""
+        return self.live and not self._record_new and self._record_number is None
+
     def pump(self, bytes_max: int, now_s: float) -> bytes:
         """The next burst to write, about ``bytes_max`` at most; empty when nothing may leave. It counts as sent."""
-        if not self.live or self._record_new or self._record_number is not None:
+        if not self.on_record:
             return b""  # F7
         parts: list[bytes] = []
         for start, stop in self._as_they_came(self._release_due):  # F4, F10

@@ -52,6 +52,7 @@ class FakeHost:
         self.asked: list[SessionOpen] = []
         self.said = b""
         self.writes = 0
+        self.session_on_record = True
 
     def send(self, peer: str, frame: Frame) -> None:
         if isinstance(frame, SessionOpen):
@@ -69,6 +70,8 @@ class FakeHost:
 
     def parse_on(self, client: Client) -> None: ...
 
+    def hear(self, heard: bool) -> None: ...
+
     def greeted(self, client: Client) -> None: ...
 
 
@@ -83,7 +86,7 @@ def test_a_remote_s_messages_wait_for_the_last_opening(tmp_path: Path) -> None:
     bridge = replace(bridge_of("cloud"), remote_subscriptions=(rule(1, "cmd/#"),))
     intake = RemoteIntake(cast("ConnectionHost", host), node_settings(tmp_path, bridge), bridge)
 
-    intake.connected(Connack(session_present=False))
+    intake.connected("c@one", Connack(session_present=False))
     intake.peer_up(QUEUE_STORE)
     first, second = host.asked
     assert first.clean
@@ -93,6 +96,53 @@ def test_a_remote_s_messages_wait_for_the_last_opening(tmp_path: Path) -> None:
     assert not host.said, "the second request would forget what comes after this SUBSCRIBE"
     intake.frame(opened(second))
     assert host.said[0] == 0x82, "SUBSCRIBE"
+
+
+def intake_after_another_address(host: FakeHost, tmp_path: Path) -> RemoteIntake:
+    """It was let in at one address, and then at another, where its session is new and not on record yet."""
+    bridge = replace(bridge_of("cloud"), remote_subscriptions=(rule(1, "cmd/#"),))
+    intake = RemoteIntake(cast("ConnectionHost", host), node_settings(tmp_path, bridge), bridge)
+    intake.connected("c@one", Connack(session_present=True))
+    intake.frame(opened(host.asked.pop()))
+    intake.disconnected()
+    host.session_on_record = False
+    intake.connected("c@two", Connack(session_present=False))
+    intake.turn_end(0.0)
+    return intake
+
+
+def test_the_identifiers_of_a_session_stay_until_another_is_on_record(tmp_path: Path) -> None:
+    """Otherwise a lane that goes back to the address before takes what comes again there for new [MQTT-4.3.3-10]."""
+    host = FakeHost()
+    intake = intake_after_another_address(host, tmp_path)
+    assert not host.asked
+
+    host.session_on_record = True
+    intake.turn_end(0.0)
+
+    assert [asked.clean for asked in host.asked] == [True]
+
+
+def test_a_lane_that_goes_back_to_the_session_on_record_forgets_nothing_of_it(tmp_path: Path) -> None:
+    host = FakeHost()
+    intake = intake_after_another_address(host, tmp_path)
+    intake.disconnected()
+    host.session_on_record = True
+
+    intake.connected("c@one", Connack(session_present=True))
+
+    assert [asked.clean for asked in host.asked] == [False]
+
+
+def test_a_session_that_was_new_is_still_to_be_forgotten_for_on_its_next_connection(tmp_path: Path) -> None:
+    host = FakeHost()
+    intake = intake_after_another_address(host, tmp_path)
+    intake.disconnected()
+    host.session_on_record = True
+
+    intake.connected("c@two", Connack(session_present=True))
+
+    assert [asked.clean for asked in host.asked] == [True]
 
 
 @pytest.mark.parametrize("clean", [True, False])

@@ -341,8 +341,8 @@ _mutation(
 
 
 def _never_clean(original: Any) -> Any:
-    def connected(self: RemoteIntake, connack: Any) -> None:
-        original(self, replace(connack, session_present=True))
+    def connected(self: RemoteIntake, session: str, connack: Any) -> None:
+        original(self, session, replace(connack, session_present=True))
 
     return connected
 
