@@ -2,10 +2,12 @@
 
 ``msg``: ``queue u32 | first_seq u64``, big endian. ``meta``: one letter for the kind, then what it is about:
 ``F`` the store's format, ``N<name>`` the number of a queue, ``L<number>`` a queue's row, ``P<name>`` a sender's row,
-``S<session>`` a session's received QoS 2 identifiers, ``D<number>`` the row of a dead-letter queue (its letters: ``dead_letters``).
+``S<session>`` a session's row, ``R<topic>`` a retained message, ``H`` the highest number of a queue that is gone, ``D<number>`` the row of a dead-letter queue (its letters: ``dead_letters``).
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from storage.engine import Engine, Write
 from wire.errors import ConfigError, StorageDamaged
@@ -13,6 +15,7 @@ from wire.errors import ConfigError, StorageDamaged
 STORE_FORMAT = 1
 _FORMAT_KEY = b"F"
 _NAME = b"N"
+_HIGHEST = b"H"
 
 
 def chunk_key(queue: int, first_seq: int) -> bytes:
@@ -41,8 +44,13 @@ def sender_key(sender: str) -> bytes:
 
 
 def session_key(session: str) -> bytes:
-    """The key of the received QoS 2 identifiers of ``session``."""
+    """The key of the row of ``session``."""
     return b"S" + session.encode()
+
+
+def retained_key(topic: bytes) -> bytes:
+    """The key of the message that is retained under ``topic``."""
+    return b"R" + topic
 
 
 def check_format(engine: Engine) -> None:
@@ -66,9 +74,12 @@ def check_format(engine: Engine) -> None:
 class QueueNumbers:
     """The numbers of the queues, by name. N1: a number is never given twice, not even after its queue is gone."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, *, above: int = 0) -> None:
+        """Read them. above: the least that may be given; where nothing is durable, one that no former life of the store gave."""
         self._engine = engine
         self._numbers = {key[1:].decode(): int.from_bytes(value, "big") for key, value in engine.scan("meta", _NAME, b"O")}
+        gone = engine.get("meta", _HIGHEST)
+        self._highest = max(above, int.from_bytes(gone or b"", "big"), *self._numbers.values(), 0)
 
     def names(self) -> list[str]:
         """Every queue that the store has, configured or not."""
@@ -78,9 +89,26 @@ class QueueNumbers:
         """The number of the queue ``name``; a new one is durable before it is returned."""
         number = self._numbers.get(name)
         if number is None:
-            number = max(self._numbers.values(), default=0) + 1
             write = Write()
-            write.put("meta", _NAME + name.encode(), number.to_bytes(4, "big"))
+            number = self._give(name, self._highest + 1, write)
             self._engine.commit(write, sync=True)
-            self._numbers[name] = number
+        return number
+
+    def new(self, name_of: Callable[[int], str], write: Write) -> str:
+        """Make a queue, called by its number, that exists once ``write`` is committed; its name."""
+        number = self._highest + 1
+        name = name_of(number)
+        self._give(name, number, write)
+        return name
+
+    def forget(self, name: str, write: Write) -> int:
+        """The queue is gone once ``write`` is committed; the number that it had."""
+        number = self._numbers.pop(name)
+        write.delete("meta", _NAME + name.encode())
+        write.put("meta", _HIGHEST, self._highest.to_bytes(4, "big"))
+        return number
+
+    def _give(self, name: str, number: int, write: Write) -> int:
+        write.put("meta", _NAME + name.encode(), number.to_bytes(4, "big"))
+        self._numbers[name] = self._highest = number
         return number

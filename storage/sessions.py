@@ -1,13 +1,15 @@
-"""Received QoS 2 identifiers of each session: committed with their messages, removed before PUBCOMP [MQTT-4.3.3-2].
+"""The sessions of the node: what of each outlives its connection, in one row of its own.
 
-A row per session: whether the session outlives its connection, and its identifiers, sorted. Rows are read when a session is first
-mentioned. What else a session has is the business of others.
+A session is a local client's, under its client identifier, or the one that a lane has at its remote, under a NUL and the name of its
+Connection. Received QoS 2 identifiers are committed with their messages and removed before PUBCOMP [MQTT-4.3.3-2]; subscriptions
+before SUBACK; the Will before CONNACK. All sessions are in memory; how many there may be is limited. Queues, retained messages
+and frames are the business of ``storage/local_sessions.py``.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import msgpack
@@ -18,86 +20,151 @@ from storage.ledger import unpack_row
 from wire.batch import pack_column, unpack_column
 from wire.errors import StorageDamaged
 
-ROW_VERSION = 1
-_CACHED_MAX = 10_000
+ROW_VERSION = 2
+NEVER_S = 0xFFFF_FFFF  # MQTT 5.0 section 3.1.2.11.2
+
+Will = tuple[bytes, int, bytes, bytes, int]  # topic, flags, payload, properties, delay in seconds
 
 
 @dataclass(slots=True)
-class _Session:
-    kept: bool = False  # opened without a clean start: its row stays when it has no identifiers
-    present: bool = False
+class Session:
+    """One session.
+
+    expiry_s: how long it outlives its connection; 0: it ends with it. connected: epoch of the Listener's life and number of the
+    connection; None while there is none, since ``since_ms`` (UTC epoch). queue: its Tier-1 queue, empty for none.
+    """
+
+    name: str
+    expiry_s: int = 0
+    connected: tuple[int, int] | None = None
+    since_ms: int = 0
+    queue: str = ""
+    subscriptions: dict[str, tuple[int, int]] = field(default_factory=dict)
+    will: Will | None = None
     received: set[int] = field(default_factory=set)
+
+    @property
+    def lasting(self) -> bool:
+        """Whether there is anything that outlives the connection."""
+        return bool(self.expiry_s or self.queue or self.will is not None or self.received)
+
+    @property
+    def will_due_ms(self) -> int:
+        """When the Will of a client that is gone is to be published: after its delay, at the latest when the session ends."""
+        assert self.will is not None
+        return self.since_ms + min(self.will[4], self.expiry_s) * 1000
+
+    def ended(self, wall_ms: int) -> bool:
+        """Whether nobody is connected and its time is up; one with a Will waits until that is out [MQTT-3.1.2-8]."""
+        if self.connected is not None or self.will is not None:
+            return False
+        return self.expiry_s != NEVER_S and wall_ms >= self.since_ms + self.expiry_s * 1000
+
+    def encode(self) -> bytes:
+        """The row's value."""
+        packed: bytes = msgpack.packb(
+            (
+                ROW_VERSION,
+                self.expiry_s,
+                self.connected,
+                self.since_ms,
+                self.queue,
+                [(topic_filter, *options) for topic_filter, options in self.subscriptions.items()],
+                self.will,
+                pack_column(array("H", sorted(self.received))),
+            )
+        )
+        return packed
+
+    @classmethod
+    def decode(cls, name: str, value: bytes) -> Session:
+        """The session that ``encode`` made.
+
+        Raises:
+            StorageDamaged: it is not a row.
+            ConfigError: a newer build wrote it.
+        """
+        fields = unpack_row(value, ROW_VERSION, what="session", name=name)
+        try:
+            expiry_s, connected, since_ms, queue, subscriptions, will, received = fields
+            return cls(
+                name=name,
+                expiry_s=expiry_s,
+                connected=connected,
+                since_ms=since_ms,
+                queue=queue,
+                subscriptions={topic_filter: (options, identifier) for topic_filter, options, identifier in subscriptions},
+                will=will,
+                received=set(unpack_column("H", received)),
+            )
+        except (TypeError, ValueError) as error:
+            raise StorageDamaged("the row of a session is damaged", session=name) from error
 
 
 class Sessions:
     """Changes memory at once and disk with the next ``write_rows``; whoever answers waits for that commit."""
 
     def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self._sessions: dict[str, _Session] = {}
+        """Read every session.
+
+        Raises:
+            StorageDamaged, ConfigError, Unavailable: a row cannot be read.
+        """
+        self._sessions: dict[str, Session] = {}
+        for key, value in engine.scan("meta", session_key(""), b"T"):
+            name = key[1:].decode()
+            self._sessions[name] = Session.decode(name, value)
         self._changed: set[str] = set()
 
-    def open(self, session: str, *, clean: bool) -> tuple[bool, bytes]:
-        """Whether ``session`` was known, and its received identifiers (u16 column). A clean start forgets them."""
-        known = self._get(session)
-        if clean:
-            self._sessions[session] = _Session()
-            if known.present:
-                self._changed.add(session)
-            return False, b""
-        present = known.present
-        if not (known.present and known.kept):
-            known.kept = known.present = True
-            self._changed.add(session)
-        return present, pack_column(array("H", sorted(known.received)))
+    def __iter__(self) -> Iterator[Session]:
+        return iter(list(self._sessions.values()))
+
+    def get(self, name: str) -> Session | None:
+        """The session of that name, if anything is known of it."""
+        return self._sessions.get(name)
+
+    def start(self, name: str) -> Session:
+        """The session of that name, or a new one; ``changed`` makes it last."""
+        session = self._sessions.get(name)
+        if session is None:
+            session = self._sessions[name] = Session(name)
+        return session
+
+    def forget(self, name: str) -> None:
+        """The session has ended."""
+        if self._sessions.pop(name, None) is not None:
+            self._changed.add(name)
+
+    def touch(self, name: str) -> None:
+        """Something of the session has changed: its row goes with the next write."""
+        self._changed.add(name)
 
     @property
     def changed(self) -> bool:
         """Whether something waits for ``write_rows``."""
         return bool(self._changed)
 
-    def receive(self, session: str, packet_ids: Iterable[int]) -> None:
+    def receive(self, name: str, packet_ids: Iterable[int]) -> None:
         """Add identifiers, whose messages go into the same write."""
-        known = self._get(session)
-        known.received.update(packet_ids)
-        known.present = True
-        self._changed.add(session)
+        self.start(name).received.update(packet_ids)
+        self._changed.add(name)
 
-    def release(self, session: str, packet_ids: Iterable[int]) -> None:
+    def release(self, name: str, packet_ids: Iterable[int]) -> None:
         """Remove identifiers, whose PUBREL came; unknown ones are ignored."""
-        known = self._get(session)
-        known.received.difference_update(packet_ids)
-        if not known.received and not known.kept:
-            known.present = False
-        self._changed.add(session)
+        session = self._sessions.get(name)
+        if session is not None:
+            session.received.difference_update(packet_ids)
+            self._changed.add(name)
 
     def write_rows(self, write: Write) -> None:
-        """Put what changed into ``write``."""
-        for session in self._changed:
-            known = self._sessions[session]
-            if known.present:
-                column = pack_column(array("H", sorted(known.received)))
-                write.put("meta", session_key(session), msgpack.packb((ROW_VERSION, known.kept, column)))
+        """Put what changed into ``write``; what does not outlive its connection has no row."""
+        for name in self._changed:
+            session = self._sessions.get(name)
+            if session is not None and not session.lasting:
+                del self._sessions[name]
+                session = None
+            if session is None:
+                write.delete("meta", session_key(name))
             else:
-                write.delete("meta", session_key(session))
+                write.put("meta", session_key(name), session.encode())
         self._changed.clear()
-        if len(self._sessions) > _CACHED_MAX:
-            write.on_commit(self._sessions_forget)
-
-    def _sessions_forget(self) -> None:
-        self._sessions = {session: self._sessions[session] for session in self._changed}
-
-    def _get(self, session: str) -> _Session:
-        known = self._sessions.get(session)
-        if known is None:
-            known = _Session()
-            value = self._engine.get("meta", session_key(session))
-            if value is not None:
-                fields = unpack_row(value, ROW_VERSION, what="session", name=session)
-                try:
-                    kept, column = fields
-                    known = _Session(kept, True, set(unpack_column("H", column)))
-                except (TypeError, ValueError) as error:
-                    raise StorageDamaged("the row of a session is damaged", session=session) from error
-            self._sessions[session] = known
-        return known

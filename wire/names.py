@@ -1,8 +1,9 @@
 """The names by which actors and queues are known, made and taken apart here alone; and how a lane's epoch is made. Pure.
 
 An actor of the whole node is called by its kind (``listener``), a lane's by kind, bridge and lane (``forwarder:cloud:0``). A queue
-is called by its kind and by what it belongs to: ``bridge:cloud:0``, ``session:7:sensor-1``. Only the
-kind is sure to have no colon in it, so a name is taken apart by its kind. The names of dead-letter queues, which no actor is told, are ``storage/dead_letters.py``'s.
+is called by its kind and by what it belongs to: ``bridge:cloud:0``, ``session:7:sensor-1``. Only the kind is sure to have no
+colon in it, so a name is taken apart by its kind. The names of dead-letter queues, which no actor is told, are
+``storage/dead_letters.py``'s.
 """
 
 from __future__ import annotations
