@@ -213,6 +213,8 @@ class ClientPackets:
                 request=request,
                 session=welcome.client_id,
                 clean=welcome.clean,
+                expiry_s=NEVER_S if welcome.keeps_session else 0,
+                source=self._openings[request].client.number,
             ),
         )
 

@@ -2,7 +2,8 @@
 
 ``msg``: ``queue u32 | first_seq u64``, big endian. ``meta``: one letter for the kind, then what it is about:
 ``F`` the store's format, ``N<name>`` the number of a queue, ``L<number>`` a queue's row, ``P<name>`` a sender's row,
-``S<session>`` a session's row, ``R<topic>`` a retained message, ``H`` the highest number of a queue that is gone, ``D<number>`` the row of a dead-letter queue (its letters: ``dead_letters``).
+``S<session>`` a session's row, ``R<topic>`` a retained message, ``H`` the highest number of a queue that is gone, ``D<number>``
+the row of a dead-letter queue (its letters: ``dead_letters``).
 """
 
 from __future__ import annotations
@@ -72,14 +73,19 @@ def check_format(engine: Engine) -> None:
 
 
 class QueueNumbers:
-    """The numbers of the queues, by name. N1: a number is never given twice, not even after its queue is gone."""
+    """The numbers of the queues, by name. N1: a number is never given twice, not even after its queue is gone.
 
-    def __init__(self, engine: Engine, *, above: int = 0) -> None:
-        """Read them. above: the least that may be given; where nothing is durable, one that no former life of the store gave."""
+    Queues that come and go have numbers of their own, from ``PASSING`` on.
+    """
+
+    PASSING = 1 << 16
+
+    def __init__(self, engine: Engine, *, passed: int = 0) -> None:
+        """Read them. passed: that many passing ones were given by former lives of the store that nothing is known of."""
         self._engine = engine
         self._numbers = {key[1:].decode(): int.from_bytes(value, "big") for key, value in engine.scan("meta", _NAME, b"O")}
-        gone = engine.get("meta", _HIGHEST)
-        self._highest = max(above, int.from_bytes(gone or b"", "big"), *self._numbers.values(), 0)
+        gone = int.from_bytes(engine.get("meta", _HIGHEST) or b"", "big")
+        self._highest_passing = max(self.PASSING + passed, gone, *self._numbers.values(), 0)
 
     def names(self) -> list[str]:
         """Every queue that the store has, configured or not."""
@@ -89,26 +95,23 @@ class QueueNumbers:
         """The number of the queue ``name``; a new one is durable before it is returned."""
         number = self._numbers.get(name)
         if number is None:
+            number = max((known for known in self._numbers.values() if known < self.PASSING), default=0) + 1
             write = Write()
-            number = self._give(name, self._highest + 1, write)
+            write.put("meta", _NAME + name.encode(), number.to_bytes(4, "big"))
             self._engine.commit(write, sync=True)
+            self._numbers[name] = number
         return number
 
     def new(self, name_of: Callable[[int], str], write: Write) -> str:
-        """Make a queue, called by its number, that exists once ``write`` is committed; its name."""
-        number = self._highest + 1
-        name = name_of(number)
-        self._give(name, number, write)
+        """A passing queue, called by its number, that exists once ``write`` is committed; its name."""
+        self._highest_passing += 1
+        name = name_of(self._highest_passing)
+        write.put("meta", _NAME + name.encode(), self._highest_passing.to_bytes(4, "big"))
+        self._numbers[name] = self._highest_passing
         return name
 
     def forget(self, name: str, write: Write) -> int:
         """The queue is gone once ``write`` is committed; the number that it had."""
-        number = self._numbers.pop(name)
         write.delete("meta", _NAME + name.encode())
-        write.put("meta", _HIGHEST, self._highest.to_bytes(4, "big"))
-        return number
-
-    def _give(self, name: str, number: int, write: Write) -> int:
-        write.put("meta", _NAME + name.encode(), number.to_bytes(4, "big"))
-        self._numbers[name] = self._highest = number
-        return number
+        write.put("meta", _HIGHEST, self._highest_passing.to_bytes(4, "big"))
+        return self._numbers.pop(name)

@@ -42,11 +42,12 @@ class Session:
     subscriptions: dict[str, tuple[int, int]] = field(default_factory=dict)
     will: Will | None = None
     received: set[int] = field(default_factory=set)
+    request: tuple[int, int] = (0, 0)  # the newest SUBSCRIBE that is on record: epoch of the Listener's life, its number
 
     @property
     def lasting(self) -> bool:
         """Whether there is anything that outlives the connection."""
-        return bool(self.expiry_s or self.queue or self.will is not None or self.received)
+        return bool(self.expiry_s or self.queue or self.will is not None)
 
     @property
     def will_due_ms(self) -> int:
@@ -71,10 +72,15 @@ class Session:
                 self.queue,
                 [(topic_filter, *options) for topic_filter, options in self.subscriptions.items()],
                 self.will,
-                pack_column(array("H", sorted(self.received))),
+                self.received_column(),
+                self.request,
             )
         )
         return packed
+
+    def received_column(self) -> bytes:
+        """The received QoS 2 identifiers, as a u16 column."""
+        return pack_column(array("H", sorted(self.received)))
 
     @classmethod
     def decode(cls, name: str, value: bytes) -> Session:
@@ -86,7 +92,7 @@ class Session:
         """
         fields = unpack_row(value, ROW_VERSION, what="session", name=name)
         try:
-            expiry_s, connected, since_ms, queue, subscriptions, will, received = fields
+            expiry_s, connected, since_ms, queue, subscriptions, will, received, request = fields
             return cls(
                 name=name,
                 expiry_s=expiry_s,
@@ -96,6 +102,7 @@ class Session:
                 subscriptions={topic_filter: (options, identifier) for topic_filter, options, identifier in subscriptions},
                 will=will,
                 received=set(unpack_column("H", received)),
+                request=request,
             )
         except (TypeError, ValueError) as error:
             raise StorageDamaged("the row of a session is damaged", session=name) from error
@@ -123,21 +130,15 @@ class Sessions:
         """The session of that name, if anything is known of it."""
         return self._sessions.get(name)
 
-    def start(self, name: str) -> Session:
-        """The session of that name, or a new one; ``changed`` makes it last."""
-        session = self._sessions.get(name)
-        if session is None:
-            session = self._sessions[name] = Session(name)
-        return session
+    def keep(self, session: Session) -> None:
+        """The session is new, or something of it has changed: its row goes with the next write."""
+        self._sessions[session.name] = session
+        self._changed.add(session.name)
 
     def forget(self, name: str) -> None:
         """The session has ended."""
         if self._sessions.pop(name, None) is not None:
             self._changed.add(name)
-
-    def touch(self, name: str) -> None:
-        """Something of the session has changed: its row goes with the next write."""
-        self._changed.add(name)
 
     @property
     def changed(self) -> bool:
@@ -145,9 +146,11 @@ class Sessions:
         return bool(self._changed)
 
     def receive(self, name: str, packet_ids: Iterable[int]) -> None:
-        """Add identifiers, whose messages go into the same write."""
-        self.start(name).received.update(packet_ids)
-        self._changed.add(name)
+        """Add identifiers, whose messages go into the same write; of no use to a session that has ended."""
+        session = self._sessions.get(name)
+        if session is not None:
+            session.received.update(packet_ids)
+            self._changed.add(name)
 
     def release(self, name: str, packet_ids: Iterable[int]) -> None:
         """Remove identifiers, whose PUBREL came; unknown ones are ignored."""

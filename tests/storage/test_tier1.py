@@ -49,7 +49,7 @@ MANY = 1 << 40
 def turn(store: Tier1, *frames: Frame, now_s: float = 100.0, wall_ms: int = 5000) -> Effects:
     for frame in frames:
         store.receive(frame)
-    return [*store.admit(now_s), *store.commit(now_s, wall_ms)]
+    return [*store.admit(now_s, wall_ms), *store.commit(now_s, wall_ms)]
 
 
 def of(effects: Effects, kind: type[FrameType]) -> list[FrameType]:
@@ -338,7 +338,7 @@ def test_fast_acknowledges_before_the_commit() -> None:
     before = len(engine.writes)
     store.receive(publishes(1, b"a"))
 
-    assert [type(frame) for _, frame in store.admit(1.0)] == [Committed]
+    assert [type(frame) for _, frame in store.admit(1.0, 1000)] == [Committed]
     assert len(engine.writes) == before
     assert of(store.commit(1.0, 0), Committed) == []
     assert len(engine.writes) == before + 1

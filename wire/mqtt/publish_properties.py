@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from wire.mqtt.primitives import Reader, encode_string
+from wire.mqtt.primitives import Reader, encode_string, encode_variable_byte_integer
 from wire.mqtt.properties import KINDS, Place, check_value
 from wire.mqtt.reason_codes import malformed, protocol_error
 
@@ -99,6 +99,11 @@ def append_user_properties(raw: bytes, user_properties: Iterable[tuple[str, str]
     """Valid ``raw`` with ``user_properties`` behind the ones it has, in order."""
     added = [bytes((_USER_PROPERTY,)) + encode_string(name) + encode_string(value) for name, value in user_properties]
     return raw + b"".join(added)
+
+
+def with_subscription_identifiers(raw: bytes, identifiers: Iterable[int]) -> bytes:
+    """Valid ``raw`` with subscription identifiers behind what it has, in order [MQTT-3.3.4-3, -4]."""
+    return raw + b"".join(bytes((_SUBSCRIPTION_IDENTIFIER,)) + encode_variable_byte_integer(each) for each in identifiers)
 
 
 def one_by_one(raw: bytes) -> Iterator[bytes]:
