@@ -1,95 +1,21 @@
-"""Where a topic goes: the tree of topic filters, the rules of the bridges, and the live subscribers. Pure.
+"""Where a topic goes: the rules of the bridges, and the live subscribers. Pure.
 
-What a bridge changes on the way (topic, properties) is the business of ``wire/mapping.py`` and the Forwarder.
+Filters are matched by ``wire/topic_tree.py``; what a bridge changes on the way (topic, properties) is the business of
+``wire/mapping.py`` and the Forwarder.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Generic, NamedTuple, TypeVar
+from typing import NamedTuple
 from zlib import crc32
 
 from wire.batch import QOS_MASK, RETAIN
 from wire.names import queue_name
 from wire.settings import BridgeSettings
+from wire.topic_tree import TopicTree
 
 CACHE_TOPICS_MAX = 20_000
-
-Value = TypeVar("Value")
-
-
-class _Node(Generic[Value]):
-    """One level of the tree: what ends here, and the levels below."""
-
-    __slots__ = ("children", "values")
-
-    def __init__(self) -> None:
-        self.children: dict[bytes, _Node[Value]] = {}
-        self.values: set[Value] = set()
-
-
-class TopicTree(Generic[Value]):
-    """Values under topic filters. Finding follows the levels of the topic and the matches, not the number of filters.
-
-    Filters are plain and well formed; a shared subscription's filter is taken out of it before (``topics.parse_shared``).
-    """
-
-    def __init__(self) -> None:
-        self._root: _Node[Value] = _Node()
-
-    def add(self, topic_filter: str, value: Value) -> None:
-        """Put ``value`` under ``topic_filter``; once, however often it is added."""
-        node = self._root
-        for level in topic_filter.encode().split(b"/"):
-            child = node.children.get(level)
-            if child is None:
-                child = node.children[level] = _Node()
-            node = child
-        node.values.add(value)
-
-    def remove(self, topic_filter: str, value: Value) -> None:
-        """Take ``value`` from under ``topic_filter``, and levels that lead nowhere with it; unknown ones are ignored."""
-        path = [self._root]
-        levels = topic_filter.encode().split(b"/")
-        for level in levels:
-            child = path[-1].children.get(level)
-            if child is None:
-                return
-            path.append(child)
-        path[-1].values.discard(value)
-        while levels and not path[-1].values and not path[-1].children:
-            path.pop()
-            del path[-1].children[levels.pop()]
-
-    def match(self, topic: bytes) -> set[Value]:
-        """The values of every filter that matches topic name ``topic`` (MQTT-4.7.1-1, MQTT-4.7.1-2, MQTT-4.7.2-1)."""
-        found: set[Value] = set()
-        nodes = [self._root]
-        wild = not topic.startswith(b"$")  # MQTT-4.7.2-1
-        for level in topic.split(b"/"):
-            below: list[_Node[Value]] = []
-            for node in nodes:
-                children = node.children
-                child = children.get(level)
-                if child is not None:
-                    below.append(child)
-                if wild:
-                    child = children.get(b"+")
-                    if child is not None:
-                        below.append(child)
-                    child = children.get(b"#")
-                    if child is not None:
-                        found |= child.values
-            nodes = below
-            wild = True
-            if not nodes:
-                break
-        for node in nodes:
-            found |= node.values
-            child = node.children.get(b"#")  # "sport/#" matches "sport" as well
-            if child is not None:
-                found |= child.values
-        return found
 
 
 class Route(NamedTuple):

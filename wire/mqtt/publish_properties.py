@@ -95,6 +95,11 @@ def with_message_expiry(raw: bytes, expiry_s: int) -> bytes:
     return encoded + raw if position < 0 else raw[:position] + encoded + raw[position + 5 :]
 
 
+def with_topic_alias(raw: bytes, alias: int) -> bytes:
+    """Valid ``raw``, which has no topic alias, with ``alias``, 1 to 65,535 [MQTT-3.3.2-8]."""
+    return bytes((_TOPIC_ALIAS,)) + alias.to_bytes(2, "big") + raw
+
+
 def append_user_properties(raw: bytes, user_properties: Iterable[tuple[str, str]]) -> bytes:
     """Valid ``raw`` with ``user_properties`` behind the ones it has, in order."""
     added = [bytes((_USER_PROPERTY,)) + encode_string(name) + encode_string(value) for name, value in user_properties]
