@@ -20,6 +20,7 @@ from wire.inbound import InboundFlow
 from wire.mqtt.codec import decode, encode
 from wire.mqtt.packets import (
     MQTT_5_0,
+    SESSION_NEVER_EXPIRES_S,
     Connack,
     Connect,
     Disconnect,
@@ -213,7 +214,7 @@ class ClientPackets:
                 request=request,
                 session=welcome.client_id,
                 clean=welcome.clean,
-                expiry_s=NEVER_S if welcome.keeps_session else 0,
+                expiry_s=SESSION_NEVER_EXPIRES_S if welcome.keeps_session else 0,
                 source=self._openings[request].client.number,
             ),
         )

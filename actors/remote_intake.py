@@ -18,7 +18,7 @@ from wire.frames import Committed, Frame, SenderResumes, SessionOpen, SessionOpe
 from wire.incoming import LocalForm
 from wire.link import RESEND_AFTER_S
 from wire.mqtt.codec import decode
-from wire.mqtt.packets import Pubrel, Suback
+from wire.mqtt.packets import SESSION_NEVER_EXPIRES_S, Pubrel, Suback
 from wire.names import DISTRIBUTOR, QUEUE_STORE
 from wire.remote_inbox import RemoteInbox
 from wire.remote_subscriptions import RemoteSubscriptions
@@ -138,7 +138,12 @@ class RemoteIntake:
         self._host.send(
             QUEUE_STORE,
             SessionOpen(
-                sender=self._host.name, epoch=self._host.epoch, request=self._request, session=self._session, clean=self._clean
+                sender=self._host.name,
+                epoch=self._host.epoch,
+                request=self._request,
+                session=self._session,
+                clean=self._clean,
+                expiry_s=SESSION_NEVER_EXPIRES_S,
             ),
         )
 

@@ -114,7 +114,9 @@ class LocalSessions:
         for session in self._sessions:
             if (session.expiry_s or session.queue) and session.ended(wall_ms):
                 self._expired += 1
-                self._answers.extend((peer, SessionGone(session=session.name, queue=session.queue)) for peer in (DISTRIBUTOR, LISTENER))
+                self._answers.extend(
+                    (peer, SessionGone(session=session.name, queue=session.queue)) for peer in (DISTRIBUTOR, LISTENER)
+                )
                 self._end(session, "expired")
 
     def figures(self) -> dict[str, Any]:
@@ -135,7 +137,7 @@ class LocalSessions:
 
     def _open(self, frame: SessionOpen) -> None:
         session = self._sessions.get(frame.session)
-        known = session is not None and session.expiry_s > 0
+        known = session is not None and bool(session.expiry_s or session.received)
         refused = False
         if frame.resumes:
             if session is None or session.connected != (frame.epoch, frame.source):
@@ -257,9 +259,7 @@ class LocalSessions:
                     self._queues.put(session.queue, with_identifier(batch.select(kept), identifier))
                 live = batch.select([row for row, flags in enumerate(batch.flags) if not flags & QOS_MASK])
             if len(live):
-                answer = Retained(
-                    epoch=frame.epoch, source=frame.source, qos=qos, identifier=identifier, bodies=(live.encode(),)
-                )
+                answer = Retained(epoch=frame.epoch, source=frame.source, qos=qos, identifier=identifier, bodies=(live.encode(),))
                 self._answers.append((LISTENER, answer))
 
     def _session_of(self, frame: SubscriptionsAdd | SubscriptionsDrop) -> Session | None:

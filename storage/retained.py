@@ -1,6 +1,7 @@
 """Retained messages on disk: one row a topic, changed in the commit of the batch that brought the message.
 
-Topics, sizes and expiry times are in memory, the messages are not. Which of them a subscription gets is ``wire/retained.py``'s rule.
+Topics, sizes and expiry times are in memory, the messages are not. Which of them a subscription gets is the rule of
+``wire/retained.py``.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The sessions of the node: what of each outlives its connection, in one row of its own.
 
-A session is a local client's, under its client identifier, or the one that a lane has at its remote, under a NUL and the name of its
-Connection. Received QoS 2 identifiers are committed with their messages and removed before PUBCOMP [MQTT-4.3.3-2]; subscriptions
-before SUBACK; the Will before CONNACK. All sessions are in memory; how many there may be is limited. Queues, retained messages
-and frames are the business of ``storage/local_sessions.py``.
+A session is a local client's, under its client identifier, or the one that a lane has at its remote, under a NUL and the name of
+its Connection. Received QoS 2 identifiers are committed with their messages and removed before PUBCOMP [MQTT-4.3.3-2];
+subscriptions before SUBACK; the Will before CONNACK. All sessions are in memory; how many there may be is limited. Queues, retained
+messages and frames are the business of ``storage/local_sessions.py``.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from storage.keys import session_key
 from storage.ledger import unpack_row
 from wire.batch import pack_column, unpack_column
 from wire.errors import StorageDamaged
+from wire.mqtt.packets import SESSION_NEVER_EXPIRES_S
 
 ROW_VERSION = 2
-NEVER_S = 0xFFFF_FFFF  # MQTT 5.0 section 3.1.2.11.2
 
 Will = tuple[bytes, int, bytes, bytes, int]  # topic, flags, payload, properties, delay in seconds
 
@@ -47,7 +47,7 @@ class Session:
     @property
     def lasting(self) -> bool:
         """Whether there is anything that outlives the connection."""
-        return bool(self.expiry_s or self.queue or self.will is not None)
+        return bool(self.expiry_s or self.queue or self.will is not None or self.received)
 
     @property
     def will_due_ms(self) -> int:
@@ -59,7 +59,7 @@ class Session:
         """Whether nobody is connected and its time is up; one with a Will waits until that is out [MQTT-3.1.2-8]."""
         if self.connected is not None or self.will is not None:
             return False
-        return self.expiry_s != NEVER_S and wall_ms >= self.since_ms + self.expiry_s * 1000
+        return self.expiry_s != SESSION_NEVER_EXPIRES_S and wall_ms >= self.since_ms + self.expiry_s * 1000
 
     def encode(self) -> bytes:
         """The row's value."""
@@ -146,11 +146,10 @@ class Sessions:
         return bool(self._changed)
 
     def receive(self, name: str, packet_ids: Iterable[int]) -> None:
-        """Add identifiers, whose messages go into the same write; of no use to a session that has ended."""
-        session = self._sessions.get(name)
-        if session is not None:
-            session.received.update(packet_ids)
-            self._changed.add(name)
+        """Add identifiers, whose messages go into the same write."""
+        session = self._sessions.get(name) or Session(name)
+        session.received.update(packet_ids)
+        self.keep(session)
 
     def release(self, name: str, packet_ids: Iterable[int]) -> None:
         """Remove identifiers, whose PUBREL came; unknown ones are ignored."""

@@ -355,7 +355,7 @@ class Tier1:
         return self._take_acks()
 
     def _told_apart(self, frame: Append) -> tuple[Append, tuple[bytes, bytes] | None]:
-        """``frame`` with just the parts that go into a queue, sessions that have ended left out; rows and body that are retained."""
+        """``frame`` with the parts that go into a queue that is there; and the rows and the body that are to be retained."""
         places, retained = [], None
         for place, (queue, _, _, _, rows) in enumerate(frame.parts):
             if queue == RETAINED:
@@ -788,7 +788,9 @@ class Tier1:
         """Tell of what was found to be lost, once it is on record."""
         for name in changed:
             lane = self._lanes.get(name)
-            for loss in lane.queue.take_losses() if lane is not None else ():
+            if lane is None:
+                continue
+            for loss in lane.queue.take_losses():
                 lane.losses += 1
                 facts = {"queue": name, "first_seq": loss.start, "last_seq": loss.stop - 1, "messages": loss.messages}
                 kept = self._engine.keep_evidence() if loss.unreadable else self._quarantine.keep(name, loss)

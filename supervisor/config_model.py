@@ -16,10 +16,9 @@ from supervisor.config_values import Address, Bind, Duration, File, Filled, Filt
 from supervisor.units import UNLIMITED, nearest, shown, write_duration, write_size
 from wire.errors import BasculeError
 from wire.mapping import Template
+from wire.mqtt.packets import SESSION_NEVER_EXPIRES_S
 from wire.mqtt.topics import covers, overlap
 from wire.refusal_policy import ACTIONS, REASONS, RETRY, TOO_LARGE, code_of
-
-SESSION_NEVER_EXPIRES_S = 0xFFFF_FFFF  # MQTT-3.1.2.11.2
 
 NOT_AVAILABLE = "not available in this version"
 

@@ -7,7 +7,6 @@ from typing import Any
 
 from supervisor.config_model import (
     DEFAULT_REASON,
-    SESSION_NEVER_EXPIRES_S,
     Backoff,
     Bridge,
     BridgeLimits,
@@ -17,6 +16,7 @@ from supervisor.config_model import (
     Rule,
 )
 from supervisor.units import parse_address, rule_number
+from wire.mqtt.packets import SESSION_NEVER_EXPIRES_S
 from wire.refusal_policy import code_of
 from wire.settings import (
     BackoffSettings,
