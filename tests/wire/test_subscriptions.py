@@ -287,6 +287,29 @@ def test_many_subscribers_of_one_filter_are_grouped_once_for_all_topics() -> Non
     assert (len(found), found["7"].qos, found["one"].qos, found["8"].qos) == (101, 2, 1, 0)
 
 
+def test_a_group_under_the_filter_of_many_subscribers_gets_its_copy() -> None:
+    subscriptions = with_sessions(*map(str, range(40)))
+    for number in range(40):
+        subscriptions.subscribe(str(number), "t", PLAIN)
+    subscriptions.subscribe("7", "$share/g/t", PLAIN)
+    match = subscriptions.match(b"t")
+    assert (len(delivered(match)), [group.share_name for group in match.shared]) == (40, ["g"])
+
+
+def test_a_full_cache_is_emptied_and_keeps_no_trace_of_what_was_in_it() -> None:
+    subscriptions = Subscriptions(cache_topics_max=2)
+    subscriptions.connected("a", 1, "")
+    for topic_filter in ("#", "t/1", "t/2", "t/3", "t/4"):
+        subscriptions.subscribe("a", topic_filter, PLAIN)
+    for number in (1, 2, 3, 4, 1, 2, 3):
+        subscriptions.match(b"t/%d" % number)
+    entry = subscriptions._entries.get("#")
+    assert entry is not None
+    assert len(entry.used_in or ()) == 1
+    assert len(subscriptions._by_topic) == len(subscriptions._matched) == 1
+    assert delivered(subscriptions.match(b"t/1")) == {"a": Delivery(0, False, ())}
+
+
 def test_long_and_deep_topics_are_matched_and_not_cached() -> None:
     subscriptions = with_sessions("a")
     subscriptions.subscribe("a", "#", PLAIN)
