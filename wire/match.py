@@ -76,7 +76,7 @@ class Match:
     def ways(self, publishers: Set[int] = frozenset()) -> list[Way]:
         """How to deliver rows that these connections published. No two ways bring the same row to the same subscriber.
 
-        ``publishers`` may leave out connections that are not in ``no_local``. That none of them is in it is the common case, and cached.
+        ``publishers`` may leave out connections that are not in ``no_local``. The answer for none of those is kept.
         A subscriber with No Local gets everything but its own messages [MQTT-3.8.3-3]; where another filter without No Local
         matches as well, it gets its own by that one.
         """

@@ -56,6 +56,7 @@ def test_g1_who_stays_is_served_evenly_while_others_come_and_go(steps: list[str]
     for number, step in enumerate(steps):
         if step == "deal":
             since.update(receivers(group, 3))
+            assert set(since) <= {one.session for one in stay + guests}
             everyone = [since[one.session] for one in stay + guests]
             assert max(everyone) - min(everyone) <= 1
         else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
@@ -149,6 +149,7 @@ class IndexMachine(RuleBasedStateMachine):
 
 
 TestIndex = IndexMachine.TestCase
+TestIndex.settings = settings(max_examples=50)
 
 
 @pytest.mark.parametrize(("topic_filter", "found"), [("site/7/state", 1), ("site/+/state", 1000), ("site/7/#", 100), ("x/#", 0)])
