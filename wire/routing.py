@@ -1,4 +1,4 @@
-"""Where a topic goes: the rules of the bridges, and the live subscribers. Pure.
+"""Where a topic goes: the rules of the bridges. Pure.
 
 Filters are matched by ``wire/topic_tree.py``; what a bridge changes on the way (topic, properties) is the business of
 ``wire/mapping.py`` and the Forwarder.
@@ -27,7 +27,7 @@ class Route(NamedTuple):
 
 
 class Router:
-    """Which bridges want a topic, by which rule, in which lane; and which live subscribers.
+    """Which bridges want a topic, by which rule, in which lane.
 
     R1  a message goes through a bridge once: by the first rule, in file order, that has a filter for it and no exclude.
     R2  all messages of a topic take the same lane of a bridge, so their order holds.
@@ -46,9 +46,6 @@ class Router:
             for bridge in bridges
             if bridge.loop_prevention
         }
-        self._subscriptions: dict[int, dict[str, int]] = {}
-        self._subscribers: TopicTree[int] = TopicTree()
-        self._found: dict[bytes, tuple[int, ...]] = {}
         for place, bridge in enumerate(bridges):
             for rank, rule in enumerate(bridge.local_subscriptions):
                 for topic_filter in rule.filters:
@@ -84,50 +81,6 @@ class Router:
                 rule = bridge.local_subscriptions[rank]
                 queue = queue_name(bridge.name, crc32(topic) % bridge.lanes)
                 yield Route(queue, rule.number, self._tables[rule.max_qos if bridge.persist else 0])
-
-    # --- live subscribers ---
-
-    @property
-    def has_subscribers(self) -> bool:
-        """Whether any live client subscribes to anything."""
-        return bool(self._subscriptions)
-
-    def add_subscriber(self, source: int, topic_filter: str, qos: int) -> None:
-        """Client connection ``source`` wants ``topic_filter`` at ``qos``; the same filter again replaces it (MQTT-3.8.4-3)."""
-        self._subscriptions.setdefault(source, {})[topic_filter] = qos
-        self._subscribers.add(topic_filter, source)
-        self._found.clear()
-
-    def remove_subscriber(self, source: int, topic_filter: str) -> None:
-        """``source`` gives ``topic_filter`` up; unknown ones are ignored."""
-        filters = self._subscriptions.get(source)
-        if filters is None or filters.pop(topic_filter, None) is None:
-            return
-        if not filters:
-            del self._subscriptions[source]
-        self._subscribers.remove(topic_filter, source)
-        self._found.clear()
-
-    def forget_subscriber(self, source: int) -> None:
-        """``source`` is gone with all its subscriptions."""
-        for topic_filter in self._subscriptions.pop(source, {}):
-            self._subscribers.remove(topic_filter, source)
-        self._found.clear()
-
-    def forget_subscribers(self) -> None:
-        """All live clients are gone."""
-        self._subscriptions.clear()
-        self._subscribers = TopicTree()
-        self._found.clear()
-
-    def subscribers(self, topic: bytes) -> tuple[int, ...]:
-        """The client connections that want ``topic``, each once, in ascending order."""
-        found = self._found.get(topic)
-        if found is None:
-            if len(self._found) >= self._cache_topics_max:
-                self._found.clear()
-            found = self._found[topic] = tuple(sorted(self._subscribers.match(topic)))
-        return found
 
 
 def applied_qos_table(max_qos: int) -> bytes:
