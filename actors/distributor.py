@@ -1,4 +1,4 @@
-"""The Distributor: decides for each topic of a batch which bridges take it, by which rule and at which QoS, and which local clients.
+"""The Distributor: decides for each topic of a batch which bridges and which local clients get it, by which rule and at which QoS.
 
 It keeps no message: what dies with it is sent again by its sender, the Listener or a Connection with remote subscriptions. The
 routing to bridges is ``wire/routing.py``'s, that to local clients ``actors/local_routing.py``'s; the store commits.
@@ -113,7 +113,7 @@ class Distributor(MailboxActor):
         return self._sessions_known and (self._live_known or sender == LISTENER)
 
     def _route_held(self) -> None:
-        """Route what waited, in order; who sent it may have sent it again, which the store and the Listener notice by its number."""
+        """Route what waited, in order. It may have been sent again, which the store and the Listener notice by its number."""
         held, self._held = self._held, []
         for frame in held:
             if self._may_route(frame.sender):

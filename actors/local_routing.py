@@ -193,7 +193,9 @@ class _Found:
         if self._offered:  # they have had it
             rows = [row for row in rows if not self._offered[row]]
         if subscribers and rows:
-            self._live.setdefault((subscribers, tuple(delivery)), []).append(rows)
+            self._live.setdefault((subscribers, (delivery.qos, delivery.retain_as_published, delivery.identifiers)), []).append(
+                rows
+            )
 
     def _enqueue(self, queues: Iterable[str], delivery: Delivery, rows: Sequence[int]) -> None:
         if rows:

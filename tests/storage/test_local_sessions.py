@@ -44,7 +44,7 @@ def turn(store: Tier1, *frames: Frame, now_s: float = 1.0, wall_ms: int = 1000) 
 
 
 def settings(**sessions: int) -> NodeSettings:
-    return replace(node(), sessions=SessionSettings(**sessions))
+    return replace(node(), sessions=replace(SessionSettings(), **sessions))
 
 
 def opening(session: str = "c", *, request: int = 1, epoch: int = 1, source: int = 1, **more: object) -> SessionOpen:

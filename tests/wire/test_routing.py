@@ -87,27 +87,3 @@ def test_the_caches_stay_bounded_and_answer_the_same() -> None:
             assert router.subscribers(b"a/%d" % number) == (1,)
             assert len(router._routes) <= 3
             assert len(router._found) <= 3
-
-
-def test_subscribers_come_and_go() -> None:
-    router = Router([])
-    assert not router.has_subscribers
-    router.add_subscriber(2, "a/#", 0)
-    router.add_subscriber(1, "a/+", 1)
-    router.add_subscriber(1, "a/b", 0)
-    router.add_subscriber(1, "a/b", 2)
-    assert router.subscribers(b"a/b") == (1, 2)
-    assert router.subscribers(b"a") == (2,)
-    router.remove_subscriber(1, "a/+")
-    assert router.subscribers(b"a/b") == (1, 2)
-    router.remove_subscriber(1, "a/b")
-    router.remove_subscriber(1, "a/b")
-    assert router.subscribers(b"a/b") == (2,)
-    router.forget_subscriber(2)
-    router.forget_subscriber(2)
-    assert router.subscribers(b"a/b") == ()
-    assert not router.has_subscribers
-    router.add_subscriber(3, "#", 0)
-    router.forget_subscribers()
-    assert router.subscribers(b"a/b") == ()
-    assert not router.has_subscribers
