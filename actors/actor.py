@@ -131,7 +131,7 @@ class MailboxActor(PolledActor):
         self.settings = settings
         self.epoch = epoch
         self.state = "starting"
-        self.peers: dict[str, int] = {}
+        self.peers: dict[str, int] = {}  # name -> epoch
 
     # --- hooks ---
 
@@ -152,6 +152,10 @@ class MailboxActor(PolledActor):
         """Tell the supervisor that this actor does its work now."""
         self.state = "ready"
         self._beat()
+
+    def is_former(self, peer: str, epoch: int) -> bool:
+        """Whether ``peer`` is known to have begun a newer life than ``epoch``: what comes late from that one does not count."""
+        return epoch < self.peers.get(peer, 0)
 
     def finished(self) -> None:
         """End this process in good order."""

@@ -23,7 +23,7 @@ from wire.errors import BasculeError, PeerViolation, Unavailable
 from wire.frames import Command, Committed, Credit, Frame, HandOut, LaneOpened, LinkState, SessionOpened, Settle, Settled
 from wire.link_watch import LinkWatch, Verdict
 from wire.mqtt.reason_codes import ReasonCode, reason_name
-from wire.names import forwarder_name, lane_of_actor, queue_name
+from wire.names import QUEUE_STORE, forwarder_name, lane_of_actor, queue_name
 from wire.outbound import OutboundFlow
 from wire.refusal_policy import RefusalPolicy
 from wire.settings import NodeSettings
@@ -134,7 +134,10 @@ class Connection(MailboxActor):
             case LaneOpened():
                 if frame.epoch > self._lane_epoch:
                     self._open_lane(frame)
-            case Committed() | SessionOpened():
+            case Committed():
+                if self._intake is not None and not self.is_former(QUEUE_STORE, frame.store):
+                    self._intake.frame(frame)
+            case SessionOpened():
                 if self._intake is not None:
                     self._intake.frame(frame)
             case Command():
@@ -609,4 +612,4 @@ class Connection(MailboxActor):
         if state != self._link:
             self._link = state
             self._link_since_s = self.mailbox.now_s()
-            self.send(self._forwarder, LinkState(queue=self._queue, state=state))
+            self.send(self._forwarder, LinkState(queue=self._queue, epoch=self._lane_epoch, state=state))

@@ -92,7 +92,8 @@ class Forwarder(MailboxActor):
                 if self._open:  # otherwise an opening is under way already
                     self._reopen()
             case LinkState():
-                self._linked = frame.state == "connected"
+                if frame.epoch == self._lane_epoch:  # a former life of the Connection may speak late
+                    self._linked = frame.state == "connected"
             case _:
                 raise AssertionError(f"not for a Forwarder: {frame}")
 

@@ -141,7 +141,7 @@ class Listener(MailboxActor):
     def on_frame(self, frame: Frame) -> None:
         match frame:
             case Committed():
-                if frame.sender == self.name and frame.epoch == self.epoch:
+                if frame.sender == self.name and frame.epoch == self.epoch and not self.is_former(QUEUE_STORE, frame.store):
                     self._acknowledgements.release(frame)
                     self._packets.batches_committed()
             case Deliver():

@@ -14,7 +14,8 @@ import msgpack
 from wire.errors import ConfigError, StorageDamaged
 from wire.frames import Ranges
 
-ROW_VERSION = 1
+ROW_VERSION = 2
+_OLDER_VERSION = 1  # has no unsent
 
 
 @dataclass(slots=True)
@@ -63,7 +64,8 @@ class LaneRow:
     """What is durable of a queue beside its chunks.
 
     handed: sequences below it may have been handed out. trimmed: chunks below it are deleted. depth: durable messages in the
-    queue. tail_bytes: bytes of all durable messages ever appended.
+    queue. tail_bytes: bytes of all durable messages ever appended. unsent: from here on nothing was handed out, nor will be before
+    a later row is durable; None where that is not known.
     """
 
     head: int
@@ -77,6 +79,7 @@ class LaneRow:
     generation: int = 0
     session: str = ""
     ledger: Ledger = field(default_factory=Ledger)
+    unsent: int | None = None
 
     def encode(self) -> bytes:
         """The row's value."""
@@ -95,6 +98,7 @@ class LaneRow:
                 self.generation,
                 self.session,
                 (ledger.accepted, ledger.delivered, ledger.expired, ledger.redelivered, ledger.dropped, ledger.dead),
+                self.unsent,
             )
         )
         return packed
@@ -107,9 +111,10 @@ class LaneRow:
             StorageDamaged: it is not a row, or contradicts itself.
             ConfigError: a newer build wrote it.
         """
-        fields = unpack_row(value, ROW_VERSION, what="queue", name=queue)
+        fields = unpack_row(value, ROW_VERSION, _OLDER_VERSION, what="queue", name=queue)
         try:
-            head, tail, handed, trimmed, tail_bytes, depth, settled, released, generation, session, counts = fields
+            head, tail, handed, trimmed, tail_bytes, depth, settled, released, generation, session, counts, *rest = fields
+            (unsent,) = rest or (None,)
             accepted, delivered, expired, redelivered, dropped, dead = counts
             row = cls(
                 head=head,
@@ -123,6 +128,7 @@ class LaneRow:
                 generation=generation,
                 session=session,
                 ledger=Ledger(accepted, delivered, expired, redelivered, dict(dropped), dict(dead)),
+                unsent=unsent,
             )
             sound = row.trimmed <= row.head <= row.tail and row.depth >= 0
         except (TypeError, ValueError) as error:
@@ -132,7 +138,7 @@ class LaneRow:
         return row
 
 
-def unpack_row(value: bytes, version_known: int, *, what: str, name: str) -> list[Any]:
+def unpack_row(value: bytes, *versions_known: int, what: str, name: str) -> list[Any]:
     """The fields after the version of a row of the ``meta`` family.
 
     Raises:
@@ -143,7 +149,9 @@ def unpack_row(value: bytes, version_known: int, *, what: str, name: str) -> lis
         version, *rest = msgpack.unpackb(value, use_list=False, strict_map_key=False)
     except (ValueError, TypeError, msgpack.UnpackException) as error:
         raise StorageDamaged(f"the row of a {what} is damaged", name=name) from error
-    if version != version_known:
-        raise ConfigError(f"the row of a {what} was written by another version", name=name, version=version, known=version_known)
+    if version not in versions_known:
+        raise ConfigError(
+            f"the row of a {what} was written by another version", name=name, version=version, known=versions_known[0]
+        )
     fields: list[Any] = rest
     return fields

@@ -7,6 +7,9 @@ S1  what a client is told (CONNACK, SUBACK) is committed first, where it outlive
 S2  a session and its queue end in one commit; a later session of the same name has another queue.
 S3  a Will stays on record until a batch with it is committed, or the client took it back [MQTT-3.1.2-8, MQTT-3.14.4-3].
 S4  a session does not end before its Will is out.
+S5  an opening that is asked for again, because its answer was lost with a store, gets the answer that it had: a session that it has
+    itself begun was not there before [MQTT-3.2.2-2, MQTT-3.2.2-4].
+S6  a session that ends with its connection is not there for the next one [MQTT-3.1.2-6].
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from typing import Any, Protocol
 
 from storage.engine import Write
 from storage.retained import RetainedMessages
-from storage.sessions import Session, Sessions
+from storage.sessions import Opening, Session, Sessions
 from wire.batch import QOS_MASK, Batch
 from wire.frames import (
     Frame,
@@ -137,26 +140,21 @@ class LocalSessions:
 
     def _open(self, frame: SessionOpen) -> None:
         session = self._sessions.get(frame.session)
-        known = session is not None and bool(session.expiry_s or session.received)
-        refused = False
+        opening = (frame.sender, frame.epoch, frame.request)
+        present = refused = False
         if frame.resumes:
-            if session is None or session.connected != (frame.epoch, frame.source):
-                session = None
-        elif frame.sender != LISTENER:  # a remote's session: only its identifiers are kept here
-            session = session or Session(frame.session)
-            if (frame.clean and session.received) or session.expiry_s != frame.expiry_s:
-                session.expiry_s = frame.expiry_s
-                if frame.clean:
-                    session.received.clear()
-                self._changed(session)
+            present = session is not None and session.connected == (frame.epoch, frame.source)
+            session = session if present else None
+        elif session is not None and session.opening == opening:
+            present = session.found  # S5
         else:
-            if frame.clean and session is not None and session.lasting:
-                self._end(session, "clean start")
+            present = session is not None and session.expiry_s > 0 and not frame.clean
+            if session is not None and not present and session.lasting:
+                self._end(session, "clean start" if frame.clean else "its connection ended")
                 session = None
-            new = session is None or not session.queue
-            refused = bool(frame.expiry_s) and new and self._kept >= self._settings.sessions_max
-            session = None if refused else self._begin(frame)
-        present = known and session is not None and not frame.clean
+            makes_queue = frame.sender == LISTENER and bool(frame.expiry_s) and (session is None or not session.queue)
+            refused = makes_queue and self._kept >= self._settings.sessions_max
+            session = None if refused else self._begin(frame, opening, present, makes_queue=makes_queue)
         self._answers.append(
             (
                 frame.sender,
@@ -165,7 +163,7 @@ class LocalSessions:
                     epoch=frame.epoch,
                     request=frame.request,
                     session=frame.session,
-                    present=present,
+                    present=present and not refused,
                     received=session.received_column() if session is not None else b"",
                     queue=session.queue if session is not None else "",
                     subscriptions=_subscriptions(session) if session is not None else (),
@@ -174,17 +172,21 @@ class LocalSessions:
             )
         )
 
-    def _begin(self, frame: SessionOpen) -> Session:
-        """A local client is connected: its session begins or goes on."""
+    def _begin(self, frame: SessionOpen, opening: Opening, present: bool, *, makes_queue: bool) -> Session:
+        """The session begins or goes on."""
         session = self._sessions.get(frame.session) or Session(frame.session)
-        was_lasting = session.lasting
-        session.connected = (frame.epoch, frame.source)
+        changes = session.lasting or bool(frame.expiry_s) or frame.will is not None
+        if frame.sender != LISTENER and present and session.expiry_s == frame.expiry_s:
+            return session  # a remote's: who is connected to it is not kept here
+        session.opening, session.found = opening, present
         session.expiry_s = frame.expiry_s
         session.will = frame.will
-        if frame.expiry_s and not session.queue:
+        if frame.sender == LISTENER:
+            session.connected = (frame.epoch, frame.source)
+        if makes_queue:
             session.queue = self._queues.make_queue(frame.session)
             self._kept += 1
-        if session.lasting or was_lasting:
+        if changes:
             self._changed(session)
         return session
 

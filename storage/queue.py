@@ -76,6 +76,9 @@ class Queue:
     Q3  what is at or above the cursor has not been handed out since the last reset; what is below it is settled or in flight.
     Q4  accepted = ended + depth (P6), in memory and in every row that is written.
     Q5  a chunk is deleted only in or after the write whose row has all of it settled.
+    Q6  what may have been sent (below ``dup_below``) is neither expired nor dropped for room: the remote may hold its packet
+        identifier, and would take a later message with the same one for it. A crash leaves in doubt what was sent, but not in a
+        queue that rests: nothing of it is handed out before a row that says that it no longer rests is committed.
     """
 
     def __init__(
@@ -108,7 +111,9 @@ class Queue:
         self._cursor = row.head
         self._cursor_floor = row.trimmed  # at or below the first sequence of the chunk in which the cursor stands
         self._handed = row.handed
-        self._may_be_sent = min(row.tail, row.head + PACKET_IDS)
+        self._may_be_sent = min(row.tail, row.head + PACKET_IDS) if row.unsent is None else row.unsent
+        self._resting = row.unsent is not None
+        self._waking = False
         self._trimmed = row.trimmed
         self._tail_bytes = row.tail_bytes
         self._committed_bytes = row.tail_bytes
@@ -143,13 +148,14 @@ class Queue:
         first_seq: int,
         volatile_max_bytes: int,
         tail_known: int = 0,
+        went_back: bool = False,
         cache_bytes: int = CACHE_BYTES,
         on_change: Callable[[], None] = lambda: None,
     ) -> Queue:
         """The queue as the engine has it, or a new one that begins at ``first_seq``. Reads its row and its first chunk (P8).
 
-        tail_known: evidence from elsewhere that the queue went that far once; what is missing up to there is lost. on_change: is
-        called when the row is to be written.
+        tail_known: evidence from elsewhere that the queue went that far once; what is missing up to there is lost. went_back: the
+        row may not be the last one. on_change: is called when the row is to be written.
 
         Raises:
             StorageDamaged: its row is damaged.
@@ -159,6 +165,8 @@ class Queue:
             row = LaneRow(head=first_seq, tail=first_seq, handed=first_seq, trimmed=first_seq)
         else:
             row = LaneRow.decode(value, queue=name)
+            if went_back:
+                row.unsent = None
         queue = cls(engine, name, number, row, volatile_max_bytes=volatile_max_bytes, cache_bytes=cache_bytes, on_change=on_change)
         lost = row.ledger.accepted - row.ledger.ended() - row.depth  # QoS 0 of the store's former life
         queue._count("dropped:restart", lost)
@@ -272,6 +280,7 @@ class Queue:
             StorageDamaged: the next chunk cannot be read; what came before it has been handed out.
             Unavailable: the disk refuses for now.
         """
+        assert not self._resting, "Q6"
         pieces: list[Piece] = []
         while messages > 0 and size_bytes > 0 and self._cursor < self.tail:
             try:
@@ -295,6 +304,24 @@ class Queue:
             self._handed = self._cursor
             self.changed = True
         return join_tiny(pieces)
+
+    @property
+    def resting(self) -> bool:
+        """Whether nothing may be handed out: ``wake``, and commit."""
+        return self._resting
+
+    def rest(self) -> None:
+        """Hand out nothing until further notice, so that a crash leaves no doubt about what was sent."""
+        if not self._resting:
+            self._resting = self.changed = True
+
+    def wake(self) -> None:
+        """Rest no more, once the row that says so is committed."""
+        if self._resting:
+            self._waking = self.changed = True
+
+    def _awake(self) -> None:
+        self._resting = self._waking = False
 
     # --- settle ---
 
@@ -372,7 +399,9 @@ class Queue:
     # --- limits ---
 
     def drop_oldest(self, messages: int, size_bytes: int) -> int:
-        """Drop the oldest messages never handed out, until ``messages`` and ``size_bytes`` are free; how many were dropped.
+        """Drop the oldest messages, until ``messages`` and ``size_bytes`` are free; how many were dropped.
+
+        None are while the next one may have been sent already (Q6).
 
         Raises:
             StorageDamaged, Unavailable: the oldest cannot be read.
@@ -381,7 +410,7 @@ class Queue:
         while (messages > 0 or size_bytes > 0) and self._cursor < self.tail:
             durable, volatile = self._peek()
             seqs = self._unsettled(durable, volatile)
-            if (durable is None and volatile is None) or (seqs and seqs[0] < self._handed):
+            if (durable is None and volatile is None) or (seqs and seqs[0] < self.dup_below):
                 break
             if seqs:
                 chunks = [chunk for chunk in (durable, volatile) if chunk is not None]
@@ -566,6 +595,11 @@ class Queue:
         self._advance()
         if self._depth < 0 or (self._depth and self.head == self._next):
             self._put_right()
+        unsent = None
+        if self._waking:
+            write.on_commit(self._awake)
+        elif self._resting:
+            unsent = self.dup_below
         row = LaneRow(
             head=self.head,
             tail=self._next,
@@ -578,6 +612,7 @@ class Queue:
             generation=self.generation,
             session=self.session,
             ledger=self.ledger,
+            unsent=unsent,
         )
         write.put("meta", lane_key(self.number), row.encode())
         write.tails[self.number] = self._next
@@ -996,7 +1031,7 @@ class Queue:
     def _too_old(self, durable: Chunk | None, volatile: Chunk | None, accepted_before_ms: int) -> bool:
         """Whether the next messages have expired; what may have been sent already is the exchange's to finish."""
         chunk = durable if durable is not None else volatile
-        return chunk is not None and chunk.accepted_ms < accepted_before_ms and self._cursor >= self._handed
+        return chunk is not None and chunk.accepted_ms < accepted_before_ms and self._cursor >= self.dup_below
 
     def _discard(self, durable: Chunk | None, volatile: Chunk | None, stop: int | None, outcome: str) -> None:
         """Take the next messages, or those of them below ``stop``, out of the queue under ``outcome``."""

@@ -22,6 +22,9 @@ from wire.errors import StorageDamaged
 from wire.mqtt.packets import SESSION_NEVER_EXPIRES_S
 
 ROW_VERSION = 2
+_OLDER_VERSION = 1  # had received identifiers only
+
+Opening = tuple[str, int, int]  # sender, its epoch, its request
 
 Will = tuple[bytes, int, bytes, bytes, int]  # topic, flags, payload, properties, delay in seconds
 
@@ -31,7 +34,8 @@ class Session:
     """One session.
 
     expiry_s: how long it outlives its connection; 0: it ends with it. connected: epoch of the Listener's life and number of the
-    connection; None while there is none, since ``since_ms`` (UTC epoch). queue: its Tier-1 queue, empty for none.
+    connection; None while there is none, since ``since_ms`` (UTC epoch). queue: its Tier-1 queue, empty for none. opening: the last
+    one, and whether it found the session: asked for again, because a store died with the answer, it gets the same answer.
     """
 
     name: str
@@ -42,12 +46,14 @@ class Session:
     subscriptions: dict[str, tuple[int, int]] = field(default_factory=dict)
     will: Will | None = None
     received: set[int] = field(default_factory=set)
+    opening: Opening | None = None
+    found: bool = False
     request: tuple[int, int] = (0, 0)  # the newest SUBSCRIBE that is on record: epoch of the Listener's life, its number
 
     @property
     def lasting(self) -> bool:
         """Whether there is anything that outlives the connection."""
-        return bool(self.expiry_s or self.queue or self.will is not None or self.received)
+        return bool(self.expiry_s or self.queue or self.will is not None)
 
     @property
     def will_due_ms(self) -> int:
@@ -74,6 +80,8 @@ class Session:
                 self.will,
                 self.received_column(),
                 self.request,
+                self.opening,
+                self.found,
             )
         )
         return packed
@@ -90,9 +98,11 @@ class Session:
             StorageDamaged: it is not a row.
             ConfigError: a newer build wrote it.
         """
-        fields = unpack_row(value, ROW_VERSION, what="session", name=name)
+        fields = unpack_row(value, ROW_VERSION, _OLDER_VERSION, what="session", name=name)
         try:
-            expiry_s, connected, since_ms, queue, subscriptions, will, received, request = fields
+            if len(fields) == 2:
+                return cls(name=name, expiry_s=SESSION_NEVER_EXPIRES_S, received=set(unpack_column("H", fields[1])))
+            expiry_s, connected, since_ms, queue, subscriptions, will, received, request, opening, found = fields
             return cls(
                 name=name,
                 expiry_s=expiry_s,
@@ -103,6 +113,8 @@ class Session:
                 will=will,
                 received=set(unpack_column("H", received)),
                 request=request,
+                opening=opening,
+                found=found,
             )
         except (TypeError, ValueError) as error:
             raise StorageDamaged("the row of a session is damaged", session=name) from error
@@ -147,7 +159,7 @@ class Sessions:
 
     def receive(self, name: str, packet_ids: Iterable[int]) -> None:
         """Add identifiers, whose messages go into the same write."""
-        session = self._sessions.get(name) or Session(name)
+        session = self._sessions.get(name) or Session(name, expiry_s=SESSION_NEVER_EXPIRES_S)  # those of others are not told
         session.received.update(packet_ids)
         self.keep(session)
 

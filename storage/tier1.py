@@ -79,6 +79,7 @@ EARLY_COMMIT_BYTES = 16 << 20  # a write this large does not wait for the flush 
 RETRY_FIRST_S = 0.1
 RETRY_MAX_S = 5.0
 TRIM_IDLE_S = 10.0
+RESTS_AFTER_S = 5.0  # a queue of which nothing was handed out for so long; waking it costs a commit
 ISOLATED_MAX = 1000  # damaged places of a queue in one turn
 COMPACT_BYTES = 64 << 20  # a backlog that has left the memtable
 SESSION_CACHE_BYTES = 1 << 20  # of a session's queue while its client is connected
@@ -113,10 +114,16 @@ class _Lane:
     retry_delay_s: float = 0.0
     fenced: bool = False  # until it is opened anew, its Forwarder speaks of messages that were purged
     row_damaged: bool = False  # where it stands is not known: it takes nothing and gives nothing, and its row stays as it is
+    handed_s: float = 0.0  # when something was handed out the last time
     losses: int = 0  # places where messages could not be read, in this life
     peak_bytes: int = 0  # since the last compaction
     trimmed_from: bytes = b""
     settles: deque[Settle] = field(default_factory=deque)  # not applied, because the disk refuses
+
+    @property
+    def has_credit(self) -> bool:
+        """Whether the Forwarder takes more."""
+        return self.credit_messages > self.given_messages and self.credit_bytes > self.given_bytes
 
 
 def refusal_facts(error: Unavailable) -> dict[str, str]:
@@ -143,7 +150,7 @@ class Tier1:
     def __init__(self, engine: Engine, settings: NodeSettings, epoch: int) -> None:
         """Open every queue, configured or not (P7).
 
-        epoch: this life of the store; where nothing is durable it keeps sequences from being used twice.
+        epoch: this life of the store, which its answers name; where nothing is durable it keeps sequences from being used twice.
 
         Raises:
             StorageDamaged, ConfigError, Unavailable: the store cannot be opened.
@@ -151,6 +158,7 @@ class Tier1:
         check_format(engine)
         self._engine = engine
         self._settings = settings
+        self._epoch = epoch
         self._persistence = settings.persistence
         self._first_seq = 0 if engine.durable else epoch << 32
         self._limits: Mapping[str, LimitSettings] = {bridge.name: bridge.limits for bridge in settings.bridges}
@@ -287,6 +295,9 @@ class Tier1:
             lane.credit_messages = max(lane.credit_messages, frame.messages)
             lane.credit_bytes = max(lane.credit_bytes, frame.size_bytes)
             self._ready.add(frame.queue)
+            if lane.queue.resting and lane.has_credit:
+                lane.queue.wake()
+                self._needs_sync = self._uncommitted = True
 
     def _lane_open(self, frame: LaneOpen) -> None:
         lane = self._lanes.get(frame.queue)
@@ -391,7 +402,9 @@ class Tier1:
             self._senders.refuse(frame.sender, frame.epoch, frame.number, pack_column(array("H", admission.refused)))
         # It acknowledges every number up to this one, so it tells the refusals of them all: earlier answers may have been lost.
         refusals = self._senders.refused(frame.sender, frame.epoch)
-        self._acks[frame.sender] = Committed(sender=frame.sender, epoch=frame.epoch, number=frame.number, refused=refusals)
+        self._acks[frame.sender] = Committed(
+            sender=frame.sender, epoch=frame.epoch, store=self._epoch, number=frame.number, refused=refusals
+        )
 
     def _append(self, admission: Admission) -> None:
         durable_only = self._engine.durable
@@ -474,6 +487,8 @@ class Tier1:
             max_age_s = lane.limits.max_age_s if lane.limits.max_age_s is not None else self._settings.limits.max_age_s
             if max_age_s is not None and not lane.damaged and now_s >= lane.retry_s and lane.queue.waiting():
                 self._guarded(name, lane, lambda lane=lane, age=max_age_s: lane.queue.expire(wall_ms - int(age * 1000)))
+            if now_s - lane.handed_s >= RESTS_AFTER_S and lane.queue.waiting() and not (lane.open and lane.has_credit):
+                lane.queue.rest()
         if now_s - self._trimmed_s >= TRIM_IDLE_S:
             self._trimmed_s = now_s
             for lane in self._lanes.values():
@@ -487,6 +502,11 @@ class Tier1:
         queues = [lane.queue for lane in self._lanes.values() if not lane.bridge]
         self._sessions_used = sum(queue.depth for queue in queues), sum(queue.size_bytes for queue in queues)
         self._look_at_disk(now_s)
+
+    def rest(self) -> None:
+        """Nothing is handed out any more; the next commit puts on record what was not."""
+        for lane in self._lanes.values():
+            lane.queue.rest()
 
     def close(self) -> None:
         """Release the engine; commit first."""
@@ -573,7 +593,7 @@ class Tier1:
             sender = self._senders.get(name)
             if sender is not None:
                 refused = self._senders.refused(name, sender.epoch)
-                committed = Committed(sender=name, epoch=sender.epoch, number=sender.committed, refused=refused)
+                committed = Committed(sender=name, epoch=sender.epoch, store=self._epoch, number=sender.committed, refused=refused)
                 self._effects.append((name, committed))
         self._repeats.clear()
         for name in tuple(self._owing):
@@ -620,12 +640,15 @@ class Tier1:
                 continue  # the session has ended
             if not lane.open or lane.damaged or not lane.queue.waiting():
                 continue
+            if lane.queue.resting:
+                self._ready.add(name)  # it is woken by credit, and awake once that is committed
+                continue
             if lane.unreadable is not None and self._now_s < lane.retry_s:
                 self._ready.add(name)
                 continue
             messages = lane.credit_messages - lane.given_messages
             size_bytes = lane.credit_bytes - lane.given_bytes
-            if messages > 0 and size_bytes > 0:
+            if lane.has_credit:
                 self._guarded(name, lane, lambda: self._hand_out_lane(name, lane, messages, size_bytes, wall_ms))  # noqa: B023
 
     def _hand_out_lane(self, name: str, lane: _Lane, messages: int, size_bytes: int, wall_ms: int) -> None:
@@ -635,6 +658,8 @@ class Tier1:
         if pieces and lane.unreadable is not None:
             lane.unreadable = None
             log.info("queue.readable", extra={"queue": name})
+        if pieces:
+            lane.handed_s = self._now_s
         for piece in pieces:
             lane.given_messages += piece.count
             lane.given_bytes += piece.size_bytes
@@ -726,6 +751,7 @@ class Tier1:
                 tail_known=self._engine.missing.tails.get(number, 0) if self._engine.missing is not None else 0,
                 cache_bytes=CACHE_BYTES if place is not None else 0,
                 on_change=lambda: self._changed.add(name),
+                went_back=self._engine.missing is not None,
             )
         except StorageDamaged as error:
             log.critical("queue.row_damaged", extra={"queue": name, "error": str(error), "kept": self._engine.keep_evidence()})

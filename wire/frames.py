@@ -146,11 +146,15 @@ class Committed(Frame):
     """QueueStore -> sender: everything up to ``number`` is committed with the configured strength.
 
     refused: number -> rows (u16 column) of which nothing was enqueued anywhere, because a limit was reached; of all the numbers
-    that the sender may have outstanding, because earlier answers may have been lost.
+    that the sender may have outstanding, because earlier answers may have been lost. store: the epoch of the QueueStore; what one
+    that is gone had committed, the next one may not have (``in-memory``).
     """
+
+    VERSION: ClassVar[int] = 2
 
     sender: str
     epoch: int
+    store: int
     number: int
     refused: dict[int, bytes]
 
@@ -175,6 +179,7 @@ class SourceResumed(Frame):
 class SessionOpen(Frame):
     """Sender -> QueueStore: ``session`` begins or goes on; a clean start forgets all that was kept of it, its queue too.
 
+    Sent again, under the same ``request``, where the answer may be lost; it is then the same.
     A session is a local client's, under its client identifier, or the one that a lane has at its remote, under a NUL and the name
     of its Connection. The sender waits first for the commit of every batch that changes the session's identifiers.
 
@@ -505,9 +510,15 @@ class LaneReopen(Frame):
 @_frame(27)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkState(Frame):
-    """Connection -> Forwarder: ``state`` of the remote connection: connecting, connected, backoff, paused."""
+    """Connection -> Forwarder: ``state`` of the remote connection: connecting, connected, backoff, paused.
+
+    epoch: the lane epoch; a state of another one says nothing of the connection that this one has.
+    """
+
+    VERSION: ClassVar[int] = 2
 
     queue: str
+    epoch: int
     state: str
 
 

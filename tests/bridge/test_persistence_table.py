@@ -142,3 +142,21 @@ def test_a_qos_2_exchange_that_was_received_is_not_taken_twice_after_a_restart(t
     client.expect(5, packet_id=11)
     client.close()
     assert node.lane("cloud")["depth"] == 2
+
+
+def test_a_session_lives_as_long_as_its_client_has_asked_for(start_node: StartNode) -> None:
+    """MQTT 5: Clean Start says what is forgotten, and Session Expiry Interval what is kept; neither implies the other."""
+    node = start_node(node_config())
+
+    def present(*, clean: bool, session_expiry_s: int) -> bool:
+        client = MqttClient(node.port, "c", version=5, clean=clean, session_expiry_s=session_expiry_s)
+        found = client.connect().session_present
+        client.close()
+        return found
+
+    assert not present(clean=True, session_expiry_s=60)
+    assert present(clean=False, session_expiry_s=60), "MQTT-3.1.2-5"
+    assert present(clean=False, session_expiry_s=0)
+    assert not present(clean=False, session_expiry_s=0), "it ended with its connection"
+    assert not present(clean=False, session_expiry_s=60)
+    assert not present(clean=True, session_expiry_s=60), "MQTT-3.1.2-4"

@@ -125,7 +125,7 @@ def _emptied(store: Tier1, life: int) -> Emptied:
     handed: dict[str, dict[int, bytes]] = {QUEUE: {}, OTHER: {}}
     epochs = dict.fromkeys(handed, life << 20)
     now_s = 100.0
-    todo: list[Frame] = [SessionOpen(sender="listener", epoch=life, request=1, session="c", clean=False)]
+    todo: list[Frame] = [SessionOpen(sender="listener", epoch=life, request=1, session="c", clean=False, expiry_s=60)]
     todo += [LaneOpen(queue=queue, epoch=epoch) for queue, epoch in epochs.items()]
     todo.append(append_frame(1, {queue: (batch([b"new"], 1), None) for queue in handed}, epoch=life))
     received = committed = settles = 0

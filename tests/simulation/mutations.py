@@ -378,6 +378,17 @@ def _handed_before_commit(original: Any) -> Any:
 _mutation("T2-handed-out-before-commit", "messages are handed out before their commit", (Queue, "append", _handed_before_commit))
 
 
+def _awake_before_commit(original: Any) -> Any:
+    def wake(self: Queue) -> None:
+        original(self)
+        self._awake()
+
+    return wake
+
+
+_mutation("Q6-wakes-before-commit", "a queue hands out while its row says that it rests", (Queue, "wake", _awake_before_commit))
+
+
 def _trims_too_much(original: Any) -> Any:
     def floor(self: Queue) -> tuple[int, int]:
         return self._cursor, self._cursor_bytes

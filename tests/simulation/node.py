@@ -349,6 +349,8 @@ class Machine:
 
     def _seen(self, sender: str, receiver: str, frame: Frame) -> None:
         if isinstance(frame, HandOut):
+            if sender == "queue_store":
+                self.oracle.handed_out(frame)
             self.oracle.handed_rows_max = max(self.oracle.handed_rows_max, frame.count)
             if receiver.startswith("connection"):
                 key = (frame.queue, frame.epoch)
@@ -415,6 +417,7 @@ def small_constants(shape: Shape) -> list[tuple[Any, str, Any]]:
     import actors.connection
     import actors.listener
     import storage.queue
+    import storage.tier1
     import supervisor.supervisor
     import wire.link
 
@@ -426,5 +429,6 @@ def small_constants(shape: Shape) -> list[tuple[Any, str, Any]]:
         (storage.queue, "TRIM_MESSAGES", shape.trim_messages),
         (storage.queue, "SPLIT_ROWS", shape.split_rows),
         (storage.queue, "READ_AHEAD_CHUNKS", shape.read_ahead),
+        (storage.tier1, "RESTS_AFTER_S", {1: 0.0, 3: 0.5}.get(shape.read_ahead, 5.0)),
         (supervisor.supervisor, "SignalPipe", SimSignals),
     ]

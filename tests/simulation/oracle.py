@@ -20,6 +20,7 @@ from tests.simulation.plan import BRIDGE, Plan
 from tests.simulation.publisher import Message, Publisher
 from tests.simulation.world import Violation
 from wire.batch import Batch, unpack_column
+from wire.frames import HandOut
 from wire.names import lane_of_queue, queue_name
 
 _COUNTED_LOSSES = ("overflow", "too_large")
@@ -215,6 +216,15 @@ class Oracle:
         strong = self.durable and self.shape.sync == "full"
         return self.disk.synced_value(key) if strong else self.disk.written_value(key)
 
+    def handed_out(self, frame: HandOut) -> None:
+        """Q6: what the record says of a resting queue is true."""
+        value = None if self.relaxed else self._meta(b"L" + self._number(frame.queue).to_bytes(4, "big"))
+        unsent = None if value is None else LaneRow.decode(value, queue=frame.queue).unsent
+        if unsent is not None and frame.first_seq + frame.count > unsent:
+            raise Violation(
+                "Q6", f"{frame.queue}: {frame.first_seq} is handed out, and the record says that nothing is from {unsent} on"
+            )
+
     # --- publishers ---
 
     def acknowledged(self, publisher: Publisher, message: Message, packet_id: int) -> None:
@@ -253,8 +263,7 @@ class Oracle:
         value = self._meta(b"S" + session.encode())
         if value is None:
             return set()
-        _, _, column = msgpack.unpackb(value)
-        return set(unpack_column("H", column))
+        return set(unpack_column("H", msgpack.unpackb(value)[2]))
 
     # --- the remote ---
 

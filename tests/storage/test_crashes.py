@@ -126,7 +126,7 @@ def _resend(store: Tier1, committed: int) -> None:
         assert answers
         assert answers[0].number >= committed, "a repeat is known"
         assert store.status(1000)["queues"][QUEUE]["accepted"] == depth
-    store.receive(SessionOpen(sender="listener", epoch=1, request=1, session="c", clean=False))
+    store.receive(SessionOpen(sender="listener", epoch=1, request=1, session="c", clean=False, expiry_s=60))
     (opened,) = [frame for _, frame in store.commit(1.0, 1000) if isinstance(frame, SessionOpened)]
     assert len(opened.received) // 2 == depth, "an identifier for each message, in the same commit"
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from storage.keys import lane_key
+from storage.ledger import LaneRow
 from storage.memory import MemoryEngine
-from storage.tier1 import Effects, Tier1
-from tests.storage.building import QUEUE, append_frame, batch, bridge, limits, messages, node, settle_frame, u16
+from storage.tier1 import RESTS_AFTER_S, Effects, Tier1
+from tests.storage.building import QUEUE, RecordingEngine, append_frame, batch, bridge, limits, messages, node, settle_frame, u16
 from wire.frames import Append, Committed, Credit, Frame, HandOut, LaneOpen, SessionOpen, SessionOpened, SourceResumed
 
 OTHER = "bridge:other:0"
@@ -143,7 +145,7 @@ def test_refused_qos_2_rows_leave_no_identifier() -> None:
     two = batch([b"a", b"b"], 2)
     turn(store, append_frame(1, {QUEUE: (two, None)}, received={"c": ([5, 9], [0, 1])}))
 
-    effects = turn(store, SessionOpen(sender="listener", epoch=1, request=1, session="c", clean=False))
+    effects = turn(store, SessionOpen(sender="listener", epoch=1, request=1, session="c", clean=False, expiry_s=60))
 
     (opened,) = [frame for _, frame in effects if isinstance(frame, SessionOpened)]
     assert opened.received == u16([5])
@@ -175,6 +177,74 @@ def test_drop_oldest_leaves_what_is_in_flight() -> None:
     assert [frame.number for _, frame in effects if isinstance(frame, Committed)] == [3]
     figures = store.status(5000)["queues"][QUEUE]
     assert (figures["in_flight"], figures["dropped"]) == (3, {"overflow": 1})
+
+
+def opened_again(engine: RecordingEngine, life: int, credit: int, **limit: int | str) -> tuple[Tier1, list[bytes]]:
+    """The store in a new life, and what it hands out for that credit."""
+    store = Tier1(engine, node(bridge(limit=limits(**limit))), life)  # type: ignore[arg-type]  # names are checked
+    turn(store, LaneOpen(queue=QUEUE, epoch=life << 20))
+    effects = turn(store, Credit(queue=QUEUE, epoch=life << 20, messages=credit, size_bytes=1 << 40))
+    return store, [payload for _, frame in effects if isinstance(frame, HandOut) for _, payload in messages(frame)]
+
+
+def test_what_may_have_been_sent_before_a_crash_is_neither_dropped_nor_expired() -> None:
+    """The remote may hold its packet identifier: a QoS 2 message with the same one would be taken for it, and lost."""
+    engine = RecordingEngine()
+    store = Tier1(engine, node(bridge(limit=limits(max_messages=3))), 1)
+    turn(store, rows(1, b"a"), rows(2, b"b"), rows(3, b"c"))
+    assert queued(store) == [b"a", b"b", b"c"]  # and the store dies before its next commit
+
+    again, came = opened_again(engine, 2, 1, max_messages=3, max_age_s=1, overflow="drop-oldest")
+    assert came == [b"a"], "it expires nothing: the messages are 4 s old"
+    turn(again, rows(4, b"d"))
+    again.tick(101.0, 5000)
+
+    figures = again.status(5000)["queues"][QUEUE]
+    assert (figures["depth"], figures["dropped"], figures["expired"]) == (3, {"overflow": 1}, 0)
+    assert queued_again(again, 3) == [b"a", b"b", b"c"]
+
+
+@pytest.mark.parametrize("stopped", [True, False])
+def test_what_rested_before_the_store_ended_was_not_sent(stopped: bool) -> None:
+    engine = RecordingEngine()
+    store, _ = opened_again(engine, 1, 1, max_messages=3)
+    turn(store, rows(1, b"a"), rows(2, b"b"), rows(3, b"c"))  # a is handed out
+    if stopped:
+        store.rest()
+    else:
+        store.tick(100.0 + RESTS_AFTER_S, 5000)
+    store.commit(100.0 + RESTS_AFTER_S, 5000, at_once=True)
+
+    again, came = opened_again(engine, 2, 1, max_messages=3, overflow="drop-oldest")
+    assert came == [b"a"]
+    turn(again, rows(4, b"d"))
+
+    assert queued_again(again, 3) == [b"a", b"c", b"d"]
+
+
+def test_a_queue_that_rests_is_awake_when_its_row_says_so() -> None:
+    engine = RecordingEngine()
+    store, _ = opened_again(engine, 1, 1, max_messages=3)
+    turn(store, rows(1, b"a"), rows(2, b"b"))
+    store.tick(100.0 + RESTS_AFTER_S, 5000)
+    store.commit(100.0 + RESTS_AFTER_S, 5000)
+    assert _unsent(engine) == 1
+
+    engine.refusing = True
+    more = Credit(queue=QUEUE, epoch=1 << 20, messages=2, size_bytes=1 << 40)
+    assert not [frame for _, frame in turn(store, more) if isinstance(frame, HandOut)]
+    assert _unsent(engine) == 1
+
+    engine.refusing = False
+    (handed,) = [frame for _, frame in store.commit(200.0, 5000) if isinstance(frame, HandOut)]
+    assert handed.first_seq == 1
+    assert _unsent(engine) is None
+
+
+def _unsent(engine: RecordingEngine) -> int | None:
+    value = engine.get("meta", lane_key(1))
+    assert value is not None
+    return LaneRow.decode(value, queue=QUEUE).unsent
 
 
 def test_a_batch_larger_than_the_limit_keeps_its_newest_rows() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -43,7 +44,7 @@ def turn(store: Tier1, *frames: Frame, now_s: float = 1.0, wall_ms: int = 1000) 
     return store.commit(now_s, wall_ms)
 
 
-def settings(**sessions: int) -> NodeSettings:
+def settings(**sessions: Any) -> NodeSettings:
     return replace(node(), sessions=replace(SessionSettings(), **sessions))
 
 

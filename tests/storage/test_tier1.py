@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import msgpack
 import pytest
 
 from storage.chunk import Chunk
 from storage.engine import Engine, Write
-from storage.keys import chunk_key, lane_key
+from storage.keys import chunk_key, lane_key, session_key
 from storage.memory import MemoryEngine
 from storage.recovery import Evidence
 from storage.tier1 import Effects, Tier1
@@ -75,7 +76,7 @@ def test_a_message_is_acknowledged_and_handed_out_after_its_commit(engine: Engin
 
     effects = turn(store, publishes(1, b"a", b"b"))
 
-    assert effects[0] == ("listener", Committed(sender="listener", epoch=1, number=1, refused={}))
+    assert effects[0] == ("listener", Committed(sender="listener", epoch=1, store=1, number=1, refused={}))
     assert [peer for peer, _ in effects] == ["listener", FORWARDER]
     assert messages(of(effects, HandOut)[0]) == [(opened.head, b"a"), (opened.head + 1, b"b")]
 
@@ -117,7 +118,7 @@ def test_a_new_epoch_starts_at_one_and_fences_the_old(engine: Engine) -> None:
 
     effects = turn(store, publishes(1, b"b", epoch=2), publishes(2, b"late", epoch=1))
 
-    assert of(effects, Committed) == [Committed(sender="listener", epoch=2, number=1, refused={})]
+    assert of(effects, Committed) == [Committed(sender="listener", epoch=2, store=1, number=1, refused={})]
     assert handed(open_lane(store)) == [b"a", b"b"]
 
 
@@ -147,7 +148,7 @@ def test_a_store_that_answered_fast_and_died_takes_up_the_numbers_of_its_sender(
 
     assert [frame.number for frame in of(turn(store, publishes(3, b"c")), Committed)] == [3]
     turn(store, SenderResumes(sender="listener", epoch=1, number=2))  # a late word
-    assert of(turn(store, publishes(3, b"c")), Committed) == [Committed(sender="listener", epoch=1, number=3, refused={})]
+    assert of(turn(store, publishes(3, b"c")), Committed) == [Committed(sender="listener", epoch=1, store=2, number=3, refused={})]
     assert handed(open_lane(store)) == [b"c"]
 
 
@@ -278,11 +279,9 @@ def test_a_settlement_of_the_forwarders_own_says_nothing_of_the_session(engine: 
 # --- sessions ---
 
 
-def session_open(store: Tier1, request: int, *, clean: bool, epoch: int = 1) -> SessionOpened:
-    return of(
-        turn(store, SessionOpen(sender="listener", epoch=epoch, request=request, session="c", clean=clean, expiry_s=60)),
-        SessionOpened,
-    )[0]
+def session_open(store: Tier1, request: int, *, clean: bool, keep: bool = True, epoch: int = 1) -> SessionOpened:
+    frame = SessionOpen(sender="listener", epoch=epoch, request=request, session="c", clean=clean, expiry_s=60 if keep else 0)
+    return of(turn(store, frame), SessionOpened)[0]
 
 
 def test_received_identifiers_are_kept_with_their_messages_until_released(engine: Engine) -> None:
@@ -298,21 +297,67 @@ def test_received_identifiers_are_kept_with_their_messages_until_released(engine
     clean = session_open(store, 4, clean=True)
     assert (clean.present, clean.received) == (False, b"")
     assert clean.queue != again.queue, "a new session has a queue of its own"
-    assert session_open(store, 5, clean=False).present
+    assert not session_open(store, 5, clean=True, keep=False).present
+    assert not session_open(store, 6, clean=False).present
+
+
+def test_a_session_is_not_there_for_the_opening_that_began_it_even_if_a_store_died_with_the_answer(engine: Engine) -> None:
+    store = Tier1(engine, node(), 1)
+    asked = SessionOpen(sender="listener", epoch=1, request=7, session="c", clean=False, expiry_s=60)
+    store.receive(asked)
+    store.commit(0.0, 1000)  # the answer does not leave
+
+    again = Tier1(engine, node(), 2)
+
+    assert not of(turn(again, asked), SessionOpened)[0].present, "MQTT-3.2.2-4: the client has no session state"
+    assert session_open(again, 8, clean=False).present
+    assert session_open(again, 7, clean=False, epoch=2).present, "a request of another life is another request"
+
+
+def test_a_session_that_is_kept_and_has_no_identifiers_is_there_after_a_clean_start(engine: Engine) -> None:
+    store = Tier1(engine, node(), 1)
+    session_open(store, 1, clean=True)
+    turn(store, append_frame(1, {QUEUE: (batch([b"a"], 2), None)}, received={"c": ([5], [0])}))
+    turn(store, append_frame(2, {}, released={"c": [5]}))
+
+    assert session_open(Tier1(engine, node(), 2), 2, clean=False).present
+
+
+def test_a_session_that_ends_with_its_connection_is_not_there_for_the_next(engine: Engine) -> None:
+    store = Tier1(engine, node(), 1)
+    session_open(store, 1, clean=False)
+    turn(store, append_frame(1, {QUEUE: (batch([b"a"], 2), None)}, received={"c": ([5], [0])}))
+    last = session_open(store, 2, clean=False, keep=False)
+    assert (last.present, last.received) == (True, u16([5]))
+
+    again = Tier1(engine, node(), 2)
+    assert session_open(again, 2, clean=False, keep=False) == last, "asked again, because a store died with the answer"
+    assert not session_open(again, 3, clean=False, keep=False).present
+    assert not session_open(again, 4, clean=False).present
+
+
+def test_the_row_of_an_older_build_is_a_session(engine: Engine) -> None:
+    write = Write()
+    write.put("meta", session_key("c"), msgpack.packb((1, False, u16([5]))))
+    engine.commit(write, sync=False)
+
+    opened = session_open(Tier1(engine, node(), 1), 1, clean=False)
+
+    assert (opened.present, opened.received) == (True, u16([5]))
 
 
 def test_a_session_of_a_listener_that_is_gone_is_not_opened(engine: Engine) -> None:
     store = Tier1(engine, node(), 1)
     session_open(store, 1, clean=False, epoch=2)
 
-    assert turn(store, SessionOpen(sender="listener", epoch=1, request=9, session="c", clean=True)) == []
+    assert turn(store, SessionOpen(sender="listener", epoch=1, request=9, session="c", clean=True, expiry_s=60)) == []
     assert session_open(store, 2, clean=False, epoch=2).present
 
 
 def test_each_sender_opens_its_sessions_in_lives_of_its_own(engine: Engine) -> None:
     store = Tier1(engine, node(), 1)
     session_open(store, 1, clean=False, epoch=9)
-    remote = SessionOpen(sender="connection:cloud:0", epoch=3, request=4, session="\0connection:cloud:0", clean=False)
+    remote = SessionOpen(sender="connection:cloud:0", epoch=3, request=4, session="\0connection:cloud:0", clean=False, expiry_s=60)
 
     ((peer, opened),) = turn(store, remote)
 

@@ -92,7 +92,9 @@ class Store:
             self.refused[frame.number] = u16(refused)
 
     def answer(self, epoch: int) -> Committed:
-        return Committed(sender="c", epoch=epoch, number=self.last if epoch == self.epoch else 0, refused=dict(self.refused))
+        return Committed(
+            sender="c", epoch=epoch, store=1, number=self.last if epoch == self.epoch else 0, refused=dict(self.refused)
+        )
 
 
 class Exchange:

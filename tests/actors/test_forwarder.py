@@ -1,0 +1,81 @@
+"""The Forwarder by its frames: what it passes on to its Connection, and when."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import cast
+
+from actors.forwarder import Forwarder
+from actors.mailbox import Mailbox
+from tests.storage.building import batch
+from tests.supervisor.settings import bridge, node_settings
+from tests.wire.outbound_model import lane_opened
+from wire.frames import Credit, Frame, HandOut, LaneOpen, LaneReopen, LinkState
+from wire.names import QUEUE_STORE
+
+QUEUE = "bridge:cloud:0"
+CONNECTION = "connection:cloud:0"
+
+
+class RecordingMailbox:
+    """Keeps what is sent."""
+
+    def __init__(self) -> None:
+        self.name = "forwarder:cloud:0"
+        self.sent: list[tuple[str, Frame]] = []
+
+    def now_s(self) -> float:
+        return 1.0
+
+    def wall_ms(self) -> int:
+        return 1000
+
+    def send(self, peer: str, frame: Frame) -> None:
+        self.sent.append((peer, frame))
+
+    def passed_on(self) -> list[int]:
+        """First sequences of the hand-outs that the Connection got."""
+        return [frame.first_seq for peer, frame in self.sent if peer == CONNECTION and isinstance(frame, HandOut)]
+
+
+class Lane:
+    """A Forwarder whose peers are the test."""
+
+    def __init__(self, folder: Path) -> None:
+        self.mailbox = RecordingMailbox()
+        self.forwarder = Forwarder(cast(Mailbox, self.mailbox), node_settings(folder, bridge("cloud")), 5)
+
+    def open(self) -> int:
+        """Open the lane (anew) with credit for whatever comes; its epoch."""
+        (opening,) = [frame for peer, frame in self.mailbox.sent if peer == QUEUE_STORE and isinstance(frame, LaneOpen)][-1:]
+        self.turn(lane_opened(epoch=opening.epoch), Credit(queue=QUEUE, epoch=opening.epoch, messages=100, size_bytes=1 << 20))
+        return opening.epoch
+
+    def turn(self, *frames: Frame) -> None:
+        for frame in frames:
+            self.forwarder.on_frame(frame)
+        self.forwarder.on_turn_end(1.0)
+
+
+def hand_out(seq: int, epoch: int) -> HandOut:
+    ruled = replace(batch([b"m"], 1), rules=[0])
+    return HandOut(queue=QUEUE, epoch=epoch, first_seq=seq, count=1, size_bytes=2, offsets=b"", bodies=(ruled.encode(),))
+
+
+def test_a_former_life_of_the_connection_says_nothing_of_the_link(tmp_path: Path) -> None:
+    lane = Lane(tmp_path)
+    lane.forwarder.on_peer_up(QUEUE_STORE, 1)
+    former = lane.open()
+    lane.turn(LaneReopen(queue=QUEUE))
+    epoch = lane.open()
+
+    lane.turn(LinkState(queue=QUEUE, epoch=former, state="connected"), hand_out(0, epoch))
+    assert not lane.mailbox.passed_on(), "the remote is away: Tier 2 holds what comes"
+
+    lane.turn(LinkState(queue=QUEUE, epoch=epoch, state="connected"))
+    lane.turn(LinkState(queue=QUEUE, epoch=former, state="connecting"), hand_out(1, epoch))
+    assert lane.mailbox.passed_on() == [0, 1], "the remote is there"
+
+    lane.turn(LinkState(queue=QUEUE, epoch=epoch, state="backoff"), hand_out(2, epoch))
+    assert lane.mailbox.passed_on() == [0, 1]
