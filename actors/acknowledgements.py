@@ -136,6 +136,7 @@ class Acknowledgements:
             for message in self._held.pop(number):
                 self._builder.add_again(client.flow, message)
             self._host.touched(client)
+            client.heard_s = self._host.mailbox.now_s()  # it could not be heard till now
             client.hear(True)
         if self._held:
             self._host.mailbox.set_timer("retry_refused", self._host.mailbox.now_s() + RETRY_REFUSED_S)

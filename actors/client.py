@@ -7,8 +7,11 @@ import socket
 from actors.mailbox import READ, WRITE, PollGroup
 from wire.inbound import InboundFlow
 from wire.mqtt.packets import Will
+from wire.rate_limit import PublishRate
 
 RECEIVE_BYTES = 256 * 1024
+UNIX = "unix:"  # what the address of a client on a Unix socket begins with
+HELD_BACK, TOO_FAST = 1, 2  # why a client is not read
 
 
 class Client:
@@ -16,20 +19,25 @@ class Client:
 
     __slots__ = (
         "_group",
-        "_heard",
+        "_muted",
         "_output",
         "_sock",
         "accepted_s",
         "address",
         "buffer",
+        "certificate_user",
         "closed",
+        "fault",
         "filters",
         "flow",
+        "gathered",
         "heard_s",
         "keep_alive_s",
         "keeps_session",
         "level",
+        "missing",
         "number",
+        "rate",
         "session",
         "will",
     )
@@ -37,13 +45,15 @@ class Client:
     def __init__(self, sock: socket.socket, address: str, number: int, group: PollGroup, now_s: float) -> None:
         self._sock = sock
         self._group = group
-        self._heard = True
+        self._muted = 0
         self._output = bytearray()
         self.address = address
         self.number = number
         self.accepted_s = now_s
         self.heard_s = now_s
         self.buffer = b""
+        self.missing = 0  # what the packet at the front of ``buffer`` lacks, where that is known
+        self.gathered = bytearray()  # what came of it since; joined once, because a large packet may come in small pieces
         self.closed = False
         self.session = ""
         self.level = 0  # 4 or 5 once CONNECT was read
@@ -52,8 +62,12 @@ class Client:
         self.filters: dict[str, int] = {}
         self.flow: InboundFlow | None = None  # set when CONNACK was sent
         self.will: Will | None = None
+        self.rate: PublishRate | None = None  # None: it may publish as fast as it can
+        self.certificate_user: str | None = None  # the user name that its certificate gives
+        self.fault = ""  # why receive said that it is gone, where that is known
         sock.setblocking(False)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if not address.startswith(UNIX):
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         group.watch(sock.fileno(), READ, self)
 
     @property
@@ -100,13 +114,18 @@ class Client:
             self._watch()
         return True
 
-    def hear(self, heard: bool) -> None:
-        """Stop or go on reading this client: back-pressure reaches its publisher through TCP."""
-        self._heard = heard
+    @property
+    def heard(self) -> bool:
+        """Whether it is read; while it is not, its silence is ours."""
+        return not self._muted
+
+    def hear(self, heard: bool, why: int = HELD_BACK) -> None:
+        """Stop or go on reading this client for one reason: back-pressure reaches its publisher through TCP."""
+        self._muted = self._muted & ~why if heard else self._muted | why
         self._watch()
 
     def _watch(self) -> None:
-        events = (READ if self._heard else 0) | (WRITE if self._output else 0)
+        events = (0 if self._muted else READ) | (WRITE if self._output else 0)
         if events:
             self._group.watch(self._sock.fileno(), events, self)
         else:

@@ -38,7 +38,7 @@ from wire.mqtt.packets import (
 )
 from wire.mqtt.properties import encode_properties
 from wire.mqtt.reason_codes import ConnectReturnCode, ReasonCode, UnsupportedProtocol, protocol_error
-from wire.mqtt.topics import parse_shared
+from wire.mqtt.topics import TopicLimits, parse_shared
 from wire.names import QUEUE_STORE
 from wire.settings import NodeSettings
 
@@ -67,6 +67,8 @@ class Host(Protocol):
     def write(self, client: Client, data: bytes) -> None: ...
     def close_client(self, client: Client, why: str, *, publish_will: bool = True) -> None: ...
     def parse_on(self, client: Client) -> None: ...
+    def greeted(self, client: Client) -> None: ...
+    def limited(self, limit: str) -> None: ...
     def touched(self, client: Client) -> None: ...
     def busy_until(self, session: str) -> int: ...
     def committed(self) -> int: ...
@@ -81,6 +83,7 @@ class ClientPackets:
     def __init__(self, listener: Host, settings: NodeSettings) -> None:
         self._listener = listener
         self._limits = settings.clients
+        self._topic_limits = TopicLimits(settings.clients.topic_levels_max, settings.clients.topic_max_bytes)
         self._sessions: dict[str, Client] = {}
         self._openings: dict[int, Opening] = {}
         self._requests = 0
@@ -146,7 +149,7 @@ class ClientPackets:
             if client.flow is None:
                 if now_s - client.accepted_s > self._limits.connect_timeout_s and not client.level:
                     late.append(client)
-            elif client.keep_alive_s and now_s - client.heard_s > client.keep_alive_s * KEEP_ALIVE_GRACE:
+            elif client.keep_alive_s and client.heard and now_s - client.heard_s > client.keep_alive_s * KEEP_ALIVE_GRACE:
                 late.append(client)
         return late
 
@@ -166,6 +169,13 @@ class ClientPackets:
         if client.level:
             protocol_error("MQTT-3.1.0-2 second CONNECT")
         client.level = connect.level
+        self._listener.greeted(client)
+        if connect.will is not None and not self._topic_limits.allow(connect.will.topic):
+            self._listener.limited("topic_limits")
+            if connect.level == MQTT_5_0:
+                self._send(client, Connack(session_present=False, reason_code=ReasonCode.TOPIC_NAME_INVALID))
+            self._listener.close_client(client, "refused")
+            return
         judged = judge_connect(connect, self._limits, new_id=f"auto-{uuid.uuid4().hex}")
         if isinstance(judged, Connack):
             self._send(client, judged)
@@ -199,10 +209,19 @@ class ClientPackets:
                     self._open_session(request)
 
     def reopen_sessions(self) -> None:
-        """Ask a new store again for every session whose answer has not come."""
-        for request, opening in self._openings.items():
-            if not opening.after_number:
-                self._open_session(request)
+        """Ask a new store again for every session whose answer has not come.
+
+        A clean start that is asked for twice forgets what came in between, so only its last answer counts.
+        """
+        for request, opening in list(self._openings.items()):
+            if opening.after_number:
+                continue
+            if opening.welcome.clean:
+                del self._openings[request]
+                self._requests += 1
+                request = self._requests
+                self._openings[request] = opening
+            self._open_session(request)
 
     def _open_session(self, request: int) -> None:
         welcome = self._openings[request].welcome
@@ -255,7 +274,11 @@ class ClientPackets:
             known = subscription.topic_filter in client.filters
             if parse_shared(subscription.topic_filter) is not None:
                 codes.append(ReasonCode.SHARED_SUBSCRIPTIONS_NOT_SUPPORTED if modern else _SUBSCRIBE_FAILURE_311)
+            elif not self._topic_limits.allow(subscription.topic_filter):
+                self._listener.limited("topic_limits")
+                codes.append(ReasonCode.TOPIC_FILTER_INVALID if modern else _SUBSCRIBE_FAILURE_311)
             elif not known and len(client.filters) >= self._limits.subscriptions_max:
+                self._listener.limited("subscriptions_max")
                 codes.append(ReasonCode.QUOTA_EXCEEDED if modern else _SUBSCRIBE_FAILURE_311)
             else:
                 client.filters[subscription.topic_filter] = 0

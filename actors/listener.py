@@ -1,25 +1,24 @@
 """The Listener: local MQTT clients in and out.
 
-It owns the clients and the batch that is being built. PUBACKs are released in ``actors/acknowledgements.py``; the packets that are
-not PUBLISH are answered in ``actors/client_packets.py``. Parsing is ``wire/mqtt``'s, the numbering and resending of batches
-``wire/link.py``'s.
+It owns the clients and the batch that is being built. ``actors/reception.py`` lets clients in; PUBACKs are released in
+``actors/acknowledgements.py``; the packets that are not PUBLISH are answered in ``actors/client_packets.py``. Parsing is
+``wire/mqtt``'s, the numbering and resending of batches ``wire/link.py``'s.
 """
 
 from __future__ import annotations
 
 import logging
-import resource
-import socket
 from array import array
 from typing import Any
 
 from actors.acknowledgements import Acknowledgements, Owed
 from actors.actor import MailboxActor
-from actors.client import Client
+from actors.client import TOO_FAST, Client
 from actors.client_packets import ClientPackets
 from actors.mailbox import HANGUP, READ, WRITE, Mailbox
+from actors.reception import Door, Reception
 from wire.batch import Batch, pack_column, unpack_column
-from wire.errors import PeerViolation, Unavailable
+from wire.errors import PeerViolation
 from wire.frames import (
     Committed,
     Deliver,
@@ -31,22 +30,25 @@ from wire.frames import (
     Unsubscribe,
     encode,
 )
-from wire.inbound import AnswerBurst
+from wire.inbound import AnswerBurst, InboundFlow
 from wire.link import BATCH_BYTES_MAX, BATCH_ROWS_MAX, SendingLink
-from wire.mqtt.codec import split
+from wire.mqtt.codec import missing_bytes, split
 from wire.mqtt.encode_publish import encode_deliveries
 from wire.mqtt.publish_stream import BatchBuilder, parse_publishes
+from wire.mqtt.reason_codes import ReasonCode
+from wire.mqtt.topics import TopicLimits
 from wire.names import DISTRIBUTOR, QUEUE_STORE
+from wire.rate_limit import PublishRate
 from wire.settings import NodeSettings
 
 log = logging.getLogger("bascule")
 
 HOUSEKEEPING_S = 0.5
-ACCEPTS_PER_TURN = 64
-LISTEN_BACKLOG = 1024
-DESCRIPTORS_KEPT = 16  # for the other actors' new lives; without one, not even the clients that are here could be served
-ACCEPT_PAUSE_S = 1.0
-PAUSES_TOLD_PERIOD_S = 60.0
+LIMIT_OF: dict[int, str] = {  # reason code of a violation -> the limit that it broke
+    ReasonCode.PACKET_TOO_LARGE: "packet_max_bytes",
+    ReasonCode.RECEIVE_MAXIMUM_EXCEEDED: "receive_maximum",
+    ReasonCode.TOPIC_NAME_INVALID: "topic_limits",
+}
 
 
 class Listener(MailboxActor):
@@ -58,17 +60,20 @@ class Listener(MailboxActor):
         self._clients: dict[int, Client] = {}
         self._packets = ClientPackets(self, settings)
         self._builder = BatchBuilder(
-            rows_max=BATCH_ROWS_MAX, bytes_max=BATCH_BYTES_MAX, packet_max_bytes=settings.clients.packet_max_bytes
+            rows_max=BATCH_ROWS_MAX,
+            bytes_max=BATCH_BYTES_MAX,
+            packet_max_bytes=settings.clients.packet_max_bytes,
+            topic_limits=TopicLimits(settings.clients.topic_levels_max, settings.clients.topic_max_bytes),
         )
         self._link: SendingLink[Owed] = SendingLink()
         self._touched: dict[int, Client] = {}
         self._unparsed: dict[int, Client] = {}
         self._acknowledgements = Acknowledgements(self, self._link, self._builder)
         self._delivered: dict[tuple[str, int], int] = {}
-        self._sockets: list[socket.socket] = []
-        self._accepting = True
-        self._pause_told_s = float("-inf")
-        self._numbers = 0
+        self._reception = Reception(mailbox, self._group, settings.clients)
+        self._rated = settings.clients.publish_messages_per_s is not None or settings.clients.publish_bytes_per_s is not None
+        self._too_fast: dict[int, float] = {}
+        self._slowed = 0
         self._published = 0
         self._output_dropped = 0
 
@@ -89,22 +94,20 @@ class Listener(MailboxActor):
             self._packets.reopen_sessions()
             self.send(name, SenderResumes(sender=self.name, epoch=self.epoch, number=self._link.committed + 1))
         self._resend()
-        if not self._sockets and self.state == "starting" and DISTRIBUTOR in self.peers and QUEUE_STORE in self.peers:
+        if not self._reception.doors and self.state == "starting" and DISTRIBUTOR in self.peers and QUEUE_STORE in self.peers:
             self._listen()
             self.ready()
 
     def on_stopping(self) -> None:
-        for sock in self._sockets:
-            self.mailbox.forget(sock.fileno())
-            sock.close()
-        self._sockets = []
+        self._reception.close()
         self._group.hear(False)
         self._finish_stop()
 
     def status(self) -> dict[str, Any]:
         return {
             "clients": len(self._clients),
-            "accepting": self._accepting,
+            **self._reception.figures(),
+            "slowed": self._slowed,
             "outstanding_batches": len(self._link),
             "published": self._published,
             "refused": self._acknowledgements.refused,
@@ -121,20 +124,7 @@ class Listener(MailboxActor):
         self.finished()
 
     def _listen(self) -> None:
-        for listener in self.settings.listeners:
-            family = socket.AF_INET6 if ":" in listener.host else socket.AF_INET
-            sock = socket.socket(family, socket.SOCK_STREAM)
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                sock.bind((listener.host, listener.port))
-                sock.listen(LISTEN_BACKLOG)
-            except OSError as error:
-                sock.close()
-                raise Unavailable("cannot listen", bind=f"{listener.host}:{listener.port}", error=str(error)) from error
-            sock.setblocking(False)
-            self._sockets.append(sock)
-            self.mailbox.watch(sock.fileno(), READ, sock)
-            log.info("listener.opened", extra={"bind": f"{listener.host}:{listener.port}", "protocol": listener.protocol})
+        self._reception.open(self.settings.listeners)
 
     # --- frames ---
 
@@ -168,12 +158,17 @@ class Listener(MailboxActor):
     def on_timer(self, name: str, now_s: float) -> None:
         if name == "housekeeping":
             self.mailbox.set_timer("housekeeping", now_s + HOUSEKEEPING_S)
+            self._reception.look_at_certificates(now_s)
             if self._link.overdue(now_s):
                 self._resend()
             for client in self._packets.overdue(list(self._clients.values()), now_s):
+                if client.flow is None:
+                    self.limited("connect_timeout")
                 self.close_client(client, "keep_alive_timeout" if client.flow else "connect_timeout")
         elif name == "accept":
-            self._accept_again()
+            self._reception.resume()
+        elif name == "publish_rate":
+            self._go_on(now_s)
         elif name == "retry_refused":
             self._acknowledgements.offer_again()
 
@@ -181,6 +176,7 @@ class Listener(MailboxActor):
 
     def on_sockets(self, ready: list[tuple[Any, int]]) -> None:
         now_s = self.mailbox.now_s()
+        self._reception.turn.begin()
         for token, events in ready:
             if isinstance(token, Client):
                 if events & WRITE and not token.closed and not token.flush():
@@ -190,64 +186,50 @@ class Listener(MailboxActor):
             else:
                 self._accept(token, now_s)
 
-    def _accept(self, listening: socket.socket, now_s: float) -> None:
-        descriptors_max = resource.getrlimit(resource.RLIMIT_NOFILE)[0] - DESCRIPTORS_KEPT
-        for _ in range(ACCEPTS_PER_TURN):
-            if not self._accepting:
-                return
-            try:
-                sock, address = listening.accept()
-            except (BlockingIOError, ConnectionAbortedError):  # nobody waits, or who waited is gone
-                return
-            except OSError as error:  # no descriptor, no memory: it would be so again at once
-                self._pause_accepting(now_s, str(error))
-                return
-            if sock.fileno() >= descriptors_max:  # the lowest free one is given
-                sock.close()
-                self._pause_accepting(now_s, "file descriptors are used up")
-                return
-            if len(self._clients) >= self.settings.clients.connections_max:
-                log.warning("client.refused", extra={"address": address[0], "why": "connections_max"})
-                sock.close()
-                continue
-            self._numbers += 1
-            self._clients[self._numbers] = Client(sock, f"{address[0]}:{address[1]}", self._numbers, self._group, now_s)
+    def _accept(self, door: Door, now_s: float) -> None:
+        limits = self.settings.clients
+        for client in self._reception.accept(door, now_s, self._give_way):
+            self._clients[client.number] = client
+            if self._rated:
+                client.rate = PublishRate(limits.publish_messages_per_s, limits.publish_bytes_per_s, now_s)
 
-    def _pause_accepting(self, now_s: float, why: str) -> None:
-        """Let new clients wait in the kernel's queue, until a connection closes or a moment has passed."""
-        self._accepting = False
-        for sock in self._sockets:
-            self.mailbox.forget(sock.fileno())
-        self.mailbox.set_timer("accept", now_s + ACCEPT_PAUSE_S)
-        if now_s - self._pause_told_s >= PAUSES_TOLD_PERIOD_S:
-            self._pause_told_s = now_s
-            limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-            log.warning("listener.paused", extra={"why": why, "clients": len(self._clients), "descriptors_max": limit})
-
-    def _accept_again(self) -> None:
-        self._accepting = True
-        for sock in self._sockets:
-            self.mailbox.watch(sock.fileno(), READ, sock)
+    def _give_way(self, number: int) -> None:
+        self.close_client(self._clients[number], "half_open_max")
 
     def _read(self, client: Client, now_s: float) -> None:
         data = client.receive()
         if data is None:
-            self.close_client(client, "gone")
+            self._reception.failed(client, now_s)
+            self.close_client(client, client.fault or "gone")
         elif data:
             client.heard_s = now_s
-            client.buffer = client.buffer + data if client.buffer else data
+            if client.missing > len(data):
+                client.missing -= len(data)
+                client.gathered += data
+                return
+            if client.gathered:
+                client.buffer = b"".join((client.buffer, client.gathered, data))
+                client.gathered = bytearray()
+            else:
+                client.buffer = client.buffer + data if client.buffer else data
             self._parse(client)
 
     def _parse(self, client: Client) -> None:
         """Take what is whole in the client's buffer: runs of PUBLISH into the batch, everything else one by one."""
         data, position = client.buffer, 0
+        client.missing = 0
         packet_max_bytes = self.settings.clients.packet_max_bytes
         try:
             while not client.closed:
                 if client.flow is not None:
                     self._touched[client.number] = client
                     before = position
-                    position = parse_publishes(data, position, client.level, client.flow, self._builder)
+                    if client.rate is not None:
+                        position = self._parse_rated(client, client.flow, data, position)
+                        if client.number in self._too_fast:
+                            break
+                    else:
+                        position = parse_publishes(data, position, client.level, client.flow, self._builder)
                     if position != before:
                         client.flow.check_quota()
                     if self._builder.full:
@@ -257,13 +239,56 @@ class Listener(MailboxActor):
                     break
                 packet = split(data, position, packet_max_bytes)
                 if packet is None:
+                    if position < len(data):
+                        client.missing = missing_bytes(data, position)
                     break
                 first_byte, start, stop = packet
                 position = stop
                 self._packets.handle(client, first_byte, data[start:stop])
         except PeerViolation as error:
+            if error.reason_code in LIMIT_OF:
+                self.limited(LIMIT_OF[error.reason_code])
             self._packets.violated(client, error)
         client.buffer = data[position:] if position else data
+
+    def _parse_rated(self, client: Client, flow: InboundFlow, data: bytes, position: int) -> int:
+        """``parse_publishes`` as far as the client's rate allows; a client that is at its end is not read until it has more."""
+        assert client.rate is not None
+        now_s = self.mailbox.now_s()
+        messages, size_bytes = client.rate.allowance(now_s)
+        builder, before, start = self._builder, len(self._builder), position
+        rows_max, bytes_max = builder.rows_max, builder.bytes_max
+        if messages and size_bytes:
+            builder.rows_max = int(min(rows_max, before + messages))
+            builder.bytes_max = int(min(bytes_max, builder.used_bytes + size_bytes))
+            try:
+                position = parse_publishes(data, position, client.level, flow, builder)
+            finally:
+                builder.rows_max, builder.bytes_max = rows_max, bytes_max
+                client.rate.take(len(builder) - before, position - start)
+        wait_s = client.rate.wait_s()
+        if wait_s:
+            self._slow_down(client, now_s + wait_s)
+        return position
+
+    def _slow_down(self, client: Client, until_s: float) -> None:
+        """Do not read ``client`` until ``until_s``; what it sends meanwhile waits in its own buffers."""
+        client.hear(False, TOO_FAST)
+        self._slowed += client.number not in self._too_fast
+        self._too_fast[client.number] = until_s
+        self.mailbox.set_timer("publish_rate", min(self._too_fast.values()))
+
+    def _go_on(self, now_s: float) -> None:
+        """Go on reading the clients that may publish again."""
+        for number in [number for number, until_s in self._too_fast.items() if until_s <= now_s]:
+            if self._too_fast.pop(number, None) is None:
+                continue  # it went as another one came
+            client = self._clients[number]
+            client.heard_s = now_s
+            client.hear(True, TOO_FAST)
+            self.parse_on(client)
+        if self._too_fast:
+            self.mailbox.set_timer("publish_rate", min(self._too_fast.values()))
 
     def _parse_leftovers(self) -> None:
         waiting, self._unparsed = self._unparsed, {}
@@ -284,6 +309,14 @@ class Listener(MailboxActor):
         """Go on with what a client sent before its CONNACK."""
         self._unparsed.pop(client.number, None)
         self._parse(client)
+
+    def limited(self, limit: str) -> None:
+        """Count for status what ``limit`` has refused."""
+        self._reception.admission.refused[limit] += 1
+
+    def greeted(self, client: Client) -> None:
+        """The client's CONNECT was read: it is not half open any more."""
+        self._reception.admission.greeted(client.number)
 
     def touched(self, client: Client) -> None:
         """The client is owed an answer with the batch that is being built."""
@@ -323,6 +356,7 @@ class Listener(MailboxActor):
         if client.closed:
             return
         if client.output_bytes > self.settings.clients.output_max_bytes:
+            self.limited("output_max_bytes")
             self.close_client(client, "output_limit")
         elif not client.write(data):
             self.close_client(client, "gone")
@@ -332,9 +366,10 @@ class Listener(MailboxActor):
         if client.closed:
             return
         client.close()
-        if not self._accepting:
-            self._accept_again()
+        self._reception.admission.leave(client.number)
+        self._reception.resume()
         del self._clients[client.number]
+        self._too_fast.pop(client.number, None)
         self._unparsed.pop(client.number, None)
         self._acknowledgements.forget(client)
         if client.filters:

@@ -134,6 +134,7 @@ class RemoteIntake:
         if not self._opening or self._asked or not self._inbox.idle:
             return
         self._asked = True
+        self._request += 1  # asked twice, only the last answer counts: what is forgotten before it must not be a message's
         self._tell_resumed()
         self._host.send(
             QUEUE_STORE,

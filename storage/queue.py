@@ -15,10 +15,12 @@ from itertools import chain
 from operator import attrgetter
 from typing import NamedTuple
 
-from storage.chunk import Chunk, claimed_span, rows_in
+from storage.chunk import Chunk, claimed_span
+from storage.chunk_reader import ChunkReader
 from storage.damage import Loss
 from storage.engine import Engine, Write
-from storage.keys import chunk_key, first_seq_of, lane_key
+from storage.flights import Flights
+from storage.keys import chunk_key, lane_key
 from storage.ledger import LaneRow
 from storage.messages import Message, rows_of
 from storage.pieces import Piece, apart, join_tiny, pick, qos0_seqs
@@ -30,33 +32,10 @@ from wire.sequences import PACKET_IDS
 
 READ_AHEAD_BYTES = 1 << 20
 READ_AHEAD_CHUNKS = 1000
-FLIGHT_ROWS_MAX = 1000
 SPLIT_ROWS = 4000  # a chunk up to this size is handed out whole even if the credit ends inside it
 TRIM_MESSAGES = 5000
 TRIM_BYTES = 16 << 20
 CACHE_BYTES = 8 << 20
-PROBES_BY_ONE = 256  # behind a block that cannot be read, so many sequences are tried one by one, then by doubling steps
-
-
-class Flight:
-    """Messages handed out together and not all settled: sequences ``[start, stop)``, thinned out by ``offsets`` from ``start``.
-
-    chunk: for QoS 0 kept apart, the messages themselves. floor, bytes_before: of the first chunk they came from.
-    """
-
-    __slots__ = ("accepted_ms", "bytes_before", "chunk", "floor", "offsets", "qos0", "remaining", "size_bytes", "start", "stop")
-
-    def __init__(self, start: int, stop: int, offsets: array[int] | None, count: int, size_bytes: int, chunk: Chunk) -> None:
-        self.start = start
-        self.stop = stop
-        self.offsets = offsets
-        self.remaining = count
-        self.size_bytes = size_bytes
-        self.chunk: Chunk | None = None
-        self.qos0 = chunk.qos0
-        self.floor = chunk.first_seq
-        self.bytes_before = chunk.bytes_before
-        self.accepted_ms = chunk.accepted_ms
 
 
 class Unsent(NamedTuple):
@@ -101,10 +80,10 @@ class Queue:
         self.tail = row.tail
         self.settled = RangeSet(row.settled)
         self.released = RangeSet(row.released)
-        self.in_flight = 0
         self._changed = False
         self._on_change = on_change
         self._engine = engine
+        self._reader = ChunkReader(engine, name, number)
         self._volatile_max_bytes = volatile_max_bytes
         self._cache_bytes = cache_bytes
         self._next = row.tail  # the tail once everything appended is committed
@@ -119,11 +98,10 @@ class Queue:
         self._committed_bytes = row.tail_bytes
         self._cursor_bytes = row.tail_bytes
         self._trimmed_bytes = 0
-        self._flight_bytes = 0
         self._depth = row.depth
         self._volatile_depth = 0
         self._volatile_bytes = 0
-        self._flights: list[Flight] = []
+        self._flights = Flights()
         self._volatile: deque[Chunk] = deque()  # QoS 0 kept apart and not handed out
         self._recent: deque[Chunk] = deque()  # every chunk from _recent_low on that is not handed out
         self._recent_low = row.tail
@@ -133,7 +111,6 @@ class Queue:
         self._read_to = row.head
         self._aligned = False  # whether a chunk begins at _read_to
         self._oldest: tuple[int, int | None] = (-1, None)
-        self._looked: Chunk | None = None
         self._holes: list[tuple[int, int]] = []  # what was purged above the head: where it ended, durable bytes
         self._passed_bytes: int | None = None  # durable bytes up to the end of the last chunk passed, if the next is read after it
         self._losses: list[Loss] = []
@@ -202,7 +179,12 @@ class Queue:
     def size_bytes(self) -> int:
         """Bytes of the messages in the queue, to within a chunk."""
         purged = sum(size_bytes for stop, size_bytes in self._holes if self._cursor < stop) if self._holes else 0
-        return self._tail_bytes - self._cursor_bytes + self._flight_bytes + self._volatile_bytes - purged
+        return self._tail_bytes - self._cursor_bytes + self._flights.size_bytes + self._volatile_bytes - purged
+
+    @property
+    def in_flight(self) -> int:
+        """Messages handed out and not settled."""
+        return self._flights.messages
 
     @property
     def dup_below(self) -> int:
@@ -219,8 +201,9 @@ class Queue:
         Raises:
             StorageDamaged, Unavailable: it cannot be read.
         """
-        if self._flights:
-            return self._flights[0].accepted_ms
+        first = self._flights.first
+        if first is not None:
+            return first.accepted_ms
         if self._cursor >= self.tail:
             return None
         if self._oldest[0] != self._cursor:
@@ -376,14 +359,11 @@ class Queue:
         """
         if not forwarder_lives:
             self._drop_qos0_in_flight()
-        back = [flight.chunk for flight in self._flights if flight.chunk is not None and flight.remaining]
-        self._volatile.extendleft(reversed(back))
-        if self._flights:
-            self._cursor_floor = self._flights[0].floor
-            self._cursor_bytes = self._flights[0].bytes_before
+        self._volatile.extendleft(reversed(list(self._flights.chunks_apart())))
+        first = self._flights.first
+        if first is not None:
+            self._cursor_floor, self._cursor_bytes = first.floor, first.bytes_before
         self._flights.clear()
-        self._flight_bytes = 0
-        self.in_flight = 0
         self._cursor = self.head
         self._passed_bytes = None
         self._ahead.clear()
@@ -466,43 +446,17 @@ class Queue:
         """
         start = max(start, self.head)
         settled = self.settled
-        kept = (message for chunk in self._chunks(start, stop, damage) for message in rows_of(chunk, start, stop, settled))
+        kept = (
+            message
+            for chunk in self._reader.look(start, stop, self._trimmed, damage)
+            for message in rows_of(chunk, start, stop, settled)
+        )
         volatile = (message for chunk in self._volatile_chunks(start, stop) for message in rows_of(chunk, start, stop, settled))
         return merge(kept, volatile, key=attrgetter("seq"))
 
-    def _chunks(self, start: int, stop: int, damage: Callable[[StorageDamaged], None] | None) -> Iterator[Chunk]:
-        """The committed chunks on disk with anything in ``[start, stop)``; the last is kept: the next look is near."""
-        if self._looked is not None and self._looked.first_seq <= start < self._looked.stop:
-            start = self._looked.stop
-            yield self._looked
-            if start >= stop:
-                return
-        low = chunk_key(self.number, start)
-        rows: Iterator[tuple[bytes, bytes]] | None = None
-        while True:
-            try:
-                if rows is None:
-                    found = self._engine.seek_before("msg", low, chunk_key(self.number, self._trimmed))
-                    rows = self._engine.scan("msg", low if found is None else found[0], chunk_key(self.number, stop))
-                key, value = next(rows)
-                chunk = Chunk.decode(value, queue=self.name, seq=first_seq_of(key))
-            except StopIteration:
-                return
-            except StorageDamaged as error:
-                if damage is None:
-                    raise
-                damage(error)
-                if rows is None:
-                    return
-                continue  # where the engine itself cannot go on, it ends with the next step
-            if chunk.stop > start:
-                self._looked = chunk
-                yield chunk
-
     def _volatile_chunks(self, start: int, stop: int) -> Iterator[Chunk]:
-        flying = (flight.chunk for flight in self._flights if flight.chunk is not None and flight.remaining)
         last: Chunk | None = None
-        for chunk in chain(flying, self._volatile):
+        for chunk in chain(self._flights.chunks_apart(), self._volatile):
             if chunk is not last and chunk.first_seq < stop and chunk.stop > start:
                 yield chunk
             last = chunk  # one that was handed out in part is in several flights
@@ -519,11 +473,10 @@ class Queue:
             StorageDamaged, Unavailable: what stays cannot be counted.
         """
         start = max(self._cursor, min(self.dup_below, self.tail))
-        durable = sum(flight.remaining for flight in self._flights if flight.chunk is None)
-        volatile = sum(flight.remaining for flight in self._flights if flight.chunk is not None)
+        durable, volatile = self._flights.durable, self._flights.volatile
         kept_bytes = 0
         if start > self._cursor:
-            for chunk in self._chunks(self._cursor, start, None):
+            for chunk in self._reader.look(self._cursor, start, self._trimmed, None):
                 rows = self._unsettled_rows(chunk, self._cursor, start)
                 durable += rows
                 kept_bytes += chunk.size_bytes * rows // chunk.count
@@ -564,7 +517,7 @@ class Queue:
         self._volatile.clear()
         self._holes.clear()
         self.settled.clear()
-        self._flight_bytes = self._volatile_bytes = self._depth = self._volatile_depth = self.in_flight = 0
+        self._volatile_bytes = self._depth = self._volatile_depth = 0
         self.head = self.tail
         self._jump(self.tail)
         self._count("dropped:purged", purged)
@@ -631,11 +584,12 @@ class Queue:
         """
         self._ahead.clear()
         start = self._cursor
-        first_seq, value, sound = self._row_at(start)
+        first_seq, value, sound = self._reader.row_at(start, self._trimmed, self._recent_low)
         if sound:  # what was damaged stands below the cursor, or can be read after all
             self._read_to, self._aligned = max(start, first_seq), first_seq >= start
             return
-        following, bytes_before = self._next_readable(max(start, first_seq + 1) if value else start)
+        known = self._recent[0].bytes_before if self._recent else None
+        following, bytes_before = self._reader.next_readable(max(start, first_seq + 1) if value else start, self._recent_low, known)
         if not value and following == start:
             self._read_to, self._aligned = start, True
             return
@@ -666,8 +620,7 @@ class Queue:
 
     def _lose(self, start: int, stop: int, messages: int, error: str, raw: bytes = b"", *, unreadable: bool = False) -> None:
         """Settle ``[start, stop)``, where ``messages`` durable messages at most are lost."""
-        flying = sum(flight.remaining for flight in self._flights if flight.chunk is None)
-        messages = max(0, min(messages, self._depth - flying))
+        messages = max(0, min(messages, self._depth - self._flights.durable))
         self._depth -= messages
         self._count("dropped:damaged", messages)
         self.settled.add(start, stop)
@@ -705,64 +658,6 @@ class Queue:
 
     def _unsettled_seqs(self, start: int, stop: int) -> int:
         return sum(high - low for low, high in self.settled.missing(start, stop))
-
-    def _row_at(self, seq: int) -> tuple[int, bytes, bool]:
-        """The chunk that holds ``seq``, or the next one: its first sequence, its value, and whether that is sound.
-
-        No value: the engine cannot read there.
-        """
-        low, stop = chunk_key(self.number, self._trimmed), chunk_key(self.number, self._recent_low)
-        try:
-            found = self._engine.seek_before("msg", chunk_key(self.number, seq), low)
-            if found is not None:
-                first_seq, value = first_seq_of(found[0]), found[1]
-                chunk = self._decoded(first_seq, value)
-                claimed = (chunk.stop, 0) if chunk is not None else claimed_span(value, first_seq)
-                if claimed is None or claimed[0] > seq:
-                    return first_seq, value, chunk is not None
-            for key, value in self._engine.scan("msg", chunk_key(self.number, seq), stop):
-                return first_seq_of(key), value, self._decoded(first_seq_of(key), value) is not None
-        except StorageDamaged:
-            return seq, b"", False
-        return self._recent_low, b"", True
-
-    def _decoded(self, first_seq: int, value: bytes) -> Chunk | None:
-        try:
-            return Chunk.decode(value, queue=self.name, seq=first_seq)
-        except StorageDamaged:
-            return None
-
-    def _next_readable(self, seq: int) -> tuple[int, int | None]:
-        """Where the first chunk from ``seq`` on begins that the engine can read, and the durable bytes before it, if it says so.
-
-        The engine cannot tell where a damaged block ends, so sequences are tried: some one by one, then in doubling steps, the last
-        of which is halved again. What stands in memory can be read.
-        """
-        bad, step, tried = seq - 1, 1, 0
-        while (found := self._try_read(seq)) is None:
-            tried += 1
-            if tried > PROBES_BY_ONE:
-                step *= 2
-            bad, seq = seq, min(seq + step, self._recent_low)
-        while seq - bad > 1:
-            middle = (bad + seq) // 2
-            better = self._try_read(middle)
-            if better is None:
-                bad = middle
-            else:
-                seq, found = middle, better
-        return found
-
-    def _try_read(self, seq: int) -> tuple[int, int | None] | None:
-        if seq >= self._recent_low:
-            return self._recent_low, self._recent[0].bytes_before if self._recent else None
-        try:
-            for key, value in self._engine.scan("msg", chunk_key(self.number, seq), chunk_key(self.number, self._recent_low)):
-                chunk = self._decoded(first_seq_of(key), value)
-                return first_seq_of(key), chunk.bytes_before if chunk is not None else None
-        except StorageDamaged:
-            return None
-        return self._try_read(self._recent_low)
 
     def _look_for_gap(self, following: Chunk | None, seq: int) -> None:
         """Between the cursor and ``seq`` there is nothing: was that QoS 0, or are durable bytes missing?"""
@@ -837,7 +732,7 @@ class Queue:
 
     # --- inside: the next messages ---
 
-    def _peek(self, chunks_max: int = READ_AHEAD_CHUNKS) -> tuple[Chunk | None, Chunk | None]:
+    def _peek(self, chunks_max: int | None = None) -> tuple[Chunk | None, Chunk | None]:
         """The next messages at or above the cursor: the chunk kept on disk, the QoS 0 messages, or both of one batch."""
         if self.settled:
             following = self.settled.next_range(self._cursor)
@@ -859,24 +754,22 @@ class Queue:
             return self._peek(chunks_max)  # what was next may have been settled out of order
         return durable, volatile
 
-    def _read(self, chunks_max: int) -> None:
+    def _read(self, chunks_max: int | None) -> None:
         """Read chunks from ``_read_to`` on ahead, up to those that are in memory."""
         start = self._read_to
         if not self._aligned:
-            found = self._engine.seek_before("msg", chunk_key(self.number, start), chunk_key(self.number, self._trimmed))
-            if found is not None:
-                start = first_seq_of(found[0])
+            start = self._reader.begins(start, self._trimmed)
             self._aligned = True
         size_bytes = 0
+        most = READ_AHEAD_CHUNKS if chunks_max is None else chunks_max
         try:
-            for key, value in self._engine.scan("msg", chunk_key(self.number, start), chunk_key(self.number, self._recent_low)):
-                chunk = Chunk.decode(value, queue=self.name, seq=first_seq_of(key))
+            for chunk, stored_bytes in self._reader.scan(start, self._recent_low):
                 self._read_to = max(self._read_to, chunk.stop)
                 if chunk.stop <= self._cursor:
                     continue
                 self._ahead.append(chunk)
-                size_bytes += len(value)
-                if size_bytes >= READ_AHEAD_BYTES or len(self._ahead) >= chunks_max:
+                size_bytes += stored_bytes
+                if size_bytes >= READ_AHEAD_BYTES or len(self._ahead) >= most:
                     return
         except (StorageDamaged, Unavailable):
             self._aligned = self._read_to > self._cursor
@@ -1002,31 +895,10 @@ class Queue:
         self.changed = True
 
     def _fly(self, chunk: Chunk, start: int, stop: int, offsets: array[int] | None, count: int, *, is_volatile: bool) -> None:
-        """Mark messages as in flight; tiny neighbours share a mark."""
-        self.in_flight += count
-        size_bytes = chunk.size_bytes if count == chunk.count else chunk.size_bytes * count // chunk.count
-        if not is_volatile:
-            self._flight_bytes += size_bytes
-            last = self._flights[-1] if self._flights else None
-            if (
-                last is not None
-                and last.remaining  # the bytes of a settled one are given back already
-                and last.chunk is None
-                and last.offsets is None
-                and offsets is None
-                and last.stop == start
-                and last.stop - last.start + count <= FLIGHT_ROWS_MAX
-            ):
-                last.stop = stop
-                last.remaining += count
-                last.size_bytes += size_bytes
-                last.qos0 += chunk.qos0
-                return
-        flight = Flight(start, stop, offsets, count, size_bytes, chunk)
         if is_volatile:
-            flight.chunk = chunk
-            flight.bytes_before = self._cursor_bytes
-        self._flights.append(flight)
+            self._flights.leave_apart(chunk, start, stop, offsets, count, bytes_before=self._cursor_bytes)
+        else:
+            self._flights.leave(chunk, start, stop, offsets, count)
 
     def _too_old(self, durable: Chunk | None, volatile: Chunk | None, accepted_before_ms: int) -> bool:
         """Whether the next messages have expired; what may have been sent already is the exchange's to finish."""
@@ -1075,36 +947,23 @@ class Queue:
     # --- inside: settling ---
 
     def _leave(self, start: int, stop: int) -> int:
-        """Take the rows of ``[start, stop)``, none of which is settled, out of their flights; how many there were."""
-        flights = self._flights
-        index = 0 if not flights or start < flights[0].stop else _first_reaching(flights, start)
-        left = 0
-        while index < len(flights) and flights[index].start < stop:
-            flight = flights[index]
-            index += 1
-            rows = rows_in(flight.start, flight.stop, flight.offsets, start, stop)
-            if not rows:
-                continue
-            left += rows
-            flight.remaining -= rows
-            if flight.chunk is None:
-                self._depth -= rows
-                if not flight.remaining:
-                    self._flight_bytes -= flight.size_bytes
-            else:
-                self._volatile_depth -= rows
-                if not flight.remaining:
-                    self._volatile_bytes -= flight.chunk.size_bytes
-                    flight.qos0 = 0
-        self.in_flight -= left
-        return left
+        """Take the rows of ``[start, stop)``, none of which is settled, out of what is in flight; how many there were."""
+        durable, volatile, volatile_bytes = self._flights.land(start, stop)
+        self._depth -= durable
+        self._volatile_depth -= volatile
+        self._volatile_bytes -= volatile_bytes
+        return durable + volatile
 
     def _settle_waiting(self, ranges: Ranges) -> int:
         """Settle what is at or above the cursor in ``ranges``; how many messages that were. Their chunks are read for it."""
         waiting = RangeSet((max(start, self._cursor), min(stop, self.tail)) for start, stop in ranges)
         gaps = [gap for start, stop in waiting for gap in self.settled.missing(start, stop)]
         damaged: list[StorageDamaged] = []  # they go with the rest; what they held is counted when the queue has run empty
-        durable = sum(chunk.rows_in(start, stop) for start, stop in gaps for chunk in self._chunks(start, stop, damaged.append))
+        durable = sum(
+            chunk.rows_in(start, stop)
+            for start, stop in gaps
+            for chunk in self._reader.look(start, stop, self._trimmed, damaged.append)
+        )
         volatile = sum(chunk.rows_in(start, stop) for start, stop in gaps for chunk in self._volatile)
         self._depth -= durable
         self._volatile_depth -= volatile
@@ -1127,13 +986,7 @@ class Queue:
             self.released.discard(0, head)
         if self._cursor < head:  # what was settled out of order before a reset
             self._jump(head)
-        gone = 0
-        for flight in self._flights:
-            if flight.stop > head:
-                break
-            gone += 1
-        if gone:
-            del self._flights[:gone]
+        self._flights.forget_below(head)
 
     def _drop_qos0_in_flight(self) -> None:
         lost: list[int] = []
@@ -1142,9 +995,7 @@ class Queue:
                 chunk_rows = flight.chunk.seqs()
                 lost.extend(seq for seq in chunk_rows if flight.start <= seq < flight.stop)
             elif flight.qos0:
-                low, high = chunk_key(self.number, flight.floor), chunk_key(self.number, flight.stop)
-                for key, value in self._engine.scan("msg", low, high):
-                    chunk = Chunk.decode(value, queue=self.name, seq=first_seq_of(key))
+                for chunk, _ in self._reader.scan(flight.floor, flight.stop):
                     lost.extend(seq for seq in qos0_seqs(chunk) if flight.start <= seq < flight.stop)
         self.settle("dropped:actor_restart", ranges_of(sorted(lost)))
 
@@ -1155,8 +1006,9 @@ class Queue:
 
     def _floor(self) -> tuple[int, int]:
         """Where the earliest chunk begins that is still needed, and the durable bytes before it."""
-        if self._flights:
-            return self._flights[0].floor, self._flights[0].bytes_before
+        first = self._flights.first
+        if first is not None:
+            return first.floor, first.bytes_before
         return self._cursor_floor, self._cursor_bytes
 
     def _find_cursor(self) -> bool:
@@ -1170,15 +1022,3 @@ class Queue:
             self._cursor_bytes = durable.bytes_before
             self._cursor_floor = min(self._cursor, durable.first_seq)
         return True
-
-
-def _first_reaching(flights: list[Flight], seq: int) -> int:
-    """The index of the first flight that ends above ``seq``."""
-    low, high = 0, len(flights)
-    while low < high:
-        middle = (low + high) // 2
-        if flights[middle].stop <= seq:
-            low = middle + 1
-        else:
-            high = middle
-    return low

@@ -11,6 +11,7 @@ import json
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -19,6 +20,9 @@ from supervisor.cli_calls import call_node as _call
 from supervisor.cli_calls import load as _load
 from supervisor.cli_queue import queue
 from wire.errors import BasculeError, ConfigError
+
+if TYPE_CHECKING:
+    from wire.settings import NodeSettings
 
 _POLL_S = 0.05
 _WATCH_PERIOD_S = 1.0
@@ -77,12 +81,31 @@ def check(config: Path) -> int:
     settings = _load(config)
     lanes = sum(bridge.lanes for bridge in settings.bridges)
     bridges = ", ".join(bridge.name for bridge in settings.bridges) or "none"
-    listeners = ", ".join(f"{listener.host}:{listener.port}" for listener in settings.listeners)
+    listeners = ", ".join(f"{listener.bind} ({listener.protocol})" for listener in settings.listeners)
+    faults = _certificate_faults(settings)
+    if faults:
+        print("\n".join(f"{config}: {fault}" for fault in faults), file=sys.stderr)
+        return ConfigError.exit_status
     print(f"{config}: ok")
     print(f"  node {settings.name}, data in {settings.data_dir}, {settings.persistence.mode}, sync {settings.persistence.sync}")
     print(f"  listeners: {listeners}")
     print(f"  bridges: {bridges}" + (f" (lanes: {lanes})" if lanes else ""))
     return 0
+
+
+def _certificate_faults(settings: NodeSettings) -> list[str]:
+    """The listeners' certificates that are not valid now. A node runs with them all the same: its clock may be wrong at first."""
+    from actors.tls import certificate_dates
+
+    faults = []
+    now = time.strftime("%Y%m%d%H%M%SZ", time.gmtime())
+    for index, listener in enumerate(settings.listeners):
+        if listener.tls is not None:
+            before, after = certificate_dates(listener.tls.cert_file)
+            if not before <= now <= after:
+                what = f"is valid from {before} to {after}, and it is {now}"
+                faults.append(f"listeners[{index}].tls.cert_file: {listener.tls.cert_file} {what}")
+    return faults
 
 
 @cli.command()

@@ -6,10 +6,10 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -20,13 +20,25 @@ if TYPE_CHECKING:
     from wire.settings import NodeSettings
 
 BRIDGE = click.argument("bridge", metavar="BRIDGE")
-LANE = click.option("--lane", type=click.IntRange(0), help="One lane only.")
-DEAD = click.option("--dead", is_flag=True, help="The dead letters instead.")
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 FROM = click.option("--from", "start", type=click.IntRange(0), default=0, metavar="SEQ", help="Begin at this sequence.")
 
+Command = TypeVar("Command", bound=Callable[..., Any])
+
 _TIMEOUT_S = 25.0  # longer than the supervisor waits for the store
 _PAGE = 500
+
+
+def place(command: Command) -> Command:
+    """Which queues a command is about: those of a bridge, of one lane, or its dead letters."""
+    for option in (
+        click.option("--dead", is_flag=True, help="The dead letters instead."),
+        click.option("--lane", type=click.IntRange(0), help="One lane only."),
+        BRIDGE,
+        CONFIG,
+    ):
+        command = option(command)
+    return command
 
 
 class NotConfirmed(BasculeError):
@@ -57,24 +69,15 @@ def list_queues(config: Path, bridge: str | None, as_json: bool) -> int:
 
 
 @queue.command()
-@CONFIG
-@BRIDGE
-@LANE
-@DEAD
+@place
 @click.option("--count", type=click.IntRange(1), default=10, show_default=True, help="How many (of each lane).")
 @FROM
 @JSON
 def peek(config: Path, bridge: str, lane: int | None, dead: bool, count: int, start: int, as_json: bool) -> int:
     """Show the next messages of BRIDGE without touching them."""
-    from supervisor.queue_text import message_json
-
     settings = load(config)
-    now_ms = time.time_ns() // 1_000_000
-    found = [
-        message_json(name, row, now_ms, payload=False)
-        for which in _places(settings, bridge, lane, dead)
-        for name, row in _rows(settings, "queue.peek", bridge, which, start, count)
-    ]
+    places = _places(settings, bridge, lane, dead)
+    found = list(_messages(settings, "queue.peek", bridge, places, start, count, payload=False))
     if as_json:
         print(json.dumps(found))
         return 0
@@ -85,23 +88,13 @@ def peek(config: Path, bridge: str, lane: int | None, dead: bool, count: int, st
 
 
 @queue.command()
-@CONFIG
-@BRIDGE
-@LANE
-@DEAD
+@place
 @click.option("--to", "path", required=True, metavar="FILE", help="Where to; - is standard output.")
 def export(config: Path, bridge: str, lane: int | None, dead: bool, path: str) -> int:
     """Write all messages of BRIDGE as JSON Lines, payloads in base64 and as text; nothing is taken out of the queue."""
-    from supervisor.queue_text import message_json
-
     settings = load(config)
-    now_ms = time.time_ns() // 1_000_000
     places = _places(settings, bridge, lane, dead)
-    lines = (
-        json.dumps(message_json(name, row, now_ms, payload=True)) + "\n"
-        for which in places
-        for name, row in _rows(settings, "queue.export", bridge, which, 0, None)
-    )
+    lines = (json.dumps(message) + "\n" for message in _messages(settings, "queue.export", bridge, places, 0, None, payload=True))
     if path == "-":
         sys.stdout.writelines(lines)
         sys.stdout.flush()
@@ -112,10 +105,7 @@ def export(config: Path, bridge: str, lane: int | None, dead: bool, path: str) -
 
 
 @queue.command()
-@CONFIG
-@BRIDGE
-@LANE
-@DEAD
+@place
 @click.option("--in-flight", is_flag=True, help="What may have been sent too; the lane then connects with a clean session.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @JSON
@@ -207,6 +197,25 @@ def _places(settings: NodeSettings, bridge: str, lane: int | None, dead: bool) -
     if lane is not None:
         return [_lane(lane)]
     return [_lane(row["lane"]) for row in _list(settings, bridge)["queues"]]
+
+
+def _messages(
+    settings: NodeSettings,
+    command: str,
+    bridge: str,
+    places: list[dict[str, str]],
+    start: int,
+    count: int | None,
+    *,
+    payload: bool,
+) -> Iterator[dict[str, Any]]:
+    """The messages of ``places``, from ``start`` on and at most ``count`` of each, as they are printed."""
+    from supervisor.queue_text import message_json
+
+    now_ms = time.time_ns() // 1_000_000
+    for which in places:
+        for name, row in _rows(settings, command, bridge, which, start, count):
+            yield message_json(name, row, now_ms, payload=payload)
 
 
 def _rows(

@@ -19,6 +19,7 @@ from pydantic_core import ErrorDetails
 from supervisor.config_file import Document, Key, Problem, read_document
 from supervisor.config_model import NOT_AVAILABLE, NOT_YET, Configuration, Inconsistent
 from supervisor.config_settings import default_rule_name, to_settings
+from supervisor.config_values import UNIX
 from supervisor.units import nearest, parse_address, rule_number, shown
 from wire.errors import ConfigError
 from wire.settings import NodeSettings
@@ -29,6 +30,8 @@ _EXAMPLES = {
     "node.data_dir": "data",
     "listeners": '[{bind: "127.0.0.1:1883"}]',
     "listeners.bind": '"127.0.0.1:1883"',
+    "listeners.tls.cert_file": "server.pem",
+    "listeners.tls.key_file": "server.key",
     "access": "{allow_anonymous: true}",
     "access.allow_anonymous": "true",
     "bridges.name": "cloud",
@@ -145,8 +148,9 @@ def _whole_file(document: Document) -> list[Problem]:
     found: list[tuple[Key, str]] = []
     binds: dict[tuple[str, int], str] = {}
     for index, listener in _mappings(document.data.get("listeners")):
+        bind = listener.get("bind")
         try:
-            address = parse_address(listener.get("bind"), port_min=1)
+            address = (bind, 0) if isinstance(bind, str) and bind.startswith(UNIX) else parse_address(bind, port_min=1)
         except ValueError:
             continue  # wrong, which is told elsewhere; or port 0, which is never the same
         key: Key = ("listeners", index, "bind")

@@ -12,13 +12,30 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
-from supervisor.config_values import Address, Bind, Duration, File, Filled, Filter, Flag, Folder, Name, Number, Size, Text
+from actors.tls import FileFault, server_context
+from supervisor.config_values import (
+    UNIX,
+    Address,
+    Bind,
+    Duration,
+    File,
+    Filled,
+    Filter,
+    Flag,
+    Folder,
+    Mode,
+    Name,
+    Number,
+    Size,
+    Text,
+)
 from supervisor.units import UNLIMITED, nearest, shown, write_duration, write_size
 from wire.errors import BasculeError
 from wire.mapping import Template
 from wire.mqtt.packets import SESSION_NEVER_EXPIRES_S
 from wire.mqtt.topics import covers, overlap
 from wire.refusal_policy import ACTIONS, REASONS, RETRY, TOO_LARGE, code_of
+from wire.settings import ListenerTlsSettings
 
 NOT_AVAILABLE = "not available in this version"
 
@@ -26,7 +43,6 @@ NOT_AVAILABLE = "not available in this version"
 NOT_YET = {
     "access.password_file": "every local client is anonymous",
     "access.acl": "every local client may publish and subscribe to every topic",
-    "listeners.tls": "listeners speak plain TCP only",
     "listeners.access": "listeners have no access settings of their own",
     "listeners.persistence": "persistence is set for the whole node",
     "bridges.persistence": "persistence is set for the whole node",
@@ -40,12 +56,6 @@ class Inconsistent(ValueError):
     def __init__(self, problems: Sequence[tuple[tuple[str | int, ...], str]]) -> None:
         super().__init__("; ".join(message for _, message in problems))
         self.problems = problems
-
-
-def _protocol(value: object) -> object:
-    if value in ("tls", "ws", "wss"):
-        raise ValueError(f"{value} is {NOT_AVAILABLE}: listeners speak tcp only")
-    return value
 
 
 def _anonymous(value: bool) -> bool:
@@ -127,13 +137,90 @@ class Node(Section):
     data_dir: Folder = Field(description="Where queues are kept; made if need be. Relative paths count from this file's folder.")
 
 
+class ListenerTls(Section):
+    """TLS towards local clients; files are PEM, and read again when they change."""
+
+    cert_file: File = Field(description="The server's certificate, with its chain.")
+    key_file: File = Field(description="The key of cert_file, without a passphrase.")
+    ca_file: File | None = setting(None, "Authorities of clients' certificates.")
+    client_certificate: Literal["none", "optional", "required"] = setting("none", "Whether a client shows a certificate.")
+    identity: Literal["none", "common-name", "subject"] = setting(
+        "none", "What of a client's certificate is its user name; with one, a user name in CONNECT has no effect."
+    )
+    min_version: Literal["tls1.2", "tls1.3"] = setting("tls1.2", "The oldest TLS that is spoken.")
+    ciphers: Filled | None = setting(None, "Ciphers of TLS 1.2 as OpenSSL lists them; without it, OpenSSL's own choice.")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> ListenerTls:
+        problems: list[tuple[tuple[str | int, ...], str]] = []
+        if self.client_certificate != "none" and self.ca_file is None:
+            problems.append((("ca_file",), "must be given: without authorities no client's certificate could be checked"))
+        if self.client_certificate == "none" and self.ca_file is not None:
+            problems.append((("ca_file",), "has no effect while client_certificate is none; write optional or required"))
+        if self.client_certificate == "none" and self.identity != "none":
+            problems.append((("identity",), "needs client_certificate: optional or required"))
+        if not problems:
+            try:
+                server_context(self.settings())
+            except FileFault as fault:
+                problems.append(((fault.key,), fault.message))
+        if problems:
+            raise Inconsistent(problems)
+        return self
+
+    def settings(self) -> ListenerTlsSettings:
+        """What the Listener is told of it."""
+        return ListenerTlsSettings(
+            cert_file=self.cert_file,
+            key_file=self.key_file,
+            ca_file=self.ca_file or "",
+            client_certificate=self.client_certificate,
+            identity=self.identity,
+            min_version=self.min_version.removeprefix("tls"),
+            ciphers=self.ciphers or "",
+        )
+
+
 class Listener(Section):
     """One socket for local clients."""
 
     bind: Bind = Field(
-        description="Address and port, such as 127.0.0.1:1883, 0.0.0.0:1883 or [::]:1883. Port 0 takes any free one."
+        description="Address and port, such as 127.0.0.1:1883, 0.0.0.0:1883 or [::]:1883; port 0 takes any free one. "
+        "Or a Unix socket, such as unix:/run/bascule/mqtt.sock."
     )
-    protocol: Annotated[Literal["tcp"], BeforeValidator(_protocol)] = setting("tcp", "What is spoken below MQTT; tcp only for now.")
+    protocol: Literal["tcp", "tls", "ws", "wss"] = setting(
+        "tcp", "What is spoken below MQTT; ws and wss are WebSocket, tls and wss encrypt."
+    )
+    tls: ListenerTls | None = setting(None, "For protocol tls and wss.")
+    websocket_path: Annotated[Text, Field(pattern="^/")] = setting("/mqtt", "For protocol ws and wss.")
+    origins: tuple[Filled, ...] = setting(
+        (), "For protocol ws and wss: the web sites whose pages may connect, such as https://example.com; none given is any."
+    )
+    unix_mode: Mode = setting("0660", "Who may connect to a Unix socket, as a file mode.")
+    connections_max: Annotated[int | None, Number(1, 1_000_000, unlimited=True)] = setting(
+        UNLIMITED, "Clients of this socket at a time, within clients.connections_max."
+    )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Listener:
+        problems: list[tuple[tuple[str | int, ...], str]] = []
+        if self.protocol in ("tls", "wss") and self.tls is None:
+            message = f"is missing; protocol {self.protocol} needs tls: {{cert_file: server.pem, key_file: server.key}}"
+            problems.append((("tls",), message))
+        if self.protocol in ("tcp", "ws") and self.tls is not None:
+            secure = {"tcp": "tls", "ws": "wss"}[self.protocol]
+            problems.append((("tls",), f"has no effect with protocol {self.protocol}; write protocol: {secure}, or remove it"))
+        if self.protocol in ("tcp", "tls"):
+            problems += [
+                ((key,), f"has no effect with protocol {self.protocol}; write protocol: ws or wss, or remove it")
+                for key in ("websocket_path", "origins")
+                if self.given(key)
+            ]
+        if self.given("unix_mode") and not self.bind.startswith(UNIX):
+            problems.append((("unix_mode",), "has no effect without a Unix socket; write bind: unix:/path, or remove it"))
+        if problems:
+            raise Inconsistent(problems)
+        return self
 
 
 class Access(Section):
@@ -158,6 +245,20 @@ class Clients(Section):
         "65535s", "Longest keep alive given to an MQTT 5 client."
     )
     receive_maximum: Annotated[int, Number(1, 65535)] = setting(1000, "QoS 1 and 2 PUBLISHes a client may have unacknowledged.")
+    connections_per_address: Annotated[int | None, Number(1, 1_000_000, unlimited=True)] = setting(
+        1024, "Clients of one address (IPv6: of one /64) at a time; loopback and Unix sockets have no such limit."
+    )
+    half_open_max: Annotated[int, Number(1, 1_000_000)] = setting(
+        1024, "Connections without CONNECT yet; one more closes the oldest of the address that has most of them."
+    )
+    publish_messages_per_s: Annotated[int | None, Number(1, 10**9, unlimited=True)] = setting(
+        UNLIMITED, "Messages a second of one client; what is faster is not read until it is due."
+    )
+    publish_bytes_per_s: Annotated[int | None, Size(1024, unlimited=True)] = setting(
+        UNLIMITED, "Bytes of PUBLISH packets a second of one client; what is faster is not read until it is due."
+    )
+    topic_levels_max: Annotated[int, Number(1, 65535)] = setting(200, "Levels of a client's topic names and filters.")
+    topic_max_bytes: Annotated[int, Size(1, 65535)] = setting("65535B", "Length of a client's topic names and filters.")
 
     @model_validator(mode="after")
     def _consistent(self) -> Clients:

@@ -12,9 +12,11 @@ from supervisor.config_model import (
     BridgeLimits,
     Configuration,
     Limits,
+    Listener,
     Remote,
     Rule,
 )
+from supervisor.config_values import UNIX
 from supervisor.units import parse_address, rule_number
 from wire.mqtt.packets import SESSION_NEVER_EXPIRES_S
 from wire.refusal_policy import code_of
@@ -48,11 +50,7 @@ def to_settings(configuration: Configuration) -> NodeSettings:
         data_dir=str(data_dir),
         run_dir=str(data_dir / "run"),
         log_level=configuration.log.level,
-        listeners=tuple(
-            ListenerSettings(host=host, port=port, protocol=listener.protocol)
-            for listener in configuration.listeners
-            for host, port in [parse_address(listener.bind, port_min=0)]
-        ),
+        listeners=tuple(_listener(listener) for listener in configuration.listeners),
         allow_anonymous=configuration.access.allow_anonymous,
         clients=ClientLimitSettings(
             connections_max=clients.connections_max,
@@ -62,6 +60,12 @@ def to_settings(configuration: Configuration) -> NodeSettings:
             subscriptions_max=clients.subscriptions_max,
             keep_alive_max_s=int(clients.keep_alive_max),
             receive_maximum=clients.receive_maximum,
+            connections_per_address=clients.connections_per_address,
+            half_open_max=clients.half_open_max,
+            publish_messages_per_s=clients.publish_messages_per_s,
+            publish_bytes_per_s=clients.publish_bytes_per_s,
+            topic_levels_max=clients.topic_levels_max,
+            topic_max_bytes=clients.topic_max_bytes,
         ),
         persistence=PersistenceSettings(
             mode=configuration.persistence.mode,
@@ -79,6 +83,22 @@ def to_settings(configuration: Configuration) -> NodeSettings:
             restart_backoff=_backoff(supervision.restart_backoff),
             stop_timeout_s=supervision.stop_timeout,
         ),
+    )
+
+
+def _listener(listener: Listener) -> ListenerSettings:
+    on_unix = listener.bind.startswith(UNIX)
+    host, port = ("", 0) if on_unix else parse_address(listener.bind, port_min=0)
+    return ListenerSettings(
+        host=host,
+        port=port,
+        unix_path=listener.bind.removeprefix(UNIX) if on_unix else "",
+        unix_mode=int(listener.unix_mode, 8),
+        protocol=listener.protocol,
+        tls=listener.tls.settings() if listener.tls is not None else None,
+        websocket_path=listener.websocket_path,
+        origins=listener.origins,
+        connections_max=listener.connections_max,
     )
 
 

@@ -7,6 +7,7 @@ place in the JSON Schema. How a value is written is in ``supervisor/units.py``; 
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -162,6 +163,27 @@ def _folder(value: str) -> str:
     return value
 
 
+def _bind(value: str, info: ValidationInfo) -> str:
+    if not value.startswith(UNIX):
+        parse_address(value, port_min=0)
+        return value
+    path = _resolve(_filled(value.removeprefix(UNIX)), info)
+    if len(os.fsencode(path)) > UNIX_PATH_MAX_BYTES:
+        raise ValueError(f"{path} is too long for a Unix socket, which may have {UNIX_PATH_MAX_BYTES} bytes; take a shorter one")
+    if not os.path.isdir(os.path.dirname(path)):
+        raise ValueError(f"there is no folder {os.path.dirname(path)}; make it, with the rights that clients need")
+    return UNIX + path
+
+
+def _mode(value: object) -> object:
+    if not isinstance(value, str) or not re.fullmatch("0?[0-7]{3}", value):
+        raise ValueError(f'{shown(value)} is not a file mode; write three octal digits in quotes, such as "0660"')
+    return value
+
+
+UNIX = "unix:"
+UNIX_PATH_MAX_BYTES = 107
+
 Text = Annotated[str, BeforeValidator(_text)]
 Name = Annotated[Text, AfterValidator(check_name), Field(pattern="^[A-Za-z0-9_-]{1,64}$")]
 Flag = Annotated[bool, BeforeValidator(_flag)]
@@ -169,5 +191,6 @@ Filled = Annotated[Text, AfterValidator(_filled)]
 Filter = Annotated[Text, AfterValidator(_filter)]
 File = Annotated[Filled, AfterValidator(_resolve), AfterValidator(_readable)]
 Folder = Annotated[Filled, AfterValidator(_resolve), AfterValidator(_folder)]
-Bind = Annotated[Text, AfterValidator(lambda value: (parse_address(value, port_min=0), value)[1])]
+Bind = Annotated[Text, AfterValidator(_bind)]
+Mode = Annotated[str, BeforeValidator(_mode), Field(pattern="^0?[0-7]{3}$")]
 Address = Annotated[Text, AfterValidator(lambda value: (parse_address(value), value)[1])]

@@ -17,6 +17,7 @@ from pydantic_core import PydanticUndefined
 
 from supervisor.config import load, schema_text
 from supervisor.config_model import Configuration
+from tests.support.authority import Authority
 
 CONFIGS = Path(__file__).resolve().parents[1] / "configs"
 FILES = sorted(CONFIGS.glob("*.yaml"))
@@ -27,6 +28,10 @@ EXAMPLES = {
     "node.name",
     "node.data_dir",
     "listeners.bind",
+    "listeners.tls.cert_file",
+    "listeners.tls.key_file",
+    "listeners.tls.ca_file",
+    "listeners.tls.ciphers",
     "access.allow_anonymous",
     "bridges.name",
     "bridges.remote.addresses",
@@ -85,6 +90,10 @@ def test_every_file_loads_and_fits_the_schema(path: Path, tmp_path: Path) -> Non
         (copy.parent / "secrets").mkdir()
         for name in SECRETS:
             (copy.parent / "secrets" / name).write_text("for the test\n")
+
+    if path.name == "secure.yaml":
+        authority = Authority(copy.parent / "secrets", "ca")
+        authority.issue("server", "/CN=edge-1")
 
     assert load(copy).bridges
     jsonschema.validate(yaml.safe_load(path.read_text()), schema())

@@ -26,6 +26,7 @@ OWNERS = {
     "pythonjsonlogger": ("actors/logs.py",),
     "rich": ("supervisor/cli.py", "supervisor/view.py"),
     "rocksdict": ("storage/engine.py",),
+    "wsproto": ("actors/websocket.py",),
     "yaml": ("supervisor/config_file.py",),
     "zmq": ("actors/mailbox.py",),
 }

@@ -168,8 +168,8 @@ class RemoteInbox:
 
     @property
     def takes(self) -> bool:
-        """Whether what was blocked can be taken now."""
-        return self._flow is not None and not self._builder.full
+        """Whether what was blocked can be taken now, or left out (N4): acknowledgements of ours may stand behind it."""
+        return self._flow is not None and (not self._builder.full or (self._stalled and self._remote_keeps))
 
     def _parse(self, flow: InboundFlow, buffer: bytes, position: int) -> int:
         builder = self._builder

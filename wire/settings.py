@@ -14,17 +14,48 @@ import msgpack
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ListenerTlsSettings:
+    """TLS towards local clients; files are PEM, empty strings mean not set.
+
+    client_certificate: none | optional | required. identity, the user name it gives: none | common-name | subject.
+    min_version: 1.2 | 1.3. ciphers: OpenSSL's list for TLS 1.2.
+    """
+
+    cert_file: str
+    key_file: str
+    ca_file: str = ""
+    client_certificate: str = "none"
+    identity: str = "none"
+    min_version: str = "1.2"
+    ciphers: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ListenerSettings:
-    """One listening socket for local clients."""
+    """One listening socket for local clients: ``host`` and ``port``, or ``unix_path`` with its file mode.
+
+    protocol: tcp | tls | ws | wss; tcp and ws on a Unix socket are the same without TCP. origins: empty is any.
+    """
 
     host: str
     port: int
-    protocol: str  # tcp (tls, ws, wss are refused by the configuration until the Listener speaks them)
+    protocol: str
+    unix_path: str = ""
+    unix_mode: int = 0o660
+    tls: ListenerTlsSettings | None = None
+    websocket_path: str = "/mqtt"
+    origins: tuple[str, ...] = ()
+    connections_max: int | None = None
+
+    @property
+    def bind(self) -> str:
+        """Where it listens, for logs."""
+        return f"unix:{self.unix_path}" if self.unix_path else f"{self.host}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientLimitSettings:
-    """What a local client may ask for."""
+    """What a local client may ask for; None is unlimited."""
 
     connections_max: int
     connect_timeout_s: float
@@ -33,6 +64,12 @@ class ClientLimitSettings:
     subscriptions_max: int
     keep_alive_max_s: int
     receive_maximum: int
+    connections_per_address: int | None = None
+    half_open_max: int | None = None
+    publish_messages_per_s: int | None = None
+    publish_bytes_per_s: int | None = None
+    topic_levels_max: int | None = None
+    topic_max_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,8 @@ from typing import Any, Self
 import pytest
 
 from actors.mailbox import Mailbox, TimerDue
-from tests.supervisor.settings import bridge, node_settings
+from tests.supervisor.settings import node_settings
+from tests.support.settings import bridge
 from tests.wire.outbound_model import hand_out, lane_opened
 from wire.batch import from_rows
 from wire.frames import Command, Credit, Frame, Heartbeat, LinkState, ReportNow, Settle, Settled, Stop

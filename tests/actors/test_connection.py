@@ -7,7 +7,7 @@ import subprocess
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import pytest
 
@@ -15,6 +15,7 @@ from tests.actors.lane_double import LaneDouble, settings_for
 from tests.actors.tls_relay import TlsRelay
 from tests.support.mosquitto import Mosquitto
 from tests.support.ports import free_port
+from tests.support.scripted_remote import ScriptedRemote
 from tests.support.subscriber import Subscriber
 from tests.support.waiting import wait_until
 from wire.settings import BackoffSettings, TlsSettings
@@ -255,53 +256,6 @@ def test_publishes_of_a_foreign_subscription_are_acknowledged_and_the_exchange_g
             assert lane.log.count("remote.unexpected_publish") == 1
 
 
-class ScriptedRemote:
-    """An MQTT 5 broker of few words: it lets one client in at a time and reads and writes what the test says."""
-
-    def __init__(self) -> None:
-        self._server = socket.create_server(("127.0.0.1", 0))
-        self._server.settimeout(10.0)
-        self.port: int = self._server.getsockname()[1]
-        self._client: socket.socket | None = None
-        self._held = b""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.hang_up()
-        self._server.close()
-
-    def let_in(self) -> None:
-        """Accept the next connection, which the bridge makes when it has left the last; read CONNECT, resume its session."""
-        client, _ = self._server.accept()
-        self.hang_up()
-        self._client = client
-        self._client.settimeout(10.0)
-        head = self.read(2)
-        self.read(head[1] if head[1] < 128 else (head[1] & 127) + (self.read(1)[0] << 7))
-        self.write(b"\x20\x03\x01\x00\x00")
-
-    def read(self, size: int) -> bytes:
-        """The next ``size`` bytes."""
-        assert self._client is not None
-        while len(self._held) < size:
-            data = self._client.recv(65536)
-            assert data, "closed by the bridge"
-            self._held += data
-        data, self._held = self._held[:size], self._held[size:]
-        return data
-
-    def write(self, data: bytes) -> None:
-        assert self._client is not None
-        self._client.sendall(data)
-
-    def hang_up(self) -> None:
-        if self._client is not None:
-            self._client.close()
-        self._client, self._held = None, b""
-
-
 def test_a_refused_message_is_sent_again_as_new_while_the_status_says_why(tmp_path: Path) -> None:
     """Quota exceeded: nothing leaves until the back-off is over, then the refused one first; not authorised: a dead letter."""
     a, b, c = (b"\x32\x07\x00\x01t\x00" + ends for ends in (b"\x01\x00a", b"\x02\x00b", b"\x03\x00c"))
@@ -311,16 +265,16 @@ def test_a_refused_message_is_sent_again_as_new_while_the_status_says_why(tmp_pa
         settings = replace(settings, bridges=(replace(settings.bridges[0], backoff=slow),))
         with LaneDouble(tmp_path, settings) as lane:
             lane.open(session=f"edge@127.0.0.1:{remote.port}")
-            remote.let_in()
+            end = remote.accept(session_present=True)
             lane.publish("t", ["a", "b", "c"], qos=1)
-            assert remote.read(18) == a + b
-            remote.write(b"\x40\x03\x00\x01\x97" + b"\x40\x03\x00\x02\x87")
+            assert end.exactly(18) == a + b
+            end.raw(b"\x40\x03\x00\x01\x97" + b"\x40\x03\x00\x02\x87")
             status = lane.until_status(lambda status: bool(status["link"]["note"]), "a note")
             assert status["link"]["note"] == "remote says quota exceeded"
             assert (status["link"]["state"], status["link"]["in_flight"]) == ("connected", 0)
             assert (status["exchange"]["refused"], status["exchange"]["retried"]) == (2, 1)
-            assert remote.read(18) == a + c
-            remote.write(b"\x40\x02\x00\x01" + b"\x40\x03\x00\x03\x10")
+            assert end.exactly(18) == a + c
+            end.raw(b"\x40\x02\x00\x01" + b"\x40\x03\x00\x03\x10")
             lane.until_settled(2)
             dead = {outcome: ranges for settle in lane.settles for outcome, ranges in settle.settled if outcome.startswith("dead")}
             assert dead == {"dead:remote_0x87": ((1, 2),)}
@@ -335,14 +289,14 @@ def test_a_disconnect_is_told_by_name_and_a_session_taken_over_twice_says_who_do
         with LaneDouble(tmp_path, settings) as lane:
             lane.open(session=f"edge@127.0.0.1:{remote.port}")
             for farewell in (b"\xe0\x01\x8e", b"\xe0\x02\x8b\x00", b"\xe0\x01\x8e"):
-                remote.let_in()
-                remote.write(farewell)
-            remote.let_in()
+                end = remote.accept(session_present=True)
+                end.raw(farewell)
+            end = remote.accept(session_present=True)
             assert lane.log.count("session taken over") >= 2
             assert "server shutting down" in lane.log
             assert "session.contended" not in lane.log
-            remote.write(b"\xe0\x01\x8e")
-            remote.let_in()
+            end.raw(b"\xe0\x01\x8e")
+            remote.accept(session_present=True)
             assert lane.log.count("session.contended") == 1
             assert lane.status()["link"]["note"] == "another client uses this client identifier"
 
@@ -354,17 +308,17 @@ def test_a_remote_that_answers_pings_and_nothing_else_is_left(tmp_path: Path, qo
         settings = settings_for(tmp_path, remote.port, protocol=5, stall_timeout_s=1.5, keep_alive_s=1)
         with LaneDouble(tmp_path, settings) as lane:
             lane.open(session=f"edge@127.0.0.1:{remote.port}")
-            remote.let_in()
+            end = remote.accept(session_present=True)
             lane.publish("t", ["a"], qos=qos)
-            assert remote.read(9)[0] == (0x32 if qos == 1 else 0x34)
+            assert end.exactly(9)[0] == (0x32 if qos == 1 else 0x34)
             if qos == 2:
-                remote.write(b"\x50\x02\x00\x01")
+                end.raw(b"\x50\x02\x00\x01")
                 lane.until(lambda: any(settle.released for settle in lane.settles), "PUBREC came")
-                assert remote.read(4) == b"\x62\x02\x00\x01"
-            assert remote.read(2) == b"\xc0\x00"
-            remote.write(b"\xd0\x00")
-            remote.let_in()
+                assert end.exactly(4) == b"\x62\x02\x00\x01"
+            assert end.exactly(2) == b"\xc0\x00"
+            end.raw(b"\xd0\x00")
+            end = remote.accept(session_present=True)
             assert "no acknowledgement in time" in lane.log
             assert "no PINGRESP" not in lane.log
             expected = b"\x3a\x07\x00\x01t\x00\x01\x00a" if qos == 1 else b"\x62\x02\x00\x01"
-            assert remote.read(len(expected)) == expected
+            assert end.exactly(len(expected)) == expected

@@ -9,7 +9,8 @@ from typing import cast
 from actors.forwarder import Forwarder
 from actors.mailbox import Mailbox
 from tests.storage.building import batch
-from tests.supervisor.settings import bridge, node_settings
+from tests.supervisor.settings import node_settings
+from tests.support.settings import bridge
 from tests.wire.outbound_model import lane_opened
 from wire.frames import Credit, Frame, HandOut, LaneOpen, LaneReopen, LinkState
 from wire.names import QUEUE_STORE

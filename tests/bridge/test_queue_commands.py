@@ -13,11 +13,11 @@ import pytest
 
 from supervisor.cli import main
 from tests.conftest import StartNode
-from tests.support.mqtt_client import PUBACK, PUBCOMP, PUBREC, PUBREL, MqttClient
+from tests.support.fake_remote import FakeRemote
+from tests.support.mqtt_client import PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, MqttClient, Packet
 from tests.support.node import Config, Node, bridge_config, node_config
 from tests.support.ports import free_port
 from tests.support.publisher import Publisher
-from tests.support.refusing_remote import FakeRemote
 from tests.support.waiting import wait_until
 
 NOT_AUTHORIZED, INVALID = 0x87, 0x99
@@ -26,8 +26,14 @@ NOT_AUTHORIZED, INVALID = 0x87, 0x99
 @pytest.fixture
 def refusing() -> Iterator[FakeRemote]:
     codes = {"bad": NOT_AUTHORIZED, "odd": INVALID}
-    with FakeRemote(lambda topic: codes.get(topic.partition("/")[0], 0)) as remote:
+    with FakeRemote() as remote:
+        remote.reason_code = lambda packet: codes.get(packet.topic.partition("/")[0], 0)
         yield remote
+        remote.check()
+
+
+def texts(packets: list[Packet]) -> list[str]:
+    return [packet.payload.decode() for packet in packets]
 
 
 def to(port: int, **keys: Any) -> Config:
@@ -102,11 +108,11 @@ def test_what_the_remote_refuses_is_kept_shown_replayed_and_purged(
     assert ("payload_text" in lines[3], "payload_text" in lines[4]) == (True, False)
     assert list(tmp_path.glob(".dead*")) == []
 
-    refusing.refuse = lambda topic: NOT_AUTHORIZED if topic.startswith("bad") else 0
+    refusing.reason_code = lambda packet: NOT_AUTHORIZED if packet.topic.startswith("bad") else 0
     assert "back in the queue: 0" in queue("replay", "cloud", "--reason", "nothing")
     assert "back in the queue: 1" in queue("replay", "cloud", "--reason", "remote_0x99", "--count", "1")
     node.wait_lane("cloud", depth=0, delivered=2, ledger_closes=True)
-    assert refusing.payloads == ["5", "4"]
+    assert texts(refusing.delivered) == ["5", "4"]
     assert queue.json("replay", "cloud") == {"replayed": 4, "damaged": 0, "full": False}, "what dies again is not replayed for ever"
     row = node.wait_lane("cloud", depth=0, delivered=3, dead_lettered=8, accepted=11, ledger_closes=True)
     assert row["dead_letters"]["held"] == 3
@@ -129,8 +135,8 @@ def test_messages_that_die_while_the_store_is_killed_are_kept_once_each(
         Publisher(node.port, "odd/2", qos=2, rate_per_s=500.0) as two,
     ):
         for _ in range(4):
-            seen = refusing.seen
-            wait_until(lambda seen=seen: refusing.seen > seen + 200, 20.0, "messages refused")  # type: ignore[misc]
+            seen = len(refusing.packets)
+            wait_until(lambda seen=seen: len(refusing.received(PUBLISH, since=seen)) > 200, 20.0, "messages refused")  # type: ignore[misc]
             node.wait_replaced("queue_store", node.kill("queue_store"))
         sent = {"bad/1": one.finish(), "odd/2": two.finish()}
     node.wait_lane("cloud", depth=0, ledger_closes=True, deadline_s=30.0)
@@ -144,13 +150,13 @@ def test_a_purge_leaves_what_may_have_been_sent_unless_all_goes_and_the_session_
     refusing: FakeRemote, start_node: StartNode, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The remote holds QoS 2 identifiers; after the whole purge it is asked for a clean session, and takes new messages once."""
-    refusing.withhold = True
+    refusing.stalled = True
     node = start_node(to(refusing.port, remote={"receive_maximum": 6, "qos2_maximum": 5}, tier2={"max_messages": 5}))
     queue = Typed(node, capsys)
     publish(node, "t", *map(str, range(40)), qos=2)
     for burst in range(8):
         publish(node, "t", *map(str, range(40 + 500 * burst, 540 + 500 * burst)))
-    wait_until(lambda: refusing.seen == 5, 10.0, "a full window at the remote")
+    wait_until(lambda: len(refusing.received(PUBLISH)) == 5, 10.0, "a full window at the remote")
     row = node.wait_lane_until(lambda row: 40 < row["in_flight"] < row["depth"] == 4040, "more than the lane has in hand")
     assert [row["state"] for row in queue.json("peek", "cloud", "--count", "6")][:5] == ["in flight"] * 5
 
@@ -161,14 +167,14 @@ def test_a_purge_leaves_what_may_have_been_sent_unless_all_goes_and_the_session_
     assert row["dropped"] == {"purged": 4040 - kept}
     assert [row["payload"] for row in queue.json("peek", "cloud", "--count", "5000")] == [str(n) for n in range(kept)]
 
-    before = len(refusing.cleans)
+    before = len(refusing.connects)
     said = queue("purge", "cloud", "--in-flight", "--yes")
     assert f"{kept} messages purged" in said
-    wait_until(lambda: True in refusing.cleans[before:], 10.0, "the remote is made to forget the identifiers that it holds")
-    refusing.withhold = False
+    wait_until(lambda: True in refusing.connects[before:], 10.0, "the remote is made to forget the identifiers that it holds")
+    refusing.stalled = False
     publish(node, "t", "new 1", "new 2", qos=2)
     node.wait_lane("cloud", depth=0, delivered=2, ledger_closes=True)
-    assert refusing.payloads == ["0", "1", "2", "3", "4", "new 1", "new 2"]
+    assert texts(refusing.delivered) == ["0", "1", "2", "3", "4", "new 1", "new 2"]
 
 
 def test_the_queue_of_a_bridge_that_is_gone_stays_until_it_is_purged(

@@ -8,10 +8,13 @@ Faults are switches: refusing CONNECT, stalling, rejecting PUBLISHes by reason c
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import Protocol
 
 from tests.simulation import mqtt
+from tests.simulation.incoming import IncomingShape
 from tests.simulation.mqtt import Ack, Other, Packet, PacketReader, Publish
+from tests.simulation.remote_publisher import Delivery, Outgoing, RemotePublisher, RemotePublisherWatcher
 from tests.simulation.tcp import Far, Link
 from tests.simulation.world import Violation, World
 
@@ -23,7 +26,7 @@ REJECTIONS = (0x80, 0x83, 0x97, 0x99)
 Sending = tuple[bytes, int]  # payload, packet identifier
 
 
-class BrokerWatcher(Protocol):
+class BrokerWatcher(RemotePublisherWatcher, Protocol):
     """Who is told what the broker got."""
 
     def remote_delivered(self, client_id: str, packet: Publish, session: int) -> None: ...
@@ -55,6 +58,7 @@ class Session:
         # The peer may not know that this session is not the one before: it crashed between CONNACK and its commit, and no
         # CONNACK will ever tell it. Then it resumes here what it began there.
         self.mistakable = False
+        self.outgoing = Outgoing()
 
 
 class _Judge:
@@ -137,11 +141,12 @@ class _Judge:
 class BrokerConnection(Far):
     """One connection of one client."""
 
-    def __init__(self, broker: Broker, client_id: str, level: int, session: Session) -> None:
+    def __init__(self, broker: Broker, client_id: str, level: int, session: Session, receive_maximum: int) -> None:
         self.client_id = client_id
         self.session = session
         self.level = level
         self.link: Link | None = None
+        self.delivery = Delivery(broker.publisher, session.outgoing, client_id, level, receive_maximum)
         self._broker = broker
         self._judge = _Judge(session, broker, level)
         self._reader = PacketReader(level)
@@ -165,6 +170,8 @@ class BrokerConnection(Far):
                 payload = self.session.received.get(packet.packet_id)
                 if payload is not None:
                     self._broker.watcher.remote_release_written(self.client_id, payload)
+            elif isinstance(packet, Ack):
+                self.delivery.written(packet)
         self._packets += packets
 
     def arrived(self, count: int) -> None:
@@ -173,21 +180,24 @@ class BrokerConnection(Far):
             self._take(self._packets.popleft()[1])
 
     def gone(self) -> None:
-        self._closed = True
-        self._answers = []
+        self._end()
         self._broker.gone(self)
 
     def close(self) -> None:
         """The broker closes the connection."""
-        self._closed = True
-        self._answers = []
+        self._end()
         if self.link is not None:
             self.link.hang_up()
+
+    def _end(self) -> None:
+        self._closed = True
+        self._answers = []
+        self.delivery.closed()
 
     # --- packets ---
 
     def _take(self, packet: Packet) -> None:
-        self.session.used |= isinstance(packet, Publish | Ack)
+        self.session.used |= isinstance(packet, Publish) or (isinstance(packet, Ack) and packet.kind == mqtt.PUBREL)
         self._broker.world.note("remote <-", self.client_id, packet)
         match packet:
             case Publish():
@@ -196,6 +206,10 @@ class BrokerConnection(Far):
                 self._judge.pubrel(packet)
                 self.session.received.pop(packet.packet_id, None)
                 self._answer(Ack(mqtt.PUBCOMP, packet.packet_id))
+            case Ack():
+                self.delivery.arrived(packet)
+            case Other(kind=mqtt.SUBSCRIBE, body=body):
+                self._answer_raw(self.delivery.subscribe(body))
             case Other(kind=mqtt.PINGREQ):
                 self._answer_raw(mqtt.plain(mqtt.PINGRESP))
             case Other(kind=mqtt.DISCONNECT):
@@ -260,7 +274,14 @@ class Broker:
     """receive_maximum: what level 5 clients are told. first_lives: no process of the bridge has died, no lane was opened twice."""
 
     def __init__(
-        self, world: World, watcher: BrokerWatcher, *, receive_maximum: int, qos2_maximum: int, assumes_delivered: bool
+        self,
+        world: World,
+        watcher: BrokerWatcher,
+        *,
+        receive_maximum: int,
+        qos2_maximum: int,
+        assumes_delivered: bool,
+        incoming: IncomingShape | None,
     ) -> None:
         self.assumes_delivered = assumes_delivered
         self.world = world
@@ -273,19 +294,21 @@ class Broker:
         self.slow_until_s = 0.0
         self.rejections = 0
         self.sessions_lost = 0
+        self.on_new_session: Callable[[str], None] | None = None  # told once, when a client finds its session lost
         self._rng = world.chance("broker")
         self._sessions: dict[str, Session] = {}
         self._connections: dict[str, BrokerConnection] = {}
         self._had_session: set[str] = set()
         self._recs: dict[str, set[int]] = {}
         self._numbers = 0
+        self.publisher = RemotePublisher(world, incoming, watcher, self)
 
     def accepts(self) -> bool:
         """Whether a CONNECT is let in now."""
         return self.world.now_s >= self.refusing_until_s
 
-    def accept(self, client_id: str, level: int, *, clean: bool) -> tuple[BrokerConnection, bool]:
-        """Let a client in: its connection, and whether its session is present."""
+    def accept(self, client_id: str, level: int, *, clean: bool, receive_maximum: int) -> tuple[BrokerConnection, bool]:
+        """Let a client in: its connection, and whether its session is present. ``receive_maximum``: what it says in CONNECT."""
         older = self._connections.pop(client_id, None)
         if older is not None:
             older.close()
@@ -301,9 +324,11 @@ class Broker:
             session = self._sessions[client_id] = Session(self._numbers)
             session.earlier_recs = self._recs.setdefault(client_id, set())
             session.successor = client_id in self._had_session
+            if session.successor and self.on_new_session is not None:
+                self.on_new_session(client_id)
             self._had_session.add(client_id)
         session.connections += 1
-        connection = self._connections[client_id] = BrokerConnection(self, client_id, level, session)
+        connection = self._connections[client_id] = BrokerConnection(self, client_id, level, session, receive_maximum)
         self.world.note("remote accepts", client_id, f"session {session.number} present={present}")
         return connection, present
 
@@ -314,6 +339,10 @@ class Broker:
             older.close()
         self._sessions.pop(client_id, None)
         self._had_session.discard(client_id)
+
+    def outgoings(self) -> list[Outgoing]:
+        """The sessions as this broker's own."""
+        return [session.outgoing for session in self._sessions.values()]
 
     def links(self) -> list[Link]:
         """The connections that are up."""

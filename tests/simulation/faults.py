@@ -10,7 +10,7 @@ from tests.simulation.plan import Fault
 from tests.simulation.publisher import Publisher
 from tests.simulation.tcp import Link
 from tests.simulation.world import World
-from wire.names import forwarder_name
+from wire.names import connection_name, forwarder_name
 
 
 class Faults:
@@ -41,6 +41,8 @@ class Faults:
         broker.refusing_until_s = broker.slow_until_s = now_s
         broker.stalled_until_s = min(broker.stalled_until_s, now_s + 1.0)
         broker.rejections = 0
+        broker.on_new_session = None
+        broker.publisher.releases_held_until_s = now_s
         for link in self._links():
             link.cut_in = link.cut_out = None
 
@@ -84,6 +86,8 @@ class Faults:
 
     def _delay(self, fault: Fault) -> None:
         peers = ("queue_store", "distributor", "listener", "supervisor", *(forwarder_name("cloud", lane) for lane in (0, 1)))
+        if self._machine.shape.incoming is not None:
+            peers += (connection_name("cloud", 0),)
         for peer in peers:
             self._machine.post.slow[fault.target, peer] = self._world.now_s + fault.amount
 
@@ -123,6 +127,21 @@ class Faults:
 
     def _session_loss(self, fault: Fault) -> None:
         self._broker.lose_sessions()
+
+    def _session_loss_unseen(self, fault: Fault) -> None:
+        """The session is lost, and the Connection that learns of it dies soon after, perhaps before that is on record."""
+
+        def kill(client_id: str) -> None:
+            self._broker.on_new_session = None
+            process = self._machine.process(fault.target)
+            if process is not None:
+                process.kill_after = int(fault.amount)
+
+        self._broker.on_new_session = kill
+        self._broker.lose_sessions()
+
+    def _hold_releases(self, fault: Fault) -> None:
+        self._broker.publisher.releases_held_until_s = self._world.now_s + fault.amount
 
     def _refuse(self, fault: Fault) -> None:
         self._broker.refusing_until_s = self._machine.flaky_until_s = self._world.now_s + fault.amount

@@ -55,6 +55,16 @@ class Other:
     body: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """One filter of a SUBSCRIBE; at level 4 the last two are 0."""
+
+    topic_filter: str
+    qos: int
+    retain_as_published: bool
+    retain_handling: int
+
+
 Packet = Publish | Ack | Connack | Other
 
 
@@ -193,6 +203,26 @@ def ack(kind: int, packet_id: int, reason: int = 0) -> bytes:
     """PUBACK, PUBREC, PUBREL or PUBCOMP."""
     first = kind << 4 | (2 if kind == PUBREL else 0)
     return _packet(first, packet_id.to_bytes(2, "big") + (bytes((reason,)) if reason else b""))
+
+
+def parse_subscribe(body: bytes, level: int) -> tuple[int, list[Subscription]]:
+    """The packet identifier and the filters of a SUBSCRIBE; properties of fewer than 128 bytes are passed over."""
+    position = 2 + (1 + body[2] if level == 5 else 0)
+    subscriptions = []
+    while position < len(body):
+        end = position + 2 + int.from_bytes(body[position : position + 2], "big")
+        options = body[end]
+        if options & (0xC0 if level == 5 else 0xFC) or options & 3 == 3 or options >> 4 & 3 == 3:
+            raise Malformed(f"SUBSCRIBE with options 0x{options:02x}")
+        topic_filter = body[position + 2 : end].decode()
+        subscriptions.append(Subscription(topic_filter, options & 3, bool(options & 8), options >> 4 & 3))
+        position = end + 1
+    return body[0] << 8 | body[1], subscriptions
+
+
+def suback(packet_id: int, codes: list[int], level: int) -> bytes:
+    """SUBACK without properties."""
+    return _packet(SUBACK << 4, packet_id.to_bytes(2, "big") + (b"\x00" if level == 5 else b"") + bytes(codes))
 
 
 def plain(kind: int) -> bytes:

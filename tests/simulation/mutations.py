@@ -10,6 +10,7 @@ from typing import Any
 from actors.connection import Connection
 from actors.forwarder import Forwarder
 from actors.listener import Listener
+from actors.remote_intake import RemoteIntake
 from storage.engine import Write
 from storage.queue import Queue
 from storage.senders import Sender, Senders, Verdict
@@ -19,8 +20,10 @@ from supervisor.epochs import Epochs
 from supervisor.supervisor import Supervisor
 from tests.simulation.disk import SimEngine
 from wire.frames import HandOut, LaneOpened, Settle, Settled
+from wire.inbound import AnswerBurst, InboundFlow
 from wire.link import SendingLink
 from wire.outbound import OutboundFlow
+from wire.remote_inbox import RemoteInbox
 
 Change = Callable[[Any], Any]
 
@@ -260,6 +263,118 @@ def _generation_stays(original: Any) -> Any:
 
 
 _mutation("8-generation-not-kept", "a new generation does not forget what was released", (Queue, "new_session", _generation_stays))
+
+
+# --- commit point 8, what comes from a remote: message and identifier before PUBACK and PUBREC, removal before PUBCOMP ---
+
+
+def _early(kind: str) -> Change:
+    """Takes the answers of ``kind`` out of the burst that waits for the commit, to be said at once."""
+
+    def change(original: Any) -> Any:
+        def send(self: RemoteInbox, builder: Any, burst: Any, *arguments: Any, **named: Any) -> Any:
+            if burst is not None:
+                early = AnswerBurst([], [], [], frozenset())
+                self._early = replace(early, **{kind: getattr(burst, kind)}).encode()  # type: ignore[attr-defined]
+                burst = replace(burst, **{kind: []})
+            return original(self, builder, burst, *arguments, **named)
+
+        return send
+
+    return change
+
+
+def _said_when_sent(original: Any) -> Any:
+    def turn_end(self: RemoteIntake, now_s: float) -> None:
+        original(self, now_s)
+        early = getattr(self._inbox, "_early", b"")
+        if early and self._inbox._flow is not None:
+            self._host.say(early)
+        self._inbox._early = b""  # type: ignore[attr-defined]
+
+    return turn_end
+
+
+for _answer, _kind in (("puback", "pubacks"), ("pubrec", "pubrecs"), ("pubcomp", "pubcomps")):
+    _mutation(
+        f"8-remote-{_answer}-before-commit",
+        f"{_answer.upper()} to the remote does not wait for the commit",
+        (RemoteInbox, "_send", _early(_kind)),
+        (RemoteIntake, "turn_end", _said_when_sent),
+    )
+
+
+def _not_of_remotes(original: Any) -> Any:
+    def change(self: Sessions, session: str, packet_ids: Any) -> None:
+        if not session.startswith("\0"):
+            original(self, session, packet_ids)
+
+    return change
+
+
+_mutation("8-remote-id-not-committed", "identifiers from a remote are not on the disk", (Sessions, "receive", _not_of_remotes))
+_mutation("8-remote-removal-not-committed", "what a remote released stays on the disk", (Sessions, "release", _not_of_remotes))
+
+
+def _refusals_unseen(original: Any) -> Any:
+    def refused(self: RemoteInbox, owed: Any, rows: bytes) -> AnswerBurst | None:
+        burst: AnswerBurst | None = owed.burst
+        return burst
+
+    return refused
+
+
+_mutation("8-remote-refused-acknowledged", "a refused row is acknowledged", (RemoteInbox, "_refused", _refusals_unseen))
+
+
+def _carries_like_any(original: Any) -> Any:
+    def carry(self: InboundFlow, packet_ids: Any) -> None:
+        self.received.update(packet_ids)
+
+    return carry
+
+
+_mutation(
+    "I4-stale-ids-believed", "identifiers of a lost session hold back new messages", (InboundFlow, "carry", _carries_like_any)
+)
+
+
+def _never_clean(original: Any) -> Any:
+    def connected(self: RemoteIntake, connack: Any) -> None:
+        original(self, replace(connack, session_present=True))
+
+    return connected
+
+
+_mutation("8-remote-session-loss-unseen", "the record of a lost session stays", (RemoteIntake, "connected", _never_clean))
+
+
+def _opened_at_once(original: Any) -> Any:
+    def idle(self: RemoteInbox) -> bool:
+        return True
+
+    return property(idle)
+
+
+_mutation("N3-opened-while-busy", "the session is asked for while batches are on their way", (RemoteInbox, "idle", _opened_at_once))
+
+
+def _not_awaited(original: Any) -> Any:
+    def connected(self: RemoteInbox) -> None:
+        original(self)
+        self.opened(b"")
+
+    return connected
+
+
+_mutation(
+    "N3-session-not-awaited", "PUBLISHes are taken before the identifiers are known", (RemoteInbox, "connected", _not_awaited)
+)
+_mutation(
+    "N4-left-out-for-good",
+    "what was left out is never asked for again",
+    (RemoteInbox, "remake", lambda original: property(lambda self: False)),
+)
 
 
 # --- links: numbers, epochs, resend ---

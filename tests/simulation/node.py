@@ -19,7 +19,8 @@ from actors.forwarder import Forwarder
 from actors.listener import Listener
 from actors.mailbox import READ
 from actors.queue_store import QueueStore
-from actors.remote import Connack, Remote
+from actors.reception import Door
+from actors.remote import NOTHING_SUBSCRIBED, Connack, InputLimits, Remote
 from storage.engine import Engine
 from supervisor.children import Ending, Life, Spawner
 from supervisor.epochs import Epochs
@@ -37,7 +38,7 @@ from tests.simulation.tcp import Far, Link, SimSocket
 from tests.simulation.world import Pollable, World
 from wire.errors import Unavailable
 from wire.frames import Frame, HandOut, LaneOpened
-from wire.settings import NodeSettings, RemoteSettings
+from wire.settings import ListenerSettings, NodeSettings, RemoteSettings
 
 LEVEL_5 = 5
 
@@ -71,8 +72,7 @@ class SimListener(Listener):
         process = current()
         listening = SimListening(process.world)
         process.opened.append(listening)
-        self.mailbox.watch(listening.fileno(), READ, listening)
-        self._sockets.append(listening)  # type: ignore[arg-type]
+        self._reception.add(Door(listening, ListenerSettings(host="127.0.0.1", port=1883, protocol="tcp")))
         machine_of(process).listening = listening
 
 
@@ -207,10 +207,10 @@ def machine_of(process: Process) -> Machine:
 
 
 def open_remote(
-    settings: RemoteSettings, identifier: str, address: tuple[str, int], *, clean: bool, limits: object = None
+    settings: RemoteSettings, identifier: str, address: tuple[str, int], *, clean: bool, limits: InputLimits = NOTHING_SUBSCRIBED
 ) -> Remote:
     """Takes the place of ``actors.remote.open_remote``."""
-    return machine_of(current()).open_remote(settings, identifier, address, clean=clean)
+    return machine_of(current()).open_remote(settings, identifier, address, clean=clean, limits=limits)
 
 
 class Machine:
@@ -357,7 +357,7 @@ class Machine:
                 self.oracle.handed_to_connection[key] = self.oracle.handed_to_connection.get(key, 0) + frame.count
         elif isinstance(frame, LaneOpened) and receiver.startswith("forwarder"):
             self._lane_openings.add((frame.queue, frame.epoch))
-            if len(self._lane_openings) > self.shape.lanes:
+            if len(self._lane_openings) > sum(bridge.lanes for bridge in self.settings.bridges):
                 self.broker.first_lives = False
 
     # --- the network ---
@@ -377,7 +377,7 @@ class Machine:
         return link
 
     def open_remote(
-        self, settings: RemoteSettings, identifier: str, address: tuple[str, int], *, clean: bool, limits: object = None
+        self, settings: RemoteSettings, identifier: str, address: tuple[str, int], *, clean: bool, limits: InputLimits
     ) -> Remote:
         """A Connection connects."""
         process = current()
@@ -391,11 +391,13 @@ class Machine:
             if self._rng.random() < 0.05:
                 raise Unavailable("tcp: connection refused")
             clean = False
-        connection, present = self.broker.accept(identifier, level, clean=clean)
+        maximum = limits.receive_maximum if level == LEVEL_5 and limits.receive_maximum is not None else 65_535
+        connection, present = self.broker.accept(identifier, level, clean=clean, receive_maximum=maximum)
         if self.world.now_s < self.flaky_until_s and self._rng.random() < 0.5:
             connection.close()
             raise Unavailable("connack: closed")
         connection.link = self._link(process, connection, "remote")
+        self.world.after(self.shape.latency_s, connection.delivery.resume, connection.link)
         connack = Connack(session_present=present, receive_maximum=self.shape.remote_window if level == LEVEL_5 else 65_535)
         return SimRemote(connection.link.near, connack, f"{address[0]}:{address[1]}")
 
@@ -420,8 +422,12 @@ def small_constants(shape: Shape) -> list[tuple[Any, str, Any]]:
     import storage.tier1
     import supervisor.supervisor
     import wire.link
+    import wire.remote_inbox
 
+    incoming = shape.incoming
+    inbox = [] if incoming is None else [("OFFER_ROWS_MIN", incoming.offer_rows)]
     return [
+        *((wire.remote_inbox, name, value) for name, value in inbox),
         (actors.connection, "open_remote", open_remote),
         (actors.connection, "MESSAGES_IN_HAND_MIN", shape.in_hand),
         (actors.listener, "BATCH_ROWS_MAX", shape.batch_rows),

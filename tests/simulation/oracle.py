@@ -15,9 +15,10 @@ import msgpack
 from storage.chunk import Chunk
 from storage.ledger import LaneRow
 from tests.simulation.disk import Ops, SimDisk
+from tests.simulation.incoming import AWAY
 from tests.simulation.mqtt import Publish
 from tests.simulation.plan import BRIDGE, Plan
-from tests.simulation.publisher import Message, Publisher
+from tests.simulation.publisher import Client, Message, Publisher
 from tests.simulation.world import Violation
 from wire.batch import Batch, unpack_column
 from wire.frames import HandOut
@@ -53,6 +54,7 @@ class Oracle:
     def __init__(self, plan: Plan) -> None:
         self.shape = plan.shape
         self.messages = {message.payload: message for message in plan.messages}
+        self.messages |= {incoming.message.payload: incoming.message for incoming in plan.incoming}
         self.durable = self.shape.mode == "file-native"
         self.relaxed = False
         self.lost_power = False
@@ -77,6 +79,7 @@ class Oracle:
         self._remote_refused: set[bytes] = set()
         self._last_arrival: dict[tuple[str, int], int] = {}
         self._order = {message.payload: place for place, message in enumerate(plan.messages)}
+        self._retained: set[bytes] = set()  # came from the remote with RETAIN
 
     def applied_qos(self, message: Message) -> int:
         """The QoS under which the bridge carries ``message``."""
@@ -227,7 +230,7 @@ class Oracle:
 
     # --- publishers ---
 
-    def acknowledged(self, publisher: Publisher, message: Message, packet_id: int) -> None:
+    def acknowledged(self, publisher: Client, message: Message, packet_id: int) -> None:
         """P1: a PUBACK or PUBREC is written."""
         payload = message.payload
         self.acknowledged_payloads[payload] = message
@@ -237,15 +240,15 @@ class Oracle:
         kept = self._survives(payload) or not (self.applied_qos(message) or not self.durable)
         if not kept and not (self.shape.max_messages is not None and self.shape.overflow != "reject"):
             raise Violation("P1", f"m{message.number} is acknowledged and not committed")
-        if message.qos == 2 and packet_id not in self._received(publisher.client_id):
+        if message.qos == 2 and packet_id not in self.received_ids(publisher.client_id):
             raise Violation("P1", f"PUBREC {packet_id} for m{message.number}: the identifier is not committed")
 
-    def completed(self, publisher: Publisher, packet_id: int) -> None:
+    def completed(self, publisher: Client, packet_id: int) -> None:
         """P1: a PUBCOMP is written."""
         if self.relaxed or self.shape.acknowledge == "fast":
             return
-        if packet_id in self._received(publisher.client_id):
-            raise Violation("P1", f"PUBCOMP {packet_id} for {publisher.client_id}: its removal is not committed")
+        if packet_id in self.received_ids(publisher.client_id):
+            raise Violation("P1", f"PUBCOMP {packet_id} for {publisher.client_id!r}: its removal is not committed")
 
     def refused(self, message: Message) -> None:
         """A reason code of 0x80 or above is written."""
@@ -259,7 +262,14 @@ class Oracle:
         if not self.relaxed:
             raise Violation("session", f"the session of {publisher.client_id} is lost")
 
-    def _received(self, session: str) -> set[int]:
+    def incoming_sent(self, message: Message, *, retain: bool) -> None:
+        """The remote sends a message of its own for the first time: that is its place in the order (P4)."""
+        self._order[message.payload] = len(self._order)
+        if retain and self.shape.incoming is not None and self.shape.incoming.preserve_retain:
+            self._retained.add(message.payload)
+
+    def received_ids(self, session: str) -> set[int]:
+        """The identifiers of ``session`` that are on the disk."""
         value = self._meta(b"S" + session.encode())
         if value is None:
             return set()
@@ -277,6 +287,8 @@ class Oracle:
             raise Violation("corruption", f"m{message.number} came under {packet.topic}")
         if packet.qos != self.applied_qos(message):
             raise Violation("QoS", f"m{message.number} came at QoS {packet.qos}")
+        if packet.retain != (payload in self._retained):
+            raise Violation("RETAIN", f"m{message.number} came with RETAIN {packet.retain}")
         if packet.qos and not self.relaxed and not self._survives(payload):
             raise Violation("T2", f"m{message.number} was handed out before it was committed")
         known = self._deliveries.get(payload)
@@ -313,7 +325,7 @@ class Oracle:
         if known is not None or self.relaxed:
             return
         _, _, lane = client_id.partition("-")
-        name = queue_name(BRIDGE, int(lane or 0))
+        name = queue_name(AWAY, 0) if client_id == AWAY else queue_name(BRIDGE, int(lane or 0))
         value = self._meta(b"L" + self._number(name).to_bytes(4, "big"))
         row = None if value is None else LaneRow.decode(value, queue=name)
         if row is None or not row.session or (name, row.generation) in self._recorded.values():
@@ -356,6 +368,8 @@ class Oracle:
             most = max(self.shape.in_hand, 3 * self.shape.window)
             if in_hand > most + self.handed_rows_max:
                 raise Violation("P5", f"the Connection has {in_hand} messages in hand, {most} are allowed")
+            if actor._intake is not None:
+                self._intake_is_bounded(actor._intake._inbox)
         elif kind == "queue_store" and actor._tier1 is not None:
             for name, lane in actor._tier1._lanes.items():
                 ledger, depth = lane.queue.ledger, lane.queue.depth
@@ -363,9 +377,17 @@ class Oracle:
                 if ledger.accepted != gone + depth:
                     raise Violation("P6", f"{name}: accepted {ledger.accepted}, gone {gone}, depth {depth}")
 
+    def _intake_is_bounded(self, inbox: Any) -> None:
+        """P5: two batches and what gathers behind them; what was refused came from those."""
+        assert self.shape.incoming is not None
+        most = 3 * self.shape.incoming.inbox_rows
+        if inbox.outstanding > 2 or inbox.waiting > most:
+            raise Violation("P5", f"{inbox.outstanding} batches are outstanding, {inbox.waiting} messages wait, {most} are allowed")
+
     def store_opened(self, rows_read: int, clients: int) -> None:
         """P8: what is read does not grow with the backlog."""
-        if rows_read > 20 + 8 * self.shape.lanes + 2 * clients:
+        lanes = self.shape.lanes + (self.shape.incoming is not None)
+        if rows_read > 20 + 8 * lanes + 2 * clients:
             raise Violation("P8", f"{rows_read} rows were read to open the store")
 
     # --- the end ---
@@ -393,7 +415,9 @@ class Oracle:
         if len(missing) > counted and not (self.lost_power and self.shape.overflow != "reject"):  # counts of drops are not synced
             raise Violation("P2", f"acknowledged and never delivered: {missing}; {counted} are accounted for")
         not_named = (
-            {queue.name for queue in self._queues.values()} - {queue_name(BRIDGE, lane) for lane in range(9)} - {f"{_DEAD}{BRIDGE}"}
+            {queue.name for queue in self._queues.values()}
+            - {queue_name(BRIDGE, lane) for lane in range(9)}
+            - {queue_name(AWAY, 0), f"{_DEAD}{AWAY}", f"{_DEAD}{BRIDGE}"}
         )
         if not_named:
             raise Violation("P7", f"queues without a name: {not_named}")

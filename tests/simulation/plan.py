@@ -14,6 +14,15 @@ from random import Random
 
 from supervisor.config_model import Configuration
 from supervisor.config_settings import to_settings
+from tests.simulation.incoming import (
+    AWAY,
+    Incoming,
+    IncomingShape,
+    incoming_chain,
+    incoming_messages,
+    incoming_shape,
+    with_incoming,
+)
 from tests.simulation.publisher import Message
 from wire.names import CONNECTION, FORWARDER, actor_name
 from wire.settings import BackoffSettings, LimitSettings, NodeSettings
@@ -53,6 +62,7 @@ class Shape:
     read_ahead: int
     socket_window: int
     latency_s: float
+    incoming: IncomingShape | None = None  # what the remote publishes to the node
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +87,12 @@ class Plan:
     shape: Shape
     faults: tuple[Fault, ...]
     messages: tuple[Message, ...]
+    incoming: tuple[Incoming, ...] = ()
 
     def steps(self) -> list[int]:
         """The numbers of all steps."""
-        return [fault.number for fault in self.faults] + [message.number for message in self.messages]
+        numbers = [fault.number for fault in self.faults] + [message.number for message in self.messages]
+        return numbers + [incoming.number for incoming in self.incoming]
 
     def only(self, steps: Collection[int]) -> Plan:
         """The plan without all other steps."""
@@ -88,6 +100,7 @@ class Plan:
             self,
             faults=tuple(fault for fault in self.faults if fault.number in steps),
             messages=tuple(message for message in self.messages if message.number in steps),
+            incoming=tuple(incoming for incoming in self.incoming if incoming.number in steps),
         )
 
 
@@ -110,7 +123,31 @@ def make_plan(seed: int) -> Plan:
         topic = f"plant/{publisher}/{rng.choice('ab')}"
         (qos,) = rng.choices((0, 1, 2), qos_weights)
         messages.append(Message(number, publisher, at_s, topic, qos, rng.choice((0, 0, 5, 40))))
-    return Plan(seed, shape, faults, tuple(messages))
+    return _with_incoming(Plan(seed, shape, faults, tuple(messages)), span_s)
+
+
+def _with_incoming(plan: Plan, span_s: float) -> Plan:
+    """The plan with what its remote publishes, if it does, and faults that come with it."""
+    incoming = incoming_shape(plan.seed)
+    if incoming is None:
+        return plan
+    shape = replace(plan.shape, incoming=incoming)
+    if incoming.room is not None:
+        shape = replace(shape, max_messages=incoming.room, overflow="reject")
+    rng, chain = incoming_chain(plan.seed)
+    at_s = 0.25 + rng.random() * span_s
+    more = list(_linked(rng, chain, at_s, shape, first=60))
+    faults = sorted((*plan.faults, *more), key=lambda fault: fault.at_s)
+    return replace(plan, shape=shape, faults=tuple(faults), incoming=tuple(incoming_messages(plan.seed, incoming, span_s)))
+
+
+def _linked(rng: Random, chain: Iterable[str], at_s: float, shape: Shape, *, first: int) -> Iterable[Fault]:
+    """Faults that follow one another closely; ``kind:target`` names a target."""
+    for number, link in enumerate(chain, start=first):
+        kind, _, target = link.partition(":")
+        fault = replace(_fault(rng, kind, at_s, shape), number=number)
+        yield replace(fault, target=target) if target else fault
+        at_s += rng.choice((0.001, 0.03, 0.1, 0.4))
 
 
 def _shape(rng: Random) -> Shape:
@@ -150,6 +187,8 @@ def _shape(rng: Random) -> Shape:
 def actors_of(shape: Shape) -> list[str]:
     """The children of the node."""
     lanes = [actor_name(kind, BRIDGE, lane) for lane in range(shape.lanes) for kind in (FORWARDER, CONNECTION)]
+    if shape.incoming is not None and shape.incoming.through == "bridge":
+        lanes += [actor_name(kind, AWAY, 0) for kind in (FORWARDER, CONNECTION)]
     return [STORE, DISTRIBUTOR, LISTENER, *lanes]
 
 
@@ -204,11 +243,7 @@ def _faults(rng: Random, shape: Shape, span_s: float) -> Iterable[Fault]:
         yield _fault(rng, kind, at_s, shape)
     if rng.random() < 0.4:  # what hurts most comes together
         at_s = 0.25 + rng.random() * span_s
-        for link in rng.choice(_CHAINS):
-            kind, _, target = link.partition(":")
-            fault = _fault(rng, kind, at_s, shape)
-            yield replace(fault, target=target) if target else fault
-            at_s += rng.choice((0.001, 0.03, 0.1, 0.4))
+        yield from _linked(rng, rng.choice(_CHAINS), at_s, shape, first=0)
 
 
 def _fault(rng: Random, kind: str, at_s: float, shape: Shape) -> Fault:
@@ -230,6 +265,10 @@ def _fault(rng: Random, kind: str, at_s: float, shape: Shape) -> Fault:
             target = rng.choice(("remote", "client"))
         case "broker-restart" | "refuse" | "stall" | "slow-broker" | "disk-full" | "slow-disk":
             amount = rng.choice((0.05, 0.5, 3.0, 9.0))
+        case "session-loss-unseen":
+            target, amount = f"connection:{BRIDGE}:0", float(rng.choice((1, 2, 3, 4, 5, 8)))  # effects from the CONNACK on
+        case "hold-releases":
+            amount = rng.choice((0.5, 3.0))
         case "reject":
             amount = float(rng.choice((1, 2, 5)))
         case "clock":
@@ -297,7 +336,7 @@ def settings_of(shape: Shape) -> NodeSettings:
             sync=shape.sync,
         ),
         limits=replace(base.limits, max_messages=None, max_bytes=None, max_age_s=None, min_free_disk_bytes=0),
-        bridges=(bridge,),
+        bridges=(bridge,) if shape.incoming is None else with_incoming(bridge, shape.incoming),
         supervision=replace(
             base.supervision,
             heartbeat_period_s=1.5,

@@ -34,11 +34,17 @@ class Message:
         return f"m{self.number:05d}".encode() + b"." * self.size
 
 
+class Client(Protocol):
+    """Who publishes; ``client_id`` names the session that the node keeps of it."""
+
+    client_id: str
+
+
 class PublisherWatcher(Protocol):
     """Who is told what a publisher is answered."""
 
-    def acknowledged(self, publisher: Publisher, message: Message, packet_id: int) -> None: ...
-    def completed(self, publisher: Publisher, packet_id: int) -> None: ...
+    def acknowledged(self, publisher: Client, message: Message, packet_id: int) -> None: ...
+    def completed(self, publisher: Client, packet_id: int) -> None: ...
     def refused(self, message: Message) -> None: ...
     def publisher_session_lost(self, publisher: Publisher) -> None: ...
 

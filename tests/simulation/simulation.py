@@ -20,6 +20,7 @@ from tests.simulation.plan import Plan
 from tests.simulation.publisher import Publisher
 from tests.simulation.world import Violation, World
 from wire.frames import Heartbeat
+from wire.remote_inbox import RemoteInbox
 
 EVENTS_MAX = 60_000
 HEALED_FOR_S = 150.0
@@ -72,6 +73,7 @@ class Simulation:
             receive_maximum=window,
             qos2_maximum=shape.qos2_maximum,
             assumes_delivered=shape.on_session_loss == "assume-delivered",
+            incoming=shape.incoming,
         )
         self.oracle.sessions_lost = lambda: self.broker.sessions_lost
         self.machine = Machine(self.world, shape, self.disk, self.broker, self.oracle)
@@ -89,9 +91,12 @@ class Simulation:
         self.machine.boot()
         for message in self.plan.messages:
             self.world.after(message.at_s, self.publishers[message.publisher].publish, message)
+        for incoming in self.plan.incoming:
+            self.world.after(incoming.message.at_s, self.broker.publisher.publish, incoming)
         for fault in self.plan.faults:
             self.world.after(fault.at_s, self.faults.happen, fault)
         times_s = [fault.at_s for fault in self.plan.faults] + [message.at_s for message in self.plan.messages]
+        times_s += [incoming.message.at_s for incoming in self.plan.incoming]
         last_s = max(times_s, default=0.0)
         self.world.after(last_s + 0.5, self._heal)
         while not self._done:
@@ -107,7 +112,7 @@ class Simulation:
         self._look()
 
     def _look(self) -> None:
-        quiet = all(publisher.idle for publisher in self.publishers) and self.oracle.empty()
+        quiet = all(publisher.idle for publisher in self.publishers) and self.oracle.empty() and self.broker.publisher.idle
         quiet = quiet and (self.oracle.amnesia or self.broker.quiet())
         self._quiet = self._quiet + 1 if quiet else 0
         if self._quiet >= QUIET_LOOKS:
@@ -120,7 +125,8 @@ class Simulation:
 
     def _state(self) -> str:
         busy = [publisher.client_id for publisher in self.publishers if not publisher.idle]
-        return f"publishers not done: {busy}; queues: {self.oracle.depths()}; remote quiet: {self.broker.quiet()}"
+        remote = f"remote quiet: {self.broker.quiet()}, its own messages delivered: {self.broker.publisher.idle}"
+        return f"publishers not done: {busy}; queues: {self.oracle.depths()}; {remote}"
 
 
 def run(plan: Plan, *, tracing: bool = False) -> Outcome:
@@ -147,6 +153,11 @@ def _patched(plan: Plan) -> Iterator[None]:
     for owner, name, value in small_constants(plan.shape):
         kept.append((owner, name, getattr(owner, name)))
         setattr(owner, name, value)
+    inbox_defaults = RemoteInbox.__init__.__kwdefaults__
+    assert inbox_defaults is not None
+    inbox_rows = inbox_defaults["rows_max"]
+    if plan.shape.incoming is not None:
+        inbox_defaults["rows_max"] = plan.shape.incoming.inbox_rows
     defaults = storage.queue.Queue.__init__.__kwdefaults__
     assert defaults is not None
     cache_bytes = defaults["cache_bytes"]
@@ -157,5 +168,6 @@ def _patched(plan: Plan) -> Iterator[None]:
         for owner, name, value in kept:
             setattr(owner, name, value)
         defaults["cache_bytes"] = cache_bytes
+        inbox_defaults["rows_max"] = inbox_rows
         log.disabled = disabled
         assert signal.getsignal(signal.SIGTERM) is handlers

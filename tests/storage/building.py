@@ -4,85 +4,24 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from storage.engine import Family, Write
 from storage.memory import MemoryEngine
 from storage.pieces import Piece
+from tests.support import settings
+from tests.support.settings import limits
 from wire.batch import REFUSABLE, Batch, from_rows, pack_column, unpack_column
 from wire.errors import DiskFull, Unavailable
 from wire.frames import Append, HandOut, Ranges, Settle
-from wire.settings import (
-    BackoffSettings,
-    BridgeSettings,
-    ClientLimitSettings,
-    LimitSettings,
-    NodeSettings,
-    PersistenceSettings,
-    RefusalSettings,
-    RemoteSettings,
-    SupervisionSettings,
-    TlsSettings,
-)
+from wire.settings import BridgeSettings, LimitSettings, NodeSettings, PersistenceSettings
 
 QUEUE = "bridge:cloud:0"
 FORWARDER = "forwarder:cloud:0"
-BACKOFF = BackoffSettings(initial_s=1.0, max_s=120.0, factor=2.0, jitter=0.25, stable_s=30.0)
-
-
-def limits(
-    *,
-    max_messages: int | None = None,
-    max_bytes: int | None = None,
-    max_age_s: float | None = None,
-    min_free_disk_bytes: int = 0,
-    volatile_max_bytes: int = 1 << 20,
-    overflow: str = "reject",
-) -> LimitSettings:
-    return LimitSettings(
-        max_messages=max_messages,
-        max_bytes=max_bytes,
-        max_age_s=max_age_s,
-        min_free_disk_bytes=min_free_disk_bytes,
-        volatile_max_bytes=volatile_max_bytes,
-        overflow=overflow,
-    )
 
 
 def bridge(name: str = "cloud", *, lanes: int = 1, limit: LimitSettings | None = None) -> BridgeSettings:
-    tls = TlsSettings(ca_file="", cert_file="", key_file="", verify=True, server_name="", alpn=())
-    remote = RemoteSettings(
-        addresses=(("localhost", 1883),),
-        protocol=4,
-        transport="tcp",
-        client_id=name,
-        keep_alive_s=60,
-        connect_timeout_s=5.0,
-        clean_start=False,
-        session_expiry_s=3600,
-        username=None,
-        password_file=None,
-        tls=tls,
-        websocket_path="/mqtt",
-        receive_maximum=1000,
-        qos2_maximum=20,
-        stall_timeout_s=30.0,
-    )
-    return BridgeSettings(
-        name=name,
-        remote=remote,
-        persist=True,
-        backoff=BACKOFF,
-        lanes=lanes,
-        tier2_max_messages=1000,
-        tier2_max_bytes=1 << 20,
-        local_subscriptions=(),
-        remote_subscriptions=(),
-        loop_prevention=False,
-        max_hops=1,
-        on_session_loss="assume-delivered",
-        on_refusal=RefusalSettings(default="dead-letter", codes=((0x91, "retry"), (0x97, "retry"))),
-        limits=limit or limits(),
-    )
+    return settings.bridge(name, lanes, limits=limit or limits())
 
 
 def node(
@@ -92,37 +31,11 @@ def node(
     acknowledge: str = "after-commit",
     flush_period_s: float = 0.0,
     sync: str = "full",
-    data_dir: str = "/nonexistent",
-    run_dir: str = "/nonexistent",
+    **changed: Any,
 ) -> NodeSettings:
-    return NodeSettings(
-        name="node",
-        data_dir=data_dir,
-        run_dir=run_dir,
-        log_level="INFO",
-        listeners=(),
-        allow_anonymous=True,
-        clients=ClientLimitSettings(
-            connections_max=10,
-            connect_timeout_s=5.0,
-            packet_max_bytes=1 << 20,
-            output_max_bytes=1 << 20,
-            subscriptions_max=10,
-            keep_alive_max_s=60,
-            receive_maximum=100,
-        ),
-        persistence=PersistenceSettings(mode=mode, acknowledge=acknowledge, flush_period_s=flush_period_s, sync=sync),
-        limits=limit or limits(),
-        bridges=bridges or (bridge(),),
-        supervision=SupervisionSettings(
-            heartbeat_period_s=1.0,
-            heartbeat_timeout_s=5.0,
-            restarts_max=5,
-            restart_period_s=30.0,
-            restart_backoff=BACKOFF,
-            stop_timeout_s=5.0,
-        ),
-    )
+    """A node whose store is to be durable, with the one bridge if none is given."""
+    persistence = PersistenceSettings(mode=mode, acknowledge=acknowledge, flush_period_s=flush_period_s, sync=sync)
+    return settings.node(*(bridges or (bridge(),)), limits=limit or limits(), persistence=persistence, **changed)
 
 
 def batch(payloads: Sequence[bytes], qos: Sequence[int] | int = 1, *, accepted_ms: int = 1000, refusable: bool = True) -> Batch:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,13 @@ from storage.keys import chunk_key, first_seq_of
 from storage.memory import MemoryEngine
 from storage.messages import Message
 from storage.tier1 import Effects, Tier1
-from tests.storage.building import QUEUE, RecordingEngine, append_frame, batch, bridge, limits, messages, node, settle_frame
+from tests.storage.building import QUEUE, RecordingEngine, append_frame, batch, bridge, messages, node, settle_frame
 from tests.storage.commanding import command, dead, listed, refused
+from tests.support.settings import limits
 from wire.batch import from_rows
 from wire.errors import StorageDamaged
 from wire.frames import Credit, Frame, HandOut, LaneOpen
-from wire.settings import BridgeSettings, DeadLetterSettings, NodeSettings, dump, load
+from wire.settings import DeadLetterSettings, NodeSettings, dump, load
 
 EPOCH = 7 << 20
 MANY = 1 << 40
@@ -35,11 +37,7 @@ def turn(store: Tier1, *frames: Frame, now_s: float = 100.0, wall_ms: int = WALL
 
 
 def settings_of(**dead_letter: Any) -> NodeSettings:
-    one = bridge()
-    with_limits = {name: getattr(one, name) for name in BridgeSettings.__slots__} | {
-        "dead_letter": DeadLetterSettings(**dead_letter)
-    }
-    return node(BridgeSettings(**with_limits))
+    return node(replace(bridge(), dead_letter=DeadLetterSettings(**dead_letter)))
 
 
 def flying(store: Tier1, *payloads: bytes, number: int = 1, qos: int = 1, epoch: int = EPOCH) -> list[int]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from storage.keys import lane_key
 from storage.ledger import LaneRow
 from storage.memory import MemoryEngine
 from storage.tier1 import RESTS_AFTER_S, Effects, Tier1
-from tests.storage.building import QUEUE, RecordingEngine, append_frame, batch, bridge, limits, messages, node, settle_frame, u16
+from tests.storage.building import QUEUE, RecordingEngine, append_frame, batch, bridge, messages, node, settle_frame, u16
+from tests.support.settings import limits
 from wire.frames import Append, Committed, Credit, Frame, HandOut, LaneOpen, SessionOpen, SessionOpened, SourceResumed
 
 OTHER = "bridge:other:0"
@@ -32,12 +35,12 @@ def queued(store: Tier1, queue: str = QUEUE) -> list[bytes]:
     return [payload for _, frame in effects if isinstance(frame, HandOut) for _, payload in messages(frame)]
 
 
-def store_with(**limit: int | str) -> Tier1:
-    return Tier1(MemoryEngine(), node(bridge(limit=limits(**limit)), bridge("other")), 1)  # type: ignore[arg-type]  # names are checked
+def store_with(**limit: Any) -> Tier1:
+    return Tier1(MemoryEngine(), node(bridge(limit=limits(**limit)), bridge("other")), 1)
 
 
-def rows(number: int, *payloads: bytes, **more: object) -> Append:
-    return append_frame(number, {QUEUE: (batch(payloads), None)}, **more)  # type: ignore[arg-type]  # names are checked
+def rows(number: int, *payloads: bytes, **more: Any) -> Append:
+    return append_frame(number, {QUEUE: (batch(payloads), None)}, **more)
 
 
 def test_reject_refuses_what_does_not_fit_and_only_that() -> None:
@@ -179,9 +182,9 @@ def test_drop_oldest_leaves_what_is_in_flight() -> None:
     assert (figures["in_flight"], figures["dropped"]) == (3, {"overflow": 1})
 
 
-def opened_again(engine: RecordingEngine, life: int, credit: int, **limit: int | str) -> tuple[Tier1, list[bytes]]:
+def opened_again(engine: RecordingEngine, life: int, credit: int, **limit: Any) -> tuple[Tier1, list[bytes]]:
     """The store in a new life, and what it hands out for that credit."""
-    store = Tier1(engine, node(bridge(limit=limits(**limit))), life)  # type: ignore[arg-type]  # names are checked
+    store = Tier1(engine, node(bridge(limit=limits(**limit))), life)
     turn(store, LaneOpen(queue=QUEUE, epoch=life << 20))
     effects = turn(store, Credit(queue=QUEUE, epoch=life << 20, messages=credit, size_bytes=1 << 40))
     return store, [payload for _, frame in effects if isinstance(frame, HandOut) for _, payload in messages(frame)]

@@ -9,7 +9,8 @@ import pytest
 
 from storage.engine import Engine
 from storage.tier1 import Effects, Tier1
-from tests.storage.building import append_frame, batch, bridge, limits, node
+from tests.storage.building import append_frame, batch, bridge, node
+from tests.support.settings import limits
 from wire.batch import RETAIN, Batch, from_rows
 from wire.frames import (
     Committed,

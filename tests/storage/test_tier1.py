@@ -20,12 +20,12 @@ from tests.storage.building import (
     append_frame,
     batch,
     bridge,
-    limits,
     messages,
     node,
     settle_frame,
     u16,
 )
+from tests.support.settings import limits
 from wire.errors import StorageDamaged
 from wire.frames import (
     Committed,

@@ -15,7 +15,8 @@ from typing import Any, Self
 import pytest
 
 from supervisor.control import call
-from tests.supervisor.settings import bridge, node_settings
+from tests.supervisor.settings import node_settings
+from tests.support.settings import bridge
 from tests.support.waiting import wait_until
 from wire.settings import NodeSettings, dump
 

@@ -383,7 +383,6 @@ TOGETHER = [
 
 LATER = "not available in this version"
 NOT_YET = [
-    bad("listener over TLS", HEAD.replace('"}]', '", protocol: tls}]'), 2, "listeners[0].protocol", LATER),
     bad("password file", HEAD.replace("true}", "true, password_file: p}"), 3, "access.password_file", LATER),
     bad("access list", HEAD.replace("true}", "true, acl: p}"), 3, "access.acl", LATER),
     bad("no way to log in", HEAD.replace("true", "false"), 3, "access.allow_anonymous", "must be true", "no way to log in"),

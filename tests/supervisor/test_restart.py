@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from supervisor.restart import ChildRestarts, Decision, Escalate, GiveUp, Restart, RestartWindow, Verdict
-from tests.supervisor.settings import BACKOFF
+from tests.support.settings import BACKOFF
 from wire.backoff import Backoff
 
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from supervisor.children import actor_command
 from supervisor.tree import child_specs
-from tests.supervisor.settings import bridge, node_settings
+from tests.supervisor.settings import node_settings
+from tests.support.settings import bridge
 
 
 def test_the_table_is_in_start_order_with_a_pair_for_each_lane() -> None:

@@ -52,20 +52,31 @@ class RemoteEnd:
 
     def read_raw(self) -> tuple[int, bytes]:
         """The next packet's first byte and body."""
-        head = self._exactly(1)[0]
+        head = self.exactly(1)[0]
         length = shift = 0
         while True:
-            byte = self._exactly(1)[0]
+            byte = self.exactly(1)[0]
             length |= (byte & 127) << shift
             shift += 7
             if byte < 128:
-                return head, self._exactly(length)
+                return head, self.exactly(length)
+
+    def exactly(self, count: int) -> bytes:
+        """The next ``count`` bytes."""
+        while len(self._received) < count:
+            data = self._socket.recv(65_536)
+            if not data:
+                raise Closed("closed by the client")
+            self._received += data
+        taken = bytes(self._received[:count])
+        del self._received[:count]
+        return taken
 
     def is_silent_for(self, period_s: float) -> bool:
         """Whether nothing comes within ``period_s``."""
         self._socket.settimeout(period_s)
         try:
-            self._received += self._exactly(1)
+            self._received += self.exactly(1)
         except TimeoutError:
             return True
         finally:
@@ -78,16 +89,6 @@ class RemoteEnd:
 
     def _send(self, kind: int, flags: int, body: bytes) -> None:
         self.raw(bytes([kind << 4 | flags]) + variable(len(body)) + body)
-
-    def _exactly(self, count: int) -> bytes:
-        while len(self._received) < count:
-            data = self._socket.recv(65_536)
-            if not data:
-                raise Closed("closed by the client")
-            self._received += data
-        taken = bytes(self._received[:count])
-        del self._received[:count]
-        return taken
 
 
 class ScriptedRemote:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from tests.supervisor.settings import bridge
+from tests.support.settings import bridge
 from wire.settings import BridgeSettings, RuleSettings
 
 
@@ -26,4 +24,4 @@ def bridge_of(
     name: str, *rules: RuleSettings, lanes: int = 1, persist: bool = True, loop_prevention: bool = True
 ) -> BridgeSettings:
     """A bridge with these local subscriptions."""
-    return replace(bridge(name, lanes), local_subscriptions=rules, persist=persist, loop_prevention=loop_prevention)
+    return bridge(name, lanes, local_subscriptions=rules, persist=persist, loop_prevention=loop_prevention)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -44,9 +44,7 @@ def local_form(taken: bool) -> LocalForm:
     """One rule for the one topic; another topic is unmatched."""
     bridge: BridgeSettings = bridge_of("cloud", loop_prevention=taken)
     rules = (any_rule(1, "t", max_qos=1),)  # lowered, so that the answers must not go by the queue's QoS
-    return LocalForm(
-        BridgeSettings(**{name: getattr(bridge, name) for name in bridge.__slots__} | {"remote_subscriptions": rules}), node="n"
-    )
+    return LocalForm(replace(bridge, remote_subscriptions=rules), node="n")
 
 
 class Store:

@@ -46,6 +46,12 @@ def split(buffer: bytes, position: int, packet_max_bytes: int) -> tuple[int, int
     return (buffer[position], start, end) if end <= len(buffer) else None
 
 
+def missing_bytes(buffer: bytes, position: int) -> int:
+    """How many bytes the packet at ``position``, of which ``split`` has said that it is not all there, lacks at least."""
+    read = read_variable_byte_integer(buffer, position + 1, len(buffer))
+    return 1 if read is None else read[1] + read[0] - len(buffer)
+
+
 def decode(first_byte: int, body: bytes, level: int) -> Packet:
     """The packet of ``first_byte`` and ``body`` at protocol ``level`` 4 or 5. A CONNECT goes by its own level.
 

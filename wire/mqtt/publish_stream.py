@@ -16,7 +16,7 @@ from wire.mqtt.packets import MQTT_5_0
 from wire.mqtt.primitives import VARIABLE_BYTE_INTEGER_MAX, read_variable_byte_integer
 from wire.mqtt.publish_properties import PublishPropertiesView, validate_publish_properties
 from wire.mqtt.reason_codes import ReasonCode, malformed, protocol_error
-from wire.mqtt.topics import check_topic
+from wire.mqtt.topics import NO_TOPIC_LIMITS, TopicLimits, check_topic
 
 PACKET_BYTES_LIMIT = VARIABLE_BYTE_INTEGER_MAX + 5
 ROWS_LIMIT = 60_000  # rows and topics are numbered by u16 columns
@@ -66,7 +66,8 @@ class BatchBuilder:
 
     The limits are looked at between packets: the packet that reaches one is still taken. One builder lives as long as its
     Listener; it remembers topics and properties that it found valid (bounded in count and bytes). A PUBLISH larger than
-    ``packet_max_bytes``, fixed header included, is refused before it is buffered.
+    ``packet_max_bytes``, fixed header included, is refused before it is buffered, and a topic beyond ``topic_limits`` where it is
+    seen first.
     """
 
     __slots__ = (
@@ -80,17 +81,26 @@ class BatchBuilder:
         "received_rows",
         "rows_max",
         "sources",
+        "topic_limits",
         "topic_of",
         "topics",
         "used_bytes",
     )
 
-    def __init__(self, *, rows_max: int, bytes_max: int, packet_max_bytes: int = PACKET_BYTES_LIMIT) -> None:
+    def __init__(
+        self,
+        *,
+        rows_max: int,
+        bytes_max: int,
+        packet_max_bytes: int = PACKET_BYTES_LIMIT,
+        topic_limits: TopicLimits = NO_TOPIC_LIMITS,
+    ) -> None:
         assert 0 < rows_max <= ROWS_LIMIT
         assert bytes_max > 0
         self.rows_max = rows_max
         self.bytes_max = bytes_max
         self.packet_max_bytes = packet_max_bytes
+        self.topic_limits = topic_limits
         self.known_topics: set[bytes] = set()
         self.known_properties: dict[bytes, PublishPropertiesView] = {}
         self.clear()
@@ -168,11 +178,11 @@ class BatchBuilder:
         """Check a topic not seen in this batch before.
 
         Raises:
-            PeerViolation: it is not a topic name (MQTT-3.3.2-1, MQTT-3.3.2-2, MQTT-4.7.3-1).
+            PeerViolation: it is not a topic name (MQTT-3.3.2-1, MQTT-3.3.2-2, MQTT-4.7.3-1), or beyond the limits for one.
         """
         if topic in self.known_topics:
             return
-        check_topic(topic)
+        self.topic_limits.check(check_topic(topic))
         if len(topic) <= _KNOWN_BYTES_MAX:
             if len(self.known_topics) >= _KNOWN_TOPICS_MAX:
                 self.known_topics.clear()

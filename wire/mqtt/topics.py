@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from wire.errors import PeerViolation
 from wire.mqtt.primitives import BINARY_MAX_BYTES, decode_string
-from wire.mqtt.reason_codes import malformed
+from wire.mqtt.reason_codes import ReasonCode, malformed
 
 _SHARE = "$share/"
 
@@ -18,6 +19,32 @@ class SharedFilter(NamedTuple):
 
     share_name: str
     topic_filter: str
+
+
+class TopicLimits(NamedTuple):
+    """How long and how deep a client's topic names and filters may be; None is as far as MQTT goes."""
+
+    levels_max: int | None = None
+    max_bytes: int | None = None
+
+    def allow(self, topic: str) -> bool:
+        """Whether well-formed ``topic``, a name or a filter, is within the limits."""
+        if self.levels_max is not None and topic.count("/") >= self.levels_max:
+            return False
+        return self.max_bytes is None or len(topic.encode()) <= self.max_bytes
+
+    def check(self, topic: str) -> None:
+        """Raises PeerViolation with reason code 0x90 if topic name ``topic`` is beyond the limits."""
+        if not self.allow(topic):
+            raise PeerViolation(
+                "MQTT-3.3.2.1 topic name beyond the server's limits",
+                reason_code=ReasonCode.TOPIC_NAME_INVALID,
+                levels=topic.count("/") + 1,
+                topic_bytes=len(topic.encode()),
+            )
+
+
+NO_TOPIC_LIMITS = TopicLimits()
 
 
 def topic_fault(topic: str) -> str | None:

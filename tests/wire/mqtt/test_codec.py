@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.wire.mqtt.strategies import LEVELS, packets
 from wire.errors import PeerViolation
-from wire.mqtt.codec import decode, encode, split
+from wire.mqtt.codec import decode, encode, missing_bytes, split
 from wire.mqtt.packets import (
     Auth,
     Connack,
@@ -29,6 +29,7 @@ from wire.mqtt.packets import (
     Unsubscribe,
     Will,
 )
+from wire.mqtt.primitives import encode_variable_byte_integer
 from wire.mqtt.properties import Properties
 from wire.mqtt.reason_codes import ReasonCode, UnsupportedProtocol
 
@@ -355,3 +356,14 @@ def test_the_maximum_packet_size_counts_the_fixed_header() -> None:
     assert split(packet, 0, len(packet)) == (0x30, 2, len(packet))
     with pytest.raises(PeerViolation):
         split(packet, 0, len(packet) - 1)
+
+
+@pytest.mark.parametrize("size", [0, 1, 126, 127, 128, 16_383, 16_384])
+def test_a_packet_lacks_what_has_not_come(size: int) -> None:
+    """Never more than it does, and exactly that once its length is known."""
+    whole = b"xx" + b"\x30" + encode_variable_byte_integer(size) + bytes(size)
+    head_bytes = len(whole) - size
+    for end in {3, head_bytes - 1, head_bytes, (head_bytes + len(whole)) // 2, len(whole) - 1} - {2, len(whole)}:
+        assert split(whole[:end], 2, 1 << 20) is None
+        lacks = missing_bytes(whole[:end], 2)
+        assert lacks == len(whole) - end if end >= head_bytes else lacks == 1

@@ -1,0 +1,112 @@
+"""A session is opened twice when the store starts anew: what came after the first answer must survive the second request."""
+
+from __future__ import annotations
+
+import select
+import socket
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from actors.client import Client
+from actors.client_packets import ClientPackets
+from actors.client_packets import Host as ListenerHost
+from actors.mailbox import PollGroup
+from actors.remote import Connack
+from actors.remote_intake import Host as ConnectionHost
+from actors.remote_intake import RemoteIntake
+from tests.supervisor.settings import node_settings
+from tests.wire.rules import bridge_of, rule
+from wire.frames import Frame, SessionOpen, SessionOpened
+from wire.mqtt.codec import encode
+from wire.mqtt.packets import Connect
+from wire.names import QUEUE_STORE
+
+
+class FakeMailbox:
+    """Time stands still."""
+
+    def now_s(self) -> float:
+        return 0.0
+
+    def wall_ms(self) -> int:
+        return 0
+
+    def set_timer(self, name: str, at_s: float) -> None: ...
+
+    def cancel_timer(self, name: str) -> None: ...
+
+
+class FakeHost:
+    """Keeps what is asked for and what is said."""
+
+    name = "sender"
+    epoch = 1
+
+    def __init__(self) -> None:
+        self.mailbox = FakeMailbox()
+        self.asked: list[SessionOpen] = []
+        self.said = b""
+        self.writes = 0
+
+    def send(self, peer: str, frame: Frame) -> None:
+        if isinstance(frame, SessionOpen):
+            self.asked.append(frame)
+
+    def say(self, data: bytes) -> None:
+        self.said += data
+
+    def write(self, client: Client, data: bytes) -> None:
+        self.said += data
+        self.writes += 1
+
+    def busy_until(self, session: str) -> int:
+        return 0
+
+    def parse_on(self, client: Client) -> None: ...
+
+    def greeted(self, client: Client) -> None: ...
+
+
+def opened(asked: SessionOpen) -> SessionOpened:
+    return SessionOpened(
+        sender=asked.sender, epoch=asked.epoch, request=asked.request, session=asked.session, present=False, received=b""
+    )
+
+
+def test_a_remote_s_messages_wait_for_the_last_opening(tmp_path: Path) -> None:
+    host = FakeHost()
+    bridge = replace(bridge_of("cloud"), remote_subscriptions=(rule(1, "cmd/#"),))
+    intake = RemoteIntake(cast("ConnectionHost", host), node_settings(tmp_path, bridge), bridge)
+
+    intake.connected(Connack(session_present=False))
+    intake.peer_up(QUEUE_STORE)
+    first, second = host.asked
+    assert first.clean
+    assert second.clean
+    intake.frame(opened(first))
+
+    assert not host.said, "the second request would forget what comes after this SUBSCRIBE"
+    intake.frame(opened(second))
+    assert host.said[0] == 0x82, "SUBSCRIBE"
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_local_client_is_welcomed_once_and_when_nothing_more_is_forgotten(clean: bool, tmp_path: Path) -> None:
+    host: Any = FakeHost()
+    packets = ClientPackets(cast("ListenerHost", host), node_settings(tmp_path))
+    with socket.create_server(("127.0.0.1", 0)) as server, select.epoll() as outer:
+        client = Client(socket.create_connection(server.getsockname()), "somewhere", 1, PollGroup(outer), 0.0)
+        connect = encode(Connect(level=5, client_id="c", clean_start=clean, keep_alive_s=0), 5)
+
+        packets.handle(client, connect[0], connect[2:])
+        packets.reopen_sessions()
+        first, second = host.asked
+        packets.session_opened(opened(first))
+        assert bool(host.said) != clean, "only a clean start forgets anything"
+        packets.session_opened(opened(second))
+        client.close()
+
+    assert host.writes == 1, "one CONNACK"

@@ -1,0 +1,1 @@
+"""The local broker as its clients see it, end to end."""

@@ -1,0 +1,292 @@
+"""The remote broker as a sender: what others publish there goes to the session that subscribed, as the standard demands.
+
+``RemotePublisher`` is those others, ``Outgoing`` what a session keeps, ``Delivery`` one connection of it. They publish only while
+somebody is subscribed, so everything reaches the node in the end unless a session is lost with it. What the node answers is
+reported when the Connection *writes* it; what the broker acts on is what has arrived.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+from tests.simulation import mqtt
+from tests.simulation.incoming import Incoming, IncomingShape
+from tests.simulation.mqtt import Ack, Publish, Subscription
+from tests.simulation.publisher import Client, Message
+from tests.simulation.tcp import Link
+from tests.simulation.world import Violation, World
+
+NOT_FOUND = 0x92
+_ONLY_WHEN_NEW = 1
+
+
+class SendingBroker(Protocol):
+    """The broker, as far as its sender's half needs it. stalled_until_s: it sends nothing until then."""
+
+    stalled_until_s: float
+
+    def outgoings(self) -> Iterable[Outgoing]: ...
+    def answer_delay_s(self) -> float: ...
+
+
+class RemotePublisherWatcher(Protocol):
+    """Who is told what the node answers."""
+
+    def acknowledged(self, publisher: Client, message: Message, packet_id: int) -> None: ...
+    def completed(self, publisher: Client, packet_id: int) -> None: ...
+    def incoming_sent(self, message: Message, *, retain: bool) -> None: ...
+    def received_ids(self, session: str) -> set[int]: ...
+
+    relaxed: bool
+
+
+@dataclass(slots=True)
+class _Exchange:
+    message: Message
+    retain: bool
+    sent: int = 0  # connections on which it was sent
+    released: bool = False
+
+
+class Outgoing:
+    """What the broker keeps of one session as its sender."""
+
+    def __init__(self) -> None:
+        self.subscription: Subscription | None = None
+        self.queue: deque[tuple[Message, bool]] = deque()
+        self.exchanges: dict[int, _Exchange] = {}  # in the order of the first sending
+        self.packet_id = 0
+        self.connections = 0
+        self.delivery: Delivery | None = None
+        # Identifiers of the session before that the node still has on record, because it crashed between the CONNACK that said that
+        # it is lost and its commit. The first PUBLISH under one is known for new by its missing DUP. If the node loses that
+        # PUBLISH, too, what comes then has DUP, and nothing tells the two apart: the limit that the architecture states.
+        self.stale: set[int] = set()
+
+    @property
+    def idle(self) -> bool:
+        return not self.queue and not self.exchanges
+
+
+class RemotePublisher:
+    """Those who publish at the remote. ``client_id`` is the name under which the node keeps the session's identifiers."""
+
+    def __init__(self, world: World, shape: IncomingShape | None, watcher: RemotePublisherWatcher, broker: SendingBroker) -> None:
+        self.world = world
+        self.shape = shape
+        self.watcher = watcher
+        self.client_id = "\0connection:cloud:0"
+        self.broker = broker
+        self.releases_held_until_s = 0.0  # PUBREC is answered later, while PUBLISHes go on
+        self.rng = world.chance("remote publisher")
+        self._waiting: deque[Incoming] = deque()
+        self._retained: list[Incoming] = []
+
+    def publish(self, incoming: Incoming) -> None:
+        """Publish ``incoming``, or let it wait for a SUBSCRIBE."""
+        if incoming.waits:
+            self._retained.append(incoming)
+        else:
+            self._waiting.append(incoming)
+            self.route()
+
+    @property
+    def idle(self) -> bool:
+        """Whether everything was delivered."""
+        return not self._waiting and all(session.idle for session in self.broker.outgoings())
+
+    def route(self) -> None:
+        """Put what is published into the queue of the session that subscribed."""
+        for session in self.broker.outgoings():
+            subscription = session.subscription
+            if subscription is None:
+                continue
+            delivery = session.delivery
+            while self._waiting:
+                incoming = self._waiting.popleft()
+                if incoming.message.qos or delivery is not None or (self.shape is not None and self.shape.keeps_qos0):
+                    session.queue.append((incoming.message, incoming.retain and subscription.retain_as_published))
+            if delivery is not None:
+                delivery.pump()
+
+    def subscribed(self, session: Outgoing, subscription: Subscription, level: int) -> None:
+        """A SUBSCRIBE came: retained messages follow it [MQTT-3.3.1-9, MQTT-3.3.1-10]."""
+        new = session.subscription is None
+        session.subscription = subscription
+        if level < 5 or not subscription.retain_handling or (subscription.retain_handling == _ONLY_WHEN_NEW and new):
+            session.queue.extend((incoming.message, True) for incoming in self._retained)
+            self._retained.clear()
+
+
+class Delivery:
+    """One connection of a session. The rules that its peer is held to:
+
+    D1  an answer is for a packet that was sent on this connection, of the kind that its QoS has, and comes once.
+    D2  answers of a kind come in the order of their packets [MQTT-4.6.0-2, MQTT-4.6.0-3].
+    D3  nothing is answered with a failure; a PUBCOMP may say that its identifier is not known (any more).
+    D4  SUBSCRIBE comes once, with the filter of the configuration.
+    D5  it comes to a new session only when the identifiers of the one before are forgotten on the disk.
+    """
+
+    def __init__(self, publisher: RemotePublisher, session: Outgoing, client_id: str, level: int, receive_maximum: int) -> None:
+        self._publisher = publisher
+        self._session = session
+        self._client_id = client_id
+        self._level = level
+        self._window = receive_maximum
+        self._link: Link | None = None
+        self._closed = False
+        self._subscribes = 0
+        self._releasable: list[int] = []  # PUBREC has come
+        self._sent: dict[int, list[int]] = {mqtt.PUBACK: [], mqtt.PUBREC: [], mqtt.PUBCOMP: []}  # kind of answer -> identifiers
+        session.connections += 1
+        session.delivery = self
+
+    def resume(self, link: Link) -> None:
+        """CONNACK has left: send what is open again, in order [MQTT-4.4.0-1], then what waited."""
+        if self._publisher.shape is None or self._closed:
+            return
+        if self._stalled(self.resume, link):
+            return
+        self._link = link
+        self._window = min(self._window, self._publisher.shape.remote_window, self._publisher.shape.identifiers)
+        data = b""
+        for packet_id, exchange in self._session.exchanges.items():
+            if exchange.released:
+                data += self._pubrel(packet_id)
+            else:
+                data += self._publish(packet_id, exchange, dup=True)
+        if data:
+            link.send(data)
+        self.pump()
+
+    def closed(self) -> None:
+        """The connection is gone."""
+        self._closed = True
+        if self._session.delivery is self:
+            self._session.delivery = None
+
+    # --- sending ---
+
+    def pump(self) -> None:
+        """Send what the window allows."""
+        publisher, session, link = self._publisher, self._session, self._link
+        if self._closed or link is None or not session.queue or self._stalled(self.pump):
+            return
+        data = b""
+        while session.queue and (not session.queue[0][0].qos or len(session.exchanges) < self._window):
+            message, retain = session.queue.popleft()
+            publisher.watcher.incoming_sent(message, retain=retain)
+            if message.qos:
+                packet_id = self._next_id()
+                exchange = session.exchanges[packet_id] = _Exchange(message, retain)
+                data += self._publish(packet_id, exchange, dup=False)
+            else:
+                publisher.world.note("remote publishes", f"m{message.number} QoS 0")
+                data += mqtt.publish(Publish(self._topic(message), message.payload, 0, 0, retain=retain), self._level)
+        if data:
+            link.send(data)
+
+    def _release(self) -> None:
+        """Send the PUBRELs that are due, in the order of the PUBRECs [MQTT-4.6.0-4]."""
+        if self._closed or self._link is None or not self._releasable or self._stalled(self._release):
+            return
+        world, until_s = self._publisher.world, self._publisher.releases_held_until_s
+        if world.now_s < until_s:
+            world.at(until_s, self._release)
+            return
+        self._link.send(b"".join(self._pubrel(packet_id) for packet_id in self._releasable))
+        self._releasable.clear()
+
+    def _stalled(self, do: Callable[..., None], *arguments: Link) -> bool:
+        """Whether the broker is stalled; then ``do`` is done when it no longer is."""
+        world, until_s = self._publisher.world, self._publisher.broker.stalled_until_s
+        if world.now_s >= until_s:
+            return False
+        world.at(until_s, do, *arguments)
+        return True
+
+    def _next_id(self) -> int:
+        session, shape = self._session, self._publisher.shape
+        assert shape is not None
+        session.packet_id = session.packet_id % shape.identifiers + 1
+        while session.packet_id in session.exchanges:
+            session.packet_id = session.packet_id % shape.identifiers + 1
+        return session.packet_id
+
+    def _publish(self, packet_id: int, exchange: _Exchange, *, dup: bool) -> bytes:
+        message = exchange.message
+        exchange.sent += 1
+        self._sent[mqtt.PUBACK if message.qos == 1 else mqtt.PUBREC].append(packet_id)
+        self._publisher.world.note("remote publishes", f"m{message.number} QoS {message.qos} id {packet_id} dup={dup}")
+        packet = Publish(self._topic(message), message.payload, message.qos, packet_id, dup, exchange.retain)
+        return mqtt.publish(packet, self._level)
+
+    def _pubrel(self, packet_id: int) -> bytes:
+        self._sent[mqtt.PUBCOMP].append(packet_id)
+        self._publisher.world.note("remote publishes", f"PUBREL {packet_id}")
+        return mqtt.ack(mqtt.PUBREL, packet_id)
+
+    @staticmethod
+    def _topic(message: Message) -> str:
+        return message.topic.removeprefix("plant/")
+
+    # --- answers ---
+
+    def written(self, packet: Ack) -> None:
+        """The Connection has written an answer: from here on it counts as promised."""
+        if self._closed:
+            return
+        owed = self._sent[packet.kind]
+        if packet.packet_id not in owed:
+            raise Violation("protocol", f"{packet} to the remote: answered twice, or not sent on this connection")
+        if owed[0] != packet.packet_id:
+            raise Violation("ack order", f"{packet} to the remote before the answer for {owed[0]}")
+        owed.pop(0)
+        if packet.reason and not (packet.kind == mqtt.PUBCOMP and packet.reason == NOT_FOUND):
+            raise Violation("protocol", f"{packet} makes the remote throw the message away")
+        exchange = self._session.exchanges[packet.packet_id]
+        if packet.kind == mqtt.PUBCOMP:
+            self._publisher.watcher.completed(self._publisher, packet.packet_id)
+        elif packet.packet_id not in self._session.stale or exchange.sent == 1:
+            self._publisher.watcher.acknowledged(self._publisher, exchange.message, packet.packet_id)
+
+    def arrived(self, packet: Ack) -> None:
+        """An answer has reached the broker."""
+        session = self._session
+        exchange = session.exchanges[packet.packet_id]
+        if packet.kind == mqtt.PUBREC:
+            exchange.released = True
+            self._releasable.append(packet.packet_id)
+            self._publisher.world.after(self._publisher.broker.answer_delay_s(), self._release)
+            return
+        if packet.kind == mqtt.PUBCOMP:
+            session.stale.discard(packet.packet_id)
+        del session.exchanges[packet.packet_id]
+        self.pump()
+
+    def _first_of_session(self) -> None:
+        session, watcher = self._session, self._publisher.watcher
+        known = watcher.received_ids(self._publisher.client_id)
+        if session.connections > 1:
+            session.stale = known
+        elif known and not watcher.relaxed:
+            raise Violation("stale identifiers", f"SUBSCRIBE on a new session, and {known} are on record")
+
+    def subscribe(self, body: bytes) -> bytes:
+        """Take a SUBSCRIBE; its SUBACK."""
+        packet_id, subscriptions = mqtt.parse_subscribe(body, self._level)
+        self._subscribes += 1
+        wanted = [("cmd/#", self._publisher.shape.max_qos)] if self._publisher.shape is not None else []
+        asked = [(subscription.topic_filter, subscription.qos) for subscription in subscriptions]
+        if self._subscribes > 1 or asked != wanted or self._client_id not in ("edge", "edge-0"):
+            raise Violation("protocol", f"SUBSCRIBE number {self._subscribes} of {self._client_id} for {asked}")
+        session = self._session
+        if session.subscription is None:
+            self._first_of_session()
+        self._publisher.subscribed(session, subscriptions[0], self._level)
+        self._publisher.world.after(self._publisher.rng.random() * 0.005, self._publisher.route)
+        return mqtt.suback(packet_id, [subscription.qos for subscription in subscriptions], self._level)

@@ -1,0 +1,118 @@
+"""Which connection may stay: counts by address, by listener and in all, and who gives way when too many never say CONNECT. Pure.
+
+A1  never more than ``connections_max`` connections, of a listener's own limit, or of ``connections_per_address`` from one address.
+A2  never more than ``half_open_max`` connections without an accepted CONNECT: one more closes the oldest of the address that has
+    most of them, so that a flood from one place is at its own cost.
+A3  what is counted is given back, once, when the connection is closed.
+
+Loopback and Unix sockets have no limit per address: what comes from there shares one address without being one client.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from ipaddress import AddressValueError, IPv4Address, IPv6Address, IPv6Network
+
+CONNECTIONS_MAX = "connections_max"
+LISTENER_CONNECTIONS_MAX = "listener_connections_max"
+CONNECTIONS_PER_ADDRESS = "connections_per_address"
+HALF_OPEN_MAX = "half_open_max"
+
+LOCAL = ""  # the key of what has no limit per address
+_PREFIX_BITS = 64  # what one IPv6 customer has at least
+
+
+def address_key(host: str) -> str:
+    """What counts as one address: an IPv4 address, the /64 of an IPv6 one, ``LOCAL`` for loopback and what is no IP address."""
+    try:
+        if ":" not in host:
+            return LOCAL if IPv4Address(host).is_loopback else host
+        address = IPv6Address(host)
+    except AddressValueError:
+        return LOCAL
+    if address.ipv4_mapped is not None:
+        return address_key(str(address.ipv4_mapped))
+    if address.is_loopback:
+        return LOCAL
+    return str(IPv6Network((int(address), _PREFIX_BITS), strict=False))
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """refused: the limit that keeps the newcomer out, empty if it may stay. gives_way: the connection to close for it, or None."""
+
+    refused: str = ""
+    gives_way: int | None = None
+
+
+class Admission:
+    """Counts connections by their numbers. ``refused`` has, by limit, how many were not let in or had to go."""
+
+    def __init__(self, *, connections_max: int, per_address_max: int | None = None, half_open_max: int | None = None) -> None:
+        self._connections_max = connections_max
+        self._per_address_max = per_address_max
+        self._half_open_max = half_open_max
+        self._places: dict[int, tuple[str, int]] = {}
+        self._by_address: Counter[str] = Counter()
+        self._by_listener: Counter[int] = Counter()
+        self._half_open: dict[str, dict[int, None]] = {}
+        self.half_open = 0
+        self.refused: Counter[str] = Counter()
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def enter(self, number: int, host: str, listener: int = 0, listener_max: int | None = None) -> Verdict:
+        """Judge connection ``number`` from ``host``; one that may stay is counted from here on, as half open."""
+        address = address_key(host)
+        refused = self._full(address, listener, listener_max)
+        if refused:
+            self.refused[refused] += 1
+            return Verdict(refused=refused)
+        gives_way = None
+        if self._half_open_max is not None and self.half_open >= self._half_open_max:
+            crowd = max(self._half_open.values(), key=len)
+            gives_way = next(iter(crowd))
+            self.leave(gives_way)
+            self.refused[HALF_OPEN_MAX] += 1
+        self._places[number] = (address, listener)
+        self._by_address[address] += 1
+        self._by_listener[listener] += 1
+        self._half_open.setdefault(address, {})[number] = None
+        self.half_open += 1
+        return Verdict(gives_way=gives_way)
+
+    def greeted(self, number: int) -> None:
+        """The CONNECT of ``number`` was read: it is not half open any more."""
+        if number in self._places:
+            self._close_half(number, self._places[number][0])
+
+    def leave(self, number: int) -> None:
+        """``number`` is closed; unknown ones are ignored."""
+        place = self._places.pop(number, None)
+        if place is None:
+            return
+        address, listener = place
+        self._close_half(number, address)
+        self._by_listener[listener] -= 1
+        self._by_address[address] -= 1
+        if not self._by_address[address]:
+            del self._by_address[address]
+
+    def _full(self, address: str, listener: int, listener_max: int | None) -> str:
+        if len(self._places) >= self._connections_max:
+            return CONNECTIONS_MAX
+        if listener_max is not None and self._by_listener[listener] >= listener_max:
+            return LISTENER_CONNECTIONS_MAX
+        if self._per_address_max is not None and address and self._by_address[address] >= self._per_address_max:
+            return CONNECTIONS_PER_ADDRESS
+        return ""
+
+    def _close_half(self, number: int, address: str) -> None:
+        crowd = self._half_open.get(address)
+        if crowd is not None and number in crowd:
+            del crowd[number]
+            self.half_open -= 1
+            if not crowd:
+                del self._half_open[address]
