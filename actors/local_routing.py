@@ -10,9 +10,9 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 
 from wire.batch import OFFERED, QOS_MASK, QOS_ONLY, RETAIN, Batch, pack_column, unpack_column
+from wire.copies import as_granted
 from wire.frames import Deliver, Publishes, SessionDown, SessionGone, SessionsKnown, SessionUp
 from wire.match import Match, Way
-from wire.mqtt.publish_properties import with_subscription_identifiers
 from wire.names import LISTENER, RETAINED
 from wire.shared_group import SharedGroup
 from wire.subscriber import Delivery, Subscriber, SubscriptionOptions
@@ -222,7 +222,13 @@ class _Found:
             column = b"" if len(rows) == len(self._batch) else pack_column(array("H", rows))
             known = made.get((delivery, column))
             if known is None:
-                body = _delivered(self._batch, rows if column else None, delivery)
+                body = as_granted(
+                    self._batch,
+                    rows if column else None,
+                    qos=delivery.qos,
+                    retain_as_published=delivery.retain_as_published,
+                    identifiers=delivery.identifiers,
+                )
                 known = made[delivery, column] = len(body), body.size_bytes(), body.encode()
             parts.append((queue, known[0], known[1], 0, column))
             bodies.append(known[2])
@@ -231,32 +237,6 @@ class _Found:
 
 def _in_order(several: list[Sequence[int]]) -> Sequence[int]:
     return several[0] if len(several) == 1 else sorted(row for rows in several for row in rows)
-
-
-def _delivered(batch: Batch, rows: Sequence[int] | None, delivery: Delivery) -> Batch:
-    """``rows`` (None: all) as they are to be delivered: QoS as granted, RETAIN only if as published, with identifiers."""
-    part = batch if rows is None else batch.select(rows)
-    properties = part.properties
-    if delivery.identifiers:
-        properties = {
-            row: with_subscription_identifiers(properties.get(row, b""), delivery.identifiers) for row in range(len(part))
-        }
-    return Batch(
-        accepted_ms=part.accepted_ms,
-        topics=part.topics,
-        topic_of=part.topic_of,
-        flags=part.flags.translate(_TABLES[delivery.qos, delivery.retain_as_published]),
-        lengths=part.lengths,
-        payloads=part.payloads,
-        properties=properties,
-    )
-
-
-_TABLES = {
-    (qos, as_published): bytes(min(flags & QOS_MASK, qos) | (flags & RETAIN if as_published else 0) for flags in range(256))
-    for qos in range(3)
-    for as_published in (False, True)
-}
 
 
 def retained_part(batch: Batch) -> Iterator[tuple[Part, bytes]]:
