@@ -272,16 +272,21 @@ class Clients(Section):
 class Sessions(Section):
     """What is kept for local clients: sessions that outlive their connection, what waits for them, and retained messages."""
 
-    sessions_max: Annotated[int, Number(1, 1_000_000)] = setting(10_000, "Sessions that outlive their connection; more are refused.")
+    sessions_max: Annotated[int, Number(1, 1_000_000)] = setting(
+        10_000, "Sessions that outlive their connection; more are refused."
+    )
     expiry_max: Annotated[float | None, Duration(1, SESSION_NEVER_EXPIRES_S - 1, whole=True, unlimited=True)] = setting(
         UNLIMITED, "Longest life of a session without its client; MQTT 3.1.1 sessions with clean session 0 have this one."
     )
     queue_max_messages: Annotated[int, Number(1, 10**9)] = setting(10_000, "Messages of QoS 1 and 2 that wait for one client.")
     queue_max_bytes: Annotated[int, Size(1024)] = setting("16MiB", "Their bytes.")
     overflow: Literal["drop-newest", "drop-oldest"] = setting(
-        "drop-newest", "What is dropped of a session's queue that is full. A session that ends with its connection drops the newest."
+        "drop-newest",
+        "What is dropped of a session's queue that is full. A session that ends with its connection drops the newest.",
     )
-    in_flight_max: Annotated[int, Number(1, 65_000)] = setting(100, "Unacknowledged QoS 1 and 2 messages on their way to one client.")
+    in_flight_max: Annotated[int, Number(1, 65_000)] = setting(
+        100, "Unacknowledged QoS 1 and 2 messages on their way to one client."
+    )
     retained_max_messages: Annotated[int, Number(1, 10**9)] = setting(100_000, "Retained messages; more are not retained.")
     retained_max_bytes: Annotated[int, Size(1024)] = setting("256MiB", "Their bytes.")
 

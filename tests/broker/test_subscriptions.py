@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from tests.support.mqtt_client import PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, SUBSCRIPTION_IDENTIFIER, MqttClient, Packet
+from tests.broker.exchange import publish, take, take_one
+from tests.support.mqtt_client import PUBACK, PUBLISH, SUBSCRIPTION_IDENTIFIER, MqttClient
 from tests.support.node import Node, node_config
 
 NO_LOCAL, RETAIN_AS_PUBLISHED, ONLY_IF_NEW, NEVER = 0x04, 0x08, 0x10, 0x20
@@ -21,31 +21,6 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
         yield node
 
 
-def take(client: MqttClient) -> Packet:
-    """The next message, acknowledged to the end."""
-    message = client.expect(PUBLISH)
-    if message.qos == 1:
-        client.acknowledge(PUBACK, message.packet_id)
-    elif message.qos == 2:
-        client.acknowledge(PUBREC, message.packet_id)
-        client.expect(PUBREL, packet_id=message.packet_id)
-        client.acknowledge(PUBCOMP, message.packet_id)
-    return message
-
-
-def publish(client: MqttClient, topic: str, payload: str, *, qos: int = 0, retain: bool = False) -> None:
-    """Publish, and see the exchange through."""
-    packet_id = client.publish(topic, payload, qos=qos, retain=retain)
-    if qos == 1:
-        client.expect(PUBACK, packet_id=packet_id)
-    elif qos == 2:
-        client.expect(PUBREC, packet_id=packet_id)
-        client.acknowledge(PUBREL, packet_id)
-        client.expect(PUBCOMP, packet_id=packet_id)
-    else:
-        client.ping()
-
-
 @pytest.mark.parametrize("version", [4, 5])
 @pytest.mark.parametrize("granted", [0, 1, 2])
 @pytest.mark.parametrize("published", [0, 1, 2])
@@ -53,10 +28,9 @@ def test_a_message_arrives_at_the_lower_of_both_qos(node: Node, version: int, gr
     name = f"qos-{version}-{granted}-{published}"
     with MqttClient(node.port, f"{name}-s", version=version) as subscriber, MqttClient(node.port, f"{name}-p") as publisher:
         assert subscriber.subscribe(f"{name}/#", qos=granted).reason_codes == (granted,)
-        for number in range(3):
-            publish(publisher, f"{name}/t", str(number), qos=published)
+        publish(publisher, f"{name}/t", "0", "1", "2", qos=published)
 
-        got = [take(subscriber) for _ in range(3)]
+        got = take(subscriber, 3)
 
         assert [message.payload for message in got] == [b"0", b"1", b"2"]
         assert {message.qos for message in got} == {min(granted, published)}
@@ -70,7 +44,7 @@ def test_no_local_and_retain_as_published(node: Node) -> None:
         publish(both, "nl/own", "own", qos=1)
         publish(other, "nl/other", "kept", qos=1, retain=True)
 
-        message = take(both)
+        message = take_one(both)
 
         assert (message.payload, message.retain) == (b"kept", True)
 
@@ -81,12 +55,12 @@ def test_overlapping_subscriptions_send_one_copy_with_all_identifiers(node: Node
         subscriber.subscribe("over/+", qos=1, identifier=300)
         publish(publisher, "over/t", "x", qos=2)
 
-        message = take(subscriber)
+        message = take_one(subscriber)
         identifiers = [value for known, value in message.properties if known == SUBSCRIPTION_IDENTIFIER]
 
         assert (message.qos, sorted(map(int, map(str, identifiers)))) == (1, [7, 300])
         publish(publisher, "over/t", "y")
-        assert take(subscriber).payload == b"y", "there was no second copy of x"
+        assert take_one(subscriber).payload == b"y", "there was no second copy of x"
 
 
 def test_a_shared_subscription_sends_each_message_to_one(node: Node) -> None:
@@ -97,18 +71,15 @@ def test_a_shared_subscription_sends_each_message_to_one(node: Node) -> None:
     ):
         for member in (first, second):
             assert member.subscribe("$share/g/sh/#", qos=1).reason_codes == (1,)
-        for number in range(20):
-            publish(publisher, "sh/t", str(number), qos=1)
-        publish(publisher, "other/t", "end", qos=1)
+            member.subscribe("end", qos=0)
+        publish(publisher, "sh/t", *map(str, range(20)), qos=1)
+        publish(publisher, "end", "", qos=0)
 
         got: list[bytes] = []
-        for member in (first, second):
-            member.subscribe("sh-end", qos=0)
-        publish(publisher, "sh-end", "end")
         counts = []
         for member in (first, second):
             mine = []
-            while (message := take(member)).topic != "sh-end":
+            while (message := take_one(member)).topic != "end":
                 mine.append(message.payload)
             counts.append(len(mine))
             got += mine
@@ -126,7 +97,7 @@ def test_retained_messages_come_as_the_subscription_says(node: Node) -> None:
             subscriber.subscribe("ret/#", qos=1, options=options)
             publish(publisher, "ret/end", "live", qos=1)
             found = {}
-            while (message := take(subscriber)).topic != "ret/end":
+            while (message := take_one(subscriber)).topic != "ret/end":
                 found[message.topic] = (message.qos, message.retain)
             return found
 
@@ -136,7 +107,7 @@ def test_retained_messages_come_as_the_subscription_says(node: Node) -> None:
         assert subscriber.unsubscribe("ret/#", "ret/none").reason_codes == (0, 0x11)
         assert retained(ONLY_IF_NEW) == {"ret/0": (0, True), "ret/2": (1, True)}
         publish(publisher, "ret/0", "", retain=True)
-        while take(subscriber).topic != "ret/0":
+        while take_one(subscriber).topic != "ret/0":
             pass
         assert retained(0) == {"ret/2": (1, True)}
 
@@ -158,10 +129,13 @@ def test_a_client_takes_no_more_than_it_said(node: Node) -> None:
         assert [message.payload for message in (first, second, third)] == [b"0", b"1", b"2"]
 
 
-def test_mosquitto_s_clients(node: Node, tmp_path: Path) -> None:
+def test_mosquitto_s_clients(node: Node) -> None:
     base = ["-h", "127.0.0.1", "-p", str(node.port), "-t", "mosq/t", "-q", "2"]
     with subprocess.Popen(
-        ["mosquitto_sub", *base, "-V", "mqttv5", "-C", "3", "-W", "20", "-d"], stdout=subprocess.PIPE, text=True, bufsize=1
+        ["stdbuf", "-oL", "mosquitto_sub", *base, "-V", "mqttv5", "-C", "3", "-W", "20", "-d"],
+        stdout=subprocess.PIPE,
+        text=True,
+        bufsize=1,
     ) as subscriber:
         assert subscriber.stdout is not None
         said = ""

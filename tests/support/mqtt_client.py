@@ -306,9 +306,7 @@ class MqttClient:
         body = struct.pack("!H", packet_id) + (bytes([reason_code]) if reason_code else b"")
         self.send(kind, 2 if kind == PUBREL else 0, body)
 
-    def subscribe(
-        self, *filters: str, qos: int = 0, options: int = 0, packet_id: int = 65_000, identifier: int = 0
-    ) -> Packet:
+    def subscribe(self, *filters: str, qos: int = 0, options: int = 0, packet_id: int = 65_000, identifier: int = 0) -> Packet:
         """SUBSCRIBE to ``filters`` and return the SUBACK; ``options`` are further bits of MQTT 5 (0x08: retain as published)."""
         body = struct.pack("!H", packet_id)
         if self.version == 5:
