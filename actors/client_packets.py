@@ -252,7 +252,7 @@ class ClientPackets:
             topic_alias_maximum=TOPIC_ALIAS_MAXIMUM if client.level == MQTT_5_0 else 0,
         )
         if not welcome.clean:
-            client.flow.received.update(unpack_column("H", frame.received))
+            client.flow.carry(unpack_column("H", frame.received))
         client.hear(True)
         self._send(client, welcome.connack(frame.present))
         log.debug("client.connected", extra={"client_id": client.session, "address": client.address, "level": client.level})

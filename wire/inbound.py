@@ -5,6 +5,8 @@ I2  answers of a kind leave in the order in which their packets came [MQTT-4.6.0
 I3  a PUBLISH at QoS 2 whose identifier is received and not released is answered again and not taken again [MQTT-4.3.3-10].
 I4  an identifier that was loaded from the record of a remote's session, and whose first PUBLISH on this connection has no DUP, is
     of a session that the remote has lost: the PUBLISH is new [MQTT-3.3.1-1].
+I5  the receive maximum is of the connection: what was received on an earlier one counts only if it is sent again (MQTT 5, section
+    4.9).
 """
 
 from __future__ import annotations
@@ -78,6 +80,7 @@ class InboundFlow:
         "carried",
         "level",
         "number",
+        "of_remote",
         "puback_ids",
         "pubcomp_ids",
         "pubrec_ids",
@@ -90,12 +93,15 @@ class InboundFlow:
         "unknown_pubrel_ids",
     )
 
-    def __init__(self, *, number: int, session: str, level: int, receive_maximum: int, topic_alias_maximum: int) -> None:
+    def __init__(
+        self, *, number: int, session: str, level: int, receive_maximum: int, topic_alias_maximum: int, of_remote: bool = False
+    ) -> None:
         self.number = number
         self.session = session
         self.level = level
         self.receive_maximum = receive_maximum
         self.topic_alias_maximum = topic_alias_maximum
+        self.of_remote = of_remote
         self.aliases: dict[int, bytes] = {}
         self.received: set[int] = set()
         self.carried: set[int] = set()
@@ -107,7 +113,7 @@ class InboundFlow:
         self.unacknowledged = 0
 
     def carry(self, packet_ids: Iterable[int]) -> None:
-        """Go on with the identifiers on record for a remote's session (I4)."""
+        """Go on with the identifiers on record for the session (I4, I5)."""
         self.received.update(packet_ids)
         self.carried.update(self.received)
 
@@ -131,7 +137,10 @@ class InboundFlow:
         Raises:
             PeerViolation: more unanswered PUBLISH packets than that are on their way (MQTT 5, section 3.3.4-9).
         """
-        if self.level == 5 and self.unacknowledged + len(self.puback_ids) + len(self.received) > self.receive_maximum:
+        if self.level != 5:
+            return
+        received_here = len(self.received) - len(self.carried)  # I5
+        if self.unacknowledged + len(self.puback_ids) + received_here > self.receive_maximum:
             raise PeerViolation(
                 "MQTT-3.3.4-9 receive maximum exceeded",
                 reason_code=RECEIVE_MAXIMUM_EXCEEDED,

@@ -6,6 +6,9 @@ import pytest
 
 from wire.errors import PeerViolation
 from wire.inbound import InboundFlow
+from wire.mqtt.codec import encode
+from wire.mqtt.packets import Publish
+from wire.mqtt.publish_stream import BatchBuilder, parse_publishes
 
 
 def flow(level: int = 4, receive_maximum: int = 10) -> InboundFlow:
@@ -80,3 +83,30 @@ def test_identifiers_on_record_of_a_remote_are_carried_until_they_are_released()
     assert (remote.received, remote.carried) == ({1, 2, 3}, {1, 2, 3})
     remote.pubrel(1)
     assert (remote.received, remote.carried) == ({2, 3}, {2, 3})
+
+
+def test_i5_what_was_received_on_an_earlier_connection_does_not_count_until_it_is_sent_again() -> None:
+    client = flow(level=5, receive_maximum=3)
+    client.carry([1, 2, 3, 4])
+    client.check_quota()
+    publishes = [encode(Publish(topic="a", payload=b"", qos=2, packet_id=n, dup=n < 5), 5) for n in (1, 2, 5, 6)]
+    builder = BatchBuilder(rows_max=10, bytes_max=1000)
+    parse_publishes(b"".join(publishes[:3]), 0, 5, client, builder)
+    client.check_quota()
+    assert len(builder) == 1  # 1 and 2 are answered again, not taken again
+    client.pubrel(1)
+    client.pubrel(3)  # was not sent here: it makes no room
+    parse_publishes(publishes[3], 0, 5, client, builder)
+    client.check_quota()
+    parse_publishes(publishes[3].replace(b"\0\6", b"\0\7"), 0, 5, client, builder)
+    with pytest.raises(PeerViolation) as caught:
+        client.check_quota()
+    assert caught.value.reason_code == 0x93
+
+
+def test_a_local_client_has_no_session_to_lose_so_a_carried_identifier_is_a_repeat_whatever_its_dup() -> None:
+    client = flow(level=5)
+    client.carry([1])
+    builder = BatchBuilder(rows_max=10, bytes_max=1000)
+    parse_publishes(encode(Publish(topic="a", payload=b"", qos=2, packet_id=1), 5), 0, 5, client, builder)
+    assert (len(builder), client.pubrec_ids) == (0, [b"\0\1"])

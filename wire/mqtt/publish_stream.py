@@ -32,8 +32,9 @@ class PublishSource(Protocol):
     """One client as the parser fills it. ``number`` goes into the batch's source column, ``session`` names its QoS 2 identifiers.
 
     puback_ids, pubrec_ids: answers owed, two bytes each, in order of arrival. received: QoS 2 identifiers received and not
-    released. carried: those of them that a remote broker was to send again on this connection and has not yet (empty for local
-    clients). aliases: topic alias -> topic, at most ``topic_alias_maximum``.
+    released. carried: those of them that are of an earlier connection and have not been sent again on this one. of_remote: the
+    sender is a remote broker, which may have lost the session that they are of. aliases: topic alias -> topic, at most
+    ``topic_alias_maximum``.
     """
 
     number: int
@@ -42,6 +43,7 @@ class PublishSource(Protocol):
     pubrec_ids: list[bytes]
     received: set[int]
     carried: set[int]
+    of_remote: bool
     aliases: dict[int, bytes]
     topic_alias_maximum: int
 
@@ -204,8 +206,8 @@ def parse_publishes(buffer: bytes, position: int, level: int, client: PublishSou
     """Move the PUBLISH packets that stand at ``position`` into ``builder``; the position of the first byte not taken.
 
     It stops at a packet that is not all there or not a PUBLISH, and when ``builder`` is full. A QoS 2 message whose identifier is
-    received already is answered again and not taken again (MQTT-4.3.3-10); but one that is carried and comes without DUP is new,
-    because what is sent again has DUP (MQTT-3.3.1-1): the remote has lost the session that the identifier is from.
+    received already is answered again and not taken again (MQTT-4.3.3-10); but one that is carried and comes from a remote without
+    DUP is new, because what is sent again has DUP (MQTT-3.3.1-1): the remote has lost the session that the identifier is from.
 
     Raises:
         PeerViolation: a packet is malformed, too large, or says what it must not. The packets in front of it are in ``builder``,
@@ -292,7 +294,7 @@ def parse_publishes(buffer: bytes, position: int, level: int, client: PublishSou
                 pubrec_ids.append(packet_id)
                 number = packet_id[0] << 8 | packet_id[1]
                 if number in received:
-                    stale = number in client.carried and not buffer[position] & DUP
+                    stale = client.of_remote and number in client.carried and not buffer[position] & DUP
                     client.carried.discard(number)
                     if not stale:
                         position = end

@@ -29,6 +29,7 @@ class Source:
     pubrec_ids: list[bytes] = field(default_factory=list)
     received: set[int] = field(default_factory=set)
     carried: set[int] = field(default_factory=set)
+    of_remote: bool = False
     aliases: dict[int, bytes] = field(default_factory=dict)
 
 
@@ -328,7 +329,7 @@ def test_the_packet_that_reaches_the_limit_in_bytes_is_the_last_one(over: int, r
 
 
 def test_a_carried_identifier_without_dup_is_a_new_message_once() -> None:
-    builder, source = new_builder(), Source(received={5, 6}, carried={5, 6})
+    builder, source = new_builder(), Source(received={5, 6}, carried={5, 6}, of_remote=True)
     first = encode(Publish(topic="a", payload=b"new", qos=2, packet_id=5), 4)
     again = encode(Publish(topic="a", payload=b"new", qos=2, packet_id=5, dup=True), 4)
     same = encode(Publish(topic="a", payload=b"same", qos=2, packet_id=6, dup=True), 4)
