@@ -591,6 +591,15 @@ class Stop(Frame):
     """Supervisor -> child: end intake, pass on and commit what is in hand, then end."""
 
 
+@_frame(60)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AclChanged(Frame):
+    """Supervisor -> Listener: the rules in the ACL file ``path`` are these now; each has the fields of ``AclRuleSettings``."""
+
+    path: str
+    rules: tuple[tuple[bool, bool, bool, tuple[str, ...], bool, tuple[str, ...], tuple[str, ...]], ...]
+
+
 @_frame(46)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueCommand(Frame):

@@ -110,3 +110,56 @@ def test_a_local_client_has_no_session_to_lose_so_a_carried_identifier_is_a_repe
     builder = BatchBuilder(rows_max=10, bytes_max=1000)
     parse_publishes(encode(Publish(topic="a", payload=b"", qos=2, packet_id=1), 5), 0, 5, client, builder)
     assert (len(builder), client.pubrec_ids) == (0, [b"\0\1"])
+
+
+def test_what_is_forbidden_is_answered_in_its_place() -> None:
+    """I2; MQTT 5 is told, MQTT 3.1.1 cannot be [MQTT-3.3.5-2]."""
+    for level, no in ((5, b"\x03%b\x87"), (4, b"\x02%b")):
+        client = flow(level)
+        client.puback_ids.append(b"\0\1")
+        client.forbid(1, b"\0\2")
+        client.puback_ids.append(b"\0\3")
+        client.forbid(2, b"\0\4")
+        client.forbid(0, b"")
+        sealed = client.seal()
+        assert sealed is not None
+        burst, released = sealed
+        assert released == []
+        assert burst.pubacks_of_rows == [b"\0\1", b"\0\3"]
+        pubacks = b"\x40\x02\0\1" + b"\x40" + no % b"\0\2" + b"\x40\x02\0\3"
+        assert burst.encode() == pubacks + b"\x50" + no % b"\0\4"
+        assert client.received == set(), "a QoS 2 exchange that was refused holds no identifier"
+        client.puback_ids.append(b"\0\2")
+        following = client.seal()
+        assert following is not None
+        assert following[0].encode() == b"\x40\x02\0\2"
+
+
+def test_a_repeat_of_what_was_accepted_is_answered_as_then() -> None:
+    """I3: the rules may have changed between the two."""
+    client = flow(5)
+    client.received.add(4)
+    client.forbid(2, b"\0\4")
+    sealed = client.seal()
+    assert sealed is not None
+    assert sealed[0].encode() == b"\x50\x02\0\4"
+
+
+def test_an_identifier_that_is_forbidden_and_refused_gets_both_answers() -> None:
+    """A client that uses an identifier twice confuses nobody but itself."""
+    client = flow(5)
+    client.forbid(1, b"\0\1")
+    client.puback_ids.append(b"\0\1")
+    sealed = client.seal()
+    assert sealed is not None
+    assert sealed[0].encode_refusing({b"\0\1": 0x97}) == b"\x40\x03\0\1\x87\x40\x03\0\1\x97"
+
+
+def test_what_is_forbidden_is_answered_also_where_others_are_withheld() -> None:
+    client = flow(4)
+    client.puback_ids.append(b"\0\1")
+    client.forbid(1, b"\0\2")
+    client.forbid(2, b"\0\3")
+    sealed = client.seal()
+    assert sealed is not None
+    assert sealed[0].without(frozenset({b"\0\1", b"\0\2", b"\0\3"})).encode() == b"\x40\x02\0\2\x50\x02\0\3"

@@ -8,6 +8,7 @@ Packets of other types go through ``codec.py``; counting against the receive max
 from __future__ import annotations
 
 from array import array
+from collections.abc import Callable
 from typing import Protocol
 
 from wire.batch import OFFERED, QOS_MASK, REFUSABLE, RETAIN, ROWS_MAX, Batch, pack_column
@@ -34,7 +35,8 @@ class PublishSource(Protocol):
     puback_ids, pubrec_ids: answers owed, two bytes each, in order of arrival. received: QoS 2 identifiers received and not
     released. carried: those of them that are of an earlier connection and have not been sent again on this one. of_remote: the
     sender is a remote broker, which may have lost the session that they are of. aliases: topic alias -> topic, at most
-    ``topic_alias_maximum``.
+    ``topic_alias_maximum``. may_publish: None where every topic is allowed; else asked once for each run of packets with the same
+    head, and for each packet that names its topic by alias alone.
     """
 
     number: int
@@ -46,6 +48,10 @@ class PublishSource(Protocol):
     of_remote: bool
     aliases: dict[int, bytes]
     topic_alias_maximum: int
+    may_publish: Callable[[bytes], bool] | None
+
+    def forbid(self, qos: int, packet_id: bytes) -> None:
+        """Owe a PUBLISH that may not be made its answer."""
 
 
 class OneMessage(Protocol):
@@ -222,6 +228,7 @@ def parse_publishes(buffer: bytes, position: int, level: int, client: PublishSou
     stop = min(available, position + builder.bytes_max - builder.used_bytes)
     row = first_row = len(payloads)
     rows_max, packet_max_bytes = builder.rows_max, builder.packet_max_bytes
+    may_publish = client.may_publish
     # What the head of a packet says; kept while packets begin with the same bytes. The empty tuple matches nothing.
     head: bytes | tuple[bytes, ...] = ()
     head_bytes = packet_bytes = qos = flag = 0
@@ -262,6 +269,10 @@ def parse_publishes(buffer: bytes, position: int, level: int, client: PublishSou
                     head = buffer[position:topic_end]
                     if topic_index < 0:
                         builder.admit(topic)
+                    if may_publish is not None and not may_publish(topic):
+                        _forbid(buffer, topic_end, end, qos, topic, client, builder, has_properties)
+                        head, position = (), end
+                        continue
                 else:  # by its alias, if at all
                     head = ()
                     if not has_properties:
@@ -283,6 +294,10 @@ def parse_publishes(buffer: bytes, position: int, level: int, client: PublishSou
             if has_properties:
                 if buffer[at] or not topic:
                     at, forwardable, topic = _read_properties(buffer, at, end, topic, client, builder)
+                    if may_publish is not None and not head and not may_publish(topic):
+                        client.forbid(qos, packet_id if qos else b"")
+                        position = end
+                        continue
                     if topic_index < 0:
                         topic_index = topics.get(topic, -1)
                 else:
@@ -317,6 +332,25 @@ def parse_publishes(buffer: bytes, position: int, level: int, client: PublishSou
         builder.sources.extend(array("I", (client.number,)) * (row - first_row))
         builder.used_bytes += position - begin
     return position
+
+
+def _forbid(
+    buffer: bytes,
+    at: int,
+    end: int,
+    qos: int,
+    topic: bytes,
+    client: PublishSource,
+    builder: BatchBuilder,
+    has_properties: bool,
+) -> None:
+    """Check a PUBLISH that its client may not make like any other, behind its topic, and owe it its answer."""
+    packet_id = buffer[at : at + 2] if qos else b""
+    if packet_id == _NO_ID:
+        protocol_error("MQTT-2.2.1-3 packet identifier 0")
+    if has_properties:
+        _read_properties(buffer, at + len(packet_id), end, topic, client, builder)
+    client.forbid(qos, packet_id)
 
 
 def _read_properties(
