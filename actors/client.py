@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 
 from actors.mailbox import READ, WRITE, PollGroup
+from wire.access_rules import ClientAccess
 from wire.client_outbox import ClientOutbox
 from wire.inbound import InboundFlow
 from wire.rate_limit import PublishRate
@@ -37,6 +38,7 @@ class Client:
         "heard_s",
         "keep_alive_s",
         "level",
+        "listener",
         "missing",
         "number",
         "outbox",
@@ -44,7 +46,9 @@ class Client:
         "queue",
         "rate",
         "receive_maximum",
+        "rights",
         "session",
+        "user",
         "will",
     )
 
@@ -62,6 +66,9 @@ class Client:
         self.gathered = bytearray()  # what came of it since; joined once, because a large packet may come in small pieces
         self.closed = False
         self.session = ""
+        self.listener = 0  # which of the settings' listeners it came by; Reception sets it
+        self.user: str | None = None  # None: anonymous
+        self.rights: ClientAccess | None = None  # None: everything
         self.level = 0  # 4 or 5 once CONNECT was read
         self.keep_alive_s = 0.0
         self.expiry_s = 0  # how long its session outlives the connection
@@ -80,6 +87,11 @@ class Client:
         if not address.startswith(UNIX):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         group.watch(sock.fileno(), READ, self)
+
+    @property
+    def host(self) -> str:
+        """The address without its port; empty for a client on a Unix socket, which has none."""
+        return "" if self.address.startswith(UNIX) else self.address.rpartition(":")[0]
 
     @property
     def output_bytes(self) -> int:

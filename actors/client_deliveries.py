@@ -10,8 +10,10 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from actors.access import Access
 from actors.client import Client
 from actors.client_host import ClientHost
+from wire.access_rules import ClientAccess
 from wire.batch import Batch, unpack_column
 from wire.client_outbox import ClientOutbox
 from wire.copies import Copies, as_granted
@@ -31,8 +33,9 @@ LaneFrame = LaneOpened | HandOut | Settled | LaneReopen
 class Deliveries:
     """Delivers to clients; what is sent in a turn is written at its end."""
 
-    def __init__(self, host: ClientHost, settings: NodeSettings) -> None:
+    def __init__(self, host: ClientHost, settings: NodeSettings, access: Access) -> None:
         self._host = host
+        self._access = access
         self._settings = settings.sessions
         self._output_max_bytes = settings.clients.output_max_bytes
         self._lanes: dict[str, Client] = {}
@@ -113,7 +116,7 @@ class Deliveries:
             case LaneOpened():
                 client.outbox.opened(frame)
             case HandOut():
-                client.outbox.hand_out(frame)
+                self._access.left_out(client.outbox.hand_out(frame, client.rights))
             case Settled():
                 client.outbox.settled(frame.number)
         self._touched[client.number] = client
@@ -139,11 +142,12 @@ class Deliveries:
             )
             self._send(Copies(granted, wall_ms), unpack_column("I", subscribers))
 
-    def _send(self, copies: Copies, subscribers: Sequence[int]) -> None:
+    def _send(self, all_copies: Copies, subscribers: Sequence[int]) -> None:
         for number in subscribers:
             client = self._host.client(number)
             if client is None or client.outbox is None:
                 continue
+            copies = all_copies if client.rights is None else self._readable(all_copies, client.rights)
             if copies.qos0_messages:
                 if client.output_bytes > self._output_max_bytes // 2:
                     self._dropped["output_limit"] += copies.qos0_messages
@@ -155,6 +159,12 @@ class Deliveries:
                 client.outbox.put(copies.parcel)
                 self._touched[number] = client
 
+    def _readable(self, copies: Copies, rights: ClientAccess) -> Copies:
+        """``copies`` without what the client may not receive."""
+        readable = copies.readable(rights)
+        self._access.left_out(len(copies) - len(readable))
+        return readable
+
     def retained(self, frame: Retained) -> None:
         """Send retained messages, with RETAIN, to the connection that has subscribed."""
         client = self._host.client(frame.source)
@@ -164,6 +174,8 @@ class Deliveries:
         batch = Batch.decode(frame.bodies[0])
         granted = as_granted(batch, None, qos=frame.qos, retain_as_published=True, identifiers=identifiers)
         copies = Copies(granted, self._host.mailbox.wall_ms())
+        if client.rights is not None:
+            copies = self._readable(copies, client.rights)
         if copies.qos0_messages:
             packets = copies.qos0(client.level, client.packet_max_bytes or PACKET_BYTES_LIMIT)
             if sum(map(len, client.backlog)) + len(packets) > self._settings.queue_max_bytes:

@@ -13,7 +13,9 @@ from __future__ import annotations
 import logging
 import uuid
 from dataclasses import dataclass, replace
+from functools import partial
 
+from actors.access import Access, Verdict
 from actors.client import Client
 from actors.client_host import ClientHost
 from wire.batch import REFUSABLE, RETAIN, unpack_column
@@ -28,7 +30,7 @@ from wire.frames import (
     SessionsWanted,
     SessionUp,
 )
-from wire.greeting import TOPIC_ALIAS_MAXIMUM, Welcome, judge_connect
+from wire.greeting import TOPIC_ALIAS_MAXIMUM, LoginFault, Welcome, judge_connect, refuse_login
 from wire.inbound import InboundFlow
 from wire.mqtt.codec import encode
 from wire.mqtt.packets import MQTT_5_0, Connack, Connect, Disconnect, Packet, Will
@@ -54,8 +56,9 @@ class Opening:
 class ClientSessions:
     """Begins and ends sessions, and publishes Wills."""
 
-    def __init__(self, host: ClientHost, settings: NodeSettings) -> None:
+    def __init__(self, host: ClientHost, settings: NodeSettings, access: Access) -> None:
         self._host = host
+        self._access = access
         self._limits = settings.clients
         self._settings = settings.sessions
         self._topic_limits = TopicLimits(settings.clients.topic_levels_max, settings.clients.topic_max_bytes)
@@ -94,17 +97,28 @@ class ClientSessions:
             self._send(client, judged)
             self._host.close_client(client, "refused")
             return
-        self._admit(client, judged, connect.will)
+        client.hear(False)  # what it sends before its CONNACK waits in its socket
+        self._access.judge(client, connect, partial(self._admit, client, judged, connect.will))
 
-    def _admit(self, client: Client, welcome: Welcome, will: Will | None) -> None:
+    def _admit(self, client: Client, welcome: Welcome, will: Will | None, verdict: Verdict) -> None:
+        """Go on with a client that may come in, and has not gone meanwhile; send the others away [MQTT-3.1.4-2]."""
+        if verdict is None:
+            client.session = welcome.client_id
+            self._access.give_rights(client)
+            if will is not None and not self._access.may_publish(client, will.topic.encode()):
+                verdict = LoginFault.WILL_FORBIDDEN
         older = self._clients.get(welcome.client_id)
+        if verdict is None and older is not None and not self._access.may_take_over(client, older):
+            verdict = LoginFault.ANOTHERS
+        if verdict is not None:
+            self._send(client, refuse_login(verdict, client.level))
+            self._host.close_client(client, "refused")
+            return
         if older is not None:
             if older.level == MQTT_5_0 and older.flow is not None:
                 self._send(older, Disconnect(reason_code=ReasonCode.SESSION_TAKEN_OVER))
             self._host.close_client(older, "taken_over")  # C2
-        client.hear(False)  # what it sends before its CONNACK waits in its socket
         self._clients[welcome.client_id] = client
-        client.session = welcome.client_id
         client.expiry_s = welcome.expiry_s
         client.keep_alive_s = welcome.keep_alive_s
         client.receive_maximum = welcome.receive_maximum
@@ -168,7 +182,8 @@ class ClientSessions:
             receive_maximum=self._limits.receive_maximum,
             topic_alias_maximum=TOPIC_ALIAS_MAXIMUM if client.level == MQTT_5_0 else 0,
         )
-        client.flow.received.update(unpack_column("H", frame.received))
+        client.flow.carry(unpack_column("H", frame.received))
+        self._access.set_out(client)
         self._up(client)
         client.hear(True)
         self._send(client, welcome.connack(frame.present))
@@ -203,6 +218,7 @@ class ClientSessions:
         if opening is not None and not opening.asked:
             return
         keep_will = publish_will and client.will is not None and client.flow is not None
+        keep_will = keep_will and client.will is not None and self._access.may_publish(client, client.will[0])
         if client.will is not None or client.queue or client.expiry_s or opening is not None:
             self._host.send(
                 QUEUE_STORE,

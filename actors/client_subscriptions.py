@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from actors.access import Access
 from actors.client import Client
 from actors.client_host import ClientHost
 from wire.frames import Frame, SubscriptionsAdd, SubscriptionsDrop, SubscriptionsKept
@@ -36,8 +37,9 @@ class _Request:
 class ClientSubscriptions:
     """Changes what clients are subscribed to."""
 
-    def __init__(self, host: ClientHost, settings: NodeSettings) -> None:
+    def __init__(self, host: ClientHost, settings: NodeSettings, access: Access) -> None:
         self._host = host
+        self._access = access
         self._subscriptions_max = settings.clients.subscriptions_max
         self._topic_limits = TopicLimits(settings.clients.topic_levels_max, settings.clients.topic_max_bytes)
         self._requests: dict[int, _Request] = {}
@@ -65,6 +67,8 @@ class ClientSubscriptions:
         if not self._topic_limits.allow(one.topic_filter):
             self._host.limited("topic_limits")
             return ReasonCode.TOPIC_FILTER_INVALID
+        if client.rights is not None and not self._access.may_subscribe(client, one.topic_filter):
+            return ReasonCode.NOT_AUTHORIZED  # [MQTT-3.8.4-5]
         if one.topic_filter not in client.filters and len(client.filters) >= self._subscriptions_max:
             self._host.limited("subscriptions_max")
             return ReasonCode.QUOTA_EXCEEDED

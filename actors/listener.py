@@ -12,6 +12,7 @@ import logging
 from array import array
 from typing import Any
 
+from actors.access import Access, Verified
 from actors.acknowledgements import Acknowledgements, Owed
 from actors.actor import MailboxActor
 from actors.client import TOO_FAST, Client
@@ -24,6 +25,7 @@ from actors.reception import Door, Reception
 from wire.batch import pack_column
 from wire.errors import PeerViolation
 from wire.frames import (
+    AclChanged,
     Committed,
     Deliver,
     Frame,
@@ -70,10 +72,11 @@ class Listener(MailboxActor):
         super().__init__(mailbox, settings, epoch)
         self._group = mailbox.group()
         self._clients: dict[int, Client] = {}
-        self._sessions = ClientSessions(self, settings)
-        self._subscriptions = ClientSubscriptions(self, settings)
+        self._access = Access(self, settings)
+        self._sessions = ClientSessions(self, settings, self._access)
+        self._subscriptions = ClientSubscriptions(self, settings, self._access)
         self._packets = ClientPackets(self, self._sessions, self._subscriptions, settings)
-        self._deliveries = Deliveries(self, settings)
+        self._deliveries = Deliveries(self, settings, self._access)
         self._builder = BatchBuilder(
             rows_max=BATCH_ROWS_MAX,
             bytes_max=BATCH_BYTES_MAX,
@@ -129,6 +132,7 @@ class Listener(MailboxActor):
             "refused": self._acknowledgements.refused,
             "pending_wills": self._sessions.pending_wills,
             **self._deliveries.figures(),
+            "access": self._access.status(),
         }
 
     def _finish_stop(self) -> None:
@@ -158,6 +162,8 @@ class Listener(MailboxActor):
             case Deliver() | Retained() | SessionOpened() | SubscriptionsKept() | SessionsKnown():
                 if frame.epoch == self.epoch:
                     self._of_this_life(frame)
+            case AclChanged():
+                self._access.acl_changed(frame)
             case _:
                 raise AssertionError(f"not for a Listener: {frame}")
 
@@ -173,6 +179,10 @@ class Listener(MailboxActor):
                 self._sessions.opened(frame)
             case SessionsKnown():
                 self._sessions.known(frame)
+
+    def on_told(self, message: Any) -> None:
+        assert isinstance(message, Verified), f"not for a Listener: {message}"
+        self._access.verified(message)
 
     def on_turn_end(self, now_s: float) -> None:
         self._end_batch(now_s)
@@ -195,6 +205,7 @@ class Listener(MailboxActor):
         if name == "housekeeping":
             self.mailbox.set_timer("housekeeping", now_s + HOUSEKEEPING_S)
             self._reception.look_at_certificates(now_s)
+            self._access.reload()
             if self._link.overdue(now_s):
                 self._resend()
             for client in self._packets.overdue(list(self._clients.values()), now_s):

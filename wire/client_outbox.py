@@ -15,6 +15,7 @@ from array import array
 from collections import deque
 from dataclasses import dataclass
 
+from wire.access_rules import ClientAccess
 from wire.backoff import Backoff
 from wire.batch import Batch, unpack_column
 from wire.copies import Parcel
@@ -90,7 +91,7 @@ class ClientOutbox:
         self._lane_open = False
         self._skip_below = 0  # what is handed out again of what has left
         self._dup_below = 0
-        self._expired_now = RangeSet()
+        self._gone: dict[str, RangeSet] = {}  # outcome -> what never reached the exchange
         self._passed_messages = 0
         self._passed_bytes = 0
 
@@ -164,20 +165,35 @@ class ClientOutbox:
         self._flow.open(lane)
         self._connected(session_present=bool(lane.session))
 
-    def hand_out(self, frame: HandOut) -> None:
-        """Send these as well."""
+    def hand_out(self, frame: HandOut, rights: ClientAccess | None = None) -> int:
+        """Send these as well, but for those that the client may not receive any more: how many that are."""
         batch = Batch.decode(frame.bodies[0])
         offsets = unpack_column("I", frame.offsets) if frame.offsets else None
-        if frame.first_seq < self._skip_below:
+        left_out = 0
+        if rights is not None or frame.first_seq < self._skip_below:
             offsets = offsets or array("I", range(len(batch)))
-            rows = [row for row, offset in enumerate(offsets) if frame.first_seq + offset >= self._skip_below]
+            seqs = [frame.first_seq + offset for offset in offsets]
+            sent = {row for row, seq in enumerate(seqs) if seq < self._skip_below}
+            forbidden = self._forbidden(batch, seqs, rights) - sent
+            left_out = len(forbidden)
+            for row in forbidden:
+                self._is_gone("dropped:forbidden", seqs[row])
+            rows = [row for row in range(len(batch)) if row not in sent and row not in forbidden]
             if len(rows) < len(batch):
                 self._pass(len(batch) - len(rows), 0 if rows else frame.size_bytes)
                 if not rows:
-                    return
+                    return left_out
                 offsets = array("I", [offsets[row] for row in rows])
                 batch = batch.select(rows)
         self._add(_Waiting(Parcel(batch), frame.first_seq, offsets, frame.size_bytes))
+        return left_out
+
+    def _forbidden(self, batch: Batch, seqs: list[int], rights: ClientAccess | None) -> set[int]:
+        """The rows that the client may not receive; what may have been sent before is seen through."""
+        indexes = rights.forbidden(batch.topics, range(len(batch.topics))) if rights is not None else ()
+        if not indexes:
+            return set()
+        return {row for row, index in enumerate(batch.topic_of) if index in indexes and seqs[row] >= self._dup_below}
 
     def settled(self, number: int) -> None:
         """Every ``Settle`` up to ``number`` is committed."""
@@ -191,7 +207,7 @@ class ClientOutbox:
     @property
     def has_facts(self) -> bool:
         """Whether ``settle`` has something to say."""
-        return self._lane_open and bool(self._flow.urgent or self._flow.settled_messages or self._expired_now)
+        return self._lane_open and bool(self._flow.urgent or self._flow.settled_messages or self._gone)
 
     def settle(self) -> Settle | None:
         """What became of messages since the last time; None if nothing did."""
@@ -199,12 +215,11 @@ class ClientOutbox:
             return None
         self._number += 1
         facts = self._flow.facts(self._number)
-        if facts is None and not self._expired_now:
+        if facts is None and not self._gone:
             return None
         settled = facts.settled if facts is not None else ()
-        if self._expired_now:
-            settled += (("expired", self._expired_now.ranges()),)
-            self._expired_now.clear()
+        settled += tuple((outcome, ranges.ranges()) for outcome, ranges in self._gone.items())
+        self._gone = {}
         return Settle(
             queue=self.queue,
             epoch=self.lane_epoch,
@@ -268,6 +283,9 @@ class ClientOutbox:
         self._passed_messages += messages
         self._passed_bytes += size_bytes
 
+    def _is_gone(self, outcome: str, seq: int) -> None:
+        self._gone.setdefault(outcome, RangeSet()).add(seq, seq + 1)
+
     def _feed(self, wall_ms: int) -> None:
         """Give the exchange what it has room for. What may expire goes no sooner than it can leave (O2)."""
         flow = self._flow
@@ -297,11 +315,10 @@ class ClientOutbox:
         offsets = [row if waiting.offsets is None else waiting.offsets[row] for row in rows]
         seqs = [waiting.first_seq + offset for offset in offsets]
         gone = {row for row in expired_rows(batch, wall_ms) if seqs[row] >= self._dup_below}
-        for row in gone:
-            self._expired_now.add(seqs[row], seqs[row] + 1)
+        if self.queue:
+            for row in gone:
+                self._is_gone("expired", seqs[row])
         self.expired += len(gone)
-        if not self.queue:
-            self._expired_now.clear()
         if len(gone) == len(batch):
             return
         kept = [row for row in range(len(batch)) if row not in gone]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from wire.access_rules import ClientAccess
 from wire.batch import QOS_MASK, QOS_ONLY, RETAIN, Batch
 from wire.mqtt.encode_publish import encode_deliveries
 from wire.mqtt.packets import MQTT_5_0
@@ -78,11 +79,27 @@ class Copies:
         self._rows = [row for row, level in enumerate(qos) if not level] if 0 < count < len(batch) else ()
         self._packets: dict[tuple[int, int], bytes] = {}
         self._wall_ms = wall_ms
+        self._readable: dict[frozenset[int], Copies] = {}
         self.qos0_messages = count
         self.parcel: Parcel | None = None
         if count < len(batch):
             part = batch.select([row for row, level in enumerate(qos) if level]) if count else batch
             self.parcel = Parcel(part, shared=True)
+
+    def __len__(self) -> int:
+        return len(self._batch)
+
+    def readable(self, rights: ClientAccess) -> Copies:
+        """Without what a client with ``rights`` may not receive; the same object for all that may not receive the same topics."""
+        topics = self._batch.topics
+        forbidden = rights.forbidden(topics, range(len(topics)))
+        if not forbidden:
+            return self
+        copies = self._readable.get(forbidden)
+        if copies is None:
+            rows = [row for row, index in enumerate(self._batch.topic_of) if index not in forbidden]
+            copies = self._readable[forbidden] = Copies(self._batch.select(rows), self._wall_ms)
+        return copies
 
     def qos0(self, level: int, packet_max_bytes: int) -> bytes:
         """The PUBLISH packets of QoS 0 at protocol ``level``; larger ones are left out."""
