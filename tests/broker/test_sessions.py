@@ -200,8 +200,8 @@ def test_a_session_too_many_is_refused(start_node: StartNode) -> None:
 # --- Wills ---
 
 
-def will(payload: str, **keys: int) -> Will:
-    return Will(topic="will", payload=payload.encode(), qos=1, **keys)
+def will(payload: str, *, delay_s: int = 0) -> Will:
+    return Will(topic="will", payload=payload.encode(), qos=1, delay_s=delay_s)
 
 
 @BOTH
