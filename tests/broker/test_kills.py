@@ -50,7 +50,7 @@ def _client(name: str, protocol: MQTTProtocolVersion) -> paho.Client:
 
 def _connect(client: paho.Client, port: int, protocol: MQTTProtocolVersion) -> None:
     if protocol == MQTTProtocolVersion.MQTTv5:
-        properties = Properties(PacketTypes.CONNECT)
+        properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
         properties.SessionExpiryInterval = 3600
         client.connect("127.0.0.1", port, clean_start=False, properties=properties)
     else:
