@@ -111,7 +111,8 @@ class Listener(MailboxActor):
             self._sessions.store_is_new()
             self._deliveries.store_is_new()
             self._subscriptions.repeat()
-            self.send(name, SenderResumes(sender=self.name, epoch=self.epoch, number=self._link.committed + 1))
+            number, stalled = self._link.committed + 1, self._acknowledgements.stalled
+            self.send(name, SenderResumes(sender=self.name, epoch=self.epoch, number=number, stalled=stalled))
         self._resend()
         if not self._reception.doors and self.state == "starting" and DISTRIBUTOR in self.peers and QUEUE_STORE in self.peers:
             self._listen()

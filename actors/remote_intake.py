@@ -123,8 +123,8 @@ class RemoteIntake:
         if name not in (DISTRIBUTOR, QUEUE_STORE):
             return
         if name == QUEUE_STORE:
-            number = self._inbox.next_number
-            self._host.send(name, SenderResumes(sender=self._host.name, epoch=self._host.epoch, number=number))
+            number, stalled = self._inbox.next_number, self._inbox.refusing
+            self._host.send(name, SenderResumes(sender=self._host.name, epoch=self._host.epoch, number=number, stalled=stalled))
             self._asked = False
             self._open_session()
         self._resend()

@@ -223,7 +223,7 @@ class Tier1:
             case LaneClose():
                 self._lane_close(frame)
             case SenderResumes():
-                self._senders.resume(frame.sender, frame.epoch, frame.number)
+                self._senders.resume(frame.sender, frame.epoch, frame.number, frame.stalled)
             case QueueCommand():
                 self._commands.receive(frame)
             case _:
@@ -851,11 +851,14 @@ class Tier1:
         self._ready.add(name)
 
     def purged(self, name: str, *, whole: bool) -> None:
-        """Queue ``name`` was purged: hand out what comes now; where the ``whole`` queue went, once its lane is opened anew."""
+        """Queue ``name`` was purged: hand out what comes now; where the ``whole`` queue went, once its lane is opened anew.
+
+        An opening that is under way is that: nothing was handed out in it, and ``LaneOpened`` tells of the queue as it is now.
+        """
         lane = self._lanes[name]
         lane.damaged = False
         self._ready.add(name)
-        if whole:
+        if whole and not lane.opening:
             lane.fenced = True
             lane.settles.clear()
             self._reset_markers(ResetMarkers(queue=name))

@@ -230,13 +230,17 @@ class SessionOpened(Frame):
 class SenderResumes(Frame):
     """Sender -> QueueStore, when a new store is up: what is outstanding is sent again, beginning with ``number``.
 
-    A store that may have forgotten what it answered (``in-memory``, or ``acknowledge: fast``) takes the sender's numbers up there;
-    any other knows better.
+    stalled: sources of which a row was refused before that, and that were not resumed since.
+    A store that may have forgotten what it answered (``in-memory``, or ``acknowledge: fast``) takes the sender's numbers up there,
+    and refuses the rows of those sources, so that order holds; any other knows better.
     """
+
+    VERSION: ClassVar[int] = 2
 
     sender: str
     epoch: int
     number: int
+    stalled: tuple[int, ...] = ()
 
 
 @_frame(8)

@@ -74,7 +74,7 @@ GOLDEN: list[tuple[Frame, str]] = [
     (SourceResumed(sender="l", epoch=2, source=9, number=3), "960401a16c020903"),
     (SessionOpen(sender="l", epoch=2, request=1, session="s", clean=True), "9b0503a16c0201a173c30000c0c2"),
     (SessionOpened(sender="l", epoch=2, request=1, session="s", present=False, received=b""), "9b0603a16c0201a173c2c400a090c2"),
-    (SenderResumes(sender="l", epoch=2, number=4), "950701a16c0204"),
+    (SenderResumes(sender="l", epoch=2, number=4, stalled=(9,)), "960702a16c02049109"),
     (
         Deliver(sender="l", sender_epoch=2, number=3, epoch=2, groups=((b"\1", b""),), bodies=(b"x",)),
         "980c02a16c0203029192c40101c40090",
