@@ -33,6 +33,7 @@ class Owed:
     received: dict[str, tuple[bytes, bytes]]
     sources: bytes
     body: bytes
+    wills: tuple[str, ...] = ()
 
 
 class Host(Protocol):

@@ -86,12 +86,13 @@ class Counts:
 class OutboundFlow:
     """One lane's exchange.
 
-    republish: whether released messages are sent anew when the remote has lost the session. policy: what is done with refused
+    qos2_maximum: None for a peer to which F2 need not apply. republish: whether released messages are sent anew when the remote has
+    lost the session. policy: what is done with refused
     messages. backoff: how long the lane is held back when some of those are to be tried again.
     """
 
     def __init__(
-        self, *, receive_maximum: int, qos2_maximum: int, republish: bool, policy: RefusalPolicy, backoff: Backoff
+        self, *, receive_maximum: int, qos2_maximum: int | None, republish: bool, policy: RefusalPolicy, backoff: Backoff
     ) -> None:
         self._receive_maximum_set = receive_maximum
         self._qos2_maximum_set = qos2_maximum
@@ -168,12 +169,41 @@ class OutboundFlow:
         self.session = lane.session
         self.generation = lane.generation
 
+    def carry_on(self, lane: LaneOpened) -> int:
+        """The lane was opened anew and the connection goes on: tell again what may not be on record. What follows begins there.
+
+        What was offered and has not left is forgotten; it will be offered again.
+        """
+        self._waiting.clear()
+        self._kept.clear()
+        self._offered_stop = max(self._sent_stop, lane.head)
+        if lane.head < self._sent_stop:
+            known = RangeSet(lane.settled)
+            for start, stop in (each for unsettled in self._unsettled for each in unsettled):
+                known.add(start, stop)
+            for start, stop in known.missing(lane.head, self._sent_stop):
+                self._settle(DELIVERED, start, stop)
+        self._commits.clear()
+        for start, stop in self._releasing:
+            self._released_new.add(start, stop)
+        if self._record_number is not None:
+            self._record_number, self._record_new = None, True
+        return self._offered_stop
+
     def offer(self, frame: HandOut) -> None:
         """Take messages to send; they follow those of earlier hand-outs."""
-        segment = Segment(frame)
+        self.offer_segment(Segment.of(frame))
+
+    def offer_segment(self, segment: Segment) -> None:
+        """The same for messages that are no frame."""
         assert segment.first_seq >= self._offered_stop, "handed out twice, or out of order"
         self._offered_stop = segment.stop_seq
         self._waiting.append(segment)
+
+    @property
+    def waits(self) -> bool:
+        """Whether there are messages that were offered and have not been looked at on this connection."""
+        return bool(self._waiting)
 
     @property
     def in_flight_qos2(self) -> int:
@@ -238,7 +268,10 @@ class OutboundFlow:
         self._heads = HeadCache(level)
         self._packet_max = maximum_packet_size
         self._window = min(self._receive_maximum_set, receive_maximum)
-        self._window_2 = self._qos2_maximum_set if level < _LEVEL_5 else max(1, self._window - 1)
+        if self._qos2_maximum_set is None:
+            self._window_2 = self._window
+        else:
+            self._window_2 = self._qos2_maximum_set if level < _LEVEL_5 else max(1, self._window - 1)
         if not session_present:
             self._dup_below = 0  # to this session everything is new [MQTT-3.3.1-1]
             if self.session:
@@ -593,8 +626,12 @@ class OutboundFlow:
             if reason_code < FAILURE:
                 self._replies.append(bytes((PUBREL, 3)) + packet_id.to_bytes(2, "big") + _NOT_FOUND)
             return
+        self._unknown(first_byte, packet_id)
+
+    def _unknown(self, first_byte: int, packet_id: int) -> None:
+        """An acknowledgement under an identifier that is not in use, for which MQTT 5.0 has no answer."""
         past = seq_of(packet_id, self._first_seq)
-        if level_5 or past is None or past >= self._sent_stop:
+        if self._style.level == _LEVEL_5 or past is None or past >= self._sent_stop:
             self._violation("acknowledgement of something never sent", first_byte, packet_id)
 
     def _violation(self, message: str, first_byte: int, packet_id: int) -> NoReturn:

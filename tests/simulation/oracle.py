@@ -16,6 +16,7 @@ import msgpack
 from storage.chunk import Chunk
 from storage.dead_letters import DeadRow
 from storage.ledger import LaneRow
+from storage.sessions import Session
 from tests.simulation.changes import changes_of
 from tests.simulation.disk import Ops, SimDisk
 from tests.simulation.incoming import AWAY, REMOTE
@@ -26,7 +27,7 @@ from tests.simulation.publisher import Client, Message, Publisher
 from tests.simulation.world import Violation
 from wire.batch import Batch, unpack_column
 from wire.frames import HandOut, Publishes
-from wire.names import lane_of_queue, queue_name
+from wire.names import lane_of_queue, queue_name, session_of_queue
 
 _COUNTED_LOSSES = ("overflow", "too_large")
 _PURGED = "purged"
@@ -372,7 +373,7 @@ class Oracle:
         value = self._meta(b"S" + session.encode())
         if value is None:
             return set()
-        return set(unpack_column("H", msgpack.unpackb(value)[2]))
+        return Session.decode(session, value).received
 
     # --- the remote ---
 
@@ -554,7 +555,7 @@ class Oracle:
         if len(missing) > counted and not (self.lost_power and self.shape.overflow != "reject"):  # counts of drops are not synced
             raise Violation("P2", f"acknowledged and never delivered: {missing}; {counted} are accounted for")
         not_named = (
-            {queue.name for queue in self._queues.values()}
+            {queue.name for queue in self._queues.values() if session_of_queue(queue.name) is None}
             - {queue_name(BRIDGE, lane) for lane in range(9)}
             - {queue_name(AWAY, 0), f"{PREFIX}{AWAY}", f"{PREFIX}{BRIDGE}"}
         )
