@@ -14,8 +14,8 @@ import msgpack
 from wire.errors import ConfigError, StorageDamaged
 from wire.frames import Ranges
 
-ROW_VERSION = 2
-_OLDER_VERSION = 1  # has no unsent
+ROW_VERSION = 3
+_OLDER_VERSIONS = (1, 2)  # 1 has no unsent, neither has purged
 
 
 @dataclass(slots=True)
@@ -65,7 +65,8 @@ class LaneRow:
 
     handed: sequences below it may have been handed out. trimmed: chunks below it are deleted. depth: durable messages in the
     queue. released: in the order of the PUBRECs. tail_bytes: bytes of all durable messages ever appended. unsent: from here on
-    nothing was handed out, nor will be before a later row is durable; None where that is not known.
+    nothing was handed out, nor will be before a later row is durable; None where that is not known. purged: above the head, where
+    chunks are rightly missing.
     """
 
     head: int
@@ -80,6 +81,7 @@ class LaneRow:
     session: str = ""
     ledger: Ledger = field(default_factory=Ledger)
     unsent: int | None = None
+    purged: Ranges = ()
 
     def encode(self) -> bytes:
         """The row's value."""
@@ -99,6 +101,7 @@ class LaneRow:
                 self.session,
                 (ledger.accepted, ledger.delivered, ledger.expired, ledger.redelivered, ledger.dropped, ledger.dead),
                 self.unsent,
+                self.purged,
             )
         )
         return packed
@@ -111,10 +114,11 @@ class LaneRow:
             StorageDamaged: it is not a row, or contradicts itself.
             ConfigError: a newer build wrote it.
         """
-        fields = unpack_row(value, ROW_VERSION, _OLDER_VERSION, what="queue", name=queue)
+        fields = unpack_row(value, ROW_VERSION, *_OLDER_VERSIONS, what="queue", name=queue)
         try:
             head, tail, handed, trimmed, tail_bytes, depth, settled, released, generation, session, counts, *rest = fields
-            (unsent,) = rest or (None,)
+            unsent = rest.pop(0) if rest else None
+            (purged,) = rest or ((),)
             accepted, delivered, expired, redelivered, dropped, dead = counts
             row = cls(
                 head=head,
@@ -129,6 +133,7 @@ class LaneRow:
                 session=session,
                 ledger=Ledger(accepted, delivered, expired, redelivered, dict(dropped), dict(dead)),
                 unsent=unsent,
+                purged=purged,
             )
             sound = row.trimmed <= row.head <= row.tail and row.depth >= 0
         except (TypeError, ValueError) as error:
