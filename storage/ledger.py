@@ -14,7 +14,8 @@ import msgpack
 from wire.errors import ConfigError, StorageDamaged
 from wire.frames import Ranges
 
-ROW_VERSION = 1
+ROW_VERSION = 2
+_OLDER_VERSION = 1  # has no purged
 
 
 @dataclass(slots=True)
@@ -63,7 +64,8 @@ class LaneRow:
     """What is durable of a queue beside its chunks.
 
     handed: sequences below it may have been handed out. trimmed: chunks below it are deleted. depth: durable messages in the
-    queue. released: in the order of the PUBRECs. tail_bytes: bytes of all durable messages ever appended.
+    queue. released: in the order of the PUBRECs. tail_bytes: bytes of all durable messages ever appended. purged: above the head,
+    where chunks are rightly missing.
     """
 
     head: int
@@ -77,6 +79,7 @@ class LaneRow:
     generation: int = 0
     session: str = ""
     ledger: Ledger = field(default_factory=Ledger)
+    purged: Ranges = ()
 
     def encode(self) -> bytes:
         """The row's value."""
@@ -95,6 +98,7 @@ class LaneRow:
                 self.generation,
                 self.session,
                 (ledger.accepted, ledger.delivered, ledger.expired, ledger.redelivered, ledger.dropped, ledger.dead),
+                self.purged,
             )
         )
         return packed
@@ -107,9 +111,10 @@ class LaneRow:
             StorageDamaged: it is not a row, or contradicts itself.
             ConfigError: a newer build wrote it.
         """
-        fields = unpack_row(value, ROW_VERSION, what="queue", name=queue)
+        fields = unpack_row(value, ROW_VERSION, _OLDER_VERSION, what="queue", name=queue)
         try:
-            head, tail, handed, trimmed, tail_bytes, depth, settled, released, generation, session, counts = fields
+            head, tail, handed, trimmed, tail_bytes, depth, settled, released, generation, session, counts, *rest = fields
+            (purged,) = rest or ((),)
             accepted, delivered, expired, redelivered, dropped, dead = counts
             row = cls(
                 head=head,
@@ -123,6 +128,7 @@ class LaneRow:
                 generation=generation,
                 session=session,
                 ledger=Ledger(accepted, delivered, expired, redelivered, dict(dropped), dict(dead)),
+                purged=purged,
             )
             sound = row.trimmed <= row.head <= row.tail and row.depth >= 0
         except (TypeError, ValueError) as error:

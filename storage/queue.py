@@ -112,6 +112,7 @@ class Queue:
         self._read_to = row.head
         self._aligned = False  # whether a chunk begins at _read_to
         self._oldest: tuple[int, int | None] = (-1, None)
+        self._purged = RangeSet(row.purged)
         self._holes: list[tuple[int, int]] = []  # what was purged above the head: where it ended, durable bytes
         self._passed_bytes: int | None = None  # durable bytes up to the end of the last chunk passed, if the next is read after it
         self._losses: list[Loss] = []
@@ -481,6 +482,7 @@ class Queue:
         self._volatile_bytes -= sum(chunk.size_bytes for chunk in self._volatile if chunk.first_seq >= start)
         self._volatile = deque(chunk for chunk in self._volatile if chunk.first_seq < start)
         self.settled.add(start, self.tail)
+        self._purged.add(start, self.tail)
         if start == self._cursor:
             self._jump(self.tail)
         self._count("dropped:purged", purged)
@@ -501,6 +503,7 @@ class Queue:
         self._flights.clear()
         self._volatile.clear()
         self._holes.clear()
+        self._purged.clear()
         self.settled.clear()
         self._volatile_bytes = self._depth = self._volatile_depth = 0
         self.head = self.tail
@@ -557,6 +560,7 @@ class Queue:
             generation=self.generation,
             session=self.session,
             ledger=self.ledger,
+            purged=self._purged.ranges() if self._purged else (),
         )
         write.put("meta", lane_key(self.number), row.encode())
         write.tails[self.number] = self._next
@@ -661,7 +665,10 @@ class Queue:
             bytes_before = self._committed_bytes
         else:
             return
-        if self._passed_bytes is not None and bytes_before > self._passed_bytes:
+        purged = self._purged.next_range(self._cursor) if self._purged else None
+        if purged is not None and purged[0] < seq:
+            self._passed_bytes = bytes_before  # what was purged there had bytes, too
+        elif self._passed_bytes is not None and bytes_before > self._passed_bytes:
             self._lose(self._cursor, seq, self._unsettled_seqs(self._cursor, seq), "chunks are missing")
             self._passed_bytes = bytes_before
 
@@ -978,6 +985,8 @@ class Queue:
         self.changed = True
         if self.released:
             self.released.discard(0, head)
+        if self._purged:
+            self._purged.discard(0, head)
         if self._cursor < head:  # what was settled out of order before a reset
             self._jump(head)
         self._flights.forget_below(head)

@@ -274,7 +274,7 @@ class OutboundFlow:
             self._window_2 = self._qos2_maximum_set if level < _LEVEL_5 else max(1, self._window - 1)
         if not session_present:
             self._dup_below = 0  # to this session everything is new [MQTT-3.3.1-1]
-            if self.session:
+            if self.session or self._release_due.count():  # forgotten because of damage, it is lost as well
                 self._session_lost()
             self.session = session
             self._record_new = True

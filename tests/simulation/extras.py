@@ -64,7 +64,7 @@ def reshape(rng: Random, shape: Shape) -> Shape:
     """``shape`` with what came later into the simulation."""
     second = rng.choice(("same", "other", "other")) if rng.random() < 0.15 else ""
     if rng.random() < 0.15:
-        shape = replace(shape, packet_ids=rng.choice((7, 12, 30)))
+        shape = replace(shape, packet_ids=rng.choice((16, 20, 30)))
     return replace(shape, second=second)
 
 

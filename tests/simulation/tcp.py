@@ -47,9 +47,7 @@ class Link:
         self._out: deque[tuple[float, int]] = deque()
         self._in: deque[tuple[float, bytes]] = deque()
         self._out_bytes = 0
-        self._torn_out = self._torn_in = (
-            False  # the cut was reached: nothing behind it arrives any more
-        )
+        self._torn_out = self._torn_in = False  # the cut was reached: nothing behind it arrives any more
         self._far_gone = False
         self._near_closed = False
 

@@ -148,6 +148,26 @@ def test_a_whole_purge_of_a_lane_that_is_being_opened_leaves_it_open(engine: Eng
     assert (after["depth"], after["delivered"], after["ledger_closes"]) == (0, 1, True)
 
 
+def test_what_was_purged_is_not_taken_for_damage_after_a_restart() -> None:
+    """QoS 0 between what stays and what goes is lost with the process, and the bytes behind it went with the purge."""
+    engine = RecordingEngine()
+    store = Tier1(engine, node(), 1)
+    effects = open_lane(store, 2)
+    effects += turn(store, publish(1, b"a", qos=2))
+    effects += turn(store, publish(2, b"volatile", qos=0))
+    assert [seq for seq, _ in handed(effects)] == [0, 1]
+    turn(store, publish(3, b"b"), settle_frame(1, EPOCH, session="c@h:1", generation=0))
+    assert command(store, "purge", bridge="cloud")["purged"] == 1
+    turn(store, publish(4, b"c"))
+
+    store = Tier1(engine, node(), 2)
+
+    effects = open_lane(store, 100)
+    assert [payload for _, payload in handed(effects)] == [b"a", b"c"]
+    assert command(store, "ls")["queues"][0]["session"] == "c@h:1", "the remote's session goes on"
+    assert row(store)["dropped"] == {"purged": 1, "restart": 1}
+
+
 def test_a_purge_of_a_long_queue_is_one_range_delete(tmp_path: Path) -> None:
     engine = RecordingEngine()
     store = Tier1(engine, node(), 1)

@@ -174,6 +174,21 @@ def test_f2_at_level_5_one_slot_of_the_window_is_never_taken_by_qos_2() -> None:
     assert kinds(burst(alone, 5)) == [(PUBLISH, 1)], "but for a window of one"
 
 
+@pytest.mark.parametrize("republish", [False, True])
+def test_a_session_that_was_forgotten_because_of_damage_is_a_lost_one(republish: bool) -> None:
+    """What was released in it must not be released in the next one, which has no PUBREC of it."""
+    flow = outbound_flow(republish=republish)
+    flow.open(lane_opened(head=0, tail=1, released=[0], session=""))
+    offer(flow, 0, 2)
+
+    flow.connected(session=EDGE, session_present=False, level=4)
+
+    assert (flow.generation, flow.counts.sessions_lost) == (1, 1)
+    settled(flow)
+    flow.committed(1)
+    assert kinds(burst(flow)) == ([(PUBLISH, 1)] if republish else [])
+
+
 def test_f3_what_is_unsettled_never_spans_more_than_65_000_sequences() -> None:
     flow = flow_at(receive_maximum=65_535)
     offer(flow, 0, 1)
