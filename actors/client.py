@@ -31,6 +31,7 @@ class Client:
         "filters",
         "flow",
         "gathered",
+        "greets_at",
         "heard_s",
         "keep_alive_s",
         "keeps_session",
@@ -57,6 +58,7 @@ class Client:
         self.closed = False
         self.session = ""
         self.level = 0  # 4 or 5 once CONNECT was read
+        self.greets_at = 0  # the level that its CONNECT names, whatever else is wrong with it
         self.keep_alive_s = 0.0
         self.keeps_session = False
         self.filters: dict[str, int] = {}

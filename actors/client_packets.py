@@ -45,6 +45,7 @@ log = logging.getLogger("bascule")
 
 KEEP_ALIVE_GRACE = 1.5  # [MQTT-3.1.2-22]
 _SUBSCRIBE_FAILURE_311 = 0x80
+_CONNECT = 0x1
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +94,9 @@ class ClientPackets:
         Raises:
             PeerViolation: it is malformed, or not allowed now; the caller hands it to ``violated``.
         """
-        if not client.level and first_byte >> 4 != 1:
+        if first_byte >> 4 == _CONNECT:
+            self._check_connect(client, body)
+        elif not client.level:
             protocol_error("MQTT-3.1.0-1 the first packet is not CONNECT")
         packet = decode(first_byte, body, client.level or MQTT_5_0)
         match packet:
@@ -110,6 +113,8 @@ class ClientPackets:
             case Pingreq():
                 self._send(client, Pingresp())
             case Disconnect():
+                if packet.properties.session_expiry_interval and not client.keeps_session:
+                    protocol_error("MQTT-3.14.2.2.2 session expiry where CONNECT asked for no session")
                 if packet.reason_code != ReasonCode.DISCONNECT_WITH_WILL_MESSAGE:
                     client.will = None  # [MQTT-3.14.4-3]
                 self._listener.close_client(client, "disconnect")
@@ -134,6 +139,8 @@ class ClientPackets:
                 self._listener.write(client, encode(refusal, 4))  # [MQTT-3.1.2-2]
         elif client.level == MQTT_5_0 and client.flow is not None:
             self._send(client, Disconnect(reason_code=error.reason_code))
+        elif client.greets_at == MQTT_5_0 and not client.level:  # its CONNECT is what is wrong [MQTT-3.1.4-1]
+            self._listener.write(client, encode(Connack(session_present=False, reason_code=error.reason_code), MQTT_5_0))
         self._listener.close_client(client, "violation")
 
     def say_goodbye(self, client: Client) -> None:
@@ -164,9 +171,14 @@ class ClientPackets:
 
     # --- CONNECT ---
 
-    def _connect(self, client: Client, connect: Connect) -> None:
+    @staticmethod
+    def _check_connect(client: Client, body: bytes) -> None:
+        """Before ``body`` is looked into: only one, and at which level it can be refused."""
         if client.level:
             protocol_error("MQTT-3.1.0-2 second CONNECT")
+        client.greets_at = body[6] if body.startswith(b"\0\x04MQTT") and len(body) > 6 else 0
+
+    def _connect(self, client: Client, connect: Connect) -> None:
         client.level = connect.level
         self._listener.greeted(client)
         if connect.will is not None and not self._topic_limits.allow(connect.will.topic):
