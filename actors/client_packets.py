@@ -88,6 +88,12 @@ class ClientPackets:
         self._openings: dict[int, Opening] = {}
         self._requests = 0
 
+    @staticmethod
+    def check_first(first_byte: int) -> None:
+        """Raises PeerViolation if the first packet of a connection is not CONNECT: its first byte is enough to know."""
+        if first_byte >> 4 != _CONNECT:
+            protocol_error("MQTT-3.1.0-1 the first packet is not CONNECT")
+
     def handle(self, client: Client, first_byte: int, body: bytes) -> None:
         """Act on one packet.
 
@@ -96,8 +102,6 @@ class ClientPackets:
         """
         if first_byte >> 4 == _CONNECT:
             self._check_connect(client, body)
-        elif not client.level:
-            protocol_error("MQTT-3.1.0-1 the first packet is not CONNECT")
         packet = decode(first_byte, body, client.level or MQTT_5_0)
         match packet:
             case Connect():

@@ -237,6 +237,8 @@ class Listener(MailboxActor):
                         break
                 elif client.level:  # CONNECT was read, and its session is being looked up: parse_on goes on
                     break
+                elif position < len(data):
+                    self._packets.check_first(data[position])
                 packet = split(data, position, packet_max_bytes)
                 if packet is None:
                     if position < len(data):
