@@ -11,7 +11,7 @@ from wire.rate_limit import PublishRate
 
 RECEIVE_BYTES = 256 * 1024
 UNIX = "unix:"  # what the address of a client on a Unix socket begins with
-HELD_BACK, TOO_FAST = 1, 2  # why a client is not read
+HELD_BACK, TOO_FAST, CROWDING = 1, 2, 4  # why a client is not read
 
 
 class Client:

@@ -13,7 +13,7 @@ from typing import Any
 
 from actors.acknowledgements import Acknowledgements, Owed
 from actors.actor import MailboxActor
-from actors.client import TOO_FAST, Client
+from actors.client import CROWDING, TOO_FAST, Client
 from actors.client_packets import ClientPackets
 from actors.mailbox import HANGUP, READ, WRITE, Mailbox
 from actors.reception import Door, Reception
@@ -44,6 +44,9 @@ from wire.settings import NodeSettings
 log = logging.getLogger("bascule")
 
 HOUSEKEEPING_S = 0.5
+TURN_S = 0.05  # clients that are not read within it are read first in the next turn: frames and heartbeats wait no longer
+NEXT_TURN_S = 0.001  # a timer that is due at once would come before the sockets are looked at
+PACKETS_PER_TURN = 500  # of one client, runs of PUBLISH aside: each is handled by itself
 LIMIT_OF: dict[int, str] = {  # reason code of a violation -> the limit that it broke
     ReasonCode.PACKET_TOO_LARGE: "packet_max_bytes",
     ReasonCode.RECEIVE_MAXIMUM_EXCEEDED: "receive_maximum",
@@ -73,6 +76,8 @@ class Listener(MailboxActor):
         self._reception = Reception(mailbox, self._group, settings.clients)
         self._rated = settings.clients.publish_messages_per_s is not None or settings.clients.publish_bytes_per_s is not None
         self._too_fast: dict[int, float] = {}
+        self._crowding: dict[int, Client] = {}
+        self._passed_over: set[Any] = set()
         self._slowed = 0
         self._published = 0
         self._output_dropped = 0
@@ -169,6 +174,8 @@ class Listener(MailboxActor):
             self._reception.resume()
         elif name == "publish_rate":
             self._go_on(now_s)
+        elif name == "crowding":
+            self._parse_crowding(now_s)
         elif name == "retry_refused":
             self._acknowledgements.offer_again()
 
@@ -177,7 +184,13 @@ class Listener(MailboxActor):
     def on_sockets(self, ready: list[tuple[Any, int]]) -> None:
         now_s = self.mailbox.now_s()
         self._reception.turn.begin()
-        for token, events in ready:
+        if self._passed_over:
+            ready = sorted(ready, key=lambda one: one[0] not in self._passed_over)
+            self._passed_over = set()
+        for index, (token, events) in enumerate(ready):
+            if index and self.mailbox.now_s() - now_s > TURN_S:
+                self._passed_over = {token for token, _ in ready[index:]}
+                return
             if isinstance(token, Client):
                 if events & WRITE and not token.closed and not token.flush():
                     self.close_client(token, "gone")
@@ -216,7 +229,7 @@ class Listener(MailboxActor):
 
     def _parse(self, client: Client) -> None:
         """Take what is whole in the client's buffer: runs of PUBLISH into the batch, everything else one by one."""
-        data, position = client.buffer, 0
+        data, position, handled = client.buffer, 0, 0
         client.missing = 0
         packet_max_bytes = self.settings.clients.packet_max_bytes
         try:
@@ -247,6 +260,10 @@ class Listener(MailboxActor):
                 first_byte, start, stop = packet
                 position = stop
                 self._packets.handle(client, first_byte, data[start:stop])
+                handled += 1
+                if handled >= PACKETS_PER_TURN and position < len(data) and not client.closed:
+                    self._wait_a_turn(client)
+                    break
         except PeerViolation as error:
             if error.reason_code in LIMIT_OF:
                 self.limited(LIMIT_OF[error.reason_code])
@@ -272,6 +289,24 @@ class Listener(MailboxActor):
         if wait_s:
             self._slow_down(client, now_s + wait_s)
         return position
+
+    def _wait_a_turn(self, client: Client) -> None:
+        """Leave what ``client`` has sent for later, unread what it goes on to send: others are served first."""
+        client.hear(False, CROWDING)
+        self._crowding[client.number] = client
+        self.mailbox.set_timer("crowding", self.mailbox.now_s() + NEXT_TURN_S)
+
+    def _parse_crowding(self, now_s: float) -> None:
+        """Go on with clients that have waited a turn, as far as there is time; those that wait longest come first."""
+        for number in list(self._crowding):
+            client = self._crowding.pop(number)
+            client.hear(True, CROWDING)
+            client.heard_s = now_s
+            self._parse(client)
+            if self.mailbox.now_s() - now_s > TURN_S:
+                break
+        if self._crowding:
+            self.mailbox.set_timer("crowding", self.mailbox.now_s() + NEXT_TURN_S)
 
     def _slow_down(self, client: Client, until_s: float) -> None:
         """Do not read ``client`` until ``until_s``; what it sends meanwhile waits in its own buffers."""
@@ -373,6 +408,7 @@ class Listener(MailboxActor):
         del self._clients[client.number]
         self._too_fast.pop(client.number, None)
         self._unparsed.pop(client.number, None)
+        self._crowding.pop(client.number, None)
         self._acknowledgements.forget(client)
         if client.filters:
             self.unsubscribe(client, ())
