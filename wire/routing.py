@@ -14,6 +14,7 @@ from wire.names import queue_name
 from wire.settings import BridgeSettings
 
 CACHE_TOPICS_MAX = 20_000
+CACHED_TOPIC_BYTES_MAX = 512  # a longer topic is looked up each time: the cache must not be a way to fill the memory
 
 Value = TypeVar("Value")
 
@@ -139,9 +140,11 @@ class Router:
         """
         routes = self._routes.get(topic)
         if routes is None:
-            if len(self._routes) >= self._cache_topics_max:
-                self._routes.clear()
-            routes = self._routes[topic] = tuple(self._decide(topic))
+            routes = tuple(self._decide(topic))
+            if len(topic) <= CACHED_TOPIC_BYTES_MAX:
+                if len(self._routes) >= self._cache_topics_max:
+                    self._routes.clear()
+                self._routes[topic] = routes
         never = self._never_back.get(origin) if origin is not None else None
         return routes if never is None else tuple(route for route in routes if route.queue not in never)
 
@@ -198,9 +201,11 @@ class Router:
         """The client connections that want ``topic``, each once, in ascending order."""
         found = self._found.get(topic)
         if found is None:
-            if len(self._found) >= self._cache_topics_max:
-                self._found.clear()
-            found = self._found[topic] = tuple(sorted(self._subscribers.match(topic)))
+            found = tuple(sorted(self._subscribers.match(topic)))
+            if len(topic) <= CACHED_TOPIC_BYTES_MAX:
+                if len(self._found) >= self._cache_topics_max:
+                    self._found.clear()
+                self._found[topic] = found
         return found
 
 
