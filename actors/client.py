@@ -11,6 +11,7 @@ from wire.rate_limit import PublishRate
 
 RECEIVE_BYTES = 256 * 1024
 UNIX = "unix:"  # what the address of a client on a Unix socket begins with
+LABEL_MAX = 100
 HELD_BACK, TOO_FAST, CROWDING = 1, 2, 4  # why a client is not read
 
 
@@ -71,6 +72,11 @@ class Client:
         if not address.startswith(UNIX):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         group.watch(sock.fileno(), READ, self)
+
+    @property
+    def label(self) -> str:
+        """Its client identifier for logs, where one of 65,535 bytes helps nobody."""
+        return self.session if len(self.session) <= LABEL_MAX else self.session[:LABEL_MAX] + "..."
 
     @property
     def output_bytes(self) -> int:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from actors.client import Client
+from actors.mailbox import Mailbox
 from wire.batch import REFUSABLE, RETAIN, unpack_column
 from wire.errors import PeerViolation
 from wire.frames import NEVER_EXPIRES, Frame, SessionOpen, SessionOpened
@@ -39,10 +40,12 @@ from wire.mqtt.properties import encode_properties
 from wire.mqtt.reason_codes import ConnectReturnCode, ReasonCode, UnsupportedProtocol, protocol_error
 from wire.mqtt.topics import TopicLimits, parse_shared
 from wire.names import QUEUE_STORE
+from wire.rate_limit import TokenBucket
 from wire.settings import NodeSettings
 
 log = logging.getLogger("bascule")
 
+VIOLATIONS_TOLD_PER_S = 5
 KEEP_ALIVE_GRACE = 1.5  # [MQTT-3.1.2-22]
 _SUBSCRIBE_FAILURE_311 = 0x80
 _CONNECT = 0x1
@@ -62,6 +65,7 @@ class Host(Protocol):
 
     name: str
     epoch: int
+    mailbox: Mailbox
 
     def send(self, peer: str, frame: Frame) -> None: ...
     def write(self, client: Client, data: bytes) -> None: ...
@@ -87,6 +91,8 @@ class ClientPackets:
         self._sessions: dict[str, Client] = {}
         self._openings: dict[int, Opening] = {}
         self._requests = 0
+        self._tellable = TokenBucket(VIOLATIONS_TOLD_PER_S, listener.mailbox.now_s())
+        self._untold = 0
 
     @staticmethod
     def check_first(first_byte: int) -> None:
@@ -129,10 +135,7 @@ class ClientPackets:
 
     def violated(self, client: Client, error: PeerViolation) -> None:
         """End the connection of a client that broke the protocol, with the reason where its version can carry one."""
-        log.warning(
-            "client.violated",
-            extra={"client_id": client.session, "address": client.address, "error": error.message, "fields": str(error)},
-        )
+        self._tell_violation(client, error)
         if isinstance(error, UnsupportedProtocol):
             level = error.fields.get("level")
             if level is not None and isinstance(level, int) and level > MQTT_5_0:
@@ -146,6 +149,16 @@ class ClientPackets:
         elif client.greets_at == MQTT_5_0 and not client.level:  # its CONNECT is what is wrong [MQTT-3.1.4-1]
             self._listener.write(client, encode(Connack(session_present=False, reason_code=error.reason_code), MQTT_5_0))
         self._listener.close_client(client, "violation")
+
+    def _tell_violation(self, client: Client, error: PeerViolation) -> None:
+        """Log it, so many a second: a log must not be a way to fill the disk. ``untold``: how many more there were."""
+        if self._tellable.left(self._listener.mailbox.now_s()) < 1:
+            self._untold += 1
+            return
+        self._tellable.take(1)
+        extra = {"client_id": client.label, "address": client.address, "error": error.message, "fields": str(error)}
+        log.warning("client.violated", extra={**extra, "untold": self._untold})
+        self._untold = 0
 
     def say_goodbye(self, client: Client) -> None:
         """Tell an MQTT 5 client that the server goes down."""
