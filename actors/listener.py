@@ -34,6 +34,7 @@ from wire.inbound import AnswerBurst, InboundFlow
 from wire.link import BATCH_BYTES_MAX, BATCH_ROWS_MAX, SendingLink
 from wire.mqtt.codec import missing_bytes, split
 from wire.mqtt.encode_publish import encode_deliveries
+from wire.mqtt.properties import USER_PROPERTIES_MAX
 from wire.mqtt.publish_stream import BatchBuilder, parse_publishes
 from wire.mqtt.reason_codes import ReasonCode
 from wire.mqtt.topics import TopicLimits
@@ -67,6 +68,7 @@ class Listener(MailboxActor):
             bytes_max=BATCH_BYTES_MAX,
             packet_max_bytes=settings.clients.packet_max_bytes,
             topic_limits=TopicLimits(settings.clients.topic_levels_max, settings.clients.topic_max_bytes),
+            properties_max=USER_PROPERTIES_MAX,
         )
         self._link: SendingLink[Owed] = SendingLink()
         self._touched: dict[int, Client] = {}

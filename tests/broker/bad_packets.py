@@ -12,7 +12,7 @@ from tests.support.mqtt_client import variable
 from tests.wire.mqtt.malformed import MALFORMED
 
 MALFORMED_PACKET, PROTOCOL_ERROR, UNSUPPORTED_VERSION, BAD_METHOD = 0x81, 0x82, 0x84, 0x8C
-TOPIC_ALIAS_INVALID, PACKET_TOO_LARGE, RECEIVE_MAXIMUM_EXCEEDED = 0x94, 0x95, 0x93
+TOPIC_ALIAS_INVALID, PACKET_TOO_LARGE, RECEIVE_MAXIMUM_EXCEEDED, QUOTA_EXCEEDED = 0x94, 0x95, 0x93, 0x97
 PACKET_MAX_BYTES, RECEIVE_MAXIMUM = 65_536, 20  # how the node of these tests is configured
 
 
@@ -168,6 +168,7 @@ def _greetings() -> list[Case]:
         ("remaining length with a needless byte", b"\x10\x80\x00", "MQTT-1.5.5-1", b""),
         ("a CONNECT of 256 MB", b"\x10\xff\xff\xff\x7f", "MQTT-3.1.2-24", b""),
     ]
+    five.append(("1,001 user properties", connect(5, properties="2600000000" * 1001), "MQTT-2.2.2.2", QUOTA_EXCEEDED))
     return [Case(name, 5, False, data, clause, refusal(5, code)) for name, data, clause, code in five] + [
         Case(name, 4, False, data, clause, answer) for name, data, clause, answer in four
     ]
@@ -225,7 +226,10 @@ def _both_levels() -> list[Case]:
         for name, first_byte, body, clause, code in rows:
             data = packet(first_byte, body.format(p="00" if level == 5 else ""))
             cases.append(Case(name, level, True, data, clause, goodbye(level, code)))
+        p = "" if level == 4 else "00"
         claims = [
+            ("a SUBSCRIBE of 10,001 filters", packet(0x82, f"0001 {p}" + "000161 00" * 10_001), "MQTT-3.8.3", QUOTA_EXCEEDED),
+            ("an UNSUBSCRIBE of 10,001 filters", packet(0xA2, f"0001 {p}" + "000161" * 10_001), "MQTT-3.8.3", QUOTA_EXCEEDED),
             ("remaining length of five bytes", b"\x30\xff\xff\xff\xff\x01", "MQTT-1.5.5", MALFORMED_PACKET),
             ("remaining length with needless bytes", b"\x82\x86\x80\x80\x00", "MQTT-1.5.5-1", MALFORMED_PACKET),
             ("a PUBLISH of 256 MB", b"\x30\xff\xff\xff\x7f\x00\x01a", "MQTT-3.1.2-24", PACKET_TOO_LARGE),
@@ -307,6 +311,8 @@ def _level_five() -> list[Case]:
         ("DISCONNECT with a property of PUBLISH", packet(0xE0, "00 02 0101"), "MQTT-2.2.2.2", MALFORMED_PACKET),
         ("bytes behind DISCONNECT", packet(0xE0, "00 00 00"), "MQTT-2.1.4", MALFORMED_PACKET),
         ("a session where CONNECT asked for none", packet(0xE0, "00 05 1100000001"), "MQTT-3.14.2.2.2", PROTOCOL_ERROR),
+        ("1,001 user properties", packet(0x30, publish.format("8d27" + "2600000000" * 1001)), "MQTT-2.2.2.2", QUOTA_EXCEEDED),
+        ("1,001 of them in PUBACK", packet(0x40, "0001 00 8d27" + "2600000000" * 1001), "MQTT-2.2.2.2", QUOTA_EXCEEDED),
         (
             "more than the receive maximum",
             b"".join(packet(0x34, f"000161 {number:04x} 00") for number in range(1, RECEIVE_MAXIMUM + 2)),
