@@ -47,6 +47,7 @@ log = logging.getLogger("bascule")
 HOUSEKEEPING_S = 0.5
 TURN_S = 0.05  # clients that are not read within it are read first in the next turn: frames and heartbeats wait no longer
 NEXT_TURN_S = 0.001  # a timer that is due at once would come before the sockets are looked at
+PUBREL_BYTES = 64  # what one keeps in memory until its batch is committed, about
 PACKETS_PER_TURN = 500  # of one client, runs of PUBLISH aside: each is handled by itself
 LIMIT_OF: dict[int, str] = {  # reason code of a violation -> the limit that it broke
     ReasonCode.PACKET_TOO_LARGE: "packet_max_bytes",
@@ -360,6 +361,11 @@ class Listener(MailboxActor):
     def touched(self, client: Client) -> None:
         """The client is owed an answer with the batch that is being built."""
         self._touched[client.number] = client
+
+    def released(self, client: Client) -> None:
+        """The client's PUBREL is to be answered with the batch that is being built, and takes room in it like a message."""
+        self._touched[client.number] = client
+        self._builder.used_bytes += PUBREL_BYTES
 
     def busy_until(self, session: str) -> int:
         """The number of the last uncommitted batch that changes the received identifiers of ``session``; 0 for none."""

@@ -210,6 +210,7 @@ class InProcessNode:
         self.now_s = 1000.0
         self.sockets: dict[int, Any] = {}
         self.published: list[bytes] = []  # the batches, as the Listener sent them
+        self.stopped: set[str] = set()  # actors that do nothing for now
         self.sessions: set[str] = set()  # those that were opened since ``forget_sessions``
         self._free = deque(range(10, 500))
         self._listening = _Listening()
@@ -277,6 +278,8 @@ class InProcessNode:
         for _ in range(_TURNS_MAX):
             busy = False
             for name, actor in self._actors.items():
+                if name in self.stopped:
+                    continue
                 some = False
                 for message in self._mailboxes[name].messages():
                     some = True

@@ -9,13 +9,17 @@ import socket
 from pathlib import Path
 from random import Random
 
+import pytest
+
 from tests.broker.witness import Witness
 from tests.conftest import Chances
+from tests.fuzz.in_process import InProcessNode
 from tests.fuzz.mutator import mutated, pieces
 from tests.fuzz.recordings import RECORDINGS
 from tests.fuzz.target import converse, fuzz_one, parse_in_pieces
 from tests.support.node import Node, node_config
 from tests.support.waiting import wait_until
+from wire.names import QUEUE_STORE
 
 PARSED, SERVED, SENT = range(4_000), range(2_000), range(400)  # without --soak
 GROWTH_MAX_BYTES = 64 * 1024 * 1024
@@ -71,6 +75,37 @@ def test_no_bytes_break_an_actor_or_mean_something_else_in_other_pieces(chances:
     growth = rss_bytes() - before
     chances.say(f"node in process: {count} mutations, {count / (seconds() - start_s):.0f} a second, {growth >> 20} MiB more")
     assert growth < GROWTH_MAX_BYTES
+
+
+@pytest.mark.parametrize(
+    ("level", "packet"),
+    [(4, b"\x62\x02\0\x07"), (5, b"\x62\x02\0\x07"), (4, b"\x32\x05\0\x01t\0\x07"), (4, b"\x34\x05\0\x01t\0\x07")],
+    ids=["pubrel", "pubrel-5", "publish", "publish-again"],
+)
+def test_while_the_store_hangs_a_flood_is_read_until_the_batch_is_full(level: int, packet: bytes) -> None:
+    """Then it waits in its own buffers, however long; and once the store goes on, each packet gets its answer."""
+    in_a_piece, times = (4_000, 40) if packet[0] == 0x62 else (20_000, 80)
+    host = InProcessNode()
+    pipe = host.connect()
+    pipe.sent.append(RECORDINGS[3 if level == 4 else 4][0])
+    host.settle()
+    pipe.taken.clear()
+    host.stopped.add(QUEUE_STORE)
+    pipe.sent.extend([packet * in_a_piece] * times)
+    for _ in range(250):
+        host.pass_time(0.01)
+    waiting = len(pipe.sent)
+    assert waiting
+    for _ in range(50):
+        host.pass_time(0.01)
+    assert len(pipe.sent) == waiting, "it does not read on for ever"
+
+    host.stopped.clear()
+    for _ in range(20 + in_a_piece * times // 500):
+        host.pass_time(0.01)
+    assert not pipe.sent
+    answer_bytes = 5 if level == 5 else 4  # an identifier that nobody knows
+    assert len(pipe.taken) == in_a_piece * times * answer_bytes
 
 
 def test_a_node_serves_everyone_else_whatever_a_client_sends(chances: Chances, tmp_path: Path) -> None:
