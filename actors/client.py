@@ -5,9 +5,11 @@ from __future__ import annotations
 import socket
 
 from actors.mailbox import READ, WRITE, PollGroup
+from wire.access_rules import ClientAccess
+from wire.client_outbox import ClientOutbox
 from wire.inbound import InboundFlow
-from wire.mqtt.packets import Will
 from wire.rate_limit import PublishRate
+from wire.wills import Message
 
 RECEIVE_BYTES = 256 * 1024
 UNIX = "unix:"  # what the address of a client on a Unix socket begins with
@@ -25,9 +27,11 @@ class Client:
         "_sock",
         "accepted_s",
         "address",
+        "backlog",
         "buffer",
         "certificate_user",
         "closed",
+        "expiry_s",
         "fault",
         "filters",
         "flow",
@@ -35,12 +39,18 @@ class Client:
         "greets_at",
         "heard_s",
         "keep_alive_s",
-        "keeps_session",
         "level",
+        "listener",
         "missing",
         "number",
+        "outbox",
+        "packet_max_bytes",
+        "queue",
         "rate",
+        "receive_maximum",
+        "rights",
         "session",
+        "user",
         "will",
     )
 
@@ -58,13 +68,21 @@ class Client:
         self.gathered = bytearray()  # what came of it since; joined once, because a large packet may come in small pieces
         self.closed = False
         self.session = ""
+        self.listener = 0  # which of the settings' listeners it came by; Reception sets it
+        self.user: str | None = None  # None: anonymous
+        self.rights: ClientAccess | None = None  # None: everything
         self.level = 0  # 4 or 5 once CONNECT was read
         self.greets_at = 0  # the level that its CONNECT names, whatever else is wrong with it
         self.keep_alive_s = 0.0
-        self.keeps_session = False
-        self.filters: dict[str, int] = {}
-        self.flow: InboundFlow | None = None  # set when CONNACK was sent
-        self.will: Will | None = None
+        self.expiry_s = 0  # how long its session outlives the connection
+        self.queue = ""  # the session's Tier-1 queue; empty where the session ends with the connection
+        self.receive_maximum = 65_535
+        self.packet_max_bytes: int | None = None  # the largest packet that it takes
+        self.filters: dict[str, tuple[int, int]] = {}  # topic filter -> options as in ``SessionOpened``, subscription identifier
+        self.flow: InboundFlow | None = None  # set when CONNACK was sent; so is the outbox
+        self.outbox: ClientOutbox | None = None
+        self.backlog: list[bytes] = []  # retained messages of QoS 0 that wait for the socket
+        self.will: Message | None = None
         self.rate: PublishRate | None = None  # None: it may publish as fast as it can
         self.certificate_user: str | None = None  # the user name that its certificate gives
         self.fault = ""  # why receive said that it is gone, where that is known
@@ -77,6 +95,11 @@ class Client:
     def label(self) -> str:
         """Its client identifier for logs, where one of 65,535 bytes helps nobody."""
         return self.session if len(self.session) <= LABEL_MAX else self.session[:LABEL_MAX] + "..."
+
+    @property
+    def host(self) -> str:
+        """The address without its port; empty for a client on a Unix socket, which has none."""
+        return "" if self.address.startswith(UNIX) else self.address.rpartition(":")[0]
 
     @property
     def output_bytes(self) -> int:

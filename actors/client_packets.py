@@ -1,23 +1,18 @@
-"""What a local client says besides PUBLISH: CONNECT, subscriptions, PUBREL, PINGREQ, DISCONNECT, and what breaks the rules.
+"""What a local client says besides PUBLISH and acknowledgements: each packet to whoever acts on it, and what breaks the rules.
 
-It decides with the pure ``wire/greeting.py`` and answers through the Listener, which owns the clients and the batches.
+Sessions are ``actors/client_sessions.py``'s, subscriptions ``actors/client_subscriptions.py``'s.
 """
 
 from __future__ import annotations
 
 import logging
-import uuid
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from typing import Protocol
 
 from actors.client import Client
-from actors.mailbox import Mailbox
-from wire.batch import REFUSABLE, RETAIN, unpack_column
+from actors.client_host import ClientHost
+from actors.client_sessions import ClientSessions
+from actors.client_subscriptions import ClientSubscriptions
 from wire.errors import PeerViolation
-from wire.frames import NEVER_EXPIRES, Frame, SessionOpen, SessionOpened
-from wire.greeting import TOPIC_ALIAS_MAXIMUM, Welcome, judge_connect
-from wire.inbound import InboundFlow
 from wire.mqtt.codec import decode, encode
 from wire.mqtt.packets import (
     MQTT_5_0,
@@ -31,15 +26,10 @@ from wire.mqtt.packets import (
     Pubcomp,
     Pubrec,
     Pubrel,
-    Suback,
     Subscribe,
-    Unsuback,
     Unsubscribe,
 )
-from wire.mqtt.properties import encode_properties
 from wire.mqtt.reason_codes import ConnectReturnCode, ReasonCode, UnsupportedProtocol, protocol_error
-from wire.mqtt.topics import TopicLimits, parse_shared
-from wire.names import QUEUE_STORE
 from wire.rate_limit import TokenBucket
 from wire.settings import NodeSettings
 
@@ -47,51 +37,20 @@ log = logging.getLogger("bascule")
 
 VIOLATIONS_TOLD_PER_S = 5
 KEEP_ALIVE_GRACE = 1.5  # [MQTT-3.1.2-22]
-_SUBSCRIBE_FAILURE_311 = 0x80
 _CONNECT = 0x1
-
-
-@dataclass(frozen=True, slots=True)
-class Opening:
-    """A client between its CONNECT and its CONNACK; after_number: the batch that must be committed first, 0 for none."""
-
-    client: Client
-    welcome: Welcome
-    after_number: int
-
-
-class Host(Protocol):
-    """The Listener, as far as these packets need it."""
-
-    name: str
-    epoch: int
-    mailbox: Mailbox
-
-    def send(self, peer: str, frame: Frame) -> None: ...
-    def write(self, client: Client, data: bytes) -> None: ...
-    def close_client(self, client: Client, why: str, *, publish_will: bool = True) -> None: ...
-    def parse_on(self, client: Client) -> None: ...
-    def greeted(self, client: Client) -> None: ...
-    def limited(self, limit: str) -> None: ...
-    def released(self, client: Client) -> None: ...
-    def busy_until(self, session: str) -> int: ...
-    def committed(self) -> int: ...
-    def publish_will(self, client: Client, topic: bytes, flags: int, payload: bytes, properties: bytes) -> None: ...
-    def subscribe(self, client: Client, filters: tuple[tuple[str, int], ...]) -> None: ...
-    def unsubscribe(self, client: Client, filters: tuple[str, ...]) -> None: ...
 
 
 class ClientPackets:
     """Handles the packets of all clients, one at a time, off the path of a message."""
 
-    def __init__(self, listener: Host, settings: NodeSettings) -> None:
-        self._listener = listener
+    def __init__(
+        self, host: ClientHost, sessions: ClientSessions, subscriptions: ClientSubscriptions, settings: NodeSettings
+    ) -> None:
+        self._host = host
+        self._sessions = sessions
+        self._subscriptions = subscriptions
         self._limits = settings.clients
-        self._topic_limits = TopicLimits(settings.clients.topic_levels_max, settings.clients.topic_max_bytes)
-        self._sessions: dict[str, Client] = {}
-        self._openings: dict[int, Opening] = {}
-        self._requests = 0
-        self._tellable = TokenBucket(VIOLATIONS_TOLD_PER_S, listener.mailbox.now_s())
+        self._tellable = TokenBucket(VIOLATIONS_TOLD_PER_S, host.mailbox.now_s())
         self._untold = 0
 
     @staticmethod
@@ -111,25 +70,21 @@ class ClientPackets:
         packet = decode(first_byte, body, client.level or MQTT_5_0)
         match packet:
             case Connect():
-                self._connect(client, packet)
+                self._sessions.connect(client, packet)
             case Pubrel():
                 assert client.flow is not None
                 client.flow.pubrel(packet.packet_id)
-                self._listener.released(client)
+                self._host.released(client)
             case Subscribe():
-                self._subscribe(client, packet)
+                self._subscriptions.subscribe(client, packet)
             case Unsubscribe():
-                self._unsubscribe(client, packet)
+                self._subscriptions.unsubscribe(client, packet)
             case Pingreq():
                 self._send(client, Pingresp())
             case Disconnect():
-                if packet.properties.session_expiry_interval and not client.keeps_session:
-                    protocol_error("MQTT-3.14.2.2.2 session expiry where CONNECT asked for no session")
-                if packet.reason_code != ReasonCode.DISCONNECT_WITH_WILL_MESSAGE:
-                    client.will = None  # [MQTT-3.14.4-3]
-                self._listener.close_client(client, "disconnect")
+                self._sessions.disconnect(client, packet)
             case Puback() | Pubrec() | Pubcomp():
-                pass  # nothing is sent to a live subscriber above QoS 0, so there is nothing that this could answer
+                pass  # the lane of its session is not open yet, so this answers nothing that was sent on this connection
             case _:
                 protocol_error("MQTT-4.13.1-1 a packet that a client must not send now", type=type(packet).__name__)
 
@@ -140,19 +95,26 @@ class ClientPackets:
             level = error.fields.get("level")
             if level is not None and isinstance(level, int) and level > MQTT_5_0:
                 refusal = Connack(session_present=False, reason_code=ReasonCode.UNSUPPORTED_PROTOCOL_VERSION)
-                self._listener.write(client, encode(refusal, MQTT_5_0))
+                self._host.write(client, encode(refusal, MQTT_5_0))
             else:
                 refusal = Connack(session_present=False, reason_code=ConnectReturnCode.UNACCEPTABLE_PROTOCOL_VERSION)
-                self._listener.write(client, encode(refusal, 4))  # [MQTT-3.1.2-2]
+                self._host.write(client, encode(refusal, 4))  # [MQTT-3.1.2-2]
         elif client.level == MQTT_5_0 and client.flow is not None:
             self._send(client, Disconnect(reason_code=error.reason_code))
         elif client.greets_at == MQTT_5_0 and not client.level:  # its CONNECT is what is wrong [MQTT-3.1.4-1]
-            self._listener.write(client, encode(Connack(session_present=False, reason_code=error.reason_code), MQTT_5_0))
-        self._listener.close_client(client, "violation")
+            self._host.write(client, encode(Connack(session_present=False, reason_code=error.reason_code), MQTT_5_0))
+        self._host.close_client(client, "violation")
+
+    @staticmethod
+    def _check_connect(client: Client, body: bytes) -> None:
+        """Before ``body`` is looked into: only one, and at which level it can be refused."""
+        if client.level:
+            protocol_error("MQTT-3.1.0-2 second CONNECT")
+        client.greets_at = body[6] if body.startswith(b"\0\x04MQTT") and len(body) > 6 else 0
 
     def _tell_violation(self, client: Client, error: PeerViolation) -> None:
         """Log it, so many a second: a log must not be a way to fill the disk. ``untold``: how many more there were."""
-        if self._tellable.left(self._listener.mailbox.now_s()) < 1:
+        if self._tellable.left(self._host.mailbox.now_s()) < 1:
             self._untold += 1
             return
         self._tellable.take(1)
@@ -176,152 +138,5 @@ class ClientPackets:
                 late.append(client)
         return late
 
-    def publish_will(self, client: Client) -> None:
-        """Publish the Will of a client whose connection ended without a goodbye; its session keeps no delay in this version."""
-        if self._sessions.get(client.session) is client:
-            del self._sessions[client.session]
-        will, client.will = client.will, None
-        if will is not None and client.flow is not None:
-            flags = will.qos | (RETAIN if will.retain else 0) | (REFUSABLE if client.level == MQTT_5_0 else 0)
-            properties = encode_properties(replace(will.properties, will_delay_interval=None))
-            self._listener.publish_will(client, will.topic.encode(), flags, will.payload, properties)
-
-    # --- CONNECT ---
-
-    @staticmethod
-    def _check_connect(client: Client, body: bytes) -> None:
-        """Before ``body`` is looked into: only one, and at which level it can be refused."""
-        if client.level:
-            protocol_error("MQTT-3.1.0-2 second CONNECT")
-        client.greets_at = body[6] if body.startswith(b"\0\x04MQTT") and len(body) > 6 else 0
-
-    def _connect(self, client: Client, connect: Connect) -> None:
-        client.level = connect.level
-        self._listener.greeted(client)
-        if connect.will is not None and not self._topic_limits.allow(connect.will.topic):
-            self._listener.limited("topic_limits")
-            if connect.level == MQTT_5_0:
-                self._send(client, Connack(session_present=False, reason_code=ReasonCode.TOPIC_NAME_INVALID))
-            self._listener.close_client(client, "refused")
-            return
-        judged = judge_connect(connect, self._limits, new_id=f"auto-{uuid.uuid4().hex}")
-        if isinstance(judged, Connack):
-            self._send(client, judged)
-            self._listener.close_client(client, "refused")
-            return
-        older = self._sessions.get(judged.client_id)
-        if older is not None:
-            if older.level == MQTT_5_0 and older.flow is not None:
-                self._send(older, Disconnect(reason_code=ReasonCode.SESSION_TAKEN_OVER))
-            self._listener.close_client(older, "taken_over")  # [MQTT-3.1.4-3]
-        client.hear(False)  # what it sends before its CONNACK waits in its socket
-        self._sessions[judged.client_id] = client
-        client.session = judged.client_id
-        client.keeps_session = judged.keeps_session
-        client.keep_alive_s = judged.keep_alive_s
-        client.will = connect.will
-        self._requests += 1
-        # Identifiers of an earlier connection may still be on their way to the store: look the session up after them.
-        after_number = self._listener.busy_until(judged.client_id)
-        self._openings[self._requests] = Opening(client, judged, after_number)
-        if not after_number:
-            self._open_session(self._requests)
-
-    def batches_committed(self) -> None:
-        """Look up the sessions that waited for batches which are committed now."""
-        if self._openings:
-            committed = self._listener.committed()
-            for request, opening in list(self._openings.items()):
-                if 0 < opening.after_number <= committed:
-                    self._openings[request] = Opening(opening.client, opening.welcome, 0)
-                    self._open_session(request)
-
-    def reopen_sessions(self) -> None:
-        """Ask a new store again for every session whose answer has not come.
-
-        A clean start that is asked for twice forgets what came in between, so only its last answer counts.
-        """
-        for request, opening in list(self._openings.items()):
-            if opening.after_number:
-                continue
-            if opening.welcome.clean:
-                del self._openings[request]
-                self._requests += 1
-                request = self._requests
-                self._openings[request] = opening
-            self._open_session(request)
-
-    def _open_session(self, request: int) -> None:
-        welcome = self._openings[request].welcome
-        self._listener.send(
-            QUEUE_STORE,
-            SessionOpen(
-                sender=self._listener.name,
-                epoch=self._listener.epoch,
-                request=request,
-                session=welcome.client_id,
-                clean=welcome.clean,
-                expiry_s=NEVER_EXPIRES if welcome.keeps_session else 0,
-            ),
-        )
-
-    def session_opened(self, frame: SessionOpened) -> None:
-        """The store has answered: send CONNACK, and go on with what the client sent meanwhile."""
-        opening = self._openings.pop(frame.request, None)
-        if opening is None or opening.client.closed:
-            return
-        client, welcome = opening.client, opening.welcome
-        client.flow = InboundFlow(
-            number=client.number,
-            session=client.session,
-            level=client.level,
-            receive_maximum=self._limits.receive_maximum,
-            topic_alias_maximum=TOPIC_ALIAS_MAXIMUM if client.level == MQTT_5_0 else 0,
-        )
-        if not welcome.clean:
-            client.flow.received.update(unpack_column("H", frame.received))
-        client.hear(True)
-        self._send(client, welcome.connack(frame.present))
-        log.debug("client.connected", extra={"client_id": client.session, "address": client.address, "level": client.level})
-        if not client.closed:
-            self._listener.parse_on(client)
-
-    # --- subscriptions ---
-
-    def _subscribe(self, client: Client, packet: Subscribe) -> None:
-        if packet.properties.subscription_identifiers:
-            raise PeerViolation(
-                "MQTT-3.2.2.3.12 subscription identifiers are not available",
-                reason_code=ReasonCode.SUBSCRIPTION_IDENTIFIERS_NOT_SUPPORTED,
-            )
-        modern = client.level == MQTT_5_0
-        codes: list[int] = []
-        granted: list[tuple[str, int]] = []
-        for subscription in packet.subscriptions:
-            known = subscription.topic_filter in client.filters
-            if parse_shared(subscription.topic_filter) is not None:
-                codes.append(ReasonCode.SHARED_SUBSCRIPTIONS_NOT_SUPPORTED if modern else _SUBSCRIBE_FAILURE_311)
-            elif not self._topic_limits.allow(subscription.topic_filter):
-                self._listener.limited("topic_limits")
-                codes.append(ReasonCode.TOPIC_FILTER_INVALID if modern else _SUBSCRIBE_FAILURE_311)
-            elif not known and len(client.filters) >= self._limits.subscriptions_max:
-                self._listener.limited("subscriptions_max")
-                codes.append(ReasonCode.QUOTA_EXCEEDED if modern else _SUBSCRIBE_FAILURE_311)
-            else:
-                client.filters[subscription.topic_filter] = 0
-                granted.append((subscription.topic_filter, 0))
-                codes.append(ReasonCode.GRANTED_QOS_0)
-        if granted:
-            self._listener.subscribe(client, tuple(granted))
-        self._send(client, Suback(packet_id=packet.packet_id, reason_codes=tuple(codes)))
-
-    def _unsubscribe(self, client: Client, packet: Unsubscribe) -> None:
-        known = [client.filters.pop(topic_filter, None) is not None for topic_filter in packet.topic_filters]
-        gone = tuple(topic_filter for topic_filter, was in zip(packet.topic_filters, known, strict=True) if was)
-        if gone:
-            self._listener.unsubscribe(client, gone)
-        codes = tuple(ReasonCode.SUCCESS if was else ReasonCode.NO_SUBSCRIPTION_EXISTED for was in known)
-        self._send(client, Unsuback(packet_id=packet.packet_id, reason_codes=codes))
-
     def _send(self, client: Client, packet: Packet) -> None:
-        self._listener.write(client, encode(packet, client.level))
+        self._host.write(client, encode(packet, client.level))

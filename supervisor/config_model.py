@@ -8,9 +8,9 @@ else, in the operator's own units.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
 from actors.tls import FileFault, server_context
 from supervisor.config_values import (
@@ -28,23 +28,21 @@ from supervisor.config_values import (
     Number,
     Size,
     Text,
+    TopicPattern,
+    User,
 )
 from supervisor.units import UNLIMITED, nearest, shown, write_duration, write_size
 from wire.errors import BasculeError
 from wire.mapping import Template
+from wire.mqtt.packets import SESSION_NEVER_EXPIRES_S
 from wire.mqtt.topics import covers, overlap
 from wire.refusal_policy import ACTIONS, REASONS, RETRY, TOO_LARGE, code_of
 from wire.settings import ListenerTlsSettings
-
-SESSION_NEVER_EXPIRES_S = 0xFFFF_FFFF  # MQTT-3.1.2.11.2
 
 NOT_AVAILABLE = "not available in this version"
 
 # Keys that a later version will know, by path without list indices: refused with that reason, never ignored.
 NOT_YET = {
-    "access.password_file": "every local client is anonymous",
-    "access.acl": "every local client may publish and subscribe to every topic",
-    "listeners.access": "listeners have no access settings of their own",
     "listeners.persistence": "persistence is set for the whole node",
     "bridges.persistence": "persistence is set for the whole node",
     "bridges.retention": "settled messages are not kept",
@@ -59,10 +57,13 @@ class Inconsistent(ValueError):
         self.problems = problems
 
 
-def _anonymous(value: bool) -> bool:
-    if not value:
-        raise ValueError(f"must be true: password_file is {NOT_AVAILABLE}, so there would be no way to log in")
-    return value
+_HasAcl = TypeVar("_HasAcl", "Access", "ListenerAccess")
+
+
+def _one_acl(access: _HasAcl) -> _HasAcl:
+    if access.acl is not None and access.acl_file is not None:
+        raise Inconsistent([(("acl_file",), "cannot stand beside acl; keep one of them")])
+    return access
 
 
 DEFAULT_REASON = "default"
@@ -182,6 +183,49 @@ class ListenerTls(Section):
         )
 
 
+class AclRule(Section):
+    """One rule of an access control list. The first rule that fits a client, an action and a topic decides; if none does: deny."""
+
+    permission: Literal["allow", "deny"] = setting("allow", "allow or deny.")
+    action: Literal["publish", "subscribe", "both"] = setting("both", "What it is about; subscribe is delivery too.")
+    users: tuple[User, ...] = setting((), "User names it is for; without users and anonymous, it is for everyone.")
+    anonymous: Flag = setting(False, "It is for clients without a user name, and for users if named, but for no one else.")
+    clients: tuple[Filled, ...] = setting((), "Client identifiers it is for, * stands for any text; without it, every client.")
+    topics: tuple[TopicPattern, ...] = Field(
+        min_length=1,
+        description="Topic patterns: topic filters with %u for the user name, %c for the client identifier, %% for a percent sign.",
+    )
+
+
+class AclFile(Section):
+    """The file of access.acl_file: the key acl with a list of rules. It is read again when it changes."""
+
+    acl: tuple[AclRule, ...] = Field(description="Rules, in order.")
+
+
+class LoginLimits(Section):
+    """How often logins may fail from one address (IPv6: one /64) before it has to wait."""
+
+    failures_max: Annotated[int | None, Number(1, 1000, unlimited=True)] = setting(10, "Failed logins within period, or unlimited.")
+    period: Annotated[float, Duration(1, 86400)] = setting("1m", "The period that failures_max counts in.")
+    block: Annotated[float, Duration(1, 86400)] = setting("1m", "How long logins from that address are refused then.")
+
+
+class ListenerAccess(Section):
+    """Who may connect to one listener; a key left out has the value in access."""
+
+    allow_anonymous: Flag | None = setting(
+        None, "Let clients in without a user name; they may do what the access control list says."
+    )
+    password_file: File | None = setting(None, "User names and password hashes, made with bascule passwd.")
+    acl: tuple[AclRule, ...] | None = setting(None, "Rules, in order. acl or acl_file takes the place of both in access.")
+    acl_file: File | None = setting(None, "A file with the rules, instead of acl.")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> ListenerAccess:
+        return _one_acl(self)
+
+
 class Listener(Section):
     """One socket for local clients."""
 
@@ -201,6 +245,7 @@ class Listener(Section):
     connections_max: Annotated[int | None, Number(1, 1_000_000, unlimited=True)] = setting(
         UNLIMITED, "Clients of this socket at a time, within clients.connections_max."
     )
+    access: ListenerAccess | None = setting(None, "Who may connect to this listener, where that differs from access.")
 
     @model_validator(mode="after")
     def _consistent(self) -> Listener:
@@ -225,11 +270,23 @@ class Listener(Section):
 
 
 class Access(Section):
-    """Who may connect to the listeners."""
+    """Who may connect to the listeners, and what a client may do."""
 
-    allow_anonymous: Annotated[Flag, AfterValidator(_anonymous)] = Field(
-        description="Let clients in without a user name. Must be switched on: there is no other way to log in yet."
+    allow_anonymous: Flag = setting(False, "Let clients in without a user name; they may do what the access control list says.")
+    password_file: File | None = setting(
+        None, "User names and password hashes, made with bascule passwd. It is read again when it changes."
     )
+    acl: tuple[AclRule, ...] | None = setting(
+        None, "Rules, in order; what none allows is denied. Without any list, all is allowed."
+    )
+    acl_file: File | None = setting(
+        None, "A file with the rules under the key acl, instead of acl. It is read again when it changes."
+    )
+    login_limits: LoginLimits = section(LoginLimits, "How often logins may fail from one address.")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Access:
+        return _one_acl(self)
 
 
 class Clients(Section):
@@ -268,6 +325,28 @@ class Clients(Section):
                 [(("output_max_bytes",), "is below packet_max_bytes, so the largest message could never be delivered; raise it")]
             )
         return self
+
+
+class Sessions(Section):
+    """What is kept for local clients: sessions that outlive their connection, what waits for them, and retained messages."""
+
+    sessions_max: Annotated[int, Number(1, 1_000_000)] = setting(
+        10_000, "Sessions that outlive their connection; more are refused."
+    )
+    expiry_max: Annotated[float | None, Duration(1, SESSION_NEVER_EXPIRES_S - 1, whole=True, unlimited=True)] = setting(
+        UNLIMITED, "Longest life of a session without its client; MQTT 3.1.1 sessions with clean session 0 have this one."
+    )
+    queue_max_messages: Annotated[int, Number(1, 10**9)] = setting(10_000, "Messages of QoS 1 and 2 that wait for one client.")
+    queue_max_bytes: Annotated[int, Size(1024)] = setting("16MiB", "Their bytes.")
+    overflow: Literal["drop-newest", "drop-oldest"] = setting(
+        "drop-newest",
+        "What is dropped of a session's queue that is full. A session that ends with its connection drops the newest.",
+    )
+    in_flight_max: Annotated[int, Number(1, 65_000)] = setting(
+        100, "Unacknowledged QoS 1 and 2 messages on their way to one client."
+    )
+    retained_max_messages: Annotated[int, Number(1, 10**9)] = setting(100_000, "Retained messages; more are not retained.")
+    retained_max_bytes: Annotated[int, Size(1024)] = setting("256MiB", "Their bytes.")
 
 
 class Persistence(Section):
@@ -554,6 +633,7 @@ class Configuration(Section):
     listeners: tuple[Listener, ...] = Field(min_length=1, description="Sockets for local clients.")
     access: Access = Field(description="Who may connect to the listeners.")
     clients: Clients = section(Clients, "What a local client may ask for.")
+    sessions: Sessions = section(Sessions, "What is kept for local clients.")
     persistence: Persistence = section(Persistence, "What an acknowledgement is worth.")
     limits: Limits = section(Limits, "Limits of the queues.")
     bridges: tuple[Bridge, ...] = setting((), "Bridges to remote brokers; without one, this is a broker alone.")
@@ -562,7 +642,7 @@ class Configuration(Section):
 
     @model_validator(mode="after")
     def _consistent(self) -> Configuration:
-        problems: list[tuple[tuple[str | int, ...], str]] = []
+        problems = self._nobody_could_log_in()
         for index, bridge in enumerate(self.bridges):
             if bridge.tier2.max_bytes < self.clients.packet_max_bytes:
                 least = write_size(self.clients.packet_max_bytes)
@@ -576,3 +656,14 @@ class Configuration(Section):
         if problems:
             raise Inconsistent(problems)
         return self
+
+    def _nobody_could_log_in(self) -> list[tuple[tuple[str | int, ...], str]]:
+        problems: list[tuple[tuple[str | int, ...], str]] = []
+        for index, listener in enumerate(self.listeners):
+            own = listener.access or ListenerAccess()
+            anonymous = self.access.allow_anonymous if own.allow_anonymous is None else own.allow_anonymous
+            certified = listener.tls is not None and listener.tls.identity != "none"
+            if not anonymous and not certified and not (own.password_file or self.access.password_file):
+                message = "nobody could log in: write password_file: PATH (see bascule passwd), or allow_anonymous: true"
+                problems.append(((("listeners", index, "access") if listener.access else ("access", "allow_anonymous")), message))
+        return problems

@@ -16,6 +16,8 @@ F7  nothing leaves on a new session before its record is committed; what an olde
 F8  PUBLISHes leave in the order of their sequences; the first that may not leave holds back all behind it, and so does one that
     was refused and is to be tried again, until it may. What was in flight behind that one is ahead of it then.
 F9  a refused message is settled, or kept and sent as new [MQTT-4.4.0-2], by policy; either way its exchange has ended.
+F10 PUBRELs leave in the order in which their PUBRECs came [MQTT-4.6.0-4], also on a resumed session and after a crash. What was
+    refused and tried again has its PUBREC after others of higher sequences.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from wire.backoff import Backoff
 from wire.batch import QOS_MASK, RETAIN
 from wire.errors import PeerViolation
 from wire.frames import HandOut, LaneOpened, Ranges
-from wire.ranges import RangeSet
+from wire.ranges import ArrivalSet, RangeSet
 from wire.refusal_policy import FAILURE, TOO_LARGE, HoldBack, RefusalPolicy
 from wire.segments import HeadCache, Run, Segment, Style
 from wire.sequences import (
@@ -83,12 +85,13 @@ class Counts:
 class OutboundFlow:
     """One lane's exchange.
 
-    republish: whether released messages are sent anew when the remote has lost the session. policy: what is done with refused
+    qos2_maximum: None for a peer to which F2 need not apply. republish: whether released messages are sent anew when the remote has
+    lost the session. policy: what is done with refused
     messages. backoff: how long the lane is held back when some of those are to be tried again.
     """
 
     def __init__(
-        self, *, receive_maximum: int, qos2_maximum: int, republish: bool, policy: RefusalPolicy, backoff: Backoff
+        self, *, receive_maximum: int, qos2_maximum: int | None, republish: bool, policy: RefusalPolicy, backoff: Backoff
     ) -> None:
         self._receive_maximum_set = receive_maximum
         self._qos2_maximum_set = qos2_maximum
@@ -118,6 +121,7 @@ class OutboundFlow:
         self._releasing = RangeSet()  # PUBREC came, not committed yet
         self._release_due = RangeSet()  # committed, PUBREL not sent on this connection yet
         self._await_pubcomp = RangeSet()
+        self._pubrecs = ArrivalSet()  # the last three as their PUBRECs came (F10)
         self._unsettled = (
             self._await_puback,
             self._await_pubrec,
@@ -156,16 +160,46 @@ class OutboundFlow:
         self._barred = RangeSet((*lane.settled, *lane.released))
         for start, stop in lane.released:
             self._release_due.add(start, stop)
+            self._pubrecs.add(start, stop)
         self._in_flight = self._in_flight_2 = self._release_due.count()
         self.session = lane.session
         self.generation = lane.generation
 
+    def carry_on(self, lane: LaneOpened) -> int:
+        """The lane was opened anew and the connection goes on: tell again what may not be on record. What follows begins there.
+
+        What was offered and has not left is forgotten; it will be offered again.
+        """
+        self._waiting.clear()
+        self._kept.clear()
+        self._offered_stop = max(self._sent_stop, lane.head)
+        if lane.head < self._sent_stop:
+            known = RangeSet(lane.settled)
+            for start, stop in (each for unsettled in self._unsettled for each in unsettled):
+                known.add(start, stop)
+            for start, stop in known.missing(lane.head, self._sent_stop):
+                self._settle(DELIVERED, start, stop)
+        self._commits.clear()
+        for start, stop in self._releasing:
+            self._released_new.add(start, stop)
+        if self._record_number is not None:
+            self._record_number, self._record_new = None, True
+        return self._offered_stop
+
     def offer(self, frame: HandOut) -> None:
         """Take messages to send; they follow those of earlier hand-outs."""
-        segment = Segment(frame)
+        self.offer_segment(Segment.of(frame))
+
+    def offer_segment(self, segment: Segment) -> None:
+        """The same for messages that are no frame."""
         assert segment.first_seq >= self._offered_stop, "handed out twice, or out of order"
         self._offered_stop = segment.stop_seq
         self._waiting.append(segment)
+
+    @property
+    def waits(self) -> bool:
+        """Whether there are messages that were offered and have not been looked at on this connection."""
+        return bool(self._waiting)
 
     @property
     def in_flight_qos2(self) -> int:
@@ -230,7 +264,10 @@ class OutboundFlow:
         self._heads = HeadCache(level)
         self._packet_max = maximum_packet_size
         self._window = min(self._receive_maximum_set, receive_maximum)
-        self._window_2 = self._qos2_maximum_set if level < _LEVEL_5 else max(1, self._window - 1)
+        if self._qos2_maximum_set is None:
+            self._window_2 = self._window
+        else:
+            self._window_2 = self._qos2_maximum_set if level < _LEVEL_5 else max(1, self._window - 1)
         if not session_present:
             self._dup_below = 0  # to this session everything is new [MQTT-3.3.1-1]
             if self.session:
@@ -247,6 +284,7 @@ class OutboundFlow:
         released = RangeSet((*self._releasing, *self._release_due))
         for unsettled in (self._releasing, self._release_due, self._released_new):
             unsettled.clear()
+        self._pubrecs.clear()
         self._commits.clear()
         self._hold.clear()  # it was the other session's
         self._take_up_refused()
@@ -302,7 +340,7 @@ class OutboundFlow:
         if not self.live or self._record_new or self._record_number is not None:
             return b""  # F7
         parts: list[bytes] = []
-        for start, stop in self._release_due:  # F4
+        for start, stop in self._as_they_came(self._release_due):  # F4, F10
             for begin in range(start, stop, PACKET_IDS):
                 parts.append(ack_slice(PUBREL, begin, min(stop, begin + PACKET_IDS) - begin))
             self._await_pubcomp.add(start, stop)
@@ -528,10 +566,12 @@ class OutboundFlow:
         if first_byte == PUBREC:
             self._releasing.add(start, stop)
             self._released_new.add(start, stop)
+            self._pubrecs.add(start, stop)
             return
         self._in_flight -= count
         if first_byte == PUBCOMP:
             self._in_flight_2 -= count
+            self._pubrecs.discard(start, stop)
         self._settle(DELIVERED, start, stop)
 
     def _refused(self, first_byte: int, seq: int, reason_code: int) -> None:
@@ -575,8 +615,12 @@ class OutboundFlow:
             if reason_code < FAILURE:
                 self._replies.append(bytes((PUBREL, 3)) + packet_id.to_bytes(2, "big") + _NOT_FOUND)
             return
+        self._unknown(first_byte, packet_id)
+
+    def _unknown(self, first_byte: int, packet_id: int) -> None:
+        """An acknowledgement under an identifier that is not in use, for which MQTT 5.0 has no answer."""
         past = seq_of(packet_id, self._first_seq)
-        if level_5 or past is None or past >= self._sent_stop:
+        if self._style.level == _LEVEL_5 or past is None or past >= self._sent_stop:
             self._violation("acknowledgement of something never sent", first_byte, packet_id)
 
     def _violation(self, message: str, first_byte: int, packet_id: int) -> NoReturn:
@@ -599,7 +643,7 @@ class OutboundFlow:
         """What became of messages since the last time, to be sent as ``Settle`` ``number``; None if nothing did."""
         if not (self._settled or self._released_new or self._record_new):
             return None
-        released = self._released_new.ranges()
+        released = self._as_they_came(self._released_new)
         if released:
             self._released_new.clear()
             self._commits.append((number, released))
@@ -622,6 +666,9 @@ class OutboundFlow:
             self._record_number = None
 
     # --- inside ---
+
+    def _as_they_came(self, released: RangeSet) -> Ranges:
+        return released.ranges() if self._pubrecs.rising else self._pubrecs.within(released)
 
     def _settle(self, outcome: str, start: int, stop: int) -> None:
         settled = self._settled.get(outcome)

@@ -7,6 +7,7 @@ import pytest
 
 from wire.errors import UnknownFrame
 from wire.frames import (
+    AclChanged,
     Append,
     Command,
     Committed,
@@ -41,11 +42,9 @@ from wire.frames import (
     Settled,
     SourceResumed,
     Stop,
-    Subscribe,
     SubscriptionsAdd,
     SubscriptionsDrop,
     SubscriptionsKept,
-    Unsubscribe,
     decode,
     encode,
     known_kinds,
@@ -76,8 +75,6 @@ GOLDEN: list[tuple[Frame, str]] = [
     (SessionOpen(sender="l", epoch=2, request=1, session="s", clean=True), "9b0503a16c0201a173c30000c0c2"),
     (SessionOpened(sender="l", epoch=2, request=1, session="s", present=False, received=b""), "9b0603a16c0201a173c2c400a090c2"),
     (SenderResumes(sender="l", epoch=2, number=4), "950701a16c0204"),
-    (Subscribe(epoch=2, source=9, filters=(("a/#", 0),)), "950a0102099192a3612f2300"),
-    (Unsubscribe(epoch=2, source=9, filters=("a/#",)), "950b01020991a3612f23"),
     (
         Deliver(sender="l", sender_epoch=2, number=3, epoch=2, groups=((b"\1", b""),), bodies=(b"x",)),
         "980c02a16c0203029192c40101c40090",
@@ -134,6 +131,10 @@ GOLDEN: list[tuple[Frame, str]] = [
         "952e0103a47065656b82a6627269646765a162a46c616e6500",
     ),
     (QueueAnswer(request=3, error="", message="", result={"next": None}), "962f0103a0a081a46e657874c0"),
+    (
+        AclChanged(path="p", rules=((True, False, True, ("u",), False, ("c*",), ("a/%u",)),)),
+        "943c01a1709197c3c2c391a175c291a2632a91a4612f2575",
+    ),
 ]
 
 
