@@ -206,7 +206,8 @@ class InProcessNode:
 
     def __init__(self, limits: ClientLimitSettings = LIMITS, **settings: Any) -> None:
         logging.getLogger("bascule").setLevel(logging.CRITICAL)
-        self.settings: NodeSettings = node(clients=limits, **settings)
+        here = ListenerSettings(host="127.0.0.1", port=1, protocol="tcp")
+        self.settings: NodeSettings = node(clients=limits, listeners=(here,), **settings)
         self.now_s = 1000.0
         self.sockets: dict[int, Any] = {}
         self.published: list[bytes] = []  # the batches, as the Listener sent them
@@ -223,7 +224,7 @@ class InProcessNode:
         listener = self._actors[LISTENER]
         assert isinstance(listener, _OpenListener)
         self.listener: Listener = listener
-        listener.door = Door(self._listening, ListenerSettings(host="127.0.0.1", port=1, protocol="tcp"))
+        listener.door = Door(self._listening, here)
         for name, actor in self._actors.items():
             actor.on_start()
             for peer in self._mailboxes.values():

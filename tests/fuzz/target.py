@@ -22,7 +22,7 @@ from wire.mqtt.packets import Connect, Packet
 from wire.mqtt.publish_stream import BatchBuilder, parse_publishes
 from wire.mqtt.topics import TopicLimits
 
-ANSWERS = (0x4, 0x5, 0x7)  # PUBACK, PUBREC, PUBCOMP leave when their batch is committed
+ANSWERS = (0x4, 0x5, 0x7, 0x9, 0xB)  # PUBACK, PUBREC, PUBCOMP, SUBACK, UNSUBACK: when it is committed
 RENEWED_AFTER = 2_000  # connections that one node serves
 _node: InProcessNode | None = None
 _served = 0
