@@ -11,10 +11,11 @@ from wire.inbound import InboundFlow
 from wire.rate_limit import PublishRate
 from wire.wills import Message
 
+REQUESTS_MAX = 16  # SUBSCRIBEs and UNSUBSCRIBEs of one client that are not answered; then it is not read
 RECEIVE_BYTES = 256 * 1024
 UNIX = "unix:"  # what the address of a client on a Unix socket begins with
 LABEL_MAX = 100
-HELD_BACK, TOO_FAST, CROWDING = 1, 2, 4  # why a client is not read
+HELD_BACK, TOO_FAST, CROWDING, ASKING = 1, 2, 4, 8  # why a client is not read
 
 
 class Client:
@@ -27,6 +28,7 @@ class Client:
         "_sock",
         "accepted_s",
         "address",
+        "asking",
         "backlog",
         "buffer",
         "certificate_user",
@@ -71,6 +73,7 @@ class Client:
         self.listener = 0  # which of the settings' listeners it came by; Reception sets it
         self.user: str | None = None  # None: anonymous
         self.rights: ClientAccess | None = None  # None: everything
+        self.asking = 0  # requests about its subscriptions that are not answered
         self.level = 0  # 4 or 5 once CONNECT was read
         self.greets_at = 0  # the level that its CONNECT names, whatever else is wrong with it
         self.keep_alive_s = 0.0

@@ -15,7 +15,7 @@ from typing import Any
 from actors.access import Access, Verified
 from actors.acknowledgements import Acknowledgements, Owed
 from actors.actor import MailboxActor
-from actors.client import CROWDING, TOO_FAST, Client
+from actors.client import CROWDING, REQUESTS_MAX, TOO_FAST, Client
 from actors.client_deliveries import SETTLE_TIMER, Deliveries
 from actors.client_packets import ClientPackets
 from actors.client_sessions import ClientSessions
@@ -289,7 +289,7 @@ class Listener(MailboxActor):
         client.missing = 0
         packet_max_bytes = self.settings.clients.packet_max_bytes
         try:
-            while not client.closed:
+            while not client.closed and client.asking < REQUESTS_MAX:
                 if client.flow is not None:
                     self._touched[client.number] = client
                     before = position
