@@ -21,6 +21,7 @@ from actors.mailbox import READ, Mailbox, PollGroup, SocketsReady, TimerDue, Tur
 from actors.queue_store import QueueStore
 from actors.reception import Door
 from tests.support.settings import node
+from wire.errors import PeerViolation
 from wire.frames import Frame, PeerUp, Publishes, SessionOpen, decode
 from wire.mqtt.codec import encode, split
 from wire.mqtt.packets import Connect
@@ -211,6 +212,7 @@ class InProcessNode:
         self.now_s = 1000.0
         self.sockets: dict[int, Any] = {}
         self.published: list[bytes] = []  # the batches, as the Listener sent them
+        self.violations: list[PeerViolation] = []
         self.stopped: set[str] = set()  # actors that do nothing for now
         self.sessions: set[str] = set()  # those that were opened since ``forget_sessions``
         self._free = deque(range(10, 500))
@@ -225,6 +227,13 @@ class InProcessNode:
         assert isinstance(listener, _OpenListener)
         self.listener: Listener = listener
         listener.door = Door(self._listening, here)
+        judge = listener._packets.violated
+
+        def violated(client: Client, error: PeerViolation) -> None:
+            self.violations.append(error)
+            judge(client, error)
+
+        listener._packets.violated = violated  # type: ignore[method-assign]  # only to see them
         for name, actor in self._actors.items():
             actor.on_start()
             for peer in self._mailboxes.values():

@@ -36,11 +36,15 @@ class Heard(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What a client and the node's other half saw of one connection."""
+    """What a client and the node's other half saw of one connection.
+
+    answers_too_early: the client acknowledged what it can have got only if that was on its way by then, or in another way.
+    """
 
     answers: list[bytes]
     others: list[bytes]
     closed: bool
+    answers_too_early: bool
     messages: list[tuple[bytes, int, bytes, bytes]]
 
 
@@ -49,8 +53,9 @@ def fuzz_one(data: bytes) -> None:
     rng, traffic = Random(data[0] if data else 0), data[1:]
     cut = pieces(rng, traffic)
     parse_in_pieces(traffic, cut)
-    whole = converse([traffic])
-    assert_alike(whole, converse(cut))
+    whole, in_pieces = converse([traffic]), converse(cut)
+    if not any(outcome.answers_too_early for outcome in (whole, in_pieces)):
+        assert_alike(whole, in_pieces)
 
 
 def TestOneInput(data: bytes) -> None:  # noqa: N802 - the name that libFuzzer's bindings look for
@@ -137,6 +142,7 @@ def converse(cut: list[bytes]) -> Outcome:
     """Send ``cut`` piece by piece over a new connection, close it, and see what came of it."""
     host = _host()
     before = len(host.published)
+    host.violations.clear()
     pipe = host.connect()
     for piece in filter(None, cut):
         if pipe.closed:
@@ -152,7 +158,8 @@ def converse(cut: list[bytes]) -> Outcome:
     messages = [message for body in host.published[before:] for message in messages_of(Batch.decode(body))]
     host.forget_sessions()
     host.published.clear()
-    return Outcome(answers, others, closed, messages)
+    too_early = any("MQTT-4.3" in error.message for error in host.violations)
+    return Outcome(answers, others, closed, too_early, messages)
 
 
 def assert_alike(whole: Outcome, cut: Outcome) -> None:
