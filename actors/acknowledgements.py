@@ -128,7 +128,7 @@ class Acknowledgements:
         if client.number not in self._held:
             client.hear(False)
             self._host.mailbox.set_timer("retry_refused", self._host.mailbox.now_s() + RETRY_REFUSED_S)
-            log.warning("client.held_back", extra={"client_id": client.session, "why": "a queue or the node is full"})
+            log.warning("client.held_back", extra={"client_id": client.label, "why": "a queue or the node is full"})
         self._held.setdefault(client.number, []).append(message)
 
     def offer_again(self) -> None:

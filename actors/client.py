@@ -11,9 +11,11 @@ from wire.inbound import InboundFlow
 from wire.rate_limit import PublishRate
 from wire.wills import Message
 
+REQUESTS_MAX = 16  # SUBSCRIBEs and UNSUBSCRIBEs of one client that are not answered; then it is not read
 RECEIVE_BYTES = 256 * 1024
 UNIX = "unix:"  # what the address of a client on a Unix socket begins with
-HELD_BACK, TOO_FAST = 1, 2  # why a client is not read
+LABEL_MAX = 100
+HELD_BACK, TOO_FAST, CROWDING, ASKING = 1, 2, 4, 8  # why a client is not read
 
 
 class Client:
@@ -26,6 +28,7 @@ class Client:
         "_sock",
         "accepted_s",
         "address",
+        "asking",
         "backlog",
         "buffer",
         "certificate_user",
@@ -35,6 +38,7 @@ class Client:
         "filters",
         "flow",
         "gathered",
+        "greets_at",
         "heard_s",
         "keep_alive_s",
         "level",
@@ -69,7 +73,9 @@ class Client:
         self.listener = 0  # which of the settings' listeners it came by; Reception sets it
         self.user: str | None = None  # None: anonymous
         self.rights: ClientAccess | None = None  # None: everything
+        self.asking = 0  # requests about its subscriptions that are not answered
         self.level = 0  # 4 or 5 once CONNECT was read
+        self.greets_at = 0  # the level that its CONNECT names, whatever else is wrong with it
         self.keep_alive_s = 0.0
         self.expiry_s = 0  # how long its session outlives the connection
         self.queue = ""  # the session's Tier-1 queue; empty where the session ends with the connection
@@ -87,6 +93,11 @@ class Client:
         if not address.startswith(UNIX):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         group.watch(sock.fileno(), READ, self)
+
+    @property
+    def label(self) -> str:
+        """Its client identifier for logs, where one of 65,535 bytes helps nobody."""
+        return self.session if len(self.session) <= LABEL_MAX else self.session[:LABEL_MAX] + "..."
 
     @property
     def host(self) -> str:

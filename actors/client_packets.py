@@ -30,11 +30,14 @@ from wire.mqtt.packets import (
     Unsubscribe,
 )
 from wire.mqtt.reason_codes import ConnectReturnCode, ReasonCode, UnsupportedProtocol, protocol_error
+from wire.rate_limit import TokenBucket
 from wire.settings import NodeSettings
 
 log = logging.getLogger("bascule")
 
+VIOLATIONS_TOLD_PER_S = 5
 KEEP_ALIVE_GRACE = 1.5  # [MQTT-3.1.2-22]
+_CONNECT = 0x1
 
 
 class ClientPackets:
@@ -47,6 +50,14 @@ class ClientPackets:
         self._sessions = sessions
         self._subscriptions = subscriptions
         self._limits = settings.clients
+        self._tellable = TokenBucket(VIOLATIONS_TOLD_PER_S, host.mailbox.now_s())
+        self._untold = 0
+
+    @staticmethod
+    def check_first(first_byte: int) -> None:
+        """Raises PeerViolation if the first packet of a connection is not CONNECT: its first byte is enough to know."""
+        if first_byte >> 4 != _CONNECT:
+            protocol_error("MQTT-3.1.0-1 the first packet is not CONNECT")
 
     def handle(self, client: Client, first_byte: int, body: bytes) -> None:
         """Act on one packet.
@@ -54,8 +65,8 @@ class ClientPackets:
         Raises:
             PeerViolation: it is malformed, or not allowed now; the caller hands it to ``violated``.
         """
-        if not client.level and first_byte >> 4 != 1:
-            protocol_error("MQTT-3.1.0-1 the first packet is not CONNECT")
+        if first_byte >> 4 == _CONNECT:
+            self._check_connect(client, body)
         packet = decode(first_byte, body, client.level or MQTT_5_0)
         match packet:
             case Connect():
@@ -63,7 +74,7 @@ class ClientPackets:
             case Pubrel():
                 assert client.flow is not None
                 client.flow.pubrel(packet.packet_id)
-                self._host.touched(client)
+                self._host.released(client)
             case Subscribe():
                 self._subscriptions.subscribe(client, packet)
             case Unsubscribe():
@@ -79,10 +90,7 @@ class ClientPackets:
 
     def violated(self, client: Client, error: PeerViolation) -> None:
         """End the connection of a client that broke the protocol, with the reason where its version can carry one."""
-        log.warning(
-            "client.violated",
-            extra={"client_id": client.session, "address": client.address, "error": error.message, "fields": str(error)},
-        )
+        self._tell_violation(client, error)
         if isinstance(error, UnsupportedProtocol):
             level = error.fields.get("level")
             if level is not None and isinstance(level, int) and level > MQTT_5_0:
@@ -93,7 +101,26 @@ class ClientPackets:
                 self._host.write(client, encode(refusal, 4))  # [MQTT-3.1.2-2]
         elif client.level == MQTT_5_0 and client.flow is not None:
             self._send(client, Disconnect(reason_code=error.reason_code))
+        elif client.greets_at == MQTT_5_0 and not client.level:  # its CONNECT is what is wrong [MQTT-3.1.4-1]
+            self._host.write(client, encode(Connack(session_present=False, reason_code=error.reason_code), MQTT_5_0))
         self._host.close_client(client, "violation")
+
+    @staticmethod
+    def _check_connect(client: Client, body: bytes) -> None:
+        """Before ``body`` is looked into: only one, and at which level it can be refused."""
+        if client.level:
+            protocol_error("MQTT-3.1.0-2 second CONNECT")
+        client.greets_at = body[6] if body.startswith(b"\0\x04MQTT") and len(body) > 6 else 0
+
+    def _tell_violation(self, client: Client, error: PeerViolation) -> None:
+        """Log it, so many a second: a log must not be a way to fill the disk. ``untold``: how many more there were."""
+        if self._tellable.left(self._host.mailbox.now_s()) < 1:
+            self._untold += 1
+            return
+        self._tellable.take(1)
+        extra = {"client_id": client.label, "address": client.address, "error": error.message, "fields": str(error)}
+        log.warning("client.violated", extra={**extra, "untold": self._untold})
+        self._untold = 0
 
     def say_goodbye(self, client: Client) -> None:
         """Tell an MQTT 5 client that the server goes down."""

@@ -77,13 +77,7 @@ class ClientSessions:
     # --- CONNECT ---
 
     def connect(self, client: Client, connect: Connect) -> None:
-        """Let the client in, or not.
-
-        Raises:
-            PeerViolation: it has sent CONNECT before.
-        """
-        if client.level:
-            protocol_error("MQTT-3.1.0-2 second CONNECT")
+        """Let the client in, or not."""
         client.level = connect.level
         self._host.greeted(client)
         if connect.will is not None and not self._topic_limits.allow(connect.will.topic):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from actors.access import Access
-from actors.client import Client
+from actors.client import ASKING, REQUESTS_MAX, Client
 from actors.client_host import ClientHost
 from wire.frames import Frame, SubscriptionsAdd, SubscriptionsDrop, SubscriptionsKept
 from wire.mqtt.codec import encode
@@ -85,8 +85,14 @@ class ClientSubscriptions:
     def kept(self, frame: SubscriptionsKept) -> None:
         """The store has what the request asked for: answer it."""
         request = self._requests.pop(frame.request, None)
-        if request is not None:
-            self._host.write(request.client, request.answer)
+        if request is None:
+            return
+        client = request.client
+        self._host.write(client, request.answer)
+        client.asking -= 1
+        if client.asking == REQUESTS_MAX - 1 and not client.closed:
+            client.hear(True, ASKING)
+            self._host.parse_on(client)
 
     def closed(self, client: Client) -> None:
         """Nobody waits for the client's answers any more."""
@@ -104,6 +110,9 @@ class ClientSubscriptions:
             return
         self._number += 1
         self._requests[self._number] = request
+        request.client.asking += 1
+        if request.client.asking == REQUESTS_MAX:
+            request.client.hear(False, ASKING)  # the way to the store has no other limit
         self._host.send(DISTRIBUTOR, self._frame(self._number))
 
     def _frame(self, number: int) -> Frame:

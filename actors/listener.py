@@ -15,7 +15,7 @@ from typing import Any
 from actors.access import Access, Verified
 from actors.acknowledgements import Acknowledgements, Owed
 from actors.actor import MailboxActor
-from actors.client import TOO_FAST, Client
+from actors.client import CROWDING, REQUESTS_MAX, TOO_FAST, Client
 from actors.client_deliveries import SETTLE_TIMER, Deliveries
 from actors.client_packets import ClientPackets
 from actors.client_sessions import ClientSessions
@@ -45,6 +45,7 @@ from wire.frames import (
 from wire.inbound import AnswerBurst, InboundFlow
 from wire.link import BATCH_BYTES_MAX, BATCH_ROWS_MAX, SendingLink
 from wire.mqtt.codec import missing_bytes, split
+from wire.mqtt.properties import USER_PROPERTIES_MAX
 from wire.mqtt.publish_stream import BatchBuilder, parse_publishes
 from wire.mqtt.reason_codes import ReasonCode
 from wire.mqtt.topics import TopicLimits
@@ -57,6 +58,10 @@ from wire.wills import Message
 log = logging.getLogger("bascule")
 
 HOUSEKEEPING_S = 0.5
+TURN_S = 0.05  # clients that are not read within it are read first in the next turn: frames and heartbeats wait no longer
+NEXT_TURN_S = 0.001  # a timer that is due at once would come before the sockets are looked at
+PUBREL_BYTES = 64  # what one keeps in memory until its batch is committed, about
+PACKETS_PER_TURN = 500  # of one client, runs of PUBLISH aside: each is handled by itself
 _ACKNOWLEDGEMENTS = (PUBACK, PUBREC, PUBCOMP)
 LIMIT_OF: dict[int, str] = {  # reason code of a violation -> the limit that it broke
     ReasonCode.PACKET_TOO_LARGE: "packet_max_bytes",
@@ -82,6 +87,7 @@ class Listener(MailboxActor):
             bytes_max=BATCH_BYTES_MAX,
             packet_max_bytes=settings.clients.packet_max_bytes,
             topic_limits=TopicLimits(settings.clients.topic_levels_max, settings.clients.topic_max_bytes),
+            properties_max=USER_PROPERTIES_MAX,
         )
         self._link: SendingLink[Owed] = SendingLink()
         self._touched: dict[int, Client] = {}
@@ -91,6 +97,8 @@ class Listener(MailboxActor):
         self._reception = Reception(mailbox, self._group, settings.clients)
         self._rated = settings.clients.publish_messages_per_s is not None or settings.clients.publish_bytes_per_s is not None
         self._too_fast: dict[int, float] = {}
+        self._crowding: dict[int, Client] = {}
+        self._passed_over: set[Any] = set()
         self._slowed = 0
         self._published = 0
 
@@ -220,6 +228,8 @@ class Listener(MailboxActor):
             self._reception.resume()
         elif name == "publish_rate":
             self._go_on(now_s)
+        elif name == "crowding":
+            self._parse_crowding(now_s)
         elif name == "retry_refused":
             self._acknowledgements.offer_again()
 
@@ -228,7 +238,13 @@ class Listener(MailboxActor):
     def on_sockets(self, ready: list[tuple[Any, int]]) -> None:
         now_s = self.mailbox.now_s()
         self._reception.turn.begin()
-        for token, events in ready:
+        if self._passed_over:
+            ready = sorted(ready, key=lambda one: one[0] not in self._passed_over)
+            self._passed_over = set()
+        for index, (token, events) in enumerate(ready):
+            if index and self.mailbox.now_s() - now_s > TURN_S:
+                self._passed_over = {token for token, _ in ready[index:]}
+                return
             if isinstance(token, Client):
                 if events & WRITE and not token.closed:
                     if token.flush():
@@ -270,11 +286,11 @@ class Listener(MailboxActor):
 
     def _parse(self, client: Client) -> None:
         """Take what is whole in the client's buffer: runs of PUBLISH into the batch, everything else one by one."""
-        data, position = client.buffer, 0
+        data, position, handled = client.buffer, 0, 0
         client.missing = 0
         packet_max_bytes = self.settings.clients.packet_max_bytes
         try:
-            while not client.closed:
+            while not client.closed and client.asking < REQUESTS_MAX:
                 if client.flow is not None:
                     self._touched[client.number] = client
                     before = position
@@ -296,6 +312,8 @@ class Listener(MailboxActor):
                             continue
                 elif client.level:  # CONNECT was read, and its session is being looked up: parse_on goes on
                     break
+                elif position < len(data):
+                    self._packets.check_first(data[position])
                 packet = split(data, position, packet_max_bytes)
                 if packet is None:
                     if position < len(data):
@@ -304,6 +322,10 @@ class Listener(MailboxActor):
                 first_byte, start, stop = packet
                 position = stop
                 self._packets.handle(client, first_byte, data[start:stop])
+                handled += 1
+                if handled >= PACKETS_PER_TURN and position < len(data) and not client.closed:
+                    self._wait_a_turn(client)
+                    break
         except PeerViolation as error:
             if error.reason_code in LIMIT_OF:
                 self.limited(LIMIT_OF[error.reason_code])
@@ -336,6 +358,24 @@ class Listener(MailboxActor):
         if wait_s:
             self._slow_down(client, now_s + wait_s)
         return position
+
+    def _wait_a_turn(self, client: Client) -> None:
+        """Leave what ``client`` has sent for later, unread what it goes on to send: others are served first."""
+        client.hear(False, CROWDING)
+        self._crowding[client.number] = client
+        self.mailbox.set_timer("crowding", self.mailbox.now_s() + NEXT_TURN_S)
+
+    def _parse_crowding(self, now_s: float) -> None:
+        """Go on with clients that have waited a turn, as far as there is time; those that wait longest come first."""
+        for number in list(self._crowding):
+            client = self._crowding.pop(number)
+            client.hear(True, CROWDING)
+            client.heard_s = now_s
+            self._parse(client)
+            if self.mailbox.now_s() - now_s > TURN_S:
+                break
+        if self._crowding:
+            self.mailbox.set_timer("crowding", self.mailbox.now_s() + NEXT_TURN_S)
 
     def _slow_down(self, client: Client, until_s: float) -> None:
         """Do not read ``client`` until ``until_s``; what it sends meanwhile waits in its own buffers."""
@@ -388,6 +428,11 @@ class Listener(MailboxActor):
         """The client is owed an answer with the batch that is being built."""
         self._touched[client.number] = client
 
+    def released(self, client: Client) -> None:
+        """The client's PUBREL is to be answered with the batch that is being built, and takes room in it like a message."""
+        self._touched[client.number] = client
+        self._builder.used_bytes += PUBREL_BYTES
+
     def busy(self, session: str) -> bool:
         """Whether a batch that is not committed changes the received identifiers of ``session``, or has its Will."""
         if session in self._wills or any(client.session == session for client in self._touched.values()):
@@ -433,6 +478,7 @@ class Listener(MailboxActor):
         del self._clients[client.number]
         self._too_fast.pop(client.number, None)
         self._unparsed.pop(client.number, None)
+        self._crowding.pop(client.number, None)
         self._acknowledgements.forget(client)
         self._deliveries.closed(client)
         self._subscriptions.closed(client)

@@ -21,6 +21,8 @@ from wire.batch import Batch, unpack_column
 from wire.copies import Parcel
 from wire.credit import CreditGiver
 from wire.frames import Credit, HandOut, LaneOpened, Settle
+from wire.mqtt.codec import decode, split
+from wire.mqtt.publish_stream import PACKET_BYTES_LIMIT
 from wire.outbound import OutboundFlow
 from wire.publish_expiry import aged_properties, expired_rows
 from wire.ranges import RangeSet
@@ -41,6 +43,15 @@ _NO_BACKOFF = BackoffSettings(initial_s=1.0, max_s=1.0, factor=1.0, jitter=0.0, 
 
 class _ClientFlow(OutboundFlow):
     """The exchange with a client: one that acknowledges what is unknown is not thrown out for it."""
+
+    def _single(self, buffer: bytes, position: int, waiting: RangeSet) -> int | None:
+        """What is not a burst as expected is looked at as strictly as any packet of a client."""
+        if buffer[position + 1] != 2 or not any(buffer[position + 2 : position + 4]):
+            packet = split(buffer, position, PACKET_BYTES_LIMIT)
+            if packet is None:
+                return None
+            decode(packet[0], buffer[packet[1] : packet[2]], self._style.level)
+        return super()._single(buffer, position, waiting)
 
     def _unknown(self, first_byte: int, packet_id: int) -> None:
         if first_byte == PUBREC:  # MQTT 3.1.1 has no reason code for it, and its client waits for an answer as well

@@ -18,6 +18,7 @@ from wire.mqtt.topics import matches
 from wire.settings import BridgeSettings, RuleSettings
 
 CACHE_TOPICS_MAX = 20_000
+CACHED_TOPIC_BYTES_MAX = 512  # a longer topic is mapped each time: the cache must not be a way to fill the memory
 NO_RULE = -1  # the number of no rule: the first one that has the topic is taken
 VARIABLES = ("bridge.name", "node.name")
 
@@ -207,9 +208,11 @@ class TopicMapper:
         key = (topic, rule_number)
         mapped = self._cache.get(key)
         if mapped is None:
-            if len(self._cache) >= self._cache_topics_max:
-                self._cache.clear()
-            mapped = self._cache[key] = self._decide(topic, rule_number)
+            mapped = self._decide(topic, rule_number)
+            if len(topic) <= CACHED_TOPIC_BYTES_MAX:
+                if len(self._cache) >= self._cache_topics_max:
+                    self._cache.clear()
+                self._cache[key] = mapped
         return mapped
 
     def _decide(self, topic: bytes, rule_number: int) -> Mapped:

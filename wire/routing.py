@@ -16,6 +16,7 @@ from wire.settings import BridgeSettings
 from wire.topic_tree import TopicTree
 
 CACHE_TOPICS_MAX = 20_000
+CACHED_TOPIC_BYTES_MAX = 512  # a longer topic is looked up each time: the cache must not be a way to fill the memory
 
 
 class Route(NamedTuple):
@@ -62,9 +63,11 @@ class Router:
         """
         routes = self._routes.get(topic)
         if routes is None:
-            if len(self._routes) >= self._cache_topics_max:
-                self._routes.clear()
-            routes = self._routes[topic] = tuple(self._decide(topic))
+            routes = tuple(self._decide(topic))
+            if len(topic) <= CACHED_TOPIC_BYTES_MAX:
+                if len(self._routes) >= self._cache_topics_max:
+                    self._routes.clear()
+                self._routes[topic] = routes
         never = self._never_back.get(origin) if origin is not None else None
         return routes if never is None else tuple(route for route in routes if route.queue not in never)
 

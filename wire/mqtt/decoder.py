@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from wire.errors import PeerViolation
 from wire.mqtt.packets import (
     MQTT_3_1_1,
     MQTT_5_0,
@@ -48,6 +49,15 @@ from wire.mqtt.reason_codes import (
     protocol_error,
 )
 from wire.mqtt.topics import check_filter, check_topic, is_shared
+
+FILTERS_MAX = 10_000  # of one SUBSCRIBE or UNSUBSCRIBE: each is looked at by itself
+
+
+def _check_count(count: int) -> None:
+    if count > FILTERS_MAX:
+        raise PeerViolation(
+            "MQTT-3.8.3 more topic filters than are taken", reason_code=ReasonCode.QUOTA_EXCEEDED, filters_max=FILTERS_MAX
+        )
 
 
 def _properties(reader: Reader, level: int, place: Place) -> Properties:
@@ -180,6 +190,7 @@ def _subscribe(reader: Reader, level: int) -> Subscribe:
     subscriptions = []
     while reader.left:
         subscriptions.append(_subscription(reader, level))
+        _check_count(len(subscriptions))
     if not subscriptions:
         protocol_error("MQTT-3.8.3-2 SUBSCRIBE without a topic filter")
     return Subscribe(packet_id=packet_id, properties=properties, subscriptions=tuple(subscriptions))
@@ -232,6 +243,7 @@ def _unsubscribe(reader: Reader, level: int) -> Unsubscribe:
     while reader.left:
         filters.append(reader.string())
         check_filter(filters[-1])
+        _check_count(len(filters))
     if not filters:
         protocol_error("MQTT-3.10.3-2 UNSUBSCRIBE without a topic filter")
     return Unsubscribe(packet_id=packet_id, properties=properties, topic_filters=tuple(filters))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from enum import IntFlag
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from wire.errors import PeerViolation
 from wire.mqtt.primitives import Reader, encode_binary, encode_string, encode_variable_byte_integer
@@ -139,6 +139,7 @@ _KINDS = (
 )
 KINDS = {kind.identifier: kind for kind in _KINDS}
 _REPEATED = ("subscription_identifiers", "user_properties")
+USER_PROPERTIES_MAX = 1_000  # of one packet that is no PUBLISH, or of a local client's: each is looked at by itself
 
 _NOT_ZERO = {
     "subscription_identifiers": "MQTT-3.8.2.1.2 subscription identifier 0",
@@ -181,7 +182,10 @@ def decode_properties(raw: bytes, place: Place) -> Properties:
         value = kind.form.read(reader)
         check_value(kind, value)
         if kind.name == "user_properties" or (kind.name == "subscription_identifiers" and place is Place.PUBLISH):
-            found.setdefault(kind.name, []).append(value)
+            values = found.setdefault(kind.name, [])
+            values.append(value)
+            if len(values) > USER_PROPERTIES_MAX and place is not Place.PUBLISH:
+                too_many_user_properties()
         elif kind.name in found:
             protocol_error("MQTT-2.2.2.2 property given twice", property=kind.name)
         else:
@@ -192,6 +196,15 @@ def decode_properties(raw: bytes, place: Place) -> Properties:
     if "authentication_data" in found and "authentication_method" not in found:
         protocol_error("MQTT-3.1.2.11.10 authentication data without a method")
     return Properties(**found)
+
+
+def too_many_user_properties() -> NoReturn:
+    """Refuse a packet for them (0x97)."""
+    raise PeerViolation(
+        "MQTT-2.2.2.2 more user properties than are taken",
+        reason_code=ReasonCode.QUOTA_EXCEEDED,
+        user_properties_max=USER_PROPERTIES_MAX,
+    )
 
 
 def check_value(kind: PropertyKind, value: object) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from wire.mqtt.primitives import Reader, encode_string, encode_variable_byte_integer
-from wire.mqtt.properties import KINDS, Place, check_value
+from wire.mqtt.properties import KINDS, Place, check_value, too_many_user_properties
 from wire.mqtt.reason_codes import malformed, protocol_error
 
 _MESSAGE_EXPIRY_INTERVAL = 0x02
@@ -31,11 +31,11 @@ class PublishPropertiesView(NamedTuple):
     forwardable: bytes
 
 
-def validate_publish_properties(raw: bytes) -> PublishPropertiesView:
-    """Check every property in ``raw`` and read those that matter on the way.
+def validate_publish_properties(raw: bytes, properties_max: int | None = None) -> PublishPropertiesView:
+    """Check every property in ``raw`` and read those that matter on the way. More than ``properties_max`` are too many.
 
     Raises:
-        PeerViolation: one is unknown, misplaced, repeated, cut short, or says what it must not.
+        PeerViolation: one is unknown, misplaced, repeated, cut short, or says what it must not; or there are too many.
     """
     reader = Reader(raw)
     seen: dict[int, int] = {}
@@ -56,6 +56,8 @@ def validate_publish_properties(raw: bytes) -> PublishPropertiesView:
             subscription_identifiers.append(value)
         if identifier not in _OF_ONE_CONNECTION:
             kept.append(raw[start : reader.position])
+            if len(kept) == properties_max and reader.left:
+                too_many_user_properties()
     return PublishPropertiesView(
         topic_alias=seen.get(_TOPIC_ALIAS),
         message_expiry_interval=seen.get(_MESSAGE_EXPIRY_INTERVAL),

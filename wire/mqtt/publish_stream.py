@@ -74,8 +74,8 @@ class BatchBuilder:
 
     The limits are looked at between packets: the packet that reaches one is still taken. One builder lives as long as its
     Listener; it remembers topics and properties that it found valid (bounded in count and bytes). A PUBLISH larger than
-    ``packet_max_bytes``, fixed header included, is refused before it is buffered, and a topic beyond ``topic_limits`` where it is
-    seen first.
+    ``packet_max_bytes``, fixed header included, is refused before it is buffered, a topic beyond ``topic_limits`` where it is
+    seen first, and so are more than ``properties_max`` properties.
     """
 
     __slots__ = (
@@ -86,6 +86,7 @@ class BatchBuilder:
         "packet_max_bytes",
         "payloads",
         "properties",
+        "properties_max",
         "received_rows",
         "rows_max",
         "sources",
@@ -102,6 +103,7 @@ class BatchBuilder:
         bytes_max: int,
         packet_max_bytes: int = PACKET_BYTES_LIMIT,
         topic_limits: TopicLimits = NO_TOPIC_LIMITS,
+        properties_max: int | None = None,
     ) -> None:
         assert 0 < rows_max <= ROWS_LIMIT
         assert bytes_max > 0
@@ -109,6 +111,7 @@ class BatchBuilder:
         self.bytes_max = bytes_max
         self.packet_max_bytes = packet_max_bytes
         self.topic_limits = topic_limits
+        self.properties_max = properties_max
         self.known_topics: set[bytes] = set()
         self.known_properties: dict[bytes, PublishPropertiesView] = {}
         self.clear()
@@ -200,7 +203,7 @@ class BatchBuilder:
         """``validate_publish_properties``, which a publisher's messages mostly repeat."""
         view = self.known_properties.get(raw)
         if view is None:
-            view = validate_publish_properties(raw)
+            view = validate_publish_properties(raw, self.properties_max)
             if len(raw) <= _KNOWN_BYTES_MAX:
                 if len(self.known_properties) >= _KNOWN_PROPERTIES_MAX:
                     self.known_properties.clear()

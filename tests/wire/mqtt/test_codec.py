@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.wire.mqtt.malformed import MALFORMED
 from tests.wire.mqtt.strategies import LEVELS, packets
 from wire.errors import PeerViolation
 from wire.mqtt.codec import decode, encode, missing_bytes, split
@@ -228,103 +229,6 @@ def test_golden_bytes_are_there_for_every_packet_type(level: int) -> None:
 def test_level_4_leaves_out_what_it_cannot_carry() -> None:
     assert encode(Puback(packet_id=1, reason_code=0x97, properties=USER), 4) == b"\x40\x02\x00\x01"
     assert encode(Disconnect(reason_code=0x82), 4) == b"\xe0\x00"
-
-
-MALFORMED = [
-    # fixed header
-    ("reserved type 0", 5, "0000", "MQTT-2.1.2", 0x81),
-    ("AUTH at level 4", 4, "f000", "MQTT-2.1.2", 0x81),
-    ("flags of PUBREL", 4, "6002 0001", "MQTT-2.1.3-1", 0x81),
-    ("flags of SUBSCRIBE", 4, "8006 0001 000161 00", "MQTT-2.1.3-1", 0x81),
-    ("flags of UNSUBSCRIBE", 5, "a006 0001 00 000161", "MQTT-2.1.3-1", 0x81),
-    ("flags of PINGREQ", 5, "c100", "MQTT-2.1.3-1", 0x81),
-    ("flags of PUBACK", 5, "4202 0001", "MQTT-2.1.3-1", 0x81),
-    ("remaining length of five bytes", 4, "30 ffffffff01", "MQTT-1.5.5 ", 0x81),
-    ("remaining length with a needless byte", 4, "c0 8000", "MQTT-1.5.5-1", 0x81),
-    ("bytes behind PINGREQ", 4, "c001 00", "MQTT-2.1.4", 0x81),
-    ("bytes behind PUBACK", 4, "4003 0001 00", "MQTT-2.1.4", 0x81),
-    ("PUBACK without its identifier", 4, "4001 00", "MQTT-2.1.4", 0x81),
-    # strings
-    ("surrogate in a string", 4, "100f 00044d515454 04 02 0000 0003 eda080", "MQTT-1.5.4-1", 0x81),
-    ("overlong NUL in a string", 4, "100e 00044d515454 04 02 0000 0002 c080", "MQTT-1.5.4-1", 0x81),
-    ("NUL in a string", 5, "100e 00044d515454 05 02 0000 00 0001 00", "MQTT-1.5.4-2", 0x81),
-    ("string longer than the packet", 4, "100d 00044d515454 04 02 0000 0009 61", "MQTT-2.1.4", 0x81),
-    # CONNECT
-    ("protocol name", 4, "100f 00064d5149736470 03 02 0000 000161", "MQTT-3.1.2-1", 0x84),
-    ("protocol level", 4, "100d 00044d515454 06 02 0000 000161", "MQTT-3.1.2-2", 0x84),
-    ("reserved flag of CONNECT", 4, "100d 00044d515454 04 03 0000 000161", "MQTT-3.1.2-3", 0x81),
-    ("Will QoS without a Will", 4, "100d 00044d515454 04 0a 0000 000161", "MQTT-3.1.2-11", 0x81),
-    ("Will QoS 3", 4, "1013 00044d515454 04 1e 0000 000161 000161 000161", "MQTT-3.1.2-12", 0x81),
-    ("Will Retain without a Will", 4, "100d 00044d515454 04 22 0000 000161", "MQTT-3.1.2-13", 0x81),
-    ("password without a user name", 4, "1010 00044d515454 04 42 0000 000161 000161", "MQTT-3.1.2-22 (3.1.1)", 0x81),
-    ("Will flag without a Will", 4, "100d 00044d515454 04 06 0000 000161", "MQTT-2.1.4", 0x81),
-    ("wildcard in a Will topic", 4, "1013 00044d515454 04 06 0000 000161 000123 000161", "MQTT-3.3.2-2", 0x81),
-    ("bytes behind CONNECT", 4, "100e 00044d515454 04 02 0000 000161 00", "MQTT-2.1.4", 0x81),
-    # properties, in CONNECT and elsewhere
-    ("property twice", 5, "1017 00044d515454 05 02 0000 0a 1100000001 1100000001 0000", "MQTT-2.2.2.2", 0x82),
-    ("property of another packet", 5, "1010 00044d515454 05 02 0000 03 230001 0000", "MQTT-2.2.2.2", 0x81),
-    ("property nobody knows", 5, "100f 00044d515454 05 02 0000 02 7f00 0000", "MQTT-2.2.2.2", 0x81),
-    ("property cut short", 5, "100e 00044d515454 05 02 0000 01 21 0000", "MQTT-2.1.4", 0x81),
-    ("properties longer than the packet", 5, "100b 00044d515454 05 02 0000 7f", "MQTT-2.1.4", 0x81),
-    ("receive maximum 0", 5, "1010 00044d515454 05 02 0000 03 210000 0000", "MQTT-3.1.2.11.3", 0x82),
-    ("maximum packet size 0", 5, "1012 00044d515454 05 02 0000 05 2700000000 0000", "MQTT-3.1.2.11.4", 0x82),
-    ("request problem information 2", 5, "100f 00044d515454 05 02 0000 02 1702 0000", "MQTT-2.2.2.2", 0x82),
-    ("authentication data alone", 5, "1011 00044d515454 05 02 0000 04 16000161 0000", "MQTT-3.1.2.11.10", 0x82),
-    ("Will delay outside the Will", 5, "1012 00044d515454 05 02 0000 05 1800000001 0000", "MQTT-2.2.2.2", 0x81),
-    ("topic alias 0", 5, "3007 000161 03 230000", "MQTT-3.3.2-8", 0x94),
-    ("subscription identifier 0", 5, "8209 0001 02 0b00 000161 00", "MQTT-3.8.2.1.2", 0x82),
-    ("two subscription identifiers", 5, "820b 0001 04 0b010b02 000161 00", "MQTT-2.2.2.2", 0x82),
-    ("wildcard in a response topic", 5, "3008 000161 04 08000123", "MQTT-3.3.2-14", 0x82),
-    ("ill-formed user property", 5, "300b 000161 07 260001ff000161", "MQTT-1.5.4-1", 0x81),
-    # CONNACK
-    ("reserved flags of CONNACK", 4, "2002 02 00", "MQTT-3.2.2-1", 0x81),
-    ("session present in a refusal", 5, "2003 01 87 00", "MQTT-3.2.2-6", 0x82),
-    ("return code 6", 4, "2002 00 06", "MQTT-3.2.2-6 (3.1.1)", 0x82),
-    ("reason code of CONNACK", 5, "2003 00 01 00", "MQTT-3.2.2-8", 0x82),
-    # PUBLISH
-    ("QoS 3", 4, "3605 000161 0001", "MQTT-3.3.1-4", 0x81),
-    ("DUP at QoS 0", 4, "3803 000161", "MQTT-3.3.1-2", 0x81),
-    ("packet identifier 0", 4, "3205 000161 0000", "MQTT-2.2.1-3", 0x82),
-    ("wildcard in a topic name", 4, "3003 000123", "MQTT-3.3.2-2", 0x81),
-    ("NUL in a topic name", 4, "3003 000100", "MQTT-1.5.4-2", 0x81),
-    ("ill-formed topic name", 4, "3003 0001ff", "MQTT-1.5.4-1", 0x81),
-    ("empty topic name", 4, "3002 0000", "MQTT-4.7.3-1", 0x81),
-    ("empty topic name without an alias", 5, "3003 0000 00", "MQTT-3.3.2.1", 0x82),
-    ("topic longer than the packet", 4, "3003 000261", "MQTT-2.1.4", 0x81),
-    ("no room for a packet identifier", 4, "3204 000161 00", "MQTT-2.1.4", 0x81),
-    ("no property length", 5, "3003 000161", "MQTT-2.1.4", 0x81),
-    # acknowledgements
-    ("PUBACK 0", 4, "4002 0000", "MQTT-2.2.1-3", 0x82),
-    ("reason code of PUBACK", 5, "4003 0001 01", "MQTT-3.4.2-1", 0x82),
-    ("reason code of PUBREC", 5, "5003 0001 92", "MQTT-3.5.2-1", 0x82),
-    ("reason code of PUBREL", 5, "6203 0001 80", "MQTT-3.6.2-1", 0x82),
-    ("reason code of PUBCOMP", 5, "7003 0001 10", "MQTT-3.7.2-1", 0x82),
-    # subscriptions
-    ("SUBSCRIBE of nothing", 4, "8202 0001", "MQTT-3.8.3-2", 0x82),
-    ("SUBSCRIBE with identifier 0", 4, "8206 0000 000161 00", "MQTT-2.2.1-3", 0x82),
-    ("subscription without options", 4, "8205 0001 000161", "MQTT-2.1.4", 0x81),
-    ("options of level 5 at level 4", 4, "8206 0001 000161 04", "MQTT-3.8.3-5", 0x81),
-    ("reserved option bits", 5, "8207 0001 00 000161 40", "MQTT-3.8.3-5", 0x81),
-    ("subscription at QoS 3", 5, "8207 0001 00 000161 03", "MQTT-3.8.3.1", 0x82),
-    ("retain handling 3", 5, "8207 0001 00 000161 30", "MQTT-3.8.3.1", 0x82),
-    ("No Local on a shared one", 5, "8210 0001 00 000a2473686172652f672f74 04", "MQTT-3.8.3-4", 0x82),
-    ("empty topic filter", 4, "8205 0001 0000 00", "MQTT-4.7.3-1", 0x81),
-    ("'#' inside a filter", 4, "8208 0001 0003232f61 00", "MQTT-4.7.1-1", 0x81),
-    ("'#' inside a level", 4, "8207 0001 00026123 00", "MQTT-4.7.1-1", 0x81),
-    ("'+' inside a level", 4, "8207 0001 0002612b 00", "MQTT-4.7.1-2", 0x81),
-    ("share without a name", 5, "820f 0001 00 00092473686172652f2f74 00", "MQTT-4.8.2-1", 0x81),
-    ("share without a filter", 5, "820e 0001 00 00082473686172652f67 00", "MQTT-4.8.2-2", 0x81),
-    ("wildcard in a share name", 5, "8210 0001 00 000a2473686172652f2b2f74 00", "MQTT-4.8.2-2", 0x81),
-    ("SUBACK of nothing", 4, "9002 0001", "MQTT-3.9.3-2", 0x82),
-    ("reason code of SUBACK", 4, "9003 0001 03", "MQTT-3.9.3-2", 0x82),
-    ("UNSUBSCRIBE of nothing", 5, "a203 0001 00", "MQTT-3.10.3-2", 0x82),
-    ("ill-formed filter of UNSUBSCRIBE", 4, "a205 0001 0001ff", "MQTT-1.5.4-1", 0x81),
-    ("reason code of UNSUBACK", 5, "b004 0001 00 01", "MQTT-3.11.3-2", 0x82),
-    # the end
-    ("DISCONNECT with a body at level 4", 4, "e001 00", "MQTT-2.1.4", 0x81),
-    ("reason code of DISCONNECT", 5, "e001 01", "MQTT-3.14.2-1", 0x82),
-    ("reason code of AUTH", 5, "f001 01", "MQTT-3.15.2-1", 0x82),
-]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,321 @@
+"""A node's Listener, Distributor and QueueStore in this process and thread, with clients that are buffers.
+
+The actors are the real ones, and frames between them are encoded and decoded; only what polls is replaced. So bytes from a client
+pass through everything that they pass through in a node, thousands of times a second, and what any actor raises is raised here.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Hashable, Iterator
+from typing import Any, cast
+
+from pykka._envelope import Envelope
+
+from actors.actor import MailboxActor
+from actors.client import Client
+from actors.distributor import Distributor
+from actors.listener import Listener
+from actors.mailbox import READ, Mailbox, PollGroup, SocketsReady, TimerDue, TurnEnded
+from actors.queue_store import QueueStore
+from actors.reception import Door
+from tests.support.settings import node
+from wire.errors import PeerViolation
+from wire.frames import Frame, PeerUp, Publishes, SessionOpen, decode
+from wire.mqtt.codec import encode, split
+from wire.mqtt.packets import Connect
+from wire.names import DISTRIBUTOR, LISTENER, QUEUE_STORE
+from wire.settings import ClientLimitSettings, ListenerSettings, NodeSettings
+
+EPOCH = 7
+LIMITS = ClientLimitSettings(
+    connections_max=100,
+    connect_timeout_s=5.0,
+    packet_max_bytes=1 << 16,
+    output_max_bytes=1 << 20,
+    subscriptions_max=10,
+    keep_alive_max_s=65_535,
+    receive_maximum=1000,
+    topic_levels_max=20,
+    topic_max_bytes=1000,
+)
+_TURNS_MAX = 10_000
+
+
+class Pipe:
+    """A client's socket, seen from the Listener: ``sent`` is what the client has sent, ``taken`` what it was sent."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+        self.sent: deque[bytes] = deque()
+        self.ended = False
+        self.taken = bytearray()
+        self.closed = False
+
+    def fileno(self) -> int:
+        return self._number
+
+    def setblocking(self, blocking: bool) -> None:
+        assert not blocking
+
+    def setsockopt(self, *option: object) -> None:
+        pass
+
+    def readable(self) -> bool:
+        return bool(self.sent) or self.ended
+
+    def recv(self, count: int) -> bytes:
+        if not self.sent:
+            if self.ended:
+                return b""
+            raise BlockingIOError
+        data = self.sent.popleft()
+        if len(data) > count:
+            self.sent.appendleft(data[count:])
+        return data[:count]
+
+    def send(self, data: bytes) -> int:
+        self.taken += data
+        return len(data)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class _Listening:
+    """The Listener's listening socket."""
+
+    def __init__(self) -> None:
+        self.waiting: deque[Pipe] = deque()
+
+    def fileno(self) -> int:
+        return 3
+
+    def readable(self) -> bool:
+        return bool(self.waiting)
+
+    def accept(self) -> tuple[Pipe, tuple[str, int]]:
+        if not self.waiting:
+            raise BlockingIOError
+        return self.waiting.popleft(), ("127.0.0.1", 1)
+
+    def close(self) -> None:
+        pass
+
+
+class _Group(PollGroup):
+    """Sockets of one Listener; each can always be written to."""
+
+    def __init__(self, sockets: dict[int, Any]) -> None:
+        self._sockets = sockets
+        self._watched: dict[int, tuple[int, Any]] = {}
+        self._all_heard = True
+
+    def fileno(self) -> int:
+        return -1
+
+    def watch(self, fd: int, events: int, token: Any) -> None:
+        self._watched[fd] = (events, token)
+
+    def forget(self, fd: int) -> None:
+        self._watched.pop(fd, None)
+
+    def hear(self, heard: bool) -> None:
+        self._all_heard = heard
+
+    def ready(self) -> list[tuple[Any, int]]:
+        if not self._all_heard:
+            return []
+        return [
+            (token, READ) for fd, (events, token) in list(self._watched.items()) if events & READ and self._sockets[fd].readable()
+        ]
+
+
+class _Mailbox(Mailbox):
+    """One actor's mailbox within the process."""
+
+    def __init__(self, name: str, host: InProcessNode) -> None:
+        self.name = name
+        self._host = host
+        self._told: deque[Envelope[Any]] = deque()
+        self._timers: list[tuple[float, int, str]] = []
+        self._timer_ids: dict[str, int] = {}
+        self._timer_count = 0
+        self.frames: deque[Frame] = deque()
+        self._own = _Group(host.sockets)
+        self._made: list[_Group] = [self._own]
+
+    def now_s(self) -> float:
+        return self._host.now_s
+
+    def wall_ms(self) -> int:
+        return int(self._host.now_s * 1000)
+
+    def random(self) -> float:
+        return 0.5
+
+    def in_thread(self, name: str, job: Callable[[], None]) -> None:
+        job()
+
+    def send_parts(self, peer: str, parts: list[bytes]) -> None:
+        self._host.post(peer, parts)
+
+    def watch(self, fd: int, events: int, token: Hashable) -> None:
+        self._own.watch(fd, events, token)
+
+    def forget(self, fd: int) -> None:
+        self._own.forget(fd)
+
+    def group(self) -> PollGroup:
+        self._made.append(_Group(self._host.sockets))
+        return self._made[-1]
+
+    def put(self, envelope: Envelope[Any]) -> None:
+        self._told.append(envelope)
+
+    def close(self) -> None:
+        pass
+
+    def messages(self) -> Iterator[object]:
+        """What the actor is given in one turn."""
+        while self._told:
+            yield self._told.popleft().message
+        while self.frames:
+            yield self.frames.popleft()
+        ready = [one for group in self._made for one in group.ready()]
+        if ready:
+            yield SocketsReady(ready)
+        while (timer := self._due_timer_at(self._host.now_s)) is not None:
+            yield TimerDue(timer, self._host.now_s)
+
+    def _due_timer_at(self, now_s: float) -> str | None:
+        return super()._due_timer(now_s)
+
+
+class _OpenListener(Listener):
+    """Listens where the test connects."""
+
+    door: Door
+
+    def _listen(self) -> None:
+        self._reception.add(self.door)
+
+
+class InProcessNode:
+    """The actors of a node without bridges, everything in memory. Time stands still but for ``pass_time``."""
+
+    def __init__(self, limits: ClientLimitSettings = LIMITS, **settings: Any) -> None:
+        logging.getLogger("bascule").setLevel(logging.CRITICAL)
+        here = ListenerSettings(host="127.0.0.1", port=1, protocol="tcp")
+        self.settings: NodeSettings = node(clients=limits, listeners=(here,), **settings)
+        self.now_s = 1000.0
+        self.sockets: dict[int, Any] = {}
+        self.published: list[bytes] = []  # the batches, as the Listener sent them
+        self.violations: list[PeerViolation] = []
+        self.stopped: set[str] = set()  # actors that do nothing for now
+        self.sessions: set[str] = set()  # those that were opened since ``forget_sessions``
+        self._free = deque(range(10, 500))
+        self._listening = _Listening()
+        self.sockets[3] = self._listening
+        self._mailboxes = {name: _Mailbox(name, self) for name in (QUEUE_STORE, DISTRIBUTOR, LISTENER)}
+        made = {QUEUE_STORE: QueueStore, DISTRIBUTOR: Distributor, LISTENER: _OpenListener}
+        self._actors: dict[str, MailboxActor] = {}
+        for name, cls in made.items():
+            self._actors[name] = cls(self._mailboxes[name], self.settings, EPOCH)
+        listener = self._actors[LISTENER]
+        assert isinstance(listener, _OpenListener)
+        self.listener: Listener = listener
+        listener.door = Door(self._listening, here)
+        judge = listener._packets.violated
+
+        def violated(client: Client, error: PeerViolation) -> None:
+            self.violations.append(error)
+            judge(client, error)
+
+        listener._packets.violated = violated  # type: ignore[method-assign]  # only to see them
+        for name, actor in self._actors.items():
+            actor.on_start()
+            for peer in self._mailboxes.values():
+                peer.frames.append(PeerUp(name=name, epoch=EPOCH))
+        self.settle()
+        assert self.listener.state == "ready"
+
+    def post(self, peer: str, parts: list[bytes]) -> None:
+        """Carry a frame; the supervisor is not there."""
+        if peer in self._mailboxes:
+            frame = decode(parts)
+            if isinstance(frame, Publishes):
+                self.published += [bytes(body) for body in frame.bodies]
+            elif isinstance(frame, SessionOpen):
+                self.sessions.add(frame.session)
+            self._mailboxes[peer].frames.append(frame)
+
+    def connect(self) -> Pipe:
+        """A new connection."""
+        pipe = Pipe(self._free.popleft())
+        self.sockets[pipe.fileno()] = pipe
+        self._listening.waiting.append(pipe)
+        self.settle()
+        return pipe
+
+    def hang_up(self, pipe: Pipe) -> None:
+        """The client closes."""
+        pipe.ended = True
+        self.settle()
+        assert pipe.closed, "the Listener keeps a connection that has ended"
+        del self.sockets[pipe.fileno()]
+        self._free.append(pipe.fileno())
+
+    def forget_sessions(self) -> None:
+        """End every session by a clean start, so that what comes next finds none."""
+        for session in sorted(self.sessions):
+            if not session.startswith("auto-"):
+                pipe = self.connect()
+                pipe.sent.append(encode(Connect(level=4, client_id=session, clean_start=True, keep_alive_s=0), 4))
+                self.settle()
+                assert pipe.taken == b"\x20\x02\x00\x00"
+                self.hang_up(pipe)
+        self.sessions.clear()
+
+    def pass_time(self, seconds: float) -> None:
+        """Let timers run out."""
+        self.now_s += seconds
+        self.settle()
+
+    def settle(self) -> None:
+        """Let the actors work until nobody has anything to do."""
+        for _ in range(_TURNS_MAX):
+            busy = False
+            for name, actor in self._actors.items():
+                if name in self.stopped:
+                    continue
+                some = False
+                for message in self._mailboxes[name].messages():
+                    some = True
+                    actor.on_receive(message)
+                if some:
+                    busy = True
+                    actor.on_receive(TurnEnded(self.now_s))
+            if not busy:
+                return
+        raise AssertionError("the actors never come to rest: no progress")
+
+    def client(self, pipe: Pipe) -> Client | None:
+        """What the Listener has of the connection."""
+        return next((client for client in self.listener.clients() if client._sock is cast(Any, pipe)), None)
+
+    def check_waiting(self, pipe: Pipe) -> None:
+        """Nothing whole may be left lying: what the Listener keeps of a client is the beginning of one packet."""
+        client = self.client(pipe)
+        if client is not None:
+            kept = client.buffer + client.gathered
+            assert len(kept) <= LIMITS.packet_max_bytes
+            assert not kept or split(kept, 0, LIMITS.packet_max_bytes) is None, f"{kept[:20]!r} is whole and was not taken"
+
+    def check_idle(self) -> None:
+        """Everyone has left, and nothing of them is kept."""
+        status = self.listener.status()
+        assert status["clients"] == 0, status
+        assert status["outstanding_batches"] == 0, status
+        assert status["half_open"] == 0, status
