@@ -14,7 +14,7 @@ from tests.support.mosquitto import Mosquitto
 from tests.support.node import Config, Node
 
 StartNode = Callable[[Config], Node]
-_SUMMARY = pytest.StashKey[list[str]]()
+_SAID = "said"  # the user property of a test that has a word for the end of the run
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -23,18 +23,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--seed", type=int, default=None, metavar="N", help="first seed of random tests; without --soak the only one")
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """What random tests have to say at the end, whether they failed or not."""
-    for line in config.stash.get(_SUMMARY, []):
-        terminalreporter.write_line(line)
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if isinstance(report, pytest.TestReport) and report.when == "call":
+                for name, line in report.user_properties:
+                    if name == _SAID:
+                        terminalreporter.write_line(str(line))
 
 
 class Chances:
     """The seeds of one random test, and its word in the summary of the run."""
 
     def __init__(self, request: pytest.FixtureRequest) -> None:
-        self._config = request.config
-        self._test = request.node.nodeid
+        self._item: pytest.Item = request.node
         self._soak_s: float | None = request.config.getoption("--soak")
         self._first: int | None = request.config.getoption("--seed")
 
@@ -51,11 +54,11 @@ class Chances:
 
     def replay(self, seed: int) -> str:
         """The command that runs the test with that seed alone."""
-        return f"scripts/test {self._test} --seed {seed}"
+        return f"scripts/test {self._item.nodeid} --seed {seed}"
 
     def say(self, line: str) -> None:
         """Print ``line`` at the end of the whole run."""
-        self._config.stash.setdefault(_SUMMARY, []).append(line)
+        self._item.user_properties.append((_SAID, line))
 
 
 @pytest.fixture
