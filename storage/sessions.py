@@ -120,6 +120,11 @@ class Session:
             raise StorageDamaged("the row of a session is damaged", session=name) from error
 
 
+def is_remote(name: str) -> bool:
+    """Whether it is the session that a lane has at its remote; no client identifier has a NUL [MQTT-1.5.4-2]."""
+    return name.startswith("\0")
+
+
 class Sessions:
     """Changes memory at once and disk with the next ``write_rows``; whoever answers waits for that commit."""
 
@@ -158,8 +163,12 @@ class Sessions:
         return bool(self._changed)
 
     def receive(self, name: str, packet_ids: Iterable[int]) -> None:
-        """Add identifiers, whose messages go into the same write."""
-        session = self._sessions.get(name) or Session(name, expiry_s=SESSION_NEVER_EXPIRES_S)  # those of others are not told
+        """Add identifiers, whose messages go into the same write; those of a local session that has ended are of no use."""
+        session = self._sessions.get(name)
+        if session is None:
+            if not is_remote(name):
+                return
+            session = Session(name, expiry_s=SESSION_NEVER_EXPIRES_S)
         session.received.update(packet_ids)
         self.keep(session)
 

@@ -81,7 +81,7 @@ def filled(
             newest, made.former = before.name, before.read_bytes()
         watching = number > commits - watched
         old = before.read_bytes() if watching else b""
-        store.receive(append_frame(number, parts, received={"c": ([number], [0])}))
+        store.receive(append_frame(number, parts, received={"\0c": ([number], [0])}))
         assert any(isinstance(frame, Committed) for _, frame in store.commit(float(number), 1000))
         if watching:
             after = made.log_path()
@@ -125,7 +125,7 @@ def _emptied(store: Tier1, life: int) -> Emptied:
     handed: dict[str, dict[int, bytes]] = {QUEUE: {}, OTHER: {}}
     epochs = dict.fromkeys(handed, life << 20)
     now_s = 100.0
-    todo: list[Frame] = [SessionOpen(sender="listener", epoch=life, request=1, session="c", clean=False, expiry_s=60)]
+    todo: list[Frame] = [SessionOpen(sender="listener", epoch=life, request=1, session="\0c", clean=False, expiry_s=60)]
     todo += [LaneOpen(queue=queue, epoch=epoch) for queue, epoch in epochs.items()]
     todo.append(append_frame(1, {queue: (batch([b"new"], 1), None) for queue in handed}, epoch=life))
     received = committed = settles = 0

@@ -166,9 +166,9 @@ def test_a_publisher_that_can_be_told_does_not_stall() -> None:
 def test_refused_qos_2_rows_leave_no_identifier() -> None:
     store = store_with(max_messages=1)
     two = batch([b"a", b"b"], 2)
-    turn(store, append_frame(1, {QUEUE: (two, None)}, received={"c": ([5, 9], [0, 1])}))
+    turn(store, append_frame(1, {QUEUE: (two, None)}, received={"\0c": ([5, 9], [0, 1])}))
 
-    effects = turn(store, SessionOpen(sender="listener", epoch=1, request=1, session="c", clean=False, expiry_s=60))
+    effects = turn(store, SessionOpen(sender="listener", epoch=1, request=1, session="\0c", clean=False, expiry_s=60))
 
     (opened,) = [frame for _, frame in effects if isinstance(frame, SessionOpened)]
     assert opened.received == u16([5])

@@ -290,3 +290,16 @@ def test_the_markers_of_a_session_are_answered_like_a_bridges(engine: Engine) ->
     ((peer, opened),) = turn(store, LaneOpen(queue=queue, epoch=1 << 20))
     assert peer == LISTENER
     assert isinstance(opened, LaneOpened)
+
+
+def test_identifiers_of_a_session_that_has_ended_leave_nothing_behind(engine: Engine) -> None:
+    """Its client said goodbye with a QoS 2 batch on its way."""
+    store = Tier1(engine, settings(), 1)
+    open_session(store)
+    close = SessionClose(sender=LISTENER, epoch=1, session="c", source=1, wall_ms=0, expiry_s=0, keep_will=False)
+    turn(store, close, append_frame(1, {"bridge:cloud:0": (batch([b"x"], 2), None)}, received={"c": ([5], [0])}))
+    store.tick(1.0, 5000)
+    turn(store)
+
+    again = open_session(store, request=2, source=2)
+    assert (again.present, again.received) == (False, b"")
