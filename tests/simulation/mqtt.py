@@ -182,7 +182,7 @@ def _text(value: str) -> bytes:
 
 
 def connect(client_id: str, level: int, *, clean: bool, keep_alive_s: int) -> bytes:
-    """CONNECT; at level 5 the session outlives the connection by an hour."""
+    """CONNECT; at level 5 the session outlives the connection by a day and an hour."""
     body = b"\x00\x04MQTT" + bytes((level, 2 if clean else 0)) + keep_alive_s.to_bytes(2, "big")
     if level == 5:
         body += b"\x05\x11" + (90_000).to_bytes(4, "big")  # longer than the wall clock jumps
