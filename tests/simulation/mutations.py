@@ -552,13 +552,18 @@ def _window_ignored(original: Any) -> Any:
     return connected
 
 
+def _all_identifiers(seq: int, low: int) -> int:
+    return 1 << 16
+
+
 def _span_unlimited(original: Any) -> Any:
     def pump_run(self: OutboundFlow, segment: Any, bytes_max: int, parts: list[bytes]) -> int | None:
         self._low = _nothing  # type: ignore[method-assign]
+        self._identifiers_from = _all_identifiers  # type: ignore[method-assign]
         try:
             sent: int | None = original(self, segment, bytes_max, parts)
         finally:
-            del self._low
+            del self._low, self._identifiers_from
         return sent
 
     return pump_run
