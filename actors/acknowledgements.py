@@ -87,7 +87,7 @@ class Acknowledgements:
         messages = refused_messages(
             Batch.decode(owed.body),
             owed.sources,
-            {client.number: burst.pubacks for client, burst in owed.bursts},
+            {client.number: burst.pubacks_of_rows for client, burst in owed.bursts},
             owed.received,
             rows,
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 
 from actors.mailbox import READ, WRITE, PollGroup
+from wire.access_rules import ClientAccess
 from wire.inbound import InboundFlow
 from wire.mqtt.packets import Will
 from wire.rate_limit import PublishRate
@@ -35,10 +36,13 @@ class Client:
         "keep_alive_s",
         "keeps_session",
         "level",
+        "listener",
         "missing",
         "number",
         "rate",
+        "rights",
         "session",
+        "user",
         "will",
     )
 
@@ -56,6 +60,9 @@ class Client:
         self.gathered = bytearray()  # what came of it since; joined once, because a large packet may come in small pieces
         self.closed = False
         self.session = ""
+        self.listener = 0  # which of the settings' listeners it came by; Reception sets it
+        self.user: str | None = None  # None: anonymous
+        self.rights: ClientAccess | None = None  # None: everything
         self.level = 0  # 4 or 5 once CONNECT was read
         self.keep_alive_s = 0.0
         self.keeps_session = False
@@ -69,6 +76,11 @@ class Client:
         if not address.startswith(UNIX):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         group.watch(sock.fileno(), READ, self)
+
+    @property
+    def host(self) -> str:
+        """The address without its port; empty for a client on a Unix socket, which has none."""
+        return "" if self.address.startswith(UNIX) else self.address.rpartition(":")[0]
 
     @property
     def output_bytes(self) -> int:

@@ -9,13 +9,15 @@ import logging
 import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Protocol
 
+from actors.access import Access, Verdict
 from actors.client import Client
 from wire.batch import REFUSABLE, RETAIN, unpack_column
 from wire.errors import PeerViolation
 from wire.frames import NEVER_EXPIRES, Frame, SessionOpen, SessionOpened
-from wire.greeting import TOPIC_ALIAS_MAXIMUM, Welcome, judge_connect
+from wire.greeting import TOPIC_ALIAS_MAXIMUM, LoginFault, Welcome, judge_connect, refuse_login
 from wire.inbound import InboundFlow
 from wire.mqtt.codec import decode, encode
 from wire.mqtt.packets import (
@@ -79,8 +81,9 @@ class Host(Protocol):
 class ClientPackets:
     """Handles the packets of all clients, one at a time, off the path of a message."""
 
-    def __init__(self, listener: Host, settings: NodeSettings) -> None:
+    def __init__(self, listener: Host, settings: NodeSettings, access: Access) -> None:
         self._listener = listener
+        self._access = access
         self._limits = settings.clients
         self._topic_limits = TopicLimits(settings.clients.topic_levels_max, settings.clients.topic_max_bytes)
         self._sessions: dict[str, Client] = {}
@@ -157,7 +160,7 @@ class ClientPackets:
         if self._sessions.get(client.session) is client:
             del self._sessions[client.session]
         will, client.will = client.will, None
-        if will is not None and client.flow is not None:
+        if will is not None and client.flow is not None and self._access.may_publish(client, will.topic.encode()):
             flags = will.qos | (RETAIN if will.retain else 0) | (REFUSABLE if client.level == MQTT_5_0 else 0)
             properties = encode_properties(replace(will.properties, will_delay_interval=None))
             self._listener.publish_will(client, will.topic.encode(), flags, will.payload, properties)
@@ -180,14 +183,28 @@ class ClientPackets:
             self._send(client, judged)
             self._listener.close_client(client, "refused")
             return
+        client.hear(False)  # what it sends before its CONNACK waits in its socket
+        self._access.judge(client, connect, partial(self._logged_in, client, connect, judged))
+
+    def _logged_in(self, client: Client, connect: Connect, judged: Welcome, verdict: Verdict) -> None:
+        """Go on with a client that may come in, and has not gone meanwhile; send the others away [MQTT-3.1.4-2]."""
+        if verdict is None:
+            client.session = judged.client_id
+            self._access.give_rights(client)
+            if connect.will is not None and not self._access.may_publish(client, connect.will.topic.encode()):
+                verdict = LoginFault.WILL_FORBIDDEN
         older = self._sessions.get(judged.client_id)
+        if verdict is None and older is not None and not self._access.may_take_over(client, older):
+            verdict = LoginFault.ANOTHERS
+        if verdict is not None:
+            self._send(client, refuse_login(verdict, client.level))
+            self._listener.close_client(client, "refused")
+            return
         if older is not None:
             if older.level == MQTT_5_0 and older.flow is not None:
                 self._send(older, Disconnect(reason_code=ReasonCode.SESSION_TAKEN_OVER))
             self._listener.close_client(older, "taken_over")  # [MQTT-3.1.4-3]
-        client.hear(False)  # what it sends before its CONNACK waits in its socket
         self._sessions[judged.client_id] = client
-        client.session = judged.client_id
         client.keeps_session = judged.keeps_session
         client.keep_alive_s = judged.keep_alive_s
         client.will = connect.will
@@ -250,7 +267,8 @@ class ClientPackets:
             topic_alias_maximum=TOPIC_ALIAS_MAXIMUM if client.level == MQTT_5_0 else 0,
         )
         if not welcome.clean:
-            client.flow.received.update(unpack_column("H", frame.received))
+            client.flow.carry(unpack_column("H", frame.received))
+        self._access.set_out(client)
         client.hear(True)
         self._send(client, welcome.connack(frame.present))
         log.debug("client.connected", extra={"client_id": client.session, "address": client.address, "level": client.level})
@@ -275,6 +293,8 @@ class ClientPackets:
             elif not self._topic_limits.allow(subscription.topic_filter):
                 self._listener.limited("topic_limits")
                 codes.append(ReasonCode.TOPIC_FILTER_INVALID if modern else _SUBSCRIBE_FAILURE_311)
+            elif client.rights is not None and not self._access.may_subscribe(client, subscription.topic_filter):
+                codes.append(ReasonCode.NOT_AUTHORIZED if modern else _SUBSCRIBE_FAILURE_311)  # [MQTT-3.8.4-5]
             elif not known and len(client.filters) >= self._limits.subscriptions_max:
                 self._listener.limited("subscriptions_max")
                 codes.append(ReasonCode.QUOTA_EXCEEDED if modern else _SUBSCRIBE_FAILURE_311)

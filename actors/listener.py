@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import logging
 from array import array
+from collections.abc import Sequence
 from typing import Any
 
+from actors.access import Access, Readable, Verified
 from actors.acknowledgements import Acknowledgements, Owed
 from actors.actor import MailboxActor
 from actors.client import TOO_FAST, Client
@@ -20,6 +22,7 @@ from actors.reception import Door, Reception
 from wire.batch import Batch, pack_column, unpack_column
 from wire.errors import PeerViolation
 from wire.frames import (
+    AclChanged,
     Committed,
     Deliver,
     Frame,
@@ -49,6 +52,7 @@ LIMIT_OF: dict[int, str] = {  # reason code of a violation -> the limit that it 
     ReasonCode.RECEIVE_MAXIMUM_EXCEEDED: "receive_maximum",
     ReasonCode.TOPIC_NAME_INVALID: "topic_limits",
 }
+_NONE_FORBIDDEN: frozenset[int] = frozenset()
 
 
 class Listener(MailboxActor):
@@ -58,7 +62,8 @@ class Listener(MailboxActor):
         super().__init__(mailbox, settings, epoch)
         self._group = mailbox.group()
         self._clients: dict[int, Client] = {}
-        self._packets = ClientPackets(self, settings)
+        self._access = Access(self, settings)
+        self._packets = ClientPackets(self, settings, self._access)
         self._builder = BatchBuilder(
             rows_max=BATCH_ROWS_MAX,
             bytes_max=BATCH_BYTES_MAX,
@@ -112,6 +117,7 @@ class Listener(MailboxActor):
             "published": self._published,
             "refused": self._acknowledgements.refused,
             "output_dropped": self._output_dropped,
+            "access": self._access.status(),
         }
 
     def _finish_stop(self) -> None:
@@ -140,8 +146,14 @@ class Listener(MailboxActor):
             case SessionOpened():
                 if frame.epoch == self.epoch:
                     self._packets.session_opened(frame)
+            case AclChanged():
+                self._access.acl_changed(frame)
             case _:
                 raise AssertionError(f"not for a Listener: {frame}")
+
+    def on_told(self, message: Any) -> None:
+        assert isinstance(message, Verified), f"not for a Listener: {message}"
+        self._access.verified(message)
 
     def on_turn_end(self, now_s: float) -> None:
         if not self._link.worth_sending(len(self._builder), full=self._builder.full):
@@ -159,6 +171,7 @@ class Listener(MailboxActor):
         if name == "housekeeping":
             self.mailbox.set_timer("housekeeping", now_s + HOUSEKEEPING_S)
             self._reception.look_at_certificates(now_s)
+            self._access.reload()
             if self._link.overdue(now_s):
                 self._resend()
             for client in self._packets.overdue(list(self._clients.values()), now_s):
@@ -437,7 +450,9 @@ class Listener(MailboxActor):
         batch = Batch.decode(frame.bodies[0])
         for subscribers, rows_column in frame.groups:
             rows = unpack_column("H", rows_column) if rows_column else range(len(batch))
-            encoded: dict[int, bytes] = {}
+            encoded: dict[tuple[int, frozenset[int]], bytes] = {}
+            everything: Sequence[int] = rows
+            readable: Readable | None = None
             for number in unpack_column("I", subscribers):
                 client = self._clients.get(number)
                 if client is None or client.flow is None:
@@ -445,6 +460,15 @@ class Listener(MailboxActor):
                 if client.output_bytes > self.settings.clients.output_max_bytes // 2:
                     self._output_dropped += len(rows)
                     continue
-                if client.level not in encoded:
-                    encoded[client.level] = encode_deliveries(batch, rows, client.level)
-                self.write(client, encoded[client.level])
+                forbidden, allowed = _NONE_FORBIDDEN, everything
+                if client.rights is not None:
+                    readable = readable or Readable(batch, rows)
+                    forbidden, allowed = readable.rows_for(client.rights)
+                    if forbidden:
+                        self._access.left_out(len(rows) - len(allowed))
+                        if not allowed:
+                            continue
+                key = (client.level, forbidden)
+                if key not in encoded:
+                    encoded[key] = encode_deliveries(batch, allowed, client.level)
+                self.write(client, encoded[key])

@@ -64,7 +64,6 @@ class QueueStore(MailboxActor):
     def on_stopping(self) -> None:
         if self._tier1 is not None:
             now_s = self.mailbox.now_s()
-            self._tier1.rest()
             self._send_all(self._tier1.commit(now_s, self.mailbox.wall_ms(), at_once=True))
             self._tier1.close()
         self.finished()

@@ -167,10 +167,15 @@ class Reception:
             yield self._client(door, sock, address, now_s)
 
     def _client(self, door: Door, sock: socket.socket, address: str, now_s: float) -> Client:
-        if door.plain:
-            return Client(sock, address, self._numbers, self._group, now_s)
-        layers = door.layers(self._packet_max_bytes)
-        return LayeredClient(sock, address, self._numbers, self._group, now_s, layers=layers, turn=self.turn)
+        client = (
+            Client(sock, address, self._numbers, self._group, now_s)
+            if door.plain
+            else LayeredClient(
+                sock, address, self._numbers, self._group, now_s, layers=door.layers(self._packet_max_bytes), turn=self.turn
+            )
+        )
+        client.listener = door.index
+        return client
 
     def failed(self, client: Client, now_s: float) -> None:
         """The transport of ``client`` ended by its own fault, if it did: count and tell."""

@@ -14,8 +14,7 @@ import msgpack
 from wire.errors import ConfigError, StorageDamaged
 from wire.frames import Ranges
 
-ROW_VERSION = 2
-_OLDER_VERSION = 1  # has no unsent
+ROW_VERSION = 1
 
 
 @dataclass(slots=True)
@@ -64,8 +63,7 @@ class LaneRow:
     """What is durable of a queue beside its chunks.
 
     handed: sequences below it may have been handed out. trimmed: chunks below it are deleted. depth: durable messages in the
-    queue. tail_bytes: bytes of all durable messages ever appended. unsent: from here on nothing was handed out, nor will be before
-    a later row is durable; None where that is not known.
+    queue. released: in the order of the PUBRECs. tail_bytes: bytes of all durable messages ever appended.
     """
 
     head: int
@@ -79,7 +77,6 @@ class LaneRow:
     generation: int = 0
     session: str = ""
     ledger: Ledger = field(default_factory=Ledger)
-    unsent: int | None = None
 
     def encode(self) -> bytes:
         """The row's value."""
@@ -98,7 +95,6 @@ class LaneRow:
                 self.generation,
                 self.session,
                 (ledger.accepted, ledger.delivered, ledger.expired, ledger.redelivered, ledger.dropped, ledger.dead),
-                self.unsent,
             )
         )
         return packed
@@ -111,10 +107,9 @@ class LaneRow:
             StorageDamaged: it is not a row, or contradicts itself.
             ConfigError: a newer build wrote it.
         """
-        fields = unpack_row(value, ROW_VERSION, _OLDER_VERSION, what="queue", name=queue)
+        fields = unpack_row(value, ROW_VERSION, what="queue", name=queue)
         try:
-            head, tail, handed, trimmed, tail_bytes, depth, settled, released, generation, session, counts, *rest = fields
-            (unsent,) = rest or (None,)
+            head, tail, handed, trimmed, tail_bytes, depth, settled, released, generation, session, counts = fields
             accepted, delivered, expired, redelivered, dropped, dead = counts
             row = cls(
                 head=head,
@@ -128,7 +123,6 @@ class LaneRow:
                 generation=generation,
                 session=session,
                 ledger=Ledger(accepted, delivered, expired, redelivered, dict(dropped), dict(dead)),
-                unsent=unsent,
             )
             sound = row.trimmed <= row.head <= row.tail and row.depth >= 0
         except (TypeError, ValueError) as error:

@@ -27,13 +27,14 @@ from storage.pieces import Piece, apart, join_tiny, pick, qos0_seqs
 from wire.batch import accepted_ms_of, pack_column
 from wire.errors import StorageDamaged, Unavailable
 from wire.frames import Ranges
-from wire.ranges import RangeSet, ranges_of
+from wire.ranges import ArrivalSet, RangeSet, ranges_of
 from wire.sequences import PACKET_IDS
 
 READ_AHEAD_BYTES = 1 << 20
 READ_AHEAD_CHUNKS = 1000
 SPLIT_ROWS = 4000  # a chunk up to this size is handed out whole even if the credit ends inside it
 TRIM_MESSAGES = 5000
+HANDED_AHEAD = 16_384  # more than a batch, so that a lane that keeps up has its marks with the commits of the messages
 TRIM_BYTES = 16 << 20
 CACHE_BYTES = 8 << 20
 
@@ -55,9 +56,8 @@ class Queue:
     Q3  what is at or above the cursor has not been handed out since the last reset; what is below it is settled or in flight.
     Q4  accepted = ended + depth (P6), in memory and in every row that is written.
     Q5  a chunk is deleted only in or after the write whose row has all of it settled.
-    Q6  what may have been sent (below ``dup_below``) is neither expired nor dropped for room: the remote may hold its packet
-        identifier, and would take a later message with the same one for it. A crash leaves in doubt what was sent, but not in a
-        queue that rests: nothing of it is handed out before a row that says that it no longer rests is committed.
+    Q6  a durable message is handed out only below a committed mark, ``handed`` in the row. So after any crash it is known what may
+        have been sent: that is neither dropped nor expired, for the remote may hold its packet identifier.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Queue:
         self.head = row.head
         self.tail = row.tail
         self.settled = RangeSet(row.settled)
-        self.released = RangeSet(row.released)
+        self.released = ArrivalSet(row.released)  # in the order of the PUBRECs, which PUBRELs have to keep
         self.changed = False
         self._engine = engine
         self._reader = ChunkReader(engine, name, number)
@@ -81,9 +81,10 @@ class Queue:
         self._cursor = row.head
         self._cursor_floor = row.trimmed  # at or below the first sequence of the chunk in which the cursor stands
         self._handed = row.handed
-        self._may_be_sent = min(row.tail, row.head + PACKET_IDS) if row.unsent is None else row.unsent
-        self._resting = row.unsent is not None
-        self._waking = False
+        self._marked = row.handed  # the committed mark (Q6)
+        self._marking = row.handed  # the mark in the newest row that was written, committed or not
+        self._mark_wanted = 0
+        self._may_be_sent = min(row.tail, row.head + PACKET_IDS)
         self._trimmed = row.trimmed
         self._tail_bytes = row.tail_bytes
         self._committed_bytes = row.tail_bytes
@@ -107,21 +108,10 @@ class Queue:
         self._losses: list[Loss] = []
 
     @classmethod
-    def open(
-        cls,
-        engine: Engine,
-        name: str,
-        number: int,
-        *,
-        first_seq: int,
-        volatile_max_bytes: int,
-        tail_known: int = 0,
-        went_back: bool = False,
-    ) -> Queue:
+    def open(cls, engine: Engine, name: str, number: int, *, first_seq: int, volatile_max_bytes: int, tail_known: int = 0) -> Queue:
         """The queue as the engine has it, or a new one that begins at ``first_seq``. Reads its row and its first chunk (P8).
 
-        tail_known: evidence from elsewhere that the queue went that far once; what is missing up to there is lost. went_back: the
-        row may not be the last one.
+        tail_known: evidence from elsewhere that the queue went that far once; what is missing up to there is lost.
 
         Raises:
             StorageDamaged: its row is damaged.
@@ -131,8 +121,6 @@ class Queue:
             row = LaneRow(head=first_seq, tail=first_seq, handed=first_seq, trimmed=first_seq)
         else:
             row = LaneRow.decode(value, queue=name)
-            if went_back:
-                row.unsent = None
         queue = cls(engine, name, number, row, volatile_max_bytes=volatile_max_bytes)
         lost = row.ledger.accepted - row.ledger.ended() - row.depth  # QoS 0 of the store's former life
         queue._count("dropped:restart", lost)
@@ -241,7 +229,6 @@ class Queue:
             StorageDamaged: the next chunk cannot be read; what came before it has been handed out.
             Unavailable: the disk refuses for now.
         """
-        assert not self._resting, "Q6"
         pieces: list[Piece] = []
         while messages > 0 and size_bytes > 0 and self._cursor < self.tail:
             try:
@@ -255,6 +242,9 @@ class Queue:
             if self._too_old(durable, volatile, accepted_before_ms):
                 self._discard(durable, volatile, None, "expired")
                 continue
+            if durable is not None and durable.stop > self._marked and self._engine.durable:
+                self._mark_wanted = durable.stop
+                break
             piece = self._take(durable, volatile, messages)
             if piece is not None:
                 messages -= piece.count
@@ -267,22 +257,9 @@ class Queue:
         return join_tiny(pieces)
 
     @property
-    def resting(self) -> bool:
-        """Whether nothing may be handed out: ``wake``, and commit."""
-        return self._resting
-
-    def rest(self) -> None:
-        """Hand out nothing until further notice, so that a crash leaves no doubt about what was sent."""
-        if not self._resting:
-            self._resting = self.changed = True
-
-    def wake(self) -> None:
-        """Rest no more, once the row that says so is committed."""
-        if self._resting:
-            self._waking = self.changed = True
-
-    def _awake(self) -> None:
-        self._resting = self._waking = False
+    def wants_mark(self) -> bool:
+        """Whether ``hand_out`` stopped for want of a higher mark: write the row, commit it in full strength, and go on (Q6)."""
+        return self._mark_wanted > self._marked
 
     # --- settle ---
 
@@ -351,9 +328,7 @@ class Queue:
     # --- limits ---
 
     def drop_oldest(self, messages: int, size_bytes: int) -> int:
-        """Drop the oldest messages, until ``messages`` and ``size_bytes`` are free; how many were dropped.
-
-        None are while the next one may have been sent already (Q6).
+        """Drop the oldest messages never handed out, until ``messages`` and ``size_bytes`` are free; how many were dropped.
 
         Raises:
             StorageDamaged, Unavailable: the oldest cannot be read.
@@ -362,7 +337,7 @@ class Queue:
         while (messages > 0 or size_bytes > 0) and self._cursor < self.tail:
             durable, volatile = self._peek()
             seqs = self._unsettled(durable, volatile)
-            if (durable is None and volatile is None) or (seqs and seqs[0] < self.dup_below):
+            if (durable is None and volatile is None) or (seqs and seqs[0] < self._handed):
                 break
             if seqs:
                 chunks = [chunk for chunk in (durable, volatile) if chunk is not None]
@@ -515,20 +490,27 @@ class Queue:
         write.delete_range("msg", start, stop)
         return start, stop
 
-    def write_row(self, write: Write) -> None:
-        """Put the queue's row into ``write``, as it is once everything appended is committed."""
+    def write_row(self, write: Write, *, strong: bool = True, ahead: bool = True) -> None:
+        """Put the queue's row into ``write``, as it is once everything appended is committed.
+
+        strong: the commit has the configured strength, so the mark of Q6 may move; ahead: by a block, since more can be handed out
+        soon.
+        """
         self._advance()
+        mark = self._marking  # a row that is written twice before a commit takes nothing back
+        if strong:
+            mark = max(mark, self._mark_wanted)
+            if ahead or self.wants_mark:
+                mark = max(mark, min(self._next, self._cursor + HANDED_AHEAD))
+            if mark > self._marked:
+                write.on_commit(partial(self._mark, mark))
+            self._marking = mark
         if self._depth < 0 or (self._depth and self.head == self._next):
             self._put_right()
-        unsent = None
-        if self._waking:
-            write.on_commit(self._awake)
-        elif self._resting:
-            unsent = self.dup_below
         row = LaneRow(
             head=self.head,
             tail=self._next,
-            handed=self._handed,
+            handed=max(self._handed, mark),
             trimmed=self._trimmed,
             tail_bytes=self._tail_bytes,
             depth=self._depth,
@@ -537,11 +519,13 @@ class Queue:
             generation=self.generation,
             session=self.session,
             ledger=self.ledger,
-            unsent=unsent,
         )
         write.put("meta", lane_key(self.number), row.encode())
         write.tails[self.number] = self._next
         self.changed = False
+
+    def _mark(self, mark: int) -> None:
+        self._marked = max(self._marked, mark)
 
     # --- damage ---
 
@@ -875,7 +859,7 @@ class Queue:
     def _too_old(self, durable: Chunk | None, volatile: Chunk | None, accepted_before_ms: int) -> bool:
         """Whether the next messages have expired; what may have been sent already is the exchange's to finish."""
         chunk = durable if durable is not None else volatile
-        return chunk is not None and chunk.accepted_ms < accepted_before_ms and self._cursor >= self.dup_below
+        return chunk is not None and chunk.accepted_ms < accepted_before_ms and self._cursor >= self._handed
 
     def _discard(self, durable: Chunk | None, volatile: Chunk | None, stop: int | None, outcome: str) -> None:
         """Take the next messages, or those of them below ``stop``, out of the queue under ``outcome``."""

@@ -62,7 +62,6 @@ EARLY_COMMIT_BYTES = 16 << 20  # a write this large does not wait for the flush 
 RETRY_FIRST_S = 0.1
 RETRY_MAX_S = 5.0
 TRIM_IDLE_S = 10.0
-RESTS_AFTER_S = 5.0  # a queue of which nothing was handed out for so long; waking it costs a commit
 ISOLATED_MAX = 1000  # damaged places of a queue in one turn
 COMPACT_BYTES = 64 << 20  # a backlog that has left the memtable
 
@@ -96,16 +95,10 @@ class _Lane:
     retry_delay_s: float = 0.0
     fenced: bool = False  # until it is opened anew, its Forwarder speaks of messages that were purged
     row_damaged: bool = False  # where it stands is not known: it takes nothing and gives nothing, and its row stays as it is
-    handed_s: float = 0.0  # when something was handed out the last time
     losses: int = 0  # places where messages could not be read, in this life
     peak_bytes: int = 0  # since the last compaction
     trimmed_from: bytes = b""
     settles: deque[Settle] = field(default_factory=deque)  # not applied, because the disk refuses
-
-    @property
-    def has_credit(self) -> bool:
-        """Whether the Forwarder takes more."""
-        return self.credit_messages > self.given_messages and self.credit_bytes > self.given_bytes
 
 
 def refusal_facts(error: Unavailable) -> dict[str, str]:
@@ -145,6 +138,7 @@ class Tier1:
         self._write = Write()
         self._waiting: list[Append | SessionOpen | SourceResumed] = []
         self._needs_sync = False
+        self._marks_wanted = False
         self._uncommitted = False  # the open write has something that somebody waits for
         self._acks: dict[str, Committed] = {}
         self._opened: list[SessionOpened] = []
@@ -251,9 +245,6 @@ class Tier1:
             lane.credit_messages = max(lane.credit_messages, frame.messages)
             lane.credit_bytes = max(lane.credit_bytes, frame.size_bytes)
             self._ready.add(frame.queue)
-            if lane.queue.resting and lane.has_credit:
-                lane.queue.wake()
-                self._needs_sync = self._uncommitted = True
 
     def _lane_open(self, frame: LaneOpen) -> None:
         lane = self._lanes.get(frame.queue)
@@ -386,6 +377,13 @@ class Tier1:
         if self._retry_s is None:
             self._answer()
             self._hand_out(wall_ms)
+            while self._marks_wanted:  # once in a block of messages, where no other commit has moved the mark along (Q6)
+                self._marks_wanted = False
+                self._needs_sync = True
+                self._commit_write(now_s, wall_ms)
+                if self._retry_s is None:
+                    self._answer()
+                    self._hand_out(wall_ms)
         return self._take_effects()
 
     def wakes_at_s(self, now_s: float) -> float:
@@ -410,19 +408,12 @@ class Tier1:
             max_age_s = lane.limits.max_age_s if lane.limits.max_age_s is not None else self._settings.limits.max_age_s
             if max_age_s is not None and not lane.damaged and now_s >= lane.retry_s and lane.queue.waiting():
                 self._guarded(name, lane, lambda lane=lane, age=max_age_s: lane.queue.expire(wall_ms - int(age * 1000)))
-            if now_s - lane.handed_s >= RESTS_AFTER_S and lane.queue.waiting() and not (lane.open and lane.has_credit):
-                lane.queue.rest()
         if now_s - self._trimmed_s >= TRIM_IDLE_S:
             self._trimmed_s = now_s
             for lane in self._lanes.values():
                 self._trim(lane, idle=not lane.queue.depth)
         self._burials.tick(self._write, now_s, wall_ms)
         self._look_at_disk(now_s)
-
-    def rest(self) -> None:
-        """Nothing is handed out any more; the next commit puts on record what was not."""
-        for lane in self._lanes.values():
-            lane.queue.rest()
 
     def close(self) -> None:
         """Release the engine; commit first."""
@@ -438,10 +429,12 @@ class Tier1:
 
     def _commit_write(self, now_s: float, wall_ms: int) -> None:
         write = self._write
+        strong = self._needs_sync or self._persistence.sync != "full"
         for lane in self._lanes.values():
-            if lane.queue.changed and not lane.row_damaged:
+            queue = lane.queue
+            if (queue.changed or queue.wants_mark) and not lane.row_damaged:
                 self._trim(lane, idle=False)
-                lane.queue.write_row(write)
+                queue.write_row(write, strong=strong, ahead=lane.open and lane.credit_messages > lane.given_messages)
         self._burials.write(write, now_s, wall_ms, evict=not self._refused)
         self._senders.write_rows(write)
         self._sessions.write_rows(write)
@@ -549,26 +542,24 @@ class Tier1:
             self._ready.discard(name)
             if not lane.open or lane.damaged or not lane.queue.waiting():
                 continue
-            if lane.queue.resting:
-                self._ready.add(name)  # it is woken by credit, and awake once that is committed
-                continue
             if lane.unreadable is not None and self._now_s < lane.retry_s:
                 self._ready.add(name)
                 continue
             messages = lane.credit_messages - lane.given_messages
             size_bytes = lane.credit_bytes - lane.given_bytes
-            if lane.has_credit:
+            if messages > 0 and size_bytes > 0:
                 self._guarded(name, lane, lambda: self._hand_out_lane(name, lane, messages, size_bytes, wall_ms))  # noqa: B023
 
     def _hand_out_lane(self, name: str, lane: _Lane, messages: int, size_bytes: int, wall_ms: int) -> None:
         max_age_s = lane.limits.max_age_s if lane.limits.max_age_s is not None else self._settings.limits.max_age_s
         before_ms = wall_ms - int(max_age_s * 1000) if max_age_s is not None else 0
         pieces = lane.queue.hand_out(messages, size_bytes, accepted_before_ms=before_ms)
+        if lane.queue.wants_mark:
+            self._marks_wanted = True
+            self._ready.add(name)
         if pieces and lane.unreadable is not None:
             lane.unreadable = None
             log.info("queue.readable", extra={"queue": name})
-        if pieces:
-            lane.handed_s = self._now_s
         for piece in pieces:
             lane.given_messages += piece.count
             lane.given_bytes += piece.size_bytes
@@ -651,7 +642,6 @@ class Tier1:
                 first_seq=self._first_seq,
                 volatile_max_bytes=limits.volatile_max_bytes,
                 tail_known=self._engine.missing.tails.get(number, 0) if self._engine.missing is not None else 0,
-                went_back=self._engine.missing is not None,
             )
         except StorageDamaged as error:
             log.critical("queue.row_damaged", extra={"queue": name, "error": str(error), "kept": self._engine.keep_evidence()})

@@ -18,6 +18,7 @@ import click
 from supervisor.cli_calls import CONFIG
 from supervisor.cli_calls import call_node as _call
 from supervisor.cli_calls import load as _load
+from supervisor.cli_passwd import passwd
 from supervisor.cli_queue import queue
 from wire.errors import BasculeError, ConfigError
 
@@ -68,7 +69,7 @@ def cli() -> None:
 @CONFIG
 def run(config: Path) -> int:
     """Run the node of CONFIG in the foreground; SIGTERM stops it in good order."""
-    settings = _load(config)
+    settings = _load(config, files=True)
     from supervisor.node import run_node
 
     return run_node(settings, lambda: _problems(config))
@@ -77,8 +78,8 @@ def run(config: Path) -> int:
 @cli.command()
 @CONFIG
 def check(config: Path) -> int:
-    """Validate CONFIG and say what it makes."""
-    settings = _load(config)
+    """Validate CONFIG, with its password and ACL files, and say what it makes."""
+    settings = _load(config, files=True)
     lanes = sum(bridge.lanes for bridge in settings.bridges)
     bridges = ", ".join(bridge.name for bridge in settings.bridges) or "none"
     listeners = ", ".join(f"{listener.bind} ({listener.protocol})" for listener in settings.listeners)
@@ -188,6 +189,7 @@ def restart(config: Path, name: str) -> int:
 
 
 cli.add_command(queue)
+cli.add_command(passwd)
 
 
 @cli.command()
@@ -201,7 +203,7 @@ def demo(messages: int) -> int:
 
 def _problems(config: Path) -> list[str]:
     try:
-        _load(config)
+        _load(config, files=True)
     except ConfigError as error:
         return list(error.problems) or [str(error)]
     return []

@@ -14,15 +14,17 @@ CONFIG = click.argument("config", type=click.Path(path_type=Path))
 CALL_TIMEOUT_S = 5.0
 
 
-def load(config: Path) -> NodeSettings:
-    """The settings of the file ``config``.
+def load(config: Path, *, files: bool = False) -> NodeSettings:
+    """The settings of the file ``config``; with ``files``, its password and ACL files are checked too.
+
+    A node that runs goes on with the access that it has while such a file is wrong, so who asks it something is not held up.
 
     Raises:
         ConfigError: it does not hold.
     """
     from supervisor.config import load as load_file
 
-    return load_file(config)
+    return load_file(config, files=files)
 
 
 def call_node(

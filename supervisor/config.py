@@ -10,19 +10,23 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from actors.password_file import read_passwords
 from supervisor.config_file import Document, Key, Problem, read_document
-from supervisor.config_model import NOT_AVAILABLE, NOT_YET, Configuration, Inconsistent
-from supervisor.config_settings import default_rule_name, to_settings
+from supervisor.config_model import NOT_AVAILABLE, NOT_YET, AclFile, Configuration, Inconsistent
+from supervisor.config_settings import acl_rules, default_rule_name, to_settings
 from supervisor.config_values import UNIX
 from supervisor.units import nearest, parse_address, rule_number, shown
 from wire.errors import ConfigError
-from wire.settings import NodeSettings
+from wire.settings import AccessSettings, AclRuleSettings, NodeSettings
+
+_Model = TypeVar("_Model", bound=BaseModel)
 
 _EXAMPLES = {
     "node": "{name: edge-1, data_dir: data}",
@@ -34,6 +38,10 @@ _EXAMPLES = {
     "listeners.tls.key_file": "server.key",
     "access": "{allow_anonymous: true}",
     "access.allow_anonymous": "true",
+    "access.acl.topics": '["site/%u/#"]',
+    "listeners.access.acl.topics": '["site/%u/#"]',
+    "acl": '[{users: [operator], topics: ["#"]}]',
+    "acl.topics": '["site/%u/#"]',
     "bridges.name": "cloud",
     "bridges.remote": '{addresses: ["broker.example:1883"], client_id: edge-1}',
     "bridges.remote.addresses": '["broker.example:1883"]',
@@ -42,25 +50,78 @@ _EXAMPLES = {
 }
 
 
-def load(path: Path | str) -> NodeSettings:
+def load(path: Path | str, *, files: bool = True) -> NodeSettings:
     """The settings in the file ``path``; relative paths in it count from its folder.
+
+    ``files``: read and check the password and ACL files too. Without, the rules of ACL files are not in the settings.
 
     Raises:
         ConfigError: the file cannot be read, or is wrong; ``problems`` names each error in the order of the file.
     """
     path = Path(path)
     document = read_document(path)
-    problems = list(document.problems)
-    configuration: Configuration | None = None
-    try:
-        configuration = Configuration.model_validate(document.data, context={"folder": path.parent})
-    except ValidationError as error:
-        for details in error.errors(include_url=False):
-            problems += _problems(details, document)
+    configuration, problems = _validate(Configuration, document, path)
     problems += _whole_file(document)
     if problems or configuration is None:
         raise ConfigError("the configuration is refused", problems=_lines(path, problems))
-    return to_settings(configuration)
+    settings = to_settings(configuration)
+    return _with_files(settings) if files else settings
+
+
+def load_acl(path: Path | str) -> tuple[AclRuleSettings, ...]:
+    """The rules in the ACL file ``path``.
+
+    Raises:
+        ConfigError: the file cannot be read, or is wrong; ``problems`` names each error in the order of the file.
+    """
+    path = Path(path)
+    document = read_document(path, f"write acl: {_EXAMPLES['acl']}")
+    acl, problems = _validate(AclFile, document, path)
+    if problems or acl is None:
+        raise ConfigError("the ACL file is refused", problems=_lines(path, problems))
+    return acl_rules(acl.acl)
+
+
+def _validate(model: type[_Model], document: Document, path: Path) -> tuple[_Model | None, list[Problem]]:
+    problems = list(document.problems)
+    try:
+        return model.model_validate(document.data, context={"folder": path.parent}), problems
+    except ValidationError as error:
+        for details in error.errors(include_url=False):
+            problems += _problems(details, document, model)
+    return None, problems
+
+
+def _with_files(settings: NodeSettings) -> NodeSettings:
+    """``settings`` with the rules of their ACL files; password files are only looked at.
+
+    Raises:
+        ConfigError: one of the files is wrong; ``problems`` are those of all of them.
+    """
+    own = [listener.access for listener in settings.listeners if listener.access is not None]
+    problems: list[str] = []
+    rules: dict[str, tuple[AclRuleSettings, ...]] = {}
+    for access in dict.fromkeys([settings.access, *own]):
+        try:
+            if access.password_file is not None:
+                read_passwords(access.password_file)
+        except ConfigError as error:
+            problems += error.problems
+        try:
+            if access.acl_file is not None and access.acl_file not in rules:
+                rules[access.acl_file] = load_acl(access.acl_file)
+        except ConfigError as error:
+            problems += error.problems
+    if problems:
+        raise ConfigError("the access files are refused", problems=list(dict.fromkeys(problems)))
+
+    def whole(access: AccessSettings) -> AccessSettings:
+        return access if access.acl_file is None else replace(access, acl=rules[access.acl_file])
+
+    listeners = tuple(
+        listener if listener.access is None else replace(listener, access=whole(listener.access)) for listener in settings.listeners
+    )
+    return replace(settings, access=whole(settings.access), listeners=listeners)
 
 
 def json_schema() -> dict[str, Any]:
@@ -85,7 +146,7 @@ def _lines(path: Path, problems: list[Problem]) -> list[str]:
     return [problem.line(path) for problem in sorted(first.values(), key=lambda each: (each.place.line, each.place.column))]
 
 
-def _problems(details: ErrorDetails, document: Document) -> list[Problem]:
+def _problems(details: ErrorDetails, document: Document, model: type[BaseModel]) -> list[Problem]:
     """What one of pydantic's errors says to the operator."""
     key: Key = details["loc"]
     cause = details.get("ctx", {}).get("error")
@@ -93,11 +154,11 @@ def _problems(details: ErrorDetails, document: Document) -> list[Problem]:
         return [Problem(document.place((*key, *below)), (*key, *below), message) for below, message in cause.problems]
     if details["type"] == "too_short" and details["input"]:
         return []  # pydantic does not count items that are wrong; each of them is told
-    message = _message(details, key)
+    message = _message(details, key, model)
     return [Problem(document.place(key, of_key=details["type"] == "extra_forbidden"), key, message)]
 
 
-def _message(details: ErrorDetails, key: Key) -> str:
+def _message(details: ErrorDetails, key: Key, model: type[BaseModel]) -> str:
     context = details.get("ctx", {})
     value = details["input"]
     path = _path(key)
@@ -109,7 +170,7 @@ def _message(details: ErrorDetails, key: Key) -> str:
         case "extra_forbidden" if path in NOT_YET:
             return f"{NOT_AVAILABLE}: {NOT_YET[path]}; remove it"
         case "extra_forbidden":
-            known = sorted(_fields(key[:-1]))
+            known = sorted(_fields(key[:-1], model))
             return f"unknown key{nearest(str(key[-1]), known)}; known here: {', '.join(known)}"
         case "literal_error":
             choices = [choice.strip("'") for choice in str(context["expected"]).replace(" or ", ", ").split(", ")]
@@ -131,13 +192,13 @@ def _path(key: Key) -> str:
     return ".".join(part for part in key if isinstance(part, str))
 
 
-def _fields(key: Key) -> set[str]:
-    """The keys that the model at ``key`` knows."""
-    schema = json_schema()
+def _fields(key: Key, model: type[BaseModel]) -> set[str]:
+    """The keys that the part of ``model`` at ``key`` knows."""
+    schema = model.model_json_schema()
     at: dict[str, Any] = schema
     for part in key:
         at = at["items"] if isinstance(part, int) else at["properties"][part]
-        at = next((option for option in at.get("anyOf", []) if "$ref" in option), at)
+        at = next((option for option in at.get("anyOf", []) if "$ref" in option or "items" in option), at)
         if "$ref" in at:
             at = schema["$defs"][at["$ref"].rpartition("/")[2]]
     return set(at["properties"])

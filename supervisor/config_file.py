@@ -67,8 +67,11 @@ def write_key(key: Key) -> str:
     return f"{text.removeprefix('.')}: " if text else ""
 
 
-def read_document(path: Path) -> Document:
-    """The values in the file ``path`` and where they stand.
+LEAST = 'the least it needs is "node" and "listeners", see configs/minimal.yaml'
+
+
+def read_document(path: Path, least: str = LEAST) -> Document:
+    """The values in the file ``path`` and where they stand. ``least`` is what an empty file is told.
 
     Raises:
         ConfigError: the file cannot be read, or is not one YAML mapping; nothing can be said of its keys then.
@@ -85,11 +88,9 @@ def read_document(path: Path) -> Document:
     except RecursionError as error:
         raise _refused(path, Place(1, 1), "nested too deeply") from error
     if root is None:
-        raise _refused(
-            path, Place(1, 1), 'the file is empty; the least it needs is "node" and "listeners", see configs/minimal.yaml'
-        )
+        raise _refused(path, Place(1, 1), f"the file is empty; {least}")
     if not isinstance(root, yaml.MappingNode):
-        raise _refused(path, _place(root), "the file must be a mapping, key: value, see configs/minimal.yaml")
+        raise _refused(path, _place(root), f"the file must be a mapping, key: value; {least}")
     document = Document()
     data = _Walk(document).value(root, ())
     assert isinstance(data, dict)

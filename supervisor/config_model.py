@@ -8,9 +8,9 @@ else, in the operator's own units.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
 from actors.tls import FileFault, server_context
 from supervisor.config_values import (
@@ -28,6 +28,8 @@ from supervisor.config_values import (
     Number,
     Size,
     Text,
+    TopicPattern,
+    User,
 )
 from supervisor.units import UNLIMITED, nearest, shown, write_duration, write_size
 from wire.errors import BasculeError
@@ -42,9 +44,6 @@ NOT_AVAILABLE = "not available in this version"
 
 # Keys that a later version will know, by path without list indices: refused with that reason, never ignored.
 NOT_YET = {
-    "access.password_file": "every local client is anonymous",
-    "access.acl": "every local client may publish and subscribe to every topic",
-    "listeners.access": "listeners have no access settings of their own",
     "listeners.persistence": "persistence is set for the whole node",
     "bridges.persistence": "persistence is set for the whole node",
     "bridges.retention": "settled messages are not kept",
@@ -59,10 +58,13 @@ class Inconsistent(ValueError):
         self.problems = problems
 
 
-def _anonymous(value: bool) -> bool:
-    if not value:
-        raise ValueError(f"must be true: password_file is {NOT_AVAILABLE}, so there would be no way to log in")
-    return value
+_HasAcl = TypeVar("_HasAcl", "Access", "ListenerAccess")
+
+
+def _one_acl(access: _HasAcl) -> _HasAcl:
+    if access.acl is not None and access.acl_file is not None:
+        raise Inconsistent([(("acl_file",), "cannot stand beside acl; keep one of them")])
+    return access
 
 
 DEFAULT_REASON = "default"
@@ -182,6 +184,49 @@ class ListenerTls(Section):
         )
 
 
+class AclRule(Section):
+    """One rule of an access control list. The first rule that fits a client, an action and a topic decides; if none does: deny."""
+
+    permission: Literal["allow", "deny"] = setting("allow", "allow or deny.")
+    action: Literal["publish", "subscribe", "both"] = setting("both", "What it is about; subscribe is delivery too.")
+    users: tuple[User, ...] = setting((), "User names it is for; without users and anonymous, it is for everyone.")
+    anonymous: Flag = setting(False, "It is for clients without a user name, and for users if named, but for no one else.")
+    clients: tuple[Filled, ...] = setting((), "Client identifiers it is for, * stands for any text; without it, every client.")
+    topics: tuple[TopicPattern, ...] = Field(
+        min_length=1,
+        description="Topic patterns: topic filters with %u for the user name, %c for the client identifier, %% for a percent sign.",
+    )
+
+
+class AclFile(Section):
+    """The file of access.acl_file: the key acl with a list of rules. It is read again when it changes."""
+
+    acl: tuple[AclRule, ...] = Field(description="Rules, in order.")
+
+
+class LoginLimits(Section):
+    """How often logins may fail from one address (IPv6: one /64) before it has to wait."""
+
+    failures_max: Annotated[int | None, Number(1, 1000, unlimited=True)] = setting(10, "Failed logins within period, or unlimited.")
+    period: Annotated[float, Duration(1, 86400)] = setting("1m", "The period that failures_max counts in.")
+    block: Annotated[float, Duration(1, 86400)] = setting("1m", "How long logins from that address are refused then.")
+
+
+class ListenerAccess(Section):
+    """Who may connect to one listener; a key left out has the value in access."""
+
+    allow_anonymous: Flag | None = setting(
+        None, "Let clients in without a user name; they may do what the access control list says."
+    )
+    password_file: File | None = setting(None, "User names and password hashes, made with bascule passwd.")
+    acl: tuple[AclRule, ...] | None = setting(None, "Rules, in order. acl or acl_file takes the place of both in access.")
+    acl_file: File | None = setting(None, "A file with the rules, instead of acl.")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> ListenerAccess:
+        return _one_acl(self)
+
+
 class Listener(Section):
     """One socket for local clients."""
 
@@ -201,6 +246,7 @@ class Listener(Section):
     connections_max: Annotated[int | None, Number(1, 1_000_000, unlimited=True)] = setting(
         UNLIMITED, "Clients of this socket at a time, within clients.connections_max."
     )
+    access: ListenerAccess | None = setting(None, "Who may connect to this listener, where that differs from access.")
 
     @model_validator(mode="after")
     def _consistent(self) -> Listener:
@@ -225,11 +271,23 @@ class Listener(Section):
 
 
 class Access(Section):
-    """Who may connect to the listeners."""
+    """Who may connect to the listeners, and what a client may do."""
 
-    allow_anonymous: Annotated[Flag, AfterValidator(_anonymous)] = Field(
-        description="Let clients in without a user name. Must be switched on: there is no other way to log in yet."
+    allow_anonymous: Flag = setting(False, "Let clients in without a user name; they may do what the access control list says.")
+    password_file: File | None = setting(
+        None, "User names and password hashes, made with bascule passwd. It is read again when it changes."
     )
+    acl: tuple[AclRule, ...] | None = setting(
+        None, "Rules, in order; what none allows is denied. Without any list, all is allowed."
+    )
+    acl_file: File | None = setting(
+        None, "A file with the rules under the key acl, instead of acl. It is read again when it changes."
+    )
+    login_limits: LoginLimits = section(LoginLimits, "How often logins may fail from one address.")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Access:
+        return _one_acl(self)
 
 
 class Clients(Section):
@@ -562,7 +620,7 @@ class Configuration(Section):
 
     @model_validator(mode="after")
     def _consistent(self) -> Configuration:
-        problems: list[tuple[tuple[str | int, ...], str]] = []
+        problems = self._nobody_could_log_in()
         for index, bridge in enumerate(self.bridges):
             if bridge.tier2.max_bytes < self.clients.packet_max_bytes:
                 least = write_size(self.clients.packet_max_bytes)
@@ -576,3 +634,14 @@ class Configuration(Section):
         if problems:
             raise Inconsistent(problems)
         return self
+
+    def _nobody_could_log_in(self) -> list[tuple[tuple[str | int, ...], str]]:
+        problems: list[tuple[tuple[str | int, ...], str]] = []
+        for index, listener in enumerate(self.listeners):
+            own = listener.access or ListenerAccess()
+            anonymous = self.access.allow_anonymous if own.allow_anonymous is None else own.allow_anonymous
+            certified = listener.tls is not None and listener.tls.identity != "none"
+            if not anonymous and not certified and not (own.password_file or self.access.password_file):
+                message = "nobody could log in: write password_file: PATH (see bascule passwd), or allow_anonymous: true"
+                problems.append(((("listeners", index, "access") if listener.access else ("access", "allow_anonymous")), message))
+        return problems

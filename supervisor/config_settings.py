@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from supervisor.config_model import (
     DEFAULT_REASON,
     SESSION_NEVER_EXPIRES_S,
+    Access,
+    AclRule,
     Backoff,
     Bridge,
     BridgeLimits,
     Configuration,
     Limits,
     Listener,
+    ListenerAccess,
     Remote,
     Rule,
 )
@@ -21,12 +26,15 @@ from supervisor.config_values import UNIX
 from supervisor.units import parse_address, rule_number
 from wire.refusal_policy import code_of
 from wire.settings import (
+    AccessSettings,
+    AclRuleSettings,
     BackoffSettings,
     BridgeSettings,
     ClientLimitSettings,
     DeadLetterSettings,
     LimitSettings,
     ListenerSettings,
+    LoginLimitSettings,
     NodeSettings,
     PersistenceSettings,
     RefusalSettings,
@@ -50,8 +58,8 @@ def to_settings(configuration: Configuration) -> NodeSettings:
         data_dir=str(data_dir),
         run_dir=str(data_dir / "run"),
         log_level=configuration.log.level,
-        listeners=tuple(_listener(listener) for listener in configuration.listeners),
-        allow_anonymous=configuration.access.allow_anonymous,
+        listeners=tuple(_listener(listener, configuration.access) for listener in configuration.listeners),
+        access=_access(configuration.access),
         clients=ClientLimitSettings(
             connections_max=clients.connections_max,
             connect_timeout_s=clients.connect_timeout,
@@ -86,7 +94,7 @@ def to_settings(configuration: Configuration) -> NodeSettings:
     )
 
 
-def _listener(listener: Listener) -> ListenerSettings:
+def _listener(listener: Listener, node: Access) -> ListenerSettings:
     on_unix = listener.bind.startswith(UNIX)
     host, port = ("", 0) if on_unix else parse_address(listener.bind, port_min=0)
     return ListenerSettings(
@@ -99,6 +107,49 @@ def _listener(listener: Listener) -> ListenerSettings:
         websocket_path=listener.websocket_path,
         origins=listener.origins,
         connections_max=listener.connections_max,
+        access=_listener_access(listener.access, node),
+    )
+
+
+def _access(access: Access) -> AccessSettings:
+    limits = access.login_limits
+    return AccessSettings(
+        allow_anonymous=access.allow_anonymous,
+        login_limits=LoginLimitSettings(failures_max=limits.failures_max, period_s=limits.period, block_s=limits.block),
+        password_file=access.password_file,
+        acl=None if access.acl is None else acl_rules(access.acl),
+        acl_file=access.acl_file,
+    )
+
+
+def _listener_access(own: ListenerAccess | None, node: Access) -> AccessSettings | None:
+    """The access of one listener with the node's for what it leaves out; None if it leaves out everything."""
+    if own is None:
+        return None
+    settings = _access(node)
+    if own.allow_anonymous is not None:
+        settings = replace(settings, allow_anonymous=own.allow_anonymous)
+    if own.password_file is not None:
+        settings = replace(settings, password_file=own.password_file)
+    if own.acl is not None or own.acl_file is not None:
+        acl = None if own.acl is None else acl_rules(own.acl)
+        settings = replace(settings, acl=acl, acl_file=own.acl_file)
+    return settings
+
+
+def acl_rules(rules: Sequence[AclRule]) -> tuple[AclRuleSettings, ...]:
+    """Rules as the processes are told of them."""
+    return tuple(
+        AclRuleSettings(
+            allow=rule.permission == "allow",
+            publish=rule.action != "subscribe",
+            subscribe=rule.action != "publish",
+            users=rule.users,
+            anonymous=rule.anonymous,
+            clients=rule.clients,
+            topics=rule.topics,
+        )
+        for rule in rules
     )
 
 

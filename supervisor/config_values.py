@@ -16,6 +16,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, GetCoreSchemaHandle
 from pydantic_core import core_schema
 
 from supervisor.units import UNLIMITED, check_name, parse_address, parse_duration, parse_size, shown, write_duration, write_size
+from wire.access_rules import pattern_fault
 from wire.mqtt.topics import filter_fault
 
 SECONDS_MAX = 10 * 365 * 86400.0
@@ -181,6 +182,19 @@ def _mode(value: object) -> object:
     return value
 
 
+def _user(value: str) -> str:
+    if not value or any(ord(character) < 0x20 or ord(character) == 0x7F for character in value):  # a certificate's may have colons
+        raise ValueError(f"{shown(value)} cannot be a user name; write one of the password file, or one that a certificate gives")
+    return value
+
+
+def _pattern(value: str) -> str:
+    fault = pattern_fault(value)
+    if fault is not None:
+        raise ValueError(f"{shown(value)} is not a topic pattern ({fault}); write it such as plant/# or site/%u/+")
+    return value
+
+
 UNIX = "unix:"
 UNIX_PATH_MAX_BYTES = 107
 
@@ -189,6 +203,8 @@ Name = Annotated[Text, AfterValidator(check_name), Field(pattern="^[A-Za-z0-9_-]
 Flag = Annotated[bool, BeforeValidator(_flag)]
 Filled = Annotated[Text, AfterValidator(_filled)]
 Filter = Annotated[Text, AfterValidator(_filter)]
+User = Annotated[Text, AfterValidator(_user)]
+TopicPattern = Annotated[Text, AfterValidator(_pattern)]
 File = Annotated[Filled, AfterValidator(_resolve), AfterValidator(_readable)]
 Folder = Annotated[Filled, AfterValidator(_resolve), AfterValidator(_folder)]
 Bind = Annotated[Text, AfterValidator(_bind)]

@@ -18,6 +18,7 @@ from typing import Any
 
 from actors.actor import PolledActor
 from actors.mailbox import READ, Mailbox
+from supervisor.acl_watch import AclWatch
 from supervisor.collection import Collection
 from supervisor.control import SOCKET_NAME, ControlError, Request, encode_error, encode_result, parse_request
 from supervisor.figures import status_map
@@ -27,7 +28,7 @@ from supervisor.restart import Escalate, GiveUp, Restart
 from supervisor.signals import SignalPipe
 from wire.errors import ConfigError, Unavailable
 from wire.frames import Command, Frame, Heartbeat, PeerUp, QueueAnswer, ReportNow, ResetMarkers
-from wire.names import CONNECTION, QUEUE_STORE
+from wire.names import CONNECTION, LISTENER, QUEUE_STORE
 from wire.settings import NodeSettings
 
 log = logging.getLogger("bascule")
@@ -54,6 +55,7 @@ class Supervisor(PolledActor):
         self._paused: set[str] = set()
         self._collection: Collection[tuple[list[bytes], Any]] = Collection()
         self._relay: Relay[list[bytes]] = Relay()
+        self._acl_watch = AclWatch(settings)
 
     # --- events ---
 
@@ -87,6 +89,8 @@ class Supervisor(PolledActor):
                 self.mailbox.set_timer("tick", now_s + self._period_s)
                 if not self._stopping:
                     self._nursery.kill_hung(now_s)
+                    for frame in self._acl_watch.changes():
+                        self.send(LISTENER, frame)
             case "restart":
                 self._restart(self._nursery[child_name])
             case "kill":
@@ -131,6 +135,9 @@ class Supervisor(PolledActor):
 
     def _brief(self, child: Child) -> None:
         """Tell a child which peers are ready, and whether its bridge is paused; a repetition is harmless."""
+        if child.name == LISTENER:  # before it can accept anyone
+            for frame in self._acl_watch.so_far():
+                self.send(LISTENER, frame)
         for peer in self._nursery.living():
             if peer is not child and peer.state == "ready" and peer.life is not None:
                 self.send(child.name, PeerUp(name=peer.name, epoch=peer.life.epoch))

@@ -15,6 +15,7 @@ import yaml
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
+from actors.passwords import DECOY
 from supervisor.config import load, schema_text
 from supervisor.config_model import Configuration
 from tests.support.authority import Authority
@@ -32,7 +33,13 @@ EXAMPLES = {
     "listeners.tls.key_file",
     "listeners.tls.ca_file",
     "listeners.tls.ciphers",
-    "access.allow_anonymous",
+    "listeners.access.allow_anonymous",
+    "listeners.access.password_file",
+    "listeners.access.acl.topics",
+    "listeners.access.acl_file",
+    "access.password_file",
+    "access.acl.topics",
+    "access.acl_file",
     "bridges.name",
     "bridges.remote.addresses",
     "bridges.remote.client_id",
@@ -86,6 +93,10 @@ def test_every_file_loads_and_fits_the_schema(path: Path, tmp_path: Path) -> Non
     copy = tmp_path / "configs" / path.name
     copy.parent.mkdir()
     shutil.copy(path, copy)
+    if path.name == "access.yaml":
+        shutil.copytree(CONFIGS / "access", copy.parent / "access")
+        (copy.parent / "secrets").mkdir()
+        (copy.parent / "secrets" / "passwords").write_text(f"operator:{DECOY}\n")
     if path.name == "tls.yaml":
         (copy.parent / "secrets").mkdir()
         for name in SECRETS:
@@ -100,7 +111,7 @@ def test_every_file_loads_and_fits_the_schema(path: Path, tmp_path: Path) -> Non
 
 
 def test_there_is_a_file_for_each_mode() -> None:
-    assert {path.stem for path in FILES} >= {"default", "minimal", "in-memory", "durable", "fast", "tls"}
+    assert {path.stem for path in FILES} >= {"default", "minimal", "in-memory", "durable", "fast", "tls", "access"}
     assert {load(CONFIGS / f"{name}.yaml").persistence.mode for name in ("in-memory", "durable")} == {"in-memory", "file-native"}
     fast = load(CONFIGS / "fast.yaml").persistence
     assert (fast.acknowledge, fast.flush_period_s, fast.sync) == ("fast", 0.5, "os")

@@ -17,6 +17,7 @@ PACKAGES = ("wire", "storage", "actors", "supervisor")  # each imports itself an
 
 # Third-party module -> the files that may import it.
 OWNERS = {
+    "argon2": ("actors/passwords.py",),
     "click": ("supervisor/cli*.py",),
     "msgpack": ("wire/*", "storage/*", "supervisor/control.py"),
     "paho": ("actors/remote.py",),
@@ -31,6 +32,7 @@ OWNERS = {
     "zmq": ("actors/mailbox.py",),
 }
 DISTRIBUTIONS = {
+    "argon2": "argon2-cffi",
     "paho": "paho-mqtt",
     "pydantic_core": "pydantic",
     "pythonjsonlogger": "python-json-logger",
@@ -69,7 +71,7 @@ IMPURE = {
 
 FUNCTION_LINES_MAX = 60
 # One loop over received bytes is one function where a call would cost more than the work it does.
-LONG_FUNCTIONS: dict[str, int] = {"wire/mqtt/publish_stream.py:parse_publishes": 120}
+LONG_FUNCTIONS: dict[str, int] = {"wire/mqtt/publish_stream.py:parse_publishes": 128}
 
 
 def modules() -> list[str]:

@@ -443,8 +443,9 @@ class LaneOpen(Frame):
 class LaneOpened(Frame):
     """QueueStore -> Forwarder -> Connection: the lane starts at ``head``.
 
-    settled, released: ranges above the head. dup_below: sequences below it may have been sent before, so they carry DUP.
-    generation: which remote session they belong to. session: the remote session on record, empty for none.
+    settled, released: ranges above the head, the latter in the order of the PUBRECs. dup_below: sequences below it may have been
+    sent before, so they carry DUP. generation: which remote session they belong to. session: the remote session on record, empty
+    for none.
     """
 
     queue: str
@@ -496,7 +497,8 @@ class Settle(Frame):
     """Connection -> Forwarder -> QueueStore: what became of messages.
 
     settled: (outcome, ranges), the outcome being ``delivered``, ``expired``, ``dropped:<reason>``, ``dead:<reason>`` or
-    ``redelivered`` (a count only: it settles nothing). released: PUBREC came; commit, then answer ``Settled`` with ``number``.
+    ``redelivered`` (a count only: it settles nothing). released: PUBREC came, in that order; commit,
+    then answer ``Settled`` with ``number``.
     session: the remote session now on record, in its ``generation``, a new one of which forgets what was released before it; None:
     both are unchanged, whatever ``generation`` says.
     """
@@ -608,6 +610,15 @@ class Command(Frame):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stop(Frame):
     """Supervisor -> child: end intake, pass on and commit what is in hand, then end."""
+
+
+@_frame(60)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AclChanged(Frame):
+    """Supervisor -> Listener: the rules in the ACL file ``path`` are these now; each has the fields of ``AclRuleSettings``."""
+
+    path: str
+    rules: tuple[tuple[bool, bool, bool, tuple[str, ...], bool, tuple[str, ...], tuple[str, ...]], ...]
 
 
 @_frame(46)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 
 from wire.mqtt.packets import Connack, Connect
 from wire.mqtt.properties import NO_PROPERTIES, Properties
@@ -11,6 +12,33 @@ from wire.settings import ClientLimitSettings
 
 LEVEL_5 = 5
 TOPIC_ALIAS_MAXIMUM = 64
+
+
+class LoginFault(Enum):
+    """Why a client is not let in."""
+
+    NO_USER_NAME = "no user name"
+    WRONG = "wrong user name or password"
+    WILL_FORBIDDEN = "its Will may not be published"
+    ANOTHERS = "its client identifier is in use by another user"
+    ADDRESS_BLOCKED = "too many failed logins from its address"
+    BUSY = "too many logins are waiting"
+
+
+_LOGIN_CODES = {  # MQTT 3.1.1, MQTT 5
+    LoginFault.NO_USER_NAME: (ConnectReturnCode.NOT_AUTHORIZED, ReasonCode.NOT_AUTHORIZED),
+    LoginFault.WRONG: (ConnectReturnCode.BAD_USER_NAME_OR_PASSWORD, ReasonCode.BAD_USER_NAME_OR_PASSWORD),
+    LoginFault.WILL_FORBIDDEN: (ConnectReturnCode.NOT_AUTHORIZED, ReasonCode.NOT_AUTHORIZED),
+    LoginFault.ANOTHERS: (ConnectReturnCode.IDENTIFIER_REJECTED, ReasonCode.CLIENT_IDENTIFIER_NOT_VALID),
+    LoginFault.ADDRESS_BLOCKED: (ConnectReturnCode.SERVER_UNAVAILABLE, ReasonCode.CONNECTION_RATE_EXCEEDED),
+    LoginFault.BUSY: (ConnectReturnCode.SERVER_UNAVAILABLE, ReasonCode.SERVER_BUSY),
+}
+
+
+def refuse_login(fault: LoginFault, level: int) -> Connack:
+    """The CONNACK that says so; the server closes the connection behind it [MQTT-3.1.4-2, MQTT-3.2.2-7]."""
+    return_code, reason_code = _LOGIN_CODES[fault]
+    return Connack(session_present=False, reason_code=reason_code if level == LEVEL_5 else return_code)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,8 @@ F7  nothing leaves on a new session before its record is committed; what an olde
 F8  PUBLISHes leave in the order of their sequences; the first that may not leave holds back all behind it, and so does one that
     was refused and is to be tried again, until it may. What was in flight behind that one is ahead of it then.
 F9  a refused message is settled, or kept and sent as new [MQTT-4.4.0-2], by policy; either way its exchange has ended.
+F10 PUBRELs leave in the order in which their PUBRECs came [MQTT-4.6.0-4], also on a resumed session and after a crash. What was
+    refused and tried again has its PUBREC after others of higher sequences.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from wire.backoff import Backoff
 from wire.batch import QOS_MASK, RETAIN
 from wire.errors import PeerViolation
 from wire.frames import HandOut, LaneOpened, Ranges
-from wire.ranges import RangeSet
+from wire.ranges import ArrivalSet, RangeSet
 from wire.refusal_policy import FAILURE, TOO_LARGE, HoldBack, RefusalPolicy
 from wire.segments import HeadCache, Run, Segment, Style
 from wire.sequences import (
@@ -118,6 +120,7 @@ class OutboundFlow:
         self._releasing = RangeSet()  # PUBREC came, not committed yet
         self._release_due = RangeSet()  # committed, PUBREL not sent on this connection yet
         self._await_pubcomp = RangeSet()
+        self._pubrecs = ArrivalSet()  # the last three as their PUBRECs came (F10)
         self._unsettled = (
             self._await_puback,
             self._await_pubrec,
@@ -156,6 +159,7 @@ class OutboundFlow:
         self._barred = RangeSet((*lane.settled, *lane.released))
         for start, stop in lane.released:
             self._release_due.add(start, stop)
+            self._pubrecs.add(start, stop)
         self._in_flight = self._in_flight_2 = self._release_due.count()
         self.session = lane.session
         self.generation = lane.generation
@@ -247,6 +251,7 @@ class OutboundFlow:
         released = RangeSet((*self._releasing, *self._release_due))
         for unsettled in (self._releasing, self._release_due, self._released_new):
             unsettled.clear()
+        self._pubrecs.clear()
         self._commits.clear()
         self._hold.clear()  # it was the other session's
         self._take_up_refused()
@@ -302,7 +307,7 @@ class OutboundFlow:
         if not self.live or self._record_new or self._record_number is not None:
             return b""  # F7
         parts: list[bytes] = []
-        for start, stop in self._release_due:  # F4
+        for start, stop in self._as_they_came(self._release_due):  # F4, F10
             for begin in range(start, stop, PACKET_IDS):
                 parts.append(ack_slice(PUBREL, begin, min(stop, begin + PACKET_IDS) - begin))
             self._await_pubcomp.add(start, stop)
@@ -528,10 +533,12 @@ class OutboundFlow:
         if first_byte == PUBREC:
             self._releasing.add(start, stop)
             self._released_new.add(start, stop)
+            self._pubrecs.add(start, stop)
             return
         self._in_flight -= count
         if first_byte == PUBCOMP:
             self._in_flight_2 -= count
+            self._pubrecs.discard(start, stop)
         self._settle(DELIVERED, start, stop)
 
     def _refused(self, first_byte: int, seq: int, reason_code: int) -> None:
@@ -599,7 +606,7 @@ class OutboundFlow:
         """What became of messages since the last time, to be sent as ``Settle`` ``number``; None if nothing did."""
         if not (self._settled or self._released_new or self._record_new):
             return None
-        released = self._released_new.ranges()
+        released = self._as_they_came(self._released_new)
         if released:
             self._released_new.clear()
             self._commits.append((number, released))
@@ -622,6 +629,9 @@ class OutboundFlow:
             self._record_number = None
 
     # --- inside ---
+
+    def _as_they_came(self, released: RangeSet) -> Ranges:
+        return released.ranges() if self._pubrecs.rising else self._pubrecs.within(released)
 
     def _settle(self, outcome: str, start: int, stop: int) -> None:
         settled = self._settled.get(outcome)

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator
 
 Ranges = tuple[tuple[int, int], ...]
 
+WAVES_MAX = 100  # an ArrivalSet forgets the order beyond so many falls
+
 
 class RangeSet:
     """Disjoint ranges ``[start, stop)`` of sequences in rising order; neighbours that touch are one range."""
@@ -138,6 +140,75 @@ class RangeSet:
 
     def __bool__(self) -> bool:
         return bool(self._starts)
+
+
+class ArrivalSet:
+    """A set of sequences that knows in which order they came: as waves, in each of which they rise; nearly always there is one.
+
+    Beyond ``WAVES_MAX`` falls what comes late is ordered into the last wave: who answers so wildly keeps no order himself.
+    """
+
+    __slots__ = ("_waves",)
+
+    def __init__(self, ranges: Iterable[tuple[int, int]] = ()) -> None:
+        self._waves: list[RangeSet] = [RangeSet()]
+        for start, stop in ranges:
+            self.add(start, stop)
+
+    @property
+    def rising(self) -> bool:
+        """Whether the order of arrival is that of the sequences."""
+        return len(self._waves) == 1
+
+    def add(self, start: int, stop: int) -> None:
+        """Put ``[start, stop)`` in, as the last that came."""
+        if stop <= start:
+            return
+        last = self._waves[-1]
+        if not self.rising or not _below(last, start):
+            self.discard(start, stop)
+            last = self._waves[-1]
+            if not _below(last, start) and len(self._waves) < WAVES_MAX:
+                last = RangeSet()
+                self._waves.append(last)
+        last.add(start, stop)
+
+    def discard(self, start: int, stop: int) -> None:
+        """Take ``[start, stop)`` out; what is not there is ignored."""
+        waves = self._waves
+        for wave in waves:
+            wave.discard(start, stop)
+        if len(waves) > 1:
+            self._waves = [wave for wave in waves if wave] or waves[:1]
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._waves = [RangeSet()]
+
+    def within(self, chosen: RangeSet) -> Ranges:
+        """What is in ``chosen`` as well, in the order of arrival."""
+        found = []
+        for wave in self._waves:
+            for start, stop in wave:
+                while start < stop and (part := chosen.next_range(start)) is not None and part[0] < stop:
+                    start = min(part[1], stop)
+                    found.append((part[0], start))
+        return tuple(found)
+
+    def ranges(self) -> Ranges:
+        """All ranges in the order of arrival, as frames and rows carry them."""
+        return tuple(bounds for wave in self._waves for bounds in wave)
+
+    def __contains__(self, seq: int) -> bool:
+        return any(seq in wave for wave in self._waves)
+
+    def __bool__(self) -> bool:
+        return bool(self._waves[0])
+
+
+def _below(ranges: RangeSet, start: int) -> bool:
+    """Whether everything in ``ranges`` is below ``start``."""
+    return ranges.next_range(start) is None
 
 
 def ranges_of(seqs: Iterable[int]) -> Ranges:

@@ -13,6 +13,39 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 import msgpack
 
 
+@dataclass(frozen=True, slots=True)
+class AclRuleSettings:
+    """One rule of an access control list. Without users and anonymous it is for everyone, without clients for every client."""
+
+    allow: bool
+    publish: bool
+    subscribe: bool
+    users: tuple[str, ...]
+    anonymous: bool
+    clients: tuple[str, ...]
+    topics: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoginLimitSettings:
+    """After failures_max failed logins within period_s, an address is refused for block_s; None is without limit."""
+
+    failures_max: int | None
+    period_s: float
+    block_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccessSettings:
+    """Who may connect, and what a client may do. acl: None is everything; acl_file: where its rules are from, if not given here."""
+
+    allow_anonymous: bool
+    login_limits: LoginLimitSettings
+    password_file: str | None = None
+    acl: tuple[AclRuleSettings, ...] | None = None
+    acl_file: str | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListenerTlsSettings:
     """TLS towards local clients; files are PEM, empty strings mean not set.
@@ -35,6 +68,7 @@ class ListenerSettings:
     """One listening socket for local clients: ``host`` and ``port``, or ``unix_path`` with its file mode.
 
     protocol: tcp | tls | ws | wss; tcp and ws on a Unix socket are the same without TCP. origins: empty is any.
+    access: None is the node's.
     """
 
     host: str
@@ -46,6 +80,7 @@ class ListenerSettings:
     websocket_path: str = "/mqtt"
     origins: tuple[str, ...] = ()
     connections_max: int | None = None
+    access: AccessSettings | None = None
 
     @property
     def bind(self) -> str:
@@ -217,7 +252,7 @@ class NodeSettings:
     run_dir: str
     log_level: str
     listeners: tuple[ListenerSettings, ...]
-    allow_anonymous: bool
+    access: AccessSettings
     clients: ClientLimitSettings
     persistence: PersistenceSettings
     limits: LimitSettings

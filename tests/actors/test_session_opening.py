@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import pytest
 
+from actors.access import Access
 from actors.client import Client
 from actors.client_packets import ClientPackets
 from actors.client_packets import Host as ListenerHost
@@ -23,6 +24,7 @@ from wire.frames import Frame, SessionOpen, SessionOpened
 from wire.mqtt.codec import encode
 from wire.mqtt.packets import Connect
 from wire.names import QUEUE_STORE
+from wire.settings import ListenerSettings
 
 
 class FakeMailbox:
@@ -96,7 +98,9 @@ def test_a_remote_s_messages_wait_for_the_last_opening(tmp_path: Path) -> None:
 @pytest.mark.parametrize("clean", [True, False])
 def test_a_local_client_is_welcomed_once_and_when_nothing_more_is_forgotten(clean: bool, tmp_path: Path) -> None:
     host: Any = FakeHost()
-    packets = ClientPackets(cast("ListenerHost", host), node_settings(tmp_path))
+    listeners = (ListenerSettings(host="127.0.0.1", port=1, protocol="tcp"),)
+    settings = replace(node_settings(tmp_path), listeners=listeners)
+    packets = ClientPackets(cast("ListenerHost", host), settings, Access(host, settings))
     with socket.create_server(("127.0.0.1", 0)) as server, select.epoll() as outer:
         client = Client(socket.create_connection(server.getsockname()), "somewhere", 1, PollGroup(outer), 0.0)
         connect = encode(Connect(level=5, client_id="c", clean_start=clean, keep_alive_s=0), 5)

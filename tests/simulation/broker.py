@@ -12,7 +12,6 @@ from collections.abc import Callable
 from typing import Protocol
 
 from tests.simulation import mqtt
-from tests.simulation.incoming import IncomingShape
 from tests.simulation.mqtt import Ack, Other, Packet, PacketReader, Publish
 from tests.simulation.remote_publisher import Delivery, Outgoing, RemotePublisher, RemotePublisherWatcher
 from tests.simulation.tcp import Far, Link
@@ -31,7 +30,7 @@ class BrokerWatcher(RemotePublisherWatcher, Protocol):
 
     def remote_delivered(self, client_id: str, packet: Publish, session: int) -> None: ...
     def remote_refused(self, client_id: str, packet: Publish) -> None: ...
-    def remote_publish_written(self, client_id: str, session: int) -> None: ...
+    def remote_publish_written(self, client_id: str, packet: Publish, session: int) -> None: ...
     def remote_release_written(self, client_id: str, payload: bytes) -> None: ...
 
     amnesia: bool
@@ -50,7 +49,8 @@ class Session:
         self.unanswered: dict[int, bytes] = {}  # identifiers of which no final answer has left
         self.released: set[bytes] = set()
         self.refused: set[Sending] = set()  # answered with a failure: they may come again, as new, and behind others
-        self.recs: set[int] = set()  # identifiers for which a PUBREC has ever left
+        self.recs: dict[int, int] = {}  # identifiers for which a PUBREC has ever left -> the place of the last
+        self.recs_sent = 0
         self.earlier_recs: set[int] = set()  # and in sessions before
         self.connections = 0
         self.successor = False  # the client had another session before
@@ -70,8 +70,8 @@ class _Judge:
     R4  the order is that of the first sendings.
     R5  after PUBREL a message is never published again in that session.
     R6  the receive maximum holds; at level 4 the limit on unreleased QoS 2 messages.
-    R7  PUBREL comes only for what was answered with PUBREC, in the order of the messages. (Where a lost session's releases are
-        assumed delivered, a PUBREL may still come for them.)
+    R7  PUBREL comes only for what was answered with PUBREC, in the order of the PUBRECs [MQTT-4.6.0-4], also when it comes again.
+        (Where a lost session's releases are assumed delivered, a PUBREL may still come for them.)
     """
 
     def __init__(self, session: Session, broker: Broker, level: int) -> None:
@@ -132,7 +132,8 @@ class _Judge:
         payload = session.received.get(packet.packet_id)
         if payload is not None:
             session.released.add(payload)
-            order = session.orders[payload, packet.packet_id]
+        order = session.recs.get(packet.packet_id)
+        if order is not None:
             if order <= self._last_release:
                 raise Violation("R7", f"{packet} out of order")
             self._last_release = order
@@ -146,7 +147,8 @@ class BrokerConnection(Far):
         self.session = session
         self.level = level
         self.link: Link | None = None
-        self.delivery = Delivery(broker.publisher, session.outgoing, client_id, level, receive_maximum)
+        self.delivery = Delivery(broker.publisher, broker, session.outgoing, client_id, level, receive_maximum)
+        self.place = ""  # the address at which it came in
         self._broker = broker
         self._judge = _Judge(session, broker, level)
         self._reader = PacketReader(level)
@@ -165,7 +167,7 @@ class BrokerConnection(Far):
             raise Violation("malformed", f"towards the remote: {error}") from error
         for _, packet in packets:
             if isinstance(packet, Publish) and packet.qos and not self.session.mistakable:
-                self._broker.watcher.remote_publish_written(self.client_id, self.session.number)
+                self._broker.watcher.remote_publish_written(self.client_id, packet, self.session.number)
             if isinstance(packet, Ack) and packet.kind == mqtt.PUBREL:
                 payload = self.session.received.get(packet.packet_id)
                 if payload is not None:
@@ -260,7 +262,8 @@ class BrokerConnection(Far):
         for _, encoded, ack in self._answers:
             data += encoded
             if ack.kind == mqtt.PUBREC:
-                self.session.recs.add(ack.packet_id)
+                self.session.recs_sent += 1
+                self.session.recs[ack.packet_id] = self.session.recs_sent
                 self._broker.released(self.client_id, ack.packet_id)
             if ack.kind in (mqtt.PUBACK, mqtt.PUBCOMP) or ack.reason >= 0x80:
                 self.session.unanswered.pop(ack.packet_id, None)
@@ -281,7 +284,7 @@ class Broker:
         receive_maximum: int,
         qos2_maximum: int,
         assumes_delivered: bool,
-        incoming: IncomingShape | None,
+        publisher: RemotePublisher,
     ) -> None:
         self.assumes_delivered = assumes_delivered
         self.world = world
@@ -295,13 +298,28 @@ class Broker:
         self.rejections = 0
         self.sessions_lost = 0
         self.on_new_session: Callable[[str], None] | None = None  # told once, when a client finds its session lost
+        self.may_be_left = False  # the client may go to another address, and what is open here stays open
         self._rng = world.chance("broker")
         self._sessions: dict[str, Session] = {}
         self._connections: dict[str, BrokerConnection] = {}
         self._had_session: set[str] = set()
         self._recs: dict[str, set[int]] = {}
         self._numbers = 0
-        self.publisher = RemotePublisher(world, incoming, watcher, self)
+        self.publisher = publisher
+        publisher.brokers.append(self)
+
+    def another(self, first_number: int) -> Broker:
+        """A broker like this one; its sessions are numbered from ``first_number`` on."""
+        other = Broker(
+            self.world,
+            self.watcher,
+            receive_maximum=self.receive_maximum,
+            qos2_maximum=self.qos2_maximum,
+            assumes_delivered=self.assumes_delivered,
+            publisher=self.publisher,
+        )
+        other._numbers = first_number
+        return other
 
     def accepts(self) -> bool:
         """Whether a CONNECT is let in now."""
@@ -314,7 +332,7 @@ class Broker:
             older.close()
         if clean:
             self._sessions.pop(client_id, None)
-            self._had_session.discard(client_id)
+            self._forget_had_session(client_id)
         session = self._sessions.get(client_id)
         present = session is not None
         if session is not None and session.successor and not session.used:
@@ -338,11 +356,16 @@ class Broker:
         if older is not None:
             older.close()
         self._sessions.pop(client_id, None)
-        self._had_session.discard(client_id)
+        self._forget_had_session(client_id)
+
+    def _forget_had_session(self, client_id: str) -> None:
+        """The next session cannot be mistaken for this one; save where the record may be of here again, before another address."""
+        if not self.may_be_left:
+            self._had_session.discard(client_id)
 
     def outgoings(self) -> list[Outgoing]:
-        """The sessions as this broker's own."""
-        return [session.outgoing for session in self._sessions.values()]
+        """The sessions as this broker's own; where the client may be at another address instead, those that are connected."""
+        return [session.outgoing for session in self._kept()]
 
     def links(self) -> list[Link]:
         """The connections that are up."""
@@ -353,6 +376,12 @@ class Broker:
         for connection in list(self._connections.values()):
             connection.close()
         self._connections.clear()
+
+    def drop_place(self, place: str) -> None:
+        """Close the connections that came in at ``place``."""
+        for connection in [connection for connection in self._connections.values() if connection.place == place]:
+            connection.close()
+            self.gone(connection)
 
     def lose_sessions(self) -> None:
         """Forget every session, connections included."""
@@ -370,7 +399,11 @@ class Broker:
 
     def quiet(self) -> bool:
         """Whether no exchange is open on the broker's side."""
-        return not any(session.received or session.unanswered for session in self._sessions.values())
+        return not any(session.received or session.unanswered for session in self._kept())
+
+    def _kept(self) -> list[Session]:
+        """The sessions that their clients are sure to come back to."""
+        return [session for name, session in self._sessions.items() if not self.may_be_left or name in self._connections]
 
     def reason(self, level: int) -> int:
         """The reason code for the next PUBLISH."""

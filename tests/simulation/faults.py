@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from tests.simulation.broker import Broker
+from tests.simulation.control import Operator
 from tests.simulation.node import Machine
 from tests.simulation.plan import Fault
 from tests.simulation.publisher import Publisher
@@ -22,11 +23,14 @@ class Faults:
         self._broker = broker
         self._publishers = publishers
         self._rng: Random = world.chance("faults")
+        self._more = (Operator(world, machine, machine.oracle), machine.remotes)
 
     def happen(self, fault: Fault) -> None:
         """Let ``fault`` happen now."""
         self._world.note("FAULT", str(fault))
-        getattr(self, f"_{fault.kind.replace('-', '_')}")(fault)
+        name = fault.kind.replace("-", "_")
+        happens = next((getattr(owner, name) for owner in self._more if hasattr(owner, name)), None)
+        (happens or getattr(self, f"_{name}"))(fault)
 
     def heal(self) -> None:
         """Nothing is broken any more; links that were silent are closed as their time-outs would."""
@@ -37,6 +41,8 @@ class Faults:
             process.freeze(False)
         machine.disk.refuses_until_s = machine.disk.slow_until_s = machine.flaky_until_s = now_s
         machine.post.slow.clear()
+        for more in self._more:
+            more.heal()
         machine.half_open_next = ""
         broker.refusing_until_s = broker.slow_until_s = now_s
         broker.stalled_until_s = min(broker.stalled_until_s, now_s + 1.0)

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from pykka._envelope import Envelope
 
-from actors.mailbox import HANGUP, Mailbox, PollGroup, Router
+from actors.mailbox import HANGUP, READ, Mailbox, PollGroup, Router
+from tests.simulation.control import SimRouter
 from tests.simulation.world import Pollable
 from wire.frames import Frame, encode
 
@@ -50,19 +51,6 @@ class SimGroup(PollGroup):
 
     def _world_pollable(self, fd: int) -> Pollable:
         raise NotImplementedError
-
-
-class NoRouter(Router):
-    """Nobody asks on the control socket."""
-
-    def __init__(self) -> None:
-        pass
-
-    def requests(self) -> list[tuple[list[bytes], bytes]]:
-        return []
-
-    def answer(self, whom: list[bytes], payload: bytes) -> None:
-        pass
 
 
 class SimMailbox(Mailbox):
@@ -123,7 +111,9 @@ class SimMailbox(Mailbox):
         return group
 
     def router(self, path: Path) -> Router:
-        return NoRouter()
+        router = self._process.router = SimRouter(self._world)
+        self.watch(router.fileno(), READ, "router")
+        return router
 
     def set_timer(self, name: str, at_s: float) -> None:
         super().set_timer(name, at_s)

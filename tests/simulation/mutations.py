@@ -18,6 +18,7 @@ from storage.sessions import Sessions
 from storage.tier1 import Tier1
 from supervisor.epochs import Epochs
 from supervisor.supervisor import Supervisor
+from tests.simulation import command_mutations
 from tests.simulation.disk import SimEngine
 from wire.frames import HandOut, LaneOpened, Settle, Settled
 from wire.inbound import AnswerBurst, InboundFlow
@@ -256,8 +257,8 @@ _mutation("7-session-loss-ignored", "a lost session is not noticed", (OutboundFl
 
 
 def _generation_stays(original: Any) -> Any:
-    def new_session(self: Queue, generation: int, session: str | None, *, keep_released: bool = False) -> None:
-        original(self, self.generation, session, keep_released=keep_released)
+    def new_session(self: Queue, generation: int, session: str) -> None:
+        original(self, self.generation, session)
 
     return new_session
 
@@ -375,6 +376,15 @@ _mutation(
     "what was left out is never asked for again",
     (RemoteInbox, "remake", lambda original: property(lambda self: False)),
 )
+_mutation(
+    "8-address-ignored",
+    "a session at another address is taken for the one on record",
+    (
+        OutboundFlow,
+        "knows",
+        _instead(lambda self, session, present: not present or session.partition("@")[0] == self.session.partition("@")[0]),
+    ),
+)
 
 
 # --- links: numbers, epochs, resend ---
@@ -462,9 +472,9 @@ _mutation(
 
 
 def _row_one_commit_late(original: Any) -> Any:
-    def write_row(self: Queue, write: Write) -> None:
+    def write_row(self: Queue, write: Write, **how: bool) -> None:
         separate = Write()
-        original(self, separate)
+        original(self, separate, **how)
         late = getattr(self, "_late_ops", [])
         self._late_ops = separate.ops  # type: ignore[attr-defined]
         write.ops.extend(late)
@@ -491,17 +501,6 @@ def _handed_before_commit(original: Any) -> Any:
 
 
 _mutation("T2-handed-out-before-commit", "messages are handed out before their commit", (Queue, "append", _handed_before_commit))
-
-
-def _awake_before_commit(original: Any) -> Any:
-    def wake(self: Queue) -> None:
-        original(self)
-        self._awake()
-
-    return wake
-
-
-_mutation("Q6-wakes-before-commit", "a queue hands out while its row says that it rests", (Queue, "wake", _awake_before_commit))
 
 
 def _trims_too_much(original: Any) -> Any:
@@ -553,6 +552,23 @@ def _window_ignored(original: Any) -> Any:
     return connected
 
 
+def _span_unlimited(original: Any) -> Any:
+    def pump_run(self: OutboundFlow, segment: Any, bytes_max: int, parts: list[bytes]) -> int | None:
+        self._low = _nothing  # type: ignore[method-assign]
+        try:
+            sent: int | None = original(self, segment, bytes_max, parts)
+        finally:
+            del self._low
+        return sent
+
+    return pump_run
+
+
+_mutation(
+    "F3-identifier-given-twice",
+    "unsettled messages may span more sequences than there are identifiers",
+    (OutboundFlow, "_pump_run", _span_unlimited),
+)
 _mutation("F1-window-exceeded", "one message more than the receive maximum", (OutboundFlow, "connected", _window_ignored))
 
 
@@ -583,3 +599,6 @@ def _quietly_lost(original: Any) -> Any:
 
 
 _mutation("Forwarder-loses-a-hand-out", "one hand-out in seven goes nowhere", (Forwarder, "_pass_on", _quietly_lost))
+
+for _name, _what, _patches in command_mutations.PLANTED:
+    _mutation(_name, _what, *_patches)

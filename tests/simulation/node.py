@@ -9,6 +9,7 @@ from __future__ import annotations
 import signal
 from collections import deque
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from supervisor.supervisor import Supervisor
 from supervisor.tree import ChildSpec, child_specs
 from tests.simulation.broker import Broker
 from tests.simulation.disk import SimDisk, SimEngine
+from tests.simulation.failover import Remotes
 from tests.simulation.mailbox import SimMailbox
 from tests.simulation.oracle import Oracle
 from tests.simulation.plan import LISTENER, SUPERVISOR, Shape, settings_of
@@ -37,7 +39,7 @@ from tests.simulation.process import KILLED, Process, current
 from tests.simulation.tcp import Far, Link, SimSocket
 from tests.simulation.world import Pollable, World
 from wire.errors import Unavailable
-from wire.frames import Frame, HandOut, LaneOpened
+from wire.frames import Frame, HandOut, LaneOpened, Publishes
 from wire.settings import ListenerSettings, NodeSettings, RemoteSettings
 
 LEVEL_5 = 5
@@ -227,6 +229,7 @@ class Machine:
         self.signals: SimSignals | None = None
         self.engine: SimEngine | None = None
         self.supervisor: Process | None = None
+        self.remotes = Remotes(world, shape, broker)
         self.post = SimPost(world, self.living, self._seen)
         self.flaky_until_s = 0.0
         self.half_open_next = ""
@@ -322,7 +325,7 @@ class Machine:
         if process.name == "queue_store" and process.bound is False:
             self._store_ended()
         if process.name != LISTENER and status:
-            self.broker.first_lives = False
+            self.remotes.no_first_lives()
         life = self._lives.get(id(process))
         if life is not None:
             life.exit.status = status
@@ -334,7 +337,7 @@ class Machine:
             self.disk.forget()
 
     def _node_ended(self, status: int) -> None:
-        self.broker.first_lives = False
+        self.remotes.no_first_lives()
         self.node_ends += 1
         self.ends.append(status)
         for process in list(self._processes.values()):  # PR_SET_PDEATHSIG
@@ -348,7 +351,9 @@ class Machine:
         self.oracle.turn_ended(process.name.partition(":")[0], process.actor)
 
     def _seen(self, sender: str, receiver: str, frame: Frame) -> None:
-        if isinstance(frame, HandOut):
+        if isinstance(frame, Publishes):
+            self.oracle.offered(frame)
+        elif isinstance(frame, HandOut):
             if sender == "queue_store":
                 self.oracle.handed_out(frame)
             self.oracle.handed_rows_max = max(self.oracle.handed_rows_max, frame.count)
@@ -358,7 +363,7 @@ class Machine:
         elif isinstance(frame, LaneOpened) and receiver.startswith("forwarder"):
             self._lane_openings.add((frame.queue, frame.epoch))
             if len(self._lane_openings) > sum(bridge.lanes for bridge in self.settings.bridges):
-                self.broker.first_lives = False
+                self.remotes.no_first_lives()
 
     # --- the network ---
 
@@ -382,24 +387,28 @@ class Machine:
         """A Connection connects."""
         process = current()
         process.effect("connect")
-        if not self.broker.accepts():
+        broker = self.remotes.at(address)
+        if broker is None or not broker.accepts():
             raise Unavailable("tcp: connection refused")
         level = settings.protocol
         if clean and level != LEVEL_5:
-            self.broker.end_session(identifier)
+            broker.end_session(identifier)
             process.effect("connect again")
             if self._rng.random() < 0.05:
                 raise Unavailable("tcp: connection refused")
             clean = False
         maximum = limits.receive_maximum if level == LEVEL_5 and limits.receive_maximum is not None else 65_535
-        connection, present = self.broker.accept(identifier, level, clean=clean, receive_maximum=maximum)
+        place = f"{address[0]}:{address[1]}"
+        connection, present = broker.accept(identifier, level, clean=clean, receive_maximum=maximum)
+        connection.place = self.oracle.places[connection.session.number] = place
+        self.remotes.accepted(identifier, place)
         if self.world.now_s < self.flaky_until_s and self._rng.random() < 0.5:
             connection.close()
             raise Unavailable("connack: closed")
         connection.link = self._link(process, connection, "remote")
         self.world.after(self.shape.latency_s, connection.delivery.resume, connection.link)
         connack = Connack(session_present=present, receive_maximum=self.shape.remote_window if level == LEVEL_5 else 65_535)
-        return SimRemote(connection.link.near, connack, f"{address[0]}:{address[1]}")
+        return SimRemote(connection.link.near, connack, place)
 
     def _link(self, process: Process, far: Far, name: str) -> Link:
         link = Link(
@@ -419,7 +428,6 @@ def small_constants(shape: Shape) -> list[tuple[Any, str, Any]]:
     import actors.connection
     import actors.listener
     import storage.queue
-    import storage.tier1
     import supervisor.supervisor
     import wire.link
     import wire.remote_inbox
@@ -435,6 +443,24 @@ def small_constants(shape: Shape) -> list[tuple[Any, str, Any]]:
         (storage.queue, "TRIM_MESSAGES", shape.trim_messages),
         (storage.queue, "SPLIT_ROWS", shape.split_rows),
         (storage.queue, "READ_AHEAD_CHUNKS", shape.read_ahead),
-        (storage.tier1, "RESTS_AFTER_S", {1: 0.0, 3: 0.5}.get(shape.read_ahead, 5.0)),
         (supervisor.supervisor, "SignalPipe", SimSignals),
+        *few_identifiers(shape.packet_ids),
+    ]
+
+
+def few_identifiers(count: int) -> list[tuple[Any, str, Any]]:
+    """Patches that make ``count`` packet identifiers all there are, so that they come round again within a schedule."""
+    import storage.queue
+    import wire.outbound
+    import wire.segments
+    import wire.sequences
+
+    if count == wire.sequences.PACKET_IDS:
+        return []
+    fields, acks = cache(wire.sequences.packet_id_fields.__wrapped__), cache(wire.sequences.ack_table.__wrapped__)
+    return [
+        *((module, "PACKET_IDS", count) for module in (storage.queue, wire.outbound, wire.segments, wire.sequences)),
+        (wire.sequences, "packet_id_fields", fields),
+        (wire.segments, "packet_id_fields", fields),
+        (wire.sequences, "ack_table", acks),
     ]

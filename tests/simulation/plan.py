@@ -14,6 +14,8 @@ from random import Random
 
 from supervisor.config_model import Configuration
 from supervisor.config_settings import to_settings
+from tests.simulation import extras
+from tests.simulation.failover import ADDRESSES
 from tests.simulation.incoming import (
     AWAY,
     Incoming,
@@ -25,6 +27,7 @@ from tests.simulation.incoming import (
 )
 from tests.simulation.publisher import Message
 from wire.names import CONNECTION, FORWARDER, actor_name
+from wire.sequences import PACKET_IDS
 from wire.settings import BackoffSettings, LimitSettings, NodeSettings
 
 BRIDGE = "cloud"
@@ -63,6 +66,8 @@ class Shape:
     socket_window: int
     latency_s: float
     incoming: IncomingShape | None = None  # what the remote publishes to the node
+    packet_ids: int = PACKET_IDS  # how many packet identifiers there are
+    second: str = ""  # what a second address of the remote is: the same broker, or another; nothing for no second address
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,10 +112,11 @@ class Plan:
 def make_plan(seed: int) -> Plan:
     """The plan of ``seed``."""
     rng = Random(f"plan {seed}")
-    shape = _shape(rng)
+    shape = extras.reshape(Random(f"shape {seed}"), _shape(rng))
     span_s = rng.choice((0.2, 1.0, 4.0))
     faults = tuple(sorted(_faults(rng, shape, span_s), key=lambda fault: fault.at_s))
     faults = tuple(replace(fault, number=number) for number, fault in enumerate(faults))
+    faults = (*faults, *(Fault(number, *step) for number, step in enumerate(_more(seed, shape, span_s), start=50)))
     first = 100
     count = rng.choice((10, 15, 20, 30, 40, 60))
     times = sorted(0.3 + rng.random() * span_s for _ in range(count))
@@ -246,6 +252,15 @@ def _faults(rng: Random, shape: Shape, span_s: float) -> Iterable[Fault]:
         yield from _linked(rng, rng.choice(_CHAINS), at_s, shape, first=0)
 
 
+def _more(seed: int, shape: Shape, span_s: float) -> list[extras.Step]:
+    """Steps that came later than others into the simulation."""
+    rng = Random(f"more {seed}")
+    steps = list(extras.commands(rng, span_s)) if rng.random() < 0.3 else []
+    if shape.second:
+        steps += extras.failovers(Random(f"failover {seed}"), span_s)
+    return sorted(steps)
+
+
 def _fault(rng: Random, kind: str, at_s: float, shape: Shape) -> Fault:
     target, amount = "", 0.0
     children = actors_of(shape)
@@ -310,6 +325,7 @@ def settings_of(shape: Shape) -> NodeSettings:
         bridge,
         remote=replace(
             bridge.remote,
+            addresses=ADDRESSES if shape.second else ADDRESSES[:1],
             protocol=shape.level,
             receive_maximum=shape.window,
             qos2_maximum=shape.qos2_maximum,

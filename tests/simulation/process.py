@@ -11,6 +11,7 @@ from pykka.messages import _ActorStop
 
 from actors.actor import PolledActor
 from actors.mailbox import FRAMES_PER_TURN_MAX, SocketsReady, TimerDue, TurnEnded
+from tests.simulation.control import SimRouter
 from tests.simulation.mailbox import SimMailbox
 from tests.simulation.world import SimKilled, Violation, World
 from wire.errors import Unavailable
@@ -63,6 +64,7 @@ class Process:
         self.kill_after: int | None = None
         self.opened: list[Closable] = []
         self.actor: PolledActor | None = None
+        self.router: SimRouter | None = None  # of the Supervisor
         self._make = make
         self._ended = ended
         self._turn_ended = turn_ended

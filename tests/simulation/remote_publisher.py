@@ -74,12 +74,12 @@ class Outgoing:
 class RemotePublisher:
     """Those who publish at the remote. ``client_id`` is the name under which the node keeps the session's identifiers."""
 
-    def __init__(self, world: World, shape: IncomingShape | None, watcher: RemotePublisherWatcher, broker: SendingBroker) -> None:
+    def __init__(self, world: World, shape: IncomingShape | None, watcher: RemotePublisherWatcher) -> None:
         self.world = world
         self.shape = shape
         self.watcher = watcher
         self.client_id = "\0connection:cloud:0"
-        self.broker = broker
+        self.brokers: list[SendingBroker] = []
         self.releases_held_until_s = 0.0  # PUBREC is answered later, while PUBLISHes go on
         self.rng = world.chance("remote publisher")
         self._waiting: deque[Incoming] = deque()
@@ -96,11 +96,14 @@ class RemotePublisher:
     @property
     def idle(self) -> bool:
         """Whether everything was delivered."""
-        return not self._waiting and all(session.idle for session in self.broker.outgoings())
+        return not self._waiting and all(session.idle for session in self._outgoings())
+
+    def _outgoings(self) -> list[Outgoing]:
+        return [session for broker in self.brokers for session in broker.outgoings()]
 
     def route(self) -> None:
         """Put what is published into the queue of the session that subscribed."""
-        for session in self.broker.outgoings():
+        for session in self._outgoings():
             subscription = session.subscription
             if subscription is None:
                 continue
@@ -131,8 +134,17 @@ class Delivery:
     D5  it comes to a new session only when the identifiers of the one before are forgotten on the disk.
     """
 
-    def __init__(self, publisher: RemotePublisher, session: Outgoing, client_id: str, level: int, receive_maximum: int) -> None:
+    def __init__(
+        self,
+        publisher: RemotePublisher,
+        broker: SendingBroker,
+        session: Outgoing,
+        client_id: str,
+        level: int,
+        receive_maximum: int,
+    ) -> None:
         self._publisher = publisher
+        self._broker = broker
         self._session = session
         self._client_id = client_id
         self._level = level
@@ -203,7 +215,7 @@ class Delivery:
 
     def _stalled(self, do: Callable[..., None], *arguments: Link) -> bool:
         """Whether the broker is stalled; then ``do`` is done when it no longer is."""
-        world, until_s = self._publisher.world, self._publisher.broker.stalled_until_s
+        world, until_s = self._publisher.world, self._broker.stalled_until_s
         if world.now_s >= until_s:
             return False
         world.at(until_s, do, *arguments)
@@ -261,7 +273,7 @@ class Delivery:
         if packet.kind == mqtt.PUBREC:
             exchange.released = True
             self._releasable.append(packet.packet_id)
-            self._publisher.world.after(self._publisher.broker.answer_delay_s(), self._release)
+            self._publisher.world.after(self._broker.answer_delay_s(), self._release)
             return
         if packet.kind == mqtt.PUBCOMP:
             session.stale.discard(packet.packet_id)

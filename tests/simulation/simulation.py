@@ -18,6 +18,7 @@ from tests.simulation.node import Machine, small_constants
 from tests.simulation.oracle import Oracle
 from tests.simulation.plan import Plan
 from tests.simulation.publisher import Publisher
+from tests.simulation.remote_publisher import RemotePublisher
 from tests.simulation.world import Violation, World
 from wire.frames import Heartbeat
 from wire.remote_inbox import RemoteInbox
@@ -73,10 +74,10 @@ class Simulation:
             receive_maximum=window,
             qos2_maximum=shape.qos2_maximum,
             assumes_delivered=shape.on_session_loss == "assume-delivered",
-            incoming=shape.incoming,
+            publisher=RemotePublisher(self.world, shape.incoming, self.oracle),
         )
-        self.oracle.sessions_lost = lambda: self.broker.sessions_lost
         self.machine = Machine(self.world, shape, self.disk, self.broker, self.oracle)
+        self.oracle.sessions_lost = self.machine.remotes.sessions_lost
         self.publishers = [
             Publisher(self.world, number, level, window, self.machine, self.oracle)
             for number, (level, window) in enumerate(shape.publishers)
@@ -113,7 +114,7 @@ class Simulation:
 
     def _look(self) -> None:
         quiet = all(publisher.idle for publisher in self.publishers) and self.oracle.empty() and self.broker.publisher.idle
-        quiet = quiet and (self.oracle.amnesia or self.broker.quiet())
+        quiet = quiet and (self.oracle.amnesia or self.machine.remotes.quiet())
         self._quiet = self._quiet + 1 if quiet else 0
         if self._quiet >= QUIET_LOOKS:
             self._done = True
@@ -125,7 +126,7 @@ class Simulation:
 
     def _state(self) -> str:
         busy = [publisher.client_id for publisher in self.publishers if not publisher.idle]
-        remote = f"remote quiet: {self.broker.quiet()}, its own messages delivered: {self.broker.publisher.idle}"
+        remote = f"remote quiet: {self.machine.remotes.quiet()}, its own messages delivered: {self.broker.publisher.idle}"
         return f"publishers not done: {busy}; queues: {self.oracle.depths()}; {remote}"
 
 

@@ -6,10 +6,8 @@ from typing import Any
 
 import pytest
 
-from storage.keys import lane_key
-from storage.ledger import LaneRow
 from storage.memory import MemoryEngine
-from storage.tier1 import RESTS_AFTER_S, Effects, Tier1
+from storage.tier1 import Effects, Tier1
 from tests.storage.building import QUEUE, RecordingEngine, append_frame, batch, bridge, messages, node, settle_frame, u16
 from tests.support.settings import limits
 from wire.frames import Append, Committed, Credit, Frame, HandOut, LaneOpen, SessionOpen, SessionOpened, SourceResumed
@@ -205,49 +203,6 @@ def test_what_may_have_been_sent_before_a_crash_is_neither_dropped_nor_expired()
     figures = again.status(5000)["queues"][QUEUE]
     assert (figures["depth"], figures["dropped"], figures["expired"]) == (3, {"overflow": 1}, 0)
     assert queued_again(again, 3) == [b"a", b"b", b"c"]
-
-
-@pytest.mark.parametrize("stopped", [True, False])
-def test_what_rested_before_the_store_ended_was_not_sent(stopped: bool) -> None:
-    engine = RecordingEngine()
-    store, _ = opened_again(engine, 1, 1, max_messages=3)
-    turn(store, rows(1, b"a"), rows(2, b"b"), rows(3, b"c"))  # a is handed out
-    if stopped:
-        store.rest()
-    else:
-        store.tick(100.0 + RESTS_AFTER_S, 5000)
-    store.commit(100.0 + RESTS_AFTER_S, 5000, at_once=True)
-
-    again, came = opened_again(engine, 2, 1, max_messages=3, overflow="drop-oldest")
-    assert came == [b"a"]
-    turn(again, rows(4, b"d"))
-
-    assert queued_again(again, 3) == [b"a", b"c", b"d"]
-
-
-def test_a_queue_that_rests_is_awake_when_its_row_says_so() -> None:
-    engine = RecordingEngine()
-    store, _ = opened_again(engine, 1, 1, max_messages=3)
-    turn(store, rows(1, b"a"), rows(2, b"b"))
-    store.tick(100.0 + RESTS_AFTER_S, 5000)
-    store.commit(100.0 + RESTS_AFTER_S, 5000)
-    assert _unsent(engine) == 1
-
-    engine.refusing = True
-    more = Credit(queue=QUEUE, epoch=1 << 20, messages=2, size_bytes=1 << 40)
-    assert not [frame for _, frame in turn(store, more) if isinstance(frame, HandOut)]
-    assert _unsent(engine) == 1
-
-    engine.refusing = False
-    (handed,) = [frame for _, frame in store.commit(200.0, 5000) if isinstance(frame, HandOut)]
-    assert handed.first_seq == 1
-    assert _unsent(engine) is None
-
-
-def _unsent(engine: RecordingEngine) -> int | None:
-    value = engine.get("meta", lane_key(1))
-    assert value is not None
-    return LaneRow.decode(value, queue=QUEUE).unsent
 
 
 def test_a_batch_larger_than_the_limit_keeps_its_newest_rows() -> None:

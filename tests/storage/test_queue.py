@@ -157,6 +157,84 @@ def test_what_is_settled_before_it_is_handed_out_again_is_released_no_more() -> 
     assert (queue.head, queue.size_bytes) == (4, 0)
 
 
+def test_the_order_of_the_pubrecs_is_on_record() -> None:
+    engine = RecordingEngine()
+    queue = open_queue(engine)
+    append(engine, queue, batch([b"a", b"b", b"c", b"d"], 2))
+    queue.hand_out(100, 1 << 30)
+    queue.release(((1, 3), (0, 1)))
+    queue.release(((3, 4),))
+    append(engine, queue)
+
+    reopened = open_queue(engine)
+    assert reopened.released.ranges() == ((1, 3), (0, 1), (3, 4))
+    reopened.hand_out(100, 1 << 30)
+    reopened.settle("delivered", ((1, 2),))
+    assert reopened.released.ranges() == ((2, 3), (0, 1), (3, 4))
+
+
+def row_after(engine: RecordingEngine, queue: Queue, *, strong: bool, ahead: bool) -> None:
+    write = Write()
+    queue.write_row(write, strong=strong, ahead=ahead)
+    engine.commit(write, sync=strong)
+
+
+def test_q6_nothing_durable_is_handed_out_before_a_mark_above_it_is_committed() -> None:
+    engine = RecordingEngine()
+    queue = open_queue(engine)
+    write = Write()
+    for payload in (b"a", b"b"):
+        queue.append(batch([payload]).encode(), 1, batch([payload]).size_bytes(), 0, write)
+    queue.write_row(write, ahead=False)
+    engine.commit(write, sync=True)
+
+    assert queue.hand_out(10, 1 << 30) == []
+    assert queue.wants_mark
+    row_after(engine, queue, strong=False, ahead=True)
+    assert queue.hand_out(10, 1 << 30) == [], "a write that is not synced may be lost"
+    row_after(engine, queue, strong=True, ahead=False)
+    assert handed(queue.hand_out(10, 1 << 30)) == [b"a", b"b"]
+    assert not queue.wants_mark
+
+
+def test_q6_what_was_handed_out_is_neither_dropped_nor_expired_after_a_crash_right_behind_it() -> None:
+    engine = RecordingEngine()
+    queue = open_queue(engine)
+    append(engine, queue, *(batch([b"%d" % number]) for number in range(3)))
+    assert len(handed(queue.hand_out(10, 1 << 30))) == 3  # and the store dies: no commit comes any more
+
+    reopened = open_queue(engine)
+
+    assert reopened.drop_oldest(3, 0) == 0
+    assert reopened.expire(1 << 40) == 0
+    assert handed(reopened.hand_out(10, 1 << 30, accepted_before_ms=1 << 40)) == [b"0", b"1", b"2"]
+
+
+def test_q6_a_row_that_is_written_again_before_the_commit_takes_no_mark_back() -> None:
+    engine = RecordingEngine()
+    queue = open_queue(engine)
+    write = Write()
+    queue.append(batch([b"a"]).encode(), 1, batch([b"a"]).size_bytes(), 0, write)
+    queue.write_row(write, ahead=True)  # the disk refuses it, and the lane is opened anew meanwhile
+    queue.write_row(write, ahead=False)
+    engine.commit(write, sync=True)
+    assert handed(queue.hand_out(10, 1 << 30)) == [b"a"]
+
+    assert open_queue(engine).drop_oldest(1, 0) == 0
+
+
+def test_q6_a_lane_without_credit_leaves_its_messages_to_be_dropped_after_a_restart() -> None:
+    engine = RecordingEngine()
+    queue = open_queue(engine)
+    write = Write()
+    for number in range(3):
+        queue.append(batch([b"%d" % number]).encode(), 1, batch([b"0"]).size_bytes(), 0, write)
+    queue.write_row(write, ahead=False)
+    engine.commit(write, sync=True)
+
+    assert open_queue(engine).drop_oldest(2, 0) == 2
+
+
 def test_settled_chunks_are_deleted_many_at_a_time() -> None:
     engine = RecordingEngine()
     queue = open_queue(engine)
@@ -184,6 +262,7 @@ def test_memory_follows_disk() -> None:
     write = Write()
     of = batch([b"a"])
     queue.append(of.encode(), 1, of.size_bytes(), 0, write)
+    queue.write_row(write)
 
     assert queue.hand_out(10, 1 << 30) == []
     engine.commit(write, sync=True)

@@ -26,8 +26,6 @@ class QueueMachine(RuleBasedStateMachine):
         self.queued: dict[int, tuple[bytes, int]] = {}
         self.flying: set[int] = set()
         self.released: set[int] = set()
-        self.sent_below = 0  # sequences below it may have been sent
-        self.resting = False
         self.bytes_of: dict[int, int] = {}
         self.bytes_max = 0
         self.tail = 0
@@ -71,21 +69,8 @@ class QueueMachine(RuleBasedStateMachine):
             self.accepted += len(of)
         self.commit(write)
 
-    @rule()
-    def rest(self) -> None:
-        self.queue.rest()
-        self.resting = True
-
-    def wake(self) -> None:
-        self.queue.wake()
-        assert self.queue.resting == self.resting, "it is awake when that is committed"
-        self.commit(Write())
-        self.resting = False
-        assert not self.queue.resting
-
     @rule(credit=st.integers(1, 30), size_bytes=st.integers(1, 2000))
     def hand_out(self, credit: int, size_bytes: int) -> None:
-        self.wake()
         handed = [pair for piece in self.queue.hand_out(credit, size_bytes) for pair in messages(piece)]
         expected = sorted(set(self.queued) - self.flying)[: len(handed)]
         assert [seq for seq, _ in handed] == expected, "in order, without gaps, nothing twice"
@@ -93,7 +78,6 @@ class QueueMachine(RuleBasedStateMachine):
         if set(self.queued) - self.flying:
             assert handed, "credit is used"
         self.flying |= set(expected)
-        self.sent_below = max(self.sent_below, *(seq + 1 for seq in expected), 0)
 
     @precondition(lambda self: self.flying)
     @rule(data=st.data(), outcome=st.sampled_from(["delivered", "dropped:too_large", "dead:0x87"]))
@@ -141,7 +125,8 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(count=st.integers(1, 5))
     def drop_oldest(self, count: int) -> None:
         waiting = sorted(set(self.queued) - self.flying)
-        if waiting and waiting[0] < self.sent_below:
+        never_handed = [seq for seq in waiting if seq >= self.queue._handed]
+        if waiting != never_handed:
             assert self.queue.drop_oldest(count, 0) == 0, "what may have been sent is not dropped"
             return
         assert self.queue.drop_oldest(count, 0) == min(count, len(waiting))
@@ -154,15 +139,9 @@ class QueueMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.apart)
     @rule()
     def restart(self) -> None:
-        """The store dies and starts again: durable messages are there, the others are dropped and counted.
-
-        Unless the queue rested, nobody knows what was handed out after the commit.
-        """
+        """The store dies and starts again: durable messages are there, the others are dropped and counted."""
         self.commit(Write())
         self.open()
-        assert self.queue.resting == self.resting
-        if not self.resting:
-            self.sent_below = self.tail
         self.end("dropped:restart", [seq for seq in sorted(self.queued) if self.queued[seq][1] == 0])
         self.flying.clear()
 
@@ -176,7 +155,7 @@ class QueueMachine(RuleBasedStateMachine):
         assert queue.ledger.closes(queue.depth), "P6"
         assert queue.head <= queue._cursor <= queue.tail == self.tail, "Q1"
         assert all(seq >= queue.head for seq in self.queued), "Q1"
-        assert {seq for start, stop in queue.released for seq in range(start, stop)} == self.released
+        assert {seq for start, stop in queue.released.ranges() for seq in range(start, stop)} == self.released
         if not self.queued:
             assert queue.size_bytes == 0 or queue.waiting(), "bytes end with the messages"
         least = sum(self.bytes_of[seq] for seq in self.queued)
@@ -188,7 +167,6 @@ class QueueMachine(RuleBasedStateMachine):
             return
         while set(self.queued) - self.flying:
             self.hand_out(30, 2000)
-        self.wake()
         self.queue.hand_out(1, 1)  # over what is settled
         assert self.queue.settle("delivered", ((0, self.tail),)) == len(self.queued)
         assert (self.queue.head, self.queue.depth, self.queue.in_flight, self.queue.size_bytes) == (self.tail, 0, 0, 0)

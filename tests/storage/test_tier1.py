@@ -554,7 +554,7 @@ def test_a_flush_period_holds_what_tells_of_a_release_back() -> None:
 
     early = turn(store, settle_frame(1, EPOCH, released=((0, 1),)), now_s=200.2)
     reopening = turn(store, LaneOpen(queue=QUEUE, epoch=EPOCH + 1), now_s=200.3)
-    effects = turn(store, now_s=200.5)
+    effects = turn(store, now_s=200.7)  # a period after the commit of the mark that the hand-out needed
 
     assert (early, reopening) == ([], []), "a PUBREL must not leave before the release is committed"
     assert [opened.released for opened in of(effects, LaneOpened)] == [((0, 1),)]

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from actors.passwords import DECOY
 from supervisor.config import load
 from supervisor.config_settings import IN_MEMORY_MAX_BYTES
 from wire.errors import ConfigError
-from wire.settings import NodeSettings, dump
+from wire.settings import AclRuleSettings, NodeSettings, dump
 from wire.settings import load as load_dumped
 
 HEAD = """\
@@ -381,11 +382,41 @@ TOGETHER = [
     ),
 ]
 
+NO_ACCESS = HEAD.replace("{allow_anonymous: true}", "{}")
+
+
+def access(keys: str) -> str:
+    """A whole configuration whose access section has ``keys`` too; they stand in line 3."""
+    return HEAD.replace("true}", f"true, {keys}}}")
+
+
+def acl(keys: str) -> str:
+    return access(f"acl: [{{{keys}}}]")
+
+
+ACCESS = [
+    bad("nobody could log in", NO_ACCESS, 3, "access.allow_anonymous", "nobody could log in", "bascule passwd"),
+    bad(
+        "nobody could log in at one listener",
+        HEAD.replace('"}]', '", access: {allow_anonymous: false}}]'),
+        2,
+        "listeners[0].access",
+        "nobody could log in",
+    ),
+    bad("no password file", access("password_file: none"), 3, "access.password_file", "there is no file"),
+    bad("two lists", access('acl: [{topics: ["a"]}], acl_file: node.yaml'), 3, "access.acl_file", "beside acl"),
+    bad("a rule without topics", acl("users: [a]"), 3, "access.acl[0].topics", "is missing", "site/%u/#"),
+    bad("a rule with an unknown key", acl('topics: ["a"], topic: b'), 3, "access.acl[0].topic", "did you mean topics?"),
+    bad("a bad pattern", acl('topics: ["a/%x"]'), 3, "access.acl[0].topics[0]", "%u", "%c"),
+    bad("a bad filter", acl('topics: ["a/#/%u"]'), 3, "access.acl[0].topics[0]", "4.7.1-1"),
+    bad("a bad permission", acl('topics: ["a"], permission: alow'), 3, "access.acl[0].permission", "did you mean allow?"),
+    bad("a bad action", acl('topics: ["a"], action: read'), 3, "access.acl[0].action", "publish, subscribe, both"),
+    bad("a bad user", acl('topics: ["a"], users: ["a\\tb"]'), 3, "access.acl[0].users[0]", "cannot be a user name"),
+    bad("a bad limit", access("login_limits: {failures_max: 0}"), 3, "access.login_limits.failures_max", "unlimited"),
+]
+
 LATER = "not available in this version"
 NOT_YET = [
-    bad("password file", HEAD.replace("true}", "true, password_file: p}"), 3, "access.password_file", LATER),
-    bad("access list", HEAD.replace("true}", "true, acl: p}"), 3, "access.acl", LATER),
-    bad("no way to log in", HEAD.replace("true", "false"), 3, "access.allow_anonymous", "must be true", "no way to log in"),
     bad("retention", HEAD + BRIDGE + "    retention: 24h\n", 8, "bridges[0].retention", LATER),
     bad("a bridge's own persistence", HEAD + BRIDGE + "    persistence: {sync: os}\n", 8, "bridges[0].persistence", "whole node"),
 ]
@@ -415,7 +446,7 @@ REFUSALS = [
     ),
 ]
 
-ALL = [*SHAPES, *TRAPS, *VALUES, *TOGETHER, *NOT_YET, *REFUSALS]
+ALL = [*SHAPES, *TRAPS, *VALUES, *TOGETHER, *ACCESS, *NOT_YET, *REFUSALS]
 
 
 @pytest.mark.parametrize("case", ALL, ids=str)
@@ -625,3 +656,59 @@ def test_one_client_id_serves_several_bridges_only_at_different_remotes(tmp_path
     assert "bridges[1].remote.client_id" in problem
     assert "bridges[0]" in problem
     assert len(load_text(tmp_path, HEAD + BRIDGE + other.replace("broker.example", "other.example")).bridges) == 2
+
+
+# --- access -------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_listener_has_the_access_of_the_node_but_for_what_it_says(tmp_path: Path) -> None:
+    (tmp_path / "passwords").write_text(f"ada:{DECOY}\n")
+    (tmp_path / "rules.yaml").write_text('acl: [{users: [ada], topics: ["a"], action: publish, permission: deny}]\n')
+    loaded = load_text(
+        tmp_path,
+        """\
+node: {name: edge-1, data_dir: data}
+listeners:
+  - {bind: "127.0.0.1:1883"}
+  - {bind: "127.0.0.1:1884", access: {allow_anonymous: true}}
+  - {bind: "127.0.0.1:1885", access: {acl_file: rules.yaml}}
+access: {password_file: passwords, acl: [{topics: ["%u/#"]}]}
+""",
+    )
+    everyone = AclRuleSettings(True, True, True, (), False, (), ("%u/#",))
+    one = AclRuleSettings(False, True, False, ("ada",), False, (), ("a",))
+    node, (first, second, third) = loaded.access, (listener.access for listener in loaded.listeners)
+    assert (node.allow_anonymous, node.password_file, node.acl) == (False, str(tmp_path / "passwords"), (everyone,))
+    assert (node.login_limits.failures_max, node.login_limits.period_s, node.login_limits.block_s) == (10, 60.0, 60.0)
+    assert first is None
+    assert second == replace(node, allow_anonymous=True)
+    assert third == replace(node, acl=(one,), acl_file=str(tmp_path / "rules.yaml"))
+    assert load_dumped(dump(loaded)) == loaded
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "hint"),
+    [
+        ("", "1:1", "write acl: [{users"),
+        ("acl: 5\n", "1:6", "is not a list"),
+        ("acl: []\nrules: []\n", "2:1", "unknown key; known here: acl"),
+        ('acl:\n  - {topics: ["a"]}\n  - {topics: ["%z"]}\n', "3:15", "%z is not %u"),
+        ('acl:\n  - {topics: ["a"], users: [on]}\n', "2:29", "YAML takes the bare word on"),
+    ],
+)
+def test_an_acl_file_that_is_wrong_names_its_own_line(tmp_path: Path, text: str, place: str, hint: str) -> None:
+    (tmp_path / "rules.yaml").write_text(text or "# nothing\n")
+    with pytest.raises(ConfigError) as caught:
+        load_text(tmp_path, access("acl_file: rules.yaml"))
+    (problem,) = caught.value.problems
+    assert problem.startswith(f"{tmp_path / 'rules.yaml'}:{place}: ")
+    assert hint in problem
+
+
+def test_what_a_running_node_is_asked_does_not_depend_on_its_access_files(tmp_path: Path) -> None:
+    (tmp_path / "passwords").write_text("half a li")
+    path = tmp_path / "node.yaml"
+    path.write_text(access("password_file: passwords"))
+    with pytest.raises(ConfigError, match="passwords:1: "):
+        load(path)
+    assert load(path, files=False).name == "edge-1"

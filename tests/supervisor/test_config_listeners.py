@@ -118,6 +118,22 @@ def test_a_listener_has_what_was_written(tmp_path: Path, certificates: Path) -> 
     )
 
 
+@pytest.mark.parametrize(("identity", "loads"), [("common-name", True), ("none", False)])
+def test_certificates_are_a_way_to_log_in(tmp_path: Path, certificates: Path, identity: str, loads: bool) -> None:
+    for file in certificates.iterdir():
+        shutil.copy(file, tmp_path)
+    tls = f"{TLS_FILES}, ca_file: ca.pem, client_certificate: required, identity: {identity}"
+    path = listener_of(tmp_path, f'bind: "127.0.0.1:1", protocol: tls, tls: {{{tls}}}')
+    path.write_text(path.read_text().replace("allow_anonymous: true", 'acl: [{users: ["plant:7"], topics: ["#"]}]'))
+
+    if loads:
+        assert not load(path).access.allow_anonymous
+    else:
+        with pytest.raises(ConfigError) as caught:
+            load(path)
+        assert "nobody could log in" in str(caught.value.problems)
+
+
 @pytest.mark.parametrize(("days", "status"), [(30, 0), (-1, 78)])
 def test_check_says_when_a_certificate_is_not_valid_now(tmp_path: Path, days: int, status: int) -> None:
     """A node still runs with it: its own clock may be what is wrong."""

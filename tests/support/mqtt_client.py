@@ -1,4 +1,4 @@
-"""A raw, synchronous MQTT client for 3.1.1 and 5.0 on a plain socket.
+"""A raw, synchronous MQTT client for 3.1.1 and 5.0 on a plain socket, or over TLS.
 
 It shares no code with the product, so that it can judge it. Every step is the caller's: nothing is acknowledged, resent or
 reconnected by itself. ``Publisher`` and ``Subscriber`` build on it.
@@ -7,6 +7,7 @@ reconnected by itself. ``Publisher`` and ``Subscriber`` build on it.
 from __future__ import annotations
 
 import socket
+import ssl
 import struct
 import time
 from dataclasses import dataclass, field
@@ -193,8 +194,10 @@ class MqttClient:
         username: str | None = None,
         password: str | None = None,
         keep_alive_s: int = 0,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self.version = version
+        self._tls = tls
         self._port = port
         self._client_id = client_id
         self._clean = clean
@@ -215,10 +218,17 @@ class MqttClient:
 
     def connect(self, deadline_s: float = 10.0) -> Packet:
         """Open the connection, send CONNECT, and return the CONNACK; the caller looks at its reason code."""
+        self.connect_without_waiting(deadline_s)
+        return self.expect(CONNACK, deadline_s=deadline_s)
+
+    def connect_without_waiting(self, deadline_s: float = 10.0) -> None:
+        """Open the connection and send CONNECT."""
         self.close()
         self._received.clear()
         self._socket = socket.create_connection(("127.0.0.1", self._port), timeout=deadline_s)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if self._tls is not None:
+            self._socket = self._tls.wrap_socket(self._socket, server_hostname="localhost")
         flags = (
             (2 if self._clean else 0) | (0x80 if self._username is not None else 0) | (0x40 if self._password is not None else 0)
         )
@@ -230,7 +240,6 @@ class MqttClient:
             if text is not None:
                 body += string(text)
         self.send(CONNECT, 0, body)
-        return self.expect(CONNACK, deadline_s=deadline_s)
 
     def send(self, kind: int, flags: int, body: bytes) -> None:
         """Send one packet as given."""

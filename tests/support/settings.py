@@ -6,10 +6,12 @@ from dataclasses import replace
 from typing import Any
 
 from wire.settings import (
+    AccessSettings,
     BackoffSettings,
     BridgeSettings,
     ClientLimitSettings,
     LimitSettings,
+    LoginLimitSettings,
     NodeSettings,
     PersistenceSettings,
     RefusalSettings,
@@ -62,7 +64,7 @@ _NODE = NodeSettings(
     run_dir="/nonexistent",
     log_level="info",
     listeners=(),
-    allow_anonymous=True,
+    access=AccessSettings(allow_anonymous=True, login_limits=LoginLimitSettings(failures_max=None, period_s=60.0, block_s=60.0)),
     clients=ClientLimitSettings(
         connections_max=10,
         connect_timeout_s=5.0,

@@ -7,6 +7,7 @@ import pytest
 
 from wire.errors import UnknownFrame
 from wire.frames import (
+    AclChanged,
     Append,
     Command,
     Committed,
@@ -134,6 +135,10 @@ GOLDEN: list[tuple[Frame, str]] = [
         "952e0103a47065656b82a6627269646765a162a46c616e6500",
     ),
     (QueueAnswer(request=3, error="", message="", result={"next": None}), "962f0103a0a081a46e657874c0"),
+    (
+        AclChanged(path="p", rules=((True, False, True, ("u",), False, ("c*",), ("a/%u",)),)),
+        "943c01a1709197c3c2c391a175c291a2632a91a4612f2575",
+    ),
 ]
 
 

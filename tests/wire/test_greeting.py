@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from wire.greeting import Welcome, judge_connect
+from wire.greeting import LoginFault, Welcome, judge_connect, refuse_login
 from wire.mqtt.packets import Connack, Connect
 from wire.mqtt.properties import Properties
 from wire.settings import ClientLimitSettings
@@ -80,3 +80,16 @@ def test_an_authentication_method_is_refused() -> None:
     refused = judge_connect(connect(5, authentication_method="SCRAM"), LIMITS, new_id="n")
     assert isinstance(refused, Connack)
     assert refused.reason_code == 0x8C
+
+
+def test_each_fault_of_a_login_has_its_codes() -> None:
+    """MQTT 3.1.1 section 3.2.2.3, MQTT 5 section 3.2.2.2"""
+    codes = {fault: (refuse_login(fault, 4).reason_code, refuse_login(fault, 5).reason_code) for fault in LoginFault}
+    assert codes == {
+        LoginFault.NO_USER_NAME: (5, 0x87),
+        LoginFault.WRONG: (4, 0x86),
+        LoginFault.WILL_FORBIDDEN: (5, 0x87),
+        LoginFault.ANOTHERS: (2, 0x85),
+        LoginFault.ADDRESS_BLOCKED: (3, 0x9F),
+        LoginFault.BUSY: (3, 0x89),
+    }

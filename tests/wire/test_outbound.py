@@ -639,3 +639,51 @@ def test_owed_names_the_oldest_answer_of_each_kind_and_a_back_off_owes_none() ->
     assert flow.owed == (None, None, None)
     burst(flow, 5, 1.0)
     assert flow.owed[1] is not None
+
+
+def after_a_retry() -> OutboundFlow:
+    """Sequence 0 was refused and tried again behind 1: its PUBREC is the later one. Both are told to the store."""
+    flow = flow_at(level=5)
+    offer(flow, 0, 2, 2)
+    burst(flow, 5)
+    flow.received(ack(PUBREC, 1, 0x97) + ack(PUBREC, 2))
+    burst(flow, 5, 0.0)
+    assert kinds(burst(flow, 5, 1.0)) == [(PUBLISH, 1)]
+    flow.received(ack(PUBREC, 1))
+    return flow
+
+
+def test_f10_pubrels_leave_in_the_order_of_the_pubrecs_and_again_so_on_the_resumed_session() -> None:
+    flow = after_a_retry()
+    facts = flow.facts(1)
+    assert facts is not None
+    assert facts.released == ((1, 2), (0, 1))
+    flow.committed(1)
+    assert kinds(burst(flow, 5, 1.0)) == [(PUBREL, 2), (PUBREL, 1)]
+    flow.disconnected()
+    flow.connected(session=EDGE, session_present=True, level=5)
+    assert kinds(burst(flow, 5, 1.0)) == [(PUBREL, 2), (PUBREL, 1)]
+    flow.received(ack(PUBCOMP, 2) + ack(PUBCOMP, 1))
+    assert settled(flow, 2)["delivered"] == ((0, 2),)
+    assert flow.in_flight == 0
+
+
+def test_f10_releases_of_several_commits_that_leave_together_leave_in_the_order_of_the_pubrecs() -> None:
+    flow = flow_at(level=5)
+    offer(flow, 0, 2, 2, 2)
+    burst(flow, 5)
+    flow.received(ack(PUBREC, 1, 0x97) + ack(PUBREC, 2))
+    flow.facts(1)
+    burst(flow, 5, 0.0)
+    assert kinds(burst(flow, 5, 1.0)) == [(PUBLISH, 1)]
+    flow.received(ack(PUBREC, 3) + ack(PUBREC, 1))
+    flow.facts(2)
+    flow.committed(2)
+    assert kinds(burst(flow, 5, 1.0)) == [(PUBREL, 2), (PUBREL, 3), (PUBREL, 1)]
+
+
+def test_f10_a_lane_opened_anew_releases_in_the_order_on_record() -> None:
+    flow = outbound_flow()
+    flow.open(lane_opened(tail=3, dup_below=3, released=[1, 0], session=EDGE))
+    flow.connected(session=EDGE, session_present=True, level=5)
+    assert kinds(burst(flow, 5)) == [(PUBREL, 2), (PUBREL, 1)]

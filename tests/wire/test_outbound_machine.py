@@ -85,7 +85,7 @@ class Exchange(RuleBasedStateMachine):
             assert until_s is not None or self.flow.held_until_s is None or self.flow.held_until_s <= self.now_s + 8.0, "H2"
         for packet in packets:
             if packet.kind == PUBREL:
-                held = self.store.released | (self.store.large if self.level == 5 else set())
+                held = set(self.store.released) | (self.store.large if self.level == 5 else set())
                 assert any(seq % 65_000 + 1 == packet.packet_id for seq in held), "F4: PUBREL before the commit"
             if packet.kind == PUBLISH and packet.qos:
                 seq = int(packet.payload)

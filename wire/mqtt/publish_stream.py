@@ -8,6 +8,7 @@ Packets of other types go through ``codec.py``; counting against the receive max
 from __future__ import annotations
 
 from array import array
+from collections.abc import Callable
 from typing import Protocol
 
 from wire.batch import OFFERED, QOS_MASK, REFUSABLE, RETAIN, ROWS_MAX, Batch, pack_column
@@ -32,8 +33,10 @@ class PublishSource(Protocol):
     """One client as the parser fills it. ``number`` goes into the batch's source column, ``session`` names its QoS 2 identifiers.
 
     puback_ids, pubrec_ids: answers owed, two bytes each, in order of arrival. received: QoS 2 identifiers received and not
-    released. carried: those of them that a remote broker was to send again on this connection and has not yet (empty for local
-    clients). aliases: topic alias -> topic, at most ``topic_alias_maximum``.
+    released. carried: those of them that are of an earlier connection and have not been sent again on this one. of_remote: the
+    sender is a remote broker, which may have lost the session that they are of. aliases: topic alias -> topic, at most
+    ``topic_alias_maximum``. may_publish: None where every topic is allowed; else asked once for each run of packets with the same
+    head, and for each packet that names its topic by alias alone.
     """
 
     number: int
@@ -42,8 +45,13 @@ class PublishSource(Protocol):
     pubrec_ids: list[bytes]
     received: set[int]
     carried: set[int]
+    of_remote: bool
     aliases: dict[int, bytes]
     topic_alias_maximum: int
+    may_publish: Callable[[bytes], bool] | None
+
+    def forbid(self, qos: int, packet_id: bytes) -> None:
+        """Owe a PUBLISH that may not be made its answer."""
 
 
 class OneMessage(Protocol):
@@ -204,8 +212,8 @@ def parse_publishes(buffer: bytes, position: int, level: int, client: PublishSou
     """Move the PUBLISH packets that stand at ``position`` into ``builder``; the position of the first byte not taken.
 
     It stops at a packet that is not all there or not a PUBLISH, and when ``builder`` is full. A QoS 2 message whose identifier is
-    received already is answered again and not taken again (MQTT-4.3.3-10); but one that is carried and comes without DUP is new,
-    because what is sent again has DUP (MQTT-3.3.1-1): the remote has lost the session that the identifier is from.
+    received already is answered again and not taken again (MQTT-4.3.3-10); but one that is carried and comes from a remote without
+    DUP is new, because what is sent again has DUP (MQTT-3.3.1-1): the remote has lost the session that the identifier is from.
 
     Raises:
         PeerViolation: a packet is malformed, too large, or says what it must not. The packets in front of it are in ``builder``,
@@ -220,6 +228,7 @@ def parse_publishes(buffer: bytes, position: int, level: int, client: PublishSou
     stop = min(available, position + builder.bytes_max - builder.used_bytes)
     row = first_row = len(payloads)
     rows_max, packet_max_bytes = builder.rows_max, builder.packet_max_bytes
+    may_publish = client.may_publish
     # What the head of a packet says; kept while packets begin with the same bytes. The empty tuple matches nothing.
     head: bytes | tuple[bytes, ...] = ()
     head_bytes = packet_bytes = qos = flag = 0
@@ -260,6 +269,10 @@ def parse_publishes(buffer: bytes, position: int, level: int, client: PublishSou
                     head = buffer[position:topic_end]
                     if topic_index < 0:
                         builder.admit(topic)
+                    if may_publish is not None and not may_publish(topic):
+                        _forbid(buffer, topic_end, end, qos, topic, client, builder, has_properties)
+                        head, position = (), end
+                        continue
                 else:  # by its alias, if at all
                     head = ()
                     if not has_properties:
@@ -281,6 +294,10 @@ def parse_publishes(buffer: bytes, position: int, level: int, client: PublishSou
             if has_properties:
                 if buffer[at] or not topic:
                     at, forwardable, topic = _read_properties(buffer, at, end, topic, client, builder)
+                    if may_publish is not None and not head and not may_publish(topic):
+                        client.forbid(qos, packet_id if qos else b"")
+                        position = end
+                        continue
                     if topic_index < 0:
                         topic_index = topics.get(topic, -1)
                 else:
@@ -292,7 +309,7 @@ def parse_publishes(buffer: bytes, position: int, level: int, client: PublishSou
                 pubrec_ids.append(packet_id)
                 number = packet_id[0] << 8 | packet_id[1]
                 if number in received:
-                    stale = number in client.carried and not buffer[position] & DUP
+                    stale = client.of_remote and number in client.carried and not buffer[position] & DUP
                     client.carried.discard(number)
                     if not stale:
                         position = end
@@ -315,6 +332,25 @@ def parse_publishes(buffer: bytes, position: int, level: int, client: PublishSou
         builder.sources.extend(array("I", (client.number,)) * (row - first_row))
         builder.used_bytes += position - begin
     return position
+
+
+def _forbid(
+    buffer: bytes,
+    at: int,
+    end: int,
+    qos: int,
+    topic: bytes,
+    client: PublishSource,
+    builder: BatchBuilder,
+    has_properties: bool,
+) -> None:
+    """Check a PUBLISH that its client may not make like any other, behind its topic, and owe it its answer."""
+    packet_id = buffer[at : at + 2] if qos else b""
+    if packet_id == _NO_ID:
+        protocol_error("MQTT-2.2.1-3 packet identifier 0")
+    if has_properties:
+        _read_properties(buffer, at + len(packet_id), end, topic, client, builder)
+    client.forbid(qos, packet_id)
 
 
 def _read_properties(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import pytest
@@ -29,7 +30,13 @@ class Source:
     pubrec_ids: list[bytes] = field(default_factory=list)
     received: set[int] = field(default_factory=set)
     carried: set[int] = field(default_factory=set)
+    of_remote: bool = False
     aliases: dict[int, bytes] = field(default_factory=dict)
+    may_publish: Callable[[bytes], bool] | None = None
+    forbidden: list[tuple[int, bytes]] = field(default_factory=list)
+
+    def forbid(self, qos: int, packet_id: bytes) -> None:
+        self.forbidden.append((qos, packet_id))
 
 
 Row = tuple[str, bytes, int, bytes, int]
@@ -328,7 +335,7 @@ def test_the_packet_that_reaches_the_limit_in_bytes_is_the_last_one(over: int, r
 
 
 def test_a_carried_identifier_without_dup_is_a_new_message_once() -> None:
-    builder, source = new_builder(), Source(received={5, 6}, carried={5, 6})
+    builder, source = new_builder(), Source(received={5, 6}, carried={5, 6}, of_remote=True)
     first = encode(Publish(topic="a", payload=b"new", qos=2, packet_id=5), 4)
     again = encode(Publish(topic="a", payload=b"new", qos=2, packet_id=5, dup=True), 4)
     same = encode(Publish(topic="a", payload=b"same", qos=2, packet_id=6, dup=True), 4)
@@ -337,3 +344,56 @@ def test_a_carried_identifier_without_dup_is_a_new_message_once() -> None:
     assert [row[1] for row in rows_of(builder)] == [b"new"]
     assert source.pubrec_ids == [b"\0\5"] * 3 + [b"\0\6"] * 2
     assert (source.received, source.carried) == ({5, 6}, set())
+
+
+_FEW = st.sampled_from(["a", "b/c", "d", "\u00e9"])
+
+
+@given(
+    packets=st.lists(st.tuples(_FEW, st.integers(0, 2), st.integers(1, 9), st.binary(max_size=9)), max_size=20),
+    forbidden=st.sets(_FEW, max_size=3),
+    level=st.sampled_from([4, 5]),
+)
+def test_what_a_client_may_not_publish_leaves_the_rest_as_it_is(
+    packets: list[tuple[str, int, int, bytes]], forbidden: set[str], level: int
+) -> None:
+    """The rows are those of the stream without the forbidden packets, and each of those is owed its answer."""
+
+    def stream_of(chosen: list[tuple[str, int, int, bytes]]) -> bytes:
+        return b"".join(
+            encode(Publish(topic=topic, payload=payload, qos=qos, packet_id=packet_id if qos else 0), level)
+            for topic, qos, packet_id, payload in chosen
+        )
+
+    source, builder = Source(may_publish=lambda topic: topic.decode() not in forbidden), new_builder()
+    stream = stream_of(packets)
+    assert parse_publishes(stream, 0, level, source, builder) == len(stream)
+    plain, expected = Source(), new_builder()
+    parse_publishes(stream_of([packet for packet in packets if packet[0] not in forbidden]), 0, level, plain, expected)
+    assert rows_of(builder) == rows_of(expected)
+    assert builder.received == expected.received
+    assert (source.puback_ids, source.pubrec_ids, source.received) == (plain.puback_ids, plain.pubrec_ids, plain.received)
+    owed = [(qos, packet_id.to_bytes(2, "big") if qos else b"") for topic, qos, packet_id, _ in packets if topic in forbidden]
+    assert source.forbidden == owed
+
+
+def test_the_rules_are_asked_once_for_a_run_of_one_topic() -> None:
+    asked: list[bytes] = []
+
+    def may_publish(topic: bytes) -> bool:
+        asked.append(topic)
+        return True
+
+    one = b"".join(encode(Publish(topic="a", payload=b"x", qos=1, packet_id=number), 4) for number in range(1, 100))
+    parse_publishes(one, 0, 4, Source(may_publish=may_publish), new_builder())
+    assert asked == [b"a"]
+
+
+def test_a_forbidden_publish_is_checked_like_any_other() -> None:
+    source = Source(may_publish=lambda topic: False)
+    for bad in ("3206 0001 61 0000 78", "3005 0001 2b 7878"):
+        with pytest.raises(PeerViolation):
+            parse_publishes(bytes.fromhex(bad), 0, 4, source, new_builder())
+    with pytest.raises(PeerViolation):  # a subscription identifier from a client
+        parse_publishes(bytes.fromhex("3006 0001 61 02 0b01"), 0, 5, source, new_builder())
+    assert source.forbidden == []

@@ -1,0 +1,87 @@
+"""Planted bugs in what an operator may do: purge and replay."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from storage.commands import Commands
+from storage.dead_letters import DeadLetters
+from storage.engine import Write
+from storage.queue import Queue, Unsent
+from storage.tier1 import Tier1
+
+
+def _takes_what_was_sent(original: Any) -> Any:
+    def purge_unsent(self: Queue, unsent: Unsent, write: Write) -> int:
+        purged: int = original(self, unsent, write)
+        return purged + self.settle("dropped:purged", ((self.head, self.cursor),))
+
+    return purge_unsent
+
+
+def _session_kept(original: Any) -> Any:
+    def purge_all(self: Queue, write: Write) -> int:
+        generation, session = self.generation, self.session
+        purged: int = original(self, write)
+        self.generation, self.session = generation, session
+        return purged
+
+    return purge_all
+
+
+def _lane_goes_on(original: Any) -> Any:
+    def purged(self: Tier1, name: str, *, whole: bool) -> None:
+        original(self, name, whole=False)
+
+    return purged
+
+
+def _nothing_taken_out(self: DeadLetters, letters: Any, write: Write) -> None:
+    pass
+
+
+def _taken_out_later(original: Any) -> Any:
+    def append(self: Commands, name: str, back: Any, letters: DeadLetters, wall_ms: int) -> None:
+        kept = DeadLetters.__dict__["replayed"]
+        DeadLetters.replayed = _nothing_taken_out  # type: ignore[method-assign]
+        try:
+            original(self, name, back, letters, wall_ms)
+        finally:
+            DeadLetters.replayed = kept  # type: ignore[method-assign]
+        if self._store.commit_now(0.0, wall_ms):
+            letters.replayed(back, self._store.open_write)
+
+    return append
+
+
+def _never_taken_out(original: Any) -> Any:
+    return _nothing_taken_out
+
+
+def _counted_and_not_put_back(original: Any) -> Any:
+    def append(self: Commands, name: str, back: Any, letters: DeadLetters, wall_ms: int) -> None:
+        letters.replayed(back, self._store.open_write)
+
+    return append
+
+
+def _answered_before_commit(original: Any) -> Any:
+    def commit_now(self: Tier1, now_s: float, wall_ms: int) -> bool:
+        return True
+
+    return commit_now
+
+
+PLANTED: tuple[tuple[str, str, tuple[tuple[Any, str, Any], ...]], ...] = (
+    ("purge-takes-what-was-sent", "a purge takes what is in flight, too", ((Queue, "purge_unsent", _takes_what_was_sent),)),
+    ("purge-keeps-the-session", "a purge of everything keeps session and generation", ((Queue, "purge_all", _session_kept),)),
+    ("purge-leaves-the-lane", "after a purge of everything the lane goes on", ((Tier1, "purged", _lane_goes_on),)),
+    (
+        "replay-in-two-commits",
+        "a dead letter leaves one commit after its message went back",
+        ((Commands, "_append", _taken_out_later),),
+    ),
+    ("replay-keeps-the-letter", "a dead letter goes back and stays", ((DeadLetters, "replayed", _never_taken_out),)),
+    ("replay-loses-the-letter", "a dead letter leaves and does not go back", ((Commands, "_append", _counted_and_not_put_back),)),
+    ("command-answered-early", "a command is answered before its commit", ((Tier1, "commit_now", _answered_before_commit),)),
+)

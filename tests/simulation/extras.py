@@ -1,0 +1,87 @@
+"""What a seed decides besides ``plan``: commands of an operator, a second address of the remote.
+
+Drawn by chance of its own, so that the rest of a plan stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from random import Random
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tests.simulation.plan import Shape
+
+Step = tuple[float, str, str, float]  # when, kind, target, amount: see ``control.py`` and ``faults.py``
+
+_COMMANDS = (
+    ("purge:",),
+    ("purge:0",),
+    ("purge:in-flight",),
+    ("cut", "purge:", "kill"),
+    ("cut", "purge:in-flight", "kill"),
+    ("stall", "purge:in-flight"),
+    ("stall", "purge:", "session"),
+    ("disk", "purge:", "kill"),
+    ("disk", "purge:in-flight"),
+    ("reject", "replay"),
+    ("reject", "replay", "kill"),
+    ("reject", "kill", "replay", "replay"),
+    ("reject", "disk", "replay", "kill"),
+    ("reject", "replay", "power"),
+    ("reject", "purge:dead", "replay"),
+    ("reject", "replay", "reject", "replay"),
+    ("pause", "purge:", "kill"),
+    ("restart-bridge", "cut"),
+)
+
+
+def reshape(rng: Random, shape: Shape) -> Shape:
+    """``shape`` with what came later into the simulation."""
+    second = rng.choice(("same", "other", "other")) if rng.random() < 0.15 else ""
+    if rng.random() < 0.15:
+        shape = replace(shape, packet_ids=rng.choice((7, 12, 30)))
+    return replace(shape, second=second)
+
+
+def failovers(rng: Random, span_s: float) -> Iterator[Step]:
+    """Addresses that go down, in turn or at once, and processes that die meanwhile."""
+    at_s = 0.25 + rng.random() * span_s
+    for _ in range(rng.choice((1, 2, 3, 4))):
+        yield at_s, "address-down", rng.choice("001"), rng.choice((0.3, 1.0, 4.0))
+        if rng.random() < 0.3:
+            yield _step(rng, at_s + rng.choice((0.001, 0.1, 0.4)), "kill", "")
+        at_s += rng.choice((0.1, 0.5, 1.5))
+
+
+def commands(rng: Random, span_s: float) -> Iterator[Step]:
+    """One or two chains of commands and of the faults that make them interesting."""
+    for _ in range(rng.choice((1, 1, 2))):
+        at_s = 0.3 + rng.random() * span_s
+        for link in rng.choice(_COMMANDS):
+            kind, _, target = link.partition(":")
+            yield _step(rng, at_s, kind, target)
+            at_s += rng.choice((0.001, 0.03, 0.1, 0.4, 1.0))
+
+
+def _step(rng: Random, at_s: float, kind: str, target: str) -> Step:
+    match kind:
+        case "kill":
+            target = rng.choice(("queue_store", "queue_store", "forwarder:cloud:0", "connection:cloud:0", "supervisor"))
+            return at_s, kind, target, float(rng.choice((0, 1, 2, 3, 5, 8)))
+        case "cut":
+            return at_s, kind, rng.choice(("in", "out")), float(rng.randrange(0, 200))
+        case "disk":
+            return at_s, "disk-full", "", rng.choice((0.05, 0.5, 3.0))
+        case "session":
+            return at_s, "session-loss", "", 0.0
+        case "stall" | "pause":
+            return at_s, kind, target, rng.choice((0.3, 2.0))
+        case "power":
+            return at_s, kind, target, 0.1
+        case "reject":
+            return at_s, kind, target, float(rng.choice((2, 5, 9)))
+        case "replay":
+            return at_s, kind, target, float(rng.choice((1, 2, 500)))
+    return at_s, kind, target, 0.0
