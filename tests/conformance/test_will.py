@@ -18,7 +18,7 @@ from tests.conformance.client import (
     packet,
 )
 from tests.conformance.conftest import Join
-from tests.conformance.statements import clause
+from tests.conformance.statements import clause, deviates
 from tests.support.mqtt_client import Properties
 from tests.support.waiting import wait_until
 
@@ -123,6 +123,7 @@ def test_a_will_goes_to_absent_sessions(join: Join, version: int, topic: str, qo
 # --- MQTT 5.0 ---
 
 
+@deviates("mosquitto", "2.0.11 publishes the Will with reason code 0x04 only", "12[89]-")
 @clause(v5="MQTT-3.1.2-8 MQTT-3.14.2-1")
 @pytest.mark.parametrize("code", [0x04, 0x80, 0x81])
 def test_disconnect_with_another_reason_than_0_publishes_the_will(join: Join, version: int, topic: str, code: int) -> None:
@@ -166,6 +167,7 @@ def test_a_delayed_will_is_cancelled_by_the_session_that_comes_back(join: Join, 
     assert watcher.receive_until(b"end") == []
 
 
+@deviates("mosquitto", "2.0.11 waits longer than the session lasts", "1000-0-")
 @clause(v5="MQTT-3.1.2-8")
 @pytest.mark.parametrize(("delay_s", "expiry_s"), [(1, LONG_S), (LONG_S, 1), (LONG_S, 0)])
 def test_a_will_waits_for_its_delay_or_the_end_of_the_session(
@@ -182,6 +184,7 @@ def test_a_will_waits_for_its_delay_or_the_end_of_the_session(
     assert expiry_s == 0 or time.monotonic() - begin_s > 0.5
 
 
+@deviates("mosquitto", "2.0.11 forgets a delayed Will with its session")
 @clause(v5="MQTT-3.1.2-8 MQTT-3.1.2-4")
 def test_a_clean_start_ends_the_session_and_so_publishes_a_delayed_will(join: Join, version: int, topic: str) -> None:
     watcher = join(version)
