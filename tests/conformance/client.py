@@ -164,7 +164,9 @@ def judge(version: int, head: int, data: bytes) -> Packet:
     kind, flags, body, five = head >> 4, head & 15, _Body(data), version == 5
     assert kind not in (0, CONNECT, SUBSCRIBE, UNSUBSCRIBE, PINGREQ), f"a Server does not send packets of kind {kind}"
     assert five or kind not in (DISCONNECT, AUTH), f"a Server does not send kind {kind} in MQTT 3.1.1"
-    packet_id, codes, present, topic, properties, payload = 0, (0,), False, "", list[tuple[int, Value]](), b""
+    packet_id, present, topic, payload = 0, False, "", b""
+    codes: tuple[int, ...] = (0,)
+    properties: Properties = []
     if kind == PUBLISH:
         assert flags >> 1 & 3 != 3, "MQTT-3.3.1-4"
         assert flags & 6 or not flags & 8, "MQTT-3.3.1-2"

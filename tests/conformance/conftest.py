@@ -54,6 +54,13 @@ def limited(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         yield started
 
 
+@pytest.fixture(scope="session")
+def guarded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """The same with one user, ``ali``, who may do little."""
+    with BROKERS[request.config.getoption("--broker")](tmp_path_factory.mktemp("guarded"), Limits(user="ali")) as started:
+        yield started
+
+
 @pytest.fixture
 def topic() -> str:
     """A topic that no other test uses; also good as a client identifier of at most 23 characters."""

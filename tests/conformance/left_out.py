@@ -38,7 +38,5 @@ LEFT_OUT: dict[int, dict[str, str]] = {
         **dict.fromkeys(("MQTT-4.12.0-2", "MQTT-4.12.0-5", "MQTT-4.12.1-1", "MQTT-4.12.1-2"), NO_AUTH),
         **dict.fromkeys(("MQTT-3.15.2-2", "MQTT-3.15.2-3"), NO_AUTH),
         "MQTT-3.1.3-8": "neither broker rejects a Client Identifier; an empty one is given a name (MQTT-3.1.3-6)",
-        "MQTT-4.3.3-9": "a PUBREC of failure needs a PUBLISH that this broker refuses without closing; its bridge tests do that (0x97)",
-        "MQTT-3.14.2-2": "",
     },
 }

@@ -63,13 +63,16 @@ def clause(*, v311: str = "", v5: str = "") -> Callable[[_Test], _Test]:
         for version, numbers in named.items():
             for number in numbers:
                 SHOWN[version].setdefault(number, []).append(f"{test.__module__.rpartition('.')[2]}::{test.__name__}")
-        return pytest.mark.parametrize("version", list(named), ids=[NAMES[version].replace(" ", "-") for version in named])(test)
+        marked: _Test = pytest.mark.parametrize(
+            "version", list(named), ids=[NAMES[version].replace(" ", "-") for version in named]
+        )(test)
+        return marked
 
     return mark
 
 
 def deviates(broker: str, reason: str, cases: str = "", *, always: bool = True) -> Callable[[_Test], _Test]:
-    """``broker`` fails the test where its name in brackets has ``cases``, a regular expression: ``always``, or this line is wrong."""
+    """``broker`` fails the test where its name has ``cases``, a regular expression: ``always``, or this line is wrong."""
 
     def mark(test: _Test) -> _Test:
         known: list[Deviation] = getattr(test, "deviations", [])

@@ -8,17 +8,19 @@ from tests.conformance.client import (
     CONNACK,
     CONNECT,
     DISCONNECT,
+    PINGRESP,
+    SUBACK,
     Ended,
     Packet,
     Will,
     connect_bytes,
     packet,
     publish_bytes,
-    string,
     subscribe_bytes,
 )
 from tests.conformance.conftest import Dial, Join
 from tests.conformance.statements import clause
+from tests.support.mqtt_client import string
 from tests.support.waiting import wait_until
 
 MALFORMED, PROTOCOL_ERROR, BAD_ID = 0x81, 0x82, 0x85
@@ -49,7 +51,7 @@ def test_another_protocol_name_is_not_served(dial: Dial, version: int, name: str
     client = dial(version)
     body = string(name) + connect_bytes(version, "a")[8:]
     client.send(packet(CONNECT, 0, body), publish_bytes(version, topic, b"wrong"))
-    client.expect_refusal(1, 0x84, *BAD)
+    assert client.rest_of_bytes() in (b"", b"\x20\x02\x00\x01" if version == 4 else b"\x20\x03\x00\x84\x00")
     watcher.publish(topic, b"right")
     assert watcher.receive().payload == b"right"
 
@@ -194,12 +196,14 @@ def test_sessions_of_different_identifiers_differ(join: Join, version: int, topi
     assert join(version, f"{topic}-1", expiry_s=100).connack.session_present
 
 
-@clause(v311="MQTT-3.2.0-1", v5="MQTT-3.2.0-1 MQTT-3.2.0-2")
+@clause(v311="MQTT-3.2.0-1", v5="MQTT-3.2.0-1 MQTT-3.2.0-2 MQTT-3.2.2-1")
 def test_connack_comes_first_and_once(dial: Dial, version: int, topic: str) -> None:
     """Also for packets sent along with CONNECT."""
     client = dial(version)
     client.send(connect_bytes(version, topic), subscribe_bytes(version, 1, [(topic, 0)]), b"\xc0\x00")
-    assert [client.read().kind for _ in range(3)] == [CONNACK, 9, 13]
+    kinds = [client.read().kind for _ in range(3)]
+    assert kinds[0] == CONNACK
+    assert set(kinds[1:]) == {SUBACK, PINGRESP}
 
 
 @clause(v311="MQTT-3.1.4-5 MQTT-3.2.2-4 MQTT-3.2.2-5", v5="MQTT-3.1.4-6 MQTT-3.2.2-6 MQTT-3.2.2-7 MQTT-4.13.2-1")

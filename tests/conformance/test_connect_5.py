@@ -32,12 +32,12 @@ from tests.conformance.client import (
     connect_bytes,
     packet,
     publish_bytes,
-    string,
     subscribe_bytes,
     unsubscribe_bytes,
 )
 from tests.conformance.conftest import Dial, Join
 from tests.conformance.statements import clause, deviates
+from tests.support.mqtt_client import string
 
 MALFORMED, PROTOCOL_ERROR = 0x81, 0x82
 BAD = (MALFORMED, PROTOCOL_ERROR)

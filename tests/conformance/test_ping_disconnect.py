@@ -44,8 +44,9 @@ def test_behind_disconnect_nothing_is_taken(join: Join, version: int, topic: str
     assert watcher.receive_until(b"end") == []
 
 
-@clause(v5="MQTT-3.14.4-1 MQTT-3.14.4-2 MQTT-4.13.2-1 MQTT-4.13.1-1")
+@clause(v5="MQTT-3.14.2-2 MQTT-3.14.4-1 MQTT-3.14.4-2 MQTT-4.13.2-1 MQTT-4.13.1-1")
 def test_a_server_sends_nothing_behind_its_disconnect_and_closes(join: Join, version: int, topic: str) -> None:
+    """And no Session Expiry Interval in it, which Client.read would not take."""
     client, publisher = join(version), join(version)
     client.subscribe(topic)
     client.send(packet(1, 0, b""))

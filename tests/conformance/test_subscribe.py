@@ -129,7 +129,8 @@ def test_replacing_a_subscription_loses_nothing(join: Join, version: int, topic:
     for number in range(20):
         publisher.publish(topic, b"%d" % number, 1)
         client.send(subscribe_bytes(version, 1000 + number, [(topic, 1)]))
-    seen, subacks = [], 0
+    seen: list[bytes] = []
+    subacks = 0
     while len(seen) < 20 or subacks < 20:
         found = client.read()
         if found.kind == SUBACK:
