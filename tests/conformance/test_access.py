@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.conformance.brokers import PASSWORD, Broker
-from tests.conformance.client import CONNACK, DISCONNECT, PUBACK, PUBREC, SUBACK, Client, connect_bytes, publish_bytes
+from tests.conformance.client import CONNACK, PINGRESP, PUBACK, PUBREC, SUBACK, Client, connect_bytes, publish_bytes
 from tests.conformance.conftest import Dial
 from tests.conformance.statements import clause
 
@@ -42,22 +42,15 @@ def test_who_cannot_log_in_is_refused_and_nothing_of_his_is_done(
 
 @pytest.mark.parametrize("qos", [0, 1, 2])
 @clause(v311="MQTT-3.3.5-2 MQTT-3.3.4-1", v5="MQTT-3.4.2-1 MQTT-3.5.2-1 MQTT-3.3.4-1")
-def test_a_publish_that_is_not_allowed_is_acknowledged_or_ends_the_connection(
-    dial: Dial, guarded: Broker, version: int, topic: str, qos: int
-) -> None:
-    """MQTT 3.1.1: acknowledged as if it were allowed, or the end. MQTT 5: with the reason, or the end."""
+def test_a_publish_that_is_not_allowed_is_acknowledged(dial: Dial, guarded: Broker, version: int, topic: str, qos: int) -> None:
+    """MQTT 3.1.1: as if it were allowed. MQTT 5: with the reason. Neither broker takes the other way, to close."""
     client = _ali(dial, guarded, version, topic)
     client.send(publish_bytes(version, f"secret/{topic}", b"x", qos, 7), b"\xc0\x00")
-    answer = client.read()
-    if answer.kind == DISCONNECT:
-        assert answer.code == NOT_AUTHORIZED
-        return
+    found = {one.kind: one for one in (client.read() for _ in range(2 if qos else 1))}
+    assert PINGRESP in found
     if qos:
-        assert (answer.kind, answer.packet_id) == (PUBACK if qos == 1 else PUBREC, 7)
-        assert answer.code == (0 if version == 4 else NOT_AUTHORIZED)
-        assert client.read().kind == 13
-    else:
-        assert answer.kind == 13
+        answer = found[PUBACK if qos == 1 else PUBREC]
+        assert (answer.packet_id, answer.code) == (7, 0 if version == 4 else NOT_AUTHORIZED)
 
 
 @clause(v5="MQTT-4.3.3-9")
