@@ -92,7 +92,7 @@ def test_the_receive_maximum_counts_for_what_is_sent_again(join: Join, version: 
 
 
 @deviates("mosquitto", "2.0.11 takes more than it said")
-@clause(v5="MQTT-3.3.4-7 MQTT-3.3.4-8")
+@clause(v5="MQTT-3.3.4-7")
 def test_a_client_that_exceeds_the_servers_receive_maximum_is_disconnected(
     join: Join, version: int, limited: Broker, topic: str
 ) -> None:

@@ -133,7 +133,7 @@ def test_a_session_that_is_not_kept_lasts_through_its_connection(join: Join, ver
         assert client.receive().payload == b"%d" % number
 
 
-@clause(v311="MQTT-4.4.0-1 MQTT-3.3.1-1 MQTT-2.3.1-3", v5="MQTT-4.4.0-1 MQTT-3.3.1-1")
+@clause(v311="MQTT-4.4.0-1 MQTT-3.3.1-1 MQTT-2.3.1-4", v5="MQTT-4.4.0-1 MQTT-3.3.1-1")
 def test_what_was_in_flight_comes_again_in_order_with_its_identifiers(join: Join, version: int, topic: str) -> None:
     client, publisher = join(version, topic, expiry_s=LONG_S), join(version)
     client.subscribe(topic, qos=2)
