@@ -379,8 +379,11 @@ class Client:
     def rest_of_bytes(self) -> bytes:
         """All bytes until the broker closes, whatever they mean."""
         self._socket.settimeout(PATIENCE_S)
-        while data := self._socket.recv(65_536):
-            self._received += data
+        try:
+            while data := self._socket.recv(65_536):
+                self._received += data
+        except ConnectionResetError:
+            pass
         return bytes(self._received)
 
     def expect_end(self, *codes: int) -> int | None:

@@ -30,7 +30,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """What another broker is known not to do must fail with it."""
     broker = config.getoption("--broker")
     if broker != "bascule":
-        client.PATIENCE_S = 2.0  # it runs into what it is known not to do
+        client.PATIENCE_S = 3.5  # it runs into what it is known not to do
     for item in items:
         if isinstance(item, pytest.Function):
             known: list[Deviation] = getattr(item.function, "deviations", [])
