@@ -93,7 +93,7 @@ class ClientPackets:
         self._tell_violation(client, error)
         if isinstance(error, UnsupportedProtocol):
             level = error.fields.get("level")
-            if level is not None and isinstance(level, int) and level > MQTT_5_0:
+            if level is not None and isinstance(level, int) and level >= MQTT_5_0:
                 refusal = Connack(session_present=False, reason_code=ReasonCode.UNSUPPORTED_PROTOCOL_VERSION)
                 self._host.write(client, encode(refusal, MQTT_5_0))
             else:

@@ -88,7 +88,9 @@ class ClientSessions:
             return
         judged = judge_connect(connect, self._limits, self._settings, new_id=f"auto-{uuid.uuid4().hex}")
         if isinstance(judged, Connack):
-            self._send(client, judged)
+            least = connect.properties.maximum_packet_size
+            if least is None or len(encode(judged, client.level)) <= least:
+                self._send(client, judged)
             self._host.close_client(client, "refused")
             return
         client.hear(False)  # what it sends before its CONNACK waits in its socket

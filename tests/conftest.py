@@ -21,6 +21,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """``--soak SECONDS``: how long each open-ended test goes on; without it they stay short. ``--seed N``: its first seed."""
     parser.addoption("--soak", type=float, default=None, metavar="SECONDS", help="give each open-ended test that many seconds")
     parser.addoption("--seed", type=int, default=None, metavar="N", help="first seed of random tests; without --soak the only one")
+    parser.addoption("--broker", default="bascule", choices=("bascule", "mosquitto"), help="whom tests/conformance looks at")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

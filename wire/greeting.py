@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from wire.mqtt.codec import encode
 from wire.mqtt.packets import SESSION_NEVER_EXPIRES_S, Connack, Connect
 from wire.mqtt.properties import NO_PROPERTIES, Properties
 from wire.mqtt.reason_codes import ConnectReturnCode, ReasonCode
@@ -97,6 +98,9 @@ def judge_connect(connect: Connect, limits: ClientLimitSettings, sessions: Sessi
             subscription_identifier_available=1,
             shared_subscription_available=1,
         )
+    connack = Connack(session_present=False, reason_code=0, properties=properties)
+    if asked.maximum_packet_size is not None and len(encode(connack, level)) > asked.maximum_packet_size:
+        return Connack(session_present=False, reason_code=ReasonCode.PACKET_TOO_LARGE)  # [MQTT-3.1.2-24]
     return Welcome(
         client_id=connect.client_id or new_id,
         level=level,

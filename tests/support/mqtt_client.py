@@ -51,7 +51,9 @@ def encode_properties(properties: Properties) -> bytes:
     out = bytearray()
     for identifier, value in properties:
         out.append(identifier)
-        if isinstance(value, int):
+        if isinstance(value, int) and identifier == 0x0B:
+            out += variable(value)
+        elif isinstance(value, int):
             size = 1 if identifier in _BYTES_1 else 2 if identifier in _BYTES_2 else 4
             out += value.to_bytes(size, "big")
         elif isinstance(value, tuple):

@@ -95,6 +95,17 @@ def test_a_live_client_has_no_more_in_flight_than_it_takes_and_the_rest_waits() 
     assert box.in_flight == 2
 
 
+def test_what_is_too_large_for_a_client_makes_room_for_what_comes_behind_it() -> None:
+    box = ClientOutbox(queue="", level=5, receive_maximum=1, packet_max_bytes=10, settings=SessionSettings())
+    box.begin()
+    for first in (0, 1_000_000_000, 1_000_000_000, 1):
+        box.put(Parcel(batch(1, first=first)))
+    assert payloads(box.pump(1000, 0.0, 0)) == [b"0"]
+    box.received(puback(1), 0)
+    assert payloads(box.pump(1000, 0.0, 0)) == [b"1"]
+    assert box.too_large == 2
+
+
 @pytest.mark.parametrize("level", [4, 5])
 def test_the_exchange_of_qos_2_needs_no_commit_for_a_live_client(level: int) -> None:
     box = outbox(level=level, receive_maximum=1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from wire.greeting import LoginFault, Welcome, judge_connect, refuse_login
+from wire.mqtt.codec import encode
 from wire.mqtt.packets import Connack, Connect
 from wire.mqtt.properties import Properties
 from wire.settings import ClientLimitSettings, SessionSettings
@@ -105,3 +106,13 @@ def test_each_fault_of_a_login_has_its_codes() -> None:
         LoginFault.ADDRESS_BLOCKED: (3, 0x9F),
         LoginFault.BUSY: (3, 0x89),
     }
+
+
+def test_a_client_that_cannot_take_its_connack_is_refused() -> None:
+    welcome = judge_connect(connect(5, maximum_packet_size=40), LIMITS, SESSIONS, new_id="n")
+    assert isinstance(welcome, Welcome)
+    size = len(encode(welcome.connack(False), 5))
+    assert isinstance(judge_connect(connect(5, maximum_packet_size=size), LIMITS, SESSIONS, new_id="n"), Welcome)
+    refused = judge_connect(connect(5, maximum_packet_size=size - 1), LIMITS, SESSIONS, new_id="n")
+    assert isinstance(refused, Connack)
+    assert refused.reason_code == 0x95

@@ -1,0 +1,254 @@
+"""3.1 CONNECT and 3.2 CONNACK, what both versions have."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.conformance.client import (
+    CONNACK,
+    CONNECT,
+    DISCONNECT,
+    PINGRESP,
+    SUBACK,
+    Ended,
+    Packet,
+    Will,
+    connect_bytes,
+    packet,
+    publish_bytes,
+    subscribe_bytes,
+)
+from tests.conformance.conftest import Dial, Join
+from tests.conformance.statements import clause
+from tests.support.mqtt_client import string
+from tests.support.waiting import wait_until
+
+MALFORMED, PROTOCOL_ERROR, BAD_ID = 0x81, 0x82, 0x85
+BAD = (MALFORMED, PROTOCOL_ERROR)
+TAKEN_OVER, KEEP_ALIVE_TIMEOUT = 0x8E, 0x8D
+
+
+@pytest.mark.parametrize("first", [b"\xc0\x00", b"\xe0\x00", b"\x30\x04\x00\x01ax", b"\x82\x06\x00\x01\x00\x01a\x00"])
+@clause(v311="MQTT-3.1.0-1", v5="MQTT-3.1.0-1 MQTT-3.14.0-1")
+def test_the_first_packet_is_connect(dial: Dial, version: int, first: bytes) -> None:
+    client = dial(version)
+    client.send(first)
+    assert client.rest() == []
+
+
+@clause(v311="MQTT-3.1.0-2", v5="MQTT-3.1.0-2")
+def test_a_second_connect_ends_the_connection(join: Join, version: int) -> None:
+    client = join(version)
+    client.send(connect_bytes(version, "second"))
+    client.expect_end(PROTOCOL_ERROR)
+
+
+@pytest.mark.parametrize("name", ["mqtt", "MQTTX", "", "HTTP"])
+@clause(v311="MQTT-3.1.2-1", v5="MQTT-3.1.2-1")
+def test_another_protocol_name_is_not_served(dial: Dial, version: int, name: str, topic: str, join: Join) -> None:
+    watcher = join(version)
+    watcher.subscribe(topic)
+    client = dial(version)
+    body = string(name) + connect_bytes(version, "a")[8:]
+    client.send(packet(CONNECT, 0, body), publish_bytes(version, topic, b"wrong"))
+    assert client.rest_of_bytes() in (b"", b"\x20\x02\x00\x01" if version == 4 else b"\x20\x03\x00\x84\x00")
+    watcher.publish(topic, b"right")
+    assert watcher.receive().payload == b"right"
+
+
+@pytest.mark.parametrize("level", [0, 2, 6, 127])
+@clause(v311="MQTT-3.1.2-2", v5="MQTT-3.1.2-2")
+def test_another_protocol_level_is_refused(dial: Dial, version: int, level: int) -> None:
+    client = dial(4)
+    connect = bytearray(connect_bytes(version, "a"))
+    connect[8] = level
+    client.send(bytes(connect))
+    whole = client.rest_of_bytes()
+    assert whole in (b"\x20\x02\x00\x01", b"\x20\x03\x00\x84\x00"), whole
+
+
+@clause(v311="MQTT-3.1.2-3 MQTT-3.1.4-1 MQTT-3.2.2-6", v5="MQTT-3.1.2-3")
+def test_the_reserved_connect_flag_is_0(dial: Dial, version: int) -> None:
+    client = dial(version)
+    client.send(connect_bytes(version, "a", flags=3))
+    client.expect_refusal(*BAD)
+
+
+WRONG_FLAGS = {
+    "will-qos-without-will": 0x0A,
+    "will-qos-2-without-will": 0x12,
+    "will-retain-without-will": 0x22,
+    "will-qos-3": 0x1E,
+}
+
+
+@pytest.mark.parametrize("flags", WRONG_FLAGS.values(), ids=WRONG_FLAGS)
+@clause(
+    v311="MQTT-3.1.2-11 MQTT-3.1.2-13 MQTT-3.1.2-14 MQTT-3.1.2-15 MQTT-3.1.4-1",
+    v5="MQTT-3.1.2-11 MQTT-3.1.2-12 MQTT-3.1.2-13 MQTT-3.1.4-1",
+)
+def test_flags_of_a_will_that_cannot_be_are_refused(dial: Dial, version: int, flags: int) -> None:
+    client = dial(version)
+    will = Will(topic="w") if flags & 4 else None
+    client.send(connect_bytes(version, "a", flags=flags, will=will))
+    client.expect_refusal(*BAD, 0x9B)
+
+
+MISSING = {
+    "will": (0x06, b""),
+    "will-payload": (0x06, b"\0\1w"),
+    "user-name": (0x82, b""),
+    "password": (0xC2, b"\0\1u"),
+}
+
+
+@pytest.mark.parametrize(("flags", "rest"), MISSING.values(), ids=MISSING)
+@clause(
+    v311="MQTT-3.1.2-9 MQTT-3.1.2-19 MQTT-3.1.2-21 MQTT-3.1.3-1 MQTT-3.1.4-1",
+    v5="MQTT-3.1.2-9 MQTT-3.1.2-17 MQTT-3.1.2-19 MQTT-3.1.3-1 MQTT-3.1.4-1",
+)
+def test_a_field_that_a_flag_promises_must_be_there(dial: Dial, version: int, flags: int, rest: bytes) -> None:
+    client = dial(version)
+    five = b"\0" if version == 5 else b""
+    body = string("MQTT") + bytes((version, flags, 0, 0)) + five + string("a") + (five if flags & 4 else b"") + rest
+    client.send(packet(CONNECT, 0, body))
+    client.expect_refusal(*BAD)
+
+
+@pytest.mark.parametrize("extra", [string("u"), string("u") + string("p")], ids=["one", "two"])
+@clause(
+    v311="MQTT-3.1.2-11 MQTT-3.1.2-18 MQTT-3.1.2-20 MQTT-3.1.4-1",
+    v5="MQTT-3.1.2-16 MQTT-3.1.2-18 MQTT-3.1.4-1",
+)
+def test_a_field_that_no_flag_promises_must_not_be_there(dial: Dial, version: int, extra: bytes) -> None:
+    client = dial(version)
+    plain = connect_bytes(version, "a")
+    client.send(bytes((plain[0], plain[1] + len(extra))) + plain[2:] + extra)
+    client.expect_refusal(*BAD)
+
+
+@clause(v311="MQTT-3.1.3-1 MQTT-3.1.2-9 MQTT-3.1.2-19 MQTT-3.1.2-21", v5="MQTT-3.1.3-1 MQTT-3.1.2-17 MQTT-3.1.2-19")
+def test_all_fields_are_read_in_their_order(dial: Dial, join: Join, version: int, topic: str) -> None:
+    watcher = join(version)
+    watcher.subscribe(topic)
+    client = dial(version)
+    client.send(connect_bytes(version, "all-fields", will=Will(topic=topic, payload=b"gone"), username="user", password=b"secret"))
+    client.expect(CONNACK, code=0)
+    client.vanish()
+    assert watcher.receive().payload == b"gone"
+
+
+@pytest.mark.parametrize("field", ["client-id", "will-topic", "user-name"])
+@clause(v311="MQTT-3.1.3-4 MQTT-3.1.3-10 MQTT-3.1.3-11 MQTT-1.5.3-1", v5="MQTT-3.1.3-4 MQTT-3.1.3-11 MQTT-3.1.3-12 MQTT-1.5.4-1")
+def test_the_strings_of_connect_are_well_formed(dial: Dial, version: int, field: str) -> None:
+    bad = b"a\xff"
+    will = Will(topic="will/topic")
+    whole = connect_bytes(
+        version,
+        bad if field == "client-id" else "good",
+        will=will if field == "will-topic" else None,
+        username=bad if field == "user-name" else None,
+    ).replace(b"will/topic", b"will/topi\xff")
+    client = dial(version)
+    client.send(whole)
+    client.expect_refusal(1, 2, 4, *BAD, BAD_ID, 0x86, 0x90)
+
+
+@pytest.mark.parametrize("name", ["a/#", "+/a"])
+@clause(v5="MQTT-4.7.0-1", v311="MQTT-4.7.1-1")
+def test_a_will_topic_has_no_wildcards(dial: Dial, version: int, name: str) -> None:
+    client = dial(version)
+    client.send(connect_bytes(version, "a", will=Will(topic=name)))
+    client.expect_refusal(*BAD, 0x90)
+
+
+@pytest.mark.parametrize("name", ["a", "0123456789abcdefghijklm", "NOPQRSTUVWXYZ"])
+@clause(v311="MQTT-3.1.3-3 MQTT-3.1.3-5 MQTT-3.1.4-4", v5="MQTT-3.1.3-3 MQTT-3.1.3-5 MQTT-3.1.4-5")
+def test_a_client_identifier_of_1_to_23_plain_characters_is_taken(join: Join, version: int, name: str) -> None:
+    assert join(version, name).connack.code == 0
+
+
+@clause(v311="MQTT-3.1.3-6 MQTT-3.2.0-1", v5="MQTT-3.1.3-6 MQTT-3.2.0-1 MQTT-3.2.0-2")
+def test_clients_without_an_identifier_get_one_each(join: Join, version: int, topic: str) -> None:
+    first, second = join(version, ""), join(version, "")
+    for client in (first, second):
+        client.subscribe(topic)
+    second.publish(topic, b"both live")
+    assert first.receive().payload == second.receive().payload == b"both live"
+
+
+@clause(v311="MQTT-3.1.4-2", v5="MQTT-3.1.4-3 MQTT-4.13.2-1")
+def test_a_client_identifier_that_connects_again_takes_over(join: Join, version: int, topic: str) -> None:
+    old = join(version, topic)
+    old.ping()
+    new = join(version, topic)
+    old.expect_end(TAKEN_OVER)
+    assert new.ping() == []
+
+
+@clause(v311="MQTT-3.1.3-2", v5="MQTT-3.1.3-2")
+def test_sessions_of_different_identifiers_differ(join: Join, version: int, topic: str) -> None:
+    one = join(version, f"{topic}-1", expiry_s=100)
+    one.subscribe(topic)
+    other = join(version, f"{topic}-2", expiry_s=100)
+    assert not other.connack.session_present
+    one.disconnect()
+    assert join(version, f"{topic}-1", expiry_s=100).connack.session_present
+
+
+@clause(v311="MQTT-3.2.0-1", v5="MQTT-3.2.0-1 MQTT-3.2.0-2 MQTT-3.2.2-1")
+def test_connack_comes_first_and_once(dial: Dial, version: int, topic: str) -> None:
+    """Also for packets sent along with CONNECT."""
+    client = dial(version)
+    client.send(connect_bytes(version, topic), subscribe_bytes(version, 1, [(topic, 0)]), b"\xc0\x00")
+    kinds = [client.read().kind for _ in range(3)]
+    assert kinds[0] == CONNACK
+    assert set(kinds[1:]) == {SUBACK, PINGRESP}
+
+
+@clause(v311="MQTT-3.1.4-5 MQTT-3.2.2-4 MQTT-3.2.2-5", v5="MQTT-3.1.4-6 MQTT-3.2.2-6 MQTT-3.2.2-7 MQTT-4.13.2-1")
+def test_nothing_behind_a_refused_connect_is_processed(dial: Dial, join: Join, version: int, topic: str) -> None:
+    watcher = join(version)
+    watcher.subscribe(topic)
+    client = dial(version)
+    bad = connect_bytes(version, "", clean=False) if version == 4 else connect_bytes(5, "a", properties=[(0x15, "NONE")])
+    client.send(bad, publish_bytes(version, topic, b"refused"))
+    code = client.expect_refusal(2, 0x8C, 0x87)
+    assert code is not None
+    watcher.publish(topic, b"served")
+    assert watcher.receive().payload == b"served"
+
+
+@clause(v311="MQTT-3.1.2-24", v5="MQTT-3.1.2-22 MQTT-3.2.2-22")
+def test_silence_for_one_and_a_half_keep_alives_ends_the_connection(join: Join, version: int, topic: str) -> None:
+    """As a network failure does: the Will goes out."""
+    watcher = join(version)
+    watcher.subscribe(topic)
+    silent, busy = join(version, keep_alive_s=1, will=Will(topic=topic)), join(version, keep_alive_s=1)
+    pings = 0
+
+    def is_closed() -> bool:
+        nonlocal pings
+        assert busy.ping() == []
+        pings += 1
+        try:
+            last: Packet | None = silent.read(0.2)
+        except Ended:
+            return True
+        except TimeoutError:
+            return False
+        assert last is not None
+        assert (last.kind, last.code) == (DISCONNECT, KEEP_ALIVE_TIMEOUT)
+        return False
+
+    wait_until(is_closed, 6.0, "the silent client is closed")
+    assert pings >= 5, "not before one and a half seconds have passed"
+    assert busy.ping() == []
+    assert watcher.receive().payload == b"will"
+
+
+@clause(v311="MQTT-3.1.3-3", v5="MQTT-3.1.3-3")
+def test_connect_without_a_client_identifier_field_is_refused(dial: Dial, version: int) -> None:
+    client = dial(version)
+    client.send(packet(CONNECT, 0, string("MQTT") + bytes((version, 2, 0, 0)) + (b"\0" if version == 5 else b"")))
+    client.expect_refusal(*BAD, BAD_ID)

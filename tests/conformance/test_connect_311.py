@@ -1,0 +1,33 @@
+"""3.1 and 3.2, what only MQTT 3.1.1 has."""
+
+from __future__ import annotations
+
+from tests.conformance.client import CONNACK, connect_bytes
+from tests.conformance.conftest import Dial, Join
+from tests.conformance.statements import clause
+
+
+@clause(v311="MQTT-3.1.3-7 MQTT-3.1.3-8 MQTT-3.2.2-4 MQTT-3.2.2-5")
+def test_no_client_identifier_and_clean_session_0_is_refused_with_2(dial: Dial, version: int) -> None:
+    client = dial(version)
+    client.send(connect_bytes(version, "", clean=False))
+    refusal = client.expect(CONNACK, code=2)
+    assert not refusal.session_present
+    assert client.rest() == []
+
+
+@clause(v311="MQTT-3.1.2-22")
+def test_a_password_without_a_user_name_is_refused(dial: Dial, version: int) -> None:
+    client = dial(version)
+    client.send(connect_bytes(version, "a", password=b"secret"))
+    client.expect_refusal()
+
+
+@clause(v311="MQTT-3.1.2-12")
+def test_without_a_will_flag_nothing_is_published_at_the_end(join: Join, version: int, topic: str) -> None:
+    watcher = join(version)
+    watcher.subscribe(f"{topic}/#")
+    client = join(version)
+    client.vanish()
+    watcher.publish(f"{topic}/end", b"end")
+    assert watcher.receive_until(b"end") == []
