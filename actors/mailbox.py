@@ -149,10 +149,7 @@ class PollGroup:
         """Go on or stop reporting the whole group."""
         if heard != self._heard:
             self._heard = heard
-            if heard:
-                self._outer.register(self._inner.fileno(), READ)
-            else:
-                self._outer.unregister(self._inner.fileno())
+            self._outer.modify(self._inner.fileno(), READ if heard else 0)  # adding it anew would look at every socket in it
 
     def ready(self) -> list[tuple[Any, int]]:
         """What can go on right now."""
