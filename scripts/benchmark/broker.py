@@ -2,7 +2,8 @@
 
 Clients: each publishes at QoS 1 once a second into the queue of a bridge whose remote is away, so what is measured is intake and
 acknowledgement; ours acknowledges after a synced commit. Fan-out: one publisher and many subscribers, at QoS 0 and 1 to sessions
-that end with the connection, and at QoS 1 to sessions that last. The load is ``broker_load.c``; the systems are ``systems.py``'s.
+that end with the connection, and at QoS 1 to sessions that last; as fast as it goes, and one message at a time. The load is
+``broker_load.c``; the systems are ``systems.py``'s.
 """
 
 from __future__ import annotations
@@ -24,7 +25,14 @@ RUN_TIMEOUT_S = 180.0
 PAYLOAD_BYTES = 64
 FAN_OUT_WINDOW = 1000
 BASCULE, MOSQUITTO, PERSISTENT = "bascule", "mosquitto", "mosquitto, persistence true"
-CASES = (("qos_0", "QoS 0"), ("qos_1", "QoS 1"), ("qos_1_kept", "QoS 1, lasting sessions"))  # of the fan-out
+CASES = (  # of the fan-out
+    ("qos_0", "QoS 0"),
+    ("qos_1", "QoS 1"),
+    ("qos_1_kept", "QoS 1, lasting sessions"),
+    ("qos_0_steady", "QoS 0, 100 messages/s"),
+    ("qos_1_steady", "QoS 1, 100 messages/s"),
+)
+STEADY_RATE_PER_S = 100
 
 WRONG = ("missing", "duplicates", "out_of_order", "foreign")
 
@@ -65,10 +73,12 @@ def _clients_runs(load: Path, size: Size) -> dict[str, tuple[Starter, list[str]]
 
 
 def _fan_out_runs(load: Path, size: Size, case: str) -> dict[str, tuple[Starter, list[str]]]:
+    steady = case.endswith("steady")
     options = {
         "clients": size.subscribers,
-        "messages": size.messages,
-        "qos": 0 if case == "qos_0" else 1,
+        "messages": size.messages // 40 if steady else size.messages,
+        "rate": STEADY_RATE_PER_S if steady else 0,
+        "qos": int(case.startswith("qos_1")),
         "kept": int(case == "qos_1_kept"),
         "window": FAN_OUT_WINDOW,
         "size": PAYLOAD_BYTES,
@@ -76,9 +86,9 @@ def _fan_out_runs(load: Path, size: Size, case: str) -> dict[str, tuple[Starter,
     words = [str(load), "fanout", *(word for name, value in options.items() for word in (f"--{name}", str(value)))]
     runs: dict[str, tuple[Starter, list[str]]] = {BASCULE: (lambda folder: Bascule(folder, None), words)}
     if case != "qos_1_kept":
-        runs[MOSQUITTO] = (Mosquitto, words)
+        runs[MOSQUITTO] = (lambda folder: Mosquitto(folder, no_delay=steady), words)
     else:
-        runs[PERSISTENT] = (lambda folder: Mosquitto(folder, persistent=True), words)
+        runs[PERSISTENT] = (lambda folder: Mosquitto(folder, persistent=True, no_delay=False), words)
     return runs
 
 
@@ -174,6 +184,8 @@ CLIENTS_COLUMNS: Columns = (
 FAN_OUT_COLUMNS: Columns = (
     ("deliveries/s", 14, "deliveries_per_s", ",.0f"),
     ("us/delivery", 13, "cpu_us", ".2f"),
+    ("p50 us", 10, "transit_p50_us", ",.0f"),
+    ("p99 us", 10, "transit_p99_us", ",.0f"),
     ("missing", 9, "missing", ",d"),
     ("twice", 7, "duplicates", ",d"),
     ("disorder", 10, "out_of_order", ",d"),

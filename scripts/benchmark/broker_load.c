@@ -1,7 +1,7 @@
 /* Load generator of scripts/bench --clients and --fan-out: many MQTT 3.1.1 clients of one broker, one thread, epoll, no dependencies.
  *
  *   broker_load clients --port P --clients N --seconds S [--size B] [--deadline D]
- *   broker_load fanout  --port P --clients N --messages M --qos Q [--window W] [--size B] [--kept 1] [--idle I] [--deadline D]
+ *   broker_load fanout  --port P --clients N --messages M --qos Q [--window W] [--rate R] [--size B] [--kept 1] [--idle I] [--deadline D]
  *
  * clients: N publishers, each with a topic of its own (bench/client/<n>), publish at QoS 1 once a second for S seconds; client n is n/N of a
  * second behind client 0. A message is sent when it is due, however many of that client are not acknowledged. ack_* is from sending to PUBACK;
@@ -9,6 +9,7 @@
  *
  * fanout: N subscribers to fan/all at QoS Q and one publisher of M messages. The publisher is at most W messages ahead of the broker's
  * PUBACKs and of the slowest subscriber, so a broker is saturated and yet has no reason to drop anything. --kept 1: CleanSession=0.
+ * --rate: at most R messages a second, one by one. transit_* is from the publisher's sending to a subscriber's reading.
  *
  * Both print {"event": "connected", ...} when all clients stand, begin at a line on standard input, end with a line of JSON, and keep the
  * connections until standard input ends. Times are of the monotonic clock. Exit status: 0 when complete, 2 when not, 1 on an error.
@@ -31,7 +32,7 @@ enum { OPENING_MAX = 64, BURST = 64, PACKET_BYTES = 5 + 2 + 32 + 2 + 4096 };
 
 static int port, clients = 1, qos = 1, window = 1000, size = 64, kept;
 static long messages = 1, seconds = 1;
-static double idle_s = 5, deadline_s = 120;
+static double rate, idle_s = 5, deadline_s = 120;
 
 struct client {
     int fd, number, stands, waits;
@@ -365,13 +366,14 @@ static int fan_out(void)
         if (qos && acknowledged < behind)
             behind = acknowledged;
         int burst = 0;
-        while (!publisher->waits && burst < BURST && publisher->sent < messages && publisher->sent - behind < window) {
+        long released = rate > 0 ? (long)((double)(now_ns() - start) / 1e9 * rate) + 1 : messages;
+        while (!publisher->waits && burst < BURST && publisher->sent < released && publisher->sent < messages && publisher->sent - behind < window) {
             put_publish(publisher, "fan/all", (int)(publisher->sent % 65535) + 1, 0, publisher->sent);
             burst++;
         }
         if (burst)
             write_out(publisher);
-        wait_events(burst == BURST ? 0 : 100, -1);
+        wait_events(burst == BURST ? 0 : rate > 0 ? 1 : 100, -1);
     }
     double took_s = (double)(last_ns - start) / 1e9;
     printf("{\"published\": %ld, \"acknowledged\": %ld, \"deliveries\": %ld, \"seconds\": %.6f, \"deliveries_per_s\": %.1f, \"missing\": %ld, "
@@ -397,6 +399,7 @@ int main(int count, char **arguments)
         else if (!strcmp(name, "--window")) window = atoi(value);
         else if (!strcmp(name, "--size")) size = atoi(value);
         else if (!strcmp(name, "--kept")) kept = atoi(value);
+        else if (!strcmp(name, "--rate")) rate = atof(value);
         else if (!strcmp(name, "--idle")) idle_s = atof(value);
         else if (!strcmp(name, "--deadline")) deadline_s = atof(value);
         else die("unknown option %s", name);

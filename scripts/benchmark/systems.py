@@ -135,17 +135,19 @@ def _process_name(pid: int, leader: int, arguments: list[str]) -> str:
 
 
 class Mosquitto(System):
-    """Mosquitto as a broker, and the base of the others: no small windows, no Nagle.
+    """Mosquitto as a broker, and the base of the others: no small windows.
 
     All is in memory; ``persistent`` has it save that to a file every 30 minutes and at its end, as its ``persistence true`` does.
+    ``no_delay`` is its ``set_tcp_nodelay``: without it, its own default, it fans out twice as fast.
     """
 
     name = "mosquitto"
     in_flight_max = 1000
 
-    def __init__(self, folder: Path, *, persistent: bool = False) -> None:
+    def __init__(self, folder: Path, *, persistent: bool = False, no_delay: bool = True) -> None:
         super().__init__(folder)
         self.persistent = persistent
+        self.no_delay = no_delay
 
     def settings(self) -> list[str]:
         """Further lines of its configuration."""
@@ -159,7 +161,7 @@ class Mosquitto(System):
             *(["user root"] if os.geteuid() == 0 else []),
             f"listener {self.port} 127.0.0.1",
             "allow_anonymous true",
-            "set_tcp_nodelay true",
+            f"set_tcp_nodelay {'true' if self.no_delay else 'false'}",
             f"max_inflight_messages {self.in_flight_max}",
             "max_queued_messages 0",
             *(["persistence true", f"persistence_location {self.folder}/"] if self.persistent else ["persistence false"]),
