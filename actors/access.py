@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
@@ -21,8 +21,7 @@ from typing import Any, Protocol
 from actors.client import Client
 from actors.mailbox import Mailbox
 from actors.password_file import PasswordFile
-from wire.access_rules import AccessRules, ClientAccess
-from wire.batch import Batch
+from wire.access_rules import AccessRules
 from wire.frames import AclChanged
 from wire.greeting import LoginFault
 from wire.login_limits import LoginLimits, network_of
@@ -308,27 +307,3 @@ class Access:
         self._told_s[event] = now_s
         named = {"address": client.address, "client_id": client.session, "user": client.user}
         log.warning(event, extra={**named, **facts, "not_logged": self._untold.pop(event, 0)})
-
-
-class Readable:
-    """Rows of one batch for several clients, each without what it may not read. ``rows`` empty: all."""
-
-    def __init__(self, batch: Batch, rows: Sequence[int]) -> None:
-        self._batch = batch
-        self._rows = rows or range(len(batch))
-        self._indexes = {batch.topic_of[row] for row in self._rows}
-        self._forbidden: dict[ClientAccess, frozenset[int]] = {}
-        self._allowed: dict[frozenset[int], list[int]] = {}
-
-    def rows_for(self, rights: ClientAccess) -> tuple[frozenset[int], Sequence[int]]:
-        """The rows that a client with ``rights`` may read, and what stands for that choice as a key."""
-        forbidden = self._forbidden.get(rights)
-        if forbidden is None:
-            forbidden = self._forbidden[rights] = rights.forbidden(self._batch.topics, self._indexes)
-        if not forbidden:
-            return forbidden, self._rows
-        rows = self._allowed.get(forbidden)
-        if rows is None:
-            topic_of = self._batch.topic_of
-            rows = self._allowed[forbidden] = [row for row in self._rows if topic_of[row] not in forbidden]
-        return forbidden, rows

@@ -33,6 +33,7 @@ class Owed:
     received: dict[str, tuple[bytes, bytes]]
     sources: bytes
     body: bytes
+    wills: tuple[str, ...] = ()
 
 
 class Host(Protocol):
@@ -58,6 +59,11 @@ class Acknowledgements:
         self._held: dict[int, list[RefusedMessage]] = {}
         self._gone: dict[int, int] = {}  # stalled sources that are gone -> the last batch that may have rows of theirs
         self.refused = 0
+
+    @property
+    def stalled(self) -> tuple[int, ...]:
+        """The clients of which the store refuses every row until it is told."""
+        return (*self._held, *self._gone)
 
     def forget(self, client: Client) -> None:
         """The client is gone: what is held of it was never acknowledged, so it will send it again."""

@@ -6,9 +6,10 @@ import socket
 
 from actors.mailbox import READ, WRITE, PollGroup
 from wire.access_rules import ClientAccess
+from wire.client_outbox import ClientOutbox
 from wire.inbound import InboundFlow
-from wire.mqtt.packets import Will
 from wire.rate_limit import PublishRate
+from wire.wills import Message
 
 RECEIVE_BYTES = 256 * 1024
 UNIX = "unix:"  # what the address of a client on a Unix socket begins with
@@ -25,21 +26,26 @@ class Client:
         "_sock",
         "accepted_s",
         "address",
+        "backlog",
         "buffer",
         "certificate_user",
         "closed",
+        "expiry_s",
         "fault",
         "filters",
         "flow",
         "gathered",
         "heard_s",
         "keep_alive_s",
-        "keeps_session",
         "level",
         "listener",
         "missing",
         "number",
+        "outbox",
+        "packet_max_bytes",
+        "queue",
         "rate",
+        "receive_maximum",
         "rights",
         "session",
         "user",
@@ -65,10 +71,15 @@ class Client:
         self.rights: ClientAccess | None = None  # None: everything
         self.level = 0  # 4 or 5 once CONNECT was read
         self.keep_alive_s = 0.0
-        self.keeps_session = False
-        self.filters: dict[str, int] = {}
-        self.flow: InboundFlow | None = None  # set when CONNACK was sent
-        self.will: Will | None = None
+        self.expiry_s = 0  # how long its session outlives the connection
+        self.queue = ""  # the session's Tier-1 queue; empty where the session ends with the connection
+        self.receive_maximum = 65_535
+        self.packet_max_bytes: int | None = None  # the largest packet that it takes
+        self.filters: dict[str, tuple[int, int]] = {}  # topic filter -> options as in ``SessionOpened``, subscription identifier
+        self.flow: InboundFlow | None = None  # set when CONNACK was sent; so is the outbox
+        self.outbox: ClientOutbox | None = None
+        self.backlog: list[bytes] = []  # retained messages of QoS 0 that wait for the socket
+        self.will: Message | None = None
         self.rate: PublishRate | None = None  # None: it may publish as fast as it can
         self.certificate_user: str | None = None  # the user name that its certificate gives
         self.fault = ""  # why receive said that it is gone, where that is known

@@ -1,7 +1,7 @@
-"""The Distributor: decides for each topic of a batch which bridges take it, by which rule and at which QoS, and who listens live.
+"""The Distributor: decides for each topic of a batch which bridges and which local clients get it, by which rule and at which QoS.
 
 It keeps no message: what dies with it is sent again by its sender, the Listener or a Connection with remote subscriptions. The
-routing itself is ``wire/routing.py``; the store commits.
+routing to bridges is ``wire/routing.py``'s, that to local clients ``actors/local_routing.py``'s; the store commits.
 """
 
 from __future__ import annotations
@@ -11,73 +11,129 @@ from collections.abc import Sequence
 from typing import Any
 
 from actors.actor import MailboxActor
+from actors.local_routing import LocalRouting, Part, retained_part
 from actors.mailbox import Mailbox
-from wire.batch import OFFERED, QOS_ONLY, REFUSABLE, Batch, pack_column
-from wire.frames import Append, Deliver, Frame, Publishes, Subscribe, Unsubscribe
+from wire.batch import QOS_ONLY, REFUSABLE, Batch, pack_column
+from wire.frames import (
+    Append,
+    Deliver,
+    Frame,
+    LiveKnown,
+    Publishes,
+    SessionDown,
+    SessionGone,
+    SessionsKnown,
+    SessionsWanted,
+    SessionUp,
+    SubscriptionsAdd,
+    SubscriptionsDrop,
+)
 from wire.hops import hops_of
 from wire.names import LISTENER, QUEUE_STORE, lane_of_actor, lane_of_queue
 from wire.routing import Route, Router
 from wire.settings import NodeSettings
 
-_OFFERED_ONLY = bytes(flags & OFFERED for flags in range(256))
 _REFUSABLE_ONLY = bytes(flags & REFUSABLE for flags in range(256))
-
-Part = tuple[str, int, int, int, bytes]
 
 
 class Distributor(MailboxActor):
-    """Routes batches: ``Publishes`` in, ``Append`` to the store and ``Deliver`` to the Listener out."""
+    """Routes batches: ``Publishes`` in, ``Append`` to the store and ``Deliver`` to the Listener out.
+
+    It is ready once it knows the sessions that the store keeps. What other senders than the Listener publish waits until a Listener
+    that lives has told who is connected: only then is it known who gets it live.
+    """
 
     def __init__(self, mailbox: Mailbox, settings: NodeSettings, epoch: int) -> None:
         super().__init__(mailbox, settings, epoch)
         self._router = Router(settings.bridges)
+        self._local = LocalRouting()
         self._hops_max = {bridge.name: bridge.max_hops for bridge in settings.bridges if bridge.loop_prevention}
         self._listener_epoch = 0
+        self._sessions_known = False
+        self._live_known = True
+        self._held: list[Publishes] = []
         self._routed = 0
         self._loops = 0
-
-    def on_start(self) -> None:
-        super().on_start()
-        self.ready()
 
     def on_peer_up(self, name: str, epoch: int) -> None:
         if name == LISTENER:
             self._is_listener(epoch)
+        elif name == QUEUE_STORE and not self._sessions_known:
+            self.send(QUEUE_STORE, SessionsWanted(asker=self.name, epoch=self.epoch))
 
     def on_frame(self, frame: Frame) -> None:
         match frame:
             case Publishes():
-                self._distribute(frame)
-            case Subscribe():
-                if self._is_listener(frame.epoch):
-                    for topic_filter, qos in frame.filters:
-                        self._router.add_subscriber(frame.source, topic_filter, qos)
-            case Unsubscribe():
-                if not self._is_listener(frame.epoch):
-                    return
-                if frame.filters:
-                    for topic_filter in frame.filters:
-                        self._router.remove_subscriber(frame.source, topic_filter)
+                if self._may_route(frame.sender):
+                    self._distribute(frame)
                 else:
-                    self._router.forget_subscriber(frame.source)
+                    self._held.append(frame)
+            case SubscriptionsAdd():
+                if self._is_listener(frame.epoch):
+                    self._local.subscribe(frame.session, frame.source, (filters[:3] for filters in frame.filters))
+                    self.send(QUEUE_STORE, frame)
+            case SubscriptionsDrop():
+                if self._is_listener(frame.epoch):
+                    self._local.unsubscribe(frame.session, frame.source, frame.filters)
+                    self.send(QUEUE_STORE, frame)
+            case SessionUp():
+                if self._is_listener(frame.epoch):
+                    self._local.up(frame)
+            case SessionDown():
+                if self._is_listener(frame.epoch):
+                    self._local.down(frame)
+            case SessionGone():
+                self._local.gone(frame)
+            case LiveKnown():
+                if self._is_listener(frame.epoch):
+                    self._live_known = True
+                    self._route_held()
+            case SessionsKnown():
+                if frame.epoch == self.epoch and not self._sessions_known:
+                    self._local.kept(frame)
+                    if frame.last:
+                        self._sessions_known = True
+                        self.ready()
+                        self._route_held()
             case _:
                 raise AssertionError(f"not for a Distributor: {frame}")
 
     def status(self) -> dict[str, Any]:
-        return {"routed": self._routed, "loops": self._loops}
+        return {"routed": self._routed, "loops": self._loops, "subscriptions": len(self._local)}
 
     def _is_listener(self, epoch: int) -> bool:
-        """Whether subscriptions of the Listener's life ``epoch`` count; a newer life has new clients."""
+        """Whether what the Listener's life ``epoch`` says counts; a newer life has new clients."""
         if epoch > self._listener_epoch:
             self._listener_epoch = epoch
-            self._router.forget_subscribers()
+            self._live_known = False
+            self._local.nobody_is_connected()
         return epoch == self._listener_epoch
+
+    def _may_route(self, sender: str) -> bool:
+        return self._sessions_known and (self._live_known or sender == LISTENER)
+
+    def _route_held(self) -> None:
+        """Route what waited, in order. It may have been sent again, which the store and the Listener notice by its number."""
+        held, self._held = self._held, []
+        for frame in held:
+            if self._may_route(frame.sender):
+                self._distribute(frame)
+            else:
+                self._held.append(frame)
 
     def _distribute(self, frame: Publishes) -> None:
         batch = Batch.decode(frame.bodies[0])
         sender = lane_of_actor(frame.sender)  # None: the Listener
         parts, bodies = self._parts(batch, None if sender is None else sender.bridge)
         self._routed += len(batch)
+        deliver: Deliver | None = None
+        if self._local:
+            more, more_bodies, deliver = self._local.route(frame, batch, self._listener_epoch)
+            parts += more
+            bodies += more_bodies
+        for part, body in retained_part(batch):
+            parts.append(part)
+            bodies.append(body)
         self.send(
             QUEUE_STORE,
             Append(
@@ -88,12 +144,13 @@ class Distributor(MailboxActor):
                 received=frame.received,
                 released=frame.released,
                 refusable=batch.flags.translate(_REFUSABLE_ONLY),
+                wills=frame.wills,
                 parts=tuple(parts),
                 bodies=tuple(bodies),
             ),
         )
-        if self._router.has_subscribers:
-            self._deliver(frame, batch)
+        if deliver is not None:
+            self.send(LISTENER, deliver)
 
     def _parts(self, batch: Batch, origin: str | None) -> tuple[list[Part], list[bytes]]:
         """The batch cut by queue. One that goes to a queue whole keeps its columns; only flags and rules change."""
@@ -128,39 +185,6 @@ class Distributor(MailboxActor):
         """Rows that have crossed bridges before -> how many."""
         known = {raw: hops_of(raw) for raw in set(batch.properties.values())}
         return {row: hops for row, raw in batch.properties.items() if (hops := known[raw])}
-
-    def _deliver(self, frame: Publishes, batch: Batch) -> None:
-        """Send what live clients subscribe to; what was offered before they have had."""
-        offered = batch.flags.translate(_OFFERED_ONLY)
-        all_fresh = not any(offered)
-        by_subscribers: dict[tuple[int, ...], set[int]] = {}
-        for index, topic in enumerate(batch.topics):
-            subscribers = self._router.subscribers(topic)
-            if subscribers:
-                by_subscribers.setdefault(subscribers, set()).add(index)
-        if not by_subscribers:
-            return
-        groups = []
-        for subscribers, topics in by_subscribers.items():
-            rows: Sequence[int] = ()
-            if len(topics) != len(batch.topics) or not all_fresh:
-                rows = [row for row, index in enumerate(batch.topic_of) if index in topics and not offered[row]]
-                if not rows:
-                    continue
-            groups.append((pack_column(array("I", subscribers)), pack_column(array("H", rows))))
-        if not groups:
-            return
-        self.send(
-            LISTENER,
-            Deliver(
-                sender=frame.sender,
-                sender_epoch=frame.epoch,
-                number=frame.number,
-                epoch=self._listener_epoch,
-                groups=tuple(groups),
-                bodies=frame.bodies,
-            ),
-        )
 
 
 def _routed(batch: Batch, by_topic: dict[int, Route]) -> Batch:

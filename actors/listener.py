@@ -1,58 +1,68 @@
 """The Listener: local MQTT clients in and out.
 
 It owns the clients and the batch that is being built. ``actors/reception.py`` lets clients in; PUBACKs are released in
-``actors/acknowledgements.py``; the packets that are not PUBLISH are answered in ``actors/client_packets.py``. Parsing is
-``wire/mqtt``'s, the numbering and resending of batches ``wire/link.py``'s.
+``actors/acknowledgements.py``; packets that are not PUBLISH are answered by way of ``actors/client_packets.py``; what goes out
+to clients is ``actors/client_deliveries.py``'s. Parsing is ``wire/mqtt``'s, the numbering and resending of batches
+``wire/link.py``'s.
 """
 
 from __future__ import annotations
 
 import logging
 from array import array
-from collections.abc import Sequence
 from typing import Any
 
-from actors.access import Access, Readable, Verified
+from actors.access import Access, Verified
 from actors.acknowledgements import Acknowledgements, Owed
 from actors.actor import MailboxActor
 from actors.client import TOO_FAST, Client
+from actors.client_deliveries import SETTLE_TIMER, Deliveries
 from actors.client_packets import ClientPackets
+from actors.client_sessions import ClientSessions
+from actors.client_subscriptions import ClientSubscriptions
 from actors.mailbox import HANGUP, READ, WRITE, Mailbox
 from actors.reception import Door, Reception
-from wire.batch import Batch, pack_column, unpack_column
+from wire.batch import pack_column
 from wire.errors import PeerViolation
 from wire.frames import (
     AclChanged,
     Committed,
     Deliver,
     Frame,
+    HandOut,
+    LaneOpened,
+    LaneReopen,
     Publishes,
+    Retained,
     SenderResumes,
+    SessionGone,
     SessionOpened,
-    Subscribe,
-    Unsubscribe,
+    SessionsKnown,
+    Settled,
+    SubscriptionsKept,
     encode,
 )
 from wire.inbound import AnswerBurst, InboundFlow
 from wire.link import BATCH_BYTES_MAX, BATCH_ROWS_MAX, SendingLink
 from wire.mqtt.codec import missing_bytes, split
-from wire.mqtt.encode_publish import encode_deliveries
 from wire.mqtt.publish_stream import BatchBuilder, parse_publishes
 from wire.mqtt.reason_codes import ReasonCode
 from wire.mqtt.topics import TopicLimits
 from wire.names import DISTRIBUTOR, QUEUE_STORE
 from wire.rate_limit import PublishRate
+from wire.sequences import PUBACK, PUBCOMP, PUBREC
 from wire.settings import NodeSettings
+from wire.wills import Message
 
 log = logging.getLogger("bascule")
 
 HOUSEKEEPING_S = 0.5
+_ACKNOWLEDGEMENTS = (PUBACK, PUBREC, PUBCOMP)
 LIMIT_OF: dict[int, str] = {  # reason code of a violation -> the limit that it broke
     ReasonCode.PACKET_TOO_LARGE: "packet_max_bytes",
     ReasonCode.RECEIVE_MAXIMUM_EXCEEDED: "receive_maximum",
     ReasonCode.TOPIC_NAME_INVALID: "topic_limits",
 }
-_NONE_FORBIDDEN: frozenset[int] = frozenset()
 
 
 class Listener(MailboxActor):
@@ -63,7 +73,10 @@ class Listener(MailboxActor):
         self._group = mailbox.group()
         self._clients: dict[int, Client] = {}
         self._access = Access(self, settings)
-        self._packets = ClientPackets(self, settings, self._access)
+        self._sessions = ClientSessions(self, settings, self._access)
+        self._subscriptions = ClientSubscriptions(self, settings, self._access)
+        self._packets = ClientPackets(self, self._sessions, self._subscriptions, settings)
+        self._deliveries = Deliveries(self, settings, self._access)
         self._builder = BatchBuilder(
             rows_max=BATCH_ROWS_MAX,
             bytes_max=BATCH_BYTES_MAX,
@@ -74,13 +87,12 @@ class Listener(MailboxActor):
         self._touched: dict[int, Client] = {}
         self._unparsed: dict[int, Client] = {}
         self._acknowledgements = Acknowledgements(self, self._link, self._builder)
-        self._delivered: dict[tuple[str, int], int] = {}
+        self._wills: list[str] = []  # sessions whose Will is in the batch that is being built
         self._reception = Reception(mailbox, self._group, settings.clients)
         self._rated = settings.clients.publish_messages_per_s is not None or settings.clients.publish_bytes_per_s is not None
         self._too_fast: dict[int, float] = {}
         self._slowed = 0
         self._published = 0
-        self._output_dropped = 0
 
     # --- life ---
 
@@ -92,12 +104,15 @@ class Listener(MailboxActor):
         if name not in (DISTRIBUTOR, QUEUE_STORE):
             return
         if name == DISTRIBUTOR:
-            for client in self._clients.values():
-                if client.filters:
-                    self.subscribe(client, tuple(client.filters.items()))
+            self._sessions.tell_distributor()
+            self._subscriptions.repeat()
+            self._sessions.told_distributor()
         else:
-            self._packets.reopen_sessions()
-            self.send(name, SenderResumes(sender=self.name, epoch=self.epoch, number=self._link.committed + 1))
+            self._sessions.store_is_new()
+            self._deliveries.store_is_new()
+            self._subscriptions.repeat()
+            number, stalled = self._link.committed + 1, self._acknowledgements.stalled
+            self.send(name, SenderResumes(sender=self.name, epoch=self.epoch, number=number, stalled=stalled))
         self._resend()
         if not self._reception.doors and self.state == "starting" and DISTRIBUTOR in self.peers and QUEUE_STORE in self.peers:
             self._listen()
@@ -116,18 +131,20 @@ class Listener(MailboxActor):
             "outstanding_batches": len(self._link),
             "published": self._published,
             "refused": self._acknowledgements.refused,
-            "output_dropped": self._output_dropped,
+            "pending_wills": self._sessions.pending_wills,
+            **self._deliveries.figures(),
             "access": self._access.status(),
         }
 
     def _finish_stop(self) -> None:
-        """Leave once nothing that was read waits for its commit; what was not read stays with its publisher."""
+        """Leave once nothing that was read waits for its commit, and no Will; what was not read stays with its publisher."""
         if len(self._link) or len(self._builder):
             return
         for client in list(self._clients.values()):
             self._packets.say_goodbye(client)
-            self.close_client(client, "server_stopped", publish_will=False)
-        self.finished()
+            self.close_client(client, "server_stopped")
+        if not len(self._builder):  # the turn's end sends the Wills
+            self.finished()
 
     def _listen(self) -> None:
         self._reception.open(self.settings.listeners)
@@ -139,23 +156,43 @@ class Listener(MailboxActor):
             case Committed():
                 if frame.sender == self.name and frame.epoch == self.epoch and not self.is_former(QUEUE_STORE, frame.store):
                     self._acknowledgements.release(frame)
-                    self._packets.batches_committed()
-            case Deliver():
+            case HandOut() | LaneOpened() | Settled() | LaneReopen():
+                self._deliveries.lane(frame)
+            case SessionGone():
+                self._sessions.gone(frame)
+            case Deliver() | Retained() | SessionOpened() | SubscriptionsKept() | SessionsKnown():
                 if frame.epoch == self.epoch:
-                    self._deliver(frame)
-            case SessionOpened():
-                if frame.epoch == self.epoch:
-                    self._packets.session_opened(frame)
+                    self._of_this_life(frame)
             case AclChanged():
                 self._access.acl_changed(frame)
             case _:
                 raise AssertionError(f"not for a Listener: {frame}")
+
+    def _of_this_life(self, frame: Deliver | Retained | SessionOpened | SubscriptionsKept | SessionsKnown) -> None:
+        match frame:
+            case Deliver():
+                self._deliveries.deliver(frame)
+            case Retained():
+                self._deliveries.retained(frame)
+            case SubscriptionsKept():
+                self._subscriptions.kept(frame)
+            case SessionOpened():
+                self._sessions.opened(frame)
+            case SessionsKnown():
+                self._sessions.known(frame)
 
     def on_told(self, message: Any) -> None:
         assert isinstance(message, Verified), f"not for a Listener: {message}"
         self._access.verified(message)
 
     def on_turn_end(self, now_s: float) -> None:
+        self._end_batch(now_s)
+        self._sessions.look_up()
+        self._deliveries.turn_end(now_s)
+        if self.state == "stopping":
+            self._finish_stop()
+
+    def _end_batch(self, now_s: float) -> None:
         if not self._link.worth_sending(len(self._builder), full=self._builder.full):
             self._group.hear(not self._builder.full and self.state == "ready")
             return
@@ -164,8 +201,6 @@ class Listener(MailboxActor):
             self._parse_leftovers()
             self._send_batch(now_s)
         self._group.hear(not self._builder.full and self.state != "stopping")
-        if self.state == "stopping":
-            self._finish_stop()
 
     def on_timer(self, name: str, now_s: float) -> None:
         if name == "housekeeping":
@@ -178,6 +213,9 @@ class Listener(MailboxActor):
                 if client.flow is None:
                     self.limited("connect_timeout")
                 self.close_client(client, "keep_alive_timeout" if client.flow else "connect_timeout")
+            self._sessions.publish_due_wills(now_s)
+        elif name == SETTLE_TIMER:
+            self._deliveries.settle_all()
         elif name == "accept":
             self._reception.resume()
         elif name == "publish_rate":
@@ -192,8 +230,11 @@ class Listener(MailboxActor):
         self._reception.turn.begin()
         for token, events in ready:
             if isinstance(token, Client):
-                if events & WRITE and not token.closed and not token.flush():
-                    self.close_client(token, "gone")
+                if events & WRITE and not token.closed:
+                    if token.flush():
+                        self._deliveries.touched(token)
+                    else:
+                        self.close_client(token, "gone")
                 if events & (READ | HANGUP) and not token.closed:
                     self._read(token, now_s)
             else:
@@ -248,6 +289,11 @@ class Listener(MailboxActor):
                     if self._builder.full:
                         self._unparsed[client.number] = client
                         break
+                    if position < len(data) and data[position] in _ACKNOWLEDGEMENTS:
+                        before = position
+                        position = self._take_acknowledgements(client, data, position)
+                        if position != before:
+                            continue
                 elif client.level:  # CONNECT was read, and its session is being looked up: parse_on goes on
                     break
                 packet = split(data, position, packet_max_bytes)
@@ -263,6 +309,13 @@ class Listener(MailboxActor):
                 self.limited(LIMIT_OF[error.reason_code])
             self._packets.violated(client, error)
         client.buffer = data[position:] if position else data
+
+    def _take_acknowledgements(self, client: Client, data: bytes, position: int) -> int:
+        """A run of PUBACK, PUBREC and PUBCOMP for what was sent on this connection."""
+        if client.outbox is None or not client.outbox.live:
+            return position
+        self._deliveries.touched(client)
+        return client.outbox.received(data, position)
 
     def _parse_rated(self, client: Client, flow: InboundFlow, data: bytes, position: int) -> int:
         """``parse_publishes`` as far as the client's rate allows; a client that is at its end is not read until it has more."""
@@ -335,34 +388,30 @@ class Listener(MailboxActor):
         """The client is owed an answer with the batch that is being built."""
         self._touched[client.number] = client
 
-    def busy_until(self, session: str) -> int:
-        """The number of the last uncommitted batch that changes the received identifiers of ``session``; 0 for none."""
-        if any(client.session == session for client in self._touched.values()):
-            return self._link.next_number  # the one that is being built
-        for batch in reversed(list(self._link)):
-            if session in batch.kept.received or any(client.session == session for client, _ in batch.kept.bursts):
-                return batch.number
-        return 0
-
-    def committed(self) -> int:
-        """Every batch up to this number is committed."""
-        return self._link.committed
+    def busy(self, session: str) -> bool:
+        """Whether a batch that is not committed changes the received identifiers of ``session``, or has its Will."""
+        if session in self._wills or any(client.session == session for client in self._touched.values()):
+            return True  # the one that is being built
+        return any(
+            session in batch.kept.received
+            or session in batch.kept.wills
+            or any(client.session == session for client, _ in batch.kept.bursts)
+            for batch in self._link
+        )
 
     def clients(self) -> list[Client]:
         """All connections, in the order in which they came."""
         return list(self._clients.values())
 
-    def publish_will(self, client: Client, topic: bytes, flags: int, payload: bytes, properties: bytes) -> None:
-        """Put a client's Will message into the batch that is being built [MQTT-3.1.2-8]."""
-        self._builder.add(topic, flags, payload, source=client.number, properties=properties)
+    def opened(self, client: Client) -> None:
+        """The client has its CONNACK."""
+        self._deliveries.opened(client)
 
-    def subscribe(self, client: Client, filters: tuple[tuple[str, int], ...]) -> None:
-        """Have the Distributor deliver what matches ``filters`` from the next batch on."""
-        self.send(DISTRIBUTOR, Subscribe(epoch=self.epoch, source=client.number, filters=filters))
-
-    def unsubscribe(self, client: Client, filters: tuple[str, ...]) -> None:
-        """Take ``filters`` back; all of the client's when empty."""
-        self.send(DISTRIBUTOR, Unsubscribe(epoch=self.epoch, source=client.number, filters=filters))
+    def add_will(self, session: str, message: Message, source: int) -> None:
+        """Put a Will into the batch that is being built; its record goes with the same commit [MQTT-3.1.2-8]."""
+        topic, flags, payload, properties, _ = message
+        self._builder.add(topic, flags, payload, source=source, properties=properties)
+        self._wills.append(session)
 
     def write(self, client: Client, data: bytes) -> None:
         """Send ``data`` to the client, within the limit on what it has not read yet."""
@@ -385,10 +434,9 @@ class Listener(MailboxActor):
         self._too_fast.pop(client.number, None)
         self._unparsed.pop(client.number, None)
         self._acknowledgements.forget(client)
-        if client.filters:
-            self.unsubscribe(client, ())
-        if publish_will:
-            self._packets.publish_will(client)
+        self._deliveries.closed(client)
+        self._subscriptions.closed(client)
+        self._sessions.closed(client, publish_will=publish_will)
         if client.flow is not None:
             log.debug("client.disconnected", extra={"client_id": client.session, "address": client.address, "why": why})
 
@@ -396,7 +444,7 @@ class Listener(MailboxActor):
 
     def _send_batch(self, now_s: float) -> None:
         # A client may be gone already and still have sent something of this batch.
-        kept_sessions = {client.session for client in self._touched.values() if client.keeps_session}
+        kept_sessions = {client.session for client in self._touched.values() if _keeps(client)}
         bursts, released = self._seal()
         if not bursts and not len(self._builder):
             return
@@ -413,10 +461,12 @@ class Listener(MailboxActor):
                 sources=sources,
                 received={session: columns for session, columns in received.items() if session in kept_sessions},
                 released=released,
+                wills=tuple(self._wills),
                 bodies=(body,),
             )
         )
-        self._link.sent(parts, Owed(bursts, received, sources, body), now_s)
+        self._link.sent(parts, Owed(bursts, received, sources, body, tuple(self._wills)), now_s)
+        self._wills.clear()
         self.mailbox.send_parts(DISTRIBUTOR, parts)
 
     def _seal(self) -> tuple[list[tuple[Client, AnswerBurst]], dict[str, bytes]]:
@@ -427,7 +477,7 @@ class Listener(MailboxActor):
             if sealed is None:
                 continue
             burst, released_ids = sealed
-            if released_ids and client.keeps_session:
+            if released_ids and _keeps(client):
                 released[client.session] = pack_column(array("H", released_ids))
             bursts.append((client, burst))
         self._touched = {}
@@ -437,38 +487,7 @@ class Listener(MailboxActor):
         for parts in self._link.resend(self.mailbox.now_s()):
             self.mailbox.send_parts(DISTRIBUTOR, parts)
 
-    # --- live delivery ---
 
-    def _deliver(self, frame: Deliver) -> None:
-        """Send live messages to subscribers at QoS 0, each batch once even if it was resent to a new Distributor."""
-        sender = (frame.sender, frame.sender_epoch)
-        if frame.number <= self._delivered.get(sender, 0):
-            return
-        if sender not in self._delivered:
-            self._delivered = {known: last for known, last in self._delivered.items() if known[0] != frame.sender}
-        self._delivered[sender] = frame.number
-        batch = Batch.decode(frame.bodies[0])
-        for subscribers, rows_column in frame.groups:
-            rows = unpack_column("H", rows_column) if rows_column else range(len(batch))
-            encoded: dict[tuple[int, frozenset[int]], bytes] = {}
-            everything: Sequence[int] = rows
-            readable: Readable | None = None
-            for number in unpack_column("I", subscribers):
-                client = self._clients.get(number)
-                if client is None or client.flow is None:
-                    continue
-                if client.output_bytes > self.settings.clients.output_max_bytes // 2:
-                    self._output_dropped += len(rows)
-                    continue
-                forbidden, allowed = _NONE_FORBIDDEN, everything
-                if client.rights is not None:
-                    readable = readable or Readable(batch, rows)
-                    forbidden, allowed = readable.rows_for(client.rights)
-                    if forbidden:
-                        self._access.left_out(len(rows) - len(allowed))
-                        if not allowed:
-                            continue
-                key = (client.level, forbidden)
-                if key not in encoded:
-                    encoded[key] = encode_deliveries(batch, allowed, client.level)
-                self.write(client, encoded[key])
+def _keeps(client: Client) -> bool:
+    """Whether the received identifiers of the client's session are kept; not of one that has ended."""
+    return bool(client.queue) and (not client.closed or client.expiry_s > 0)

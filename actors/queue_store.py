@@ -49,7 +49,7 @@ class QueueStore(MailboxActor):
     def on_turn_end(self, now_s: float) -> None:
         if self._tier1 is None:
             return
-        self._send_all(self._tier1.admit(now_s))
+        self._send_all(self._tier1.admit(now_s, self.mailbox.wall_ms()))
         self._send_all(self._tier1.commit(now_s, self.mailbox.wall_ms()))
         # The tick keeps its time however many turns there are.
         self.mailbox.set_timer(_WAKE, min(self._tier1.wakes_at_s(now_s), self._ticked_s + TICK_S))

@@ -14,11 +14,11 @@ from typing import Any, Protocol
 from actors.mailbox import Mailbox
 from actors.remote import LEVEL_5, Connack, InputLimits
 from wire import remote_packets
-from wire.frames import NEVER_EXPIRES, Committed, Frame, SenderResumes, SessionOpen, SessionOpened, SourceResumed
+from wire.frames import Committed, Frame, SenderResumes, SessionOpen, SessionOpened, SourceResumed
 from wire.incoming import LocalForm
 from wire.link import RESEND_AFTER_S
 from wire.mqtt.codec import decode
-from wire.mqtt.packets import Pubrel, Suback
+from wire.mqtt.packets import SESSION_NEVER_EXPIRES_S, Pubrel, Suback
 from wire.names import DISTRIBUTOR, QUEUE_STORE
 from wire.remote_inbox import RemoteInbox
 from wire.remote_subscriptions import RemoteSubscriptions
@@ -123,8 +123,8 @@ class RemoteIntake:
         if name not in (DISTRIBUTOR, QUEUE_STORE):
             return
         if name == QUEUE_STORE:
-            number = self._inbox.next_number
-            self._host.send(name, SenderResumes(sender=self._host.name, epoch=self._host.epoch, number=number))
+            number, stalled = self._inbox.next_number, self._inbox.refusing
+            self._host.send(name, SenderResumes(sender=self._host.name, epoch=self._host.epoch, number=number, stalled=stalled))
             self._asked = False
             self._open_session()
         self._resend()
@@ -144,7 +144,7 @@ class RemoteIntake:
                 request=self._request,
                 session=self._session,
                 clean=self._clean,
-                expiry_s=NEVER_EXPIRES,
+                expiry_s=SESSION_NEVER_EXPIRES_S,
             ),
         )
 

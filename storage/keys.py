@@ -2,10 +2,13 @@
 
 ``msg``: ``queue u32 | first_seq u64``, big endian. ``meta``: one letter for the kind, then what it is about:
 ``F`` the store's format, ``N<name>`` the number of a queue, ``L<number>`` a queue's row, ``P<name>`` a sender's row,
-``S<session>`` a session's received QoS 2 identifiers, ``D<number>`` the row of a dead-letter queue (its letters: ``dead_letters``).
+``S<session>`` a session's row, ``R<topic>`` a retained message, ``H`` the highest number of a queue that is gone, ``D<number>``
+the row of a dead-letter queue (its letters: ``dead_letters``).
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from storage.engine import Engine, Write
 from wire.errors import ConfigError, StorageDamaged
@@ -13,6 +16,7 @@ from wire.errors import ConfigError, StorageDamaged
 STORE_FORMAT = 1
 _FORMAT_KEY = b"F"
 _NAME = b"N"
+_HIGHEST = b"H"
 
 
 def chunk_key(queue: int, first_seq: int) -> bytes:
@@ -41,8 +45,13 @@ def sender_key(sender: str) -> bytes:
 
 
 def session_key(session: str) -> bytes:
-    """The key of the received QoS 2 identifiers of ``session``."""
+    """The key of the row of ``session``."""
     return b"S" + session.encode()
+
+
+def retained_key(topic: bytes) -> bytes:
+    """The key of the message that is retained under ``topic``."""
+    return b"R" + topic
 
 
 def check_format(engine: Engine) -> None:
@@ -64,11 +73,19 @@ def check_format(engine: Engine) -> None:
 
 
 class QueueNumbers:
-    """The numbers of the queues, by name. N1: a number is never given twice, not even after its queue is gone."""
+    """The numbers of the queues, by name. N1: a number is never given twice, not even after its queue is gone.
 
-    def __init__(self, engine: Engine) -> None:
+    Queues that come and go have numbers of their own, from ``PASSING`` on.
+    """
+
+    PASSING = 1 << 16
+
+    def __init__(self, engine: Engine, *, passed: int = 0) -> None:
+        """Read them. passed: that many passing ones were given by former lives of the store that nothing is known of."""
         self._engine = engine
         self._numbers = {key[1:].decode(): int.from_bytes(value, "big") for key, value in engine.scan("meta", _NAME, b"O")}
+        gone = int.from_bytes(engine.get("meta", _HIGHEST) or b"", "big")
+        self._highest_passing = max(self.PASSING + passed, gone, *self._numbers.values(), 0)
 
     def names(self) -> list[str]:
         """Every queue that the store has, configured or not."""
@@ -78,9 +95,23 @@ class QueueNumbers:
         """The number of the queue ``name``; a new one is durable before it is returned."""
         number = self._numbers.get(name)
         if number is None:
-            number = max(self._numbers.values(), default=0) + 1
+            number = max((known for known in self._numbers.values() if known < self.PASSING), default=0) + 1
             write = Write()
             write.put("meta", _NAME + name.encode(), number.to_bytes(4, "big"))
             self._engine.commit(write, sync=True)
             self._numbers[name] = number
         return number
+
+    def new(self, name_of: Callable[[int], str], write: Write) -> str:
+        """A passing queue, called by its number, that exists once ``write`` is committed; its name."""
+        self._highest_passing += 1
+        name = name_of(self._highest_passing)
+        write.put("meta", _NAME + name.encode(), self._highest_passing.to_bytes(4, "big"))
+        self._numbers[name] = self._highest_passing
+        return name
+
+    def forget(self, name: str, write: Write) -> int:
+        """The queue is gone once ``write`` is committed; the number that it had."""
+        write.delete("meta", _NAME + name.encode())
+        write.put("meta", _HIGHEST, self._highest_passing.to_bytes(4, "big"))
+        return self._numbers.pop(name)

@@ -61,7 +61,15 @@ class Queue:
     """
 
     def __init__(
-        self, engine: Engine, name: str, number: int, row: LaneRow, *, volatile_max_bytes: int, cache_bytes: int = CACHE_BYTES
+        self,
+        engine: Engine,
+        name: str,
+        number: int,
+        row: LaneRow,
+        *,
+        volatile_max_bytes: int,
+        cache_bytes: int = CACHE_BYTES,
+        on_change: Callable[[], None] = lambda: None,
     ) -> None:
         self.name = name
         self.number = number
@@ -72,7 +80,8 @@ class Queue:
         self.tail = row.tail
         self.settled = RangeSet(row.settled)
         self.released = ArrivalSet(row.released)  # in the order of the PUBRECs, which PUBRELs have to keep
-        self.changed = False
+        self._changed = False
+        self._on_change = on_change
         self._engine = engine
         self._reader = ChunkReader(engine, name, number)
         self._volatile_max_bytes = volatile_max_bytes
@@ -108,10 +117,22 @@ class Queue:
         self._losses: list[Loss] = []
 
     @classmethod
-    def open(cls, engine: Engine, name: str, number: int, *, first_seq: int, volatile_max_bytes: int, tail_known: int = 0) -> Queue:
+    def open(
+        cls,
+        engine: Engine,
+        name: str,
+        number: int,
+        *,
+        first_seq: int,
+        volatile_max_bytes: int,
+        tail_known: int = 0,
+        cache_bytes: int = CACHE_BYTES,
+        on_change: Callable[[], None] = lambda: None,
+    ) -> Queue:
         """The queue as the engine has it, or a new one that begins at ``first_seq``. Reads its row and its first chunk (P8).
 
-        tail_known: evidence from elsewhere that the queue went that far once; what is missing up to there is lost.
+        tail_known: evidence from elsewhere that the queue went that far once; what is missing up to there is lost. on_change: is
+        called when the row is to be written.
 
         Raises:
             StorageDamaged: its row is damaged.
@@ -121,7 +142,7 @@ class Queue:
             row = LaneRow(head=first_seq, tail=first_seq, handed=first_seq, trimmed=first_seq)
         else:
             row = LaneRow.decode(value, queue=name)
-        queue = cls(engine, name, number, row, volatile_max_bytes=volatile_max_bytes)
+        queue = cls(engine, name, number, row, volatile_max_bytes=volatile_max_bytes, cache_bytes=cache_bytes, on_change=on_change)
         lost = row.ledger.accepted - row.ledger.ended() - row.depth  # QoS 0 of the store's former life
         queue._count("dropped:restart", lost)
         known = True
@@ -133,6 +154,17 @@ class Queue:
         if tail_known > row.tail:
             queue._lose_tail(tail_known)
         return queue
+
+    @property
+    def changed(self) -> bool:
+        """Whether the row is to be written."""
+        return self._changed
+
+    @changed.setter
+    def changed(self, changed: bool) -> None:
+        if changed and not self._changed:
+            self._on_change()
+        self._changed = changed
 
     # --- figures ---
 
@@ -324,6 +356,12 @@ class Queue:
         self._ahead.clear()
         self._read_to = self.head
         self._aligned = False
+
+    def cache(self, size_bytes: int) -> None:
+        """Keep so much in memory of what is on disk as well; 0 where nobody takes from the queue for now."""
+        self._cache_bytes = size_bytes
+        while self._recent_bytes > size_bytes:
+            self._forget_recent()
 
     # --- limits ---
 

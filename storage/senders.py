@@ -8,6 +8,7 @@ The sender's half is ``wire/link.py``.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -88,13 +89,17 @@ class Senders:
         """Commits are missing: a sender that lives may know of more than the store, and is believed from now on."""
         self._lenient = True
 
-    def resume(self, name: str, epoch: int, number: int) -> None:
-        """A sender goes on with ``number``, although the store has forgotten what came before; believed only if ``lenient``."""
+    def resume(self, name: str, epoch: int, number: int, stalled: Iterable[int] = ()) -> None:
+        """A sender goes on with ``number``, although the store has forgotten what came before; believed only if ``lenient``.
+
+        stalled: sources of which every row is refused until they are resumed.
+        """
         if not self._lenient:
             return
         sender = self.begin(name, epoch)
         if epoch == sender.epoch and sender.last < number - 1:
             sender.last = number - 1
+            sender.stalled.update(dict.fromkeys(stalled, number - 1))
             self._changed.add(name)
 
     def get(self, name: str) -> Sender | None:

@@ -1,18 +1,15 @@
-"""Which sessions there are, and the received QoS 2 identifiers of each: committed with their messages, removed before PUBCOMP
-[MQTT-4.3.3-2].
+"""The sessions of the node: what of each outlives its connection, in one row of its own.
 
-A row per session that outlives its connection: its identifiers, sorted, and the opening that changed it last. Rows are read when a
-session is first mentioned. What else a session has is the business of others.
-
-S1  an opening that is asked for again, because its answer was lost with a store, gets the answer that it had: a session that it
-    has itself begun was not there before [MQTT-3.2.2-2, MQTT-3.2.2-4].
-S2  a session that ends with its connection is not there for the next one [MQTT-3.1.2-6].
+A session is a local client's, under its client identifier, or the one that a lane has at its remote, under a NUL and the name of
+its Connection. Received QoS 2 identifiers are committed with their messages and removed before PUBCOMP [MQTT-4.3.3-2];
+subscriptions before SUBACK; the Will before CONNACK. All sessions are in memory; how many there may be is limited. Queues, retained
+messages and frames are the business of ``storage/local_sessions.py``.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import msgpack
@@ -22,110 +19,166 @@ from storage.keys import session_key
 from storage.ledger import unpack_row
 from wire.batch import pack_column, unpack_column
 from wire.errors import StorageDamaged
+from wire.mqtt.packets import SESSION_NEVER_EXPIRES_S
 
 ROW_VERSION = 2
-_OLDER_VERSION = 1  # has no opening
-_CACHED_MAX = 10_000
+_OLDER_VERSION = 1  # had received identifiers only
 
 Opening = tuple[str, int, int]  # sender, its epoch, its request
 
+Will = tuple[bytes, int, bytes, bytes, int]  # topic, flags, payload, properties, delay in seconds
+
 
 @dataclass(slots=True)
-class _Session:
-    kept: bool = False  # it outlives its connection
-    opening: Opening | None = None  # the last one that began or ended it, while that may be asked for again
-    answer: bool = False  # whether that one found it
+class Session:
+    """One session.
+
+    expiry_s: how long it outlives its connection; 0: it ends with it. connected: epoch of the Listener's life and number of the
+    connection; None while there is none, since ``since_ms`` (UTC epoch). queue: its Tier-1 queue, empty for none. opening: the last
+    one, and whether it found the session: asked for again, because a store died with the answer, it gets the same answer.
+    """
+
+    name: str
+    expiry_s: int = 0
+    connected: tuple[int, int] | None = None
+    since_ms: int = 0
+    queue: str = ""
+    subscriptions: dict[str, tuple[int, int]] = field(default_factory=dict)
+    will: Will | None = None
     received: set[int] = field(default_factory=set)
+    opening: Opening | None = None
+    found: bool = False
+    request: tuple[int, int] = (0, 0)  # the newest SUBSCRIBE that is on record: epoch of the Listener's life, its number
 
     @property
-    def has_row(self) -> bool:
-        """Whether there is something to keep: the session itself, or what the opening that ends it was answered."""
-        return self.kept or self.answer
+    def lasting(self) -> bool:
+        """Whether there is anything that outlives the connection."""
+        return bool(self.expiry_s or self.queue or self.will is not None)
+
+    @property
+    def will_due_ms(self) -> int:
+        """When the Will of a client that is gone is to be published: after its delay, at the latest when the session ends."""
+        assert self.will is not None
+        return self.since_ms + min(self.will[4], self.expiry_s) * 1000
+
+    def ended(self, wall_ms: int) -> bool:
+        """Whether nobody is connected and its time is up; one with a Will waits until that is out [MQTT-3.1.2-8]."""
+        if self.connected is not None or self.will is not None:
+            return False
+        return self.expiry_s != SESSION_NEVER_EXPIRES_S and wall_ms >= self.since_ms + self.expiry_s * 1000
+
+    def encode(self) -> bytes:
+        """The row's value."""
+        packed: bytes = msgpack.packb(
+            (
+                ROW_VERSION,
+                self.expiry_s,
+                self.connected,
+                self.since_ms,
+                self.queue,
+                [(topic_filter, *options) for topic_filter, options in self.subscriptions.items()],
+                self.will,
+                self.received_column(),
+                self.request,
+                self.opening,
+                self.found,
+            )
+        )
+        return packed
+
+    def received_column(self) -> bytes:
+        """The received QoS 2 identifiers, as a u16 column."""
+        return pack_column(array("H", sorted(self.received)))
+
+    @classmethod
+    def decode(cls, name: str, value: bytes) -> Session:
+        """The session that ``encode`` made.
+
+        Raises:
+            StorageDamaged: it is not a row.
+            ConfigError: a newer build wrote it.
+        """
+        fields = unpack_row(value, ROW_VERSION, _OLDER_VERSION, what="session", name=name)
+        try:
+            if len(fields) == 2:
+                return cls(name=name, expiry_s=SESSION_NEVER_EXPIRES_S, received=set(unpack_column("H", fields[1])))
+            expiry_s, connected, since_ms, queue, subscriptions, will, received, request, opening, found = fields
+            return cls(
+                name=name,
+                expiry_s=expiry_s,
+                connected=connected,
+                since_ms=since_ms,
+                queue=queue,
+                subscriptions={topic_filter: (options, identifier) for topic_filter, options, identifier in subscriptions},
+                will=will,
+                received=set(unpack_column("H", received)),
+                request=request,
+                opening=opening,
+                found=found,
+            )
+        except (TypeError, ValueError) as error:
+            raise StorageDamaged("the row of a session is damaged", session=name) from error
 
 
 class Sessions:
     """Changes memory at once and disk with the next ``write_rows``; whoever answers waits for that commit."""
 
     def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self._sessions: dict[str, _Session] = {}
+        """Read every session.
+
+        Raises:
+            StorageDamaged, ConfigError, Unavailable: a row cannot be read.
+        """
+        self._sessions: dict[str, Session] = {}
+        for key, value in engine.scan("meta", session_key(""), b"T"):
+            name = key[1:].decode()
+            self._sessions[name] = Session.decode(name, value)
         self._changed: set[str] = set()
 
-    def open(self, session: str, opening: Opening, *, clean: bool, keep: bool) -> tuple[bool, bytes]:
-        """Whether ``session`` was there, and its received identifiers (u16 column).
+    def __iter__(self) -> Iterator[Session]:
+        return iter(list(self._sessions.values()))
 
-        clean: what was there is forgotten. keep: it is there for the openings after this one, too.
-        """
-        known = self._get(session)
-        if known.opening == opening:  # S1
-            return known.answer, _column(known.received)
-        present = known.kept and not clean
-        if not (present and keep):  # otherwise nothing changes, and the answer does not either
-            received = known.received if present else set()
-            had_row = known.has_row
-            known = self._sessions[session] = _Session(keep, opening, present, received)
-            if had_row or known.has_row:
-                self._changed.add(session)
-        return present, _column(known.received)
+    def get(self, name: str) -> Session | None:
+        """The session of that name, if anything is known of it."""
+        return self._sessions.get(name)
+
+    def keep(self, session: Session) -> None:
+        """The session is new, or something of it has changed: its row goes with the next write."""
+        self._sessions[session.name] = session
+        self._changed.add(session.name)
+
+    def forget(self, name: str) -> None:
+        """The session has ended."""
+        if self._sessions.pop(name, None) is not None:
+            self._changed.add(name)
 
     @property
     def changed(self) -> bool:
         """Whether something waits for ``write_rows``."""
         return bool(self._changed)
 
-    def receive(self, session: str, packet_ids: Iterable[int]) -> None:
+    def receive(self, name: str, packet_ids: Iterable[int]) -> None:
         """Add identifiers, whose messages go into the same write."""
-        known = self._get(session)
-        known.received.update(packet_ids)
-        known.kept = True  # the identifiers of others are not told
-        self._changed.add(session)
+        session = self._sessions.get(name) or Session(name, expiry_s=SESSION_NEVER_EXPIRES_S)  # those of others are not told
+        session.received.update(packet_ids)
+        self.keep(session)
 
-    def release(self, session: str, packet_ids: Iterable[int]) -> None:
+    def release(self, name: str, packet_ids: Iterable[int]) -> None:
         """Remove identifiers, whose PUBREL came; unknown ones are ignored."""
-        known = self._get(session)
-        known.received.difference_update(packet_ids)
-        self._changed.add(session)
+        session = self._sessions.get(name)
+        if session is not None:
+            session.received.difference_update(packet_ids)
+            self._changed.add(name)
 
     def write_rows(self, write: Write) -> None:
-        """Put what changed into ``write``."""
-        for session in self._changed:
-            known = self._sessions[session]
-            if known.has_row:
-                row = (ROW_VERSION, known.kept, _column(known.received), known.opening, known.answer)
-                write.put("meta", session_key(session), msgpack.packb(row))
+        """Put what changed into ``write``; what does not outlive its connection has no row."""
+        for name in self._changed:
+            session = self._sessions.get(name)
+            if session is not None and not session.lasting:
+                del self._sessions[name]
+                session = None
+            if session is None:
+                write.delete("meta", session_key(name))
             else:
-                write.delete("meta", session_key(session))
+                write.put("meta", session_key(name), session.encode())
         self._changed.clear()
-        if len(self._sessions) > _CACHED_MAX:
-            write.on_commit(self._sessions_forget)
-
-    def _sessions_forget(self) -> None:
-        self._sessions = {session: self._sessions[session] for session in self._changed}
-
-    def _get(self, session: str) -> _Session:
-        known = self._sessions.get(session)
-        if known is None:
-            known = _Session()
-            value = self._engine.get("meta", session_key(session))
-            if value is not None:
-                known = _decoded(value, session)
-            self._sessions[session] = known
-        return known
-
-
-def _column(received: set[int]) -> bytes:
-    return pack_column(array("H", sorted(received)))
-
-
-def _decoded(value: bytes, session: str) -> _Session:
-    fields = unpack_row(value, ROW_VERSION, _OLDER_VERSION, what="session", name=session)
-    try:
-        if len(fields) == 2:
-            return _Session(kept=True, received=set(unpack_column("H", fields[1])))
-        kept, column, opening, answer = fields
-        if opening is not None:
-            sender, epoch, request = opening
-            opening = (sender, epoch, request)
-        return _Session(kept, opening, answer, set(unpack_column("H", column)))
-    except (TypeError, ValueError) as error:
-        raise StorageDamaged("the row of a session is damaged", session=session) from error

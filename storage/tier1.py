@@ -3,7 +3,8 @@
 A turn is: ``receive`` each frame, then ``admit`` (decides on all that waits and puts it into the open write), then ``commit``
 (makes the write durable and returns what is to be sent). Where ``acknowledge`` is ``fast``, ``admit`` returns acknowledgements.
 
-T1  ``Committed`` (unless ``fast``), ``Settled``, ``SessionOpened``, ``LaneOpened`` are returned after the commit they tell of (P1).
+T1  ``Committed`` (unless ``fast``), ``Settled``, ``LaneOpened`` and what sessions are answered are returned after the commit they
+    tell of (P1).
 T2  nothing is handed out before its commit.
 T3  frames of an old epoch change nothing.
 T4  when the disk refuses, the open write is kept and committed again later: no acknowledgement, no loss, no gap in the numbers.
@@ -14,8 +15,8 @@ from __future__ import annotations
 import logging
 from array import array
 from collections import deque
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,13 +25,15 @@ from storage.burials import Burials
 from storage.commands import Commands
 from storage.damage import Quarantine
 from storage.engine import Engine, Write
-from storage.keys import QueueNumbers, check_format
+from storage.keys import QueueNumbers, check_format, chunk_key, lane_key
 from storage.ledger import LaneRow
 from storage.limits import Admission, Room, admit
-from storage.queue import Queue
+from storage.local_sessions import LocalSessions, SessionFrame
+from storage.queue import CACHE_BYTES, Queue
+from storage.retained import RetainedMessages
 from storage.senders import Senders, Verdict
 from storage.sessions import Sessions
-from wire.batch import pack_column, unpack_column
+from wire.batch import Batch, pack_column, unpack_column
 from wire.errors import ConfigError, DiskFull, StorageDamaged, Unavailable
 from wire.frames import (
     Append,
@@ -38,24 +41,38 @@ from wire.frames import (
     Credit,
     Frame,
     HandOut,
+    LaneClose,
     LaneOpen,
     LaneOpened,
     LaneReopen,
     QueueCommand,
     ResetMarkers,
     SenderResumes,
+    SessionClose,
     SessionOpen,
-    SessionOpened,
+    SessionsWanted,
     Settle,
     Settled,
     SourceResumed,
+    SubscriptionsAdd,
+    SubscriptionsDrop,
 )
-from wire.names import LANE_EPOCH_SHIFT, lane_of_queue, peer_of, queue_name
+from wire.names import (
+    LANE_EPOCH_SHIFT,
+    LISTENER,
+    RETAINED,
+    lane_of_queue,
+    peer_of,
+    queue_name,
+    session_of_queue,
+    session_queue_name,
+)
 from wire.settings import LimitSettings, NodeSettings
 
 log = logging.getLogger("bascule")
 
 Effects = list[tuple[str, Frame]]
+_Ordered = Append | SourceResumed | SessionFrame  # what takes effect in the order in which it came
 
 TICK_S = 1.0
 EARLY_COMMIT_BYTES = 16 << 20  # a write this large does not wait for the flush period
@@ -64,6 +81,7 @@ RETRY_MAX_S = 5.0
 TRIM_IDLE_S = 10.0
 ISOLATED_MAX = 1000  # damaged places of a queue in one turn
 COMPACT_BYTES = 64 << 20  # a backlog that has left the memtable
+SESSION_CACHE_BYTES = 1 << 20  # of a session's queue while its client is connected
 
 _UNLIMITED = LimitSettings(
     max_messages=None, max_bytes=None, max_age_s=None, min_free_disk_bytes=0, volatile_max_bytes=64 << 20, overflow="reject"
@@ -77,7 +95,7 @@ class _Lane:
     queue: Queue
     limits: LimitSettings
     peer: str
-    bridge: str
+    bridge: str  # empty for the queue of a session
     number: int
     epoch: int = 0
     open: bool = False
@@ -106,6 +124,19 @@ def refusal_facts(error: Unavailable) -> dict[str, str]:
     return {"state": "disk_full" if isinstance(error, DiskFull) else "disk_error", "error": str(error)}
 
 
+def _session_limits(settings: NodeSettings) -> LimitSettings:
+    """The limits of each session's queue. They never refuse a message to its publisher: the queue is one subscriber's own."""
+    own = settings.sessions
+    return LimitSettings(
+        max_messages=own.queue_max_messages,
+        max_bytes=own.queue_max_bytes,
+        max_age_s=None,
+        min_free_disk_bytes=0,
+        volatile_max_bytes=0,
+        overflow=own.overflow,
+    )
+
+
 class Tier1:
     """The queues of a node over one engine."""
 
@@ -124,24 +155,31 @@ class Tier1:
         self._persistence = settings.persistence
         self._first_seq = 0 if engine.durable else epoch << 32
         self._limits: Mapping[str, LimitSettings] = {bridge.name: bridge.limits for bridge in settings.bridges}
-        self._numbers = QueueNumbers(engine)
+        self._session_limits = _session_limits(settings)
+        self._numbers = QueueNumbers(engine, passed=0 if engine.durable else epoch & 0x7FFF_FFFF)
         self._senders = Senders(engine, lenient=not engine.durable or settings.persistence.acknowledge == "fast")
         self._sessions = Sessions(engine)
         self._lanes: dict[str, _Lane] = {}
+        self._bridge_lanes: dict[str, _Lane] = {}
+        self._changed: set[str] = set()  # queues whose row is to be written
+        self._owing: set[str] = set()  # queues whose peer is owed LaneOpened or Settled
+        self._sessions_used = (0, 0)  # messages and bytes in the queues of sessions, as of the last tick and what came since
         self._quarantine = Quarantine(Path(settings.data_dir) / "damaged")
         self._effects: Effects = []
         configured = [queue_name(bridge.name, lane) for bridge in settings.bridges for lane in range(bridge.lanes)]
-        for name in sorted({*configured, *(name for name in self._numbers.names() if lane_of_queue(name) is not None)}):
-            self._open_lane(name)
+        for name in sorted({*configured, *self._numbers.names()}):
+            if lane_of_queue(name) is not None or session_of_queue(name) is not None:
+                self._open_lane(name)
         self._burials = Burials(engine, self._numbers, settings.bridges)
         self._commands = Commands(self, settings)
         self._write = Write()
-        self._waiting: list[Append | SessionOpen | SourceResumed] = []
+        self._retained = RetainedMessages(engine, settings.sessions)
+        self._local = LocalSessions(self._sessions, self._retained, self, settings.sessions)
+        self._waiting: list[_Ordered] = []
         self._needs_sync = False
         self._marks_wanted = False
         self._uncommitted = False  # the open write has something that somebody waits for
         self._acks: dict[str, Committed] = {}
-        self._opened: list[SessionOpened] = []
         self._repeats: set[str] = set()
         self._ready: set[str] = set()
         self._committed_s = float("-inf")
@@ -173,14 +211,19 @@ class Tier1:
                 self._lane_open(frame)
             case ResetMarkers():
                 self._reset_markers(frame)
-            case SessionOpen():
+            case SessionOpen() | SessionClose():
                 # A batch of the sender's former life may still be on its way: not after this.
                 if self._senders.begin(frame.sender, frame.epoch).epoch == frame.epoch:
                     self._waiting.append(frame)
-            case SourceResumed():
+            case SessionsWanted():
+                if frame.asker != LISTENER or self._senders.begin(frame.asker, frame.epoch).epoch == frame.epoch:
+                    self._waiting.append(frame)
+            case SourceResumed() | SubscriptionsAdd() | SubscriptionsDrop():
                 self._waiting.append(frame)
+            case LaneClose():
+                self._lane_close(frame)
             case SenderResumes():
-                self._senders.resume(frame.sender, frame.epoch, frame.number)
+                self._senders.resume(frame.sender, frame.epoch, frame.number, frame.stalled)
             case QueueCommand():
                 self._commands.receive(frame)
             case _:
@@ -237,6 +280,7 @@ class Tier1:
             queue.release(frame.released)
         lane.releasing = True
         lane.settled_number = max(lane.settled_number, frame.number)
+        self._owing.add(frame.queue)
         self._needs_sync = self._uncommitted = True
 
     def _credit(self, frame: Credit) -> None:
@@ -249,9 +293,14 @@ class Tier1:
     def _lane_open(self, frame: LaneOpen) -> None:
         lane = self._lanes.get(frame.queue)
         if lane is None:
+            if session_of_queue(frame.queue) is not None:
+                return  # the session has ended, and its client is told so
             lane = self._open_lane(frame.queue)
         if frame.epoch <= lane.epoch or lane.row_damaged:
             return
+        if not lane.bridge:
+            lane.queue.cache(SESSION_CACHE_BYTES)
+        self._owing.add(frame.queue)
         forwarder_lives = lane.epoch >> LANE_EPOCH_SHIFT == frame.epoch >> LANE_EPOCH_SHIFT
         lane.queue.reset(forwarder_lives=forwarder_lives)
         lane.epoch = frame.epoch
@@ -259,6 +308,14 @@ class Tier1:
         lane.credit_messages = lane.credit_bytes = lane.given_messages = lane.given_bytes = 0
         lane.settled_number = lane.answered = 0
         lane.settles.clear()  # never answered, so nobody relies on them
+
+    def _lane_close(self, frame: LaneClose) -> None:
+        """Nobody takes from the queue of a session for now: nothing of it stays in memory."""
+        lane = self._lanes.get(frame.queue)
+        if lane is not None and frame.epoch == lane.epoch:
+            lane.open = lane.opening = False
+            lane.queue.reset(forwarder_lives=True)
+            lane.queue.cache(0)
 
     def _reset_markers(self, frame: ResetMarkers) -> None:
         """Stop handing out; the markers go when the Forwarder, living or new, opens the lane: what it had settled still counts."""
@@ -269,40 +326,50 @@ class Tier1:
 
     # --- a turn ---
 
-    def admit(self, now_s: float) -> Effects:
+    def admit(self, now_s: float, wall_ms: int) -> Effects:
         """Decide on what waits and put it into the open write. Acknowledgements, where they need not wait for the commit."""
         if not self._waiting or self._retry_s is not None:
             return []
         waiting, self._waiting = self._waiting, []
         rooms: dict[str, list[Room]] = {}
-        for frame in waiting:
+        for place, frame in enumerate(waiting):
             match frame:
                 case Append():
-                    if not all(part[0] in rooms for part in frame.parts):
-                        rooms = self._rooms(now_s, [part[0] for part in frame.parts])
-                    self._admit_append(frame, rooms)
-                case SessionOpen():
-                    opening = (frame.sender, frame.epoch, frame.request)
-                    present, received = self._sessions.open(frame.session, opening, clean=frame.clean, keep=frame.expiry_s > 0)
-                    self._opened.append(
-                        SessionOpened(
-                            sender=frame.sender,
-                            epoch=frame.epoch,
-                            request=frame.request,
-                            session=frame.session,
-                            present=present,
-                            received=received,
-                        )
-                    )
-                    self._needs_sync |= self._sessions.changed
-                    self._uncommitted = True
+                    queued, retained = self._told_apart(frame)
+                    if not all(part[0] in rooms for part in queued.parts):
+                        rooms = self._rooms(now_s, [part[0] for part in queued.parts])
+                    self._admit_append(queued, retained, rooms)
                 case SourceResumed():
                     self._senders.source_resumed(frame.sender, frame.epoch, frame.source, frame.number)
+                case _:
+                    try:
+                        self._local.receive(frame, wall_ms)
+                    except Unavailable as error:  # a retained message cannot be read
+                        self._waiting = waiting[place:]
+                        self._disk_refuses(now_s, error)
+                        return []
+                    rooms = {}
+                    if self._local.needs_sync:
+                        self._local.needs_sync = False
+                        self._needs_sync = self._uncommitted = True
         if self._persistence.acknowledge != "fast":
             return []
         return self._take_acks()
 
-    def _admit_append(self, frame: Append, rooms: Mapping[str, list[Room]]) -> None:
+    def _told_apart(self, frame: Append) -> tuple[Append, tuple[bytes, bytes] | None]:
+        """``frame`` with the parts that go into a queue that is there; and the rows and the body that are to be retained."""
+        places, retained = [], None
+        for place, (queue, _, _, _, rows) in enumerate(frame.parts):
+            if queue == RETAINED:
+                retained = rows, frame.bodies[place]
+            elif queue in self._lanes or session_of_queue(queue) is None:
+                places.append(place)
+        if len(places) == len(frame.parts):
+            return frame, None
+        parts, bodies = tuple(frame.parts[place] for place in places), tuple(frame.bodies[place] for place in places)
+        return replace(frame, parts=parts, bodies=bodies), retained
+
+    def _admit_append(self, frame: Append, retained: tuple[bytes, bytes] | None, rooms: Mapping[str, list[Room]]) -> None:
         sender = self._senders.get(frame.sender)
         any_stalled = sender is not None and sender.epoch == frame.epoch and bool(sender.stalled)
         admission = admit(
@@ -314,14 +381,20 @@ class Tier1:
         )
         self._append(admission)
         self._receive_ids(frame, admission)
+        if retained is not None:
+            rows_column, body = retained
+            refused = set(admission.refused)
+            rows = unpack_column("H", rows_column) if rows_column else range(len(frame.refusable))
+            self._retained.change(body, {at for at, row in enumerate(rows) if row in refused} if refused else (), self._write)
+            self._needs_sync = True
+        self._local.wills_sent(frame.wills)
         self._uncommitted = True
         if admission.refused:
-            rows = pack_column(array("H", admission.refused))
-            self._senders.refuse(frame.sender, frame.epoch, frame.number, rows)
+            self._senders.refuse(frame.sender, frame.epoch, frame.number, pack_column(array("H", admission.refused)))
         # It acknowledges every number up to this one, so it tells the refusals of them all: earlier answers may have been lost.
-        refused = self._senders.refused(frame.sender, frame.epoch)
+        refusals = self._senders.refused(frame.sender, frame.epoch)
         self._acks[frame.sender] = Committed(
-            sender=frame.sender, epoch=frame.epoch, store=self._epoch, number=frame.number, refused=refused
+            sender=frame.sender, epoch=frame.epoch, store=self._epoch, number=frame.number, refused=refusals
         )
 
     def _append(self, admission: Admission) -> None:
@@ -333,6 +406,9 @@ class Tier1:
             if part.count:
                 lane.queue.append(part.body, part.count, part.size_bytes, part.qos0, self._write)
                 self._write.on_commit(partial(self._ready.add, part.queue))
+                if not lane.bridge:
+                    messages, size_bytes = self._sessions_used
+                    self._sessions_used = messages + part.count, size_bytes + part.size_bytes
                 if not durable_only or part.qos0 < part.count:
                     self._needs_sync = True
 
@@ -369,7 +445,7 @@ class Tier1:
                 self._effects.extend(self._commands.refuse())
                 return self._take_effects()
             at_once = True
-        self._effects.extend(self.admit(now_s))
+        self._effects.extend(self.admit(now_s, wall_ms))
         if at_once or self._commands.waiting or self._is_due(now_s):
             self._commit_write(now_s, wall_ms)
         if self._commands.waiting:
@@ -391,8 +467,9 @@ class Tier1:
         wake_s = now_s + TICK_S
         if self._retry_s is not None:
             return min(wake_s, self._retry_s)
-        for lane in self._lanes.values():
-            if lane.unreadable is not None and lane.retry_s > now_s:
+        for name in self._ready:  # what cannot be read for now is among them
+            lane = self._lanes.get(name)
+            if lane is not None and lane.unreadable is not None and lane.retry_s > now_s:
                 wake_s = min(wake_s, lane.retry_s)
         if self._uncommitted and self._persistence.flush_period_s:
             return min(wake_s, self._committed_s + self._persistence.flush_period_s)
@@ -413,6 +490,13 @@ class Tier1:
             for lane in self._lanes.values():
                 self._trim(lane, idle=not lane.queue.depth)
         self._burials.tick(self._write, now_s, wall_ms)
+        self._retained.tick(self._write, now_s, wall_ms)
+        self._local.tick(wall_ms)
+        if self._local.needs_sync:
+            self._local.needs_sync = False
+            self._needs_sync = self._uncommitted = True
+        queues = [lane.queue for lane in self._lanes.values() if not lane.bridge]
+        self._sessions_used = sum(queue.depth for queue in queues), sum(queue.size_bytes for queue in queues)
         self._look_at_disk(now_s)
 
     def close(self) -> None:
@@ -430,11 +514,14 @@ class Tier1:
     def _commit_write(self, now_s: float, wall_ms: int) -> None:
         write = self._write
         strong = self._needs_sync or self._persistence.sync != "full"
-        for lane in self._lanes.values():
-            queue = lane.queue
-            if (queue.changed or queue.wants_mark) and not lane.row_damaged:
+        changed, self._changed = self._changed, set()
+        for name in changed:
+            lane = self._lanes.get(name)
+            if lane is not None and (lane.queue.changed or lane.queue.wants_mark) and not lane.row_damaged:
                 self._trim(lane, idle=False)
-                queue.write_row(write, strong=strong, ahead=lane.open and lane.credit_messages > lane.given_messages)
+                lane.queue.write_row(write, strong=strong, ahead=lane.open and lane.credit_messages > lane.given_messages)
+                if not lane.bridge:  # no evidence is kept of queues that come and go
+                    del write.tails[lane.queue.number]
         self._burials.write(write, now_s, wall_ms, evict=not self._refused)
         self._senders.write_rows(write)
         self._sessions.write_rows(write)
@@ -449,9 +536,9 @@ class Tier1:
             self._commits += 1
             self._committed_s = now_s
         self._needs_sync = self._uncommitted = False
-        for lane in self._lanes.values():
-            lane.releasing = False
-        self._tell_losses()
+        for name in self._owing:
+            self._lanes[name].releasing = False
+        self._tell_losses(changed)
         if self._refused:
             self._refused, self._refusal = False, None
             self._ready.update(self._lanes)
@@ -493,8 +580,7 @@ class Tier1:
         """Owe nobody: everything that the last commit has made true, and what needs no commit."""
         if not self._uncommitted:
             self._effects.extend(self._take_acks())
-            self._effects.extend((opened.sender, opened) for opened in self._opened)
-            self._opened.clear()
+            self._effects.extend(self._local.take_answers())
         for name in self._repeats:
             sender = self._senders.get(name)
             if sender is not None:
@@ -502,9 +588,11 @@ class Tier1:
                 committed = Committed(sender=name, epoch=sender.epoch, store=self._epoch, number=sender.committed, refused=refused)
                 self._effects.append((name, committed))
         self._repeats.clear()
-        for name, lane in self._lanes.items():
+        for name in tuple(self._owing):
+            lane = self._lanes[name]
             if lane.releasing:
                 continue
+            self._owing.discard(name)
             if lane.opening:
                 self._effects.append((lane.peer, self._lane_opened(name, lane)))
             if lane.settled_number > lane.answered:
@@ -538,8 +626,10 @@ class Tier1:
 
     def _hand_out(self, wall_ms: int) -> None:
         for name in tuple(self._ready):
-            lane = self._lanes[name]
             self._ready.discard(name)
+            lane = self._lanes.get(name)
+            if lane is None:
+                continue  # the session has ended
             if not lane.open or lane.damaged or not lane.queue.waiting():
                 continue
             if lane.unreadable is not None and self._now_s < lane.retry_s:
@@ -556,6 +646,7 @@ class Tier1:
         pieces = lane.queue.hand_out(messages, size_bytes, accepted_before_ms=before_ms)
         if lane.queue.wants_mark:
             self._marks_wanted = True
+            self._changed.add(name)
             self._ready.add(name)
         if pieces and lane.unreadable is not None:
             lane.unreadable = None
@@ -585,13 +676,13 @@ class Tier1:
         limits = self._settings.limits
         free = self._free_bytes
         used: dict[str, tuple[int, int]] = {}
-        for lane in self._lanes.values():
+        for lane in self._bridge_lanes.values():
             messages, size_bytes = used.get(lane.bridge, (0, 0))
             used[lane.bridge] = (messages + lane.queue.depth, size_bytes + lane.queue.size_bytes)
         node = Room.of(
             limits,
-            sum(messages for messages, _ in used.values()),
-            sum(size_bytes for _, size_bytes in used.values()),
+            sum(messages for messages, _ in used.values()) + self._sessions_used[0],
+            sum(size_bytes for _, size_bytes in used.values()) + self._sessions_used[1],
             disk_full=free is not None and free < limits.min_free_disk_bytes,
         )
         bridges: dict[str, Room] = {}
@@ -599,10 +690,18 @@ class Tier1:
             own = self._limits.get(name, _UNLIMITED)
             disk_full = free is not None and free < own.min_free_disk_bytes
             bridges[name] = Room.of(own, messages, size_bytes, disk_full=disk_full)
-        for lane in self._lanes.values():
+        for lane in self._bridge_lanes.values():
             if lane.row_damaged:
                 bridges[lane.bridge] = Room(messages=0, size_bytes=0, overflow="reject", disk_full=True)
-        return {name: [bridges[lane.bridge], node] for name, lane in self._lanes.items()}
+        rooms = {name: [bridges[lane.bridge], node] for name, lane in self._bridge_lanes.items()}
+        for name in wanted:
+            if name not in rooms:
+                queue = self._lanes[name].queue
+                room = Room.of(self._session_limits, queue.depth, queue.size_bytes, disk_full=False)
+                if self._lanes[name].row_damaged:
+                    room = Room(messages=0, size_bytes=0, overflow="drop-newest")
+                rooms[name] = [room, node]
+        return rooms
 
     def _drop_oldest(self, queue: str, messages: int, size_bytes: int, rooms: Mapping[str, list[Room]]) -> int:
         lane = self._lanes[queue]
@@ -630,8 +729,7 @@ class Tier1:
 
     def _open_lane(self, name: str) -> _Lane:
         place = lane_of_queue(name)
-        assert place is not None, f"not a lane's queue: {name}"
-        limits = self._limits.get(place.bridge, _UNLIMITED)
+        limits = self._limits.get(place.bridge, _UNLIMITED) if place is not None else self._session_limits
         number = self._numbers.number(name)
         row_damaged = False
         try:
@@ -642,6 +740,8 @@ class Tier1:
                 first_seq=self._first_seq,
                 volatile_max_bytes=limits.volatile_max_bytes,
                 tail_known=self._engine.missing.tails.get(number, 0) if self._engine.missing is not None else 0,
+                cache_bytes=CACHE_BYTES if place is not None else 0,
+                on_change=lambda: self._changed.add(name),
             )
         except StorageDamaged as error:
             log.critical("queue.row_damaged", extra={"queue": name, "error": str(error), "kept": self._engine.keep_evidence()})
@@ -649,9 +749,16 @@ class Tier1:
             queue = Queue(self._engine, name, number, nothing, volatile_max_bytes=limits.volatile_max_bytes)
             row_damaged = True
         lane = _Lane(
-            queue=queue, limits=limits, peer=peer_of(name), bridge=place.bridge, number=place.number, row_damaged=row_damaged
+            queue=queue,
+            limits=limits,
+            peer=peer_of(name),
+            bridge=place.bridge if place is not None else "",
+            number=place.number if place is not None else 0,
+            row_damaged=row_damaged,
         )
         self._lanes[name] = lane
+        if place is not None:
+            self._bridge_lanes[name] = lane
         return lane
 
     def _trim(self, lane: _Lane, *, idle: bool) -> None:
@@ -693,9 +800,12 @@ class Tier1:
         lane.unreadable = error
         lane.retry_s = self._now_s + lane.retry_delay_s
 
-    def _tell_losses(self) -> None:
+    def _tell_losses(self, changed: Iterable[str]) -> None:
         """Tell of what was found to be lost, once it is on record."""
-        for name, lane in self._lanes.items():
+        for name in changed:
+            lane = self._lanes.get(name)
+            if lane is None:
+                continue
             for loss in lane.queue.take_losses():
                 lane.losses += 1
                 facts = {"queue": name, "first_seq": loss.start, "last_seq": loss.stop - 1, "messages": loss.messages}
@@ -710,7 +820,7 @@ class Tier1:
     @property
     def lanes(self) -> Mapping[str, _Lane]:
         """Every queue of a bridge, configured or not."""
-        return self._lanes
+        return self._bridge_lanes
 
     @property
     def burials(self) -> Burials:
@@ -741,31 +851,79 @@ class Tier1:
         self._ready.add(name)
 
     def purged(self, name: str, *, whole: bool) -> None:
-        """Queue ``name`` was purged: hand out what comes now; where the ``whole`` queue went, once its lane is opened anew."""
+        """Queue ``name`` was purged: hand out what comes now; where the ``whole`` queue went, once its lane is opened anew.
+
+        An opening that is under way is that: nothing was handed out in it, and ``LaneOpened`` tells of the queue as it is now.
+        """
         lane = self._lanes[name]
         lane.damaged = False
         self._ready.add(name)
-        if whole:
+        if whole and not lane.opening:
             lane.fenced = True
             lane.settles.clear()
             self._reset_markers(ResetMarkers(queue=name))
+
+    # --- for sessions ---
+
+    def make_queue(self, session: str) -> str:
+        """A new, empty queue for ``session``, committed with the open write; its name."""
+        name = self._numbers.new(lambda number: session_queue_name(number, session), self._write)
+        self._open_lane(name)
+        return name
+
+    def remove_queue(self, name: str) -> int:
+        """The queue goes with the open write; how many messages were in it."""
+        lane = self._lanes.pop(name, None)
+        if lane is None:
+            return 0
+        self._owing.discard(name)
+        self._ready.discard(name)
+        number = self._numbers.forget(name, self._write)
+        self._write.delete("meta", lane_key(number))
+        self._write.delete_range("msg", chunk_key(number, 0), chunk_key(number + 1, 0))
+        return lane.queue.depth
+
+    def put(self, name: str, batch: Batch) -> None:
+        """Append ``batch``, of QoS 1 and 2, to the queue with the open write, if the queue is there and has room."""
+        lane = self._lanes.get(name)
+        if lane is None or lane.row_damaged:
+            return
+        size_bytes = batch.size_bytes()
+        room = Room.of(self._session_limits, lane.queue.depth, lane.queue.size_bytes, disk_full=False)
+        if room.fits(len(batch), size_bytes):
+            lane.queue.append(batch.encode(), len(batch), size_bytes, 0, self._write)
+            self._write.on_commit(partial(self._ready.add, name))
+        else:
+            lane.queue.refuse_into("dropped:overflow", len(batch))
 
     # --- figures ---
 
     def status(self, wall_ms: int) -> dict[str, Any]:
         """Figures for ``bascule status``."""
-        queues = {name: self._lane_status(name, lane, wall_ms) for name, lane in self._lanes.items()}
+        queues = {name: self._lane_status(name, lane, wall_ms) for name, lane in self._bridge_lanes.items()}
         free = self._free_bytes
         low = free is not None and free < self._settings.limits.min_free_disk_bytes
         trouble = self._refusal or next((lane.unreadable for lane in self._lanes.values() if lane.unreadable is not None), None)
         return {
             "queues": queues,
             "dead_letters": self._burials.figures(),
+            "sessions": self._session_figures(),
             "mode": self._persistence.mode,
             "disk_free_bytes": free,
             "commits": self._commits,
             "damaged_files": self._engine.kept,
             **({"state": "disk_low" if low else "running"} if trouble is None else refusal_facts(trouble)),
+        }
+
+    def _session_figures(self) -> dict[str, Any]:
+        """All sessions together, since the queues of those that have ended are gone."""
+        ledgers = [lane.queue.ledger for lane in self._lanes.values() if not lane.bridge]
+        messages, size_bytes = self._sessions_used
+        return {
+            **self._local.figures(),
+            "depth": messages,
+            "bytes": size_bytes,
+            "dropped": sum(sum(ledger.dropped.values()) for ledger in ledgers),
         }
 
     def _lane_status(self, name: str, lane: _Lane, wall_ms: int) -> dict[str, Any]:

@@ -34,11 +34,10 @@ from supervisor.config_values import (
 from supervisor.units import UNLIMITED, nearest, shown, write_duration, write_size
 from wire.errors import BasculeError
 from wire.mapping import Template
+from wire.mqtt.packets import SESSION_NEVER_EXPIRES_S
 from wire.mqtt.topics import covers, overlap
 from wire.refusal_policy import ACTIONS, REASONS, RETRY, TOO_LARGE, code_of
 from wire.settings import ListenerTlsSettings
-
-SESSION_NEVER_EXPIRES_S = 0xFFFF_FFFF  # MQTT-3.1.2.11.2
 
 NOT_AVAILABLE = "not available in this version"
 
@@ -328,6 +327,28 @@ class Clients(Section):
         return self
 
 
+class Sessions(Section):
+    """What is kept for local clients: sessions that outlive their connection, what waits for them, and retained messages."""
+
+    sessions_max: Annotated[int, Number(1, 1_000_000)] = setting(
+        10_000, "Sessions that outlive their connection; more are refused."
+    )
+    expiry_max: Annotated[float | None, Duration(1, SESSION_NEVER_EXPIRES_S - 1, whole=True, unlimited=True)] = setting(
+        UNLIMITED, "Longest life of a session without its client; MQTT 3.1.1 sessions with clean session 0 have this one."
+    )
+    queue_max_messages: Annotated[int, Number(1, 10**9)] = setting(10_000, "Messages of QoS 1 and 2 that wait for one client.")
+    queue_max_bytes: Annotated[int, Size(1024)] = setting("16MiB", "Their bytes.")
+    overflow: Literal["drop-newest", "drop-oldest"] = setting(
+        "drop-newest",
+        "What is dropped of a session's queue that is full. A session that ends with its connection drops the newest.",
+    )
+    in_flight_max: Annotated[int, Number(1, 65_000)] = setting(
+        100, "Unacknowledged QoS 1 and 2 messages on their way to one client."
+    )
+    retained_max_messages: Annotated[int, Number(1, 10**9)] = setting(100_000, "Retained messages; more are not retained.")
+    retained_max_bytes: Annotated[int, Size(1024)] = setting("256MiB", "Their bytes.")
+
+
 class Persistence(Section):
     """What an acknowledgement is worth. The last three matter to file-native only."""
 
@@ -612,6 +633,7 @@ class Configuration(Section):
     listeners: tuple[Listener, ...] = Field(min_length=1, description="Sockets for local clients.")
     access: Access = Field(description="Who may connect to the listeners.")
     clients: Clients = section(Clients, "What a local client may ask for.")
+    sessions: Sessions = section(Sessions, "What is kept for local clients.")
     persistence: Persistence = section(Persistence, "What an acknowledgement is worth.")
     limits: Limits = section(Limits, "Limits of the queues.")
     bridges: tuple[Bridge, ...] = setting((), "Bridges to remote brokers; without one, this is a broker alone.")

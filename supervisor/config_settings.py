@@ -9,7 +9,6 @@ from typing import Any
 
 from supervisor.config_model import (
     DEFAULT_REASON,
-    SESSION_NEVER_EXPIRES_S,
     Access,
     AclRule,
     Backoff,
@@ -24,6 +23,7 @@ from supervisor.config_model import (
 )
 from supervisor.config_values import UNIX
 from supervisor.units import parse_address, rule_number
+from wire.mqtt.packets import SESSION_NEVER_EXPIRES_S
 from wire.refusal_policy import code_of
 from wire.settings import (
     AccessSettings,
@@ -40,6 +40,7 @@ from wire.settings import (
     RefusalSettings,
     RemoteSettings,
     RuleSettings,
+    SessionSettings,
     SupervisionSettings,
     TlsSettings,
 )
@@ -52,7 +53,7 @@ def to_settings(configuration: Configuration) -> NodeSettings:
     data_dir = Path(configuration.node.data_dir)
     limits = _limits(configuration.limits, configuration.limits, configuration.persistence.mode)
     supervision = configuration.supervision
-    clients = configuration.clients
+    clients, sessions = configuration.clients, configuration.sessions
     return NodeSettings(
         name=configuration.node.name,
         data_dir=str(data_dir),
@@ -74,6 +75,16 @@ def to_settings(configuration: Configuration) -> NodeSettings:
             publish_bytes_per_s=clients.publish_bytes_per_s,
             topic_levels_max=clients.topic_levels_max,
             topic_max_bytes=clients.topic_max_bytes,
+        ),
+        sessions=SessionSettings(
+            sessions_max=sessions.sessions_max,
+            expiry_max_s=SESSION_NEVER_EXPIRES_S if sessions.expiry_max is None else int(sessions.expiry_max),
+            queue_max_messages=sessions.queue_max_messages,
+            queue_max_bytes=sessions.queue_max_bytes,
+            overflow=sessions.overflow,
+            in_flight_max=sessions.in_flight_max,
+            retained_max_messages=sessions.retained_max_messages,
+            retained_max_bytes=sessions.retained_max_bytes,
         ),
         persistence=PersistenceSettings(
             mode=configuration.persistence.mode,

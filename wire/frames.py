@@ -20,7 +20,6 @@ import msgpack
 from wire.errors import UnknownFrame
 
 Ranges = tuple[tuple[int, int], ...]
-NEVER_EXPIRES = 0xFFFFFFFF  # the ``expiry_s`` of a session that nothing but its client ends
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,13 +230,17 @@ class SessionOpened(Frame):
 class SenderResumes(Frame):
     """Sender -> QueueStore, when a new store is up: what is outstanding is sent again, beginning with ``number``.
 
-    A store that may have forgotten what it answered (``in-memory``, or ``acknowledge: fast``) takes the sender's numbers up there;
-    any other knows better.
+    stalled: sources of which a row was refused before that, and that were not resumed since.
+    A store that may have forgotten what it answered (``in-memory``, or ``acknowledge: fast``) takes the sender's numbers up there,
+    and refuses the rows of those sources, so that order holds; any other knows better.
     """
+
+    VERSION: ClassVar[int] = 2
 
     sender: str
     epoch: int
     number: int
+    stalled: tuple[int, ...] = ()
 
 
 @_frame(8)
@@ -293,27 +296,7 @@ class SessionsKnown(Frame):
     last: bool
 
 
-# --- live subscriptions ---------------------------------------------------------------------------------------------------
-
-
-@_frame(10)
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Subscribe(Frame):
-    """Listener -> Distributor: client connection ``source`` wants ``filters``: (topic filter, granted QoS)."""
-
-    epoch: int
-    source: int
-    filters: tuple[tuple[str, int], ...]
-
-
-@_frame(11)
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unsubscribe(Frame):
-    """Listener -> Distributor: ``source`` gives up ``filters``; all of them, and itself, when ``filters`` is empty."""
-
-    epoch: int
-    source: int
-    filters: tuple[str, ...]
+# --- local sessions: live delivery and subscriptions -----------------------------------------------------------------------
 
 
 @_frame(12)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from wire.mqtt.packets import Connack, Connect
+from wire.mqtt.packets import SESSION_NEVER_EXPIRES_S, Connack, Connect
 from wire.mqtt.properties import NO_PROPERTIES, Properties
 from wire.mqtt.reason_codes import ConnectReturnCode, ReasonCode
-from wire.settings import ClientLimitSettings
+from wire.settings import ClientLimitSettings, SessionSettings
 
 LEVEL_5 = 5
 TOPIC_ALIAS_MAXIMUM = 64
+RECEIVE_MAXIMUM_DEFAULT = 65_535  # MQTT 5.0 section 3.1.2.11.3
 
 
 class LoginFault(Enum):
@@ -43,46 +44,66 @@ def refuse_login(fault: LoginFault, level: int) -> Connack:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Welcome:
-    """A client that may come in. keep_alive_s: 0 is never; clean: it starts without the session it may have had."""
+    """A client that may come in.
+
+    clean: it starts without the session it may have had. expiry_s: how long its session outlives the connection; 0: it ends with
+    it. keep_alive_s: 0 is never. receive_maximum, packet_max_bytes: what the client takes; None is no limit.
+    """
 
     client_id: str
     level: int
     clean: bool
-    keeps_session: bool
+    expiry_s: int
     keep_alive_s: int
+    receive_maximum: int
+    packet_max_bytes: int | None
     connack_properties: Properties
 
     def connack(self, session_present: bool) -> Connack:
         """The CONNACK, once the store has said whether there is a session [MQTT-3.2.2-2, -3]."""
         return Connack(session_present=session_present and not self.clean, reason_code=0, properties=self.connack_properties)
 
+    def no_room(self) -> Connack:
+        """The CONNACK for a session that would be one too many."""
+        code = ReasonCode.QUOTA_EXCEEDED if self.level == LEVEL_5 else ConnectReturnCode.SERVER_UNAVAILABLE
+        return Connack(session_present=False, reason_code=code)
 
-def judge_connect(connect: Connect, limits: ClientLimitSettings, *, new_id: str) -> Welcome | Connack:
+
+def judge_connect(connect: Connect, limits: ClientLimitSettings, sessions: SessionSettings, *, new_id: str) -> Welcome | Connack:
     """The terms for this client, or the CONNACK that refuses it. ``new_id`` names a client that brought no identifier."""
-    level = connect.level
+    level, asked = connect.level, connect.properties
     if not connect.client_id and level != LEVEL_5 and not connect.clean_start:
         return Connack(session_present=False, reason_code=ConnectReturnCode.IDENTIFIER_REJECTED)  # [MQTT-3.1.3-8]
-    if connect.properties.authentication_method is not None:
+    if asked.authentication_method is not None:
         return Connack(session_present=False, reason_code=ReasonCode.BAD_AUTHENTICATION_METHOD)
     keep_alive_s = connect.keep_alive_s
     properties = NO_PROPERTIES
+    wanted_s = asked.session_expiry_interval or 0
+    if level < LEVEL_5 and not connect.clean_start:
+        wanted_s = SESSION_NEVER_EXPIRES_S
+    expiry_s = min(wanted_s, sessions.expiry_max_s)
     if level == LEVEL_5:
         capped = limits.keep_alive_max_s and (not keep_alive_s or keep_alive_s > limits.keep_alive_max_s)
         keep_alive_s = limits.keep_alive_max_s if capped else keep_alive_s
         properties = Properties(
+            session_expiry_interval=expiry_s if expiry_s != wanted_s else None,
             receive_maximum=limits.receive_maximum,
+            retain_available=1,
             maximum_packet_size=limits.packet_max_bytes,
             topic_alias_maximum=TOPIC_ALIAS_MAXIMUM,
             assigned_client_identifier=None if connect.client_id else new_id,
             server_keep_alive=keep_alive_s if capped else None,
-            subscription_identifier_available=0,
-            shared_subscription_available=0,
+            wildcard_subscription_available=1,
+            subscription_identifier_available=1,
+            shared_subscription_available=1,
         )
     return Welcome(
         client_id=connect.client_id or new_id,
         level=level,
         clean=connect.clean_start,
-        keeps_session=bool(connect.properties.session_expiry_interval) if level == LEVEL_5 else not connect.clean_start,
+        expiry_s=expiry_s,
         keep_alive_s=keep_alive_s,
+        receive_maximum=asked.receive_maximum or RECEIVE_MAXIMUM_DEFAULT,
+        packet_max_bytes=asked.maximum_packet_size,
         connack_properties=properties,
     )

@@ -8,7 +8,8 @@ F1  at most ``receive_maximum`` QoS 1 and 2 messages are unsettled on the live c
 F2  at level 4 at most ``qos2_maximum`` of them are QoS 2, each counted from PUBLISH to PUBCOMP; at that many no QoS 1 leaves
     either. At level 5 one slot is kept free of QoS 2: Mosquitto 2.0 counts what it holds of an earlier connection against the
     receive maximum of the next, and would refuse for ever what has to go again before that.
-F3  what is unsettled spans at most 65,000 sequences, so no packet identifier is given twice.
+F3  what is unsettled spans at most 65,000 sequences, and so does what is not known to be settled on record: no packet identifier is
+    given twice, not even after a crash that forgets that the first message was settled.
 F4  PUBREL leaves only after the PUBREC was committed; after a PUBREC no PUBLISH leaves again in that session.
 F5  nothing is sent twice on one live connection [MQTT-4.4.0-1], save as a new PUBLISH what the remote refused and policy retries.
 F6  on a resumed session all that is unsettled goes again in the original order, with its identifier, PUBLISH with DUP or PUBREL.
@@ -85,12 +86,13 @@ class Counts:
 class OutboundFlow:
     """One lane's exchange.
 
-    republish: whether released messages are sent anew when the remote has lost the session. policy: what is done with refused
+    qos2_maximum: None for a peer to which F2 need not apply. republish: whether released messages are sent anew when the remote has
+    lost the session. policy: what is done with refused
     messages. backoff: how long the lane is held back when some of those are to be tried again.
     """
 
     def __init__(
-        self, *, receive_maximum: int, qos2_maximum: int, republish: bool, policy: RefusalPolicy, backoff: Backoff
+        self, *, receive_maximum: int, qos2_maximum: int | None, republish: bool, policy: RefusalPolicy, backoff: Backoff
     ) -> None:
         self._receive_maximum_set = receive_maximum
         self._qos2_maximum_set = qos2_maximum
@@ -132,6 +134,9 @@ class OutboundFlow:
         )
         self._kept_max = _KEPT_MIN
         self._commits: deque[tuple[int, Ranges]] = deque()
+        self._recorded = 0  # everything below is settled on record, or was never sent (F3)
+        self._record_due = False  # a message waits for that
+        self._records: deque[tuple[int, int]] = deque()  # Settle with that number -> where _recorded is once it is committed
         self._released_new = RangeSet()
         self._settled: dict[str, RangeSet] = {}
         self._replies: list[bytes] = []
@@ -154,7 +159,7 @@ class OutboundFlow:
     def open(self, lane: LaneOpened) -> None:
         """Forget everything and begin where the store says the lane stands."""
         self._clear()
-        self._first_seq = self._sent_stop = self._offered_stop = lane.head
+        self._first_seq = self._sent_stop = self._offered_stop = self._recorded = lane.head
         self._dup_below = lane.dup_below
         self._barred = RangeSet((*lane.settled, *lane.released))
         for start, stop in lane.released:
@@ -164,12 +169,41 @@ class OutboundFlow:
         self.session = lane.session
         self.generation = lane.generation
 
+    def carry_on(self, lane: LaneOpened) -> int:
+        """The lane was opened anew and the connection goes on: tell again what may not be on record. What follows begins there.
+
+        What was offered and has not left is forgotten; it will be offered again.
+        """
+        self._waiting.clear()
+        self._kept.clear()
+        self._offered_stop = max(self._sent_stop, lane.head)
+        if lane.head < self._sent_stop:
+            known = RangeSet(lane.settled)
+            for start, stop in (each for unsettled in self._unsettled for each in unsettled):
+                known.add(start, stop)
+            for start, stop in known.missing(lane.head, self._sent_stop):
+                self._settle(DELIVERED, start, stop)
+        self._commits.clear()
+        for start, stop in self._releasing:
+            self._released_new.add(start, stop)
+        if self._record_number is not None:
+            self._record_number, self._record_new = None, True
+        return self._offered_stop
+
     def offer(self, frame: HandOut) -> None:
         """Take messages to send; they follow those of earlier hand-outs."""
-        segment = Segment(frame)
+        self.offer_segment(Segment.of(frame))
+
+    def offer_segment(self, segment: Segment) -> None:
+        """The same for messages that are no frame."""
         assert segment.first_seq >= self._offered_stop, "handed out twice, or out of order"
         self._offered_stop = segment.stop_seq
         self._waiting.append(segment)
+
+    @property
+    def waits(self) -> bool:
+        """Whether there are messages that were offered and have not been looked at on this connection."""
+        return bool(self._waiting)
 
     @property
     def in_flight_qos2(self) -> int:
@@ -234,7 +268,10 @@ class OutboundFlow:
         self._heads = HeadCache(level)
         self._packet_max = maximum_packet_size
         self._window = min(self._receive_maximum_set, receive_maximum)
-        self._window_2 = self._qos2_maximum_set if level < _LEVEL_5 else max(1, self._window - 1)
+        if self._qos2_maximum_set is None:
+            self._window_2 = self._window
+        else:
+            self._window_2 = self._qos2_maximum_set if level < _LEVEL_5 else max(1, self._window - 1)
         if not session_present:
             self._dup_below = 0  # to this session everything is new [MQTT-3.3.1-1]
             if self.session:
@@ -356,9 +393,11 @@ class OutboundFlow:
             if not rows:
                 return 0
         low = self._low()
-        rows = min(rows, PACKET_IDS if low is None else low + PACKET_IDS - start)  # F3; QoS 0 too, so that what is kept has a limit
+        if low is None:
+            low = start
+        rows = min(rows, low + PACKET_IDS - start)  # F3; QoS 0 too, so that what is kept has a limit
         if qos:
-            rows = min(rows, self._window - self._in_flight)  # F1
+            rows = min(rows, self._window - self._in_flight, self._identifiers_from(start, low))  # F1, F3
             if self._in_flight_2 >= self._window_2:
                 return None  # F2: Mosquitto 2.0 then refuses a QoS 1 PUBLISH too
         if qos == 2:
@@ -582,8 +621,12 @@ class OutboundFlow:
             if reason_code < FAILURE:
                 self._replies.append(bytes((PUBREL, 3)) + packet_id.to_bytes(2, "big") + _NOT_FOUND)
             return
+        self._unknown(first_byte, packet_id)
+
+    def _unknown(self, first_byte: int, packet_id: int) -> None:
+        """An acknowledgement under an identifier that is not in use, for which MQTT 5.0 has no answer."""
         past = seq_of(packet_id, self._first_seq)
-        if level_5 or past is None or past >= self._sent_stop:
+        if self._style.level == _LEVEL_5 or past is None or past >= self._sent_stop:
             self._violation("acknowledgement of something never sent", first_byte, packet_id)
 
     def _violation(self, message: str, first_byte: int, packet_id: int) -> NoReturn:
@@ -595,7 +638,7 @@ class OutboundFlow:
     @property
     def urgent(self) -> bool:
         """Whether something waits for the commit of what ``facts`` has."""
-        return self._record_new or bool(self._released_new)
+        return self._record_new or bool(self._released_new) or self._wants_record()
 
     @property
     def settled_messages(self) -> int:
@@ -604,7 +647,8 @@ class OutboundFlow:
 
     def facts(self, number: int) -> Facts | None:
         """What became of messages since the last time, to be sent as ``Settle`` ``number``; None if nothing did."""
-        if not (self._settled or self._released_new or self._record_new):
+        wants_record = self._wants_record()
+        if not (self._settled or self._released_new or self._record_new or wants_record):
             return None
         released = self._as_they_came(self._released_new)
         if released:
@@ -615,6 +659,10 @@ class OutboundFlow:
             self._record_new = False
             self._record_number = number
             session = self.session
+        elif wants_record:
+            session = self.session  # told again, it changes nothing, and is answered when all that was settled is on record
+        if session is not None or released:
+            self._records.append((number, self._settled_below()))
         settled = tuple((outcome, ranges.ranges()) for outcome, ranges in self._settled.items())
         self._settled = {}
         return Facts(settled=settled, released=released, session=session, generation=self.generation)
@@ -627,6 +675,8 @@ class OutboundFlow:
                 self._release_due.add(start, stop)
         if self._record_number is not None and self._record_number <= number:
             self._record_number = None
+        while self._records and self._records[0][0] <= number:
+            self._recorded = self._records.popleft()[1]
 
     # --- inside ---
 
@@ -647,6 +697,26 @@ class OutboundFlow:
             if first is not None and first[0] < low:
                 low = first[0]
         return None if low == _NO_LIMIT else low
+
+    def _settled_below(self) -> int:
+        """Everything below was sent and is settled."""
+        low = self._low()
+        return self._sent_stop if low is None else min(low, self._sent_stop)
+
+    def _identifiers_from(self, seq: int, low: int) -> int:
+        """How many sequences from ``seq`` on have packet identifiers that no message can have again after a crash (F3)."""
+        if self._recorded >= self._sent_stop:  # all that was sent is settled on record
+            self._recorded = max(self._recorded, min(seq, low))
+        self._record_due = seq >= self._recorded + PACKET_IDS
+        return self._recorded + PACKET_IDS - seq
+
+    def _wants_record(self) -> bool:
+        """Whether what is settled is to be on record, before packet identifiers run out (F3)."""
+        behind = self._sent_stop - self._recorded > PACKET_IDS // 2
+        if not (behind or self._record_due):
+            return False
+        gained = self._settled_below() - (self._records[-1][1] if self._records else self._recorded)
+        return gained > (0 if self._record_due else PACKET_IDS // 4)
 
     def _drop_settled(self) -> None:
         """Let go of segments of which everything is settled."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 from wire.batch import RETAIN, Batch
 from wire.hops import hops_of, hops_property, without_hops
 from wire.mapping import TopicMapper
-from wire.mqtt.publish_properties import append_user_properties, message_expiry_s, with_message_expiry
+from wire.mqtt.publish_properties import append_user_properties
+from wire.publish_expiry import aged, expired_rows, waited_s, without_rows
 from wire.settings import BridgeSettings, RuleSettings
 
 LEVEL_5 = 5
@@ -38,9 +39,7 @@ class RemoteForm:
         may_expire: false for what may have been sent before; its exchange is finished even if it is too old.
         """
         expired = self._expired_rows(batch, now_ms) if may_expire else []
-        if expired:
-            gone = set(expired)
-            batch = batch.select([row for row in range(len(batch)) if row not in gone])
+        batch = without_rows(batch, expired)
         mapped = [self._map(topic, rule) for topic, rule in zip(batch.topics, batch.rules, strict=True)]
         rules = [rule for _, rule in mapped]
         return (
@@ -79,18 +78,13 @@ class RemoteForm:
     def _expired_rows(self, batch: Batch, now_ms: int) -> list[int]:
         if self._max_age_s is not None and now_ms - batch.accepted_ms > self._max_age_s * 1000:
             return list(range(len(batch)))  # it waited in Tier 2, where the store cannot see it age
-        waited_s = max(0, now_ms - batch.accepted_ms) // 1000
-        return sorted(
-            row for row, raw in batch.properties.items() if (expiry_s := message_expiry_s(raw)) is not None and expiry_s <= waited_s
-        )
+        return expired_rows(batch, now_ms)
 
     def _properties(self, batch: Batch, rules: list[RuleSettings | None], now_ms: int) -> dict[int, bytes]:
-        waited_s = max(0, now_ms - batch.accepted_ms) // 1000
+        waited = waited_s(batch, now_ms)
         properties = {}
         for row, raw in batch.properties.items():
-            expiry_s = message_expiry_s(raw)
-            if expiry_s is not None:
-                raw = with_message_expiry(raw, max(0, expiry_s - waited_s))  # [MQTT-3.3.2-6]
+            raw = aged(raw, waited)
             hops = hops_of(raw) if self._counts_hops else 0
             properties[row] = (without_hops(raw) if hops else raw) + self._own_properties(rules[batch.topic_of[row]], hops + 1)
         return properties

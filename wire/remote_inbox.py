@@ -135,6 +135,11 @@ class RemoteInbox:
         """Whether nothing of an earlier connection is on its way any more (N3)."""
         return not len(self._link) and not len(self._builder)
 
+    @property
+    def refusing(self) -> tuple[int, ...]:
+        """The sources that the store refuses until it is told."""
+        return tuple(sorted(self._refusing))
+
     def resumes(self) -> list[int]:
         """The sources that the store refuses and is to take again; ask just before more is sent."""
         if len(self._link):

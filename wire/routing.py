@@ -1,95 +1,21 @@
-"""Where a topic goes: the tree of topic filters, the rules of the bridges, and the live subscribers. Pure.
+"""Where a topic goes: the rules of the bridges. Pure.
 
-What a bridge changes on the way (topic, properties) is the business of ``wire/mapping.py`` and the Forwarder.
+Filters are matched by ``wire/topic_tree.py``; what a bridge changes on the way (topic, properties) is the business of
+``wire/mapping.py`` and the Forwarder.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Generic, NamedTuple, TypeVar
+from typing import NamedTuple
 from zlib import crc32
 
 from wire.batch import QOS_MASK, RETAIN
 from wire.names import queue_name
 from wire.settings import BridgeSettings
+from wire.topic_tree import TopicTree
 
 CACHE_TOPICS_MAX = 20_000
-
-Value = TypeVar("Value")
-
-
-class _Node(Generic[Value]):
-    """One level of the tree: what ends here, and the levels below."""
-
-    __slots__ = ("children", "values")
-
-    def __init__(self) -> None:
-        self.children: dict[bytes, _Node[Value]] = {}
-        self.values: set[Value] = set()
-
-
-class TopicTree(Generic[Value]):
-    """Values under topic filters. Finding follows the levels of the topic and the matches, not the number of filters.
-
-    Filters are plain and well formed; a shared subscription's filter is taken out of it before (``topics.parse_shared``).
-    """
-
-    def __init__(self) -> None:
-        self._root: _Node[Value] = _Node()
-
-    def add(self, topic_filter: str, value: Value) -> None:
-        """Put ``value`` under ``topic_filter``; once, however often it is added."""
-        node = self._root
-        for level in topic_filter.encode().split(b"/"):
-            child = node.children.get(level)
-            if child is None:
-                child = node.children[level] = _Node()
-            node = child
-        node.values.add(value)
-
-    def remove(self, topic_filter: str, value: Value) -> None:
-        """Take ``value`` from under ``topic_filter``, and levels that lead nowhere with it; unknown ones are ignored."""
-        path = [self._root]
-        levels = topic_filter.encode().split(b"/")
-        for level in levels:
-            child = path[-1].children.get(level)
-            if child is None:
-                return
-            path.append(child)
-        path[-1].values.discard(value)
-        while levels and not path[-1].values and not path[-1].children:
-            path.pop()
-            del path[-1].children[levels.pop()]
-
-    def match(self, topic: bytes) -> set[Value]:
-        """The values of every filter that matches topic name ``topic`` (MQTT-4.7.1-1, MQTT-4.7.1-2, MQTT-4.7.2-1)."""
-        found: set[Value] = set()
-        nodes = [self._root]
-        wild = not topic.startswith(b"$")  # MQTT-4.7.2-1
-        for level in topic.split(b"/"):
-            below: list[_Node[Value]] = []
-            for node in nodes:
-                children = node.children
-                child = children.get(level)
-                if child is not None:
-                    below.append(child)
-                if wild:
-                    child = children.get(b"+")
-                    if child is not None:
-                        below.append(child)
-                    child = children.get(b"#")
-                    if child is not None:
-                        found |= child.values
-            nodes = below
-            wild = True
-            if not nodes:
-                break
-        for node in nodes:
-            found |= node.values
-            child = node.children.get(b"#")  # "sport/#" matches "sport" as well
-            if child is not None:
-                found |= child.values
-        return found
 
 
 class Route(NamedTuple):
@@ -101,7 +27,7 @@ class Route(NamedTuple):
 
 
 class Router:
-    """Which bridges want a topic, by which rule, in which lane; and which live subscribers.
+    """Which bridges want a topic, by which rule, in which lane.
 
     R1  a message goes through a bridge once: by the first rule, in file order, that has a filter for it and no exclude.
     R2  all messages of a topic take the same lane of a bridge, so their order holds.
@@ -120,9 +46,6 @@ class Router:
             for bridge in bridges
             if bridge.loop_prevention
         }
-        self._subscriptions: dict[int, dict[str, int]] = {}
-        self._subscribers: TopicTree[int] = TopicTree()
-        self._found: dict[bytes, tuple[int, ...]] = {}
         for place, bridge in enumerate(bridges):
             for rank, rule in enumerate(bridge.local_subscriptions):
                 for topic_filter in rule.filters:
@@ -158,50 +81,6 @@ class Router:
                 rule = bridge.local_subscriptions[rank]
                 queue = queue_name(bridge.name, crc32(topic) % bridge.lanes)
                 yield Route(queue, rule.number, self._tables[rule.max_qos if bridge.persist else 0])
-
-    # --- live subscribers ---
-
-    @property
-    def has_subscribers(self) -> bool:
-        """Whether any live client subscribes to anything."""
-        return bool(self._subscriptions)
-
-    def add_subscriber(self, source: int, topic_filter: str, qos: int) -> None:
-        """Client connection ``source`` wants ``topic_filter`` at ``qos``; the same filter again replaces it (MQTT-3.8.4-3)."""
-        self._subscriptions.setdefault(source, {})[topic_filter] = qos
-        self._subscribers.add(topic_filter, source)
-        self._found.clear()
-
-    def remove_subscriber(self, source: int, topic_filter: str) -> None:
-        """``source`` gives ``topic_filter`` up; unknown ones are ignored."""
-        filters = self._subscriptions.get(source)
-        if filters is None or filters.pop(topic_filter, None) is None:
-            return
-        if not filters:
-            del self._subscriptions[source]
-        self._subscribers.remove(topic_filter, source)
-        self._found.clear()
-
-    def forget_subscriber(self, source: int) -> None:
-        """``source`` is gone with all its subscriptions."""
-        for topic_filter in self._subscriptions.pop(source, {}):
-            self._subscribers.remove(topic_filter, source)
-        self._found.clear()
-
-    def forget_subscribers(self) -> None:
-        """All live clients are gone."""
-        self._subscriptions.clear()
-        self._subscribers = TopicTree()
-        self._found.clear()
-
-    def subscribers(self, topic: bytes) -> tuple[int, ...]:
-        """The client connections that want ``topic``, each once, in ascending order."""
-        found = self._found.get(topic)
-        if found is None:
-            if len(self._found) >= self._cache_topics_max:
-                self._found.clear()
-            found = self._found[topic] = tuple(sorted(self._subscribers.match(topic)))
-        return found
 
 
 def applied_qos_table(max_qos: int) -> bytes:

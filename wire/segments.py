@@ -1,6 +1,7 @@
 """Messages handed to a Connection, kept as they came until they are settled, and their encoding as PUBLISH packets.
 
-A segment is one ``HandOut``: the batch's columns and the runs in it, which are rows of consecutive sequences with the same flags.
+A segment is one ``HandOut``, or its like for a local client: the batch's columns and the runs in it, which are rows of
+consecutive sequences with the same flags.
 A run is encoded column by column; nothing is made per message but the bytes that leave. Which rows may leave is the business of
 ``wire/outbound.py``.
 """
@@ -76,14 +77,38 @@ class HeadCache:
         return heads
 
 
+class Columns:
+    """The columns of one batch as its PUBLISH packets need them; read only, so any number of segments may share them.
+
+    offsets: the rows' sequences, counted from that of the hand-out; None: 0, 1, 2, ... shared: what one segment encodes is kept for
+    the next one that wants the same rows under the same packet identifiers, as when many clients get the same messages in step.
+    """
+
+    __slots__ = ("count", "ends", "fields", "lengths", "longest", "made", "payloads", "properties", "runs", "topic_of", "topics")
+
+    def __init__(self, batch: Batch, offsets: array[int] | None = None, *, shared: bool = False) -> None:
+        self.count = len(batch)
+        self.topics = batch.topics
+        self.topic_of = batch.topic_of
+        self.lengths = batch.lengths
+        self.payloads = batch.payloads
+        self.properties = batch.properties
+        self.fields = _property_fields(batch)
+        self.ends = list(accumulate(batch.lengths, initial=0))
+        self.longest = max(map(len, batch.topics), default=0) + max(map(len, self.fields)) + 16
+        self.runs = _runs(batch.flags, 0, offsets)
+        self.made: dict[tuple[int, int, int, bool, Style], bytes] | None = {} if shared else None
+
+
 class Segment:
-    """One ``HandOut`` in hand, with the place up to which it has been looked at on this connection (``run``, ``row``)."""
+    """Rows in hand from sequence ``first_seq`` on, with the place up to which they have been looked at on this connection."""
 
     __slots__ = (
         "_fields",
         "_heads",
         "_lengths",
         "_longest",
+        "_made",
         "_passed",
         "_passed_bytes",
         "_payloads",
@@ -100,20 +125,20 @@ class Segment:
         "stop_seq",
     )
 
-    def __init__(self, frame: HandOut) -> None:
-        batch = Batch.decode(frame.bodies[0])
-        self.count = len(batch)
-        self.size_bytes = frame.size_bytes
-        self._topics = batch.topics
-        self._topic_of = batch.topic_of
-        self._lengths = batch.lengths
-        self._payloads = batch.payloads
-        self._properties = batch.properties
-        self._fields = _property_fields(batch)
-        self.ends = list(accumulate(batch.lengths, initial=0))
-        self._longest = max(map(len, batch.topics), default=0) + max(map(len, self._fields)) + 16
-        offsets = unpack_column("I", frame.offsets) if frame.offsets else None
-        self.runs = _runs(batch.flags, frame.first_seq, offsets)
+    def __init__(self, columns: Columns, first_seq: int, size_bytes: int) -> None:
+        """first_seq: the sequence that the columns' offsets count from."""
+        self.count = columns.count
+        self.size_bytes = size_bytes
+        self._topics = columns.topics
+        self._topic_of = columns.topic_of
+        self._lengths = columns.lengths
+        self._payloads = columns.payloads
+        self._properties = columns.properties
+        self._fields = columns.fields
+        self.ends = columns.ends
+        self._longest = columns.longest
+        self._made = columns.made
+        self.runs = [Run(run.start, run.stop, first_seq + run.first_seq, run.flags) for run in columns.runs]
         self.first_seq = self.runs[0].first_seq
         last = self.runs[-1]
         self.stop_seq = last.first_seq + last.stop - last.start
@@ -122,6 +147,12 @@ class Segment:
         self.row = 0
         self._passed = 0
         self._passed_bytes = 0
+
+    @classmethod
+    def of(cls, frame: HandOut) -> Segment:
+        """The segment that is one hand-out."""
+        offsets = unpack_column("I", frame.offsets) if frame.offsets else None
+        return cls(Columns(Batch.decode(frame.bodies[0]), offsets), frame.first_seq, frame.size_bytes)
 
     def rewind(self) -> None:
         """Begin again at the first row, for a new connection."""
@@ -178,6 +209,9 @@ class Segment:
         Source: MQTT 5.0 section 3.3; DUP only with QoS 1 and 2 [MQTT-3.3.1-2].
         """
         start, stop = self.row, self.row + rows
+        key = (start, rows, seq % PACKET_IDS, dup, style)
+        if self._made is not None and (known := self._made.get(key)) is not None:
+            return [known]
         flags = self.runs[self.run].flags
         qos = min(flags & QOS_MASK, style.maximum_qos)
         first_byte = 0x30 | qos << 1 | (1 if flags & RETAIN and style.retain_available else 0)
@@ -207,6 +241,9 @@ class Segment:
             parts[place :: len(columns)] = column
         if self._properties and with_fields:
             self._put_properties(parts, start, stop, first_byte)
+        if self._made is not None:
+            self._made[key] = b"".join(parts)
+            return [self._made[key]]
         return parts
 
     def _put_properties(self, parts: list[bytes], start: int, stop: int, first_byte: int) -> None:

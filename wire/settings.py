@@ -232,6 +232,24 @@ class BridgeSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SessionSettings:
+    """What is kept for local clients: sessions that outlive their connection, their queues, retained messages.
+
+    expiry_max_s: 0xFFFFFFFF is no limit. overflow: drop-newest | drop-oldest, when a session's queue is full. in_flight_max: QoS 1
+    and 2 messages on their way to one client.
+    """
+
+    sessions_max: int = 10_000
+    expiry_max_s: int = 0xFFFF_FFFF
+    queue_max_messages: int = 10_000
+    queue_max_bytes: int = 16 << 20
+    overflow: str = "drop-newest"
+    in_flight_max: int = 100
+    retained_max_messages: int = 100_000
+    retained_max_bytes: int = 256 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SupervisionSettings:
     """How children are watched and restarted."""
 
@@ -258,6 +276,7 @@ class NodeSettings:
     limits: LimitSettings
     bridges: tuple[BridgeSettings, ...]
     supervision: SupervisionSettings
+    sessions: SessionSettings = SessionSettings()
 
     def bridge(self, name: str) -> BridgeSettings:
         """The bridge called ``name``; KeyError if there is none."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from actors.access import VERIFIED_AT_ONCE, Access, Readable, Verified
+from actors.access import VERIFIED_AT_ONCE, Access, Verified
 from actors.client import Client
 from actors.mailbox import Mailbox
 from actors.password_file import PasswordFile, read_passwords
@@ -19,6 +19,7 @@ from actors.passwords import hash_password
 from tests.supervisor.settings import node_settings
 from wire.access_rules import AccessRules
 from wire.batch import from_rows
+from wire.copies import Copies
 from wire.errors import ConfigError
 from wire.frames import AclChanged
 from wire.greeting import LoginFault
@@ -317,12 +318,12 @@ def test_rows_are_left_out_by_rights() -> None:
     )
     ada, bob, eve = (rules.for_client(user, "c") for user in ("ada", "bob", "eve"))
     batch = from_rows([(b"a/1", 0, b""), (b"b/1", 0, b""), (b"a/2", 0, b""), (b"b/1", 0, b"")])
-    readable = Readable(batch, ())
-    assert list(readable.rows_for(ada)[1]) == [0, 2]
-    assert list(readable.rows_for(bob)[1]) == [0, 1, 2, 3]
-    assert list(readable.rows_for(eve)[1]) == []
-    assert readable.rows_for(ada)[0] != readable.rows_for(bob)[0]
-    assert list(Readable(batch, [1, 2]).rows_for(ada)[1]) == [2]
+    copies = Copies(batch, 0)
+    assert len(copies.readable(ada)) == 2
+    assert copies.readable(ada).qos0(4, 100) == Copies(batch.select([0, 2]), 0).qos0(4, 100)
+    assert copies.readable(bob) is copies
+    assert len(copies.readable(eve)) == 0
+    assert copies.readable(ada) is copies.readable(ada), "made once for all who may receive the same"
 
 
 def test_a_password_file_says_what_is_wrong_with_it(tmp_path: Path) -> None:

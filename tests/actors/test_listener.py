@@ -50,7 +50,7 @@ def test_what_a_former_store_had_committed_is_offered_to_the_next(tmp_path: Path
     assert mailbox.sent[-1] == SenderResumes(sender="listener", epoch=5, number=2)
 
     listener.on_frame(committed(2, store=7))
-    assert listener.committed() == 1
+    assert listener._link.committed == 1
 
     listener.on_frame(committed(2, store=8))
-    assert listener.committed() == 2
+    assert listener._link.committed == 2

@@ -12,16 +12,15 @@ import pytest
 
 from actors.access import Access
 from actors.client import Client
-from actors.client_packets import ClientPackets
-from actors.client_packets import Host as ListenerHost
+from actors.client_host import ClientHost
+from actors.client_sessions import ClientSessions
 from actors.mailbox import PollGroup
 from actors.remote import Connack
 from actors.remote_intake import Host as ConnectionHost
 from actors.remote_intake import RemoteIntake
 from tests.supervisor.settings import node_settings
 from tests.wire.rules import bridge_of, rule
-from wire.frames import Frame, SessionOpen, SessionOpened
-from wire.mqtt.codec import encode
+from wire.frames import Frame, SessionOpen, SessionOpened, SessionsKnown
 from wire.mqtt.packets import Connect
 from wire.names import QUEUE_STORE
 from wire.settings import ListenerSettings
@@ -64,8 +63,10 @@ class FakeHost:
         self.said += data
         self.writes += 1
 
-    def busy_until(self, session: str) -> int:
-        return 0
+    def busy(self, session: str) -> bool:
+        return False
+
+    def opened(self, client: Client) -> None: ...
 
     def parse_on(self, client: Client) -> None: ...
 
@@ -96,21 +97,22 @@ def test_a_remote_s_messages_wait_for_the_last_opening(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_a_local_client_is_welcomed_once_and_when_nothing_more_is_forgotten(clean: bool, tmp_path: Path) -> None:
+def test_a_local_client_is_asked_for_again_as_the_same_opening_and_welcomed_once(clean: bool, tmp_path: Path) -> None:
     host: Any = FakeHost()
     listeners = (ListenerSettings(host="127.0.0.1", port=1, protocol="tcp"),)
     settings = replace(node_settings(tmp_path), listeners=listeners)
-    packets = ClientPackets(cast("ListenerHost", host), settings, Access(host, settings))
+    sessions = ClientSessions(cast("ClientHost", host), settings, Access(host, settings))
     with socket.create_server(("127.0.0.1", 0)) as server, select.epoll() as outer:
         client = Client(socket.create_connection(server.getsockname()), "somewhere", 1, PollGroup(outer), 0.0)
-        connect = encode(Connect(level=5, client_id="c", clean_start=clean, keep_alive_s=0), 5)
 
-        packets.handle(client, connect[0], connect[2:])
-        packets.reopen_sessions()
+        sessions.connect(client, Connect(level=5, client_id="c", clean_start=clean, keep_alive_s=0))
+        assert not host.asked, "it is not known yet which Wills are left"
+        sessions.known(SessionsKnown(epoch=1, sessions=(), last=True))
+        sessions.store_is_new()
         first, second = host.asked
-        packets.session_opened(opened(first))
-        assert bool(host.said) != clean, "only a clean start forgets anything"
-        packets.session_opened(opened(second))
+        assert first == second, "the store knows an opening by its request, and gives the same answer"
+        sessions.opened(opened(first))
+        sessions.opened(opened(second))
         client.close()
 
     assert host.writes == 1, "one CONNACK"

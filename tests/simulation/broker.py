@@ -21,8 +21,10 @@ NO_SUBSCRIBERS = 0x10
 REJECTIONS = (0x80, 0x83, 0x97, 0x99)
 
 
-# A QoS 1 message that its publisher sent twice is in the queue twice; each of these is a message of its own to the remote.
+# A QoS 1 message that its publisher sent twice is in the queue twice; each of these is a message of its own to the remote. Where
+# identifiers come round again, both may even have the same one, the second when the exchange of the first has ended.
 Sending = tuple[bytes, int]  # payload, packet identifier
+Entry = tuple[bytes, int, int]  # and how many with these came before
 
 
 class BrokerWatcher(RemotePublisherWatcher, Protocol):
@@ -36,6 +38,7 @@ class BrokerWatcher(RemotePublisherWatcher, Protocol):
     amnesia: bool
 
     def times_entered(self, payload: bytes) -> int: ...
+    def times_entered_as(self, client_id: str, payload: bytes, packet_id: int) -> int: ...
 
 
 class Session:
@@ -44,9 +47,11 @@ class Session:
     def __init__(self, number: int) -> None:
         self.number = number
         self.received: dict[int, bytes] = {}  # QoS 2 identifiers between PUBREC and PUBREL -> payload
-        self.orders: dict[Sending, int] = {}  # place of the first PUBLISH
+        self.orders: dict[Entry, int] = {}  # place of the first PUBLISH
+        self.entries: dict[Sending, int] = {}  # which of those with the same payload and identifier came last
         self.ids: dict[bytes, set[int]] = {}  # payload -> packet identifiers
         self.unanswered: dict[int, bytes] = {}  # identifiers of which no final answer has left
+        self.answered: set[Sending] = set()  # of which one has
         self.released: set[bytes] = set()
         self.refused: set[Sending] = set()  # answered with a failure: they may come again, as new, and behind others
         self.recs: dict[int, int] = {}  # identifiers for which a PUBREC has ever left -> the place of the last
@@ -65,7 +70,8 @@ class _Judge:
     """The rules that hold within one connection.
 
     R1  a message is sent once on a connection, and again only if it was refused.
-    R2  its packet identifier stays with it, and no other message has it while its exchange is open.
+    R2  its packet identifier stays with it, and no other message has it while its exchange is open. (A crash may lose that an
+        exchange has ended. So many messages later that identifiers have come round, its identifier may be another's.)
     R3  DUP is set on what this session has seen before, and not on the very first sending there can be.
     R4  the order is that of the first sendings.
     R5  after PUBREL a message is never published again in that session.
@@ -74,14 +80,15 @@ class _Judge:
         (Where a lost session's releases are assumed delivered, a PUBREL may still come for them.)
     """
 
-    def __init__(self, session: Session, broker: Broker, level: int) -> None:
+    def __init__(self, session: Session, broker: Broker, client_id: str, level: int) -> None:
         self._session = session
         self._watcher = broker.watcher
+        self._client_id = client_id
         self._level = level
         self._assumes_delivered = broker.assumes_delivered
         self._receive_maximum = broker.receive_maximum
         self._qos2_maximum = broker.qos2_maximum
-        self._here: set[Sending] = set()
+        self._here: set[Entry] = set()
         self._last_order = -1
         self._last_release = -1
         self.open: set[int] = set()
@@ -94,9 +101,10 @@ class _Judge:
         facts = f"{packet} on session {session.number}"
         again = sending in session.refused
         session.refused.discard(sending)
-        if sending in self._here and not again:
+        entry = self._entry(sending, new=not packet.dup and not again)
+        if entry in self._here and not again:
             raise Violation("R1", f"sent twice on one connection: {facts}")
-        self._here.add(sending)
+        self._here.add(entry)
         if payload in session.released:
             raise Violation("R5", f"PUBLISH after PUBREL: {facts}")
         known = session.ids.setdefault(payload, set())
@@ -104,13 +112,13 @@ class _Judge:
         if len(known) > self._watcher.times_entered(payload):
             raise Violation("R2", f"its identifiers were {known}: {facts}")
         other = session.unanswered.get(packet.packet_id)
-        if other is not None and other != payload:
+        if other is not None and other != payload and not (packet.dup and sending in session.answered):
             raise Violation("R2", f"the identifier is in use for {other!r}: {facts}")
-        if sending in session.orders and not packet.dup and not again:
+        if entry in session.orders and not packet.dup and not again:
             raise Violation("R3", f"sent before, without DUP: {facts}")
-        if packet.dup and sending not in session.orders and first_ever:
+        if packet.dup and entry not in session.orders and first_ever:
             raise Violation("R3", f"DUP on a first sending: {facts}")
-        order = session.orders.setdefault(sending, len(session.orders))
+        order = session.orders.setdefault(entry, len(session.orders))
         if not again:
             if order <= self._last_order:
                 raise Violation("R4", f"out of order: {facts}")
@@ -121,6 +129,17 @@ class _Judge:
             raise Violation("R6", f"receive maximum {self._receive_maximum} exceeded: {facts}")
         if self._level < 5 and packet.qos == 2 and len({*session.received, packet.packet_id}) > self._qos2_maximum:
             raise Violation("R6", f"more than {self._qos2_maximum} unreleased QoS 2 messages: {facts}")
+
+    def _entry(self, sending: Sending, *, new: bool) -> Entry:
+        """Which of those with this payload and identifier it is: not the last one if that has been here, or if it is ``new``."""
+        session, (payload, packet_id) = self._session, sending
+        number = session.entries.get(sending, 0)
+        last = (payload, packet_id, number)
+        open_still = session.unanswered.get(packet_id) == payload
+        if (last in self._here or (new and last in session.orders)) and not open_still:
+            number = min(number + 1, self._watcher.times_entered_as(self._client_id, payload, packet_id) - 1)
+        session.entries[sending] = number
+        return payload, packet_id, number
 
     def pubrel(self, packet: Ack) -> None:
         session = self._session
@@ -150,7 +169,7 @@ class BrokerConnection(Far):
         self.delivery = Delivery(broker.publisher, broker, session.outgoing, client_id, level, receive_maximum)
         self.place = ""  # the address at which it came in
         self._broker = broker
-        self._judge = _Judge(session, broker, level)
+        self._judge = _Judge(session, broker, client_id, level)
         self._reader = PacketReader(level)
         self._packets: deque[tuple[int, Packet]] = deque()
         self._arrived = 0
@@ -188,6 +207,7 @@ class BrokerConnection(Far):
     def close(self) -> None:
         """The broker closes the connection."""
         self._end()
+        self._broker.gone(self)
         if self.link is not None:
             self.link.hang_up()
 
@@ -266,7 +286,9 @@ class BrokerConnection(Far):
                 self.session.recs[ack.packet_id] = self.session.recs_sent
                 self._broker.released(self.client_id, ack.packet_id)
             if ack.kind in (mqtt.PUBACK, mqtt.PUBCOMP) or ack.reason >= 0x80:
-                self.session.unanswered.pop(ack.packet_id, None)
+                payload = self.session.unanswered.pop(ack.packet_id, None)
+                if payload is not None:
+                    self.session.answered.add((payload, ack.packet_id))
                 self._judge.open.discard(ack.packet_id)
             self._broker.world.note("remote ->", self.client_id, ack)
         self._answers = []
@@ -298,7 +320,7 @@ class Broker:
         self.rejections = 0
         self.sessions_lost = 0
         self.on_new_session: Callable[[str], None] | None = None  # told once, when a client finds its session lost
-        self.may_be_left = False  # the client may go to another address, and what is open here stays open
+        self.may_be_left = False  # the client may go to another address or name, and what is open here stays open
         self._rng = world.chance("broker")
         self._sessions: dict[str, Session] = {}
         self._connections: dict[str, BrokerConnection] = {}
@@ -364,7 +386,7 @@ class Broker:
             self._had_session.discard(client_id)
 
     def outgoings(self) -> list[Outgoing]:
-        """The sessions as this broker's own; where the client may be at another address instead, those that are connected."""
+        """The sessions as this broker's own; where the client may be elsewhere instead, those that are connected."""
         return [session.outgoing for session in self._kept()]
 
     def links(self) -> list[Link]:
@@ -381,7 +403,6 @@ class Broker:
         """Close the connections that came in at ``place``."""
         for connection in [connection for connection in self._connections.values() if connection.place == place]:
             connection.close()
-            self.gone(connection)
 
     def lose_sessions(self) -> None:
         """Forget every session, connections included."""

@@ -1,4 +1,4 @@
-"""What a seed decides besides ``plan``: commands of an operator, a second address of the remote.
+"""What a seed decides besides ``plan``: commands of an operator, a second address of the remote, changes of the configuration.
 
 Drawn by chance of its own, so that the rest of a plan stays.
 """
@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING
+
+from tests.simulation.changes import RECONFIGURE
 
 if TYPE_CHECKING:
     from tests.simulation.plan import Shape
@@ -36,6 +38,27 @@ _COMMANDS = (
     ("restart-bridge", "cut"),
 )
 
+_CHANGES = (
+    ("refuse", "bridge no", "bridge yes"),
+    ("refuse", "bridge no", "bridge yes"),
+    ("stall", "bridge no", "bridge yes"),
+    ("stall", "bridge no", "session", "bridge yes"),
+    ("cut", "bridge no", "kill", "bridge yes"),
+    ("bridge no",),
+    ("bridge no", "power", "bridge yes"),
+    ("reject", "bridge no", "bridge yes", "replay"),
+    ("refuse", "bridge no", "purge:", "bridge yes"),
+    ("refuse", "lanes"),
+    ("stall", "lanes", "lanes"),
+    ("lanes", "cut", "kill", "lanes"),
+    ("lanes", "refuse", "bridge no", "bridge yes", "lanes"),
+    ("refuse", "rule renamed"),
+    ("stall", "rule renamed", "kill", "rule plant"),
+    ("refuse", "limit"),
+    ("limit", "stall", "limit"),
+    ("refuse", "bridge no", "limit", "bridge yes"),
+)
+
 
 def reshape(rng: Random, shape: Shape) -> Shape:
     """``shape`` with what came later into the simulation."""
@@ -53,6 +76,15 @@ def failovers(rng: Random, span_s: float) -> Iterator[Step]:
         if rng.random() < 0.3:
             yield _step(rng, at_s + rng.choice((0.001, 0.1, 0.4)), "kill", "")
         at_s += rng.choice((0.1, 0.5, 1.5))
+
+
+def changes(rng: Random, span_s: float) -> Iterator[Step]:
+    """The configuration changes, and what makes that interesting."""
+    at_s = 0.3 + rng.random() * span_s
+    for link in rng.choice(_CHANGES):
+        kind, _, target = link.partition(":")
+        yield _step(rng, at_s, kind, target)
+        at_s += rng.choice((0.03, 0.4, 0.4, 1.0, 2.0))
 
 
 def commands(rng: Random, span_s: float) -> Iterator[Step]:
@@ -76,7 +108,7 @@ def _step(rng: Random, at_s: float, kind: str, target: str) -> Step:
             return at_s, "disk-full", "", rng.choice((0.05, 0.5, 3.0))
         case "session":
             return at_s, "session-loss", "", 0.0
-        case "stall" | "pause":
+        case "stall" | "pause" | "refuse":
             return at_s, kind, target, rng.choice((0.3, 2.0))
         case "power":
             return at_s, kind, target, 0.1
@@ -84,4 +116,10 @@ def _step(rng: Random, at_s: float, kind: str, target: str) -> Step:
             return at_s, kind, target, float(rng.choice((2, 5, 9)))
         case "replay":
             return at_s, kind, target, float(rng.choice((1, 2, 500)))
+        case "lanes":
+            return at_s, RECONFIGURE, f"lanes {rng.choice('123')}", 0.1
+        case "limit":
+            return at_s, RECONFIGURE, f"limit {rng.choice((0, 1, 4, 20))}", 0.1
+        case "bridge no" | "bridge yes" | "rule renamed" | "rule plant":
+            return at_s, RECONFIGURE, kind, rng.choice((0.1, 0.5))
     return at_s, kind, target, 0.0

@@ -21,12 +21,17 @@ class Remotes:
         self.brokers = [broker]
         if shape.second == "other":
             self.brokers.append(broker.another(_OTHERS_SESSIONS))
-        for each in self.brokers:
-            each.may_be_left = bool(shape.second)
+        if shape.second:
+            self.may_be_left()
         self.switches = 0
         self._world = world
         self._down_until_s = [0.0, 0.0]
         self._last: dict[str, str] = {}
+
+    def may_be_left(self) -> None:
+        """A client may go to another address, or under another name."""
+        for broker in self.brokers:
+            broker.may_be_left = True
 
     def at(self, address: tuple[str, int]) -> Broker | None:
         """The broker that listens there; None if nobody does."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from tests.simulation.broker import Broker
+from tests.simulation.changes import Changes
 from tests.simulation.control import Operator
 from tests.simulation.node import Machine
 from tests.simulation.plan import Fault
@@ -23,7 +24,7 @@ class Faults:
         self._broker = broker
         self._publishers = publishers
         self._rng: Random = world.chance("faults")
-        self._more = (Operator(world, machine, machine.oracle), machine.remotes)
+        self._more = (Operator(world, machine, machine.oracle), machine.remotes, Changes(world, machine))
 
     def happen(self, fault: Fault) -> None:
         """Let ``fault`` happen now."""

@@ -137,18 +137,13 @@ class SimMailbox(Mailbox):
 
     def ready_sockets(self) -> list[tuple[Any, int]]:
         """What can go on right now."""
-        ready = []
-        for fd, (pollable, events, token) in self._watched.items():
-            found = pollable.readiness() & (events | HANGUP)
-            if found:
-                ready.append((fd, token, found))
-        for group in self._sim_groups:
-            if group.heard:
-                for fd, (pollable, events, token) in group.watched.items():
-                    found = pollable.readiness() & (events | HANGUP)
-                    if found:
-                        ready.append((fd, token, found))
-        return [(token, found) for _, token, found in ready]
+        watched = [self._watched, *(group.watched for group in self._sim_groups if group.heard)]
+        return [
+            (token, found)
+            for sockets in watched
+            for pollable, events, token in sockets.values()
+            if (found := pollable.readiness() & (events | HANGUP))
+        ]
 
     def due_timer(self) -> str | None:
         """The name of a timer that has run out, each once."""

@@ -33,14 +33,14 @@ from tests.simulation.disk import SimDisk, SimEngine
 from tests.simulation.failover import Remotes
 from tests.simulation.mailbox import SimMailbox
 from tests.simulation.oracle import Oracle
-from tests.simulation.plan import LISTENER, SUPERVISOR, Shape, settings_of
+from tests.simulation.plan import BRIDGE, LISTENER, SUPERVISOR, Shape, settings_of
 from tests.simulation.post import SimPost
 from tests.simulation.process import KILLED, Process, current
 from tests.simulation.tcp import Far, Link, SimSocket
 from tests.simulation.world import Pollable, World
 from wire.errors import Unavailable
 from wire.frames import Frame, HandOut, LaneOpened, Publishes
-from wire.settings import ListenerSettings, NodeSettings, RemoteSettings
+from wire.settings import ListenerSettings, RemoteSettings
 
 LEVEL_5 = 5
 
@@ -224,7 +224,7 @@ class Machine:
         self.disk = disk
         self.broker = broker
         self.oracle = oracle
-        self.settings: NodeSettings = settings_of(shape)
+        self.settings = self.next_settings = settings_of(shape)  # of this life of the node, and of the next
         self.listening: SimListening | None = None
         self.signals: SimSignals | None = None
         self.engine: SimEngine | None = None
@@ -249,6 +249,8 @@ class Machine:
         """Start the node, as an init system does."""
         if self.supervisor is not None and self.supervisor.alive:
             return
+        self.settings = self.next_settings
+        self.oracle.bridge_configured = any(bridge.name == BRIDGE for bridge in self.settings.bridges)
 
         def make(mailbox: SimMailbox) -> PolledActor:
             epochs = SimEpochs(self.disk, self.world.wall_s())

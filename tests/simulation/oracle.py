@@ -16,6 +16,8 @@ import msgpack
 from storage.chunk import Chunk
 from storage.dead_letters import DeadRow
 from storage.ledger import LaneRow
+from storage.sessions import Session
+from tests.simulation.changes import changes_of
 from tests.simulation.disk import Ops, SimDisk
 from tests.simulation.incoming import AWAY, REMOTE
 from tests.simulation.letters import PREFIX, LettersSeen
@@ -25,11 +27,16 @@ from tests.simulation.publisher import Client, Message, Publisher
 from tests.simulation.world import Violation
 from wire.batch import Batch, unpack_column
 from wire.frames import HandOut, Publishes
-from wire.names import lane_of_queue, queue_name
+from wire.names import lane_of_queue, queue_name, session_of_queue
 
 _COUNTED_LOSSES = ("overflow", "too_large")
 _PURGED = "purged"
 LEVEL_5 = 5
+
+
+def _queue_of(client_id: str) -> str:
+    _, _, lane = client_id.partition("-")
+    return queue_name(AWAY, 0) if client_id == AWAY else queue_name(BRIDGE, int(lane or 0))
 
 
 class _QueueSeen:
@@ -54,6 +61,12 @@ class Oracle:
         self.shape = plan.shape
         self.messages = {message.payload: message for message in plan.messages}
         self.messages |= {incoming.message.payload: incoming.message for incoming in plan.incoming}
+        changes = changes_of(plan)
+        self._changing = bool(changes)
+        self._limited = self.shape.max_messages is not None or "limit" in changes  # at some time
+        self.lanes_most = self.shape.lanes
+        self.bridge_configured = True
+        self._unrouted: set[bytes] = set()  # was offered last while the bridge was not configured
         self.durable = self.shape.mode == "file-native"
         self.relaxed = False
         self.lost_power = False
@@ -83,7 +96,7 @@ class Oracle:
         self._carried_out: Counter[str] = Counter()  # messages purged and replayed, as the operator was answered
         self._deliveries: dict[bytes, list[int]] = {}
         self._remote_refused: set[bytes] = set()
-        self._last_arrival: dict[tuple[str, int], int] = {}
+        self._last_arrival: dict[tuple[str, str, int], int] = {}
         self._order = {message.payload: place for place, message in enumerate(plan.messages)}
         self._retained: set[bytes] = set()  # came from the remote with RETAIN
 
@@ -307,10 +320,14 @@ class Oracle:
 
     def offered(self, frame: Publishes) -> None:
         """A batch is on its way to the store."""
-        if self.shape.max_messages is None:
+        if not (self._limited or self._changing):
             return
         payloads = [payload for body in frame.bodies for payload in Batch.decode(body).rows_payloads()]
         self._offered[frame.sender, frame.epoch, frame.number] = payloads
+        if self.bridge_configured:
+            self._unrouted.difference_update(payloads)
+        else:
+            self._unrouted.update(payloads)
 
     def acknowledged(self, publisher: Client, message: Message, packet_id: int) -> None:
         """P1: a PUBACK or PUBREC is written."""
@@ -320,7 +337,8 @@ class Oracle:
         if self.relaxed or self.shape.acknowledge == "fast":
             return
         kept = self._survives(payload) or not (self.applied_qos(message) or not self.durable)
-        if not kept and not (self.shape.max_messages is not None and self.shape.overflow != "reject"):
+        kept |= payload in self._unrouted
+        if not kept and not (self._limited and self.shape.overflow != "reject"):
             raise Violation("P1", f"m{message.number} is acknowledged and not committed")
         if message.qos == 2 and packet_id not in self.received_ids(publisher.client_id):
             raise Violation("P1", f"PUBREC {packet_id} for m{message.number}: the identifier is not committed")
@@ -334,7 +352,7 @@ class Oracle:
 
     def refused(self, message: Message) -> None:
         """A reason code of 0x80 or above is written."""
-        if self.shape.max_messages is None:
+        if not self._limited:
             raise Violation("refused", f"m{message.number} is refused, and there is no limit")
         self.refused_payloads.add(message.payload)
         self._ever_refused.add(message.payload)
@@ -355,7 +373,7 @@ class Oracle:
         value = self._meta(b"S" + session.encode())
         if value is None:
             return set()
-        return set(unpack_column("H", msgpack.unpackb(value)[2]))
+        return Session.decode(session, value).received
 
     # --- the remote ---
 
@@ -375,7 +393,7 @@ class Oracle:
             raise Violation("T2", f"m{message.number} was handed out before it was committed")
         known = self._deliveries.get(payload)
         if known is None:
-            self._first_arrival(message, packet)
+            self._first_arrival(message, client_id)
             self._deliveries[payload] = [session]
             return
         known.append(session)
@@ -386,13 +404,13 @@ class Oracle:
         if packet.qos == 2 and message.qos == 2 and (known.count(session) > 1 or not self.sessions_lost()):
             raise Violation("QoS 2 twice", f"m{message.number} on sessions {known}")
 
-    def _first_arrival(self, message: Message, packet: Publish) -> None:
-        """P4."""
-        key = (message.topic, message.qos)
+    def _first_arrival(self, message: Message, client_id: str) -> None:
+        """P4. A topic is always in the same lane, unless the number of lanes changes."""
+        key = (_queue_of(client_id), message.topic, message.qos)
         place = self._order[message.payload]
         if message.payload in self._remote_refused or message.payload in self._ever_refused:
             return  # refused, told or not: its place was then
-        if self.shape.max_messages is not None and self.shape.overflow != "reject":
+        if self._limited and self.shape.overflow != "reject":
             return  # dropped, and published again because the acknowledgement was lost
         if place < self._last_arrival.get(key, -1):
             raise Violation("P4", f"m{message.number} came after a later one of {key}")
@@ -403,8 +421,7 @@ class Oracle:
 
     def remote_publish_written(self, client_id: str, packet: Publish, session: int) -> None:
         """A QoS 1 or 2 PUBLISH is written: the session that it goes to must be on record (commit point 7)."""
-        _, _, lane = client_id.partition("-")
-        name = queue_name(AWAY, 0) if client_id == AWAY else queue_name(BRIDGE, int(lane or 0))
+        name = _queue_of(client_id)
         self._sent.add((name, packet.payload, packet.packet_id))
         known = self._recorded.get(session)
         if self.relaxed:
@@ -444,6 +461,12 @@ class Oracle:
         """How often ``payload`` came into a queue."""
         return len(self._entered.get(payload, ()))
 
+    def times_entered_as(self, client_id: str, payload: bytes, packet_id: int) -> int:
+        """How often ``payload`` came into the queue of ``client_id`` where that has ``packet_id``; it did when it was sent."""
+        name = _queue_of(client_id)
+        places = [seq for queue, seq in self._entered.get(payload, ()) if queue == name and self._packet_id(seq) == packet_id]
+        return max(1, len(places))
+
     def _number(self, name: str) -> int:
         return next(number for number, known in self._names.items() if known == name)
 
@@ -482,7 +505,7 @@ class Oracle:
 
     def store_opened(self, rows_read: int, clients: int) -> None:
         """P8: what is read does not grow with the backlog."""
-        lanes = self.shape.lanes + (self.shape.incoming is not None)
+        lanes = self.lanes_most + (self.shape.incoming is not None)
         if rows_read > 20 + 8 * lanes + 2 * clients:
             raise Violation("P8", f"{rows_read} rows were read to open the store")
 
@@ -522,6 +545,7 @@ class Oracle:
         if self.relaxed:
             return
         known = {*self._letters.accounted(), *self._purged.values()}
+        known |= {payload for payload in self._unrouted if not self._survives(payload)}
         missing = [
             f"m{message.number}"
             for payload, message in self.acknowledged_payloads.items()
@@ -531,7 +555,7 @@ class Oracle:
         if len(missing) > counted and not (self.lost_power and self.shape.overflow != "reject"):  # counts of drops are not synced
             raise Violation("P2", f"acknowledged and never delivered: {missing}; {counted} are accounted for")
         not_named = (
-            {queue.name for queue in self._queues.values()}
+            {queue.name for queue in self._queues.values() if session_of_queue(queue.name) is None}
             - {queue_name(BRIDGE, lane) for lane in range(9)}
             - {queue_name(AWAY, 0), f"{PREFIX}{AWAY}", f"{PREFIX}{BRIDGE}"}
         )

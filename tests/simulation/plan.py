@@ -116,7 +116,7 @@ def make_plan(seed: int) -> Plan:
     span_s = rng.choice((0.2, 1.0, 4.0))
     faults = tuple(sorted(_faults(rng, shape, span_s), key=lambda fault: fault.at_s))
     faults = tuple(replace(fault, number=number) for number, fault in enumerate(faults))
-    faults = (*faults, *(Fault(number, *step) for number, step in enumerate(_more(seed, shape, span_s), start=50)))
+    faults = (*faults, *(Fault(number, *step) for number, step in enumerate(_more(seed, shape, span_s), start=30)))
     first = 100
     count = rng.choice((10, 15, 20, 30, 40, 60))
     times = sorted(0.3 + rng.random() * span_s for _ in range(count))
@@ -258,6 +258,9 @@ def _more(seed: int, shape: Shape, span_s: float) -> list[extras.Step]:
     steps = list(extras.commands(rng, span_s)) if rng.random() < 0.3 else []
     if shape.second:
         steps += extras.failovers(Random(f"failover {seed}"), span_s)
+    changes = Random(f"changes {seed}")
+    if changes.random() < 0.12:
+        steps += extras.changes(changes, span_s)
     return sorted(steps)
 
 

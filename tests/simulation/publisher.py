@@ -255,7 +255,9 @@ class Publisher:
                 self._pump()
             case Other(kind=mqtt.DISCONNECT):
                 reason = packet.body[0] if packet.body else 0
-                if reason not in (0x8B, 0x8E, 0x8D):  # shutting down, taken over, keep alive
+                if reason == 0x83:  # the store has forgotten the session while its client was connected
+                    self._watcher.publisher_session_lost(self)
+                elif reason not in (0x8B, 0x8E, 0x8D):  # shutting down, taken over, keep alive
                     raise Violation("protocol", f"{self.client_id} was thrown out with 0x{reason:02x}")
             case Other(kind=mqtt.PINGRESP):
                 pass

@@ -12,6 +12,7 @@ from typing import Any
 
 import storage.queue
 from tests.simulation.broker import Broker
+from tests.simulation.changes import changes_of
 from tests.simulation.disk import Ops, SimDisk
 from tests.simulation.faults import Faults
 from tests.simulation.node import Machine, small_constants
@@ -77,6 +78,8 @@ class Simulation:
             publisher=RemotePublisher(self.world, shape.incoming, self.oracle),
         )
         self.machine = Machine(self.world, shape, self.disk, self.broker, self.oracle)
+        if "lanes" in changes_of(plan):
+            self.machine.remotes.may_be_left()
         self.oracle.sessions_lost = self.machine.remotes.sessions_lost
         self.publishers = [
             Publisher(self.world, number, level, window, self.machine, self.oracle)
@@ -115,6 +118,7 @@ class Simulation:
     def _look(self) -> None:
         quiet = all(publisher.idle for publisher in self.publishers) and self.oracle.empty() and self.broker.publisher.idle
         quiet = quiet and (self.oracle.amnesia or self.machine.remotes.quiet())
+        quiet = quiet and self.machine.settings is self.machine.next_settings
         self._quiet = self._quiet + 1 if quiet else 0
         if self._quiet >= QUIET_LOOKS:
             self._done = True

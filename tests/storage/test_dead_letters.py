@@ -33,7 +33,7 @@ WALL_MS = 5000
 def turn(store: Tier1, *frames: Frame, now_s: float = 100.0, wall_ms: int = WALL_MS) -> Effects:
     for frame in frames:
         store.receive(frame)
-    return [*store.admit(now_s), *store.commit(now_s, wall_ms)]
+    return [*store.admit(now_s, wall_ms), *store.commit(now_s, wall_ms)]
 
 
 def settings_of(**dead_letter: Any) -> NodeSettings:

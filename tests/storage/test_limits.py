@@ -10,7 +10,18 @@ from storage.memory import MemoryEngine
 from storage.tier1 import Effects, Tier1
 from tests.storage.building import QUEUE, RecordingEngine, append_frame, batch, bridge, messages, node, settle_frame, u16
 from tests.support.settings import limits
-from wire.frames import Append, Committed, Credit, Frame, HandOut, LaneOpen, SessionOpen, SessionOpened, SourceResumed
+from wire.frames import (
+    Append,
+    Committed,
+    Credit,
+    Frame,
+    HandOut,
+    LaneOpen,
+    SenderResumes,
+    SessionOpen,
+    SessionOpened,
+    SourceResumed,
+)
 
 OTHER = "bridge:other:0"
 
@@ -131,6 +142,17 @@ def test_a_source_whose_rows_were_refused_again_is_not_resumed_by_a_late_word() 
     assert refused(turn(store, rows(3, b"a2", sources=[1], refusable=bytes(1))), 3) == {3: u16([0])}, "a1 comes first"
     turn(store, SourceResumed(sender="listener", epoch=1, source=1, number=4))
     assert refused(turn(store, rows(4, b"a1", sources=[1], refusable=bytes(1))), 4) == {}
+
+
+def test_a_store_that_has_forgotten_whom_it_refused_is_told() -> None:
+    store = Tier1(MemoryEngine(), node(bridge(), mode="in-memory"), 2)
+    turn(store, SenderResumes(sender="listener", epoch=1, number=7, stalled=(1,)))
+
+    effects = turn(store, rows(7, b"a2", b"b1", sources=[1, 2], refusable=bytes(2)))
+
+    assert refused(effects, 7) == {7: u16([0])}, "a1, which its sender holds, comes first"
+    turn(store, SourceResumed(sender="listener", epoch=1, source=1, number=8))
+    assert refused(turn(store, rows(8, b"a1", b"a2", sources=[1, 1], refusable=bytes(2))), 8) == {}
 
 
 def test_a_publisher_that_can_be_told_does_not_stall() -> None:

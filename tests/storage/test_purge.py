@@ -14,7 +14,7 @@ from storage.queue import Queue
 from storage.tier1 import Effects, Tier1
 from tests.storage.building import FORWARDER, QUEUE, RecordingEngine, append_frame, batch, bridge, messages, node, settle_frame
 from tests.storage.commanding import command, refused
-from wire.frames import Credit, Frame, HandOut, LaneOpen, LaneOpened, LaneReopen, QueueAnswer, QueueCommand
+from wire.frames import Credit, Frame, HandOut, LaneOpen, LaneOpened, LaneReopen, QueueAnswer, QueueCommand, Settled
 
 EPOCH = 7 << 20
 MANY = 1 << 40
@@ -125,6 +125,20 @@ def test_a_whole_purge_forgets_the_session_and_opens_the_lane_anew(engine: Engin
     assert [payload for _, payload in handed(turn(store, publish(3, b"new", qos=qos)))] == [b"new"]
     after = row(store)
     assert (after["depth"], after["bytes"], after["dropped"], after["ledger_closes"]) == (1, 4, {"purged": 4}, True)
+
+
+def test_a_whole_purge_while_the_lane_is_being_opened_is_what_the_opening_tells_of(engine: Engine) -> None:
+    store = Tier1(engine, node(), 1)
+    turn(store, publish(1, b"a", b"b"))
+    store.receive(QueueCommand(request=1, verb="purge", arguments={"bridge": "cloud", "in_flight": True}))
+
+    effects = turn(store, LaneOpen(queue=QUEUE, epoch=EPOCH))
+
+    (opened,) = [frame for _, frame in effects if isinstance(frame, LaneOpened)]
+    assert (opened.epoch, opened.session, opened.generation) == (EPOCH, "", 1)
+    assert opened.head == opened.tail
+    answers = turn(store, settle_frame(1, EPOCH, session="c@h:1", generation=1))
+    assert (FORWARDER, Settled(queue=QUEUE, epoch=EPOCH, number=1)) in answers, "what comes now is not of purged messages"
 
 
 def test_a_purge_of_a_long_queue_is_one_range_delete(tmp_path: Path) -> None:

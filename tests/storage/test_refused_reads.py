@@ -83,7 +83,7 @@ class BadSector(RecordingEngine):
 def turn(store: Tier1, *frames: Frame, now_s: float) -> list[Frame]:
     for frame in frames:
         store.receive(frame)
-    store.admit(now_s)
+    store.admit(now_s, 1000)
     return [frame for _, frame in store.commit(now_s, 1000)]
 
 

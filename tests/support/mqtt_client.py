@@ -19,6 +19,7 @@ SUBSCRIBE, SUBACK, UNSUBSCRIBE, UNSUBACK, PINGREQ, PINGRESP, DISCONNECT, AUTH = 
 
 PAYLOAD_FORMAT, MESSAGE_EXPIRY, CONTENT_TYPE, RESPONSE_TOPIC, CORRELATION_DATA = 0x01, 0x02, 0x03, 0x08, 0x09
 SESSION_EXPIRY, RECEIVE_MAXIMUM, TOPIC_ALIAS, USER_PROPERTY = 0x11, 0x21, 0x23, 0x26
+SUBSCRIPTION_IDENTIFIER, ASSIGNED_CLIENT_ID, WILL_DELAY, MAXIMUM_PACKET_SIZE = 0x0B, 0x12, 0x18, 0x27
 _BYTES_1, _BYTES_2, _BYTES_4 = {0x01, 0x17, 0x19, 0x24, 0x25, 0x28, 0x29, 0x2A}, {0x13, 0x21, 0x22, 0x23}, {0x02, 0x11, 0x18, 0x27}
 
 Value = int | bytes | str | tuple[str, str]
@@ -178,6 +179,17 @@ def decode(version: int, head: int, body: bytes) -> Packet:
     return Packet(kind=kind, flags=flags)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Will:
+    """The Will of a CONNECT."""
+
+    topic: str
+    payload: bytes
+    qos: int = 0
+    retain: bool = False
+    delay_s: int = 0
+
+
 class MqttClient:
     """One connection. ``version`` is 4 (3.1.1) or 5; ``clean`` is clean session or clean start."""
 
@@ -192,6 +204,8 @@ class MqttClient:
         username: str | None = None,
         password: str | None = None,
         keep_alive_s: int = 0,
+        will: Will | None = None,
+        properties: Properties | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
         self.version = version
@@ -203,6 +217,8 @@ class MqttClient:
         self._username = username
         self._password = password
         self._keep_alive_s = keep_alive_s
+        self._will = will
+        self._properties = properties or []
         self._socket: socket.socket | None = None
         self._received = bytearray()
         self._next_id = 0
@@ -230,10 +246,17 @@ class MqttClient:
         flags = (
             (2 if self._clean else 0) | (0x80 if self._username is not None else 0) | (0x40 if self._password is not None else 0)
         )
+        will = self._will
+        if will is not None:
+            flags |= 0x04 | will.qos << 3 | (0x20 if will.retain else 0)
         body = string("MQTT") + bytes([self.version, flags]) + struct.pack("!H", self._keep_alive_s)
         if self.version == 5:
-            body += encode_properties([(SESSION_EXPIRY, self._session_expiry_s)])
+            body += encode_properties([(SESSION_EXPIRY, self._session_expiry_s), *self._properties])
         body += string(self._client_id)
+        if will is not None:
+            if self.version == 5:
+                body += encode_properties([(WILL_DELAY, will.delay_s)] if will.delay_s else [])
+            body += string(will.topic) + string(will.payload)
         for text in (self._username, self._password):
             if text is not None:
                 body += string(text)
@@ -292,13 +315,22 @@ class MqttClient:
         body = struct.pack("!H", packet_id) + (bytes([reason_code]) if reason_code else b"")
         self.send(kind, 2 if kind == PUBREL else 0, body)
 
-    def subscribe(self, *filters: str, qos: int = 0, options: int = 0, packet_id: int = 65_000) -> Packet:
+    def subscribe(self, *filters: str, qos: int = 0, options: int = 0, packet_id: int = 65_000, identifier: int = 0) -> Packet:
         """SUBSCRIBE to ``filters`` and return the SUBACK; ``options`` are further bits of MQTT 5 (0x08: retain as published)."""
-        body = struct.pack("!H", packet_id) + (b"\x00" if self.version == 5 else b"")
+        body = struct.pack("!H", packet_id)
+        if self.version == 5:
+            of_all = bytes([0x0B]) + variable(identifier) if identifier else b""
+            body += variable(len(of_all)) + of_all
         for topic_filter in filters:
             body += string(topic_filter) + bytes([qos | options])
         self.send(SUBSCRIBE, 2, body)
         return self.expect(SUBACK, packet_id=packet_id)
+
+    def unsubscribe(self, *filters: str, packet_id: int = 64_999) -> Packet:
+        """UNSUBSCRIBE from ``filters`` and return the UNSUBACK."""
+        body = struct.pack("!H", packet_id) + (b"\x00" if self.version == 5 else b"")
+        self.send(UNSUBSCRIBE, 2, body + b"".join(map(string, filters)))
+        return self.expect(UNSUBACK, packet_id=packet_id)
 
     def read(self, deadline_s: float = 10.0) -> Packet:
         """The next packet.

@@ -7,7 +7,7 @@ from dataclasses import replace
 from wire.greeting import LoginFault, Welcome, judge_connect, refuse_login
 from wire.mqtt.packets import Connack, Connect
 from wire.mqtt.properties import Properties
-from wire.settings import ClientLimitSettings
+from wire.settings import ClientLimitSettings, SessionSettings
 
 LIMITS = ClientLimitSettings(
     connections_max=10,
@@ -18,6 +18,8 @@ LIMITS = ClientLimitSettings(
     keep_alive_max_s=300,
     receive_maximum=7,
 )
+
+SESSIONS = SessionSettings(expiry_max_s=1000)
 
 
 def connect(level: int, client_id: str = "c", *, clean: bool = True, keep_alive_s: int = 60, **properties: object) -> Connect:
@@ -31,16 +33,16 @@ def connect(level: int, client_id: str = "c", *, clean: bool = True, keep_alive_
 
 
 def test_a_311_client_without_an_identifier_must_start_clean() -> None:
-    refused = judge_connect(connect(4, "", clean=False), LIMITS, new_id="n")
+    refused = judge_connect(connect(4, "", clean=False), LIMITS, SESSIONS, new_id="n")
     assert isinstance(refused, Connack)
     assert refused.reason_code == 2
-    welcome = judge_connect(connect(4, ""), LIMITS, new_id="n")
+    welcome = judge_connect(connect(4, ""), LIMITS, SESSIONS, new_id="n")
     assert isinstance(welcome, Welcome)
     assert welcome.client_id == "n"
 
 
 def test_a_5_client_is_told_the_limits_and_its_assigned_identifier() -> None:
-    welcome = judge_connect(connect(5, "", clean=False), LIMITS, new_id="n")
+    welcome = judge_connect(connect(5, "", clean=False), LIMITS, SESSIONS, new_id="n")
     assert isinstance(welcome, Welcome)
     properties = welcome.connack(session_present=True).properties
     assert (properties.receive_maximum, properties.maximum_packet_size) == (7, 1000)
@@ -50,7 +52,7 @@ def test_a_5_client_is_told_the_limits_and_its_assigned_identifier() -> None:
 
 def test_keep_alive_is_capped_for_a_5_client_and_it_is_told() -> None:
     for asked in (0, 301):
-        welcome = judge_connect(connect(5, keep_alive_s=asked), LIMITS, new_id="n")
+        welcome = judge_connect(connect(5, keep_alive_s=asked), LIMITS, SESSIONS, new_id="n")
         assert isinstance(welcome, Welcome)
         assert welcome.keep_alive_s == 300
         assert welcome.connack(session_present=False).properties.server_keep_alive == 300
@@ -59,25 +61,35 @@ def test_keep_alive_is_capped_for_a_5_client_and_it_is_told() -> None:
 def test_a_session_is_present_only_without_a_clean_start() -> None:
     for level in (4, 5):
         for clean in (True, False):
-            welcome = judge_connect(connect(level, clean=clean), LIMITS, new_id="n")
+            welcome = judge_connect(connect(level, clean=clean), LIMITS, SESSIONS, new_id="n")
             assert isinstance(welcome, Welcome)
             assert welcome.connack(session_present=True).session_present is not clean
 
 
-def test_what_keeps_a_session_differs_by_version() -> None:
-    def keeps(packet: Connect) -> bool:
-        welcome = judge_connect(packet, LIMITS, new_id="n")
+def test_how_long_a_session_lasts_differs_by_version_and_is_capped() -> None:
+    def terms(packet: Connect) -> tuple[int, int | None]:
+        welcome = judge_connect(packet, LIMITS, SESSIONS, new_id="n")
         assert isinstance(welcome, Welcome)
-        return welcome.keeps_session
+        return welcome.expiry_s, welcome.connack(session_present=False).properties.session_expiry_interval
 
-    assert keeps(connect(4, clean=False))
-    assert not keeps(connect(4, clean=True))
-    assert keeps(connect(5, clean=True, session_expiry_interval=10))
-    assert not keeps(connect(5, clean=False))
+    assert terms(connect(4, clean=False)) == (1000, None)
+    assert terms(connect(4, clean=True)) == (0, None)
+    assert terms(connect(5, clean=True, session_expiry_interval=10)) == (10, None)
+    assert terms(connect(5, clean=False, session_expiry_interval=0xFFFF_FFFF)) == (1000, 1000)
+    assert terms(connect(5, clean=False)) == (0, None)
+
+
+def test_what_the_client_takes_is_known() -> None:
+    welcome = judge_connect(connect(5, receive_maximum=3, maximum_packet_size=99), LIMITS, SESSIONS, new_id="n")
+    assert isinstance(welcome, Welcome)
+    assert (welcome.receive_maximum, welcome.packet_max_bytes) == (3, 99)
+    welcome = judge_connect(connect(4), LIMITS, SESSIONS, new_id="n")
+    assert isinstance(welcome, Welcome)
+    assert (welcome.receive_maximum, welcome.packet_max_bytes) == (65_535, None)
 
 
 def test_an_authentication_method_is_refused() -> None:
-    refused = judge_connect(connect(5, authentication_method="SCRAM"), LIMITS, new_id="n")
+    refused = judge_connect(connect(5, authentication_method="SCRAM"), LIMITS, SESSIONS, new_id="n")
     assert isinstance(refused, Connack)
     assert refused.reason_code == 0x8C
 

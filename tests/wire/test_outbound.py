@@ -180,7 +180,30 @@ def test_f3_what_is_unsettled_never_spans_more_than_65_000_sequences() -> None:
     offer(flow, 64_999, 1, 1, 0)
     assert kinds(burst(flow)) == [(PUBLISH, 1), (PUBLISH, 65_000)]
     flow.received(ack(PUBACK, 1))
+    assert burst(flow) == [], "a crash now would send the first one again, under the identifier of the third"
+    assert flow.urgent
+    facts = flow.facts(7)
+    assert facts is not None
+    assert (facts.settled, facts.session, facts.generation) == ((("delivered", ((0, 1),)),), flow.session, flow.generation)
+    assert not flow.urgent, "it asks once"
+    assert burst(flow) == []
+    flow.committed(7)
     assert kinds(burst(flow)) == [(PUBLISH, 1), (PUBLISH, 0)]
+
+
+def test_f3_a_lane_that_keeps_up_has_its_settlements_on_record_long_before_its_identifiers_come_round() -> None:
+    flow = flow_at(receive_maximum=1000)
+    asked = 0
+    for number, start in enumerate(range(0, 130_000, 1000), 1):
+        offer(flow, start, *[1] * 1000)
+        assert kinds(burst(flow))
+        flow.received(b"".join(ack(PUBACK, seq % 65_000 + 1) for seq in range(start, start + 1000)))
+        facts = flow.facts(number)
+        assert facts is not None
+        if facts.session is not None:
+            asked += 1
+            flow.committed(number)
+    assert asked == 3, "one commit in about 32,500 messages"
 
 
 def test_f4_pubrel_waits_for_the_commit_even_over_a_reconnect() -> None:

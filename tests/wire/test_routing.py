@@ -1,114 +1,17 @@
-"""The topic tree against a naive matcher, and what the router promises (R1 to R3)."""
+"""What the router promises (R1 to R3)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from zlib import crc32
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant
-from hypothesis.stateful import rule as step
 
+from tests.wire.naive_topics import FILTERS, TOPICS, naive_match
 from tests.wire.rules import bridge_of, rule
 from wire.batch import REFUSABLE, RETAIN
-from wire.routing import Route, Router, TopicTree, applied_qos_table
-
-LEVELS = st.sampled_from(("a", "b", "", "$s"))
-TOPICS = st.lists(LEVELS, min_size=1, max_size=4).map("/".join).filter(bool)
-FILTERS = (
-    st.tuples(st.lists(st.one_of(LEVELS, st.just("+")), max_size=3), st.sampled_from(("a", "b", "+", "#", "")))
-    .map(lambda parts: "/".join([*parts[0], parts[1]]))
-    .filter(bool)
-)
-
-
-def naive(topic_filter: Sequence[str], topic: Sequence[str], first: bool = True) -> bool:
-    """Section 4.7 read aloud, level by level."""
-    if not topic_filter:
-        return not topic
-    head = topic_filter[0]
-    if first and topic and topic[0].startswith("$") and head in ("+", "#"):
-        return False
-    if head == "#":
-        return True
-    return bool(topic) and head in ("+", topic[0]) and naive(topic_filter[1:], topic[1:], False)
-
-
-def naive_match(topic_filter: str, topic: str) -> bool:
-    return naive(topic_filter.split("/"), topic.split("/"))
-
-
-@given(st.lists(st.tuples(FILTERS, st.integers(0, 5)), max_size=15), st.lists(TOPICS, min_size=1, max_size=10))
-def test_the_tree_finds_what_a_naive_matcher_finds(entries: list[tuple[str, int]], topics: list[str]) -> None:
-    tree: TopicTree[int] = TopicTree()
-    for topic_filter, value in entries:
-        tree.add(topic_filter, value)
-    for topic in topics:
-        assert tree.match(topic.encode()) == {value for topic_filter, value in entries if naive_match(topic_filter, topic)}
-
-
-class TreeMachine(RuleBasedStateMachine):
-    """Adding and removing in any order leaves what a plain set of pairs would hold, and an empty tree when nothing is left."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.tree: TopicTree[int] = TopicTree()
-        self.pairs: set[tuple[str, int]] = set()
-
-    @step(topic_filter=FILTERS, value=st.integers(0, 2))
-    def add(self, topic_filter: str, value: int) -> None:
-        self.tree.add(topic_filter, value)
-        self.pairs.add((topic_filter, value))
-
-    @step(data=st.data())
-    def remove_one_that_is_there(self, data: st.DataObject) -> None:
-        if self.pairs:
-            topic_filter, value = data.draw(st.sampled_from(sorted(self.pairs)))
-            self.remove(topic_filter, value)
-
-    @step(topic_filter=FILTERS, value=st.integers(0, 2))
-    def remove(self, topic_filter: str, value: int) -> None:
-        self.tree.remove(topic_filter, value)
-        self.pairs.discard((topic_filter, value))
-
-    @step(topic=TOPICS)
-    def match(self, topic: str) -> None:
-        assert self.tree.match(topic.encode()) == {value for one, value in self.pairs if naive_match(one, topic)}
-
-    @invariant()
-    def nothing_is_left_of_what_was_removed(self) -> None:
-        if not self.pairs:
-            assert not self.tree._root.children
-
-
-TestTree = TreeMachine.TestCase
-
-
-def test_matching_follows_the_matches_and_not_the_number_of_filters() -> None:
-    """100,000 filters: as many levels are looked at for a topic as with ten."""
-    looked: list[object] = []
-
-    class Counting(dict[bytes, object]):
-        def get(self, key: bytes, default: object = None) -> object:
-            looked.append(key)
-            return super().get(key, default)
-
-    def visits(filters: int) -> int:
-        tree: TopicTree[int] = TopicTree()
-        for number in range(filters):
-            tree.add(f"site/{number % 1000}/device/{number}/+", number)
-        nodes = [tree._root]
-        while nodes:
-            node = nodes.pop()
-            nodes += node.children.values()
-            node.children = Counting(node.children)  # type: ignore[assignment]
-        looked.clear()
-        assert tree.match(b"site/7/device/7/state") == {7}
-        return len(looked)
-
-    assert visits(100_000) == visits(10)
+from wire.routing import Route, Router, applied_qos_table
 
 
 def test_r1_the_first_rule_that_has_the_topic_takes_it_and_a_bridge_takes_it_once() -> None:
@@ -175,36 +78,9 @@ def test_what_came_from_a_remote_does_not_go_back_to_it() -> None:
     assert [route.rule for route in router.route(b"t")] == [1, 2]
 
 
-def test_the_caches_stay_bounded_and_answer_the_same() -> None:
+def test_the_cache_stays_bounded_and_answers_the_same() -> None:
     router = Router([bridge_of("one", rule(1, "a/+"))], cache_topics_max=3)
-    router.add_subscriber(1, "a/#", 0)
     for _ in range(2):
         for number in range(10):
             assert router.route(b"a/%d" % number) == (Route("bridge:one:0", 1, applied_qos_table(2)),)
-            assert router.subscribers(b"a/%d" % number) == (1,)
             assert len(router._routes) <= 3
-            assert len(router._found) <= 3
-
-
-def test_subscribers_come_and_go() -> None:
-    router = Router([])
-    assert not router.has_subscribers
-    router.add_subscriber(2, "a/#", 0)
-    router.add_subscriber(1, "a/+", 1)
-    router.add_subscriber(1, "a/b", 0)
-    router.add_subscriber(1, "a/b", 2)
-    assert router.subscribers(b"a/b") == (1, 2)
-    assert router.subscribers(b"a") == (2,)
-    router.remove_subscriber(1, "a/+")
-    assert router.subscribers(b"a/b") == (1, 2)
-    router.remove_subscriber(1, "a/b")
-    router.remove_subscriber(1, "a/b")
-    assert router.subscribers(b"a/b") == (2,)
-    router.forget_subscriber(2)
-    router.forget_subscriber(2)
-    assert router.subscribers(b"a/b") == ()
-    assert not router.has_subscribers
-    router.add_subscriber(3, "#", 0)
-    router.forget_subscribers()
-    assert router.subscribers(b"a/b") == ()
-    assert not router.has_subscribers

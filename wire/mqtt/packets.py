@@ -12,6 +12,7 @@ from wire.mqtt.reason_codes import ReasonCode
 
 MQTT_3_1_1 = 4
 MQTT_5_0 = 5
+SESSION_NEVER_EXPIRES_S = 0xFFFF_FFFF  # MQTT 5.0 section 3.1.2.11.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from wire.mqtt.primitives import Reader, encode_string
+from wire.mqtt.primitives import Reader, encode_string, encode_variable_byte_integer
 from wire.mqtt.properties import KINDS, Place, check_value
 from wire.mqtt.reason_codes import malformed, protocol_error
 
@@ -95,10 +95,20 @@ def with_message_expiry(raw: bytes, expiry_s: int) -> bytes:
     return encoded + raw if position < 0 else raw[:position] + encoded + raw[position + 5 :]
 
 
+def with_topic_alias(raw: bytes, alias: int) -> bytes:
+    """Valid ``raw``, which has no topic alias, with ``alias``, 1 to 65,535 [MQTT-3.3.2-8]."""
+    return bytes((_TOPIC_ALIAS,)) + alias.to_bytes(2, "big") + raw
+
+
 def append_user_properties(raw: bytes, user_properties: Iterable[tuple[str, str]]) -> bytes:
     """Valid ``raw`` with ``user_properties`` behind the ones it has, in order."""
     added = [bytes((_USER_PROPERTY,)) + encode_string(name) + encode_string(value) for name, value in user_properties]
     return raw + b"".join(added)
+
+
+def with_subscription_identifiers(raw: bytes, identifiers: Iterable[int]) -> bytes:
+    """Valid ``raw`` with subscription identifiers behind what it has, in order [MQTT-3.3.4-3, -4]."""
+    return raw + b"".join(bytes((_SUBSCRIPTION_IDENTIFIER,)) + encode_variable_byte_integer(each) for each in identifiers)
 
 
 def one_by_one(raw: bytes) -> Iterator[bytes]:

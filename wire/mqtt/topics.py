@@ -1,4 +1,4 @@
-"""Topic names and topic filters: what is well formed, and what a shared subscription says. Matching many: ``wire/routing.py``.
+"""Topic names and topic filters: what is well formed, and what a shared subscription says. Matching many: ``wire/topic_tree.py``.
 
 Source: MQTT 5.0 sections 4.7 and 4.8.2.
 """

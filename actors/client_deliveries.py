@@ -1,0 +1,246 @@
+"""What goes out to local clients: live messages, retained ones, and what the store hands out of the queues of their sessions.
+
+QoS 0 is written at once, encoded once for all clients of a kind. QoS 1 and 2 go through each client's ``wire/client_outbox.py``;
+for the queue of a session that lasts the Listener is towards the store what a Forwarder and its Connection are for a lane.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from actors.access import Access
+from actors.client import Client
+from actors.client_host import ClientHost
+from wire.access_rules import ClientAccess
+from wire.batch import Batch, unpack_column
+from wire.client_outbox import ClientOutbox
+from wire.copies import Copies, as_granted
+from wire.frames import Deliver, HandOut, LaneClose, LaneOpen, LaneOpened, LaneReopen, Retained, Settled
+from wire.mqtt.publish_stream import PACKET_BYTES_LIMIT
+from wire.names import LANE_EPOCH_SHIFT, QUEUE_STORE
+from wire.settings import NodeSettings
+
+BURST_BYTES = 65_536
+PUMP_BELOW_BYTES = 131_072  # no more is encoded for a client whose socket has left this much
+SETTLE_DELAY_S = 0.01  # settlements wait a moment for more of them, unless something waits for their commit
+SETTLE_TIMER = "settle"
+
+LaneFrame = LaneOpened | HandOut | Settled | LaneReopen
+
+
+class Deliveries:
+    """Delivers to clients; what is sent in a turn is written at its end."""
+
+    def __init__(self, host: ClientHost, settings: NodeSettings, access: Access) -> None:
+        self._host = host
+        self._access = access
+        self._settings = settings.sessions
+        self._output_max_bytes = settings.clients.output_max_bytes
+        self._lanes: dict[str, Client] = {}
+        self._openings = 0
+        self._touched: dict[int, Client] = {}
+        self._unsettled: dict[int, Client] = {}
+        self._settle_timed = False
+        self._delivered: dict[tuple[str, int], int] = {}
+        self._dropped: Counter[str] = Counter()  # by reason
+
+    def figures(self) -> dict[str, Any]:
+        """Figures for ``status``."""
+        outboxes = [client.outbox for client in self._host.clients() if client.outbox is not None]
+        dropped = self._dropped.copy()
+        for outbox in outboxes:
+            dropped.update(_dropped_by(outbox))
+        return {
+            "in_flight": sum(outbox.in_flight for outbox in outboxes),
+            "dropped": dict(dropped),
+            "output_dropped": dropped["output_limit"],
+            "sessions": {"lasting": len(self._lanes), "live": len(outboxes) - len(self._lanes)},
+        }
+
+    # --- connections ---
+
+    def opened(self, client: Client) -> None:
+        """The client has its CONNACK: begin, or go on with what waits in its session's queue."""
+        client.outbox = ClientOutbox(
+            queue=client.queue,
+            level=client.level,
+            receive_maximum=client.receive_maximum,
+            packet_max_bytes=client.packet_max_bytes,
+            settings=self._settings,
+        )
+        if client.queue:
+            self._lanes[client.queue] = client
+            self._open_lane(client.outbox)
+        else:
+            client.outbox.begin()
+
+    def closed(self, client: Client) -> None:
+        """The connection is gone; what is in its session's queue stays there."""
+        outbox = client.outbox
+        if outbox is None:
+            return
+        self._touched.pop(client.number, None)
+        self._unsettled.pop(client.number, None)
+        self._dropped.update(_dropped_by(outbox))
+        if outbox.queue and self._lanes.get(outbox.queue) is client:
+            self._settle(outbox)
+            del self._lanes[outbox.queue]
+            self._host.send(QUEUE_STORE, LaneClose(queue=outbox.queue, epoch=outbox.lane_epoch))
+
+    def store_is_new(self) -> None:
+        """Open every lane again; the connections stay."""
+        for client in self._lanes.values():
+            assert client.outbox is not None
+            self._open_lane(client.outbox)
+
+    def _open_lane(self, outbox: ClientOutbox) -> None:
+        self._openings += 1
+        outbox.opening((self._host.epoch << LANE_EPOCH_SHIFT) + self._openings)
+        self._host.send(QUEUE_STORE, LaneOpen(queue=outbox.queue, epoch=outbox.lane_epoch))
+
+    # --- frames ---
+
+    def lane(self, frame: LaneFrame) -> None:
+        """The store opens the lane of a session's queue, hands out, or has committed."""
+        client = self._lanes.get(frame.queue)
+        if client is None or client.outbox is None:
+            return  # it has gone meanwhile
+        if isinstance(frame, LaneReopen):  # something is lost that the client may know: it has to come again
+            self._host.close_client(client, "queue_damaged")
+            return
+        if frame.epoch != client.outbox.lane_epoch:
+            return
+        match frame:
+            case LaneOpened():
+                client.outbox.opened(frame)
+            case HandOut():
+                self._access.left_out(client.outbox.hand_out(frame, client.rights))
+            case Settled():
+                client.outbox.settled(frame.number)
+        self._touched[client.number] = client
+
+    def deliver(self, frame: Deliver) -> None:
+        """Send live messages, each batch once even if it was resent to a new Distributor."""
+        sender = (frame.sender, frame.sender_epoch)
+        if frame.number <= self._delivered.get(sender, 0):
+            return
+        if sender not in self._delivered:
+            self._delivered = {known: last for known, last in self._delivered.items() if known[0] != frame.sender}
+        self._delivered[sender] = frame.number
+        batch = Batch.decode(frame.bodies[0])
+        wall_ms = self._host.mailbox.wall_ms()
+        grants = frame.grants or ((0, False, ()),) * len(frame.groups)
+        for (subscribers, rows_column), (qos, as_published, identifiers) in zip(frame.groups, grants, strict=True):
+            granted = as_granted(
+                batch,
+                unpack_column("H", rows_column) if rows_column else None,
+                qos=qos,
+                retain_as_published=as_published,
+                identifiers=identifiers,
+            )
+            self._send(Copies(granted, wall_ms), unpack_column("I", subscribers))
+
+    def _send(self, all_copies: Copies, subscribers: Sequence[int]) -> None:
+        for number in subscribers:
+            client = self._host.client(number)
+            if client is None or client.outbox is None:
+                continue
+            copies = all_copies if client.rights is None else self._readable(all_copies, client.rights)
+            if copies.qos0_messages:
+                if client.output_bytes > self._output_max_bytes // 2:
+                    self._dropped["output_limit"] += copies.qos0_messages
+                else:
+                    self._host.write(client, copies.qos0(client.level, client.packet_max_bytes or PACKET_BYTES_LIMIT))
+            if copies.parcel is not None:
+                if client.outbox.queue:
+                    continue  # those it gets through its queue
+                client.outbox.put(copies.parcel)
+                self._touched[number] = client
+
+    def _readable(self, copies: Copies, rights: ClientAccess) -> Copies:
+        """``copies`` without what the client may not receive."""
+        readable = copies.readable(rights)
+        self._access.left_out(len(copies) - len(readable))
+        return readable
+
+    def retained(self, frame: Retained) -> None:
+        """Send retained messages, with RETAIN, to the connection that has subscribed."""
+        client = self._host.client(frame.source)
+        if client is None or client.outbox is None:
+            return
+        identifiers = (frame.identifier,) if frame.identifier else ()
+        batch = Batch.decode(frame.bodies[0])
+        granted = as_granted(batch, None, qos=frame.qos, retain_as_published=True, identifiers=identifiers)
+        copies = Copies(granted, self._host.mailbox.wall_ms())
+        if client.rights is not None:
+            copies = self._readable(copies, client.rights)
+        if copies.qos0_messages:
+            packets = copies.qos0(client.level, client.packet_max_bytes or PACKET_BYTES_LIMIT)
+            if sum(map(len, client.backlog)) + len(packets) > self._settings.queue_max_bytes:
+                self._dropped["queue_full"] += copies.qos0_messages
+            else:
+                client.backlog.append(packets)
+        if copies.parcel is not None and not client.outbox.queue:
+            client.outbox.put(copies.parcel)
+        self._touched[client.number] = client
+
+    # --- turns ---
+
+    def touched(self, client: Client) -> None:
+        """Something may be written to the client at the end of the turn: it has acknowledged, or its socket has taken more."""
+        if client.outbox is not None:
+            self._touched[client.number] = client
+
+    def turn_end(self, now_s: float) -> None:
+        """Write what may leave, and tell the store what became of its messages."""
+        touched, self._touched = self._touched, {}
+        wall_ms = self._host.mailbox.wall_ms() if touched else 0
+        for client in touched.values():
+            outbox = client.outbox
+            if client.closed or outbox is None:
+                continue
+            self._write(client, outbox, now_s, wall_ms)
+            if client.closed or not outbox.queue:
+                continue
+            credit = outbox.grant()
+            if credit is not None:
+                self._host.send(QUEUE_STORE, credit)
+            if outbox.urgent:
+                self._settle(outbox)
+            elif outbox.has_facts:
+                self._unsettled[client.number] = client
+        if self._unsettled and not self._settle_timed:
+            self._settle_timed = True
+            self._host.mailbox.set_timer(SETTLE_TIMER, now_s + SETTLE_DELAY_S)
+
+    def settle_all(self) -> None:
+        """The moment has passed for which settlements waited."""
+        self._settle_timed = False
+        unsettled, self._unsettled = self._unsettled, {}
+        for client in unsettled.values():
+            if client.outbox is not None and not client.closed:
+                self._settle(client.outbox)
+
+    def _write(self, client: Client, outbox: ClientOutbox, now_s: float, wall_ms: int) -> None:
+        while not client.closed and client.output_bytes < PUMP_BELOW_BYTES:
+            data = client.backlog.pop(0) if client.backlog else outbox.pump(BURST_BYTES, now_s, wall_ms)
+            if not data:
+                return
+            self._host.write(client, data)
+
+    def _settle(self, outbox: ClientOutbox) -> None:
+        settle = outbox.settle()
+        if settle is not None:
+            self._host.send(QUEUE_STORE, settle)
+
+
+def _dropped_by(outbox: ClientOutbox) -> dict[str, int]:
+    found = {
+        "queue_full": outbox.dropped,
+        "expired": outbox.expired,
+        "packet_too_large": outbox.too_large,
+        "refused": outbox.refused,
+    }
+    return {reason: count for reason, count in found.items() if count}

@@ -1,0 +1,339 @@
+"""The sessions of local clients as the Listener sees them: CONNECT and CONNACK, take-over, the end of a connection, Wills.
+
+What outlives a connection is kept by the store; it is asked here, and told. Terms are ``wire/greeting.py``'s.
+
+C1  a session is looked up once every batch that changes its identifiers, or has its Will, is committed.
+C2  a client identifier has one connection; a newer one ends the older first [MQTT-3.1.4-3].
+C3  a Will is published unless DISCONNECT with 0x00 came, or the session was resumed before its delay had passed [MQTT-3.1.3-9].
+C4  no session is looked up before it is known which Wills an earlier life of the Listener has left.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from dataclasses import dataclass, replace
+from functools import partial
+
+from actors.access import Access, Verdict
+from actors.client import Client
+from actors.client_host import ClientHost
+from wire.batch import REFUSABLE, RETAIN, unpack_column
+from wire.frames import (
+    LiveKnown,
+    SessionClose,
+    SessionDown,
+    SessionGone,
+    SessionOpen,
+    SessionOpened,
+    SessionsKnown,
+    SessionsWanted,
+    SessionUp,
+)
+from wire.greeting import TOPIC_ALIAS_MAXIMUM, LoginFault, Welcome, judge_connect, refuse_login
+from wire.inbound import InboundFlow
+from wire.mqtt.codec import encode
+from wire.mqtt.packets import MQTT_5_0, Connack, Connect, Disconnect, Packet, Will
+from wire.mqtt.properties import encode_properties
+from wire.mqtt.reason_codes import ReasonCode, protocol_error
+from wire.mqtt.topics import TopicLimits
+from wire.names import DISTRIBUTOR, QUEUE_STORE
+from wire.settings import NodeSettings
+from wire.wills import Message, PendingWill, PendingWills
+
+log = logging.getLogger("bascule")
+
+
+@dataclass(slots=True)
+class Opening:
+    """A client between its CONNECT and its CONNACK; asked: the store was."""
+
+    client: Client
+    welcome: Welcome
+    asked: bool = False
+
+
+class ClientSessions:
+    """Begins and ends sessions, and publishes Wills."""
+
+    def __init__(self, host: ClientHost, settings: NodeSettings, access: Access) -> None:
+        self._host = host
+        self._access = access
+        self._limits = settings.clients
+        self._settings = settings.sessions
+        self._topic_limits = TopicLimits(settings.clients.topic_levels_max, settings.clients.topic_max_bytes)
+        self._clients: dict[str, Client] = {}
+        self._openings: dict[int, Opening] = {}
+        self._resuming: dict[int, Client] = {}
+        self._requests = 0
+        self._known = False
+        self._wills = PendingWills()
+
+    @property
+    def pending_wills(self) -> int:
+        """Wills that wait for their delay to pass."""
+        return len(self._wills)
+
+    # --- CONNECT ---
+
+    def connect(self, client: Client, connect: Connect) -> None:
+        """Let the client in, or not.
+
+        Raises:
+            PeerViolation: it has sent CONNECT before.
+        """
+        if client.level:
+            protocol_error("MQTT-3.1.0-2 second CONNECT")
+        client.level = connect.level
+        self._host.greeted(client)
+        if connect.will is not None and not self._topic_limits.allow(connect.will.topic):
+            self._host.limited("topic_limits")
+            if connect.level == MQTT_5_0:
+                self._send(client, Connack(session_present=False, reason_code=ReasonCode.TOPIC_NAME_INVALID))
+            self._host.close_client(client, "refused")
+            return
+        judged = judge_connect(connect, self._limits, self._settings, new_id=f"auto-{uuid.uuid4().hex}")
+        if isinstance(judged, Connack):
+            self._send(client, judged)
+            self._host.close_client(client, "refused")
+            return
+        client.hear(False)  # what it sends before its CONNACK waits in its socket
+        self._access.judge(client, connect, partial(self._admit, client, judged, connect.will))
+
+    def _admit(self, client: Client, welcome: Welcome, will: Will | None, verdict: Verdict) -> None:
+        """Go on with a client that may come in, and has not gone meanwhile; send the others away [MQTT-3.1.4-2]."""
+        if verdict is None:
+            client.session = welcome.client_id
+            self._access.give_rights(client)
+            if will is not None and not self._access.may_publish(client, will.topic.encode()):
+                verdict = LoginFault.WILL_FORBIDDEN
+        older = self._clients.get(welcome.client_id)
+        if verdict is None and older is not None and not self._access.may_take_over(client, older):
+            verdict = LoginFault.ANOTHERS
+        if verdict is not None:
+            self._send(client, refuse_login(verdict, client.level))
+            self._host.close_client(client, "refused")
+            return
+        if older is not None:
+            if older.level == MQTT_5_0 and older.flow is not None:
+                self._send(older, Disconnect(reason_code=ReasonCode.SESSION_TAKEN_OVER))
+            self._host.close_client(older, "taken_over")  # C2
+        self._clients[welcome.client_id] = client
+        client.expiry_s = welcome.expiry_s
+        client.keep_alive_s = welcome.keep_alive_s
+        client.receive_maximum = welcome.receive_maximum
+        client.packet_max_bytes = welcome.packet_max_bytes
+        client.will = None if will is None else _message(will)
+        self._requests += 1
+        self._openings[self._requests] = Opening(client, welcome)
+        self.look_up()
+
+    def look_up(self) -> None:
+        """Ask the store for the sessions that may be looked up now (C1, C4)."""
+        if not self._known:
+            return
+        for request, opening in list(self._openings.items()):
+            if opening.asked:
+                continue
+            session = opening.client.session
+            pending = self._wills.take(session)
+            if pending is not None and (opening.welcome.clean or pending.due_s <= self._host.mailbox.now_s()):
+                self._host.add_will(session, pending.message, pending.source)  # its session has ended, or it was due before
+            if not self._host.busy(session):
+                opening.asked = True
+                self._open(request, opening)
+
+    def _open(self, request: int, opening: Opening) -> None:
+        client, welcome = opening.client, opening.welcome
+        self._host.send(
+            QUEUE_STORE,
+            SessionOpen(
+                sender=self._host.name,
+                epoch=self._host.epoch,
+                request=request,
+                session=client.session,
+                clean=welcome.clean,
+                expiry_s=welcome.expiry_s,
+                source=client.number,
+                will=client.will,
+            ),
+        )
+
+    def opened(self, frame: SessionOpened) -> None:
+        """The store has answered: send CONNACK, and go on with what the client sent meanwhile."""
+        resumed = self._resuming.pop(frame.request, None)
+        if resumed is not None and not frame.present and not resumed.closed:
+            self._end(resumed, ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR, "session_lost")
+        opening = self._openings.pop(frame.request, None)
+        if opening is None or opening.client.closed:
+            return
+        client, welcome = opening.client, opening.welcome
+        if frame.refused:
+            self._host.limited("sessions_max")
+            self._send(client, welcome.no_room())
+            self._host.close_client(client, "refused", publish_will=False)
+            return
+        client.queue = frame.queue
+        client.filters = {topic_filter: (options, identifier) for topic_filter, options, identifier in frame.subscriptions}
+        client.flow = InboundFlow(
+            number=client.number,
+            session=client.session,
+            level=client.level,
+            receive_maximum=self._limits.receive_maximum,
+            topic_alias_maximum=TOPIC_ALIAS_MAXIMUM if client.level == MQTT_5_0 else 0,
+        )
+        client.flow.carry(unpack_column("H", frame.received))
+        self._access.set_out(client)
+        self._up(client)
+        client.hear(True)
+        self._send(client, welcome.connack(frame.present))
+        log.debug("client.connected", extra={"client_id": client.session, "address": client.address, "level": client.level})
+        if not client.closed:
+            self._host.opened(client)
+            self._host.parse_on(client)
+
+    # --- the end ---
+
+    def disconnect(self, client: Client, packet: Disconnect) -> None:
+        """The client says goodbye.
+
+        Raises:
+            PeerViolation: it wants its session to last, which it did not when it came [MQTT-3.14.2-2].
+        """
+        expiry_s = packet.properties.session_expiry_interval
+        if expiry_s is not None:
+            if expiry_s and not client.expiry_s:
+                protocol_error("MQTT-3.14.2-2 session expiry interval in DISCONNECT after 0 in CONNECT")
+            client.expiry_s = min(expiry_s, self._settings.expiry_max_s)
+        goodbye = packet.reason_code == ReasonCode.NORMAL_DISCONNECTION
+        self._host.close_client(client, "disconnect", publish_will=not goodbye)  # [MQTT-3.14.4-3]
+
+    def closed(self, client: Client, *, publish_will: bool) -> None:
+        """The connection is gone: so is the session, or it waits for its client from now on."""
+        if self._clients.get(client.session) is not client:
+            return
+        del self._clients[client.session]
+        request = next((request for request, opening in self._openings.items() if opening.client is client), None)
+        opening = self._openings.pop(request) if request is not None else None
+        if opening is not None and not opening.asked:
+            return
+        keep_will = publish_will and client.will is not None and client.flow is not None
+        keep_will = keep_will and client.will is not None and self._access.may_publish(client, client.will[0])
+        if client.will is not None or client.queue or client.expiry_s or opening is not None:
+            self._host.send(
+                QUEUE_STORE,
+                SessionClose(
+                    sender=self._host.name,
+                    epoch=self._host.epoch,
+                    session=client.session,
+                    source=client.number,
+                    wall_ms=self._host.mailbox.wall_ms(),
+                    expiry_s=client.expiry_s,
+                    keep_will=keep_will,
+                ),
+            )
+        if client.flow is not None:
+            down = SessionDown(epoch=self._host.epoch, session=client.session, source=client.number, ended=not client.expiry_s)
+            self._host.send(DISTRIBUTOR, down)
+        if keep_will:
+            self._publish_or_wait(client)
+
+    def _publish_or_wait(self, client: Client) -> None:
+        assert client.will is not None
+        delay_s = min(client.will[4], client.expiry_s)
+        if delay_s:
+            due_s = self._host.mailbox.now_s() + delay_s
+            self._wills.add(client.session, PendingWill(client.will, due_s, client.number))
+        else:
+            self._host.add_will(client.session, client.will, client.number)
+
+    def publish_due_wills(self, now_s: float) -> None:
+        """Publish the Wills whose delay has passed."""
+        for session, pending in self._wills.take_due(now_s):
+            self._host.add_will(session, pending.message, pending.source)
+
+    def gone(self, frame: SessionGone) -> None:
+        """The session has ended, and not by its client's will."""
+        client = self._clients.get(frame.session)
+        if client is not None and client.flow is not None and client.queue and client.queue == frame.queue:
+            self._end(client, ReasonCode.ADMINISTRATIVE_ACTION, "session_ended")
+
+    def _end(self, client: Client, reason_code: int, why: str) -> None:
+        if client.level == MQTT_5_0:
+            self._send(client, Disconnect(reason_code=reason_code))
+        self._host.close_client(client, why)
+
+    # --- other actors begin anew ---
+
+    def store_is_new(self) -> None:
+        """Ask again for what was not answered, and whether the sessions of those that are connected are still there."""
+        if not self._known:
+            self._host.send(QUEUE_STORE, SessionsWanted(asker=self._host.name, epoch=self._host.epoch))
+        self._resuming.clear()
+        for client in self._clients.values():
+            if client.flow is not None and client.queue:
+                self._requests += 1
+                self._resuming[self._requests] = client
+                self._host.send(
+                    QUEUE_STORE,
+                    SessionOpen(
+                        sender=self._host.name,
+                        epoch=self._host.epoch,
+                        request=self._requests,
+                        session=client.session,
+                        clean=False,
+                        expiry_s=client.expiry_s,
+                        source=client.number,
+                        will=client.will,
+                        resumes=True,
+                    ),
+                )
+        for request, opening in self._openings.items():
+            if opening.asked:
+                self._open(request, opening)
+
+    def known(self, frame: SessionsKnown) -> None:
+        """The Wills that clients of an earlier life of the Listener have left."""
+        if self._known:
+            return
+        now_s, wall_ms = self._host.mailbox.now_s(), self._host.mailbox.wall_ms()
+        for session, _, _, will, due_ms in frame.sessions:
+            if will is not None:
+                self._wills.add(session, PendingWill(will, now_s + max(0, due_ms - wall_ms) / 1000, 0))
+        if frame.last:
+            self._known = True
+            self.publish_due_wills(now_s)
+            self.look_up()
+
+    def tell_distributor(self) -> None:
+        """A new Distributor is to know who is connected."""
+        for client in self._clients.values():
+            if client.flow is not None:
+                self._up(client)
+
+    def told_distributor(self) -> None:
+        """It knows all now."""
+        self._host.send(DISTRIBUTOR, LiveKnown(epoch=self._host.epoch))
+
+    def _up(self, client: Client) -> None:
+        subscriptions = tuple((topic_filter, *options) for topic_filter, options in client.filters.items())
+        self._host.send(
+            DISTRIBUTOR,
+            SessionUp(
+                epoch=self._host.epoch,
+                session=client.session,
+                source=client.number,
+                queue=client.queue,
+                subscriptions=subscriptions,
+            ),
+        )
+
+    def _send(self, client: Client, packet: Packet) -> None:
+        self._host.write(client, encode(packet, client.level))
+
+
+def _message(will: Will) -> Message:
+    """The Will as it will be published; nobody can be told of its refusal, and nothing of its client waits behind it."""
+    flags = will.qos | (RETAIN if will.retain else 0) | REFUSABLE
+    properties = encode_properties(replace(will.properties, will_delay_interval=None))
+    return will.topic.encode(), flags, will.payload, properties, will.properties.will_delay_interval or 0

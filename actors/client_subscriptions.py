@@ -1,0 +1,132 @@
+"""SUBSCRIBE and UNSUBSCRIBE of local clients, and their answers, which leave once the store has what they ask for.
+
+Requests go by way of the Distributor, which routes by them before the store keeps them; so a client that has its SUBACK gets what
+is published from then on. What is not answered is asked again when either of the two is new.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from actors.access import Access
+from actors.client import Client
+from actors.client_host import ClientHost
+from wire.frames import Frame, SubscriptionsAdd, SubscriptionsDrop, SubscriptionsKept
+from wire.mqtt.codec import encode
+from wire.mqtt.packets import MQTT_5_0, Suback, Subscribe, Subscription, Unsuback, Unsubscribe
+from wire.mqtt.reason_codes import ReasonCode
+from wire.mqtt.topics import TopicLimits
+from wire.names import DISTRIBUTOR
+from wire.retained import sends_retained
+from wire.settings import NodeSettings
+
+_FAILURE_311 = 0x80
+_NO_LOCAL, _RETAIN_AS_PUBLISHED = 0x04, 0x08
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """A SUBSCRIBE or UNSUBSCRIBE that the store has not answered. wanted: topic filter -> whether its retained messages are."""
+
+    client: Client
+    answer: bytes
+    adds: bool
+    wanted: dict[str, bool]
+
+
+class ClientSubscriptions:
+    """Changes what clients are subscribed to."""
+
+    def __init__(self, host: ClientHost, settings: NodeSettings, access: Access) -> None:
+        self._host = host
+        self._access = access
+        self._subscriptions_max = settings.clients.subscriptions_max
+        self._topic_limits = TopicLimits(settings.clients.topic_levels_max, settings.clients.topic_max_bytes)
+        self._requests: dict[int, _Request] = {}
+        self._number = 0
+
+    def subscribe(self, client: Client, packet: Subscribe) -> None:
+        """Subscribe the client, and answer for each filter [MQTT-3.8.4-1, -5, -6]."""
+        identifier = next(iter(packet.properties.subscription_identifiers), 0)
+        codes: list[int] = []
+        wanted: dict[str, bool] = {}
+        for one in packet.subscriptions:
+            refusal = self._refusal(client, one)
+            if refusal is not None:
+                codes.append(refusal if client.level == MQTT_5_0 else _FAILURE_311)
+                continue
+            existed = one.topic_filter in client.filters
+            wanted[one.topic_filter] = sends_retained(one.topic_filter, one.retain_handling, existed=existed)
+            options = one.qos | (_NO_LOCAL if one.no_local else 0) | (_RETAIN_AS_PUBLISHED if one.retain_as_published else 0)
+            client.filters[one.topic_filter] = options, identifier  # a later one replaces an earlier one [MQTT-3.8.4-3]
+            codes.append(one.qos)
+        answer = encode(Suback(packet_id=packet.packet_id, reason_codes=tuple(codes)), client.level)
+        self._ask(_Request(client, answer, True, wanted))
+
+    def _refusal(self, client: Client, one: Subscription) -> ReasonCode | None:
+        if not self._topic_limits.allow(one.topic_filter):
+            self._host.limited("topic_limits")
+            return ReasonCode.TOPIC_FILTER_INVALID
+        if client.rights is not None and not self._access.may_subscribe(client, one.topic_filter):
+            return ReasonCode.NOT_AUTHORIZED  # [MQTT-3.8.4-5]
+        if one.topic_filter not in client.filters and len(client.filters) >= self._subscriptions_max:
+            self._host.limited("subscriptions_max")
+            return ReasonCode.QUOTA_EXCEEDED
+        return None
+
+    def unsubscribe(self, client: Client, packet: Unsubscribe) -> None:
+        """Unsubscribe the client, and answer for each filter [MQTT-3.10.4-4, -6]."""
+        known = [client.filters.pop(topic_filter, None) is not None for topic_filter in packet.topic_filters]
+        codes = tuple(ReasonCode.SUCCESS if was else ReasonCode.NO_SUBSCRIPTION_EXISTED for was in known)
+        gone = {topic_filter: False for topic_filter, was in zip(packet.topic_filters, known, strict=True) if was}
+        answer = encode(Unsuback(packet_id=packet.packet_id, reason_codes=codes), client.level)
+        self._ask(_Request(client, answer, False, gone))
+
+    def kept(self, frame: SubscriptionsKept) -> None:
+        """The store has what the request asked for: answer it."""
+        request = self._requests.pop(frame.request, None)
+        if request is not None:
+            self._host.write(request.client, request.answer)
+
+    def closed(self, client: Client) -> None:
+        """Nobody waits for the client's answers any more."""
+        for number in [number for number, request in self._requests.items() if request.client is client]:
+            del self._requests[number]
+
+    def repeat(self) -> None:
+        """Ask again for what is not answered, as far as it still holds: a later request may have been answered already."""
+        for number in self._requests:
+            self._host.send(DISTRIBUTOR, self._frame(number))
+
+    def _ask(self, request: _Request) -> None:
+        if not request.wanted:
+            self._host.write(request.client, request.answer)
+            return
+        self._number += 1
+        self._requests[self._number] = request
+        self._host.send(DISTRIBUTOR, self._frame(self._number))
+
+    def _frame(self, number: int) -> Frame:
+        request = self._requests[number]
+        client = request.client
+        if request.adds:
+            return SubscriptionsAdd(
+                epoch=self._host.epoch,
+                request=number,
+                session=client.session,
+                source=client.number,
+                queue=client.queue,
+                filters=tuple(
+                    (topic_filter, *client.filters[topic_filter], wanted)
+                    for topic_filter, wanted in request.wanted.items()
+                    if topic_filter in client.filters
+                ),
+            )
+        return SubscriptionsDrop(
+            epoch=self._host.epoch,
+            request=number,
+            session=client.session,
+            source=client.number,
+            queue=client.queue,
+            filters=tuple(topic_filter for topic_filter in request.wanted if topic_filter not in client.filters),
+        )

@@ -1,0 +1,250 @@
+"""Where a batch goes among the local clients: who is sent it live, and what goes into the queues of sessions that last.
+
+Who matches is ``wire/subscriptions.py``'s, what becomes durable the store's. A session that ends with its connection is sent
+everything live; one that lasts gets QoS 1 and 2 through its queue, and QoS 0 live while it is connected.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+
+from wire.batch import OFFERED, QOS_MASK, QOS_ONLY, RETAIN, Batch, pack_column, unpack_column
+from wire.copies import as_granted
+from wire.frames import Deliver, Publishes, SessionDown, SessionGone, SessionsKnown, SessionUp
+from wire.match import Match, Way
+from wire.names import LISTENER, RETAINED
+from wire.shared_group import SharedGroup
+from wire.subscriber import Delivery, Subscriber, SubscriptionOptions
+from wire.subscriptions import Subscriptions
+
+Part = tuple[str, int, int, int, bytes]
+Grant = tuple[int, bool, tuple[int, ...]]
+
+_NO_LOCAL = 0x04
+_RETAIN_AS_PUBLISHED = 0x08
+_OFFERED_ONLY = bytes(flags & OFFERED for flags in range(256))
+_RETAIN_ONLY = bytes(flags & RETAIN for flags in range(256))
+
+
+def options_of(byte: int, identifier: int) -> SubscriptionOptions:
+    """The options of a subscription as frames carry them."""
+    return SubscriptionOptions(byte & QOS_MASK, bool(byte & _NO_LOCAL), bool(byte & _RETAIN_AS_PUBLISHED), identifier)
+
+
+class LocalRouting:
+    """The subscriptions of local clients, and the parts of a batch that they want."""
+
+    def __init__(self) -> None:
+        self._subscriptions = Subscriptions()
+        self._places: dict[str, tuple[int, str]] = {}  # session -> its live connection, 0 for none, and its queue
+
+    def __len__(self) -> int:
+        return len(self._subscriptions)
+
+    # --- sessions ---
+
+    def kept(self, frame: SessionsKnown) -> None:
+        """Sessions that are on record; those that are connected are known better."""
+        for session, queue, subscriptions, _, _ in frame.sessions:
+            if queue and session not in self._places:
+                self._put(session, 0, queue, subscriptions)
+
+    def up(self, frame: SessionUp) -> None:
+        """A session is connected, with these subscriptions and no others."""
+        self._subscriptions.forget(frame.session)
+        self._put(frame.session, frame.source, frame.queue, frame.subscriptions)
+
+    def down(self, frame: SessionDown) -> None:
+        """A connection has ended; without effect where the session was taken over."""
+        source, queue = self._places.get(frame.session, (0, ""))
+        if source == frame.source:
+            self._offline(frame.session, source, "" if frame.ended else queue)
+
+    def gone(self, frame: SessionGone) -> None:
+        """A session has ended; without effect if there is a newer one of that name."""
+        if self._places.get(frame.session, (0, ""))[1] == frame.queue:
+            self._forget(frame.session)
+
+    def nobody_is_connected(self) -> None:
+        """The Listener is new: every connection has ended."""
+        for session, (source, queue) in list(self._places.items()):
+            if source:
+                self._offline(session, source, queue)
+
+    def subscribe(self, session: str, source: int, filters: Iterable[tuple[str, int, int]]) -> None:
+        """Route by these filters from the next batch on; without effect for a connection that has ended."""
+        if self._places.get(session, (0, ""))[0] == source:
+            for topic_filter, options, identifier in filters:
+                self._subscriptions.subscribe(session, topic_filter, options_of(options, identifier))
+
+    def unsubscribe(self, session: str, source: int, filters: Iterable[str]) -> None:
+        """Route by these filters no more."""
+        if self._places.get(session, (0, ""))[0] == source:
+            for topic_filter in filters:
+                self._subscriptions.unsubscribe(session, topic_filter)
+
+    def _put(self, session: str, source: int, queue: str, subscriptions: Iterable[tuple[str, int, int]]) -> None:
+        self._places[session] = source, queue
+        self._subscriptions.connected(session, source, queue)
+        for topic_filter, options, identifier in subscriptions:
+            self._subscriptions.subscribe(session, topic_filter, options_of(options, identifier))
+
+    def _offline(self, session: str, source: int, queue: str) -> None:
+        if queue:
+            self._subscriptions.disconnected(session, source)
+            self._places[session] = 0, queue
+        else:
+            self._forget(session)
+
+    def _forget(self, session: str) -> None:
+        self._subscriptions.forget(session)
+        self._places.pop(session, None)
+
+    # --- batches ---
+
+    def route(self, frame: Publishes, batch: Batch, listener_epoch: int) -> tuple[list[Part], list[bytes], Deliver | None]:
+        """What goes into the queues of sessions, as parts of an ``Append`` with their bodies, and what is delivered live."""
+        found = _Found(batch, unpack_column("I", frame.sources) if frame.sender == LISTENER else None)
+        by_match: dict[Match, set[int]] = {}
+        by_group: dict[SharedGroup, set[int]] = {}
+        for index, topic in enumerate(batch.topics):
+            match = self._subscriptions.match(topic)
+            if match.size:
+                by_match.setdefault(match, set()).add(index)
+            for group in match.shared:
+                by_group.setdefault(group, set()).add(index)
+        for match, topics in by_match.items():
+            rows = found.rows_of(topics)
+            for way in match.ways(found.publishers(match)):
+                found.send(way, rows)
+        for group, topics in by_group.items():
+            rows = found.rows_of(topics)
+            for subscriber, delivery, offsets in group.deal(len(rows)):
+                found.send_one(subscriber, delivery, rows[offsets.start : offsets.stop : offsets.step])
+        parts, bodies = found.parts()
+        groups, grants = found.groups()
+        if not groups:
+            return parts, bodies, None
+        deliver = Deliver(
+            sender=frame.sender,
+            sender_epoch=frame.epoch,
+            number=frame.number,
+            epoch=listener_epoch,
+            groups=groups,
+            grants=grants,
+            bodies=frame.bodies,
+        )
+        return parts, bodies, deliver
+
+
+class _Found:
+    """What one batch comes to: rows by who gets them live, and rows by queue."""
+
+    def __init__(self, batch: Batch, sources: Sequence[int] | None) -> None:
+        self._batch = batch
+        self._sources = sources
+        self._qos = batch.flags.translate(QOS_ONLY)
+        self._offered = batch.flags.translate(_OFFERED_ONLY) if any(batch.flags.translate(_OFFERED_ONLY)) else b""
+        self._any_qos0 = b"\0" in self._qos
+        self._live: dict[tuple[bytes, Grant], list[Sequence[int]]] = {}
+        self._queued: dict[tuple[str, Delivery], list[Sequence[int]]] = {}
+
+    def rows_of(self, topics: set[int]) -> Sequence[int]:
+        """The rows of these topics, in order."""
+        if len(topics) == len(self._batch.topics):
+            return range(len(self._batch))
+        return [row for row, index in enumerate(self._batch.topic_of) if index in topics]
+
+    def publishers(self, match: Match) -> frozenset[int]:
+        """The connections that some of the match do not want to hear and that published in this batch."""
+        if self._sources is None or not match.no_local:
+            return frozenset()
+        return match.no_local.intersection(self._sources)
+
+    def send(self, way: Way, rows: Sequence[int]) -> None:
+        """Rows for a group of subscribers."""
+        group, delivery = way.group, way.group.delivery
+        if (way.without or way.only) and self._sources is not None:
+            sources = self._sources
+            rows = [row for row in rows if (sources[row] in way.only if way.only else sources[row] not in way.without)]
+        if not delivery.qos:
+            self._send_live(group.live, delivery, rows)
+            return
+        self._send_live(group.transient, delivery, rows)
+        if not group.queues:
+            return
+        if self._any_qos0:
+            lasting = pack_column(array("I", [one.source for one in group.subscribers if one.source and one.queue]))
+            self._send_live(lasting, Delivery(0, *delivery[1:]), [row for row in rows if not self._qos[row]])
+            rows = [row for row in rows if self._qos[row]]
+        self._enqueue(group.queues, delivery, rows)
+
+    def send_one(self, subscriber: Subscriber, delivery: Delivery, rows: Sequence[int]) -> None:
+        """Rows for one member of a shared subscription."""
+        live = pack_column(array("I", [subscriber.source])) if subscriber.source else b""
+        if not subscriber.queue or not delivery.qos:
+            self._send_live(live, delivery, rows)
+            return
+        self._send_live(live, Delivery(0, *delivery[1:]), [row for row in rows if not self._qos[row]])
+        self._enqueue((subscriber.queue,), delivery, [row for row in rows if self._qos[row]])
+
+    def _send_live(self, subscribers: bytes, delivery: Delivery, rows: Sequence[int]) -> None:
+        if self._offered:  # they have had it
+            rows = [row for row in rows if not self._offered[row]]
+        if subscribers and rows:
+            self._live.setdefault((subscribers, (delivery.qos, delivery.retain_as_published, delivery.identifiers)), []).append(
+                rows
+            )
+
+    def _enqueue(self, queues: Iterable[str], delivery: Delivery, rows: Sequence[int]) -> None:
+        if rows:
+            for queue in queues:
+                self._queued.setdefault((queue, delivery), []).append(rows)
+
+    def groups(self) -> tuple[tuple[tuple[bytes, bytes], ...], tuple[Grant, ...]]:
+        """``groups`` and ``grants`` of a ``Deliver``."""
+        count = len(self._batch)
+        columns = [
+            (subscribers, b"" if len(rows) == count else pack_column(array("H", rows)))
+            for (subscribers, _), several in self._live.items()
+            for rows in [_in_order(several)]
+        ]
+        return tuple(columns), tuple(grant for _, grant in self._live)
+
+    def parts(self) -> tuple[list[Part], list[bytes]]:
+        """Parts of an ``Append`` with their bodies; queues that get the same in the same way share one body."""
+        parts: list[Part] = []
+        bodies: list[bytes] = []
+        made: dict[tuple[Delivery, bytes], tuple[int, int, bytes]] = {}
+        for (queue, delivery), several in self._queued.items():
+            rows = _in_order(several)
+            column = b"" if len(rows) == len(self._batch) else pack_column(array("H", rows))
+            known = made.get((delivery, column))
+            if known is None:
+                body = as_granted(
+                    self._batch,
+                    rows if column else None,
+                    qos=delivery.qos,
+                    retain_as_published=delivery.retain_as_published,
+                    identifiers=delivery.identifiers,
+                )
+                known = made[delivery, column] = len(body), body.size_bytes(), body.encode()
+            parts.append((queue, known[0], known[1], 0, column))
+            bodies.append(known[2])
+        return parts, bodies
+
+
+def _in_order(several: list[Sequence[int]]) -> Sequence[int]:
+    return several[0] if len(several) == 1 else sorted(row for rows in several for row in rows)
+
+
+def retained_part(batch: Batch) -> Iterator[tuple[Part, bytes]]:
+    """The rows of ``batch`` that the store is to retain, as a part of an ``Append`` with its body; nothing if there are none."""
+    retained = batch.flags.translate(_RETAIN_ONLY)
+    count = len(retained) - retained.count(0)
+    if not count:
+        return
+    rows = [row for row, flag in enumerate(retained) if flag] if count < len(batch) else ()
+    part = batch.select(rows) if rows else batch
+    yield (RETAINED, len(part), part.size_bytes(), 0, pack_column(array("H", rows))), part.encode()

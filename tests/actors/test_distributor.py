@@ -1,0 +1,293 @@
+"""The Distributor by its frames: what of a batch goes to which queue, what is delivered live and to whom, and when it is ready."""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import replace
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from actors.distributor import Distributor
+from actors.mailbox import Mailbox
+from tests.supervisor.settings import node_settings
+from wire.batch import OFFERED, RETAIN, Batch, from_rows, pack_column, unpack_column
+from wire.frames import (
+    Append,
+    Deliver,
+    Frame,
+    LiveKnown,
+    Publishes,
+    SessionDown,
+    SessionGone,
+    SessionsKnown,
+    SessionsWanted,
+    SessionUp,
+    SubscriptionsAdd,
+    SubscriptionsDrop,
+)
+from wire.names import LISTENER, QUEUE_STORE, RETAINED
+
+EPOCH, LIFE = 5, 7  # of the Distributor and of the Listener
+QUEUE = "session:65537:offline"
+NO_LOCAL, AS_PUBLISHED = 0x04, 0x08
+
+
+class RecordingMailbox:
+    """Keeps what is sent."""
+
+    def __init__(self) -> None:
+        self.name = "distributor"
+        self.sent: list[tuple[str, Frame]] = []
+
+    def now_s(self) -> float:
+        return 1.0
+
+    def wall_ms(self) -> int:
+        return 1000
+
+    def set_timer(self, name: str, at_s: float) -> None:
+        pass  # heartbeats only
+
+    def send(self, peer: str, frame: Frame) -> None:
+        self.sent.append((peer, frame))
+
+
+class Node:
+    """A Distributor whose peers are the test."""
+
+    def __init__(self, folder: Path) -> None:
+        self.mailbox = RecordingMailbox()
+        self.distributor = Distributor(cast(Mailbox, self.mailbox), node_settings(folder), EPOCH)
+
+    def take(self) -> list[tuple[str, Frame]]:
+        sent, self.mailbox.sent = self.mailbox.sent, []
+        return [(peer, frame) for peer, frame in sent if peer in (LISTENER, QUEUE_STORE)]
+
+    def start(self, *sessions: tuple[str, str, tuple[tuple[str, int, int], ...]]) -> None:
+        self.distributor.on_peer_up(QUEUE_STORE, 1)
+        rows = tuple((*session, None, 0) for session in sessions)
+        self.frames(SessionsKnown(epoch=EPOCH, sessions=rows, last=True))
+        self.distributor.on_peer_up(LISTENER, LIFE)
+        self.frames(LiveKnown(epoch=LIFE))
+        self.take()
+
+    def frames(self, *frames: Frame) -> None:
+        for frame in frames:
+            self.distributor.on_frame(frame)
+
+    def publish(self, *rows: tuple[bytes, int, bytes], sources: list[int] | None = None, sender: str = LISTENER) -> None:
+        column = pack_column(array("I", sources or [99] * len(rows)))
+        self.frames(
+            Publishes(
+                sender=sender,
+                epoch=LIFE,
+                number=1,
+                sources=column,
+                received={},
+                released={},
+                bodies=(from_rows(rows, accepted_ms=1000).encode(),),
+            )
+        )
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Node:
+    return Node(tmp_path)
+
+
+def up(session: str, source: int, *filters: tuple[str, int] | tuple[str, int, int], queue: str = "") -> SessionUp:
+    subscriptions = tuple((each[0], each[1], each[2] if len(each) == 3 else 0) for each in filters)
+    return SessionUp(epoch=LIFE, session=session, source=source, queue=queue, subscriptions=subscriptions)
+
+
+def queued(sent: list[tuple[str, Frame]]) -> dict[str, list[tuple[bytes, int, bytes]]]:
+    """Queue -> rows as (topic, flags, payload), in order."""
+    ((_, append),) = [each for each in sent if isinstance(each[1], Append)]
+    assert isinstance(append, Append)
+    found: dict[str, list[tuple[bytes, int, bytes]]] = {}
+    for (queue, count, _, qos0, rows), body in zip(append.parts, append.bodies, strict=True):
+        batch = Batch.decode(body)
+        assert len(batch) == count
+        assert not rows or len(unpack_column("H", rows)) == count
+        assert queue == RETAINED or not qos0
+        payloads = batch.rows_payloads()
+        found.setdefault(queue, []).extend(
+            (batch.topics[index], batch.flags[row], payloads[row]) for row, index in enumerate(batch.topic_of)
+        )
+    return found
+
+
+def live(sent: list[tuple[str, Frame]]) -> dict[int, list[tuple[int, tuple[int, bool, tuple[int, ...]]]]]:
+    """Connection -> (row, grant), in order of the groups."""
+    found: dict[int, list[tuple[int, tuple[int, bool, tuple[int, ...]]]]] = {}
+    for peer, frame in sent:
+        if isinstance(frame, Deliver):
+            assert peer == LISTENER
+            count = len(Batch.decode(frame.bodies[0]))
+            for (subscribers, rows), grant in zip(frame.groups, frame.grants, strict=True):
+                for source in unpack_column("I", subscribers):
+                    found.setdefault(source, []).extend((row, grant) for row in (unpack_column("H", rows) or range(count)))
+    return found
+
+
+def test_it_is_ready_once_it_knows_the_sessions_that_are_kept(site: Node) -> None:
+    site.distributor.on_peer_up(QUEUE_STORE, 1)
+    assert site.take() == [(QUEUE_STORE, SessionsWanted(asker="distributor", epoch=EPOCH))]
+    assert site.distributor.state == "starting"
+    site.publish((b"a", 1, b"early"))
+    assert site.take() == [], "it would miss who is offline"
+
+    site.frames(SessionsKnown(epoch=EPOCH, sessions=(("offline", QUEUE, (("a", 1, 0),), None, 0),), last=True))
+
+    assert site.distributor.state == "ready"
+    assert queued(site.take()) == {QUEUE: [(b"a", 1, b"early")]}
+
+
+def test_a_kept_session_gets_qos_1_and_2_through_its_queue_and_qos_0_live(site: Node) -> None:
+    site.start(("offline", QUEUE, (("a/#", 1, 0),)))
+    rows = ((b"a/1", 0, b"zero"), (b"a/1", 1, b"one"), (b"a/2", 2, b"two"), (b"b", 1, b"not wanted"))
+
+    site.publish(*rows)
+    sent = site.take()
+    assert queued(sent) == {QUEUE: [(b"a/1", 1, b"one"), (b"a/2", 1, b"two")]}
+    assert live(sent) == {}
+
+    site.frames(up("offline", 3, ("a/#", 1), queue=QUEUE))
+    site.publish(*rows)
+    sent = site.take()
+    assert queued(sent) == {QUEUE: [(b"a/1", 1, b"one"), (b"a/2", 1, b"two")]}
+    assert live(sent) == {3: [(0, (0, False, ()))]}
+
+
+def test_a_session_that_ends_with_its_connection_gets_everything_live_until_it_ends(site: Node) -> None:
+    site.start()
+    site.frames(up("live", 3, ("a", 2)))
+    site.publish((b"a", 0, b"zero"), (b"a", 2, b"two"))
+    sent = site.take()
+    assert queued(sent) == {}
+    assert live(sent) == {3: [(0, (2, False, ())), (1, (2, False, ()))]}
+
+    site.frames(SessionDown(epoch=LIFE, session="live", source=3, ended=True))
+    site.publish((b"a", 0, b"zero"))
+    assert live(site.take()) == {}
+
+
+def test_subscriptions_are_routed_by_before_the_store_is_told_of_them(site: Node) -> None:
+    site.start()
+    site.frames(up("live", 3))
+    add = SubscriptionsAdd(epoch=LIFE, request=1, session="live", source=3, queue="", filters=(("a", 1, 0, True),))
+    site.frames(add)
+    assert site.take() == [(QUEUE_STORE, add)]
+    site.publish((b"a", 1, b"x"))
+    assert live(site.take()) == {3: [(0, (1, False, ()))]}
+
+    drop = SubscriptionsDrop(epoch=LIFE, request=2, session="live", source=3, queue="", filters=("a",))
+    site.frames(drop)
+    assert site.take() == [(QUEUE_STORE, drop)]
+    site.publish((b"a", 1, b"x"))
+    assert live(site.take()) == {}
+
+
+def test_rows_with_retain_go_to_the_store_and_to_subscribers_without_it_unless_as_published(site: Node) -> None:
+    site.start(("offline", QUEUE, (("#", 2, 0),)), ("bridge", "session:65538:bridge", (("#", 2 | AS_PUBLISHED, 0),)))
+    site.publish((b"a", 1 | RETAIN, b"kept"), (b"b", 1, b"passing"))
+    found = queued(site.take())
+    assert found[RETAINED] == [(b"a", 1 | RETAIN, b"kept")]
+    assert found[QUEUE] == [(b"a", 1, b"kept"), (b"b", 1, b"passing")]
+    assert found["session:65538:bridge"] == [(b"a", 1 | RETAIN, b"kept"), (b"b", 1, b"passing")]
+
+
+def test_subscription_identifiers_travel_with_the_message(site: Node) -> None:
+    site.start(("offline", QUEUE, (("a", 1, 5), ("#", 2, 300))))
+    site.publish((b"a", 1, b"x"))
+    ((_, append),) = site.take()
+    assert isinstance(append, Append)
+    assert Batch.decode(append.bodies[0]).properties == {0: b"\x0b\x05\x0b\xac\x02"}
+
+
+def test_who_published_does_not_hear_itself_where_it_said_so(site: Node) -> None:
+    site.start()
+    site.frames(up("self", 3, ("a", 1 | NO_LOCAL)), up("other", 4, ("a", 1)))
+    site.publish((b"a", 1, b"of 3"), (b"a", 1, b"of 4"), sources=[3, 4])
+    found = {source: [row for row, _ in rows] for source, rows in live(site.take()).items()}
+    assert found == {3: [1], 4: [0, 1]}
+
+
+def test_connections_of_other_senders_are_nobodys_own(site: Node) -> None:
+    site.start()
+    site.frames(up("self", 3, ("a", 1 | NO_LOCAL)))
+    site.publish((b"a", 1, b"from the remote"), sources=[3], sender="connection:cloud:0")
+    assert list(live(site.take())) == [3]
+
+
+def test_each_message_goes_to_one_member_of_a_shared_subscription(site: Node) -> None:
+    site.start(("offline", QUEUE, (("$share/g/a/#", 1, 0),)))
+    site.frames(up("one", 3, ("$share/g/a/#", 1)), up("two", 4, ("$share/g/a/#", 1)))
+    site.publish(*[(b"a/%d" % (row % 3), 1, b"x") for row in range(10)])
+    found = {source: [row for row, _ in rows] for source, rows in live(site.take()).items()}
+    assert sorted(row for rows in found.values() for row in rows) == list(range(10))
+    assert {source: len(rows) for source, rows in found.items()} == {3: 5, 4: 5}
+
+    site.frames(
+        SessionDown(epoch=LIFE, session="one", source=3, ended=True), SessionDown(epoch=LIFE, session="two", source=4, ended=True)
+    )
+    site.publish((b"a/0", 1, b"x"))
+    assert list(queued(site.take())) == [QUEUE], "while nobody is connected, what can wait does"
+
+
+def test_what_was_offered_before_is_not_delivered_live_again(site: Node) -> None:
+    site.start(("offline", QUEUE, (("a", 1, 0),)))
+    site.frames(up("live", 3, ("a", 1)))
+    site.publish((b"a", 1 | OFFERED, b"again"), (b"a", 1, b"new"))
+    sent = site.take()
+    assert [row for row, _ in live(sent)[3]] == [1]
+    assert [payload for _, _, payload in queued(sent)[QUEUE]] == [b"again", b"new"]
+
+
+def test_what_remotes_publish_waits_until_it_is_known_who_is_connected(site: Node) -> None:
+    site.start()
+    site.distributor.on_peer_up(LISTENER, LIFE + 1)
+    site.publish((b"a", 1, b"x"), sender="connection:cloud:0")
+    assert site.take() == []
+    site.frames(replace(up("live", 3, ("a", 1)), epoch=LIFE + 1), LiveKnown(epoch=LIFE + 1))
+    assert list(live(site.take())) == [3]
+
+
+def test_a_new_listener_has_nobody_connected(site: Node) -> None:
+    site.start()
+    site.frames(up("kept", 3, ("a", 1), queue=QUEUE), up("live", 4, ("a", 1)))
+    site.distributor.on_peer_up(LISTENER, LIFE + 1)
+    site.frames(LiveKnown(epoch=LIFE + 1), up("late", 5, ("a", 1)))
+    site.take()
+    site.publish((b"a", 1, b"x"), (b"a", 0, b"y"))
+    sent = site.take()
+    assert live(sent) == {}
+    assert queued(sent) == {QUEUE: [(b"a", 1, b"x")]}
+
+
+def test_a_session_that_has_ended_gets_nothing_and_a_newer_one_of_its_name_is_left_alone(site: Node) -> None:
+    site.start(("offline", QUEUE, (("a", 1, 0),)))
+    site.frames(up("offline", 3, ("a", 1), queue="session:65540:offline"), SessionGone(session="offline", queue=QUEUE))
+    site.publish((b"a", 1, b"x"))
+    assert list(queued(site.take())) == ["session:65540:offline"]
+    site.frames(SessionGone(session="offline", queue="session:65540:offline"))
+    site.publish((b"a", 1, b"x"))
+    assert queued(site.take()) == {}
+
+
+def test_the_end_of_a_connection_that_was_taken_over_ends_nothing(site: Node) -> None:
+    site.start()
+    site.frames(up("c", 3, ("a", 1)), up("c", 4, ("a", 1)), SessionDown(epoch=LIFE, session="c", source=3, ended=True))
+    site.publish((b"a", 1, b"x"))
+    assert list(live(site.take())) == [4]
+
+
+def test_queues_that_get_the_same_share_one_body(site: Node) -> None:
+    site.start(*((f"s{number}", f"session:{number}:s{number}", (("a", 1, 0),)) for number in range(3)))
+    site.publish((b"a", 1, b"x"))
+    ((_, append),) = site.take()
+    assert isinstance(append, Append)
+    assert len(append.parts) == 3
+    assert len(set(append.bodies)) == 1

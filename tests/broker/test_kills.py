@@ -1,0 +1,80 @@
+"""Messages to subscribers while each process of the node is killed under load; they are paho's, and come back by themselves."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+
+import paho.mqtt.client as paho
+import pytest
+from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+
+from tests.conftest import StartNode
+from tests.support.node import Node, node_config
+from tests.support.publisher import Publisher
+from tests.support.waiting import wait_until
+
+MORE = 60  # messages between two kills
+
+
+class Subscriber:
+    """A paho client whose session lasts; it counts what it got."""
+
+    def __init__(self, node: Node, name: str, version: int, qos: int) -> None:
+        self.got: list[int] = []
+        self.subscribed = threading.Event()
+        protocol = MQTTProtocolVersion.MQTTv5 if version == 5 else MQTTProtocolVersion.MQTTv311
+        self._client = _client(name, protocol)
+        self._client.on_message = lambda client, data, message: self.got.append(int(message.payload))
+        self._client.on_connect = lambda client, data, flags, reason, properties: client.subscribe("t", qos)
+        self._client.on_subscribe = lambda client, data, mid, reasons, properties: self.subscribed.set()
+        _connect(self._client, node.port, protocol)
+        assert self.subscribed.wait(10.0)
+
+    def stop(self) -> None:
+        self._client.disconnect()
+        self._client.loop_stop()
+
+
+def _client(name: str, protocol: MQTTProtocolVersion) -> paho.Client:
+    if protocol == MQTTProtocolVersion.MQTTv5:
+        client = paho.Client(CallbackAPIVersion.VERSION2, name, protocol=protocol)
+    else:
+        client = paho.Client(CallbackAPIVersion.VERSION2, name, clean_session=False, protocol=protocol)
+    client.reconnect_delay_set(0.1, 0.2)  # type: ignore[arg-type]  # paho takes fractions
+    client.max_queued_messages_set(0)
+    return client
+
+
+def _connect(client: paho.Client, port: int, protocol: MQTTProtocolVersion) -> None:
+    if protocol == MQTTProtocolVersion.MQTTv5:
+        properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
+        properties.SessionExpiryInterval = 3600
+        client.connect("127.0.0.1", port, clean_start=False, properties=properties)
+    else:
+        client.connect("127.0.0.1", port)
+    client.loop_start()
+
+
+@pytest.mark.parametrize("version", [4, 5])
+def test_no_message_is_lost_and_none_of_qos_2_comes_twice(start_node: StartNode, version: int) -> None:
+    node = start_node(node_config())
+    once, at_least = Subscriber(node, "once", version, 2), Subscriber(node, "at-least", version, 1)
+    with Publisher(node.port, "t", qos=2, rate_per_s=300.0) as publisher:
+        for actor in ("queue_store", "listener", "distributor", "listener", "queue_store"):
+            publisher.wait_acknowledged(MORE)
+            node.wait_replaced(actor, node.kill(actor))
+        publisher.wait_acknowledged(MORE)
+        count = len(publisher.finish())
+
+    wait_until(lambda: len(set(once.got)) == count, 20.0, lambda: f"all {count} at QoS 2, not {len(set(once.got))}")
+    wait_until(lambda: len(set(at_least.got)) == count, 20.0, lambda: f"all {count} at QoS 1, not {len(set(at_least.got))}")
+
+    assert [number for number, count in Counter(once.got).items() if count > 1] == []
+    assert once.got == sorted(once.got), "in order"
+    first = list(dict.fromkeys(at_least.got))
+    assert first == sorted(first), "in order, when they come first"
+    for client in (once, at_least):
+        client.stop()

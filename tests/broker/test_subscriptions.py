@@ -1,0 +1,148 @@
+"""What a subscriber that is connected gets: every QoS, every subscription option, at both protocol levels."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+
+from tests.broker.exchange import publish, take, take_one
+from tests.support.mqtt_client import PUBACK, PUBLISH, SUBSCRIPTION_IDENTIFIER, MqttClient
+from tests.support.node import Node, node_config
+
+NO_LOCAL, RETAIN_AS_PUBLISHED, ONLY_IF_NEW, NEVER = 0x04, 0x08, 0x10, 0x20
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    """One node for all tests of this module; each has topics and client identifiers of its own."""
+    with Node(node_config(), tmp_path_factory.mktemp("broker")) as node:
+        yield node
+
+
+@pytest.mark.parametrize("version", [4, 5])
+@pytest.mark.parametrize("granted", [0, 1, 2])
+@pytest.mark.parametrize("published", [0, 1, 2])
+def test_a_message_arrives_at_the_lower_of_both_qos(node: Node, version: int, granted: int, published: int) -> None:
+    name = f"qos-{version}-{granted}-{published}"
+    with MqttClient(node.port, f"{name}-s", version=version) as subscriber, MqttClient(node.port, f"{name}-p") as publisher:
+        assert subscriber.subscribe(f"{name}/#", qos=granted).reason_codes == (granted,)
+        publish(publisher, f"{name}/t", "0", "1", "2", qos=published)
+
+        got = take(subscriber, 3)
+
+        assert [message.payload for message in got] == [b"0", b"1", b"2"]
+        assert {message.qos for message in got} == {min(granted, published)}
+        assert not any(message.dup or message.retain for message in got)
+        subscriber.ping()
+
+
+def test_no_local_and_retain_as_published(node: Node) -> None:
+    with MqttClient(node.port, "nl", version=5) as both, MqttClient(node.port, "nl-p", version=5) as other:
+        both.subscribe("nl/#", qos=1, options=NO_LOCAL | RETAIN_AS_PUBLISHED)
+        publish(both, "nl/own", "own", qos=1)
+        publish(other, "nl/other", "kept", qos=1, retain=True)
+
+        message = take_one(both)
+
+        assert (message.payload, message.retain) == (b"kept", True)
+
+
+def test_overlapping_subscriptions_send_one_copy_with_all_identifiers(node: Node) -> None:
+    with MqttClient(node.port, "over", version=5) as subscriber, MqttClient(node.port, "over-p", version=5) as publisher:
+        subscriber.subscribe("over/#", qos=0, identifier=7)
+        subscriber.subscribe("over/+", qos=1, identifier=300)
+        publish(publisher, "over/t", "x", qos=2)
+
+        message = take_one(subscriber)
+        identifiers = [value for known, value in message.properties if known == SUBSCRIPTION_IDENTIFIER]
+
+        assert (message.qos, sorted(map(int, map(str, identifiers)))) == (1, [7, 300])
+        publish(publisher, "over/t", "y")
+        assert take_one(subscriber).payload == b"y", "there was no second copy of x"
+
+
+def test_a_shared_subscription_sends_each_message_to_one(node: Node) -> None:
+    with (
+        MqttClient(node.port, "sh-1", version=5) as first,
+        MqttClient(node.port, "sh-2") as second,
+        MqttClient(node.port, "sh-p") as publisher,
+    ):
+        for member in (first, second):
+            assert member.subscribe("$share/g/sh/#", qos=1).reason_codes == (1,)
+            member.subscribe("end", qos=0)
+        publish(publisher, "sh/t", *map(str, range(20)), qos=1)
+        publish(publisher, "end", "", qos=0)
+
+        got: list[bytes] = []
+        counts = []
+        for member in (first, second):
+            mine = []
+            while (message := take_one(member)).topic != "end":
+                mine.append(message.payload)
+            counts.append(len(mine))
+            got += mine
+
+        assert sorted(got) == sorted(str(number).encode() for number in range(20))
+        assert min(counts) > 0
+
+
+def test_retained_messages_come_as_the_subscription_says(node: Node) -> None:
+    with MqttClient(node.port, "ret", version=5) as subscriber, MqttClient(node.port, "ret-p") as publisher:
+        publish(publisher, "ret/0", "zero", retain=True)
+        publish(publisher, "ret/2", "two", qos=2, retain=True)
+
+        def retained(options: int) -> dict[str, tuple[int, bool]]:
+            subscriber.subscribe("ret/#", qos=1, options=options)
+            publish(publisher, "ret/end", "live", qos=1)
+            found = {}
+            while (message := take_one(subscriber)).topic != "ret/end":
+                found[message.topic] = (message.qos, message.retain)
+            return found
+
+        assert retained(NEVER) == {}
+        assert retained(ONLY_IF_NEW) == {}, "the subscription was there"
+        assert retained(0) == {"ret/0": (0, True), "ret/2": (1, True)}
+        assert subscriber.unsubscribe("ret/#", "ret/none").reason_codes == (0, 0x11)
+        assert retained(ONLY_IF_NEW) == {"ret/0": (0, True), "ret/2": (1, True)}
+        publish(publisher, "ret/0", "", retain=True)
+        while take_one(subscriber).topic != "ret/0":
+            pass
+        assert retained(0) == {"ret/2": (1, True)}
+
+
+def test_a_client_takes_no_more_than_it_said(node: Node) -> None:
+    limits: list[tuple[int, int | bytes | str | tuple[str, str]]] = [(0x21, 2), (0x27, 100)]
+    with MqttClient(node.port, "small", version=5, properties=limits) as subscriber, MqttClient(node.port, "small-p") as publisher:
+        subscriber.subscribe("small/#", qos=2)
+        publish(publisher, "small/t", "x" * 200, qos=1)
+        publish(publisher, "small/t", "x" * 200, qos=0)
+        for number in range(5):
+            publish(publisher, "small/t", str(number), qos=1)
+
+        first, second = subscriber.expect(PUBLISH), subscriber.expect(PUBLISH)
+        subscriber.ping()  # and nothing else came
+        subscriber.acknowledge(PUBACK, first.packet_id)
+        third = subscriber.expect(PUBLISH)
+
+        assert [message.payload for message in (first, second, third)] == [b"0", b"1", b"2"]
+
+
+def test_mosquitto_s_clients(node: Node) -> None:
+    base = ["-h", "127.0.0.1", "-p", str(node.port), "-t", "mosq/t", "-q", "2"]
+    with subprocess.Popen(
+        ["stdbuf", "-oL", "mosquitto_sub", *base, "-V", "mqttv5", "-C", "3", "-W", "20", "-d"],
+        stdout=subprocess.PIPE,
+        text=True,
+        bufsize=1,
+    ) as subscriber:
+        assert subscriber.stdout is not None
+        said = ""
+        while "Subscribed" not in said:
+            said = subscriber.stdout.readline()
+        for payload in ("a", "b", "c"):
+            subprocess.run(["mosquitto_pub", *base, "-m", payload], check=True, timeout=20)
+        lines = [line.strip() for line in subscriber.stdout.read().splitlines()]
+
+    assert [line for line in lines if line in ("a", "b", "c")] == ["a", "b", "c"]

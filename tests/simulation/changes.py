@@ -1,0 +1,98 @@
+"""Configurations that change when the node is started again: a bridge that is away for a time, other lanes, rules and limits (P7).
+
+At the end the bridge is back, with the most lanes that it ever had, so that every queue can be emptied.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from supervisor.units import rule_number
+from tests.simulation.world import World
+from wire.settings import NodeSettings
+
+if TYPE_CHECKING:
+    from tests.simulation.node import Machine
+    from tests.simulation.plan import Fault, Plan
+
+RECONFIGURE = "reconfigure"
+_PATIENCE_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a step changes: ``bridge no``, ``bridge yes``, ``lanes N``, ``rule NAME`` or ``limit N`` (0: there is none)."""
+
+    what: str
+    value: str
+
+    @classmethod
+    def of(cls, fault: Fault) -> Change:
+        """The change that ``fault`` is."""
+        return cls(*fault.target.split())
+
+
+def changes_of(plan: Plan) -> set[str]:
+    """What is changed in ``plan``, of ``bridge``, ``lanes``, ``rule`` and ``limit``."""
+    return {Change.of(fault).what for fault in plan.faults if fault.kind == RECONFIGURE}
+
+
+class Changes:
+    """Carries out the faults that change the configuration."""
+
+    def __init__(self, world: World, machine: Machine) -> None:
+        self._world = world
+        self._machine = machine
+        self._bridge, *self._others = machine.settings.bridges
+        self._present = True
+        self._impatient = False
+
+    def reconfigure(self, fault: Fault) -> None:
+        """target: see ``Change``; amount: seconds until the node is started again."""
+        change = Change.of(fault)
+        match change.what:
+            case "bridge":
+                self._present = change.value == "yes"
+            case "lanes":
+                self._lanes(int(change.value))
+            case "rule":
+                (rule,) = self._bridge.local_subscriptions
+                rule = replace(rule, name=change.value, number=rule_number(change.value))
+                self._bridge = replace(self._bridge, local_subscriptions=(rule,))
+            case "limit":
+                limits = replace(self._bridge.limits, max_messages=int(change.value) or None)
+                self._bridge = replace(self._bridge, limits=limits)
+        self._machine.next_settings = self._settings()
+        self._machine.stop(fault.amount)
+
+    def heal(self) -> None:
+        """The bridge is there, with all its lanes."""
+        settings = self._machine.next_settings
+        self._present = True
+        self._lanes(self._machine.oracle.lanes_most)
+        if self._settings() != settings:
+            self._machine.next_settings = self._settings()
+        self._start_again()
+
+    def _lanes(self, lanes: int) -> None:
+        if lanes != self._bridge.lanes:  # the lanes have other client identifiers, so other sessions
+            self._machine.remotes.switches += 1
+        self._machine.oracle.lanes_most = max(self._machine.oracle.lanes_most, lanes)
+        self._bridge = replace(self._bridge, lanes=lanes)
+
+    def _settings(self) -> NodeSettings:
+        bridges = (self._bridge, *self._others) if self._present else tuple(self._others)
+        return replace(self._machine.settings, bridges=bridges)
+
+    def _start_again(self) -> None:
+        """Until the node runs as it is configured."""
+        machine = self._machine
+        if machine.settings is machine.next_settings:
+            return
+        if self._impatient and machine.supervisor is not None:
+            machine.kill(machine.supervisor)
+        else:
+            machine.stop(0.1)
+        self._impatient = True
+        self._world.after(_PATIENCE_S, self._start_again)

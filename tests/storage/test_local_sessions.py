@@ -1,0 +1,292 @@
+"""Local clients' sessions in the store: their queues, subscriptions, Wills and retained messages, and what outlives a restart."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from storage.engine import Engine
+from storage.tier1 import Effects, Tier1
+from tests.storage.building import append_frame, batch, bridge, node
+from tests.support.settings import limits
+from wire.batch import RETAIN, Batch, from_rows
+from wire.frames import (
+    Committed,
+    Credit,
+    Frame,
+    HandOut,
+    LaneClose,
+    LaneOpen,
+    LaneOpened,
+    Retained,
+    SessionClose,
+    SessionGone,
+    SessionOpen,
+    SessionOpened,
+    SessionsKnown,
+    SessionsWanted,
+    SubscriptionsAdd,
+    SubscriptionsDrop,
+    SubscriptionsKept,
+)
+from wire.mqtt.packets import SESSION_NEVER_EXPIRES_S
+from wire.names import DISTRIBUTOR, LISTENER, RETAINED
+from wire.settings import NodeSettings, SessionSettings
+
+MANY = 1 << 20
+WILL = (b"site/gone", 1, b"bye", b"", 30)
+
+
+def turn(store: Tier1, *frames: Frame, now_s: float = 1.0, wall_ms: int = 1000) -> Effects:
+    for frame in frames:
+        store.receive(frame)
+    return store.commit(now_s, wall_ms)
+
+
+def settings(**sessions: Any) -> NodeSettings:
+    return replace(node(), sessions=replace(SessionSettings(), **sessions))
+
+
+def opening(session: str = "c", *, request: int = 1, epoch: int = 1, source: int = 1, **more: object) -> SessionOpen:
+    chosen: dict[str, object] = {"clean": False, "expiry_s": 60, **more}
+    return SessionOpen(sender=LISTENER, epoch=epoch, request=request, session=session, source=source, **chosen)  # type: ignore[arg-type]
+
+
+def open_session(store: Tier1, session: str = "c", **more: object) -> SessionOpened:
+    ((peer, opened),) = turn(store, opening(session, **more))  # type: ignore[arg-type]
+    assert peer == LISTENER
+    assert isinstance(opened, SessionOpened)
+    return opened
+
+
+def subscribe(queue: str, topic_filter: str = "a/#", options: int = 1, *, request: int = 1, session: str = "c") -> SubscriptionsAdd:
+    filters = ((topic_filter, options, 0, True),)
+    return SubscriptionsAdd(epoch=1, request=request, session=session, source=1, queue=queue, filters=filters)
+
+
+def retain(number: int, *rows: tuple[bytes, int, bytes]) -> Frame:
+    """A batch of which every row is retained, and nothing else."""
+    body = from_rows([(topic, flags | RETAIN, payload) for topic, flags, payload in rows], accepted_ms=1000)
+    return append_frame(number, {RETAINED: (body, None)})
+
+
+def queued(store: Tier1, queue: str, epoch: int = 1 << 20) -> list[tuple[bytes, int, bytes]]:
+    """What is handed out of ``queue`` to the Listener, as (topic, flags, payload)."""
+    turn(store, LaneOpen(queue=queue, epoch=epoch))
+    effects = turn(store, Credit(queue=queue, epoch=epoch, messages=MANY, size_bytes=MANY))
+    rows: list[tuple[bytes, int, bytes]] = []
+    for peer, frame in effects:
+        assert peer == LISTENER
+        assert isinstance(frame, HandOut)
+        rows += rows_of(Batch.decode(frame.bodies[0]))
+    return rows
+
+
+def rows_of(body: Batch) -> list[tuple[bytes, int, bytes]]:
+    payloads = body.rows_payloads()
+    return [(body.topics[index], body.flags[row], payloads[row]) for row, index in enumerate(body.topic_of)]
+
+
+def known(store: Tier1, asker: str = DISTRIBUTOR, epoch: int = 1) -> dict[str, tuple[object, ...]]:
+    answers = [frame for _, frame in turn(store, SessionsWanted(asker=asker, epoch=epoch))]
+    assert isinstance(answers[-1], SessionsKnown)
+    assert answers[-1].last
+    return {row[0]: row[1:] for frame in answers if isinstance(frame, SessionsKnown) for row in frame.sessions}
+
+
+def test_a_session_that_lasts_has_a_queue_and_one_that_does_not_has_none(engine: Engine) -> None:
+    store = Tier1(engine, settings(), 1)
+
+    lasting = open_session(store, "lasting")
+    live = open_session(store, "live", expiry_s=0)
+
+    assert lasting.queue.endswith(":lasting")
+    assert live.queue == ""
+    assert not live.present
+    assert list(known(store)) == ["lasting"]
+
+
+def test_subscriptions_are_there_again_when_the_session_is_resumed(engine: Engine) -> None:
+    store = Tier1(engine, settings(), 1)
+    queue = open_session(store).queue
+    assert turn(store, subscribe(queue)) == [(LISTENER, SubscriptionsKept(epoch=1, request=1, source=1))]
+    turn(store, subscribe(queue, "b", 2, request=2))
+    turn(store, SubscriptionsDrop(epoch=1, request=3, session="c", source=1, queue=queue, filters=("a/#",)))
+
+    store = Tier1(engine, settings(), 2) if engine.durable else store
+    again = open_session(store, request=2, source=2)
+
+    assert again.present
+    assert again.queue == queue
+    assert again.subscriptions == (("b", 2, 0),)
+
+
+def test_messages_wait_in_the_sessions_queue_for_the_client_and_leave_no_memory_behind(engine: Engine) -> None:
+    store = Tier1(engine, settings(), 1)
+    queue = open_session(store).queue
+    turn(store, append_frame(1, {queue: (batch([b"x", b"y"], 1), None)}))
+
+    assert [payload for _, _, payload in queued(store, queue)] == [b"x", b"y"]
+    turn(store, LaneClose(queue=queue, epoch=1 << 20))
+
+    assert [payload for _, _, payload in queued(store, queue, epoch=2 << 20)] == [b"x", b"y"], "nothing of it was settled"
+
+
+def test_a_clean_start_ends_the_session_and_what_was_routed_for_it_goes_nowhere(engine: Engine) -> None:
+    store = Tier1(engine, settings(), 1)
+    old = open_session(store).queue
+    turn(store, subscribe(old), append_frame(1, {old: (batch([b"x"], 1), None)}))
+
+    new = open_session(store, clean=True, request=2, source=2)
+    effects = turn(store, append_frame(2, {old: (batch([b"late"], 1), None)}))
+
+    assert not new.present
+    assert new.subscriptions == ()
+    assert new.queue != old
+    assert [frame.refused for _, frame in effects if isinstance(frame, Committed)] == [{}], "the publisher is acknowledged"
+    assert queued(store, new.queue) == []
+    assert not turn(store, LaneOpen(queue=old, epoch=1 << 20))
+
+
+def test_a_full_queue_drops_the_newest_and_refuses_nobody(engine: Engine) -> None:
+    store = Tier1(engine, settings(queue_max_messages=2), 1)
+    queue = open_session(store).queue
+
+    effects = turn(store, append_frame(1, {queue: (batch([b"x", b"y", b"z"], 1), None)}))
+
+    assert [frame.refused for _, frame in effects if isinstance(frame, Committed)] == [{}]
+    assert [payload for _, _, payload in queued(store, queue)] == [b"x", b"y"]
+    assert store.status(1000)["sessions"]["dropped"] == 1
+
+
+def test_sessions_are_limited_and_a_known_one_may_always_come_back(engine: Engine) -> None:
+    store = Tier1(engine, settings(sessions_max=1), 1)
+    assert not open_session(store, "first").refused
+
+    assert open_session(store, "second", request=2).refused
+    assert not open_session(store, "first", request=3).refused
+    assert not open_session(store, "live", request=4, expiry_s=0).refused
+
+
+def test_a_session_ends_when_its_time_is_up_across_a_restart(engine: Engine) -> None:
+    store = Tier1(engine, settings(), 1)
+    queue = open_session(store, expiry_s=60).queue
+    turn(store, append_frame(1, {queue: (batch([b"x"], 1), None)}))
+    turn(store, SessionClose(sender=LISTENER, epoch=1, session="c", source=1, wall_ms=10_000, expiry_s=60, keep_will=False))
+    if engine.durable:
+        store = Tier1(engine, settings(), 2)
+
+    store.tick(1.0, 69_999)
+    assert list(known(store)) == ["c"]
+    store.tick(2.0, 70_000)
+    effects = store.commit(2.0, 70_000)
+
+    assert effects == [(peer, SessionGone(session="c", queue=queue)) for peer in (DISTRIBUTOR, LISTENER)]
+    assert known(store) == {}
+    assert not list(engine.scan("meta", b"S", b"T"))
+    assert not list(engine.scan("msg", b"\0", b"\xff" * 12))
+    assert not open_session(store, epoch=1, request=9).present
+
+
+def test_a_session_that_never_expires_stays(engine: Engine) -> None:
+    store = Tier1(engine, settings(), 1)
+    open_session(store, expiry_s=SESSION_NEVER_EXPIRES_S)
+    close = SessionClose(
+        sender=LISTENER, epoch=1, session="c", source=1, wall_ms=0, expiry_s=SESSION_NEVER_EXPIRES_S, keep_will=False
+    )
+    turn(store, close)
+    store.tick(1.0, 1 << 50)
+    assert list(known(store)) == ["c"]
+
+
+def test_a_connection_that_was_taken_over_ends_nothing(engine: Engine) -> None:
+    store = Tier1(engine, settings(), 1)
+    open_session(store, source=1)
+    open_session(store, source=2, request=2)
+    turn(store, SessionClose(sender=LISTENER, epoch=1, session="c", source=1, wall_ms=0, expiry_s=0, keep_will=False))
+    assert list(known(store)) == ["c"]
+
+
+@pytest.mark.parametrize("expiry_s", [0, 60])
+def test_the_will_of_a_client_that_died_with_its_listener_is_told_to_the_next_one(engine: Engine, expiry_s: int) -> None:
+    store = Tier1(engine, settings(), 1)
+    open_session(store, expiry_s=expiry_s, will=WILL)
+    if engine.durable:
+        store = Tier1(engine, settings(), 2)
+    turn(store, SessionsWanted(asker=LISTENER, epoch=2), now_s=5.0)
+
+    will, due_ms = known(store, LISTENER, 2)["c"][2:]
+    assert will == WILL
+    assert isinstance(due_ms, int)
+    # Sent with a batch, it is gone in the same commit.
+    turn(store, replace(append_frame(1, {}, epoch=2), wills=("c",)))
+    assert all(row[2] is None for row in known(store, LISTENER, 2).values())
+
+
+def test_a_client_that_says_goodbye_takes_its_will_back(engine: Engine) -> None:
+    store = Tier1(engine, settings(), 1)
+    open_session(store, expiry_s=0, will=WILL)
+    turn(store, SessionClose(sender=LISTENER, epoch=1, session="c", source=1, wall_ms=0, expiry_s=0, keep_will=False))
+    assert known(store, LISTENER) == {}
+
+
+def test_retained_messages_go_to_a_live_subscriber_and_are_replaced_and_cleared(engine: Engine) -> None:
+    store = Tier1(engine, settings(), 1)
+    open_session(store, expiry_s=0)
+    turn(store, retain(1, (b"a/1", 1, b"old"), (b"a/2", 0, b"two"), (b"b", 1, b"other")))
+    turn(store, retain(2, (b"a/1", 1, b"new"), (b"a/2", 1, b"")))
+    if engine.durable:
+        store = Tier1(engine, settings(), 2)
+
+    effects = [frame for _, frame in turn(store, subscribe("", options=1))]
+
+    assert isinstance(effects[0], SubscriptionsKept)
+    (retained,) = effects[1:]
+    assert isinstance(retained, Retained)
+    assert rows_of(Batch.decode(retained.bodies[0])) == [(b"a/1", 1 | RETAIN, b"new")]
+
+
+def test_retained_messages_go_into_the_queue_of_a_session_that_lasts_once(engine: Engine) -> None:
+    store = Tier1(engine, settings(), 1)
+    queue = open_session(store).queue
+    turn(store, retain(1, (b"a/1", 2, b"kept"), (b"a/2", 0, b"passing")))
+
+    first = [frame for _, frame in turn(store, subscribe(queue, options=1))]
+    again = [frame for _, frame in turn(store, subscribe(queue, options=1))]
+
+    assert [type(frame) for frame in first] == [SubscriptionsKept, Retained]
+    assert isinstance(first[1], Retained)
+    assert rows_of(Batch.decode(first[1].bodies[0])) == [(b"a/2", RETAIN, b"passing")]
+    assert [type(frame) for frame in again] == [SubscriptionsKept], "a request that is repeated has had them"
+    assert queued(store, queue) == [(b"a/1", 1 | RETAIN, b"kept")]
+
+
+def test_a_refused_row_is_not_retained(engine: Engine) -> None:
+    store = Tier1(engine, node(bridge(limit=limits(max_messages=1))), 1)
+    body = from_rows([(b"a", 1 | RETAIN, b"first"), (b"b", 1 | RETAIN, b"second")], accepted_ms=1000)
+    turn(store, append_frame(1, {"bridge:cloud:0": (body, None), RETAINED: (body, None)}))
+    open_session(store, expiry_s=0)
+
+    effects = [frame for _, frame in turn(store, subscribe("", "#"))]
+
+    assert [row for frame in effects if isinstance(frame, Retained) for row in rows_of(Batch.decode(frame.bodies[0]))] == [
+        (b"a", 1 | RETAIN, b"first")
+    ]
+
+
+def test_retained_messages_have_limits(engine: Engine) -> None:
+    store = Tier1(engine, settings(retained_max_messages=1), 1)
+    turn(store, retain(1, (b"a/1", 1, b"x"), (b"a/2", 1, b"y")))
+    figures = store.status(1000)["sessions"]["retained"]
+    assert (figures["messages"], figures["refused"]) == (1, 1)
+
+
+def test_the_markers_of_a_session_are_answered_like_a_bridges(engine: Engine) -> None:
+    store = Tier1(engine, settings(), 1)
+    queue = open_session(store).queue
+    turn(store, append_frame(1, {queue: (batch([b"x"], 2), None)}))
+    ((peer, opened),) = turn(store, LaneOpen(queue=queue, epoch=1 << 20))
+    assert peer == LISTENER
+    assert isinstance(opened, LaneOpened)

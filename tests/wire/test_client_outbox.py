@@ -1,0 +1,261 @@
+"""What goes out to one local client at QoS 1 and 2."""
+
+from __future__ import annotations
+
+from array import array
+
+import pytest
+
+from tests.support.mqtt_client import Packet, decode
+from wire.batch import Batch, from_rows, pack_column
+from wire.client_outbox import ClientOutbox
+from wire.copies import Copies, Parcel, as_granted
+from wire.frames import HandOut, LaneOpened, Ranges
+from wire.mqtt.publish_properties import with_message_expiry
+from wire.settings import SessionSettings
+from wire.wills import PendingWill, PendingWills
+
+QUEUE = "session:1:c"
+
+
+def outbox(queue: str = "", *, level: int = 5, receive_maximum: int = 100, **limits: int) -> ClientOutbox:
+    settings = SessionSettings(**{"in_flight_max": 10, **limits})  # type: ignore[arg-type]  # every one of these is a number
+    return ClientOutbox(queue=queue, level=level, receive_maximum=receive_maximum, packet_max_bytes=None, settings=settings)
+
+
+def batch(count: int, *, qos: int = 1, first: int = 0, expiry_s: int | None = None) -> Batch:
+    made = from_rows([(b"t", qos, str(first + number).encode()) for number in range(count)])
+    if expiry_s is not None:
+        made.properties = {row: with_message_expiry(b"", expiry_s) for row in range(count)}
+    return made
+
+
+def packets(data: bytes, level: int = 5) -> list[Packet]:
+    found = []
+    while data:
+        length = data[1]  # all of them are short
+        found.append(decode(level, data[0], data[2 : 2 + length]))
+        data = data[2 + length :]
+    return found
+
+
+def payloads(data: bytes) -> list[bytes]:
+    return [packet.payload for packet in packets(data)]
+
+
+def puback(*packet_ids: int, first_byte: int = 0x40) -> bytes:
+    return b"".join(bytes((first_byte, 2)) + packet_id.to_bytes(2, "big") for packet_id in packet_ids)
+
+
+def lane(
+    epoch: int, *, head: int = 0, dup_below: int = 0, settled: Ranges = (), released: Ranges = (), session: str = ""
+) -> LaneOpened:
+    return LaneOpened(
+        queue=QUEUE,
+        epoch=epoch,
+        head=head,
+        tail=100,
+        dup_below=dup_below,
+        settled=settled,
+        released=released,
+        generation=0,
+        session=session,
+    )
+
+
+def hand_out(epoch: int, first_seq: int, of: Batch, offsets: list[int] | None = None) -> HandOut:
+    return HandOut(
+        queue=QUEUE,
+        epoch=epoch,
+        first_seq=first_seq,
+        count=len(of),
+        size_bytes=of.size_bytes(),
+        offsets=b"" if offsets is None else pack_column(array("I", offsets)),
+        bodies=(of.encode(),),
+    )
+
+
+def kept(*, session: str = "client", head: int = 0, dup_below: int = 0, released: Ranges = ()) -> ClientOutbox:
+    """The outbox of a session that was connected before."""
+    box = outbox(QUEUE)
+    box.opening(1)
+    box.opened(lane(1, head=head, dup_below=dup_below, released=released, session=session))
+    return box
+
+
+def test_a_live_client_has_no_more_in_flight_than_it_takes_and_the_rest_waits() -> None:
+    box = outbox(receive_maximum=2)
+    box.begin()
+    box.put(Parcel(batch(5)))
+
+    assert payloads(box.pump(1000, 0.0, 0)) == [b"0", b"1"]
+    assert box.pump(1000, 0.0, 0) == b""
+    assert box.received(puback(1), 0) == 4
+    assert payloads(box.pump(1000, 0.0, 0)) == [b"2"]
+    assert box.in_flight == 2
+
+
+@pytest.mark.parametrize("level", [4, 5])
+def test_the_exchange_of_qos_2_needs_no_commit_for_a_live_client(level: int) -> None:
+    box = outbox(level=level, receive_maximum=1)
+    box.begin()
+    box.put(Parcel(batch(2, qos=2)))
+    assert [packet.packet_id for packet in packets(box.pump(1000, 0.0, 0), level)] == [1]
+    box.received(puback(1, first_byte=0x50), 0)
+    assert box.pump(1000, 0.0, 0) == puback(1, first_byte=0x62), "and the next PUBLISH has to wait"
+    box.received(puback(1, first_byte=0x70), 0)
+    assert [packet.packet_id for packet in packets(box.pump(1000, 0.0, 0), level)] == [2]
+
+
+def test_what_finds_no_room_is_dropped_newest_first_and_counted() -> None:
+    box = outbox(receive_maximum=1, queue_max_messages=3)
+    box.begin()
+    for first in (0, 2, 4):
+        box.put(Parcel(batch(2, first=first)))
+    assert box.dropped == 3
+    got = []
+    for packet_id in (1, 2, 3):
+        got += payloads(box.pump(1000, 0.0, 0))
+        box.received(puback(packet_id), 0)
+    assert got == [b"0", b"1", b"2"]
+
+
+def test_a_refusal_ends_a_message_and_an_unknown_acknowledgement_ends_nothing() -> None:
+    box = outbox()
+    box.begin()
+    box.put(Parcel(batch(1, qos=2)))
+    box.pump(1000, 0.0, 0)
+    box.received(b"\x50\x03\x00\x01\x97" + puback(77) + puback(78, first_byte=0x50), 0)
+    assert box.pump(1000, 0.0, 0)[-1:] == b"\x92", "PUBREL for what was never sent says so"
+    assert (box.in_flight, box.refused) == (0, 1)
+
+
+def test_what_expires_while_it_waits_is_not_sent_and_the_rest_has_less_time() -> None:
+    box = outbox(receive_maximum=1)
+    box.begin()
+    box.put(Parcel(batch(1)))
+    box.put(Parcel(batch(3, first=1, expiry_s=5)))
+    box.put(Parcel(batch(1, first=4, expiry_s=60)))
+    assert payloads(box.pump(1000, 0.0, 0)) == [b"0"]
+    box.received(puback(1), 0)
+    [young] = packets(box.pump(1000, 0.0, 2000))
+    assert (young.payload, young.property(0x02)) == (b"1", 3)
+    box.received(puback(young.packet_id), 0)
+    [last] = packets(box.pump(1000, 0.0, 10_000))
+    assert (last.payload, last.property(0x02), box.expired) == (b"4", 50, 2)
+
+
+def test_a_session_is_put_on_record_before_anything_leaves() -> None:
+    box = kept(session="")
+    box.hand_out(hand_out(1, 0, batch(1)))
+    assert box.pump(1000, 0.0, 0) == b""
+    assert box.urgent
+    settle = box.settle()
+    assert settle is not None
+    assert settle.session == "client"
+    box.settled(settle.number)
+    assert payloads(box.pump(1000, 0.0, 0)) == [b"0"]
+
+
+def test_a_resumed_session_goes_on_with_its_identifiers() -> None:
+    box = kept(head=5, dup_below=8, released=((6, 7),))
+    box.hand_out(hand_out(1, 5, batch(3, qos=2, first=5), [0, 2, 3]))
+    found = packets(box.pump(1000, 0.0, 0))
+    assert [(packet.kind, packet.packet_id, packet.dup) for packet in found] == [
+        (6, 7, False),
+        (3, 6, True),
+        (3, 8, True),
+        (3, 9, False),
+    ]
+
+
+def test_what_was_settled_is_told_the_store() -> None:
+    box = kept()
+    box.hand_out(hand_out(1, 0, batch(3, expiry_s=5)))
+    box.hand_out(hand_out(1, 3, batch(2, first=3)))
+    assert payloads(box.pump(1000, 0.0, 6000)) == [b"3", b"4"]
+    box.received(puback(4), 0)
+    settle = box.settle()
+    assert settle is not None
+    assert dict(settle.settled) == {"expired": ((0, 3),), "delivered": ((3, 4),)}
+
+
+def test_a_new_store_is_told_again_and_the_client_gets_nothing_twice() -> None:
+    box = kept()
+    box.hand_out(hand_out(1, 0, batch(6, qos=2)))
+    assert payloads(box.pump(60, 0.0, 0))[:4] == [b"0", b"1", b"2", b"3"]
+    sent = box.in_flight
+    box.received(puback(1, 2, first_byte=0x50), 0)
+    first = box.settle()
+    assert first is not None
+    box.settled(first.number)
+    box.pump(1, 0.0, 0)
+    box.received(puback(1, first_byte=0x70) + puback(3, first_byte=0x50), 0)  # both facts die with the store
+    assert box.settle() is not None
+
+    box.opening(2)
+    assert box.settle() is None, "nothing is said of a lane that is not open"
+    box.opened(lane(2, released=((0, 2),), session="client"))
+    again = box.settle()
+    assert again is not None
+    assert (dict(again.settled), again.released) == ({"delivered": ((0, 1),)}, ((2, 3),))
+    box.hand_out(hand_out(2, 1, batch(5, qos=2, first=1)))
+    box.settled(again.number)
+    rest = packets(box.pump(1000, 0.0, 0))
+    assert [packet.payload for packet in rest if packet.kind == 3] == [str(number).encode() for number in range(sent, 6)]
+    assert [packet.packet_id for packet in rest if packet.kind == 6] == [3]
+
+
+def test_credit_runs_ahead_of_what_has_left() -> None:
+    box = kept()
+    first = box.grant()
+    assert first is not None
+    assert box.grant() is None
+    box.hand_out(hand_out(1, 0, batch(40)))
+    for turn in range(4):
+        box.pump(10_000, 0.0, 0)
+        box.received(puback(*range(turn * 10 + 1, turn * 10 + 11)), 0)
+    more = box.grant()
+    assert more is not None
+    assert more.messages == first.messages + 40
+
+
+def test_clients_in_step_share_the_bytes() -> None:
+    parcel = Parcel(batch(3), shared=True)
+    boxes = [outbox() for _ in range(2)]
+    for box in boxes:
+        box.begin()
+        box.put(parcel)
+    first, second = (box.pump(1000, 0.0, 0) for box in boxes)
+    assert first == second
+    late = outbox()
+    late.begin()
+    late.put(Parcel(batch(1)))
+    late.put(parcel)
+    assert [(packet.packet_id, packet.payload) for packet in packets(late.pump(1000, 0.0, 0))][1:] == [
+        (2, b"0"),
+        (3, b"1"),
+        (4, b"2"),
+    ]
+
+
+def test_copies_tell_qos_0_from_the_rest() -> None:
+    mixed = from_rows([(b"a", 0 | 4, b"0"), (b"a", 2, b"2"), (b"b", 1, b"1")])
+    granted = as_granted(mixed, None, qos=1, retain_as_published=False, identifiers=(300,))
+    copies = Copies(granted, 0)
+    [zero] = packets(copies.qos0(5, 1000))
+    assert (zero.topic, zero.payload, zero.retain, zero.property(0x0B)) == ("a", b"0", False, 300)
+    assert copies.parcel is not None
+    assert copies.parcel.batch.flags == bytes((1, 1))
+    assert copies.qos0(5, 3) == b"", "the client takes nothing that large"
+
+
+def test_a_will_waits_until_it_is_due_or_taken() -> None:
+    wills = PendingWills()
+    message = (b"t", 0, b"", b"", 5)
+    for session, due_s in (("b", 2.0), ("a", 1.0), ("c", 9.0)):
+        wills.add(session, PendingWill(message, due_s, 0))
+    assert [session for session, _ in wills.take_due(2.0)] == ["a", "b"]
+    assert wills.take("c") is not None
+    assert wills.take("c") is None
+    assert len(wills) == 0

@@ -1,0 +1,328 @@
+"""What goes out to one local client at QoS 1 and 2: the exchange, and what waits for its turn. Pure.
+
+The exchange itself is ``wire/outbound.py``'s. For a session that ends with its connection the messages come from the Distributor
+and are numbered here; for one that lasts they are handed out by the store, which is told what became of them.
+
+O1  what waits for a session without a queue is limited; what comes beyond is dropped and counted.
+O2  a message whose time is up when it could leave is not sent [MQTT-3.3.2-5], unless it may have been sent before.
+O3  a session that lasts goes on where the store says it stands, with the identifiers that it had [MQTT-4.4.0-1].
+O4  when the store is new and the connection is not, nothing is sent twice; what may not be on record is told again.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import deque
+from dataclasses import dataclass
+
+from wire.access_rules import ClientAccess
+from wire.backoff import Backoff
+from wire.batch import Batch, unpack_column
+from wire.copies import Parcel
+from wire.credit import CreditGiver
+from wire.frames import Credit, HandOut, LaneOpened, Settle
+from wire.outbound import OutboundFlow
+from wire.publish_expiry import aged_properties, expired_rows
+from wire.ranges import RangeSet
+from wire.refusal_policy import DROP, RefusalPolicy
+from wire.segments import Columns, Segment
+from wire.sequences import PUBREC, PUBREL
+from wire.settings import BackoffSettings, RefusalSettings, SessionSettings
+
+SETTLE_MESSAGES = 256
+BYTES_IN_HAND = 1 << 20
+MESSAGES_IN_HAND_MIN = 64
+
+_SESSION = "client"  # on the lane's record: its client has had something of this queue
+_LEVEL_5 = 5
+_NEVER_TRIED_AGAIN = RefusalSettings(default=DROP, codes=())
+_NO_BACKOFF = BackoffSettings(initial_s=1.0, max_s=1.0, factor=1.0, jitter=0.0, stable_s=1.0)
+
+
+class _ClientFlow(OutboundFlow):
+    """The exchange with a client: one that acknowledges what is unknown is not thrown out for it."""
+
+    def _unknown(self, first_byte: int, packet_id: int) -> None:
+        if first_byte == PUBREC:  # MQTT 3.1.1 has no reason code for it, and its client waits for an answer as well
+            self._replies.append(bytes((PUBREL, 2)) + packet_id.to_bytes(2, "big"))
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """Messages that wait for room in the exchange; ``row``: those before it have gone."""
+
+    parcel: Parcel
+    first_seq: int
+    offsets: array[int] | None
+    size_bytes: int
+    row: int = 0
+
+
+class ClientOutbox:
+    """One client's. ``dropped`` counts what found no room, ``expired`` what was too old.
+
+    queue: the session's Tier-1 queue, empty for a session that ends with its connection.
+    """
+
+    def __init__(self, *, queue: str, level: int, receive_maximum: int, packet_max_bytes: int | None, settings: SessionSettings):
+        self.queue = queue
+        self.dropped = 0
+        self.expired = 0
+        self.lane_epoch = 0
+        self._level = level
+        self._packet_max_bytes = packet_max_bytes
+        self._settings = settings
+        self._window = min(settings.in_flight_max, receive_maximum)
+        self._flow = _ClientFlow(
+            receive_maximum=self._window,
+            qos2_maximum=None,
+            republish=False,
+            policy=RefusalPolicy(_NEVER_TRIED_AGAIN),
+            backoff=Backoff(_NO_BACKOFF, lambda: 0.5),
+        )
+        self._credit = CreditGiver(
+            messages_in_hand=max(MESSAGES_IN_HAND_MIN, 2 * self._window), bytes_in_hand=min(BYTES_IN_HAND, settings.queue_max_bytes)
+        )
+        self._waiting: deque[_Waiting] = deque()
+        self._waiting_messages = 0
+        self._waiting_bytes = 0
+        self._next_seq = 0
+        self._number = 0
+        self._lane_open = False
+        self._skip_below = 0  # what is handed out again of what has left
+        self._dup_below = 0
+        self._gone: dict[str, RangeSet] = {}  # outcome -> what never reached the exchange
+        self._passed_messages = 0
+        self._passed_bytes = 0
+
+    @property
+    def live(self) -> bool:
+        """Whether the exchange has begun; acknowledgements that come before answer nothing."""
+        return self._flow.live
+
+    @property
+    def in_flight(self) -> int:
+        """QoS 1 and 2 messages that the client has not acknowledged."""
+        return self._flow.in_flight if self._flow.live else 0
+
+    @property
+    def too_large(self) -> int:
+        """Messages that the client could not take."""
+        return self._flow.counts.too_large
+
+    @property
+    def refused(self) -> int:
+        """Messages that the client refused."""
+        return self._flow.counts.refused
+
+    # --- a session that ends with its connection ---
+
+    def begin(self) -> None:
+        """Take messages with ``put``."""
+        self._flow.open(
+            LaneOpened(queue="", epoch=0, head=0, tail=0, dup_below=0, settled=(), released=(), generation=0, session="")
+        )
+        self._connected(session_present=False)
+        self._forget_facts()
+
+    def put(self, parcel: Parcel) -> None:
+        """Send these as well; what there is no room for is dropped (O1)."""
+        room = self._settings.queue_max_messages - self._waiting_messages
+        if self._waiting_bytes >= self._settings.queue_max_bytes:
+            room = 0
+        if len(parcel) > room:
+            self.dropped += len(parcel) - max(0, room)
+            if room <= 0:
+                return
+            parcel = Parcel(parcel.batch.select(range(room)))
+        self._add(_Waiting(parcel, self._next_seq, None, parcel.size_bytes))
+        self._next_seq += len(parcel)
+
+    def _forget_facts(self) -> None:
+        """Nobody keeps a record of this session: everything is committed at once."""
+        self._number += 1
+        if self._flow.facts(self._number) is not None:
+            self._flow.committed(self._number)
+
+    # --- a session that lasts ---
+
+    def opening(self, epoch: int) -> None:
+        """The lane is being opened under ``epoch``: what comes for an older one does not count."""
+        self.lane_epoch = epoch
+        self._lane_open = False
+        self._waiting.clear()
+        self._waiting_messages = self._waiting_bytes = 0
+        self._passed_messages = self._passed_bytes = 0
+        self._credit.clear()
+
+    def opened(self, lane: LaneOpened) -> None:
+        """The store has opened the lane: begin, or go on (O3, O4)."""
+        self._lane_open = True
+        if self._flow.live:
+            self._skip_below = self._flow.carry_on(lane)
+            return
+        self._dup_below = lane.dup_below
+        self._flow.open(lane)
+        self._connected(session_present=bool(lane.session))
+
+    def hand_out(self, frame: HandOut, rights: ClientAccess | None = None) -> int:
+        """Send these as well, but for those that the client may not receive any more: how many that are."""
+        batch = Batch.decode(frame.bodies[0])
+        offsets = unpack_column("I", frame.offsets) if frame.offsets else None
+        left_out = 0
+        if rights is not None or frame.first_seq < self._skip_below:
+            offsets = offsets or array("I", range(len(batch)))
+            seqs = [frame.first_seq + offset for offset in offsets]
+            sent = {row for row, seq in enumerate(seqs) if seq < self._skip_below}
+            forbidden = self._forbidden(batch, seqs, rights) - sent
+            left_out = len(forbidden)
+            for row in forbidden:
+                self._is_gone("dropped:forbidden", seqs[row])
+            rows = [row for row in range(len(batch)) if row not in sent and row not in forbidden]
+            if len(rows) < len(batch):
+                self._pass(len(batch) - len(rows), 0 if rows else frame.size_bytes)
+                if not rows:
+                    return left_out
+                offsets = array("I", [offsets[row] for row in rows])
+                batch = batch.select(rows)
+        self._add(_Waiting(Parcel(batch), frame.first_seq, offsets, frame.size_bytes))
+        return left_out
+
+    def _forbidden(self, batch: Batch, seqs: list[int], rights: ClientAccess | None) -> set[int]:
+        """The rows that the client may not receive; what may have been sent before is seen through."""
+        indexes = rights.forbidden(batch.topics, range(len(batch.topics))) if rights is not None else ()
+        if not indexes:
+            return set()
+        return {row for row, index in enumerate(batch.topic_of) if index in indexes and seqs[row] >= self._dup_below}
+
+    def settled(self, number: int) -> None:
+        """Every ``Settle`` up to ``number`` is committed."""
+        self._flow.committed(number)
+
+    @property
+    def urgent(self) -> bool:
+        """Whether ``settle`` is to be sent at once: something waits for its commit, or it has much to say."""
+        return self._lane_open and (self._flow.urgent or self._flow.settled_messages >= SETTLE_MESSAGES)
+
+    @property
+    def has_facts(self) -> bool:
+        """Whether ``settle`` has something to say."""
+        return self._lane_open and bool(self._flow.urgent or self._flow.settled_messages or self._gone)
+
+    def settle(self) -> Settle | None:
+        """What became of messages since the last time; None if nothing did."""
+        if not self._lane_open:
+            return None
+        self._number += 1
+        facts = self._flow.facts(self._number)
+        if facts is None and not self._gone:
+            return None
+        settled = facts.settled if facts is not None else ()
+        settled += tuple((outcome, ranges.ranges()) for outcome, ranges in self._gone.items())
+        self._gone = {}
+        return Settle(
+            queue=self.queue,
+            epoch=self.lane_epoch,
+            number=self._number,
+            settled=settled,
+            released=facts.released if facts is not None else (),
+            session=facts.session if facts is not None else None,
+            generation=facts.generation if facts is not None else 0,
+        )
+
+    def grant(self) -> Credit | None:
+        """How far the store may hand out, once that has changed enough."""
+        granted = self._credit.grant(self._passed_messages, self._passed_bytes) if self._lane_open else None
+        if granted is None:
+            return None
+        return Credit(queue=self.queue, epoch=self.lane_epoch, messages=granted[0], size_bytes=granted[1])
+
+    # --- the exchange ---
+
+    def received(self, buffer: bytes, position: int) -> int:
+        """Take the acknowledgements in ``buffer`` from ``position`` on; the position after the last whole one of the run.
+
+        Raises:
+            PeerViolation: one is malformed, or of the wrong kind.
+        """
+        return self._flow.received(buffer, position)
+
+    def pump(self, bytes_max: int, now_s: float, wall_ms: int) -> bytes:
+        """What is to be written now, about ``bytes_max`` at most; empty when nothing may leave."""
+        if not self._flow.live:
+            return b""
+        if not self.queue:
+            self._forget_facts()
+        bursts = []
+        while bytes_max > 0:
+            self._feed(wall_ms)
+            burst = self._flow.pump(bytes_max, now_s)
+            if not burst:
+                break
+            bursts.append(burst)
+            bytes_max -= len(burst)
+        return b"".join(bursts)
+
+    # --- inside ---
+
+    def _connected(self, *, session_present: bool) -> None:
+        self._flow.connected(
+            session=_SESSION,
+            session_present=session_present,
+            level=self._level,
+            receive_maximum=self._window,
+            maximum_packet_size=self._packet_max_bytes,
+        )
+
+    def _add(self, waiting: _Waiting) -> None:
+        self._waiting.append(waiting)
+        self._waiting_messages += len(waiting.parcel)
+        self._waiting_bytes += waiting.size_bytes
+
+    def _pass(self, messages: int, size_bytes: int) -> None:
+        self._passed_messages += messages
+        self._passed_bytes += size_bytes
+
+    def _is_gone(self, outcome: str, seq: int) -> None:
+        self._gone.setdefault(outcome, RangeSet()).add(seq, seq + 1)
+
+    def _feed(self, wall_ms: int) -> None:
+        """Give the exchange what it has room for. What may expire goes no sooner than it can leave (O2)."""
+        flow = self._flow
+        while self._waiting and not flow.waits:
+            room = flow.window - flow.in_flight
+            if room <= 0:
+                return
+            waiting = self._waiting[0]
+            if not waiting.parcel.expires:
+                columns = waiting.parcel.columns if waiting.offsets is None else Columns(waiting.parcel.batch, waiting.offsets)
+                flow.offer_segment(Segment(columns, waiting.first_seq, waiting.size_bytes))
+                waiting.row = len(waiting.parcel)
+            else:
+                self._feed_young(waiting, room, wall_ms)
+            if waiting.row == len(waiting.parcel):
+                self._waiting.popleft()
+                self._waiting_messages -= waiting.row
+                self._waiting_bytes -= waiting.size_bytes
+                self._pass(waiting.row, waiting.size_bytes)
+
+    def _feed_young(self, waiting: _Waiting, room: int, wall_ms: int) -> None:
+        """Offer at most ``room`` of the messages, without those whose time is up."""
+        stop = min(len(waiting.parcel), waiting.row + room)
+        rows = range(waiting.row, stop)
+        waiting.row = stop
+        batch = waiting.parcel.batch.select(rows)
+        offsets = [row if waiting.offsets is None else waiting.offsets[row] for row in rows]
+        seqs = [waiting.first_seq + offset for offset in offsets]
+        gone = {row for row in expired_rows(batch, wall_ms) if seqs[row] >= self._dup_below}
+        if self.queue:
+            for row in gone:
+                self._is_gone("expired", seqs[row])
+        self.expired += len(gone)
+        if len(gone) == len(batch):
+            return
+        kept = [row for row in range(len(batch)) if row not in gone]
+        batch = batch.select(kept)
+        batch.properties = aged_properties(batch, wall_ms)
+        columns = Columns(batch, array("I", [offsets[row] for row in kept]))
+        self._flow.offer_segment(Segment(columns, waiting.first_seq, batch.size_bytes()))

@@ -1,0 +1,114 @@
+"""A batch as those get it who subscribe in the same way: QoS as granted, RETAIN, subscription identifiers, time left. Pure.
+
+The Distributor makes what goes into queues with it, the Listener what is delivered live.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from wire.access_rules import ClientAccess
+from wire.batch import QOS_MASK, QOS_ONLY, RETAIN, Batch
+from wire.mqtt.encode_publish import encode_deliveries
+from wire.mqtt.packets import MQTT_5_0
+from wire.mqtt.publish_properties import message_expiry_s, with_subscription_identifiers
+from wire.publish_expiry import aged_properties, expired_rows, without_rows
+from wire.segments import Columns
+
+_TABLES = {
+    (qos, as_published): bytes(min(flags & QOS_MASK, qos) | (flags & RETAIN if as_published else 0) for flags in range(256))
+    for qos in range(3)
+    for as_published in (False, True)
+}
+
+
+def as_granted(
+    batch: Batch, rows: Sequence[int] | None, *, qos: int, retain_as_published: bool, identifiers: tuple[int, ...]
+) -> Batch:
+    """``rows`` (None: all) at ``qos`` at most, with RETAIN only if as published [MQTT-3.3.1-12, -13], with ``identifiers``."""
+    part = batch if rows is None else batch.select(rows)
+    properties = part.properties
+    if identifiers:  # MQTT-3.3.4-3
+        properties = {row: with_subscription_identifiers(properties.get(row, b""), identifiers) for row in range(len(part))}
+    return Batch(
+        accepted_ms=part.accepted_ms,
+        topics=part.topics,
+        topic_of=part.topic_of,
+        flags=part.flags.translate(_TABLES[qos, retain_as_published]),
+        lengths=part.lengths,
+        payloads=part.payloads,
+        properties=properties,
+    )
+
+
+class Parcel:
+    """Messages of QoS 1 and 2 that are delivered to one client or many. expires: some of them have a message expiry interval."""
+
+    __slots__ = ("_columns", "_shared", "batch", "expires", "size_bytes")
+
+    def __init__(self, batch: Batch, *, shared: bool = False) -> None:
+        self.batch = batch
+        self.expires = bool(batch.properties) and any(message_expiry_s(raw) is not None for raw in set(batch.properties.values()))
+        self.size_bytes = batch.size_bytes()
+        self._columns: Columns | None = None
+        self._shared = shared
+
+    def __len__(self) -> int:
+        return len(self.batch)
+
+    @property
+    def columns(self) -> Columns:
+        """All its rows, for sequences that follow each other."""
+        if self._columns is None:
+            self._columns = Columns(self.batch, shared=self._shared)
+        return self._columns
+
+
+class Copies:
+    """Granted messages that go out now: those of QoS 0 as packets, made once for each kind of client, the others as a ``Parcel``.
+
+    batch: as granted; its flags' RETAIN is what is sent.
+    """
+
+    def __init__(self, batch: Batch, wall_ms: int) -> None:
+        if batch.properties:
+            batch = without_rows(batch, expired_rows(batch, wall_ms))
+        qos = batch.flags.translate(QOS_ONLY)
+        count = qos.count(0)
+        self._batch = batch
+        self._rows = [row for row, level in enumerate(qos) if not level] if 0 < count < len(batch) else ()
+        self._packets: dict[tuple[int, int], bytes] = {}
+        self._wall_ms = wall_ms
+        self._readable: dict[frozenset[int], Copies] = {}
+        self.qos0_messages = count
+        self.parcel: Parcel | None = None
+        if count < len(batch):
+            part = batch.select([row for row, level in enumerate(qos) if level]) if count else batch
+            self.parcel = Parcel(part, shared=True)
+
+    def __len__(self) -> int:
+        return len(self._batch)
+
+    def readable(self, rights: ClientAccess) -> Copies:
+        """Without what a client with ``rights`` may not receive; the same object for all that may not receive the same topics."""
+        topics = self._batch.topics
+        forbidden = rights.forbidden(topics, range(len(topics)))
+        if not forbidden:
+            return self
+        copies = self._readable.get(forbidden)
+        if copies is None:
+            rows = [row for row, index in enumerate(self._batch.topic_of) if index not in forbidden]
+            copies = self._readable[forbidden] = Copies(self._batch.select(rows), self._wall_ms)
+        return copies
+
+    def qos0(self, level: int, packet_max_bytes: int) -> bytes:
+        """The PUBLISH packets of QoS 0 at protocol ``level``; larger ones are left out."""
+        key = (level, packet_max_bytes)
+        known = self._packets.get(key)
+        if known is None:
+            if level >= MQTT_5_0 and self._batch.properties:
+                self._batch.properties = aged_properties(self._batch, self._wall_ms)
+                self._batch.accepted_ms = max(self._batch.accepted_ms, self._wall_ms)
+            known = encode_deliveries(self._batch, self._rows, level, packet_max_bytes=packet_max_bytes, retain_as_published=True)
+            self._packets[key] = known
+        return known

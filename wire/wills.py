@@ -1,0 +1,39 @@
+"""Wills of clients that are gone, until they are published or the client comes back. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+Message = tuple[bytes, int, bytes, bytes, int]  # as in ``SessionOpen``: topic, flags, payload, properties, delay in seconds
+
+
+@dataclass(frozen=True, slots=True)
+class PendingWill:
+    """A Will that is to be published at ``due_s``; source: the connection that left it, 0 for one of an earlier Listener."""
+
+    message: Message
+    due_s: float
+    source: int
+
+
+class PendingWills:
+    """By session; a session has at most one [MQTT-3.1.2-8, MQTT-3.1.3-9]."""
+
+    def __init__(self) -> None:
+        self._pending: dict[str, PendingWill] = {}
+
+    def __len__(self) -> int:
+        return len(self._pending)
+
+    def add(self, session: str, will: PendingWill) -> None:
+        """Publish ``will`` when it is due, unless it is taken before."""
+        self._pending[session] = will
+
+    def take(self, session: str) -> PendingWill | None:
+        """The session's Will, which is its taker's now; None if none is pending."""
+        return self._pending.pop(session, None)
+
+    def take_due(self, now_s: float) -> list[tuple[str, PendingWill]]:
+        """The Wills that are due, in the order in which they became so."""
+        due = sorted((will.due_s, session) for session, will in self._pending.items() if will.due_s <= now_s)
+        return [(session, self._pending.pop(session)) for _, session in due]
