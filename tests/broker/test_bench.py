@@ -28,7 +28,7 @@ def test_the_bench_measures_many_clients_and_a_fan_out() -> None:
     assert {run["acknowledged"] for run in report["clients"]} == {300}
     for case in ("qos_0", "qos_1", "qos_1_kept", "qos_0_steady", "qos_1_steady"):
         deliveries = 100 if case.endswith("steady") else 4000
-        assert [run["system"] for run in report[case]][0] == "bascule"
+        assert {run["system"] for run in report[case]} > {"bascule"}
         for run in report[case]:
             assert run["deliveries"] == deliveries, run
             assert run["duplicates"] == run["out_of_order"] == run["foreign"] == 0, run
