@@ -62,6 +62,8 @@ TURN_S = 0.05  # clients that are not read within it are read first in the next 
 NEXT_TURN_S = 0.001  # a timer that is due at once would come before the sockets are looked at
 PUBREL_BYTES = 64  # what one keeps in memory until its batch is committed, about
 PACKETS_PER_TURN = 500  # of one client, runs of PUBLISH aside: each is handled by itself
+REST_S = 0.004  # while a batch is being committed and little comes, clients are heard when it is committed, or after this
+RESTING_ROWS_MAX = 16  # if more came in a turn, clients stay heard: there may soon be enough for another batch
 _ACKNOWLEDGEMENTS = (PUBACK, PUBREC, PUBCOMP)
 LIMIT_OF: dict[int, str] = {  # reason code of a violation -> the limit that it broke
     ReasonCode.PACKET_TOO_LARGE: "packet_max_bytes",
@@ -101,6 +103,8 @@ class Listener(MailboxActor):
         self._passed_over: set[Any] = set()
         self._slowed = 0
         self._published = 0
+        self._heard = False  # clients published this turn
+        self._resting = False
 
     # --- life ---
 
@@ -164,6 +168,7 @@ class Listener(MailboxActor):
             case Committed():
                 if frame.sender == self.name and frame.epoch == self.epoch and not self.is_former(QUEUE_STORE, frame.store):
                     self._acknowledgements.release(frame)
+                    self._end_rest()  # what has come meanwhile is read in this turn, and goes out as one batch
             case HandOut() | LaneOpened() | Settled() | LaneReopen():
                 self._deliveries.lane(frame)
             case SessionGone():
@@ -201,17 +206,35 @@ class Listener(MailboxActor):
             self._finish_stop()
 
     def _end_batch(self, now_s: float) -> None:
-        if not self._link.worth_sending(len(self._builder), full=self._builder.full):
-            self._group.hear(not self._builder.full and self.state == "ready")
-            return
-        self._send_batch(now_s)
-        while self._unparsed and self._link.may_send():  # what a full batch left in the clients' buffers
-            self._parse_leftovers()
+        rows = len(self._builder)
+        if self._link.worth_sending(rows, full=self._builder.full):
             self._send_batch(now_s)
-        self._group.hear(not self._builder.full and self.state != "stopping")
+            while self._unparsed and self._link.may_send():  # what a full batch left in the clients' buffers
+                self._parse_leftovers()
+                self._send_batch(now_s)
+        if self._heard and len(self._link) and rows < RESTING_ROWS_MAX:
+            self._rest(now_s)
+        self._heard = False
+        self._group.hear(self._may_hear())
+
+    def _may_hear(self) -> bool:
+        return not self._resting and not self._builder.full and self.state == "ready"
+
+    def _rest(self, now_s: float) -> None:
+        """Leave clients alone for a moment: what they publish waits for the commit anyway, and a turn for each message costs."""
+        self._resting = True
+        self.mailbox.set_timer("rest", now_s + REST_S)
+
+    def _end_rest(self) -> None:
+        if self._resting:
+            self._resting = False
+            self.mailbox.cancel_timer("rest")
+            self._group.hear(self._may_hear())
 
     def on_timer(self, name: str, now_s: float) -> None:
-        if name == "housekeeping":
+        if name == "rest":
+            self._end_rest()
+        elif name == "housekeeping":
             self.mailbox.set_timer("housekeeping", now_s + HOUSEKEEPING_S)
             self._reception.look_at_certificates(now_s)
             self._access.reload()
@@ -237,6 +260,7 @@ class Listener(MailboxActor):
 
     def on_sockets(self, ready: list[tuple[Any, int]]) -> None:
         now_s = self.mailbox.now_s()
+        rows = len(self._builder)
         self._reception.turn.begin()
         if self._passed_over:
             ready = sorted(ready, key=lambda one: one[0] not in self._passed_over)
@@ -255,6 +279,7 @@ class Listener(MailboxActor):
                     self._read(token, now_s)
             else:
                 self._accept(token, now_s)
+        self._heard = len(self._builder) > rows
 
     def _accept(self, door: Door, now_s: float) -> None:
         limits = self.settings.clients

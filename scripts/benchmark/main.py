@@ -1,4 +1,4 @@
-"""Bascule beside Mosquitto 2.0's bridge, in turn, on one machine: the command behind ``scripts/bench``.
+"""Bascule beside Mosquitto 2.0, in turn, on one machine: the command behind ``scripts/bench``. As brokers: ``broker.py``.
 
 Topology: publisher -> system under test -> remote Mosquitto -> subscriber. Only ratios within one run are worth comparing.
 """
@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
+import broker
 from measure import Bench, Figures, compile_load, fdatasync_p50_us
 from systems import Bascule, BenchError, MosquittoBridge, Remote, System
 
@@ -28,7 +29,7 @@ def main(argv: list[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, _interrupted)
     try:
         with tempfile.TemporaryDirectory(prefix="bascule-bench-", dir=arguments.dir) as name:
-            report = _measure(arguments, Path(name))
+            report = _measure_brokers(arguments, Path(name)) if arguments.brokers else _measure(arguments, Path(name))
     except BenchError as error:
         print(f"bench: {error}", file=sys.stderr)
         return 1
@@ -37,6 +38,8 @@ def main(argv: list[str] | None = None) -> int:
         return 130
     if arguments.json:
         print(json.dumps(report))
+    elif arguments.brokers:
+        broker.print_report(report)
     else:
         _print_report(report)
     return 1 if report["lost"] else 0
@@ -57,10 +60,31 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--only-backlog", action="store_true", help="leave the pairs out")
     parser.add_argument(
+        "--clients",
+        type=int,
+        nargs="?",
+        const=2000,
+        default=0,
+        metavar="N",
+        help="instead, as brokers: N clients (2000), each publishing at QoS 1 once a second",
+    )
+    parser.add_argument(
+        "--fan-out",
+        type=int,
+        nargs="?",
+        const=50,
+        default=0,
+        metavar="N",
+        help="instead, as brokers: one publisher and N subscribers (50), at QoS 0 and 1",
+    )
+    parser.add_argument(
         "--dir", help="where data is kept while measuring: the file system that is measured (default: the temporary folder)"
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
     arguments = parser.parse_args(argv)
+    arguments.brokers = bool(arguments.clients or arguments.fan_out)
+    if min(arguments.clients, arguments.fan_out) < 0 or (arguments.brokers and (arguments.backlog or arguments.only_backlog)):
+        parser.error("--clients and --fan-out take a number of clients, and run without --backlog")
     if arguments.quick:
         arguments.pairs, arguments.messages = 1, min(arguments.messages, 20_000)
     if arguments.pairs < 1 or arguments.messages < 1000:
@@ -87,6 +111,16 @@ def _measure(arguments: argparse.Namespace, folder: Path) -> Figures:
         report["backlog"] = bench.backlog(folder / "backlog", messages=arguments.backlog)
         report["lost"] += report["backlog"]["missing"]
     return report
+
+
+def _measure_brokers(arguments: argparse.Namespace, folder: Path) -> Figures:
+    size = broker.Size(
+        clients=arguments.clients,
+        seconds=3 if arguments.quick else 30,
+        subscribers=arguments.fan_out,
+        messages=min(arguments.messages, 20_000) // (10 if arguments.quick else 1),
+    )
+    return broker.measure(folder, size, arguments.pairs, _say)
 
 
 def _one_system(bench: Bench, kind: Callable[[Path, int], System], folder: Path, arguments: argparse.Namespace) -> Figures:

@@ -135,9 +135,19 @@ def _process_name(pid: int, leader: int, arguments: list[str]) -> str:
 
 
 class Mosquitto(System):
-    """Base of both Mosquittos: all in memory, no small windows, no Nagle."""
+    """Mosquitto as a broker, and the base of the others: no small windows.
 
+    All is in memory; ``persistent`` has it save that to a file every 30 minutes and at its end, as its ``persistence true`` does.
+    ``no_delay`` is its ``set_tcp_nodelay``: without it, its own default, it fans out twice as fast.
+    """
+
+    name = "mosquitto"
     in_flight_max = 1000
+
+    def __init__(self, folder: Path, *, persistent: bool = False, no_delay: bool = True) -> None:
+        super().__init__(folder)
+        self.persistent = persistent
+        self.no_delay = no_delay
 
     def settings(self) -> list[str]:
         """Further lines of its configuration."""
@@ -151,10 +161,10 @@ class Mosquitto(System):
             *(["user root"] if os.geteuid() == 0 else []),
             f"listener {self.port} 127.0.0.1",
             "allow_anonymous true",
-            "set_tcp_nodelay true",
+            f"set_tcp_nodelay {'true' if self.no_delay else 'false'}",
             f"max_inflight_messages {self.in_flight_max}",
             "max_queued_messages 0",
-            "persistence false",
+            *(["persistence true", f"persistence_location {self.folder}/"] if self.persistent else ["persistence false"]),
             "log_type error",
             "log_type warning",
             *self.settings(),
@@ -178,10 +188,8 @@ class Remote(Mosquitto):
 class MosquittoBridge(Mosquitto):
     """Theirs: Mosquitto's own bridge, everything in memory."""
 
-    name = "mosquitto"
-
-    def __init__(self, folder: Path, remote_port: int) -> None:
-        super().__init__(folder)
+    def __init__(self, folder: Path, remote_port: int, *, persistent: bool = False) -> None:
+        super().__init__(folder, persistent=persistent)
         self.remote_port = remote_port
 
     def settings(self) -> list[str]:
@@ -198,11 +206,11 @@ class MosquittoBridge(Mosquitto):
 
 
 class Bascule(System):
-    """Ours: every acknowledgement after a commit that is on the disk (``after-commit``, ``sync: full``)."""
+    """Ours: acknowledges after a commit that is on the disk (``after-commit``, ``sync: full``). No remote: no bridge."""
 
     name = "bascule"
 
-    def __init__(self, folder: Path, remote_port: int) -> None:
+    def __init__(self, folder: Path, remote_port: int | None) -> None:
         super().__init__(folder)
         self.remote_port = remote_port
 
@@ -212,24 +220,26 @@ class Bascule(System):
             "listeners": [{"bind": f"127.0.0.1:{self.port}"}],
             "access": {"allow_anonymous": True},
             "persistence": {"mode": "file-native", "acknowledge": "after-commit", "flush_period": "0s", "sync": "full"},
-            "bridges": [
-                {
-                    "name": "bench",
-                    "remote": {
-                        "addresses": [f"127.0.0.1:{self.remote_port}"],
-                        "protocol": "mqtt311",
-                        "transport": "tcp",
-                        "client_id": "bench-bridge",
-                        "clean_start": False,
-                        "receive_maximum": 1000,
-                        "qos2_maximum": 1000,
-                    },
-                    "persist": True,
-                    "backoff": {"initial": "1s", "max": "1s"},
-                    "local_subscriptions": [{"filters": ["bench/#"], "destination": "{#}", "max_qos": 2}],
-                }
-            ],
+            "bridges": [] if self.remote_port is None else [self._bridge()],
         }
         path = self.folder / "bascule.yaml"
         path.write_text(json.dumps(config, indent=2))  # JSON is YAML
         return [sys.executable, "-m", "supervisor.cli", "run", str(path)]
+
+    def _bridge(self) -> dict[str, object]:
+        """Its one bridge, to the remote."""
+        return {
+            "name": "bench",
+            "remote": {
+                "addresses": [f"127.0.0.1:{self.remote_port}"],
+                "protocol": "mqtt311",
+                "transport": "tcp",
+                "client_id": "bench-bridge",
+                "clean_start": False,
+                "receive_maximum": 1000,
+                "qos2_maximum": 1000,
+            },
+            "persist": True,
+            "backoff": {"initial": "1s", "max": "1s"},
+            "local_subscriptions": [{"filters": ["bench/#"], "destination": "{#}", "max_qos": 2}],
+        }
