@@ -10,7 +10,8 @@ import pytest
 from tests.broker.exchange import publish, publish_once, take_one
 from tests.support.mosquitto import program
 from tests.support.mqtt_client import PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, MqttClient, Will
-from tests.support.node import Node, node_config
+from tests.support.node import Node, bridge_config, node_config
+from tests.support.ports import free_port
 from tests.support.waiting import wait_until
 
 RETAIN_AS_PUBLISHED, NEVER = 0x08, 0x20
@@ -37,8 +38,9 @@ KNOWN = {
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
-    """One node for all tests of this module; each has topics and client identifiers of its own."""
-    config = node_config(clients={"sys_period": "200ms"})
+    """One node for all tests of this module; its bridge would take what is below ``$SYS`` and nothing else."""
+    bridge = bridge_config("cloud", free_port(), local_subscriptions=[{"filters": ["$SYS/#"]}])
+    config = node_config(bridge, clients={"sys_period": "200ms"})
     with Node(config, tmp_path_factory.mktemp("broker")) as node:
         yield node
 
@@ -71,6 +73,7 @@ def test_mosquitto_sub_reads_the_figures_of_the_node(node: Node) -> None:
     assert int(got["$SYS/broker/publish/messages/received"]) >= 4
     assert int(got["$SYS/broker/messages/received"]) > int(got["$SYS/broker/publish/messages/received"])
     assert int(got["$SYS/broker/bytes/sent"]) > int(got["$SYS/broker/messages/sent"]) > 0
+    assert got["$SYS/bascule/bridge/cloud/0/connected"] == "0"
     assert got["kept"] == "4", "other retained messages come as ever"
 
 
@@ -131,6 +134,39 @@ def test_y1_no_will_goes_to_sys(node: Node) -> None:
         client = MqttClient(node.port, "will", version=version, will=Will(topic="$SYS/lie", payload=b"x"))
         assert client.connect().reason_code != 0
         client.close()
+
+
+def test_members_of_a_shared_subscription_get_the_values_in_turn(node: Node) -> None:
+    with MqttClient(node.port, "share-1", version=5) as first, MqttClient(node.port, "share-2", version=5) as second:
+        for member in (first, second):
+            member.subscribe("$share/g/$SYS/broker/uptime", options=RETAIN_AS_PUBLISHED)
+        for member in (first, second):
+            assert [take_one(member).topic for _ in range(2)] == ["$SYS/broker/uptime"] * 2
+
+
+def test_a_new_listener_has_values_for_whoever_subscribes(node: Node) -> None:
+    node.wait_replaced("listener", node.kill("listener"))
+
+    def subscribed() -> bool:
+        try:
+            with MqttClient(node.port, "after", version=5) as client:
+                client.subscribe("$SYS/broker/clients/connected", options=RETAIN_AS_PUBLISHED)
+                return take_one(client).topic == "$SYS/broker/clients/connected"
+        except OSError:  # it does not listen yet
+            return False
+
+    wait_until(subscribed, 20.0, "the values of the new Listener")
+
+
+def test_y1_a_bridge_gets_nothing_of_sys(node: Node) -> None:
+    """Not even where its rule says ``$SYS/#``, and after clients have tried and values were sent."""
+    with MqttClient(node.port, "before-bridge") as witness, MqttClient(node.port, "liar") as liar:
+        witness.subscribe("$SYS/broker/uptime")
+        publish(liar, "$SYS/broker/uptime", "lie", qos=1)
+        for _ in range(3):
+            assert take_one(witness).payload.endswith(b" seconds")
+    lane = node.lane("cloud")
+    assert (lane["accepted"], lane["dropped"]) == (0, {})
 
 
 def test_without_a_period_there_is_nothing_and_still_nobody_publishes(tmp_path_factory: pytest.TempPathFactory) -> None:
