@@ -44,7 +44,7 @@ class Host(Protocol):
     mailbox: Mailbox
 
     def send(self, peer: str, frame: Frame) -> None: ...
-    def write(self, client: Client, data: bytes) -> None: ...
+    def write(self, client: Client, data: bytes, packets: int = 1) -> None: ...
     def client(self, number: int) -> Client | None: ...
     def touched(self, client: Client) -> None: ...
 
@@ -83,7 +83,7 @@ class Acknowledgements:
             for client, burst in bursts:
                 if not client.closed and client.flow is not None:
                     client.flow.answered(burst)
-                    self._host.write(client, burst.encode())
+                    self._host.write(client, burst.encode(), burst.packets)
         for source in [source for source, last in self._gone.items() if last <= self._link.committed]:
             del self._gone[source]
             self._resume(source)
@@ -117,7 +117,7 @@ class Acknowledgements:
         for client, burst in owed.bursts:
             if client.number in told and not client.closed and client.flow is not None:
                 client.flow.answered(burst)
-                self._host.write(client, burst.encode_refusing(told[client.number]))
+                self._host.write(client, burst.encode_refusing(told[client.number]), burst.packets)
             elif client.number in withheld:
                 bursts.append((client, burst.without(frozenset(withheld[client.number]))))
             else:

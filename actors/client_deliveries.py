@@ -140,9 +140,10 @@ class Deliveries:
                 retain_as_published=as_published,
                 identifiers=identifiers,
             )
-            self._send(Copies(granted, wall_ms), unpack_column("I", subscribers))
+            self.send(Copies(granted, wall_ms), unpack_column("I", subscribers))
 
-    def _send(self, all_copies: Copies, subscribers: Sequence[int]) -> None:
+    def send(self, all_copies: Copies, subscribers: Sequence[int]) -> None:
+        """Send granted messages to these connections, each without what it may not receive."""
         for number in subscribers:
             client = self._host.client(number)
             if client is None or client.outbox is None:
@@ -152,7 +153,9 @@ class Deliveries:
                 if client.output_bytes > self._output_max_bytes // 2:
                     self._dropped["output_limit"] += copies.qos0_messages
                 else:
-                    self._host.write(client, copies.qos0(client.level, client.packet_max_bytes or PACKET_BYTES_LIMIT))
+                    packets = copies.qos0(client.level, client.packet_max_bytes or PACKET_BYTES_LIMIT)
+                    self._host.traffic.publish_sent += copies.qos0_messages
+                    self._host.write(client, packets, copies.qos0_messages)
             if copies.parcel is not None:
                 if client.outbox.queue:
                     continue  # those it gets through its queue
@@ -181,6 +184,8 @@ class Deliveries:
             if sum(map(len, client.backlog)) + len(packets) > self._settings.queue_max_bytes:
                 self._dropped["queue_full"] += copies.qos0_messages
             else:
+                self._host.traffic.publish_sent += copies.qos0_messages
+                self._host.traffic.messages_sent += copies.qos0_messages
                 client.backlog.append(packets)
         if copies.parcel is not None and not client.outbox.queue:
             client.outbox.put(copies.parcel)
@@ -225,10 +230,16 @@ class Deliveries:
 
     def _write(self, client: Client, outbox: ClientOutbox, now_s: float, wall_ms: int) -> None:
         while not client.closed and client.output_bytes < PUMP_BELOW_BYTES:
-            data = client.backlog.pop(0) if client.backlog else outbox.pump(BURST_BYTES, now_s, wall_ms)
+            if client.backlog:
+                self._host.write(client, client.backlog.pop(0), 0)  # counted when it was put there
+                continue
+            publishes, pubrels = outbox.sent
+            data = outbox.pump(BURST_BYTES, now_s, wall_ms)
             if not data:
                 return
-            self._host.write(client, data)
+            published = outbox.sent[0] - publishes
+            self._host.traffic.publish_sent += published
+            self._host.write(client, data, published + outbox.sent[1] - pubrels)
 
     def _settle(self, outbox: ClientOutbox) -> None:
         settle = outbox.settle()

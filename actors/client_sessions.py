@@ -39,6 +39,7 @@ from wire.mqtt.reason_codes import ReasonCode, protocol_error
 from wire.mqtt.topics import TopicLimits
 from wire.names import DISTRIBUTOR, QUEUE_STORE
 from wire.settings import NodeSettings
+from wire.sys_topics import is_reserved
 from wire.wills import Message, PendingWill, PendingWills
 
 log = logging.getLogger("bascule")
@@ -101,7 +102,7 @@ class ClientSessions:
         if verdict is None:
             client.session = welcome.client_id
             self._access.give_rights(client)
-            if will is not None and not self._access.may_publish(client, will.topic.encode()):
+            if will is not None and (is_reserved(will.topic) or not self._access.may_publish(client, will.topic.encode())):
                 verdict = LoginFault.WILL_FORBIDDEN
         older = self._clients.get(welcome.client_id)
         if verdict is None and older is not None and not self._access.may_take_over(client, older):

@@ -89,6 +89,8 @@ class ClientSubscriptions:
             return
         client = request.client
         self._host.write(client, request.answer)
+        if request.adds:
+            self._host.subscribed(client, request.wanted)
         client.asking -= 1
         if client.asking == REQUESTS_MAX - 1 and not client.closed:
             client.hear(True, ASKING)

@@ -20,6 +20,7 @@ from actors.client_deliveries import SETTLE_TIMER, Deliveries
 from actors.client_packets import ClientPackets
 from actors.client_sessions import ClientSessions
 from actors.client_subscriptions import ClientSubscriptions
+from actors.client_sys import SysTopics
 from actors.mailbox import HANGUP, READ, WRITE, Mailbox
 from actors.reception import Door, Reception
 from wire.batch import pack_column
@@ -32,6 +33,7 @@ from wire.frames import (
     HandOut,
     LaneOpened,
     LaneReopen,
+    NodeFigures,
     Publishes,
     Retained,
     SenderResumes,
@@ -53,6 +55,7 @@ from wire.names import DISTRIBUTOR, QUEUE_STORE
 from wire.rate_limit import PublishRate
 from wire.sequences import PUBACK, PUBCOMP, PUBREC
 from wire.settings import NodeSettings
+from wire.sys_topics import RESERVED, ListenerFigures, Traffic, packets_in
 from wire.wills import Message
 
 log = logging.getLogger("bascule")
@@ -90,7 +93,11 @@ class Listener(MailboxActor):
             packet_max_bytes=settings.clients.packet_max_bytes,
             topic_limits=TopicLimits(settings.clients.topic_levels_max, settings.clients.topic_max_bytes),
             properties_max=USER_PROPERTIES_MAX,
+            reserved=RESERVED.encode(),
         )
+        self.traffic = Traffic()
+        self._sys = SysTopics(self, self._deliveries, self._sys_figures)
+        self._most_connected = 0
         self._link: SendingLink[Owed] = SendingLink()
         self._touched: dict[int, Client] = {}
         self._unparsed: dict[int, Client] = {}
@@ -102,7 +109,6 @@ class Listener(MailboxActor):
         self._crowding: dict[int, Client] = {}
         self._passed_over: set[Any] = set()
         self._slowed = 0
-        self._published = 0
         self._heard = False  # clients published this turn
         self._resting = False
 
@@ -141,7 +147,8 @@ class Listener(MailboxActor):
             **self._reception.figures(),
             "slowed": self._slowed,
             "outstanding_batches": len(self._link),
-            "published": self._published,
+            "published": self.traffic.publish_received,
+            "reserved_publishes": self._builder.reserved_publishes,
             "refused": self._acknowledgements.refused,
             "pending_wills": self._sessions.pending_wills,
             **self._deliveries.figures(),
@@ -178,6 +185,8 @@ class Listener(MailboxActor):
                     self._of_this_life(frame)
             case AclChanged():
                 self._access.acl_changed(frame)
+            case NodeFigures():
+                self._sys.told(frame)
             case _:
                 raise AssertionError(f"not for a Listener: {frame}")
 
@@ -298,6 +307,7 @@ class Listener(MailboxActor):
             self.close_client(client, client.fault or "gone")
         elif data:
             client.heard_s = now_s
+            self.traffic.bytes_received += len(data)
             if client.missing > len(data):
                 client.missing -= len(data)
                 client.gathered += data
@@ -348,6 +358,7 @@ class Listener(MailboxActor):
                 position = stop
                 self._packets.handle(client, first_byte, data[start:stop])
                 handled += 1
+                self.traffic.messages_received += 1
                 if handled >= PACKETS_PER_TURN and position < len(data) and not client.closed:
                     self._wait_a_turn(client)
                     break
@@ -362,7 +373,9 @@ class Listener(MailboxActor):
         if client.outbox is None or not client.outbox.live:
             return position
         self._deliveries.touched(client)
-        return client.outbox.received(data, position)
+        end = client.outbox.received(data, position)
+        self.traffic.messages_received += packets_in(data, position, end)
+        return end
 
     def _parse_rated(self, client: Client, flow: InboundFlow, data: bytes, position: int) -> int:
         """``parse_publishes`` as far as the client's rate allows; a client that is at its end is not read until it has more."""
@@ -476,6 +489,23 @@ class Listener(MailboxActor):
     def opened(self, client: Client) -> None:
         """The client has its CONNACK."""
         self._deliveries.opened(client)
+        self._sys.opened(client)
+        self._most_connected = max(self._most_connected, len(self._clients) - self._reception.admission.half_open)
+
+    def subscribed(self, client: Client, wanted: dict[str, bool]) -> None:
+        """The client has its SUBACK. wanted: topic filter -> whether it is to get what is retained."""
+        self._sys.subscribed(client, wanted)
+
+    def _sys_figures(self) -> ListenerFigures:
+        connected = sum(client.flow is not None for client in self._clients.values())
+        return ListenerFigures(
+            connected=connected,
+            most_connected=max(connected, self._most_connected),
+            outstanding_batches=len(self._link),
+            refused_messages=self._acknowledgements.refused,
+            reserved_publishes=self._builder.reserved_publishes,
+            refused=self._reception.admission.refused,
+        )
 
     def add_will(self, session: str, message: Message, source: int) -> None:
         """Put a Will into the batch that is being built; its record goes with the same commit [MQTT-3.1.2-8]."""
@@ -483,10 +513,12 @@ class Listener(MailboxActor):
         self._builder.add(topic, flags, payload, source=source, properties=properties)
         self._wills.append(session)
 
-    def write(self, client: Client, data: bytes) -> None:
-        """Send ``data`` to the client, within the limit on what it has not read yet."""
+    def write(self, client: Client, data: bytes, packets: int = 1) -> None:
+        """Send ``data``, so many packets, to the client, within the limit on what it has not read yet."""
         if client.closed:
             return
+        self.traffic.messages_sent += packets
+        self.traffic.bytes_sent += len(data)
         if client.output_bytes > self.settings.clients.output_max_bytes:
             self.limited("output_max_bytes")
             self.close_client(client, "output_limit")
@@ -522,7 +554,8 @@ class Listener(MailboxActor):
         received = self._builder.received
         body = self._builder.build(accepted_ms=self.mailbox.wall_ms()).encode()
         sources = self._builder.sources_column()
-        self._published += len(self._builder)
+        self.traffic.publish_received += len(self._builder)
+        self.traffic.messages_received += len(self._builder)
         self._builder.clear()
         parts = encode(
             Publishes(

@@ -20,6 +20,7 @@ from supervisor.cli_calls import call_node as _call
 from supervisor.cli_calls import load as _load
 from supervisor.cli_passwd import passwd
 from supervisor.cli_queue import queue
+from supervisor.version import version
 from wire.errors import BasculeError, ConfigError
 
 if TYPE_CHECKING:
@@ -50,12 +51,7 @@ def main(argv: list[str] | None = None) -> int:
 def _version(context: click.Context, _parameter: click.Parameter, wanted: bool) -> None:
     if not wanted or context.resilient_parsing:
         return
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        print(f"bascule {version('bascule')}")
-    except PackageNotFoundError:
-        print("bascule (a checkout that is not installed)")
+    print(f"bascule {version()}")
     context.exit()
 
 

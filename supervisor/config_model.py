@@ -317,6 +317,9 @@ class Clients(Section):
     )
     topic_levels_max: Annotated[int, Number(1, 65535)] = setting(200, "Levels of a client's topic names and filters.")
     topic_max_bytes: Annotated[int, Size(1, 65535)] = setting("65535B", "Length of a client's topic names and filters.")
+    sys_period: Annotated[float, Duration(0, 86_400)] = setting(
+        "10s", "How often the $SYS topics are sent to those who subscribe to them; 0s is never."
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> Clients:

@@ -75,6 +75,7 @@ def to_settings(configuration: Configuration) -> NodeSettings:
             publish_bytes_per_s=clients.publish_bytes_per_s,
             topic_levels_max=clients.topic_levels_max,
             topic_max_bytes=clients.topic_max_bytes,
+            sys_period_s=clients.sys_period,
         ),
         sessions=SessionSettings(
             sessions_max=sessions.sessions_max,

@@ -26,10 +26,12 @@ from supervisor.nursery import Child, Nursery
 from supervisor.queue_commands import Relay, is_queue_command
 from supervisor.restart import Escalate, GiveUp, Restart
 from supervisor.signals import SignalPipe
+from supervisor.version import version
 from wire.errors import ConfigError, Unavailable
-from wire.frames import Command, Frame, Heartbeat, PeerUp, QueueAnswer, ReportNow, ResetMarkers
+from wire.frames import Command, Frame, Heartbeat, NodeFigures, PeerUp, QueueAnswer, ReportNow, ResetMarkers
 from wire.names import CONNECTION, LISTENER, QUEUE_STORE
 from wire.settings import NodeSettings
+from wire.sys_topics import node_values
 
 log = logging.getLogger("bascule")
 
@@ -99,6 +101,8 @@ class Supervisor(PolledActor):
                 self._collected()
             case "queue_commands":
                 self._refuse(self._relay.timed_out(now_s))
+            case "sys":
+                self._tell_figures(now_s)
 
     def on_frame(self, frame: Frame) -> None:
         if isinstance(frame, QueueAnswer):
@@ -153,9 +157,19 @@ class Supervisor(PolledActor):
             child.reset_due = False
             self.send(QUEUE_STORE, ResetMarkers(queue=child.spec.queue))
             log.info("markers.reset", extra={"queue": child.spec.queue, "child": child.name})
+        if child.name == LISTENER and self._settings.clients.sys_period_s:
+            self.mailbox.set_timer("sys", self.mailbox.now_s())
         if not self._announced and self._is_ready():
             self._announced = True
             self._announce()
+
+    def _tell_figures(self, now_s: float) -> None:
+        """Give the Listener what the children report, for the $SYS topics; a new Listener begins the periods anew."""
+        if self._stopping or self._nursery[LISTENER].state != "ready":
+            return
+        self.mailbox.set_timer("sys", now_s + self._settings.clients.sys_period_s)
+        uptime_s = int(now_s - self._started_s)
+        self.send(LISTENER, NodeFigures(version=version(), uptime_s=uptime_s, values=node_values(self._status())))
 
     def _announce(self) -> None:
         listeners = [f"{listener.host}:{listener.port}" for listener in self._settings.listeners]

@@ -117,6 +117,11 @@ class ClientOutbox:
         return self._flow.in_flight if self._flow.live else 0
 
     @property
+    def sent(self) -> tuple[int, int]:
+        """PUBLISHes and PUBRELs that have left."""
+        return self._flow.counts.published, self._flow.pubrels_sent
+
+    @property
     def too_large(self) -> int:
         """Messages that the client could not take."""
         return self._flow.counts.too_large

@@ -604,6 +604,16 @@ class AclChanged(Frame):
     rules: tuple[tuple[bool, bool, bool, tuple[str, ...], bool, tuple[str, ...], tuple[str, ...]], ...]
 
 
+@_frame(61)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeFigures(Frame):
+    """Supervisor -> Listener, each ``sys_period_s``: what it needs for the ``$SYS`` topics. values: topic -> figure."""
+
+    version: str
+    uptime_s: int
+    values: dict[str, int]
+
+
 @_frame(46)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueCommand(Frame):

@@ -51,6 +51,11 @@ class AnswerBurst:
     forbidden: Forbidden | None = None
 
     @property
+    def packets(self) -> int:
+        """How many answers these are."""
+        return len(self.pubacks) + len(self.pubrecs) + len(self.pubcomps)
+
+    @property
     def pubacks_of_rows(self) -> list[bytes]:
         """The identifiers of those QoS 1 messages that have rows in the batch."""
         if self.forbidden is None:

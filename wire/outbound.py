@@ -100,6 +100,7 @@ class OutboundFlow:
         self._policy = policy
         self._hold = HoldBack(backoff)
         self.counts = Counts()
+        self.pubrels_sent = 0
         self._refusals: dict[int, int] = {}
         self._style = Style(4, 2, True)
         self._heads = HeadCache(4)
@@ -353,10 +354,12 @@ class OutboundFlow:
             for begin in range(start, stop, PACKET_IDS):
                 parts.append(ack_slice(PUBREL, begin, min(stop, begin + PACKET_IDS) - begin))
             self._await_pubcomp.add(start, stop)
+            self.pubrels_sent += stop - start
         self._release_due.clear()
         if not self._hold.reason_code or self._hold_over(now_s):  # F8
             self._publish(bytes_max, parts)
         parts.extend(self._replies)
+        self.pubrels_sent += len(self._replies)
         self._replies.clear()
         if not self._in_flight:
             self._drop_settled()

@@ -90,7 +90,7 @@ class ListenerSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientLimitSettings:
-    """What a local client may ask for; None is unlimited."""
+    """What a local client may ask for; None is unlimited. sys_period_s: of the ``$SYS`` topics, 0 is never."""
 
     connections_max: int
     connect_timeout_s: float
@@ -105,6 +105,7 @@ class ClientLimitSettings:
     publish_bytes_per_s: int | None = None
     topic_levels_max: int | None = None
     topic_max_bytes: int | None = None
+    sys_period_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

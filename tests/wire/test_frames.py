@@ -22,6 +22,7 @@ from wire.frames import (
     LaneReopen,
     LinkState,
     LiveKnown,
+    NodeFigures,
     PeerUp,
     Publishes,
     QueueAnswer,
@@ -135,6 +136,7 @@ GOLDEN: list[tuple[Frame, str]] = [
         AclChanged(path="p", rules=((True, False, True, ("u",), False, ("c*",), ("a/%u",)),)),
         "943c01a1709197c3c2c391a175c291a2632a91a4612f2575",
     ),
+    (NodeFigures(version="1", uptime_s=7, values={"a": 1}), "953d01a1310781a16101"),
 ]
 
 

@@ -75,7 +75,8 @@ class BatchBuilder:
     The limits are looked at between packets: the packet that reaches one is still taken. One builder lives as long as its
     Listener; it remembers topics and properties that it found valid (bounded in count and bytes). A PUBLISH larger than
     ``packet_max_bytes``, fixed header included, is refused before it is buffered, a topic beyond ``topic_limits`` where it is
-    seen first, and so are more than ``properties_max`` properties.
+    seen first, and so are more than ``properties_max`` properties. Nobody may publish to a topic that begins with ``reserved``;
+    ``reserved_publishes`` counts who tried.
     """
 
     __slots__ = (
@@ -88,6 +89,8 @@ class BatchBuilder:
         "properties",
         "properties_max",
         "received_rows",
+        "reserved",
+        "reserved_publishes",
         "rows_max",
         "sources",
         "topic_limits",
@@ -104,6 +107,7 @@ class BatchBuilder:
         packet_max_bytes: int = PACKET_BYTES_LIMIT,
         topic_limits: TopicLimits = NO_TOPIC_LIMITS,
         properties_max: int | None = None,
+        reserved: bytes = b"",
     ) -> None:
         assert 0 < rows_max <= ROWS_LIMIT
         assert bytes_max > 0
@@ -112,6 +116,8 @@ class BatchBuilder:
         self.packet_max_bytes = packet_max_bytes
         self.topic_limits = topic_limits
         self.properties_max = properties_max
+        self.reserved = reserved
+        self.reserved_publishes = 0
         self.known_topics: set[bytes] = set()
         self.known_properties: dict[bytes, PublishPropertiesView] = {}
         self.clear()
@@ -185,19 +191,23 @@ class BatchBuilder:
             rows.append(len(self.payloads))
         self.add(message.topic, message.flags | OFFERED, message.payload, source=client.number, properties=message.properties)
 
-    def admit(self, topic: bytes) -> None:
-        """Check a topic not seen in this batch before.
+    def admit(self, topic: bytes) -> bool:
+        """Check a topic not seen in this batch before; False for a reserved one, to which nobody may publish.
 
         Raises:
             PeerViolation: it is not a topic name (MQTT-3.3.2-1, MQTT-3.3.2-2, MQTT-4.7.3-1), or beyond the limits for one.
         """
         if topic in self.known_topics:
-            return
+            return True
         self.topic_limits.check(check_topic(topic))
+        if self.reserved and topic.startswith(self.reserved):
+            self.reserved_publishes += 1
+            return False
         if len(topic) <= _KNOWN_BYTES_MAX:
             if len(self.known_topics) >= _KNOWN_TOPICS_MAX:
                 self.known_topics.clear()
             self.known_topics.add(topic)
+        return True
 
     def view_properties(self, raw: bytes) -> PublishPropertiesView:
         """``validate_publish_properties``, which a publisher's messages mostly repeat."""
@@ -270,9 +280,7 @@ def parse_publishes(buffer: bytes, position: int, level: int, client: PublishSou
                 topic_index = topics.get(topic, -1)
                 if topic:
                     head = buffer[position:topic_end]
-                    if topic_index < 0:
-                        builder.admit(topic)
-                    if may_publish is not None and not may_publish(topic):
+                    if (topic_index < 0 and not builder.admit(topic)) or (may_publish is not None and not may_publish(topic)):
                         _forbid(buffer, topic_end, end, qos, topic, client, builder, has_properties)
                         head, position = (), end
                         continue
@@ -297,12 +305,12 @@ def parse_publishes(buffer: bytes, position: int, level: int, client: PublishSou
             if has_properties:
                 if buffer[at] or not topic:
                     at, forwardable, topic = _read_properties(buffer, at, end, topic, client, builder)
-                    if may_publish is not None and not head and not may_publish(topic):
-                        client.forbid(qos, packet_id if qos else b"")
-                        position = end
-                        continue
-                    if topic_index < 0:
+                    if not head:
                         topic_index = topics.get(topic, -1)
+                        if (topic_index < 0 and not builder.admit(topic)) or (may_publish is not None and not may_publish(topic)):
+                            client.forbid(qos, packet_id if qos else b"")
+                            position = end
+                            continue
                 else:
                     at += 1
 

@@ -397,3 +397,37 @@ def test_a_forbidden_publish_is_checked_like_any_other() -> None:
     with pytest.raises(PeerViolation):  # a subscription identifier from a client
         parse_publishes(bytes.fromhex("3006 0001 61 02 0b01"), 0, 5, source, new_builder())
     assert source.forbidden == []
+
+
+@pytest.mark.parametrize("level", [4, 5])
+def test_nobody_publishes_to_a_reserved_topic(level: int) -> None:
+    """Each PUBLISH is owed its answer, in this batch and in the next; its neighbours are rows as ever."""
+    source, builder = Source(), BatchBuilder(rows_max=1000, bytes_max=1 << 20, reserved=b"$SYS/")
+    tried = ["$SYS/a", "a", "$SYS/a", "$SYS/a", "$SYS", "a/$SYS/"]
+    stream = b"".join(encode(Publish(topic=topic, payload=b"x", qos=1, packet_id=at), level) for at, topic in enumerate(tried, 1))
+    for round_number in (1, 2):
+        assert parse_publishes(stream, 0, level, source, builder) == len(stream)
+        assert list(builder.topics) == [b"a", b"$SYS", b"a/$SYS/"]
+        assert [packet_id[1] for packet_id in source.puback_ids] == [2, 5, 6] * round_number
+        assert [packet_id[1] for _, packet_id in source.forbidden] == [1, 3, 4] * round_number
+        assert builder.reserved_publishes == 3 * round_number
+        builder.clear()
+
+
+def test_a_reserved_topic_has_no_alias_to_hide_behind() -> None:
+    source, builder = Source(), BatchBuilder(rows_max=1000, bytes_max=1 << 20, reserved=b"$SYS/")
+    aliased = Properties(topic_alias=1)
+    for topic in ("$SYS/a", "", "", "b", ""):
+        stream = encode(Publish(topic=topic, payload=b"x", qos=2, packet_id=9, properties=aliased), 5)
+        assert parse_publishes(stream, 0, 5, source, builder) == len(stream)
+        source.received.clear()
+    assert source.forbidden == [(2, b"\0\x09")] * 3
+    assert list(builder.topics) == [b"b"]
+    assert len(builder) == 2
+
+
+def test_without_a_reserved_beginning_every_topic_is_taken() -> None:
+    """What comes from a remote, by a rule that says so."""
+    builder = new_builder()
+    parse_publishes(encode(Publish(topic="$SYS/a", payload=b"x"), 4), 0, 4, Source(), builder)
+    assert list(builder.topics) == [b"$SYS/a"]

@@ -1,0 +1,176 @@
+"""The ``$SYS`` topics of a running node, as monitoring tools read them."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+
+from tests.broker.exchange import publish, publish_once, take_one
+from tests.support.mosquitto import program
+from tests.support.mqtt_client import PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, MqttClient, Will
+from tests.support.node import Node, bridge_config, node_config
+from tests.support.ports import free_port
+from tests.support.waiting import wait_until
+
+RETAIN_AS_PUBLISHED, NEVER = 0x08, 0x20
+KNOWN = {
+    f"$SYS/broker/{name}"
+    for name in (
+        "version",
+        "uptime",
+        "clients/connected",
+        "clients/total",
+        "clients/disconnected",
+        "messages/received",
+        "messages/sent",
+        "messages/stored",
+        "subscriptions/count",
+        "bytes/received",
+        "bytes/sent",
+        "load/messages/received/1min",
+        "load/messages/sent/15min",
+        "retained messages/count",
+    )
+}
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    """One node for all tests of this module; its bridge would take what is below ``$SYS`` and nothing else."""
+    bridge = bridge_config("cloud", free_port(), local_subscriptions=[{"filters": ["$SYS/#"]}])
+    config = node_config(bridge, clients={"sys_period": "200ms"})
+    with Node(config, tmp_path_factory.mktemp("broker")) as node:
+        yield node
+
+
+def values(node: Node) -> dict[str, str]:
+    """What a new subscriber gets at once."""
+    words = [program("mosquitto_sub"), "-p", str(node.port), "-t", "$SYS/#", "-t", "#", "-F", "%t=%p", "--retained-only", "-W", "1"]
+    ran = subprocess.run(words, capture_output=True, text=True, timeout=20, check=False)
+    return dict(line.split("=", 1) for line in ran.stdout.splitlines())
+
+
+def test_mosquitto_sub_reads_the_figures_of_the_node(node: Node) -> None:
+    with MqttClient(node.port, "keeper", clean=False, version=4) as keeper:
+        keeper.subscribe("keep/#", qos=1)
+    with MqttClient(node.port, "writer") as writer:
+        publish(writer, "keep/a", "1", "2", "3", qos=1)
+        publish(writer, "kept", "4", qos=1, retain=True)
+        got: dict[str, str] = {}
+
+        def told() -> bool:
+            got.update(values(node))
+            return got.get("$SYS/broker/messages/stored") == "4" and got.get("$SYS/broker/clients/disconnected") == "1"
+
+        wait_until(told, 20.0, lambda: f"the figures, last {got}")
+    assert set(got) >= KNOWN
+    assert got["$SYS/broker/version"].startswith("bascule version ")
+    assert got["$SYS/broker/uptime"].endswith(" seconds")
+    assert got["$SYS/broker/retained messages/count"] == "1"
+    assert got["$SYS/bascule/sessions/kept"] == "1"
+    assert int(got["$SYS/broker/publish/messages/received"]) >= 4
+    assert int(got["$SYS/broker/messages/received"]) > int(got["$SYS/broker/publish/messages/received"])
+    assert int(got["$SYS/broker/bytes/sent"]) > int(got["$SYS/broker/messages/sent"]) > 0
+    assert got["$SYS/bascule/bridge/cloud/0/connected"] == "0"
+    assert got["kept"] == "4", "other retained messages come as ever"
+
+
+@pytest.mark.parametrize("version", [4, 5])
+def test_a_wildcard_in_front_does_not_match_sys(node: Node, version: int) -> None:
+    """[MQTT-4.7.2-1]"""
+    with MqttClient(node.port, f"all-{version}", version=version) as every, MqttClient(node.port, f"sys-{version}") as witness:
+        assert every.subscribe("#", "+/broker/uptime").reason_codes == (0, 0)
+        witness.subscribe("$SYS/broker/uptime")
+        for _ in range(3):
+            assert witness.expect(PUBLISH).topic == "$SYS/broker/uptime"
+        publish_once(node.port, f"end-{version}", "end")
+        while (message := take_one(every)).payload != b"end":
+            assert not message.topic.startswith("$SYS"), message
+
+
+def test_subscription_options_hold_for_sys(node: Node) -> None:
+    with MqttClient(node.port, "options", version=5) as subscriber:
+        subscriber.subscribe("$SYS/broker/uptime", options=NEVER)
+        live = take_one(subscriber)
+        assert (live.topic, live.retain, live.qos) == ("$SYS/broker/uptime", False, 0)
+    with MqttClient(node.port, "options", version=5) as subscriber:
+        subscriber.subscribe("$SYS/broker/version", qos=2, options=RETAIN_AS_PUBLISHED, identifier=9)
+        for _ in range(3):
+            message = take_one(subscriber)
+            assert (message.topic, message.retain, message.qos, message.property(11)) == ("$SYS/broker/version", True, 0, 9)
+
+
+def test_values_reach_a_session_that_lasts_on_its_next_connection(node: Node) -> None:
+    with MqttClient(node.port, "lasting", clean=False, version=4) as subscriber:
+        subscriber.subscribe("$SYS/broker/clients/connected", qos=1)
+    with MqttClient(node.port, "lasting", clean=False, version=4) as subscriber:
+        assert take_one(subscriber).topic == "$SYS/broker/clients/connected"
+
+
+@pytest.mark.parametrize("version", [4, 5])
+def test_y1_no_client_publishes_to_sys(node: Node, version: int) -> None:
+    """It is acknowledged and dropped at 3.1.1, refused with 0x87 at MQTT 5; the connection goes on."""
+    code = 0x87 if version == 5 else 0
+    with MqttClient(node.port, f"liar-{version}", version=version) as liar, MqttClient(node.port, f"sees-{version}") as witness:
+        witness.subscribe("$SYS/lie", "end")
+        for retain in (False, True):
+            assert liar.expect(PUBACK, packet_id=liar.publish("$SYS/lie", "1", qos=1, retain=retain)).reason_code == code
+            packet_id = liar.publish("$SYS/lie", "2", qos=2, retain=retain)
+            assert liar.expect(PUBREC, packet_id=packet_id).reason_code == code
+            if version == 4:
+                liar.acknowledge(PUBREL, packet_id)
+                liar.expect(PUBCOMP, packet_id=packet_id)
+        liar.publish("$SYS/lie", "0")
+        publish(liar, "end", "end", qos=1)
+        assert take_one(witness).payload == b"end"
+        witness.subscribe("$SYS/lie")
+        witness.ping()
+
+
+def test_y1_no_will_goes_to_sys(node: Node) -> None:
+    for version in (4, 5):
+        client = MqttClient(node.port, "will", version=version, will=Will(topic="$SYS/lie", payload=b"x"))
+        assert client.connect().reason_code != 0
+        client.close()
+
+
+def test_members_of_a_shared_subscription_get_the_values_in_turn(node: Node) -> None:
+    with MqttClient(node.port, "share-1", version=5) as first, MqttClient(node.port, "share-2", version=5) as second:
+        for member in (first, second):
+            member.subscribe("$share/g/$SYS/broker/uptime", options=RETAIN_AS_PUBLISHED)
+        for member in (first, second):
+            assert [take_one(member).topic for _ in range(2)] == ["$SYS/broker/uptime"] * 2
+
+
+def test_a_new_listener_has_values_for_whoever_subscribes(node: Node) -> None:
+    node.wait_replaced("listener", node.kill("listener"))
+
+    def subscribed() -> bool:
+        try:
+            with MqttClient(node.port, "after", version=5) as client:
+                client.subscribe("$SYS/broker/clients/connected", options=RETAIN_AS_PUBLISHED)
+                return take_one(client).topic == "$SYS/broker/clients/connected"
+        except OSError:  # it does not listen yet
+            return False
+
+    wait_until(subscribed, 20.0, "the values of the new Listener")
+
+
+def test_y1_a_bridge_gets_nothing_of_sys(node: Node) -> None:
+    """Not even where its rule says ``$SYS/#``, and after clients have tried and values were sent."""
+    with MqttClient(node.port, "before-bridge") as witness, MqttClient(node.port, "liar") as liar:
+        witness.subscribe("$SYS/broker/uptime")
+        publish(liar, "$SYS/broker/uptime", "lie", qos=1)
+        for _ in range(3):
+            assert take_one(witness).payload.endswith(b" seconds")
+    lane = node.lane("cloud")
+    assert (lane["accepted"], lane["dropped"]) == (0, {})
+
+
+def test_without_a_period_there_is_nothing_and_still_nobody_publishes(tmp_path_factory: pytest.TempPathFactory) -> None:
+    with Node(node_config(clients={"sys_period": "0s"}), tmp_path_factory.mktemp("quiet")) as node:
+        assert values(node) == {}
+        with MqttClient(node.port, "liar", version=5) as liar:
+            assert liar.expect(PUBACK, packet_id=liar.publish("$SYS/lie", "1", qos=1)).reason_code == 0x87
