@@ -105,7 +105,7 @@ class _Judge:
         if entry in self._here and not again:
             raise Violation("R1", f"sent twice on one connection: {facts}")
         self._here.add(entry)
-        if payload in session.released:
+        if payload in session.released and self._watcher.times_entered(payload) < 2:
             raise Violation("R5", f"PUBLISH after PUBREL: {facts}")
         known = session.ids.setdefault(payload, set())
         known.add(packet.packet_id)

@@ -41,7 +41,9 @@ class Client(Protocol):
 
 
 class PublisherWatcher(Protocol):
-    """Who is told what a publisher is answered."""
+    """Who is told what a publisher is answered. amnesia: commits are lost, so an identifier may be on record again."""
+
+    amnesia: bool
 
     def acknowledged(self, publisher: Client, message: Message, packet_id: int) -> None: ...
     def completed(self, publisher: Client, packet_id: int) -> None: ...
@@ -225,7 +227,7 @@ class Publisher:
                     raise Violation("protocol", f"{packet} for a message of QoS {exchange.message.qos}")
                 connection.published.remove(packet_id)
                 return
-            if exchange is not None and exchange.message.qos == kind:
+            if exchange is not None and exchange.message.qos == kind and not self._watcher.amnesia:
                 raise Violation("ack order", f"{packet} for {self.client_id} before the answer for {packet_id}")
         raise Violation("protocol", f"{packet} for {self.client_id}: answered twice, or not published on this connection")
 
