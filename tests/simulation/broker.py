@@ -424,7 +424,11 @@ class Broker:
 
     def _kept(self) -> list[Session]:
         """The sessions that their clients are sure to come back to."""
-        return [session for name, session in self._sessions.items() if not self.may_be_left or name in self._connections]
+        if not self.may_be_left:
+            return list(self._sessions.values())
+        links = {name: connection.link for name, connection in self._connections.items()}
+        heard = {name for name, link in links.items() if link is not None and not link.silent}  # half open, it would time out
+        return [session for name, session in self._sessions.items() if name in heard]
 
     def reason(self, level: int) -> int:
         """The reason code for the next PUBLISH."""
