@@ -44,6 +44,11 @@ class Filled:
     commits: list[Commit] = field(default_factory=list)
     former: bytes = b""  # the newest log when it came into use: what stands behind its first record is its former life
 
+    def is_recycled(self, log_bytes: int) -> bool:
+        """Whether the newest log has so much, and its former life behind it."""
+        end = self.commits[-1].end
+        return end >= log_bytes and any(self.former[end:])
+
     def log_path(self) -> Path:
         return max(self.folder.glob("*.log"), key=lambda path: int(path.stem))
 
@@ -58,7 +63,7 @@ def filled(
 ) -> Iterator[Filled]:
     """A store with so many commits of about ``size_bytes``, QoS 2; the last ``watched`` are measured in the log.
 
-    It goes on until the newest log has ``log_bytes``.
+    It goes on until the newest log has ``log_bytes`` and was another one before: RocksDB recycles those it is done with in time.
     """
     chance = random.Random(seed)
     engine = RocksEngine(folder)
@@ -66,7 +71,7 @@ def filled(
     made = Filled(folder, engine)
     newest = ""
     number = 0
-    while number < commits or (watched and made.commits[-1].end < log_bytes):
+    while number < commits or (watched and not made.is_recycled(log_bytes)):
         number += 1
         parts: dict[str, tuple[Batch, Sequence[int] | None]] = {}
         for queue in (QUEUE, OTHER):
