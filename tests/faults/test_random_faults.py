@@ -242,6 +242,7 @@ class Scene:
         self._node.wait_ready()
         for publisher in self._crowd:
             publisher.finish(DRAIN_DEADLINE_S)
+        self._node.wait_actors_ready(deadline_s=DRAIN_DEADLINE_S)
         self._node.wait_lane("cloud", depth=0, in_flight=0, deadline_s=DRAIN_DEADLINE_S)
 
     def judge(self) -> None:

@@ -222,6 +222,15 @@ class Node:
         status: dict[str, Any] = call(self.data_dir / "run", "status", timeout_s=10.0)
         return status
 
+    def wait_actors_ready(self, *, deadline_s: float = 20.0) -> None:
+        """Wait until no actor starts anew: until then ``status`` tells what their former lives said last."""
+        wait_until(
+            lambda: all(actor["state"] == "ready" for actor in self.status()["actors"]),
+            deadline_s,
+            lambda: f"every actor ready\n{self.output[-4000:]}",
+            period_s=0.05,
+        )
+
     def lane(self, bridge: str, lane: int = 0) -> dict[str, Any]:
         """The status of one lane of a bridge."""
         lanes = [row for row in self.status()["bridges"] if row["name"] == bridge and row["lane"] == lane]
