@@ -95,8 +95,8 @@ def test_the_first_rule_that_has_a_topic_maps_it(source: Mosquitto, sink: Mosqui
         {"filters": ["cmd/#"], "destination": "${bridge.name}/{#}", "max_qos": 0},
     ]
     publish(source.port, "cmd/early/set", ["old"], qos=1, retain=True)
-    node = start_node(node_config(taking(source.port, *rules), passing(sink.port)))
     with Subscriber(sink.port, "#", version=5) as arrived:
+        node = start_node(node_config(taking(source.port, *rules), passing(sink.port)))
         subscribed(node)
         arrived.wait_for("set/early", ["old"])
         publish(source.port, "cmd/a/set", ["one"], qos=2, retain=True)
