@@ -104,7 +104,7 @@ def plan(
     newer: Newer = "fail",
     on_problem: Callable[[Problem], None] | None = None,
 ) -> list[Split]:
-    """The splits that together read ``table`` of the snapshots ``found``, of about ``target_rows`` rows each; [] if there is nothing.
+    """The splits that together read ``table`` of the snapshots ``found``, of about ``target_rows`` rows each; [] for nothing.
 
     Reads manifests only. A large queue becomes several splits, many small ones become one. A snapshot whose manifest cannot be
     used is an error, or is told to ``on_problem`` and left out; the table ``snapshots`` has a row for it.
