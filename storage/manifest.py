@@ -72,7 +72,7 @@ class LedgerFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VolatileFacts:
-    """The messages of a queue that are in the memory of the node only, and so not in the snapshot: QoS 0. ``ranges`` has them all."""
+    """The messages of a queue that are only in the memory of the node, so not in the snapshot: QoS 0. ``ranges`` has them all."""
 
     messages: int = 0
     size_bytes: int = 0
@@ -269,10 +269,10 @@ def read_manifest(folder: Path) -> Manifest:
     return Manifest.from_json(text, where=str(path))
 
 
-def verify(folder: Path, *, files: bool = True, on_file: Callable[[str], None] = lambda name: None) -> list[Fault]:
+def verify(folder: Path, *, files: bool = True, on_file: Callable[[str], None] | None = None) -> list[Fault]:
     """What is wrong with the files of the snapshot ``folder``; nothing if it is as it was made.
 
-    files: read every file and compare its SHA-256; otherwise only names and sizes are looked at. on_file: told of each before it is.
+    files: read every file and compare its SHA-256; otherwise only names and sizes are looked at. on_file: told of each before that.
 
     Raises:
         NoManifest, ManifestDamaged, ManifestNewer, OSError: as ``read_manifest``.
@@ -280,7 +280,8 @@ def verify(folder: Path, *, files: bool = True, on_file: Callable[[str], None] =
     manifest = read_manifest(folder)
     faults = []
     for entry in manifest.files:
-        on_file(entry.name)
+        if on_file is not None:
+            on_file(entry.name)
         problem = file_problem(folder / entry.name, entry, content=files)
         if problem:
             faults.append(Fault(entry.name, problem))
