@@ -160,7 +160,7 @@ class Manifest:
             "at_ms": self.at_ms,
             "epoch": self.epoch,
             "versions": dict(self.versions),
-            "queues": [_queue_to(queue) for queue in self.queues],
+            "queues": [queue_fields(queue) for queue in self.queues],
             "dead_letters": [
                 {"bridge": dead.bridge, "number": dead.number, "held": dead.held, "bytes": dead.size_bytes}
                 for dead in self.dead_letters
@@ -194,27 +194,36 @@ class Manifest:
         if check != _check(fields):
             raise ManifestDamaged("the snapshot's manifest does not have the check sum that it states", path=where)
         try:
-            return cls(
-                id=fields["id"],
-                node=fields["node"],
-                boot_id=fields["boot_id"],
-                at_ms=fields["at_ms"],
-                epoch=fields["epoch"],
-                versions=fields["versions"],
-                queues=tuple(_queue_from(queue) for queue in fields["queues"]),
-                dead_letters=tuple(
-                    DeadFacts(bridge=dead["bridge"], number=dead["number"], held=dead["held"], size_bytes=dead["bytes"])
-                    for dead in fields["dead_letters"]
-                ),
-                sessions=fields["sessions"],
-                retained=fields["retained"],
-                rules={bridge: {int(number): name for number, name in rules.items()} for bridge, rules in fields["rules"].items()},
-                limits=fields["limits"],
-                disk_free_bytes=fields["disk_free_bytes"],
-                files=tuple(_file_from(entry) for entry in fields["files"]),
-            )
+            return cls.of_fields(fields)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ManifestDamaged("the snapshot's manifest lacks something", path=where, error=repr(error)) from error
+
+    @classmethod
+    def of_fields(cls, fields: Mapping[str, Any]) -> Manifest:
+        """The manifest with these fields, named as in its JSON.
+
+        Raises:
+            KeyError, TypeError, ValueError, AttributeError: something is missing or is not what it should be.
+        """
+        return cls(
+            id=fields["id"],
+            node=fields["node"],
+            boot_id=fields["boot_id"],
+            at_ms=fields["at_ms"],
+            epoch=fields["epoch"],
+            versions=fields["versions"],
+            queues=tuple(queue_of(queue) for queue in fields["queues"]),
+            dead_letters=tuple(
+                DeadFacts(bridge=dead["bridge"], number=dead["number"], held=dead["held"], size_bytes=dead["bytes"])
+                for dead in fields["dead_letters"]
+            ),
+            sessions=fields["sessions"],
+            retained=fields["retained"],
+            rules={bridge: {int(number): name for number, name in rules.items()} for bridge, rules in fields["rules"].items()},
+            limits=fields["limits"],
+            disk_free_bytes=fields["disk_free_bytes"],
+            files=tuple(_file_from(entry) for entry in fields["files"]),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -370,7 +379,8 @@ def _check(fields: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
-def _queue_to(queue: QueueFacts) -> dict[str, Any]:
+def queue_fields(queue: QueueFacts) -> dict[str, Any]:
+    """``queue`` as it stands in the manifest."""
     ledger, volatile = queue.ledger, queue.volatile
     return {
         "name": queue.name,
@@ -400,7 +410,8 @@ def _queue_to(queue: QueueFacts) -> dict[str, Any]:
     }
 
 
-def _queue_from(fields: Mapping[str, Any]) -> QueueFacts:
+def queue_of(fields: Mapping[str, Any]) -> QueueFacts:
+    """The queue that ``queue_fields`` described."""
     ledger, volatile = fields["ledger"], fields["volatile"]
     return QueueFacts(
         name=fields["name"],

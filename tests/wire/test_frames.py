@@ -41,6 +41,8 @@ from wire.frames import (
     SessionUp,
     Settle,
     Settled,
+    SnapshotMade,
+    SnapshotWanted,
     SourceResumed,
     Stop,
     SubscriptionsAdd,
@@ -137,6 +139,8 @@ GOLDEN: list[tuple[Frame, str]] = [
         "943c01a1709197c3c2c391a175c291a2632a91a4612f2575",
     ),
     (NodeFigures(version="1", uptime_s=7, values={"a": 1}), "953d01a1310781a16101"),
+    (SnapshotWanted(request=4, path="/p"), "943f0104a22f70"),
+    (SnapshotMade(request=4, error="", message="", facts={"at_ms": 1}), "96400104a0a081a561745f6d7301"),
 ]
 
 
