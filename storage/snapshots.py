@@ -150,11 +150,12 @@ class SnapshotFolder:
             OSError: one cannot be removed.
         """
         removed = []
-        for name in self.names():
-            usage = self.usage()
-            if usage.count > max(1, keep):
+        names = self.names()
+        for name in names:
+            usage, newest = self.usage(), name == names[-1]
+            if usage.count > keep and not newest:
                 reason = "keep"
-            elif usage.count > 1 and max_bytes is not None and usage.own_bytes > max_bytes:
+            elif max_bytes is not None and usage.own_bytes > max_bytes and not newest:
                 reason = "max_bytes"
             elif not enough_free():
                 reason = "min_free_disk"
