@@ -9,7 +9,8 @@ Format 1, one JSON object; unknown keys are kept out of it and change nothing:
 ``format, id, node, boot_id, at_ms (UTC epoch), epoch (the store's life)``; ``versions``: of bascule and of what is in the store;
 ``queues``: where each queue stood (``QueueFacts``): accepted = delivered + expired + dropped + dead + depth + volatile messages;
 ``dead_letters``; ``sessions`` and ``retained``, how many; ``rules``: bridge -> number of a rule -> what it is called;
-``limits`` of the node, null is unlimited; ``disk_free_bytes``, null where it is not known; ``files`` with sizes and SHA-256;
+``limits`` of the node, null is unlimited; ``disk_free_bytes``, null where it is not known; ``events``: the numbers [first, next)
+of the node's events that are kept; ``files`` with sizes and SHA-256;
 ``check``, the SHA-256 of the object without it, written with sorted keys and without spaces.
 """
 
@@ -84,7 +85,8 @@ class QueueFacts:
     """Where a queue stood.
 
     bridge, lane: None for the queue of a session. depth: durable messages, in the snapshot; volatile ones come on top. size_bytes:
-    of all in the queue, to within a chunk. in_flight: handed out and not settled. damaged: its row could not be read, and all
+    of all in the queue, to within a chunk. in_flight: handed out and not settled. settlements: the numbers
+    [first, next) of its settlement rows. damaged: its row could not be read, and all
     figures are 0. max_messages, max_bytes: its bridge's limits, None is unlimited.
     """
 
@@ -105,6 +107,7 @@ class QueueFacts:
     max_bytes: int | None
     retention_s: float
     damaged: bool = False
+    settlements: tuple[int, int] = (0, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,6 +147,7 @@ class Manifest:
     limits: Mapping[str, int | None]
     disk_free_bytes: int | None
     files: tuple[FileFacts, ...]
+    events: tuple[int, int] = (0, 0)
 
     @property
     def size_bytes(self) -> int:
@@ -170,6 +174,7 @@ class Manifest:
             "rules": {bridge: {str(number): name for number, name in rules.items()} for bridge, rules in self.rules.items()},
             "limits": dict(self.limits),
             "disk_free_bytes": self.disk_free_bytes,
+            "events": self.events,
             "files": [{"name": entry.name, "bytes": entry.size_bytes, "sha256": entry.sha256} for entry in self.files],
         }
         return json.dumps({**fields, "check": _check(fields)}, sort_keys=True, separators=(",", ":")).encode() + b"\n"
@@ -222,6 +227,7 @@ class Manifest:
             rules={bridge: {int(number): name for number, name in rules.items()} for bridge, rules in fields["rules"].items()},
             limits=fields["limits"],
             disk_free_bytes=fields["disk_free_bytes"],
+            events=_numbers(fields, "events"),
             files=tuple(_file_from(entry) for entry in fields["files"]),
         )
 
@@ -407,6 +413,7 @@ def queue_fields(queue: QueueFacts) -> dict[str, Any]:
         "max_bytes": queue.max_bytes,
         "retention_s": queue.retention_s,
         "damaged": queue.damaged,
+        "settlements": queue.settlements,
     }
 
 
@@ -440,6 +447,7 @@ def queue_of(fields: Mapping[str, Any]) -> QueueFacts:
         max_bytes=fields["max_bytes"],
         retention_s=fields["retention_s"],
         damaged=fields.get("damaged", False),
+        settlements=_numbers(fields, "settlements"),
     )
 
 
@@ -449,6 +457,11 @@ def _file_from(fields: Mapping[str, Any]) -> FileFacts:
     if path.is_absolute() or ".." in path.parts or not path.parts or not _HEX.fullmatch(entry.sha256) or entry.size_bytes < 0:
         raise ValueError(f"not a file of a snapshot: {entry.name!r}")
     return entry
+
+
+def _numbers(fields: Mapping[str, Any], name: str) -> tuple[int, int]:
+    first, following = fields.get(name, (0, 0))
+    return int(first), int(following)
 
 
 def _ranges_from(ranges: Any) -> Ranges:

@@ -38,7 +38,7 @@ from wire.errors import BasculeError, DiskFull, StorageDamaged, Unavailable
 
 @dataclass(slots=True)
 class Copied:
-    """What a copy did: bytes written, bytes that were there (linked or left by an earlier attempt), and where the snapshot is now."""
+    """What a copy did: bytes written, bytes that were there, linked or left by an earlier attempt; where the snapshot is now."""
 
     path: Path
     copied_bytes: int = 0

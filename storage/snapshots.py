@@ -35,6 +35,7 @@ from storage.manifest import (
 from wire.errors import BasculeError, Unavailable
 
 FOLDER_NAME = "snapshots"
+SHIPPED_NAME = ".shipped"
 
 _BLOCK_BYTES = 512
 
@@ -101,15 +102,15 @@ class SnapshotFolder:
         if part.exists():
             shutil.rmtree(part)
 
-    def clean(self) -> list[str]:
-        """Remove everything that is half made, left by a former life; the names.
+    def clean(self, *, keep: Path | None = None) -> list[str]:
+        """Remove everything that is half made, left by a former life, but for ``keep``, which is being made; the names.
 
         Raises:
             OSError: some of it is still there.
         """
         if not self.path.exists():
             return []
-        left = [path for path in self.path.iterdir() if is_half_made(path.name) and path.is_dir()]
+        left = [path for path in self.path.iterdir() if is_half_made(path.name) and path.is_dir() and path != keep]
         for path in left:
             shutil.rmtree(path)
         return sorted(path.name for path in left)
@@ -130,6 +131,24 @@ class SnapshotFolder:
                 yield self.path / name, read_manifest(self.path / name)
             except (BasculeError, OSError):
                 continue  # ``verify`` names it; it counts and goes like the others
+
+    def shipped(self) -> set[str]:
+        """The snapshots that are noted as shipped."""
+        try:
+            return set((self.path / SHIPPED_NAME).read_text().split())
+        except FileNotFoundError:
+            return set()
+
+    def note_shipped(self, names: set[str]) -> None:
+        """Note what is shipped; of snapshots that are gone nothing is kept.
+
+        Raises:
+            OSError: it cannot be noted.
+        """
+        new = self.path / f"{SHIPPED_NAME}.new"
+        new.unlink(missing_ok=True)
+        write_synced(new, "".join(f"{name}\n" for name in self.names() if name in names).encode())
+        new.rename(self.path / SHIPPED_NAME)
 
     def usage(self) -> Usage:
         """What they take of the disk. Files that several share count once."""
