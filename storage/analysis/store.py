@@ -103,7 +103,7 @@ class SnapshotStore:
             options = ReadOptions()
             options.set_iterate_upper_bound(stop)  # a bare pointer: ``stop`` and ``options`` live as long as this frame
             options.set_readahead_size(READ_AHEAD_BYTES)
-            options.fill_cache(False)
+            options.fill_cache(False)  # type: ignore[call-arg]  # its stub lacks the argument
             iterator = column.iter(options)
             iterator.seek(start)
         while True:
