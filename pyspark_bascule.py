@@ -1,4 +1,4 @@
-"""Where Spark finds the data source ``bascule`` by itself: it looks for ``DefaultSource`` in installed modules named ``pyspark_*``."""
+"""Where Spark finds the data source ``bascule`` by itself: as ``DefaultSource`` of an installed module ``pyspark_...``."""
 
 from storage.spark_source import BasculeSource as DefaultSource
 

@@ -54,7 +54,7 @@ class Narrowed:
         )
 
     def takes(self, manifest: Manifest | None) -> bool:
-        """Whether a snapshot can have rows that are left. Without a manifest it is for the planning to judge, and never left out."""
+        """Whether a snapshot can have rows that are left. The planning judges those without a manifest."""
         if manifest is None:
             return True
         low, high = self._made_us
@@ -70,7 +70,7 @@ class Narrowed:
         column = _column(condition)
         names = _values(condition)
         bounds = _bounds(condition)
-        if column is None or self._table in _UNJUDGED and column not in ("snapshot_id", "snapshot_at"):
+        if column is None or (self._table in _UNJUDGED and column not in ("snapshot_id", "snapshot_at")):
             return False
         if column == "snapshot_id" and names is not None:
             self._snapshots = names if self._snapshots is None else self._snapshots & names
@@ -87,7 +87,8 @@ class Narrowed:
     def _name(self, field: str, names: frozenset[str]) -> None:
         former: tuple[str, ...] | None = getattr(self.filters, field)
         left = sorted(names) if former is None else [name for name in former if name in names]
-        self.filters = replace(self.filters, **{field: tuple(left)})
+        changed: dict[str, Any] = {field: tuple(left)}
+        self.filters = replace(self.filters, **changed)
 
     def _bound(self, column: str, bounds: Bounds) -> bool:
         filters, (low, high) = self.filters, bounds

@@ -29,7 +29,7 @@ OWNERS = {
     "pyspark": ("storage/spark_*.py", "storage/analysis/session.py", "storage/analysis/reports/*"),
     "pythonjsonlogger": ("actors/logs.py",),
     "rich": ("supervisor/cli.py", "supervisor/view.py"),
-    "rocksdict": ("storage/engine.py",),
+    "rocksdict": ("storage/engine.py", "storage/analysis/store.py"),
     "wsproto": ("actors/websocket.py",),
     "yaml": ("supervisor/config_file.py",),
     "zmq": ("actors/mailbox.py",),
