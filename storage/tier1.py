@@ -572,11 +572,12 @@ class Tier1:
             sessions=self._local.kept,
             retained=len(self._retained),
             free_bytes=self._free_bytes,
+            events=self._events.numbers,
         )
 
     def _stands(self, name: str, lane: _Lane) -> QueueStands:
         configured = not lane.bridge or name in self._configured
-        return note(lane.queue, lane.limits, configured=configured, retention_s=0.0, damaged=lane.row_damaged)
+        return note(lane.queue, lane.limits, configured=configured, retention_s=self._retention.of(lane.bridge), damaged=lane.row_damaged)
 
     def close(self) -> None:
         """Release the engine; commit first."""
