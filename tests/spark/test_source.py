@@ -401,3 +401,14 @@ def test_a_damaged_snapshot_stops_a_stream_or_is_passed_by_option(spark: SparkSe
         else:
             arrivals.run()
             assert {row["node"] for row in arrivals.rows()} == {"edge"}
+
+
+def test_an_installed_source_is_known_without_being_registered(spark: SparkSession, snapshots: Path) -> None:
+    """Spark finds ``pyspark_bascule``; filters are then pushed down only on request, since Spark's own setting is off."""
+    session = spark.newSession()
+
+    frame = session.read.format(NAME).option("table", "queues").load(str(snapshots))
+
+    assert frame.where("queue = 'bridge:plant:0'").count() == 3
+    with pytest.raises(PySparkException, match="DATA_SOURCE_PUSHDOWN_DISABLED"):
+        session.read.format(NAME).options(table="queues", pushdown="true").load(str(snapshots)).count()
