@@ -37,6 +37,8 @@ from wire.errors import BasculeError, Unavailable
 FOLDER_NAME = "snapshots"
 SHIPPED_NAME = ".shipped"
 
+WORTH_BYTES = 1 << 20  # snapshots that take less than this give back nothing worth it
+
 _BLOCK_BYTES = 512
 
 
@@ -176,7 +178,7 @@ class SnapshotFolder:
                 reason = "keep"
             elif max_bytes is not None and usage.own_bytes > max_bytes and not newest:
                 reason = "max_bytes"
-            elif not enough_free():
+            elif usage.own_bytes >= WORTH_BYTES and not enough_free():
                 reason = "min_free_disk"
             else:
                 break
