@@ -10,6 +10,7 @@ S4  nobody but the node's user reads them: folders are 0700, files 0600.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import shutil
@@ -65,12 +66,29 @@ class SnapshotFolder:
 
         Raises:
             OSError: it cannot be made.
+            Unavailable: files of the store cannot be linked there: all would be copied, and the store would stand still meanwhile.
         """
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.path.chmod(0o700)
         part = self.path / f"{PART_PREFIX}{snapshot_id(node, at_ms, number)}"
         part.mkdir(mode=0o700)
+        self._try_link(part)
         return part
+
+    def _try_link(self, part: Path) -> None:
+        probe = self._store / f".link-{part.name}"
+        linked = part / "link"
+        try:
+            probe.touch()
+            os.link(probe, linked)
+            linked.unlink()
+        except OSError as error:
+            if error.errno not in (errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP):
+                raise
+            what = "the folder of snapshots must be on the store's file system, which must have hard links; to copies elsewhere"
+            raise Unavailable(what, path=str(self.path), error=error.strerror) from error
+        finally:
+            probe.unlink(missing_ok=True)
 
     def finish(self, part: Path, fields: Mapping[str, Any]) -> Manifest:
         """Make the checkpoint in ``part`` a snapshot. fields: the manifest's, without ``id`` and ``files``.

@@ -614,6 +614,17 @@ class NodeFigures(Frame):
     values: dict[str, int]
 
 
+@_frame(62)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeEvents(Frame):
+    """Supervisor or Connection -> QueueStore: what happened, to be kept with the events of the node.
+
+    events: (UTC epoch in ms, kind, bridge, lane, actor, reason, count, details), as ``storage/events.py`` says.
+    """
+
+    events: tuple[tuple[int, str, str, int, str, str, int, dict[str, str | int | float | bool]], ...]
+
+
 @_frame(46)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueCommand(Frame):

@@ -73,6 +73,17 @@ def test_snapshots_go_and_none_is_made_when_the_disk_runs_short(tmp_path: Path) 
         assert node.lane("away")["accepted"] == 20
 
 
+def test_a_folder_on_another_file_system_than_the_store_is_refused(tmp_path: Path) -> None:
+    """The checkpoint would be a copy of everything, and the store would stand still meanwhile."""
+    config = node_config(bridge_config("away", free_port()))
+    with Node(config, tmp_path / "node") as node, disk_of(folder(node), 48 * MIB):
+        publish(node, 20)
+        refused = finished(node, ask(node))
+        assert refused["state"] == "failed"
+        assert "must be on the store's file system" in refused["message"]
+        assert not [path for path in (node.data_dir / "store").iterdir() if "link" in path.name]
+
+
 def test_a_target_that_is_full_holds_up_nothing_and_is_shipped_to_when_there_is_room(small_disk: Path, tmp_path: Path) -> None:
     target = small_disk / "copies"
     config = node_config(bridge_config("away", free_port()), snapshots={"to": str(target)})
