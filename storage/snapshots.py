@@ -76,19 +76,15 @@ class SnapshotFolder:
         return part
 
     def _try_link(self, part: Path) -> None:
-        probe = self._store / f".link-{part.name}"
         linked = part / "link"
         try:
-            probe.touch()
-            os.link(probe, linked)
+            os.link(self._store / "CURRENT", linked)
             linked.unlink()
         except OSError as error:
             if error.errno not in (errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP):
                 raise
             what = "the folder of snapshots must be on the store's file system, which must have hard links; to copies elsewhere"
             raise Unavailable(what, path=str(self.path), error=error.strerror) from error
-        finally:
-            probe.unlink(missing_ok=True)
 
     def finish(self, part: Path, fields: Mapping[str, Any]) -> Manifest:
         """Make the checkpoint in ``part`` a snapshot. fields: the manifest's, without ``id`` and ``files``.

@@ -64,6 +64,7 @@ class Box:
         self.node = node
         self.store = folder / "store"
         self.store.mkdir(parents=True)
+        (self.store / "CURRENT").write_bytes(b"MANIFEST-1\n")
         self.snapshots = SnapshotFolder(folder / "snapshots", self.store)
         self._random = Random(seed)
         self._number = 0
@@ -81,7 +82,7 @@ class Box:
         self.at_ms += 1000
         part = self.snapshots.begin(self.node, self.at_ms, 1)
         (part / STORE_NAME).mkdir()
-        for path in self.store.iterdir():
+        for path in self.store.glob("*.sst"):
             os.link(path, part / STORE_NAME / (renamed or {}).get(path.name, path.name))
         (part / STORE_NAME / "CURRENT").write_bytes(b"MANIFEST-1\n")
         (part / STORE_NAME / "MANIFEST-1").write_bytes(self._random.randbytes(200))
