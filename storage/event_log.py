@@ -129,6 +129,11 @@ class EventLog:
 
     # --- keeping ---
 
+    @property
+    def numbers(self) -> tuple[int, int]:
+        """Of the first event that is kept and of the next one, once the open write is committed."""
+        return self._first, self._next
+
     def tick(self, write: Write, now_s: float, wall_ms: int) -> None:
         """Put what waits into ``write``, and delete what is too old or too much; call it about once a second."""
         if not self.kept:
@@ -219,11 +224,6 @@ class EventLog:
     def figures(self) -> dict[str, int]:
         """For ``bascule status``."""
         return {"kept": self._next - self._first, "first": self._first, "next": self._next}
-
-    @property
-    def numbers(self) -> tuple[int, int]:
-        """The numbers ``[first, next)`` of the rows."""
-        return self._first, self._next
 
     # --- inside ---
 

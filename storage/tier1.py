@@ -175,6 +175,7 @@ class Tier1:
         self._retention = Retention(engine, settings, self._events)
         self._quarantine = Quarantine(Path(settings.data_dir) / "damaged")
         self._effects: Effects = []
+        self._retentions = {bridge.name: bridge.retention_s for bridge in settings.bridges}
         self._configured = {queue_name(bridge.name, lane) for bridge in settings.bridges for lane in range(bridge.lanes)}
         for name in sorted({*self._configured, *self._numbers.names()}):
             if lane_of_queue(name) is not None or session_of_queue(name) is not None:
@@ -560,6 +561,8 @@ class Tier1:
             Unavailable: the disk refuses, or nothing is on a disk; parts of a checkpoint may be at the path.
             StorageDamaged: damage was met.
         """
+        if self._retry_s is None:
+            self._events.put(self._write, wall_ms)
         if self._retry_s is not None or not self.commit_now(now_s, wall_ms):
             raise self._refusal or Unavailable("the disk refuses")
         return take(
@@ -577,7 +580,8 @@ class Tier1:
 
     def _stands(self, name: str, lane: _Lane) -> QueueStands:
         configured = not lane.bridge or name in self._configured
-        return note(lane.queue, lane.limits, configured=configured, retention_s=self._retention.of(lane.bridge), damaged=lane.row_damaged)
+        retention_s = self._retentions.get(lane.bridge, 0.0)
+        return note(lane.queue, lane.limits, configured=configured, retention_s=retention_s, damaged=lane.row_damaged)
 
     def close(self) -> None:
         """Release the engine; commit first."""

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from actors.actor import PolledActor
+from storage.events import Detail
 from storage.manifest import MANIFEST_NAME, STORE_NAME, Manifest, read_manifest
 from storage.snapshot_copy import copy_snapshot, prune_target
 from storage.snapshots import FOLDER_NAME, SnapshotFolder, Usage
@@ -27,7 +28,7 @@ from supervisor.control import ControlError
 from supervisor.snapshot_plan import Space, next_s
 from supervisor.version import version
 from wire.errors import BasculeError, DiskFull, Unavailable
-from wire.frames import SnapshotMade, SnapshotWanted
+from wire.frames import NodeEvents, SnapshotMade, SnapshotWanted
 from wire.names import QUEUE_STORE
 from wire.settings import NodeSettings
 
@@ -256,6 +257,8 @@ class Snapshots:
         self._last, self._failure = facts, None
         self._keep_result(making.number, {"state": "made", **facts})
         log.info("snapshot.made", extra={**facts, "scheduled": making.scheduled})
+        details: dict[str, Detail] = {"made": True, "bytes": manifest.size_bytes, "took_s": took_s, "pause_ms": pause_ms}
+        self._tell_event(manifest.id, sum(queue.depth for queue in manifest.queues), details)
         self._schedule(manifest.at_ms)
         self._do(self._work, partial(self._upkeep, True), self._kept_up, self._upkeep_failed)
         self._ship()
@@ -272,9 +275,16 @@ class Snapshots:
         self._keep_result(making.number, {"state": "failed", "kind": kind, "message": why})
         self._failure = {"at_ms": self._host.mailbox.wall_ms(), "kind": kind, "message": why}
         log.error("snapshot.failed", extra={"kind": kind, "error": why, "scheduled": making.scheduled})
+        self._tell_event(kind, 0, {"made": False, "error": why})
         self._do(self._work, self._folder.clean, lambda _: None, self._upkeep_failed)
         if self._own.every_s and not self._stopping:
             self._arm(self._host.mailbox.now_s() + min(self._own.every_s, RETRY_S))
+
+    def _tell_event(self, reason: str, messages: int, details: dict[str, Detail]) -> None:
+        """Have the store keep it with the events of the node."""
+        if self._store_state() == "ready":
+            at_ms = self._host.mailbox.wall_ms()
+            self._host.send(QUEUE_STORE, NodeEvents(events=((at_ms, "snapshot.made", "", -1, "", reason, messages, details),)))
 
     def _keep_result(self, number: int, result: dict[str, Any]) -> None:
         self._results[number] = result
@@ -298,6 +308,7 @@ class Snapshots:
         if free_bytes is not None and free_bytes < self._space.wanted_bytes:
             self._skipped += 1
             log.warning("snapshot.skipped", extra={"free_bytes": free_bytes, "wanted_bytes": self._space.wanted_bytes})
+            self._tell_event("min_free_disk", 0, {"made": False, "free_bytes": free_bytes})
             self._arm(now_s + self._own.every_s)
             return
         try:

@@ -1,4 +1,4 @@
-"""Reads what a store keeps of one queue, live and settled, and says whether the two add up (H1, H2). Knows the bytes, not the code."""
+"""Reads what a store keeps of a queue, live and settled, and says whether the two add up (H1, H2). Knows bytes, not the code."""
 
 from __future__ import annotations
 
