@@ -51,9 +51,17 @@ class LaneModel:
 
 
 class NodeModel:
-    """One node's store in ``folder``. Use it in ``with``. ``wall_ms`` is its clock, UTC epoch, and ``advance`` alone moves it."""
+    """One node's store in ``folder``; use it in ``with``. ``wall_ms`` is its clock, UTC epoch, and ``advance`` alone moves it."""
 
-    def __init__(self, folder: Path, settings: NodeSettings, *, start_ms: int, epoch: int = 1, rules: Mapping[str, Mapping[int, str]] | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        settings: NodeSettings,
+        *,
+        start_ms: int,
+        epoch: int = 1,
+        rules: Mapping[str, Mapping[int, str]] | None = None,
+    ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self.settings = replace(settings, data_dir=str(folder))
