@@ -1,7 +1,7 @@
 """The columnar decoder: many chunks at once become columns, without a Python object for a message.
 
 A chunk is a fixed header and a batch that has columns already (``storage/chunk``, ``wire/batch``); so chunks are checked and
-unpacked by functions in C over whole lists, and what is left is joining columns and arithmetic on them. That costs some microseconds
+unpacked by functions in C over whole lists, and what is left is joining columns and arithmetic on them. It costs some microseconds
 a chunk and next to nothing a message, whether a chunk has one message or thousands. Each column is made only when it is asked for.
 """
 
