@@ -577,7 +577,9 @@ class Tier1:
 
     def _stands(self, name: str, lane: _Lane) -> QueueStands:
         configured = not lane.bridge or name in self._configured
-        return note(lane.queue, lane.limits, configured=configured, retention_s=self._retention.of(lane.bridge), damaged=lane.row_damaged)
+        return note(
+            lane.queue, lane.limits, configured=configured, retention_s=self._retention.of(lane.bridge), damaged=lane.row_damaged
+        )
 
     def close(self) -> None:
         """Release the engine; commit first."""
