@@ -34,6 +34,8 @@ class LaneModel:
         self.queue = queue
         self.epoch = 0
         self.number = 0
+        self.window = CREDIT  # messages that it takes at a time
+        self.settled = 0
         self.in_hand = RangeSet()  # QoS 1 and 2, handed out and not settled
         self.qos0 = RangeSet()
 
@@ -51,9 +53,17 @@ class LaneModel:
 
 
 class NodeModel:
-    """One node's store in ``folder``. Use it in ``with``. ``wall_ms`` is its clock, UTC epoch, and ``advance`` alone moves it."""
+    """One node's store in ``folder``; use it in ``with``. ``wall_ms`` is its clock, UTC epoch, and ``advance`` alone moves it."""
 
-    def __init__(self, folder: Path, settings: NodeSettings, *, start_ms: int, epoch: int = 1, rules: Mapping[str, Mapping[int, str]] | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        settings: NodeSettings,
+        *,
+        start_ms: int,
+        epoch: int = 1,
+        rules: Mapping[str, Mapping[int, str]] | None = None,
+    ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self.settings = replace(settings, data_dir=str(folder))
@@ -67,6 +77,7 @@ class NodeModel:
         self.lanes: dict[str, LaneModel] = {}
         self.engine = RocksEngine(folder / STORE_NAME)
         self.store = Tier1(self.engine, self.settings, epoch)
+        self._jumped_ms = 0
 
     def __enter__(self) -> NodeModel:
         return self
@@ -77,7 +88,23 @@ class NodeModel:
     @property
     def now_s(self) -> float:
         """The monotonic clock."""
-        return (self.wall_ms - self._start_ms) / 1000 + 1.0
+        return (self.wall_ms - self._jumped_ms - self._start_ms) / 1000 + 1.0
+
+    def jump(self, ms: int) -> None:
+        """The wall clock is put forward, or back."""
+        self.wall_ms += ms
+        self._jumped_ms += ms
+        self._ticked_ms += ms
+
+    def restart(self) -> None:
+        """The node dies and starts again: what was in memory only is gone, and every lane is to be opened anew."""
+        self.store.close()
+        self.epoch += 1
+        self._number = 0
+        self.lanes.clear()
+        self.engine = RocksEngine(self.folder / STORE_NAME)
+        self.store = Tier1(self.engine, self.settings, self.epoch)
+        self.turn()
 
     def turn(self, *frames: Frame) -> Effects:
         """Take ``frames``, commit, and note what was handed out."""
@@ -121,15 +148,17 @@ class NodeModel:
         )
         return self.turn(frame)
 
-    def open_lane(self, queue: str) -> LaneModel:
-        """A Forwarder opens the lane, anew if it was open, and takes whatever there is."""
+    def open_lane(self, queue: str, *, window: int = CREDIT) -> LaneModel:
+        """A Forwarder opens the lane, anew if it was open, and takes ``window`` messages at a time."""
         lane = self.lanes.setdefault(queue, LaneModel(queue))
-        lane.epoch = lane.epoch + 1 if lane.epoch else (self.epoch + 1) << LANE_EPOCH_SHIFT
-        lane.number = 0
+        first = (self.epoch + 1) << LANE_EPOCH_SHIFT
+        lane.epoch = lane.epoch + 1 if lane.epoch >= first else first
+        lane.number = lane.settled = 0
+        lane.window = window
         lane.in_hand.clear()
         lane.qos0.clear()
         self.turn(LaneOpen(queue=queue, epoch=lane.epoch))
-        self.turn(Credit(queue=queue, epoch=lane.epoch, messages=CREDIT, size_bytes=CREDIT))
+        self.turn(Credit(queue=queue, epoch=lane.epoch, messages=window, size_bytes=CREDIT))
         return lane
 
     def settle(
@@ -139,6 +168,7 @@ class NodeModel:
         lane.number += 1
         for outcome, ranges in settled:
             if outcome != "redelivered":
+                lane.settled += sum(stop - start for start, stop in ranges)
                 for start, stop in ranges:
                     lane.in_hand.discard(start, stop)
                     lane.qos0.discard(start, stop)
@@ -151,7 +181,8 @@ class NodeModel:
                 released=released,
                 session=session,
                 generation=0,
-            )
+            ),
+            Credit(queue=lane.queue, epoch=lane.epoch, messages=lane.window + lane.settled, size_bytes=CREDIT),
         )
 
     def snapshot(self, target: Path) -> Path:
