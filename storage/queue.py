@@ -93,6 +93,7 @@ class Queue:
         self._marked = row.handed  # the committed mark (Q6)
         self._marking = row.handed  # the mark in the newest row that was written, committed or not
         self._mark_wanted = 0
+        self.cut_short = False  # the last hand-out stopped before what could not be read
         self._may_be_sent = min(row.tail, row.head + PACKET_IDS)
         self._trimmed = row.trimmed
         self._tail_bytes = row.tail_bytes
@@ -259,14 +260,18 @@ class Queue:
         What was accepted before ``accepted_before_ms`` is expired instead.
 
         Raises:
-            StorageDamaged: the next chunk cannot be read; what came before it has been handed out.
+            StorageDamaged: the next chunk cannot be read.
             Unavailable: the disk refuses for now.
+
+        Where something could be handed out before that, ``cut_short`` is true instead, and the next call raises.
         """
         pieces: list[Piece] = []
+        self.cut_short = False
         while messages > 0 and size_bytes > 0 and self._cursor < self.tail:
             try:
                 durable, volatile = self._peek()
             except (StorageDamaged, Unavailable):
+                self.cut_short = bool(pieces)
                 if pieces:
                     break  # hand out what could be read; the trouble is met again next time
                 raise

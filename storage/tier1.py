@@ -29,6 +29,7 @@ from storage.keys import QueueNumbers, check_format, chunk_key, lane_key
 from storage.ledger import LaneRow
 from storage.limits import Admission, Room, admit
 from storage.local_sessions import LocalSessions, SessionFrame
+from storage.pieces import Piece
 from storage.queue import CACHE_BYTES, Queue
 from storage.retained import RetainedMessages
 from storage.senders import Senders, Verdict
@@ -635,15 +636,21 @@ class Tier1:
             if lane.unreadable is not None and self._now_s < lane.retry_s:
                 self._ready.add(name)
                 continue
-            messages = lane.credit_messages - lane.given_messages
-            size_bytes = lane.credit_bytes - lane.given_bytes
-            if messages > 0 and size_bytes > 0:
-                self._guarded(name, lane, lambda: self._hand_out_lane(name, lane, messages, size_bytes, wall_ms))  # noqa: B023
+            self._guarded(name, lane, lambda: self._hand_out_lane(name, lane, wall_ms))  # noqa: B023
 
-    def _hand_out_lane(self, name: str, lane: _Lane, messages: int, size_bytes: int, wall_ms: int) -> None:
+    def _hand_out_lane(self, name: str, lane: _Lane, wall_ms: int) -> None:
         max_age_s = lane.limits.max_age_s if lane.limits.max_age_s is not None else self._settings.limits.max_age_s
         before_ms = wall_ms - int(max_age_s * 1000) if max_age_s is not None else 0
-        pieces = lane.queue.hand_out(messages, size_bytes, accepted_before_ms=before_ms)
+        more = True
+        while more:
+            messages = lane.credit_messages - lane.given_messages
+            size_bytes = lane.credit_bytes - lane.given_bytes
+            if messages <= 0 or size_bytes <= 0:
+                return
+            self._give(name, lane, lane.queue.hand_out(messages, size_bytes, accepted_before_ms=before_ms))
+            more = lane.queue.cut_short  # nobody else would see to what could not be read
+
+    def _give(self, name: str, lane: _Lane, pieces: list[Piece]) -> None:
         if lane.queue.wants_mark:
             self._marks_wanted = True
             self._changed.add(name)
