@@ -86,6 +86,7 @@ class Oracle:
         self._ever_synced: set[bytes] = set()
         self._decoded: dict[bytes, list[tuple[int, bytes]]] = {}
         self._rebuilding = False
+        self._store_has_died = False
         self._recorded: dict[int, tuple[str, int]] = {}  # session of the remote -> queue and generation
         self._recorded_at: dict[int, str] = {}  # and the address under which it was recorded
         self.places: dict[int, str] = {}  # session of the remote -> the address at which it was reached last
@@ -178,6 +179,7 @@ class Oracle:
 
     def store_died(self) -> None:
         """The QueueStore's process has ended."""
+        self._store_has_died = True
         if not self.durable:
             self.relaxed = True
             self._queues.clear()
@@ -414,6 +416,8 @@ class Oracle:
             return  # dropped, and published again because the acknowledgement was lost
         if self.times_entered(message.payload) > 1 and (self.relaxed or message.payload in self._purged.values()):
             return  # purged, or lost with the store's memory and its publisher's session, and published again
+        if message.qos and not self.applied_qos(message) and self._store_has_died:
+            return  # lowered to QoS 0, lost with the store's memory, and published again because the acknowledgement was lost
         if place < self._last_arrival.get(key, -1):
             raise Violation("P4", f"m{message.number} came after a later one of {key}")
         self._last_arrival[key] = place
