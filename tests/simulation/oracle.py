@@ -416,6 +416,8 @@ class Oracle:
             return  # dropped, and published again because the acknowledgement was lost
         if self.times_entered(message.payload) > 1 and (self.relaxed or message.payload in self._purged.values()):
             return  # purged, or lost with the store's memory and its publisher's session, and published again
+        if self.relaxed and self.shape.acknowledge == "fast":
+            return  # in the batch that died uncommitted with the store; it may have been answered, in part, before
         if message.qos and not self.applied_qos(message) and self._store_has_died:
             return  # lowered to QoS 0, lost with the store's memory, and published again because the acknowledgement was lost
         if place < self._last_arrival.get(key, -1):
