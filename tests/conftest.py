@@ -26,7 +26,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Hypothesis measures no time, since a loaded machine may keep any example waiting, and draws the same each run but in a soak."""
+    """Hypothesis measures no time, since a loaded machine keeps any example waiting, and draws the same each run but in a soak."""
     slow = [HealthCheck.too_slow]
     soaks = config.getoption("--soak") is not None
     settings.register_profile("bascule", deadline=None, suppress_health_check=slow, derandomize=not soaks, print_blob=True)

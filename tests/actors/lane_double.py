@@ -152,7 +152,9 @@ class LaneDouble:
         self._turn(self._supervisor, lambda: bool(found), "a heartbeat", PATIENCE_S, take)
         return found[0]
 
-    def until_status(self, condition: Callable[[dict[str, Any]], bool], what: str, deadline_s: float = PATIENCE_S) -> dict[str, Any]:
+    def until_status(
+        self, condition: Callable[[dict[str, Any]], bool], what: str, deadline_s: float = PATIENCE_S
+    ) -> dict[str, Any]:
         """Ask for the status until it fits."""
         end_s = time.monotonic() + deadline_s
         while True:

@@ -1,7 +1,7 @@
 """A real Bascule node, run as an operator runs it: a configuration file, ``bascule run``, ``bascule status``, /proc.
 
 ``node_config`` and ``bridge_config`` make configurations with short periods, so that what happens is told at once, and with long
-timeouts, so that a process that a loaded machine keeps waiting is not taken for dead. ``HANGS_SOON`` is for tests of those that are.
+timeouts, so that a process that a loaded machine keeps waiting is not taken for dead. ``HANGS_SOON`` is for tests of that.
 """
 
 from __future__ import annotations

@@ -29,10 +29,23 @@ def wait_until(
         if value:
             return value
         if time.monotonic() >= end_s:
-            pytest.fail(
-                f"not within {time.monotonic() - began_s:.0f} s: {what if isinstance(what, str) else what()}", pytrace=True
-            )
+            pytest.fail(f"not within {time.monotonic() - began_s:.0f} s: {what if isinstance(what, str) else what()}", pytrace=True)
         time.sleep(period_s)
+
+
+def wait_still(value: Callable[[], _Value], *, period_s: float = 0.5) -> _Value:
+    """``value`` once it has been the same for ``period_s``; fails the test when it never is."""
+    seen, since_s = value(), time.monotonic()
+
+    def is_still() -> bool:
+        nonlocal seen, since_s
+        now = value()
+        if now != seen:
+            seen, since_s = now, time.monotonic()
+        return time.monotonic() - since_s >= period_s
+
+    wait_until(is_still, PATIENCE_S, lambda: f"{period_s:g} s without a change; it is {seen} now")
+    return seen
 
 
 def holds_for(condition: Callable[[], bool], period_s: float, what: str) -> None:
