@@ -21,6 +21,7 @@ from typing import Any, Self
 from supervisor.control import call
 from tests.support.ports import free_port
 from tests.support.waiting import PATIENCE_S, wait_until
+from wire.names import QUEUE_STORE, connection_name, forwarder_name
 
 ROOT = Path(__file__).resolve().parents[2]
 READY_DEADLINE_S = 60.0
@@ -246,11 +247,18 @@ class Node:
         )
 
     def lane(self, bridge: str, lane: int = 0) -> dict[str, Any]:
-        """The status of one lane of a bridge."""
-        lanes = [row for row in self.status()["bridges"] if row["name"] == bridge and row["lane"] == lane]
+        """The status of one lane of a bridge, once all who tell of it are ready: until then it is what their former lives said."""
+        tellers = {QUEUE_STORE, forwarder_name(bridge, lane), connection_name(bridge, lane)}
+
+        def told() -> list[dict[str, Any]]:
+            status = self.status()
+            if any(actor["state"] != "ready" for actor in status["actors"] if actor["name"] in tellers):
+                return []
+            return [row for row in status["bridges"] if row["name"] == bridge and row["lane"] == lane]
+
+        lanes = wait_until(told, PATIENCE_S, lambda: f"the status of {bridge}:{lane}\n{self.output[-4000:]}", period_s=0.05)
         assert len(lanes) == 1, f"one row for {bridge}:{lane}, not {lanes}"
-        row: dict[str, Any] = lanes[0]
-        return row
+        return lanes[0]
 
     def wait_lane_until(
         self, reached: Callable[[dict[str, Any]], bool], what: str, bridge: str = "cloud", *, deadline_s: float = 20.0
