@@ -327,9 +327,9 @@ def _is_stale(actor: Mapping[str, Any], took_s: float) -> bool:
     if actor["state"] != "ready" or actor["heartbeat_age_s"] <= took_s + 0.001:  # it is rounded
         return False
     try:
-        return Path(f"/proc/{actor['pid']}/stat").read_text().rpartition(")")[2].split()[0] not in "TZ"
+        return Path(f"/proc/{actor['pid']}/stat").read_text().rpartition(")")[2].split()[0] != "T"
     except OSError:
-        return False
+        return True  # it has ended, and the supervisor will notice
 
 
 def bascule(*words: str) -> list[str]:
