@@ -175,12 +175,12 @@ def test_what_waited_longer_than_max_age_is_dropped_and_counted(remote: Mosquitt
     old = ["old 1", "old 2", "old 3", "old 4", "old 5"]
     with Proxy(remote.port) as proxy, Subscriber(remote.port, "#") as subscriber:
         proxy.cut()
-        node = start_node(limited(proxy.port, "reject", max_messages="unlimited", max_age="1s"))
+        node = start_node(limited(proxy.port, "reject", max_messages="unlimited", max_age="2s"))
         with MqttClient(node.port) as client:
             for payload in old:
                 client.publish("t", payload, qos=1)
                 client.expect(PUBACK)
-            node.wait_lane_until(lambda row: row["expired"] >= 4 or (row["oldest_age_s"] or 0) > 1.2, "an age above the limit")
+            node.wait_lane_until(lambda row: row["expired"] >= 4 or (row["oldest_age_s"] or 0) > 2.2, "an age above the limit")
             client.publish("t", "new", qos=1)
             client.expect(PUBACK)
         proxy.restore()

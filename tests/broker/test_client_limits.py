@@ -27,7 +27,7 @@ from tests.support.authority import Authority, Pair, tls_keys
 from tests.support.mqtt_client import CONNACK, DISCONNECT, PUBACK, Closed, MqttClient, string
 from tests.support.node import Config, Node, node_config
 from tests.support.ports import free_port
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE_S, wait_until
 
 TOPIC_NAME_INVALID, TOPIC_FILTER_INVALID = 0x90, 0x8F
 
@@ -71,7 +71,7 @@ def test_a_slow_loris_is_closed_in_the_time_for_connect(start_node: StartNode, a
     listeners = [
         {"bind": f"127.0.0.1:{port}", "protocol": kind, **(tls if kind in ("tls", "wss") else {})} for kind, port in ports.items()
     ]
-    node = start_node(broker_config(*listeners, connect_timeout="1s"))
+    node = start_node(broker_config(*listeners, connect_timeout="3s"))
     context = client_context(authority.ca_file)
     begun = {"tcp": b"\x10", "tls": b"\x10", "ws": upgrade_request() + b"\x82\x8f", "wss": upgrade_request() + b"\x82"}
     with ExitStack() as stack:
@@ -179,7 +179,7 @@ def test_a_reader_that_never_reads_costs_its_own_messages_only(
             return bool(node.status()["listener"]["output_dropped"])
 
         wait_until(dropped, 20.0, "QoS 0 is dropped for who does not read")
-        deaf.settimeout(20.0)
+        deaf.settimeout(PATIENCE_S)
         assert deaf.recv(10), "and it may go on"
 
 

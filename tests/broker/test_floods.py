@@ -21,7 +21,7 @@ from tests.broker.raw import PINGREQ, dial, read_to_end
 from tests.conftest import Chances
 from tests.support.mqtt_client import string, variable
 from tests.support.node import Config, Node, node_config
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE_S, wait_until
 
 SMALL: Config = {"packet_max_bytes": "64KiB", "output_max_bytes": "128KiB"}
 KEPT_MIB = 96  # what the allocator may not have given back, and caches
@@ -83,7 +83,7 @@ def _deaf_readers(port: int, stack: ExitStack) -> None:
     for number in range(10):
         sock = socket.socket()
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        stack.enter_context(sock).settimeout(20.0)
+        stack.enter_context(sock).settimeout(PATIENCE_S)
         sock.connect(("127.0.0.1", port))
         sock.sendall(connect(4, payload=text(f"deaf-{number}")) + packet(0x82, f"0001 {text('loud/#')} {number % 2:02x}"))
     publisher = stack.enter_context(greeted(port, "loud"))

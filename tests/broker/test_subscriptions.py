@@ -132,7 +132,7 @@ def test_a_client_takes_no_more_than_it_said(node: Node) -> None:
 def test_mosquitto_s_clients(node: Node) -> None:
     base = ["-h", "127.0.0.1", "-p", str(node.port), "-t", "mosq/t", "-q", "2"]
     with subprocess.Popen(
-        ["stdbuf", "-oL", "mosquitto_sub", *base, "-V", "mqttv5", "-C", "3", "-W", "20", "-d"],
+        ["stdbuf", "-oL", "mosquitto_sub", *base, "-V", "mqttv5", "-C", "3", "-W", "60", "-d"],
         stdout=subprocess.PIPE,
         text=True,
         bufsize=1,
@@ -142,7 +142,7 @@ def test_mosquitto_s_clients(node: Node) -> None:
         while "Subscribed" not in said:
             said = subscriber.stdout.readline()
         for payload in ("a", "b", "c"):
-            subprocess.run(["mosquitto_pub", *base, "-m", payload], check=True, timeout=20)
+            subprocess.run(["mosquitto_pub", *base, "-m", payload], check=True, timeout=60)
         lines = [line.strip() for line in subscriber.stdout.read().splitlines()]
 
     assert [line for line in lines if line in ("a", "b", "c")] == ["a", "b", "c"]
