@@ -69,6 +69,7 @@ class Deliveries:
             receive_maximum=client.receive_maximum,
             packet_max_bytes=client.packet_max_bytes,
             settings=self._settings,
+            aliases=client.aliases,
         )
         if client.queue:
             self._lanes[client.queue] = client
@@ -153,7 +154,11 @@ class Deliveries:
                 if client.output_bytes > self._output_max_bytes // 2:
                     self._dropped["output_limit"] += copies.qos0_messages
                 else:
-                    packets = copies.qos0(client.level, client.packet_max_bytes or PACKET_BYTES_LIMIT)
+                    packet_max_bytes = client.packet_max_bytes or PACKET_BYTES_LIMIT
+                    if client.aliases is None:
+                        packets = copies.qos0(client.level, packet_max_bytes)
+                    else:
+                        packets = copies.qos0_aliased(client.aliases, packet_max_bytes)
                     self._host.traffic.publish_sent += copies.qos0_messages
                     self._host.write(client, packets, copies.qos0_messages)
             if copies.parcel is not None:

@@ -32,6 +32,7 @@ from wire.frames import (
 )
 from wire.greeting import TOPIC_ALIAS_MAXIMUM, LoginFault, Welcome, judge_connect, refuse_login
 from wire.inbound import InboundFlow
+from wire.mqtt.aliases import OutgoingAliases
 from wire.mqtt.codec import encode
 from wire.mqtt.packets import MQTT_5_0, Connack, Connect, Disconnect, Packet, Will
 from wire.mqtt.properties import encode_properties
@@ -120,6 +121,7 @@ class ClientSessions:
         client.keep_alive_s = welcome.keep_alive_s
         client.receive_maximum = welcome.receive_maximum
         client.packet_max_bytes = welcome.packet_max_bytes
+        client.aliases = OutgoingAliases(welcome.topic_alias_maximum) if welcome.topic_alias_maximum else None
         client.will = None if will is None else _message(will)
         self._requests += 1
         self._openings[self._requests] = Opening(client, welcome)

@@ -21,6 +21,7 @@ from wire.batch import Batch, unpack_column
 from wire.copies import Parcel
 from wire.credit import CreditGiver
 from wire.frames import Credit, HandOut, LaneOpened, Settle
+from wire.mqtt.aliases import OutgoingAliases
 from wire.mqtt.codec import decode, split
 from wire.mqtt.publish_stream import PACKET_BYTES_LIMIT
 from wire.outbound import OutboundFlow
@@ -72,16 +73,27 @@ class _Waiting:
 class ClientOutbox:
     """One client's. ``dropped`` counts what found no room, ``expired`` what was too old.
 
-    queue: the session's Tier-1 queue, empty for a session that ends with its connection.
+    queue: the session's Tier-1 queue, empty for a session that ends with its connection. aliases: the connection's, if its client
+    takes any.
     """
 
-    def __init__(self, *, queue: str, level: int, receive_maximum: int, packet_max_bytes: int | None, settings: SessionSettings):
+    def __init__(
+        self,
+        *,
+        queue: str,
+        level: int,
+        receive_maximum: int,
+        packet_max_bytes: int | None,
+        settings: SessionSettings,
+        aliases: OutgoingAliases | None = None,
+    ):
         self.queue = queue
         self.dropped = 0
         self.expired = 0
         self.lane_epoch = 0
         self._level = level
         self._packet_max_bytes = packet_max_bytes
+        self._aliases = aliases
         self._settings = settings
         self._window = min(settings.in_flight_max, receive_maximum)
         self._flow = _ClientFlow(
@@ -289,6 +301,7 @@ class ClientOutbox:
             level=self._level,
             receive_maximum=self._window,
             maximum_packet_size=self._packet_max_bytes,
+            aliases=self._aliases,
         )
 
     def _add(self, waiting: _Waiting) -> None:

@@ -48,7 +48,7 @@ class Welcome:
     """A client that may come in.
 
     clean: it starts without the session it may have had. expiry_s: how long its session outlives the connection; 0: it ends with
-    it. keep_alive_s: 0 is never. receive_maximum, packet_max_bytes: what the client takes; None is no limit.
+    it. keep_alive_s: 0 is never. receive_maximum, packet_max_bytes, topic_alias_maximum: what the client takes; None is no limit.
     """
 
     client_id: str
@@ -58,6 +58,7 @@ class Welcome:
     keep_alive_s: int
     receive_maximum: int
     packet_max_bytes: int | None
+    topic_alias_maximum: int
     connack_properties: Properties
 
     def connack(self, session_present: bool) -> Connack:
@@ -109,5 +110,6 @@ def judge_connect(connect: Connect, limits: ClientLimitSettings, sessions: Sessi
         keep_alive_s=keep_alive_s,
         receive_maximum=asked.receive_maximum or RECEIVE_MAXIMUM_DEFAULT,
         packet_max_bytes=asked.maximum_packet_size,
+        topic_alias_maximum=asked.topic_alias_maximum or 0,
         connack_properties=properties,
     )

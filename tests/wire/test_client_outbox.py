@@ -11,16 +11,27 @@ from wire.batch import Batch, from_rows, pack_column
 from wire.client_outbox import ClientOutbox
 from wire.copies import Copies, Parcel, as_granted
 from wire.frames import HandOut, LaneOpened, Ranges
+from wire.mqtt.aliases import OutgoingAliases
 from wire.mqtt.publish_properties import with_message_expiry
 from wire.settings import SessionSettings
 from wire.wills import PendingWill, PendingWills
 
 QUEUE = "session:1:c"
+TOPIC_ALIAS = 0x23
 
 
-def outbox(queue: str = "", *, level: int = 5, receive_maximum: int = 100, **limits: int) -> ClientOutbox:
+def outbox(
+    queue: str = "", *, level: int = 5, receive_maximum: int = 100, aliases: OutgoingAliases | None = None, **limits: int
+) -> ClientOutbox:
     settings = SessionSettings(**{"in_flight_max": 10, **limits})  # type: ignore[arg-type]  # every one of these is a number
-    return ClientOutbox(queue=queue, level=level, receive_maximum=receive_maximum, packet_max_bytes=None, settings=settings)
+    return ClientOutbox(
+        queue=queue,
+        level=level,
+        receive_maximum=receive_maximum,
+        packet_max_bytes=None,
+        settings=settings,
+        aliases=aliases,
+    )
 
 
 def batch(count: int, *, qos: int = 1, first: int = 0, expiry_s: int | None = None) -> Batch:
@@ -270,3 +281,30 @@ def test_a_will_waits_until_it_is_due_or_taken() -> None:
     assert wills.take("c") is not None
     assert wills.take("c") is None
     assert len(wills) == 0
+
+
+def test_clients_that_take_topic_aliases_share_what_is_encoded_and_later_packets_have_no_topic() -> None:
+    """A2, at every QoS: one first packet with the topic, then the alias alone, and the same bytes for all."""
+    topic = b"plant/hall/pump"
+    parcel = Parcel(from_rows([(topic, 1, b"%d" % number) for number in range(3)]), shared=True)
+    names = [OutgoingAliases(10) for _ in range(3)]
+    boxes = [outbox(aliases=each) for each in names]
+    for box in boxes:
+        box.begin()
+        box.put(parcel)
+    sent = [box.pump(1000, 0.0, 0) for box in boxes]
+    assert sent[0] == sent[1] == sent[2]
+    assert [(packet.topic, packet.payload) for packet in packets(sent[0])] == [(topic.decode(), b"0"), ("", b"1"), ("", b"2")]
+    assert len({packet.property(TOPIC_ALIAS) for packet in packets(sent[0])}) == 1
+    copies = Copies(from_rows([(topic, 0, b"3"), (topic, 0, b"4")]), 0)
+    zero = [copies.qos0_aliased(each, 1000) for each in names]
+    assert zero[0] is zero[1] is zero[2], "encoded once"
+    assert [(packet.topic, packet.payload) for packet in packets(zero[0])] == [("", b"3"), ("", b"4")]
+
+
+def test_what_may_be_too_large_is_sent_without_an_alias() -> None:
+    aliases = OutgoingAliases(10)
+    topic = b"plant/hall/pump"
+    copies = Copies(from_rows([(topic, 0, b"x" * 50), (topic, 0, b"1")]), 0)
+    assert [packet.property(TOPIC_ALIAS) for packet in packets(copies.qos0_aliased(aliases, 50))] == [None]
+    assert aliases.plan([topic])[0] > 0, "it is still to be told"
