@@ -18,6 +18,7 @@ from functools import partial
 from actors.access import Access, Verdict
 from actors.client import Client
 from actors.client_host import ClientHost
+from wire.access_rules import resolve
 from wire.batch import REFUSABLE, RETAIN, unpack_column
 from wire.frames import (
     LiveKnown,
@@ -185,11 +186,16 @@ class ClientSessions:
         self._access.set_out(client)
         self._up(client)
         client.hear(True)
-        self._send(client, welcome.connack(frame.present))
+        self._send(client, welcome.connack(frame.present, self._response_information(client)))
         log.debug("client.connected", extra={"client_id": client.session, "address": client.address, "level": client.level})
         if not client.closed:
             self._host.opened(client)
             self._host.parse_on(client)
+
+    def _response_information(self, client: Client) -> str | None:
+        """What its response topics begin with; None where nothing is set, or its names do not fit into a topic."""
+        pattern = self._limits.response_information
+        return None if pattern is None else resolve(pattern, allow=True, user=client.user, client_id=client.session)
 
     # --- the end ---
 

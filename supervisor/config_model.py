@@ -29,6 +29,7 @@ from supervisor.config_values import (
     Size,
     Text,
     TopicPattern,
+    TopicPrefix,
     User,
 )
 from supervisor.units import UNLIMITED, nearest, shown, write_duration, write_size
@@ -317,6 +318,11 @@ class Clients(Section):
     )
     topic_levels_max: Annotated[int, Number(1, 65535)] = setting(200, "Levels of a client's topic names and filters.")
     topic_max_bytes: Annotated[int, Size(1, 65535)] = setting("65535B", "Length of a client's topic names and filters.")
+    response_information: TopicPrefix | None = setting(
+        None,
+        "What an MQTT 5 client that asks for it is told to begin its response topics with: %u is the user name, %c the client"
+        " identifier, %% a percent sign.",
+    )
     sys_period: Annotated[float, Duration(0, 86_400)] = setting(
         "10s", "How often the $SYS topics are sent to those who subscribe to them; 0s is never."
     )

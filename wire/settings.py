@@ -90,7 +90,10 @@ class ListenerSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientLimitSettings:
-    """What a local client may ask for; None is unlimited. sys_period_s: of the ``$SYS`` topics, 0 is never."""
+    """What a local client may ask for; None is unlimited. sys_period_s: of the ``$SYS`` topics, 0 is never.
+
+    response_information: a pattern as in access control lists, of what response topics begin with; None: nothing is told.
+    """
 
     connections_max: int
     connect_timeout_s: float
@@ -106,6 +109,7 @@ class ClientLimitSettings:
     topic_levels_max: int | None = None
     topic_max_bytes: int | None = None
     sys_period_s: float = 0.0
+    response_information: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

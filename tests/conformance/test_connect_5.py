@@ -178,6 +178,18 @@ def test_no_response_information_unless_asked_for(join: Join, version: int, said
     assert join(version, properties=[*said]).connack.get(RESPONSE_INFORMATION) is None
 
 
+@deviates("mosquitto", "2.0 has no response information")
+@clause(v5="MQTT-3.1.2-28")
+def test_response_information_for_one_that_asks(join: Join, version: int, topic: str) -> None:
+    """Where the broker gives any, requests and responses can go by it."""
+    asking, other = join(version, topic, properties=[(REQUEST_RESPONSE, 1)]), join(version)
+    begins = asking.connack.get(RESPONSE_INFORMATION)
+    assert begins == f"replies/{topic}"
+    asking.subscribe(f"{begins}/#")
+    other.publish(f"{begins}/1", b"answer")
+    assert asking.receive().payload == b"answer"
+
+
 def _provoke(client_id: str, join: Join, said: list[tuple[int, int]]) -> None:
     """Answers with reason codes of failure of every kind that a client can have without the end of its connection."""
     client = join(5, client_id, properties=[*said])
