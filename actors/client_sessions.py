@@ -136,7 +136,7 @@ class ClientSessions:
             if opening.asked:
                 continue
             session = opening.client.session
-            pending = self._wills.take(session)
+            pending = self._wills.take(session, opening.client.user)
             if pending is not None and (opening.welcome.clean or pending.due_s <= self._host.mailbox.now_s()):
                 self._host.add_will(session, pending.message, pending.source)  # its session has ended, or it was due before
             if not self._host.busy(session):
@@ -156,6 +156,7 @@ class ClientSessions:
                 expiry_s=welcome.expiry_s,
                 source=client.number,
                 will=client.will,
+                user=client.user,
             ),
         )
 
@@ -169,8 +170,12 @@ class ClientSessions:
             return
         client, welcome = opening.client, opening.welcome
         if frame.refused:
-            self._host.limited("sessions_max")
-            self._send(client, welcome.no_room())
+            if frame.refused == "user":
+                self._access.refuse_session(client)
+                self._send(client, refuse_login(LoginFault.ANOTHERS, client.level))
+            else:
+                self._host.limited("sessions_max")
+                self._send(client, welcome.no_room())
             self._host.close_client(client, "refused", publish_will=False)
             return
         client.queue = frame.queue
@@ -248,7 +253,7 @@ class ClientSessions:
         delay_s = min(client.will[4], client.expiry_s)
         if delay_s:
             due_s = self._host.mailbox.now_s() + delay_s
-            self._wills.add(client.session, PendingWill(client.will, due_s, client.number))
+            self._wills.add(client.session, PendingWill(client.will, due_s, client.number, client.user))
         else:
             self._host.add_will(client.session, client.will, client.number)
 
@@ -291,6 +296,7 @@ class ClientSessions:
                         source=client.number,
                         will=client.will,
                         resumes=True,
+                        user=client.user,
                     ),
                 )
         for request, opening in self._openings.items():
@@ -302,9 +308,9 @@ class ClientSessions:
         if self._known:
             return
         now_s, wall_ms = self._host.mailbox.now_s(), self._host.mailbox.wall_ms()
-        for session, _, _, will, due_ms in frame.sessions:
+        for session, _, _, will, due_ms, user in frame.sessions:
             if will is not None:
-                self._wills.add(session, PendingWill(will, now_s + max(0, due_ms - wall_ms) / 1000, 0))
+                self._wills.add(session, PendingWill(will, now_s + max(0, due_ms - wall_ms) / 1000, 0, user))
         if frame.last:
             self._known = True
             self.publish_due_wills(now_s)

@@ -10,6 +10,7 @@ S4  a session does not end before its Will is out.
 S5  an opening that is asked for again, because its answer was lost with a store, gets the answer that it had: a session that it has
     itself begun was not there before [MQTT-3.2.2-2, MQTT-3.2.2-4].
 S6  a session that ends with its connection is not there for the next one [MQTT-3.1.2-6].
+S7  what lasts of a session is its user's: nobody else opens it, not with a clean start either, nor ends its Will's delay by that.
 """
 
 from __future__ import annotations
@@ -64,11 +65,14 @@ class Queues(Protocol):
 class LocalSessions:
     """Takes the frames that are about sessions. ``needs_sync`` says whether something changed that somebody is told of."""
 
-    def __init__(self, sessions: Sessions, retained: RetainedMessages, queues: Queues, settings: SessionSettings) -> None:
+    def __init__(
+        self, sessions: Sessions, retained: RetainedMessages, queues: Queues, settings: SessionSettings, *, tells_users_apart: bool
+    ) -> None:
         self._sessions = sessions
         self._retained = retained
         self._queues = queues
         self._settings = settings
+        self._tells_users_apart = tells_users_apart
         self._listener_epoch = max((session.connected[0] for session in sessions if session.connected), default=0)
         self._kept = sum(1 for session in sessions if session.queue)
         self._answers: list[tuple[str, Frame]] = []
@@ -141,8 +145,10 @@ class LocalSessions:
     def _open(self, frame: SessionOpen) -> None:
         session = self._sessions.get(frame.session)
         opening = (frame.sender, frame.epoch, frame.request)
-        present = refused = False
-        if frame.resumes:
+        present, refused = False, ""
+        if session is not None and self._is_anothers(session, frame):
+            session, refused = None, "user"
+        elif frame.resumes:
             present = session is not None and session.connected == (frame.epoch, frame.source)
             session = session if present else None
         elif session is not None and session.opening == opening:
@@ -153,8 +159,10 @@ class LocalSessions:
                 self._end(session, "clean start" if frame.clean else "its connection ended")
                 session = None
             makes_queue = frame.sender == LISTENER and bool(frame.expiry_s) and (session is None or not session.queue)
-            refused = makes_queue and self._kept >= self._settings.sessions_max
-            session = None if refused else self._begin(frame, opening, present, makes_queue=makes_queue)
+            if makes_queue and self._kept >= self._settings.sessions_max:
+                session, refused = None, "sessions_max"
+            else:
+                session = self._begin(frame, opening, present, makes_queue=makes_queue)
         self._answers.append(
             (
                 frame.sender,
@@ -172,6 +180,11 @@ class LocalSessions:
             )
         )
 
+    def _is_anothers(self, session: Session, frame: SessionOpen) -> bool:
+        """Whether something lasts of the session that is another user's (S7)."""
+        mine = session.user is None or session.user == frame.user or not self._tells_users_apart
+        return not mine and session.lasting and frame.sender == LISTENER
+
     def _begin(self, frame: SessionOpen, opening: Opening, present: bool, *, makes_queue: bool) -> Session:
         """The session begins or goes on."""
         session = self._sessions.get(frame.session) or Session(frame.session)
@@ -181,6 +194,7 @@ class LocalSessions:
         session.opening, session.found = opening, present
         session.expiry_s = frame.expiry_s
         session.will = frame.will
+        session.user = frame.user if frame.user is not None else session.user
         if frame.sender == LISTENER:
             session.connected = (frame.epoch, frame.source)
         if makes_queue:
@@ -228,7 +242,14 @@ class LocalSessions:
 
     def _known(self, epoch: int) -> Iterator[SessionsKnown]:
         rows = [
-            (session.name, session.queue, _subscriptions(session), session.will, session.will_due_ms if session.will else 0)
+            (
+                session.name,
+                session.queue,
+                _subscriptions(session),
+                session.will,
+                session.will_due_ms if session.will else 0,
+                session.user if self._tells_users_apart else None,
+            )
             for session in self._sessions
             if session.queue or (session.will is not None and session.connected is None)
         ]

@@ -174,7 +174,9 @@ class Tier1:
         self._commands = Commands(self, settings)
         self._write = Write()
         self._retained = RetainedMessages(engine, settings.sessions)
-        self._local = LocalSessions(self._sessions, self._retained, self, settings.sessions)
+        self._local = LocalSessions(
+            self._sessions, self._retained, self, settings.sessions, tells_users_apart=settings.tells_users_apart
+        )
         self._waiting: list[_Ordered] = []
         self._needs_sync = False
         self._marks_wanted = False

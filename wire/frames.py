@@ -186,10 +186,10 @@ class SessionOpen(Frame):
     expiry_s: how long the session outlives its connection; 0 ends with it, 0xFFFFFFFF never ends. Only a session that outlives it
     has a queue and kept subscriptions. source: the connection's number. will: (topic, flags, payload, properties, delay in
     seconds), kept until ``SessionClose`` drops it or a batch with it is committed. resumes: asked again because the store is new;
-    nothing is cleaned.
+    nothing is cleaned. user: who has logged in; None is nobody.
     """
 
-    VERSION: ClassVar[int] = 3
+    VERSION: ClassVar[int] = 4
 
     sender: str
     epoch: int
@@ -200,6 +200,7 @@ class SessionOpen(Frame):
     source: int = 0
     will: tuple[bytes, int, bytes, bytes, int] | None = None
     resumes: bool = False
+    user: str | None = None
 
 
 @_frame(6)
@@ -209,10 +210,11 @@ class SessionOpened(Frame):
 
     queue: ``session:<number>:<session>``, a number that is never given twice; empty where the session ends with its connection.
     subscriptions: what is kept: (topic filter, options, subscription identifier), the options being those of a SUBSCRIBE as one
-    byte (QoS 0x03, No Local 0x04, Retain As Published 0x08), the identifier 0 for none. refused: ``sessions_max`` is reached.
+    byte (QoS 0x03, No Local 0x04, Retain As Published 0x08), the identifier 0 for none. refused: empty, or why nothing was opened:
+    ``sessions_max`` is reached, or the session is another ``user``'s.
     """
 
-    VERSION: ClassVar[int] = 3
+    VERSION: ClassVar[int] = 4
 
     sender: str
     epoch: int
@@ -222,7 +224,7 @@ class SessionOpened(Frame):
     received: bytes
     queue: str = ""
     subscriptions: tuple[tuple[str, int, int], ...] = ()
-    refused: bool = False
+    refused: str = ""
 
 
 @_frame(7)
@@ -285,12 +287,15 @@ class SessionsKnown(Frame):
     """QueueStore -> asker: kept sessions, in several frames; ``last`` ends the answer.
 
     sessions: (session, queue, subscriptions as in ``SessionOpened``, Will as in ``SessionOpen`` or None, when that Will is due as
-    UTC epoch in ms). A session whose connection was of an older life of the Listener counts as disconnected since this life began.
+    UTC epoch in ms, the user whose session it is or None). A session whose connection was of an older life of the Listener counts
+    as disconnected since this life began.
     """
+
+    VERSION: ClassVar[int] = 2
 
     epoch: int
     sessions: tuple[
-        tuple[str, str, tuple[tuple[str, int, int], ...], tuple[bytes, int, bytes, bytes, int] | None, int],
+        tuple[str, str, tuple[tuple[str, int, int], ...], tuple[bytes, int, bytes, bytes, int] | None, int, str | None],
         ...,
     ]
     last: bool

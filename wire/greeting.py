@@ -22,7 +22,7 @@ class LoginFault(Enum):
     NO_USER_NAME = "no user name"
     WRONG = "wrong user name or password"
     WILL_FORBIDDEN = "its Will may not be published"
-    ANOTHERS = "its client identifier is in use by another user"
+    ANOTHERS = "its client identifier, or the session under it, is another user's"
     ADDRESS_BLOCKED = "too many failed logins from its address"
     BUSY = "too many logins are waiting"
 

@@ -283,6 +283,15 @@ class NodeSettings:
     supervision: SupervisionSettings
     sessions: SessionSettings = SessionSettings()
 
+    @property
+    def tells_users_apart(self) -> bool:
+        """Whether a client can prove at any listener who its user is. Where none can, every session is anybody's."""
+        return any(
+            (listener.access or self.access).password_file is not None
+            or (listener.tls is not None and listener.tls.identity != "none")
+            for listener in self.listeners
+        )
+
     def bridge(self, name: str) -> BridgeSettings:
         """The bridge called ``name``; KeyError if there is none."""
         for bridge in self.bridges:

@@ -9,11 +9,15 @@ Message = tuple[bytes, int, bytes, bytes, int]  # as in ``SessionOpen``: topic, 
 
 @dataclass(frozen=True, slots=True)
 class PendingWill:
-    """A Will that is to be published at ``due_s``; source: the connection that left it, 0 for one of an earlier Listener."""
+    """A Will that is to be published at ``due_s``.
+
+    source: the connection that left it, 0 for one of an earlier Listener. user: whose session it is; None: anybody's.
+    """
 
     message: Message
     due_s: float
     source: int
+    user: str | None = None
 
 
 class PendingWills:
@@ -29,9 +33,12 @@ class PendingWills:
         """Publish ``will`` when it is due, unless it is taken before."""
         self._pending[session] = will
 
-    def take(self, session: str) -> PendingWill | None:
-        """The session's Will, which is its taker's now; None if none is pending."""
-        return self._pending.pop(session, None)
+    def take(self, session: str, user: str | None = None) -> PendingWill | None:
+        """The session's Will, which is its taker's now; None if none is pending, or it is another user's."""
+        pending = self._pending.get(session)
+        if pending is None or (pending.user is not None and pending.user != user):
+            return None
+        return self._pending.pop(session)
 
     def take_due(self, now_s: float) -> list[tuple[str, PendingWill]]:
         """The Wills that are due, in the order in which they became so."""

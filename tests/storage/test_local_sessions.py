@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import msgpack
 import pytest
 
 from storage.engine import Engine
+from storage.sessions import Session
 from storage.tier1 import Effects, Tier1
 from tests.storage.building import append_frame, batch, bridge, node
 from tests.support.settings import limits
@@ -33,7 +35,7 @@ from wire.frames import (
 )
 from wire.mqtt.packets import SESSION_NEVER_EXPIRES_S
 from wire.names import DISTRIBUTOR, LISTENER, RETAINED
-from wire.settings import NodeSettings, SessionSettings
+from wire.settings import ListenerSettings, NodeSettings, SessionSettings
 
 MANY = 1 << 20
 WILL = (b"site/gone", 1, b"bye", b"", 30)
@@ -209,6 +211,57 @@ def test_a_connection_that_was_taken_over_ends_nothing(engine: Engine) -> None:
     assert list(known(store)) == ["c"]
 
 
+def guarded(**sessions: Any) -> NodeSettings:
+    """A node with a password file, so that it tells users apart."""
+    known = settings(**sessions)
+    listener = ListenerSettings(host="127.0.0.1", port=1, protocol="tcp")
+    return replace(known, listeners=(listener,), access=replace(known.access, password_file="passwords"))
+
+
+@pytest.mark.parametrize("clean", [False, True])
+@pytest.mark.parametrize("other", ["bob", None])
+def test_s7_a_session_is_opened_by_its_user_alone_also_after_a_restart(engine: Engine, other: str | None, clean: bool) -> None:
+    store = Tier1(engine, guarded(), 1)
+    queue = open_session(store, user="ada", will=WILL).queue
+    close = SessionClose(sender=LISTENER, epoch=1, session="c", source=1, wall_ms=1000, expiry_s=60, keep_will=True)
+    turn(store, close, append_frame(1, {queue: (batch([b"x"], 1), None)}))
+    store = Tier1(engine, guarded(), 2) if engine.durable else store
+
+    refused = open_session(store, user=other, clean=clean, request=2, source=2)
+
+    assert (refused.refused, refused.present, refused.queue, refused.subscriptions) == ("user", False, "", ())
+    assert known(store)["c"][2:] == (WILL, 31_000, "ada"), "nothing of it has changed"
+    mine = open_session(store, user="ada", request=3, source=3)
+    assert (mine.present, mine.queue, mine.refused) == (True, queue, "")
+
+
+def test_s7_a_session_that_was_nobody_s_is_the_first_user_s_and_one_that_has_ended_anybody_s(engine: Engine) -> None:
+    store = Tier1(engine, guarded(), 1)
+    open_session(store)
+    assert open_session(store, user="ada", request=2, source=2).present
+    assert open_session(store, user="bob", request=3, source=3).refused == "user"
+    turn(store, SessionClose(sender=LISTENER, epoch=1, session="c", source=2, wall_ms=0, expiry_s=0, keep_will=False))
+    assert not open_session(store, user="bob", request=4, source=4).refused
+
+
+def test_s7_a_node_that_tells_no_users_apart_gives_a_session_to_anybody(engine: Engine) -> None:
+    store = Tier1(engine, guarded(), 1)
+    open_session(store, user="ada")
+    if not engine.durable:
+        return
+    store = Tier1(engine, settings(), 2)
+    assert open_session(store, request=2, source=2).present
+    assert known(store)["c"][4] is None
+
+
+def test_a_row_of_the_version_before_is_a_session_of_nobody() -> None:
+    row = Session("c", expiry_s=60, queue="session:1:c", subscriptions={"a/#": (1, 7)}, received={3}, user="ada")
+    version, *fields = msgpack.unpackb(row.encode(), use_list=False)
+    assert (version, fields[-1]) == (3, "ada")
+    assert Session.decode("c", row.encode()) == row
+    assert Session.decode("c", msgpack.packb((2, *fields[:-1]))) == replace(row, user=None)
+
+
 @pytest.mark.parametrize("expiry_s", [0, 60])
 def test_the_will_of_a_client_that_died_with_its_listener_is_told_to_the_next_one(engine: Engine, expiry_s: int) -> None:
     store = Tier1(engine, settings(), 1)
@@ -217,7 +270,7 @@ def test_the_will_of_a_client_that_died_with_its_listener_is_told_to_the_next_on
         store = Tier1(engine, settings(), 2)
     turn(store, SessionsWanted(asker=LISTENER, epoch=2), now_s=5.0)
 
-    will, due_ms = known(store, LISTENER, 2)["c"][2:]
+    will, due_ms = known(store, LISTENER, 2)["c"][2:4]
     assert will == WILL
     assert isinstance(due_ms, int)
     # Sent with a batch, it is gone in the same commit.

@@ -278,6 +278,9 @@ def test_a_will_waits_until_it_is_due_or_taken() -> None:
     for session, due_s in (("b", 2.0), ("a", 1.0), ("c", 9.0)):
         wills.add(session, PendingWill(message, due_s, 0))
     assert [session for session, _ in wills.take_due(2.0)] == ["a", "b"]
+    wills.add("d", PendingWill(message, 9.0, 0, "ada"))
+    assert wills.take("d", "bob") is wills.take("d") is None, "it is another user's"
+    assert wills.take("d", "ada") is not None
     assert wills.take("c") is not None
     assert wills.take("c") is None
     assert len(wills) == 0
