@@ -19,7 +19,7 @@ from actors.access import Access, Verdict
 from actors.client import Client
 from actors.client_host import ClientHost
 from wire.access_rules import resolve
-from wire.batch import REFUSABLE, RETAIN, unpack_column
+from wire.batch import OFFERED, REFUSABLE, RETAIN, unpack_column
 from wire.frames import (
     LiveKnown,
     SessionClose,
@@ -42,9 +42,13 @@ from wire.mqtt.topics import TopicLimits
 from wire.names import DISTRIBUTOR, QUEUE_STORE
 from wire.settings import NodeSettings
 from wire.sys_topics import is_reserved
-from wire.wills import Message, PendingWill, PendingWills
+from wire.wills import Message, PendingWill, PendingWills, RefusedWill, RefusedWills
 
 log = logging.getLogger("bascule")
+
+RETRY_WILLS_S = 1.0
+RETRIED_WILLS_MAX = 100  # at a time
+NO_SOURCE = 0  # a connection that nothing waits behind
 
 
 @dataclass(slots=True)
@@ -71,11 +75,18 @@ class ClientSessions:
         self._requests = 0
         self._known = False
         self._wills = PendingWills()
+        self._refused = RefusedWills()
+        self._refused_retry_s = 0.0
 
     @property
     def pending_wills(self) -> int:
         """Wills that wait for their delay to pass."""
         return len(self._wills)
+
+    @property
+    def refused_wills(self) -> int:
+        """Wills for which there was no room yet."""
+        return len(self._refused)
 
     # --- CONNECT ---
 
@@ -262,6 +273,20 @@ class ClientSessions:
         for session, pending in self._wills.take_due(now_s):
             self._host.add_will(session, pending.message, pending.source)
 
+    def will_refused(self, will: RefusedWill) -> None:
+        """There was no room for a Will. It is on record, and sent again from time to time."""
+        if not len(self._refused):
+            self._refused_retry_s = self._host.mailbox.now_s() + RETRY_WILLS_S
+            log.warning("will.refused", extra={"client_id": will.session, "why": "a queue or the node is full"})
+        self._refused.add(will)
+
+    def publish_refused_wills(self, now_s: float) -> None:
+        """Try again those for which there was no room."""
+        if len(self._refused) and now_s >= self._refused_retry_s:
+            self._refused_retry_s = now_s + RETRY_WILLS_S
+            for will in self._refused.take(RETRIED_WILLS_MAX):
+                self._host.add_will(will.session, will.message, NO_SOURCE, (will.epoch, will.number))
+
     def gone(self, frame: SessionGone) -> None:
         """The session has ended, and not by its client's will."""
         client = self._clients.get(frame.session)
@@ -311,6 +336,9 @@ class ClientSessions:
         for session, _, _, will, due_ms, user in frame.sessions:
             if will is not None:
                 self._wills.add(session, PendingWill(will, now_s + max(0, due_ms - wall_ms) / 1000, 0, user))
+        for session, epoch, number, will in frame.refused:
+            topic, flags, payload, properties, _ = will
+            self._refused.add(RefusedWill(session, epoch, number, (topic, flags | OFFERED, payload, properties, 0)))
         if frame.last:
             self._known = True
             self.publish_due_wills(now_s)

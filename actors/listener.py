@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from array import array
+from collections.abc import Iterable
 from typing import Any
 
 from actors.access import Access, Verified
@@ -56,7 +57,7 @@ from wire.rate_limit import PublishRate
 from wire.sequences import PUBACK, PUBCOMP, PUBREC
 from wire.settings import NodeSettings
 from wire.sys_topics import RESERVED, ListenerFigures, Traffic, packets_in
-from wire.wills import Message
+from wire.wills import Message, RefusedWill
 
 log = logging.getLogger("bascule")
 
@@ -102,7 +103,7 @@ class Listener(MailboxActor):
         self._touched: dict[int, Client] = {}
         self._unparsed: dict[int, Client] = {}
         self._acknowledgements = Acknowledgements(self, self._link, self._builder)
-        self._wills: list[str] = []  # sessions whose Will is in the batch that is being built
+        self._wills: list[tuple[str, int, int, int]] = []  # those in the batch that is being built, as in ``Publishes``
         self._reception = Reception(mailbox, self._group, settings.clients)
         self._rated = settings.clients.publish_messages_per_s is not None or settings.clients.publish_bytes_per_s is not None
         self._too_fast: dict[int, float] = {}
@@ -151,6 +152,7 @@ class Listener(MailboxActor):
             "reserved_publishes": self._builder.reserved_publishes,
             "refused": self._acknowledgements.refused,
             "pending_wills": self._sessions.pending_wills,
+            "refused_wills": self._sessions.refused_wills,
             **self._deliveries.figures(),
             "access": self._access.status(),
         }
@@ -254,6 +256,8 @@ class Listener(MailboxActor):
                     self.limited("connect_timeout")
                 self.close_client(client, "keep_alive_timeout" if client.flow else "connect_timeout")
             self._sessions.publish_due_wills(now_s)
+            if not self._builder.full:
+                self._sessions.publish_refused_wills(now_s)
         elif name == SETTLE_TIMER:
             self._deliveries.settle_all()
         elif name == "accept":
@@ -472,12 +476,15 @@ class Listener(MailboxActor):
         self._builder.used_bytes += PUBREL_BYTES
 
     def busy(self, session: str) -> bool:
-        """Whether a batch that is not committed changes the received identifiers of ``session``, or has its Will."""
-        if session in self._wills or any(client.session == session for client in self._touched.values()):
+        """Whether a batch that is not committed changes the received identifiers of ``session``, or has its Will.
+
+        A Will that was refused is on record by itself and concerns no opening.
+        """
+        if _has_will(self._wills, session) or any(client.session == session for client in self._touched.values()):
             return True  # the one that is being built
         return any(
             session in batch.kept.received
-            or session in batch.kept.wills
+            or _has_will(batch.kept.wills, session)
             or any(client.session == session for client, _ in batch.kept.bursts)
             for batch in self._link
         )
@@ -507,11 +514,18 @@ class Listener(MailboxActor):
             refused=self._reception.admission.refused,
         )
 
-    def add_will(self, session: str, message: Message, source: int) -> None:
-        """Put a Will into the batch that is being built; its record goes with the same commit [MQTT-3.1.2-8]."""
+    def add_will(self, session: str, message: Message, source: int, refused: tuple[int, int] = (0, 0)) -> None:
+        """Put a Will into the batch that is being built; its record goes with the same commit [MQTT-3.1.2-8].
+
+        refused: epoch and number of the batch in which it was, if there was no room for it.
+        """
         topic, flags, payload, properties, _ = message
+        self._wills.append((session, len(self._builder), *refused))
         self._builder.add(topic, flags, payload, source=source, properties=properties)
-        self._wills.append(session)
+
+    def will_refused(self, will: RefusedWill) -> None:
+        """There was no room for a Will: it is sent again later."""
+        self._sessions.will_refused(will)
 
     def write(self, client: Client, data: bytes, packets: int = 1) -> None:
         """Send ``data``, so many packets, to the client, within the limit on what it has not read yet."""
@@ -595,3 +609,8 @@ class Listener(MailboxActor):
 def _keeps(client: Client) -> bool:
     """Whether the received identifiers of the client's session are kept; not of one that has ended."""
     return bool(client.queue) and (not client.closed or client.expiry_s > 0)
+
+
+def _has_will(wills: Iterable[tuple[str, int, int, int]], session: str) -> bool:
+    """Whether the Will of ``session`` is among them, and was not refused before."""
+    return any(name == session and not number for name, _, _, number in wills)

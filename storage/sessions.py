@@ -22,7 +22,7 @@ from wire.errors import StorageDamaged
 from wire.mqtt.packets import SESSION_NEVER_EXPIRES_S
 
 ROW_VERSION = 3
-_OLDER_VERSIONS = (2, 1)  # had no user; had received identifiers only
+_OLDER_VERSIONS = (2, 1)  # had no user and no refused Wills; had received identifiers only
 
 Opening = tuple[str, int, int]  # sender, its epoch, its request
 
@@ -36,7 +36,8 @@ class Session:
     expiry_s: how long it outlives its connection; 0: it ends with it. connected: epoch of the Listener's life and number of the
     connection; None while there is none, since ``since_ms`` (UTC epoch). queue: its Tier-1 queue, empty for none. opening: the last
     one, and whether it found the session: asked for again, because a store died with the answer, it gets the same answer. user: who
-    alone may open it; None: anybody, and the first user that does is the one.
+    alone may open it; None: anybody, and the first user that does is the one. refused_wills: those for which there was no room,
+    under epoch and number of their batch; they outlive the session.
     """
 
     name: str
@@ -50,12 +51,13 @@ class Session:
     opening: Opening | None = None
     found: bool = False
     user: str | None = None
+    refused_wills: dict[tuple[int, int], Will] = field(default_factory=dict)
     request: tuple[int, int] = (0, 0)  # the newest SUBSCRIBE that is on record: epoch of the Listener's life, its number
 
     @property
     def lasting(self) -> bool:
         """Whether there is anything that outlives the connection."""
-        return bool(self.expiry_s or self.queue or self.will is not None)
+        return bool(self.expiry_s or self.queue or self.will is not None or self.refused_wills)
 
     @property
     def will_due_ms(self) -> int:
@@ -85,6 +87,7 @@ class Session:
                 self.opening,
                 self.found,
                 self.user,
+                [(*batch, will) for batch, will in self.refused_wills.items()],
             )
         )
         return packed
@@ -105,9 +108,8 @@ class Session:
         try:
             if len(fields) == 2:
                 return cls(name=name, expiry_s=SESSION_NEVER_EXPIRES_S, received=set(unpack_column("H", fields[1])))
-            expiry_s, connected, since_ms, queue, subscriptions, will, received, request, opening, found, user = (*fields, None)[
-                :11
-            ]
+            expiry_s, connected, since_ms, queue, subscriptions, will, received, *more = (*fields, None, ())[:12]
+            request, opening, found, user, refused = more
             return cls(
                 name=name,
                 expiry_s=expiry_s,
@@ -121,6 +123,7 @@ class Session:
                 opening=opening,
                 found=found,
                 user=user,
+                refused_wills={(epoch, number): will for epoch, number, will in refused},
             )
         except (TypeError, ValueError) as error:
             raise StorageDamaged("the row of a session is damaged", session=name) from error

@@ -389,7 +389,7 @@ class Tier1:
             rows = unpack_column("H", rows_column) if rows_column else range(len(frame.refusable))
             self._retained.change(body, {at for at, row in enumerate(rows) if row in refused} if refused else (), self._write)
             self._needs_sync = True
-        self._local.wills_sent(frame.wills)
+        self._local.wills_sent(frame.wills, (frame.epoch, frame.number), admission.refused)
         self._uncommitted = True
         if admission.refused:
             self._senders.refuse(frame.sender, frame.epoch, frame.number, pack_column(array("H", admission.refused)))

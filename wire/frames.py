@@ -101,10 +101,11 @@ class Publishes(Frame):
 
     sources: per row the sender's number of the client connection (u32 column). received: QoS 2 identifiers to commit with their
     messages, session -> (packet ids u16 column, rows u16 column). released: identifiers whose PUBREL came, session -> u16 column.
-    wills: sessions whose Will message is in this batch; their records lose it in the same commit.
+    wills: Wills that are in this batch: (session, row, epoch and number of the batch in which it was refused before, 0 and 0 for
+    none). Their records lose them in the same commit; one that is refused stays on record, to be sent again.
     """
 
-    VERSION: ClassVar[int] = 2
+    VERSION: ClassVar[int] = 3
 
     sender: str
     epoch: int
@@ -112,7 +113,7 @@ class Publishes(Frame):
     sources: bytes
     received: dict[str, tuple[bytes, bytes]]
     released: dict[str, bytes]
-    wills: tuple[str, ...] = ()
+    wills: tuple[tuple[str, int, int, int], ...] = ()
     bodies: tuple[bytes, ...]
 
 
@@ -126,7 +127,7 @@ class Append(Frame):
     ``names.RETAINED`` is no queue: its rows replace, or with an empty payload remove, what is retained under their topics.
     """
 
-    VERSION: ClassVar[int] = 2
+    VERSION: ClassVar[int] = 3
 
     sender: str
     epoch: int
@@ -135,7 +136,7 @@ class Append(Frame):
     received: dict[str, tuple[bytes, bytes]]
     released: dict[str, bytes]
     refusable: bytes
-    wills: tuple[str, ...] = ()
+    wills: tuple[tuple[str, int, int, int], ...] = ()
     parts: tuple[tuple[str, int, int, int, bytes], ...]
     bodies: tuple[bytes, ...]
 
@@ -288,7 +289,8 @@ class SessionsKnown(Frame):
 
     sessions: (session, queue, subscriptions as in ``SessionOpened``, Will as in ``SessionOpen`` or None, when that Will is due as
     UTC epoch in ms, the user whose session it is or None). A session whose connection was of an older life of the Listener counts
-    as disconnected since this life began.
+    as disconnected since this life began. refused: Wills that are to be sent again: (session, epoch and number of the batch in
+    which it was refused, the Will).
     """
 
     VERSION: ClassVar[int] = 2
@@ -299,6 +301,7 @@ class SessionsKnown(Frame):
         ...,
     ]
     last: bool
+    refused: tuple[tuple[str, int, int, tuple[bytes, int, bytes, bytes, int]], ...] = ()
 
 
 # --- local sessions: live delivery and subscriptions -----------------------------------------------------------------------

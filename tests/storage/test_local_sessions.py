@@ -13,7 +13,7 @@ from storage.sessions import Session
 from storage.tier1 import Effects, Tier1
 from tests.storage.building import append_frame, batch, bridge, node
 from tests.support.settings import limits
-from wire.batch import RETAIN, Batch, from_rows
+from wire.batch import REFUSABLE, RETAIN, Batch, from_rows
 from wire.frames import (
     Committed,
     Credit,
@@ -34,7 +34,7 @@ from wire.frames import (
     SubscriptionsKept,
 )
 from wire.mqtt.packets import SESSION_NEVER_EXPIRES_S
-from wire.names import DISTRIBUTOR, LISTENER, RETAINED
+from wire.names import DISTRIBUTOR, LISTENER, RETAINED, queue_name
 from wire.settings import ListenerSettings, NodeSettings, SessionSettings
 
 MANY = 1 << 20
@@ -257,9 +257,9 @@ def test_s7_a_node_that_tells_no_users_apart_gives_a_session_to_anybody(engine: 
 def test_a_row_of_the_version_before_is_a_session_of_nobody() -> None:
     row = Session("c", expiry_s=60, queue="session:1:c", subscriptions={"a/#": (1, 7)}, received={3}, user="ada")
     version, *fields = msgpack.unpackb(row.encode(), use_list=False)
-    assert (version, fields[-1]) == (3, "ada")
+    assert (version, fields[-2]) == (3, "ada")
     assert Session.decode("c", row.encode()) == row
-    assert Session.decode("c", msgpack.packb((2, *fields[:-1]))) == replace(row, user=None)
+    assert Session.decode("c", msgpack.packb((2, *fields[:-2]))) == replace(row, user=None)
 
 
 @pytest.mark.parametrize("expiry_s", [0, 60])
@@ -274,8 +274,57 @@ def test_the_will_of_a_client_that_died_with_its_listener_is_told_to_the_next_on
     assert will == WILL
     assert isinstance(due_ms, int)
     # Sent with a batch, it is gone in the same commit.
-    turn(store, replace(append_frame(1, {}, epoch=2), wills=("c",)))
+    turn(store, replace(append_frame(1, {}, epoch=2), wills=(("c", 0, 0, 0),)))
     assert all(row[2] is None for row in known(store, LISTENER, 2).values())
+
+
+def refused_will(store: Tier1, number: int, row: tuple[str, int, int, int], *, epoch: int = 1) -> Frame:
+    """A batch with one Will for a bridge that has no room."""
+    body = from_rows([(b"site/gone", 1 | REFUSABLE, b"bye")], accepted_ms=1000)
+    return replace(append_frame(number, {queue_name("cloud", 0): (body, None)}, epoch=epoch, refusable=b"\x08"), wills=(row,))
+
+
+@pytest.mark.parametrize("expiry_s", [0, 60])
+def test_s3_a_will_for_which_there_is_no_room_stays_on_record_until_there_is(engine: Engine, expiry_s: int) -> None:
+    """Whatever becomes of the session, of the store and of the Listener."""
+    full = replace(settings(), bridges=(bridge("cloud", limit=limits(max_messages=0)),))
+    store = Tier1(engine, full, 1)
+    open_session(store, expiry_s=expiry_s, will=WILL)
+    turn(store, SessionClose(sender=LISTENER, epoch=1, session="c", source=1, wall_ms=1000, expiry_s=expiry_s, keep_will=True))
+
+    (committed,) = [frame for _, frame in turn(store, refused_will(store, 1, ("c", 0, 0, 0))) if isinstance(frame, Committed)]
+    assert list(committed.refused) == [1]
+    assert refused_ones(store) == [("c", 1, 1, WILL)]
+    assert store.status(0)["sessions"]["refused_wills"] == 1
+
+    assert not open_session(store, clean=True, request=2, source=2).refused, "its client comes again"
+    assert not turn(store, SessionClose(sender=LISTENER, epoch=1, session="c", source=2, wall_ms=0, expiry_s=0, keep_will=False))
+    turn(store, refused_will(store, 2, ("c", 0, 1, 1)))
+    assert refused_ones(store) == [("c", 1, 1, WILL)], "refused again"
+
+    roomy = replace(full, bridges=(bridge("cloud"),))
+    if not engine.durable:
+        return
+    store = Tier1(engine, roomy, 2)
+    assert refused_ones(store) == [("c", 1, 1, WILL)], "also after a crash"
+    turn(store, refused_will(store, 1, ("c", 0, 1, 1), epoch=2))
+    assert refused_ones(store) == []
+    assert not list(engine.scan("meta", b"S", b"T"))
+
+
+def refused_ones(store: Tier1) -> list[tuple[object, ...]]:
+    answers = [frame for _, frame in turn(store, SessionsWanted(asker=DISTRIBUTOR, epoch=1))]
+    return [refused for frame in answers if isinstance(frame, SessionsKnown) for refused in frame.refused]
+
+
+def test_refused_wills_have_a_limit(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("storage.local_sessions.REFUSED_WILLS_MAX", 2)
+    store = Tier1(engine, replace(settings(), bridges=(bridge("cloud", limit=limits(max_messages=0)),)), 1)
+    for number in (1, 2, 3):
+        open_session(store, f"c{number}", expiry_s=0, will=WILL, request=number, source=number)
+        turn(store, refused_will(store, number, (f"c{number}", 0, 0, 0)))
+    assert [refused[0] for refused in refused_ones(store)] == ["c1", "c2"]
+    assert store.status(0)["sessions"]["dropped_wills"] == 1
 
 
 def test_a_client_that_says_goodbye_takes_its_will_back(engine: Engine) -> None:
