@@ -188,9 +188,17 @@ class OutboundFlow:
         self._commits.clear()
         for start, stop in self._releasing:
             self._released_new.add(start, stop)
-        if self._record_number is not None:
+        if self._record_number is not None or not lane.session:
             self._record_number, self._record_new = None, True
         return self._offered_stop
+
+    def release_lost(self, ranges: Ranges) -> None:
+        """The messages of ``ranges`` are lost and may have been sent before: have the peer let go of their identifiers.
+
+        A QoS 2 identifier that it holds would make it take a later message for a repeat [MQTT-4.3.3-10].
+        """
+        for start, stop in ranges:
+            self._replies += [ack_slice(PUBREL, seq, 1) for seq in range(start, stop)]
 
     def offer(self, frame: HandOut) -> None:
         """Take messages to send; they follow those of earlier hand-outs."""
