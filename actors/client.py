@@ -42,6 +42,7 @@ class Client:
         "gathered",
         "greets_at",
         "heard_s",
+        "held",
         "keep_alive_s",
         "level",
         "listener",
@@ -70,6 +71,7 @@ class Client:
         self.buffer = b""
         self.missing = 0  # what the packet at the front of ``buffer`` lacks, where that is known
         self.gathered = bytearray()  # what came of it since; joined once, because a large packet may come in small pieces
+        self.held = 0  # the bytes of both that were counted last
         self.closed = False
         self.session = ""
         self.listener = 0  # which of the settings' listeners it came by; Reception sets it

@@ -46,6 +46,7 @@ from wire.frames import (
     encode,
 )
 from wire.inbound import AnswerBurst, InboundFlow
+from wire.input_budget import InputBudget
 from wire.link import BATCH_BYTES_MAX, BATCH_ROWS_MAX, SendingLink
 from wire.mqtt.codec import missing_bytes, split
 from wire.mqtt.properties import USER_PROPERTIES_MAX
@@ -108,6 +109,7 @@ class Listener(MailboxActor):
         self._rated = settings.clients.publish_messages_per_s is not None or settings.clients.publish_bytes_per_s is not None
         self._too_fast: dict[int, float] = {}
         self._crowding: dict[int, Client] = {}
+        self._input = InputBudget(settings.clients.input_max_bytes)
         self._passed_over: set[Any] = set()
         self._slowed = 0
         self._heard = False  # clients published this turn
@@ -147,6 +149,7 @@ class Listener(MailboxActor):
             "clients": len(self._clients),
             **self._reception.figures(),
             "slowed": self._slowed,
+            "input_bytes": self._input.held_bytes,
             "outstanding_batches": len(self._link),
             "published": self.traffic.publish_received,
             "reserved_publishes": self._builder.reserved_publishes,
@@ -315,6 +318,7 @@ class Listener(MailboxActor):
             if client.missing > len(data):
                 client.missing -= len(data)
                 client.gathered += data
+                self._hold_input(client)
                 return
             if client.gathered:
                 client.buffer = b"".join((client.buffer, client.gathered, data))
@@ -371,6 +375,20 @@ class Listener(MailboxActor):
                 self.limited(LIMIT_OF[error.reason_code])
             self._packets.violated(client, error)
         client.buffer = data[position:] if position else data
+        if client.buffer or client.held:
+            self._hold_input(client)
+
+    def _hold_input(self, client: Client) -> None:
+        """Count what is kept of the client's input; who has most of it goes where all together have too much (B1)."""
+        client.held = 0 if client.closed else len(client.buffer) + len(client.gathered)
+        if not self._input.hold(client.number, client.held):
+            return
+        while (number := self._input.over()) is not None:
+            self.limited("input_max_bytes")
+            self._packets.violated(
+                self._clients[number],
+                PeerViolation("clients.input_max_bytes is reached", reason_code=ReasonCode.QUOTA_EXCEEDED),
+            )
 
     def _take_acknowledgements(self, client: Client, data: bytes, position: int) -> int:
         """A run of PUBACK, PUBREC and PUBCOMP for what was sent on this connection."""
@@ -550,6 +568,7 @@ class Listener(MailboxActor):
         self._too_fast.pop(client.number, None)
         self._unparsed.pop(client.number, None)
         self._crowding.pop(client.number, None)
+        self._input.hold(client.number, 0)
         self._acknowledgements.forget(client)
         self._deliveries.closed(client)
         self._subscriptions.closed(client)

@@ -110,6 +110,7 @@ class ClientLimitSettings:
     topic_max_bytes: int | None = None
     sys_period_s: float = 0.0
     response_information: str | None = None
+    input_max_bytes: int = 256 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -373,6 +373,7 @@ TOGETHER = [
     bad(
         "output below packet", HEAD + "clients: {output_max_bytes: 1KiB}\n", 4, "clients.output_max_bytes", "below packet_max_bytes"
     ),
+    bad("input below packet", HEAD + "clients: {input_max_bytes: 1KiB}\n", 4, "clients.input_max_bytes", "below packet_max_bytes"),
     bad(
         "response topics with a wildcard",
         HEAD + "clients: {response_information: replies/#}\n",
