@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from array import array
+from collections.abc import Iterable
 from typing import Any
 
 from actors.access import Access, Verified
@@ -45,6 +46,7 @@ from wire.frames import (
     encode,
 )
 from wire.inbound import AnswerBurst, InboundFlow
+from wire.input_budget import InputBudget
 from wire.link import BATCH_BYTES_MAX, BATCH_ROWS_MAX, SendingLink
 from wire.mqtt.codec import missing_bytes, split
 from wire.mqtt.properties import USER_PROPERTIES_MAX
@@ -56,7 +58,7 @@ from wire.rate_limit import PublishRate
 from wire.sequences import PUBACK, PUBCOMP, PUBREC
 from wire.settings import NodeSettings
 from wire.sys_topics import RESERVED, ListenerFigures, Traffic, packets_in
-from wire.wills import Message
+from wire.wills import Message, RefusedWill
 
 log = logging.getLogger("bascule")
 
@@ -102,11 +104,12 @@ class Listener(MailboxActor):
         self._touched: dict[int, Client] = {}
         self._unparsed: dict[int, Client] = {}
         self._acknowledgements = Acknowledgements(self, self._link, self._builder)
-        self._wills: list[str] = []  # sessions whose Will is in the batch that is being built
+        self._wills: list[tuple[str, int, int, int]] = []  # those in the batch that is being built, as in ``Publishes``
         self._reception = Reception(mailbox, self._group, settings.clients)
         self._rated = settings.clients.publish_messages_per_s is not None or settings.clients.publish_bytes_per_s is not None
         self._too_fast: dict[int, float] = {}
         self._crowding: dict[int, Client] = {}
+        self._input = InputBudget(settings.clients.input_max_bytes)
         self._passed_over: set[Any] = set()
         self._slowed = 0
         self._heard = False  # clients published this turn
@@ -146,11 +149,13 @@ class Listener(MailboxActor):
             "clients": len(self._clients),
             **self._reception.figures(),
             "slowed": self._slowed,
+            "input_bytes": self._input.held_bytes,
             "outstanding_batches": len(self._link),
             "published": self.traffic.publish_received,
             "reserved_publishes": self._builder.reserved_publishes,
             "refused": self._acknowledgements.refused,
             "pending_wills": self._sessions.pending_wills,
+            "refused_wills": self._sessions.refused_wills,
             **self._deliveries.figures(),
             "access": self._access.status(),
         }
@@ -254,6 +259,8 @@ class Listener(MailboxActor):
                     self.limited("connect_timeout")
                 self.close_client(client, "keep_alive_timeout" if client.flow else "connect_timeout")
             self._sessions.publish_due_wills(now_s)
+            if not self._builder.full:
+                self._sessions.publish_refused_wills(now_s)
         elif name == SETTLE_TIMER:
             self._deliveries.settle_all()
         elif name == "accept":
@@ -311,6 +318,7 @@ class Listener(MailboxActor):
             if client.missing > len(data):
                 client.missing -= len(data)
                 client.gathered += data
+                self._hold_input(client)
                 return
             if client.gathered:
                 client.buffer = b"".join((client.buffer, client.gathered, data))
@@ -367,6 +375,20 @@ class Listener(MailboxActor):
                 self.limited(LIMIT_OF[error.reason_code])
             self._packets.violated(client, error)
         client.buffer = data[position:] if position else data
+        if client.buffer or client.held:
+            self._hold_input(client)
+
+    def _hold_input(self, client: Client) -> None:
+        """Count what is kept of the client's input; who has most of it goes where all together have too much (B1)."""
+        client.held = 0 if client.closed else len(client.buffer) + len(client.gathered)
+        if not self._input.hold(client.number, client.held):
+            return
+        while (number := self._input.over()) is not None:
+            self.limited("input_max_bytes")
+            self._packets.violated(
+                self._clients[number],
+                PeerViolation("clients.input_max_bytes is reached", reason_code=ReasonCode.QUOTA_EXCEEDED),
+            )
 
     def _take_acknowledgements(self, client: Client, data: bytes, position: int) -> int:
         """A run of PUBACK, PUBREC and PUBCOMP for what was sent on this connection."""
@@ -472,12 +494,15 @@ class Listener(MailboxActor):
         self._builder.used_bytes += PUBREL_BYTES
 
     def busy(self, session: str) -> bool:
-        """Whether a batch that is not committed changes the received identifiers of ``session``, or has its Will."""
-        if session in self._wills or any(client.session == session for client in self._touched.values()):
+        """Whether a batch that is not committed changes the received identifiers of ``session``, or has its Will.
+
+        A Will that was refused is on record by itself and concerns no opening.
+        """
+        if _has_will(self._wills, session) or any(client.session == session for client in self._touched.values()):
             return True  # the one that is being built
         return any(
             session in batch.kept.received
-            or session in batch.kept.wills
+            or _has_will(batch.kept.wills, session)
             or any(client.session == session for client, _ in batch.kept.bursts)
             for batch in self._link
         )
@@ -507,11 +532,18 @@ class Listener(MailboxActor):
             refused=self._reception.admission.refused,
         )
 
-    def add_will(self, session: str, message: Message, source: int) -> None:
-        """Put a Will into the batch that is being built; its record goes with the same commit [MQTT-3.1.2-8]."""
+    def add_will(self, session: str, message: Message, source: int, refused: tuple[int, int] = (0, 0)) -> None:
+        """Put a Will into the batch that is being built; its record goes with the same commit [MQTT-3.1.2-8].
+
+        refused: epoch and number of the batch in which it was, if there was no room for it.
+        """
         topic, flags, payload, properties, _ = message
+        self._wills.append((session, len(self._builder), *refused))
         self._builder.add(topic, flags, payload, source=source, properties=properties)
-        self._wills.append(session)
+
+    def will_refused(self, will: RefusedWill) -> None:
+        """There was no room for a Will: it is sent again later."""
+        self._sessions.will_refused(will)
 
     def write(self, client: Client, data: bytes, packets: int = 1) -> None:
         """Send ``data``, so many packets, to the client, within the limit on what it has not read yet."""
@@ -536,6 +568,7 @@ class Listener(MailboxActor):
         self._too_fast.pop(client.number, None)
         self._unparsed.pop(client.number, None)
         self._crowding.pop(client.number, None)
+        self._input.hold(client.number, 0)
         self._acknowledgements.forget(client)
         self._deliveries.closed(client)
         self._subscriptions.closed(client)
@@ -595,3 +628,8 @@ class Listener(MailboxActor):
 def _keeps(client: Client) -> bool:
     """Whether the received identifiers of the client's session are kept; not of one that has ended."""
     return bool(client.queue) and (not client.closed or client.expiry_s > 0)
+
+
+def _has_will(wills: Iterable[tuple[str, int, int, int]], session: str) -> bool:
+    """Whether the Will of ``session`` is among them, and was not refused before."""
+    return any(name == session and not number for name, _, _, number in wills)

@@ -175,7 +175,9 @@ class Tier1:
         self._commands = Commands(self, settings)
         self._write = Write()
         self._retained = RetainedMessages(engine, settings.sessions)
-        self._local = LocalSessions(self._sessions, self._retained, self, settings.sessions)
+        self._local = LocalSessions(
+            self._sessions, self._retained, self, settings.sessions, tells_users_apart=settings.tells_users_apart
+        )
         self._waiting: list[_Ordered] = []
         self._needs_sync = False
         self._marks_wanted = False
@@ -388,7 +390,7 @@ class Tier1:
             rows = unpack_column("H", rows_column) if rows_column else range(len(frame.refusable))
             self._retained.change(body, {at for at, row in enumerate(rows) if row in refused} if refused else (), self._write)
             self._needs_sync = True
-        self._local.wills_sent(frame.wills)
+        self._local.wills_sent(frame.wills, (frame.epoch, frame.number), admission.refused)
         self._uncommitted = True
         if admission.refused:
             self._senders.refuse(frame.sender, frame.epoch, frame.number, pack_column(array("H", admission.refused)))

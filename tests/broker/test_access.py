@@ -14,6 +14,7 @@ from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
 from actors.passwords import hash_password
+from tests.broker.exchange import publish, take_one
 from tests.broker.raw import client_context
 from tests.conftest import StartNode
 from tests.support.authority import Authority, Pair, client_words, tls_keys
@@ -62,7 +63,9 @@ def config(folder: Path, acl: list[dict[str, Any]] | None = None, **access: Any)
     return node_config(access=section if acl is None else {**section, "acl": acl})
 
 
-def client(node: Node, user: str | None, client_id: str = "c", *, password: str | None = None, version: int = 4) -> MqttClient:
+def client(
+    node: Node, user: str | None, client_id: str = "c", *, password: str | None = None, version: int = 4, **more: Any
+) -> MqttClient:
     """A client of ``user`` with the right password, if it is given no other."""
     return Arriving(
         node.port,
@@ -70,6 +73,7 @@ def client(node: Node, user: str | None, client_id: str = "c", *, password: str 
         version=version,
         username=user,
         password=password if password is not None or user is None else USERS[user],
+        **more,
     )
 
 
@@ -353,6 +357,32 @@ def test_another_user_does_not_take_a_connection_over(
     assert figures(node)["takeovers_forbidden"] == 3
     told = node.events("takeover.forbidden")[0]
     assert (told["client_id"], told["user"], told["owner"]) == ("same", "bob", "ada")
+
+
+@VERSIONS
+def test_a_session_that_is_kept_is_its_users_alone(tmp_path: Path, start_node: StartNode, version: int) -> None:
+    """Nobody else sees what waits in it, ends it with a clean start or has its Will published; nor after a restart of the node."""
+    node = start_node(config(tmp_path))
+    kept: dict[str, Any] = {"clean": False, "version": version, "session_expiry_s": 600 if version == 5 else 0}
+    with client(node, "ada", "kept", **kept) as owner:
+        owner.connect()
+        owner.subscribe("allowed/#", qos=1)
+        owner.disconnect()
+    with client(node, "bob", "writer") as writer:
+        writer.connect()
+        publish(writer, "allowed/t", "secret", qos=1)
+    for restarts in range(2):
+        for clean in (False, True):
+            with client(node, "bob", "kept", version=version, clean=clean) as other:
+                assert other.connect().reason_code == (0x85 if version == 5 else 2)
+                with pytest.raises((Closed, ConnectionResetError)):
+                    other.read()
+        assert figures(node)["takeovers_forbidden"] == 2
+        if not restarts:
+            node.restart()
+    with client(node, "ada", "kept", **kept) as owner:
+        assert owner.connect().session_present
+        assert take_one(owner).payload == b"secret"
 
 
 # --- rights ---

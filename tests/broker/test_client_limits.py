@@ -223,3 +223,27 @@ def test_a_renewed_certificate_is_for_new_connections_and_ends_no_session(start_
         assert served_serial(port, authority.ca_file) not in (first, second)
         session.sendall(PINGREQ)
         assert read_exactly(session, 2) == PINGRESP
+
+
+def test_input_that_is_not_complete_has_a_limit_for_all_and_who_has_most_of_it_goes(start_node: StartNode) -> None:
+    node = start_node(broker_config(input_max_bytes="3MiB", packet_max_bytes="2MiB"))
+    with (
+        MqttClient(node.port, "large", version=5) as large,
+        MqttClient(node.port, "small", version=5) as small,
+        MqttClient(node.port, "last", version=5) as last,
+    ):
+        for client, size in ((large, 1_900_000), (small, 900_000)):
+            client.send_raw(client.encode_publish("t", "x" * 2_000_000, 1)[:size])
+        wait_until(lambda: node.status()["listener"]["input_bytes"] == 2_800_000, 20.0, "both are in the making")
+        rest = last.encode_publish("t", "y" * 1_000_000, 1)
+        last.send_raw(rest[:900_000])
+
+        assert large.expect(DISCONNECT).reason_code == 0x97
+        with pytest.raises(Closed):
+            large.read()
+        last.send_raw(rest[900_000:])
+        assert last.expect(PUBACK).reason_code < 0x80
+        small.send_raw(small.encode_publish("t", "x" * 2_000_000, 1)[900_000:])
+        assert small.expect(PUBACK).reason_code < 0x80
+    assert limited(node, "input_max_bytes") == 1
+    wait_until(lambda: node.status()["listener"]["input_bytes"] == 0, 20.0, "all is given back")

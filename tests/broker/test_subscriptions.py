@@ -8,9 +8,10 @@ from collections.abc import Iterator
 import pytest
 
 from tests.broker.exchange import publish, take, take_one
-from tests.support.mqtt_client import PUBACK, PUBLISH, SUBSCRIPTION_IDENTIFIER, MqttClient
+from tests.support.mqtt_client import PUBACK, PUBLISH, SUBSCRIPTION_IDENTIFIER, TOPIC_ALIAS, MqttClient
 from tests.support.node import Node, node_config
 
+TOPIC_ALIAS_MAXIMUM = 0x22
 NO_LOCAL, RETAIN_AS_PUBLISHED, ONLY_IF_NEW, NEVER = 0x04, 0x08, 0x10, 0x20
 
 
@@ -36,6 +37,23 @@ def test_a_message_arrives_at_the_lower_of_both_qos(node: Node, version: int, gr
         assert {message.qos for message in got} == {min(granted, published)}
         assert not any(message.dup or message.retain for message in got)
         subscriber.ping()
+
+
+@pytest.mark.parametrize("expiry_s", [0, 60])
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_a_topic_is_named_once_to_a_client_that_takes_topic_aliases(node: Node, qos: int, expiry_s: int) -> None:
+    name = f"alias-{qos}-{expiry_s}"
+    with (
+        MqttClient(node.port, name, version=5, session_expiry_s=expiry_s, properties=[(TOPIC_ALIAS_MAXIMUM, 10)]) as subscriber,
+        MqttClient(node.port, f"{name}-p") as publisher,
+    ):
+        subscriber.subscribe(f"{name}/#", qos=qos)
+        publish(publisher, f"{name}/t", "0", "1", "2", qos=qos)
+
+        got = take(subscriber, 3)
+
+        assert [(message.topic, message.payload) for message in got] == [(f"{name}/t", b"0"), ("", b"1"), ("", b"2")]
+        assert len({message.property(TOPIC_ALIAS) for message in got}) == 1
 
 
 def test_no_local_and_retain_as_published(node: Node) -> None:
