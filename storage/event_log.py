@@ -1,7 +1,7 @@
 """Keeps the events of the node, what the rows are is ``events``'; and makes those that the store itself sees. Bounded.
 
-An event waits in memory for the next commit, so it costs none of its own. What a queue lost is read off its ledger once a second,
-so that counting costs nothing where messages pass.
+An event goes with the next commit, and asks for no sync of its own. What a queue lost is read off its ledger once a second, so
+that counting costs nothing where messages pass.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class EventLog:
     # --- what happens ---
 
     def add(self, event: Event) -> None:
-        """Keep ``event`` with the next commit."""
+        """Keep ``event``, with the next commit."""
         if not self.kept:
             return
         if len(self._waiting) >= WAITING_MAX:
@@ -130,7 +130,7 @@ class EventLog:
     # --- keeping ---
 
     def tick(self, write: Write, now_s: float, wall_ms: int) -> None:
-        """Put what waits into ``write``, and delete what is too old or too much; call it about once a second."""
+        """What time brings, and what is too old or too much is deleted with ``write``; call it about once a second."""
         if not self.kept:
             if self._next > self._first:  # none are wanted any more
                 write.delete_range("history", event_key(self._first), event_key(self._next - 1))
@@ -146,13 +146,12 @@ class EventLog:
             if self._may_say(about, now_s, period_s):
                 del self._counted[about]
                 self._tell(wall_ms, *about, count)
-        self.put(write, wall_ms)
         if now_s - self._trimmed_s >= TRIM_PERIOD_S:
             self._trimmed_s = now_s
             self._trim(write, wall_ms)
 
     def put(self, write: Write, wall_ms: int) -> None:
-        """Put what waits into ``write``."""
+        """Put what has happened into ``write``; call it before each commit."""
         if not self._waiting:
             return
         if self._damaged:  # which numbers were given is not known: none of these

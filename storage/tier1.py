@@ -569,6 +569,7 @@ class Tier1:
         self._burials.write(write, now_s, wall_ms, evict=not self._refused)
         self._senders.write_rows(write)
         self._sessions.write_rows(write)
+        self._events.put(write, wall_ms)
         write.promised |= self._uncommitted
         if write:
             try:
