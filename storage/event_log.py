@@ -45,7 +45,7 @@ class EventLog:
         self._max = settings.events_max
         self._max_age_ms = int(settings.events_max_age_s * 1000)
         self._first = self._next = 0
-        self._waiting: list[Event] = []
+        self.waiting: list[Event] = []  # for the next commit
         self._lost = 0
         self._trimmed_s = float("-inf")
         self._said_s: dict[_About, float] = {}
@@ -70,10 +70,10 @@ class EventLog:
         """Keep ``event``, with the next commit."""
         if not self.kept:
             return
-        if len(self._waiting) >= WAITING_MAX:
+        if len(self.waiting) >= WAITING_MAX:
             self._lost += 1
         else:
-            self._waiting.append(event)
+            self.waiting.append(event)
 
     def count(self, kind: str, bridge: str, lane: int, reason: str, count: int) -> None:
         """Count what happens again and again; it is told now and then."""
@@ -151,20 +151,18 @@ class EventLog:
             self._trim(write, wall_ms)
 
     def put(self, write: Write, wall_ms: int) -> None:
-        """Put what has happened into ``write``; call it before each commit."""
-        if not self._waiting:
-            return
+        """Put what waits into ``write``; call it before a commit."""
         if self._damaged:  # which numbers were given is not known: none of these
             self._damaged = False
             write.delete_range("history", event_key(0), event_key(_LAST))
             self._first = self._next = wall_ms * 1000
         if self._lost:
-            self._waiting.append(Event(at_ms=wall_ms, kind="events.lost", count=self._lost))
+            self.waiting.append(Event(at_ms=wall_ms, kind="events.lost", count=self._lost))
             self._lost = 0
-        for event in self._waiting:
+        for event in self.waiting:
             write.put("history", event_key(self._next), event.encode())
             self._next += 1
-        self._waiting.clear()
+        self.waiting.clear()
 
     def _trim(self, write: Write, wall_ms: int) -> None:
         """The newest always stays, so that its number is known."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 from array import array
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import partial
 from heapq import merge
 from itertools import chain
@@ -1053,7 +1052,7 @@ class Queue:
 
     def _open_history(self, row: LaneRow, *, retained: bool) -> None:
         """Go on with the history, or begin one, or drop the one that nobody wants any more."""
-        kept = row.history if row.history.begins >= 0 else replace(row.history, chunks_from=row.trimmed)
+        kept = row.history if row.history.begins >= 0 else row.history._replace(chunks_from=row.trimmed)
         history = QueueHistory(self._engine, self.name, self.number, kept)
         if retained and row.history.begins >= 0:
             self.history = history

@@ -184,7 +184,7 @@ class Tier1:
         self._retained = RetainedMessages(engine, settings.sessions)
         self._local = LocalSessions(self._sessions, self._retained, self, settings.sessions)
         self._waiting: list[_Ordered] = []
-        self._made_room = 0  # messages dropped for others, in this Append
+        self._without_room = 0  # messages refused or dropped, because of this Append
         self._needs_sync = False
         self._marks_wanted = False
         self._uncommitted = False  # the open write has something that somebody waits for
@@ -353,9 +353,9 @@ class Tier1:
                     queued, retained = self._told_apart(frame)
                     if not all(part[0] in rooms for part in queued.parts):
                         rooms = self._rooms(now_s, [part[0] for part in queued.parts])
-                    without_room = self._admit_append(queued, retained, rooms)
-                    if without_room:
-                        self._tell_overflow(queued, rooms, without_room, now_s, wall_ms)
+                    self._admit_append(queued, retained, rooms)
+                    if self._without_room:
+                        self._tell_overflow(queued, rooms, now_s, wall_ms)
                 case SourceResumed():
                     self._senders.source_resumed(frame.sender, frame.epoch, frame.source, frame.number)
                 case _:
@@ -386,8 +386,7 @@ class Tier1:
         parts, bodies = tuple(frame.parts[place] for place in places), tuple(frame.bodies[place] for place in places)
         return replace(frame, parts=parts, bodies=bodies), retained
 
-    def _admit_append(self, frame: Append, retained: tuple[bytes, bytes] | None, rooms: Mapping[str, list[Room]]) -> int:
-        """Put what there is room for into the open write; how many messages there was none for."""
+    def _admit_append(self, frame: Append, retained: tuple[bytes, bytes] | None, rooms: Mapping[str, list[Room]]) -> None:
         sender = self._senders.get(frame.sender)
         any_stalled = sender is not None and sender.epoch == frame.epoch and bool(sender.stalled)
         admission = admit(
@@ -408,17 +407,17 @@ class Tier1:
         self._local.wills_sent(frame.wills)
         self._uncommitted = True
         if admission.refused:
+            self._without_room += len(admission.refused)
             self._senders.refuse(frame.sender, frame.epoch, frame.number, pack_column(array("H", admission.refused)))
         # It acknowledges every number up to this one, so it tells the refusals of them all: earlier answers may have been lost.
         refusals = self._senders.refused(frame.sender, frame.epoch)
         self._acks[frame.sender] = Committed(
             sender=frame.sender, epoch=frame.epoch, store=self._epoch, number=frame.number, refused=refusals
         )
-        made_room, self._made_room = self._made_room, 0
-        return len(admission.refused) + sum([part.dropped for part in admission.parts]) + made_room
 
-    def _tell_overflow(self, frame: Append, rooms: Mapping[str, list[Room]], messages: int, now_s: float, wall_ms: int) -> None:
-        """For ``messages`` there was no room, because of ``frame``: which limits were reached?"""
+    def _tell_overflow(self, frame: Append, rooms: Mapping[str, list[Room]], now_s: float, wall_ms: int) -> None:
+        """For some messages there was no room, because of ``frame``: which limits were reached?"""
+        messages, self._without_room = self._without_room, 0
         full: dict[str, str] = {}
         for queue, count, size_bytes, _, _ in frame.parts:
             for bridge, room in zip((self._lanes[queue].bridge, ""), rooms[queue], strict=True):
@@ -433,6 +432,7 @@ class Tier1:
             lane = self._lanes[part.queue]
             if part.dropped:
                 lane.queue.refuse_into("dropped:overflow", part.dropped)
+                self._without_room += part.dropped
             if part.count:
                 lane.queue.append(part.body, part.count, part.size_bytes, part.qos0, self._write)
                 self._write.on_commit(partial(self._ready.add, part.queue))
@@ -569,7 +569,8 @@ class Tier1:
         self._burials.write(write, now_s, wall_ms, evict=not self._refused)
         self._senders.write_rows(write)
         self._sessions.write_rows(write)
-        self._events.put(write, wall_ms)
+        if self._events.waiting:
+            self._events.put(write, wall_ms)
         write.promised |= self._uncommitted
         if write:
             try:
@@ -766,7 +767,7 @@ class Tier1:
             dropped = messages_before - lane.queue.depth
         for room in rooms[queue]:
             room.take(lane.queue.depth - messages_before, lane.queue.size_bytes - bytes_before)
-        self._made_room += dropped
+        self._without_room += dropped
         return dropped
 
     def _look_at_disk(self, now_s: float) -> None:

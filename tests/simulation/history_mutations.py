@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from storage.engine import Write
@@ -23,7 +22,7 @@ def _one_commit_late(original: Any) -> Any:
 def _numbers_in_memory(original: Any) -> Any:
     def row(self: QueueHistory) -> HistoryRow:
         found: HistoryRow = original(self)
-        return replace(found, next=found.first)
+        return found._replace(next=found.first)
 
     return row
 
