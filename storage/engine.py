@@ -25,14 +25,14 @@ from wire.errors import BasculeError, DiskFull, StorageDamaged, Unavailable
 
 log = logging.getLogger("bascule")
 
-Family = Literal["msg", "meta"]
-FAMILIES: tuple[Family, ...] = ("msg", "meta")
+Family = Literal["msg", "history", "meta"]
+FAMILIES: tuple[Family, ...] = ("msg", "history", "meta")  # one that an older store has not is made when it is opened
 
 MEMTABLE_BYTES = 16 << 20  # bounds what a restart replays
 WAL_MAX_BYTES = 48 << 20
 BLOCK_CACHE_BYTES = 32 << 20
 RECYCLED_LOGS = 3  # a log written over needs no new blocks: a sync takes a third of the time, half of the CPU
-KEY_BYTES = 12  # of the keys of ``msg``
+KEY_BYTES: dict[Family, int] = {"msg": 12, "history": 13, "meta": 0}  # of the longest keys; of ``meta`` none may be lost
 COPY_BYTES = 1 << 20
 PROBES_BY_ONE = 256
 BLOB_MIN_BYTES = 4096  # larger values go to blob files, which compaction does not rewrite
@@ -365,9 +365,7 @@ class RocksEngine:
         return True
 
     def _copy_into(self, new: Rdict, family: Family) -> None:
-        start, stop = bytes(KEY_BYTES), b"\xff" * (KEY_BYTES + 1)
-        if family == "meta":
-            start = b""
+        start, stop = b"", b"\xff" * (max(KEY_BYTES.values()) + 1)
         handle = new.get_column_family_handle(family)
         batch, size_bytes = WriteBatch(raw_mode=True), 0
         while True:
@@ -383,30 +381,32 @@ class RocksEngine:
             except StorageDamaged:
                 if family == "meta":
                     raise
-                start = self._behind_damage(start[:KEY_BYTES])
+                start = self._behind_damage(family, start)
         with _TRANSLATED:
             new.write(batch)
             new.flush_wal(True)
 
-    def _behind_damage(self, key: bytes) -> bytes:
-        """The first key of ``msg`` behind ``key`` from which on the engine can read: tried one by one, then in doubling steps."""
-        bad, step, tried = int.from_bytes(key, "big"), 1, 0
+    def _behind_damage(self, family: Family, key: bytes) -> bytes:
+        """The first key behind ``key`` from which on the engine can read: tried one by one, then in doubling steps."""
+        key_bytes = KEY_BYTES[family]
+        bad, step, tried = int.from_bytes(key[:key_bytes].ljust(key_bytes, b"\0"), "big"), 1, 0
         at = bad + 1
-        while not self._can_read_from(at):
+        while not self._can_read_from(family, at):
             tried += 1
             if tried > PROBES_BY_ONE:
                 step *= 2
             bad, at = at, at + step
         while at - bad > 1:
             middle = (bad + at) // 2
-            bad, at = (bad, middle) if self._can_read_from(middle) else (middle, at)
-        return at.to_bytes(KEY_BYTES, "big")
+            bad, at = (bad, middle) if self._can_read_from(family, middle) else (middle, at)
+        return at.to_bytes(key_bytes, "big")
 
-    def _can_read_from(self, at: int) -> bool:
-        if at >> 8 * KEY_BYTES:
+    def _can_read_from(self, family: Family, at: int) -> bool:
+        key_bytes = KEY_BYTES[family]
+        if at >> 8 * key_bytes:
             raise StorageDamaged("no end of the damage is found", path=str(self._path))
         try:
-            next(self.scan("msg", at.to_bytes(KEY_BYTES, "big"), b"\xff" * (KEY_BYTES + 1)), None)
+            next(self.scan(family, at.to_bytes(key_bytes, "big"), b"\xff" * (key_bytes + 1)), None)
         except StorageDamaged:
             return False
         return True

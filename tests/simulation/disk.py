@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
-from storage.engine import Family, Write
+from storage.engine import FAMILIES, Family, Write
 from storage.memory import MemoryEngine
 from storage.recovery import Evidence
 from tests.simulation.process import current
@@ -78,7 +78,7 @@ class SimDisk:
         self.sync()
         self.watcher.disk_lost_power(kept, lost)
         self.view = MemoryEngine()
-        for family in ("msg", "meta"):
+        for family in FAMILIES:
             ops: Ops = [("put", family, key, value) for key, value in self._base.scan(family, b"", b"\xff" * 16)]
             _apply(self.view, ops)
 
