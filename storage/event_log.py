@@ -221,9 +221,14 @@ class EventLog:
                 break
         return rows, following
 
+    @property
+    def next(self) -> int:
+        """The number of the next event."""
+        return self._next
+
     def figures(self) -> dict[str, int]:
         """For ``bascule status``."""
-        return {"kept": self._next - self._first, "first": self._first, "next": self._next}
+        return {"kept": self._next - self._first, "next": self._next}
 
     # --- inside ---
 

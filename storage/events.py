@@ -77,6 +77,7 @@ class Event:
         """
         try:
             version, *fields = msgpack.unpackb(value, use_list=False, strict_map_key=False)
+            version += 0
         except (ValueError, TypeError, msgpack.UnpackException) as error:
             raise StorageDamaged("an event is damaged") from error
         if version != EVENT_VERSION:

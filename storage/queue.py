@@ -27,7 +27,7 @@ from storage.ledger import HistoryRow, LaneRow
 from storage.messages import Message, rows_of
 from storage.pieces import Piece, apart, join_tiny, pick, qos0_seqs
 from wire.batch import accepted_ms_of, pack_column
-from wire.errors import StorageDamaged, Unavailable
+from wire.errors import ConfigError, StorageDamaged, Unavailable
 from wire.frames import Ranges
 from wire.ranges import ArrivalSet, RangeSet, ranges_of
 from wire.sequences import PACKET_IDS
@@ -532,7 +532,7 @@ class Queue:
         purged = self.depth
         floor = self._trimmed
         if self.history is not None:
-            floor = self._floor()[0]
+            floor = self._settled_below()
             self._note("operator", "dropped:purged", self.head, self.tail)
         self.new_session(self.generation + 1, "")
         self._flights.clear()
@@ -1134,6 +1134,15 @@ class Queue:
                 self.history.note("store", "dropped:restart", ((start, middle),))
             if middle < stop:
                 self.history.note("store", "dropped:qos0_memory", ((middle, stop),))
+
+    def _settled_below(self) -> int:
+        """Below it no chunk has anything that is not settled; less exactly where that cannot be read."""
+        floor = self._floor()[0]
+        try:
+            chunk = self._reader.before(self.head, floor)
+        except (StorageDamaged, ConfigError, Unavailable):
+            return floor
+        return floor if chunk is None else chunk.first_seq if chunk.stop > self.head else self.head
 
     def _rows_left(self, chunk: Chunk, start: int, stop: int, left: RangeSet) -> int:
         """How many rows ``chunk`` has in ``[start, stop)``; where a history is kept, their sequences are put into ``left``."""

@@ -10,7 +10,7 @@ frames from 1 within its epoch; ``queue`` is ``bridge:<name>:<lane>``; ranges ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from operator import attrgetter
 from typing import Any, ClassVar, TypeVar
@@ -622,7 +622,7 @@ class NodeEvents(Frame):
     events: (UTC epoch in ms, kind, bridge, lane, actor, reason, count, details), as ``storage/events.py`` says.
     """
 
-    events: tuple[tuple[int, str, str, int, str, str, int, dict[str, str | int | float | bool]], ...]
+    events: tuple[tuple[int, str, str, int, str, str, int, Mapping[str, str | int | float | bool]], ...]
 
 
 @_frame(46)
