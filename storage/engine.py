@@ -18,7 +18,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Protocol
 
-from rocksdict import BlockBasedOptions, Cache, DBCompressionType, DBRecoveryMode, Options, Rdict, ReadOptions, WriteBatch
+from rocksdict import (
+    BlockBasedOptions,
+    Cache,
+    Checkpoint,
+    DBCompressionType,
+    DBRecoveryMode,
+    Options,
+    Rdict,
+    ReadOptions,
+    WriteBatch,
+)
 
 from storage.recovery import CommitMark, Evidence, StoreFolder
 from wire.errors import BasculeError, DiskFull, StorageDamaged, Unavailable
@@ -78,7 +88,7 @@ class Write:
 
 
 class Engine(Protocol):
-    """Ordered keys in families. Only one thread uses an engine.
+    """Ordered keys in families. Only one thread uses an engine, but for ``flush``.
 
     Every method raises ``Unavailable`` when the disk refuses for now, and ``StorageDamaged`` when it holds what was not written.
     """
@@ -109,6 +119,16 @@ class Engine(Protocol):
     def keep_evidence(self) -> str:
         """Keep, once, the files as they are because damage was met in them; where, or nothing."""
 
+    def flush(self) -> None:
+        """Write to tables what is in memory and the log, so that a checkpoint has little to do. Blocks; for another thread."""
+
+    def checkpoint(self, path: str) -> None:
+        """Make ``path``, which is not there and whose parent is, a store with all that is committed; it shares files with this one.
+
+        Raises:
+            Unavailable: or nothing is kept on disk.
+        """
+
     def free_bytes(self) -> int | None:
         """Free space where the engine keeps its data; None where that means nothing."""
 
@@ -130,6 +150,7 @@ class RocksEngine:
         self._columns: dict[Family, Rdict] = {}
         self._handles: dict[Family, Any] = {}
         self._compaction: threading.Thread | None = None
+        self._flushing = threading.Lock()
         self._folder = StoreFolder(path)
         self._mark: CommitMark | None = None
         self._tolerant = False  # whether a damaged table is opened, and a damaged block does not stop all writing
@@ -202,6 +223,18 @@ class RocksEngine:
         self._compaction = threading.Thread(target=_compact, args=(column, start, stop), name="compaction", daemon=True)
         self._compaction.start()
 
+    def flush(self) -> None:
+        with self._flushing, _TRANSLATED:
+            for column in tuple(self._columns.values()):  # a flush of the whole would flush the family without a name alone
+                column.flush()
+
+    def checkpoint(self, path: str) -> None:
+        if os.path.lexists(path) or not os.path.isdir(os.path.dirname(path)):  # RocksDB's word for it would be taken for damage
+            raise Unavailable("the checkpoint's folder is there already, or cannot be made", path=path)
+        with _TRANSLATED:
+            checkpoint = Checkpoint(self._database())
+            checkpoint.create_checkpoint(path)
+
     def keep_evidence(self) -> str:
         if not self.kept:
             self.kept = self._folder.keep_evidence()
@@ -241,7 +274,8 @@ class RocksEngine:
             self._compaction.join()
             self._compaction = None
         self._handles.clear()  # the lock is free only when every handle is gone
-        columns, self._columns = self._columns, {}
+        with self._flushing:
+            columns, self._columns = self._columns, {}
         for handle in (*columns.values(), *([] if db is None else [db])):
             _release(handle)
 

@@ -129,6 +129,11 @@ class EventLog:
 
     # --- keeping ---
 
+    @property
+    def numbers(self) -> tuple[int, int]:
+        """Of the first event that is kept and of the next one, once the open write is committed."""
+        return self._first, self._next
+
     def tick(self, write: Write, now_s: float, wall_ms: int) -> None:
         """What time brings, and what is too old or too much is deleted with ``write``; call it about once a second."""
         if not self.kept:

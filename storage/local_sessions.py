@@ -169,6 +169,11 @@ class LocalSessions:
             "retained": self._retained.figures(),
         }
 
+    @property
+    def kept(self) -> int:
+        """Sessions of clients that are on record."""
+        return self._kept
+
     # --- inside ---
 
     def _listener_lives(self, epoch: int, wall_ms: int) -> None:

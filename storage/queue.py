@@ -466,6 +466,20 @@ class Queue:
                 yield chunk
             last = chunk  # one that was handed out in part is in several flights
 
+    # --- for a snapshot ---
+
+    def in_flight_ranges(self) -> Ranges:
+        """What was handed out and is not settled."""
+        return tuple(self.settled.missing(self.head, self._cursor))
+
+    def history_row(self) -> HistoryRow:
+        """What the queue's row says of its history, once everything is committed."""
+        return self._no_history if self.history is None else self.history.row()
+
+    def in_memory(self) -> tuple[int, int, list[Chunk]]:
+        """What is not on disk: how many messages, their bytes to within a chunk, and the chunks, of which rows may be settled."""
+        return self._volatile_depth, self._volatile_bytes, list(self._volatile_chunks(self.head, self._next))
+
     # --- purge ---
 
     def unsent(self) -> Unsent:
@@ -591,7 +605,7 @@ class Queue:
             session=self.session,
             ledger=self.ledger,
             purged=self._purged.ranges() if self._purged else (),
-            history=self._no_history if self.history is None else self.history.row(),
+            history=self.history_row(),
         )
         write.put("meta", lane_key(self.number), row.encode())
         write.tails[self.number] = self._next

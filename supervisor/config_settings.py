@@ -20,6 +20,7 @@ from supervisor.config_model import (
     ListenerAccess,
     Remote,
     Rule,
+    Snapshots,
 )
 from supervisor.config_values import UNIX
 from supervisor.units import parse_address, rule_number
@@ -41,6 +42,7 @@ from wire.settings import (
     RemoteSettings,
     RuleSettings,
     SessionSettings,
+    SnapshotSettings,
     SupervisionSettings,
     TlsSettings,
 )
@@ -107,6 +109,17 @@ def to_settings(configuration: Configuration) -> NodeSettings:
             restart_backoff=_backoff(supervision.restart_backoff),
             stop_timeout_s=supervision.stop_timeout,
         ),
+        snapshots=_snapshots(configuration.snapshots),
+    )
+
+
+def _snapshots(snapshots: Snapshots) -> SnapshotSettings:
+    return SnapshotSettings(
+        every_s=snapshots.every,
+        keep=snapshots.keep,
+        max_bytes=snapshots.max_bytes,
+        to=snapshots.to,
+        keep_in_target=snapshots.keep_in_target,
     )
 
 

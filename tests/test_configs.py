@@ -26,6 +26,7 @@ SECRETS = ("cloud.password", "ca.pem", "edge-1.pem", "edge-1.key")
 
 # Keys whose value in configs/default.yaml is an example, because they have no default.
 EXAMPLES = {
+    "snapshots.to",
     "node.name",
     "node.data_dir",
     "listeners.bind",

@@ -652,3 +652,26 @@ class QueueAnswer(Frame):
     error: str
     message: str
     result: dict[str, Any]
+
+
+@_frame(63)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotWanted(Frame):
+    """Supervisor -> QueueStore: commit everything and make a checkpoint in the new folder ``path``, whose parent is there."""
+
+    request: int
+    path: str
+
+
+@_frame(64)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotMade(Frame):
+    """QueueStore -> Supervisor: the checkpoint of ``request`` is made, and ``facts`` say what it holds (``storage/checkpoint.py``).
+
+    error: why not, in a word, with a ``message``; then there are no facts, and what is at the path is to be removed.
+    """
+
+    request: int
+    error: str
+    message: str
+    facts: dict[str, Any]

@@ -275,6 +275,17 @@ class SupervisionSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotSettings:
+    """Snapshots of the node. every_s: 0 is only when asked. to: where each is copied, None is nowhere; None is unlimited else."""
+
+    every_s: float = 0.0
+    keep: int = 24
+    max_bytes: int | None = 10 << 30
+    to: str | None = None
+    keep_in_target: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeSettings:
     """Everything. Paths are absolute; ``run_dir`` holds the sockets."""
 
@@ -290,6 +301,7 @@ class NodeSettings:
     bridges: tuple[BridgeSettings, ...]
     supervision: SupervisionSettings
     sessions: SessionSettings = SessionSettings()
+    snapshots: SnapshotSettings = SnapshotSettings()
 
     @property
     def tells_users_apart(self) -> bool:
