@@ -69,6 +69,7 @@ PUBREL_BYTES = 64  # what one keeps in memory until its batch is committed, abou
 PACKETS_PER_TURN = 500  # of one client, runs of PUBLISH aside: each is handled by itself
 REST_S = 0.004  # while a batch is being committed and little comes, clients are heard when it is committed, or after this
 RESTING_ROWS_MAX = 16  # if more came in a turn, clients stay heard: there may soon be enough for another batch
+PUBLISH_BYTE = 0x30
 _ACKNOWLEDGEMENTS = (PUBACK, PUBREC, PUBCOMP)
 LIMIT_OF: dict[int, str] = {  # reason code of a violation -> the limit that it broke
     ReasonCode.PACKET_TOO_LARGE: "packet_max_bytes",
@@ -89,6 +90,8 @@ class Listener(MailboxActor):
         self._subscriptions = ClientSubscriptions(self, settings, self._access)
         self._packets = ClientPackets(self, self._sessions, self._subscriptions, settings)
         self._deliveries = Deliveries(self, settings, self._access)
+        limits = settings.clients
+        self._rated = limits.publish_messages_per_s is not None or limits.publish_bytes_per_s is not None
         self._builder = BatchBuilder(
             rows_max=BATCH_ROWS_MAX,
             bytes_max=BATCH_BYTES_MAX,
@@ -96,6 +99,7 @@ class Listener(MailboxActor):
             topic_limits=TopicLimits(settings.clients.topic_levels_max, settings.clients.topic_max_bytes),
             properties_max=USER_PROPERTIES_MAX,
             reserved=RESERVED.encode(),
+            forbidden_take_room=self._rated,
         )
         self.traffic = Traffic()
         self._sys = SysTopics(self, self._deliveries, self._sys_figures)
@@ -106,7 +110,6 @@ class Listener(MailboxActor):
         self._acknowledgements = Acknowledgements(self, self._link, self._builder)
         self._wills: list[tuple[str, int, int, int]] = []  # those in the batch that is being built, as in ``Publishes``
         self._reception = Reception(mailbox, self._group, settings.clients)
-        self._rated = settings.clients.publish_messages_per_s is not None or settings.clients.publish_bytes_per_s is not None
         self._too_fast: dict[int, float] = {}
         self._crowding: dict[int, Client] = {}
         self._input = InputBudget(settings.clients.input_max_bytes)
@@ -341,6 +344,9 @@ class Listener(MailboxActor):
                         position = self._parse_rated(client, client.flow, data, position)
                         if client.number in self._too_fast:
                             break
+                        if before < position < len(data) and data[position] & 0xF0 == PUBLISH_BYTE and not self._builder.full:
+                            client.flow.check_quota()
+                            continue  # the run ended with what was forbidden
                     else:
                         position = parse_publishes(data, position, client.level, client.flow, self._builder)
                     if position != before:
@@ -404,16 +410,16 @@ class Listener(MailboxActor):
         assert client.rate is not None
         now_s = self.mailbox.now_s()
         messages, size_bytes = client.rate.allowance(now_s)
-        builder, before, start = self._builder, len(self._builder), position
+        builder, before, start = self._builder, len(self._builder) + flow.forbidden_publishes, position
         rows_max, bytes_max = builder.rows_max, builder.bytes_max
         if messages and size_bytes:
-            builder.rows_max = int(min(rows_max, before + messages))
+            builder.rows_max = int(min(rows_max, len(builder) + messages))
             builder.bytes_max = int(min(bytes_max, builder.used_bytes + size_bytes))
             try:
                 position = parse_publishes(data, position, client.level, flow, builder)
             finally:
                 builder.rows_max, builder.bytes_max = rows_max, bytes_max
-                client.rate.take(len(builder) - before, position - start)
+                client.rate.take(len(builder) + flow.forbidden_publishes - before, position - start)
         wait_s = client.rate.wait_s()
         if wait_s:
             self._slow_down(client, now_s + wait_s)

@@ -24,6 +24,7 @@ from storage.engine import Write
 from storage.retained import RetainedMessages
 from storage.sessions import Opening, Session, Sessions, Will
 from wire.batch import QOS_MASK, Batch
+from wire.copies import as_granted
 from wire.frames import (
     Frame,
     Retained,
@@ -37,7 +38,6 @@ from wire.frames import (
     SubscriptionsDrop,
     SubscriptionsKept,
 )
-from wire.mqtt.publish_properties import with_subscription_identifiers
 from wire.names import DISTRIBUTOR, LISTENER
 from wire.settings import SessionSettings
 from wire.wills import REFUSED_WILLS_MAX, REFUSED_WILLS_MAX_BYTES, size_bytes
@@ -315,7 +315,7 @@ class LocalSessions:
             (options & QOS_MASK, identifier, batch)
             for topic_filter, options, identifier, wanted in frame.filters
             if wanted and is_new
-            for batch in self._retained.matching(topic_filter, wall_ms, qos_max=options & QOS_MASK)
+            for batch in self._retained.matching(topic_filter, wall_ms)
         ]
         if session is not None:
             for topic_filter, options, identifier, _ in frame.filters:
@@ -326,10 +326,12 @@ class LocalSessions:
         for qos, identifier, batch in retained:
             live = batch
             if session is not None:
-                kept = [row for row, flags in enumerate(batch.flags) if flags & QOS_MASK]
+                kept = [row for row, flags in enumerate(batch.flags) if flags & QOS_MASK and qos]
                 if kept:
-                    self._queues.put(session.queue, with_identifier(batch.select(kept), identifier))
-                live = batch.select([row for row, flags in enumerate(batch.flags) if not flags & QOS_MASK])
+                    identifiers = (identifier,) if identifier else ()
+                    granted = as_granted(batch, kept, qos=qos, retain_as_published=True, identifiers=identifiers)
+                    self._queues.put(session.queue, granted)
+                live = batch.select([row for row, flags in enumerate(batch.flags) if not (flags & QOS_MASK and qos)])
             if len(live):
                 answer = Retained(epoch=frame.epoch, source=frame.source, qos=qos, identifier=identifier, bodies=(live.encode(),))
                 self._answers.append((LISTENER, answer))
@@ -346,15 +348,6 @@ class LocalSessions:
                 session.subscriptions.pop(topic_filter, None)
             self._changed(session)
         self._answers.append((LISTENER, SubscriptionsKept(epoch=frame.epoch, request=frame.request, source=frame.source)))
-
-
-def with_identifier(batch: Batch, identifier: int) -> Batch:
-    """``batch`` with the subscription identifier on each row; itself for none [MQTT-3.3.4-3]."""
-    if identifier:
-        batch.properties = {
-            row: with_subscription_identifiers(batch.properties.get(row, b""), (identifier,)) for row in range(len(batch))
-        }
-    return batch
 
 
 def _subscriptions(session: Session) -> tuple[tuple[str, int, int], ...]:

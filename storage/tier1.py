@@ -371,9 +371,7 @@ class Tier1:
                         self._disk_refuses(now_s, error)
                         return []
                     rooms = {}
-                    if self._local.needs_sync:
-                        self._local.needs_sync = False
-                        self._needs_sync = self._uncommitted = True
+                    self._sync_what_sessions_changed()
         if self._persistence.acknowledge != "fast":
             return []
         return self._take_acks()
@@ -527,9 +525,7 @@ class Tier1:
         self._burials.tick(self._write, now_s, wall_ms)
         self._retained.tick(self._write, now_s, wall_ms)
         self._local.tick(wall_ms)
-        if self._local.needs_sync:
-            self._local.needs_sync = False
-            self._needs_sync = self._uncommitted = True
+        self._sync_what_sessions_changed()
         queues = [lane.queue for lane in self._lanes.values() if not lane.bridge]
         self._sessions_used = sum(queue.depth for queue in queues), sum(queue.size_bytes for queue in queues)
         self._look_at_disk(now_s)
@@ -585,6 +581,11 @@ class Tier1:
         configured = not lane.bridge or name in self._configured
         retention_s = self._retentions.get(lane.bridge, 0.0)
         return note(lane.queue, lane.limits, configured=configured, retention_s=retention_s, damaged=lane.row_damaged)
+
+    def _sync_what_sessions_changed(self) -> None:
+        if self._local.needs_sync:
+            self._local.needs_sync = False
+            self._needs_sync = self._uncommitted = True
 
     def close(self) -> None:
         """Release the engine; commit first."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from wire.access_rules import ClientAccess
-from wire.batch import QOS_MASK, QOS_ONLY, RETAIN, Batch
+from wire.batch import QOS_ONLY, RETAIN, Batch, applied_qos_table
 from wire.mqtt.aliases import Names, OutgoingAliases
 from wire.mqtt.encode_publish import encode_aliased_deliveries, encode_deliveries
 from wire.mqtt.packets import MQTT_5_0
@@ -19,9 +19,7 @@ from wire.segments import Columns
 ALIASED_BYTES_MAX = 16  # what a PUBLISH of QoS 0 has besides topic, properties and payload
 
 _TABLES = {
-    (qos, as_published): bytes(min(flags & QOS_MASK, qos) | (flags & RETAIN if as_published else 0) for flags in range(256))
-    for qos in range(3)
-    for as_published in (False, True)
+    (qos, as_published): applied_qos_table(qos, RETAIN if as_published else 0) for qos in range(3) for as_published in (False, True)
 }
 
 

@@ -138,6 +138,31 @@ def test_who_publishes_too_fast_is_slowed_down_and_loses_nothing(start_node: Sta
     assert node.status()["listener"]["slowed"] > 0
 
 
+@pytest.mark.parametrize("version", [4, 5])
+def test_what_may_not_be_published_counts_for_the_rate(start_node: StartNode, version: int) -> None:
+    """By its whole topic, and by a topic that is the node's own; whoever has tried is slow, and not silenced for long."""
+    rules = [{"topics": ["t"]}]
+    node = start_node(node_config(mode="in-memory", clients={"publish_messages_per_s": 100}, access=_acl(rules)))
+    count = 250
+    topics = ["forbidden", "$SYS/x", "t", "forbidden/too", "forbidden/too"]
+    burst = b"".join(publish_packet(topics[number % 5], b"x", number + 1, version) for number in range(count))
+    with MqttClient(node.port, "fast", version=version) as fast:
+        start_s = time.monotonic()
+        fast.send_raw(burst + PINGREQ)
+        answers = [fast.read() for _ in range(count + 1)]
+        elapsed_s = time.monotonic() - start_s
+
+    acknowledged = [answer for answer in answers if answer.kind == PUBACK]
+    assert [answer.packet_id for answer in acknowledged] == list(range(1, count + 1))
+    if version == 5:
+        assert [answer.reason_code == 0x87 for answer in acknowledged] == [number % 5 != 2 for number in range(count)]
+    assert elapsed_s >= 1.3, "250 at 100 a second, less what goes at once"
+
+
+def _acl(rules: list[Config]) -> Config:
+    return {"allow_anonymous": True, "acl": rules}
+
+
 def test_topics_beyond_the_limits_are_refused_where_they_appear(start_node: StartNode) -> None:
     node = start_node(broker_config(topic_levels_max=3, topic_max_bytes="20B"))
     for topic in ("a/b/c/d", "x" * 21):
