@@ -78,6 +78,8 @@ def to_settings(configuration: Configuration) -> NodeSettings:
             topic_levels_max=clients.topic_levels_max,
             topic_max_bytes=clients.topic_max_bytes,
             sys_period_s=clients.sys_period,
+            response_information=clients.response_information,
+            input_max_bytes=clients.input_max_bytes,
         ),
         sessions=SessionSettings(
             sessions_max=sessions.sessions_max,

@@ -41,6 +41,7 @@ EXAMPLES = {
     "access.password_file",
     "access.acl.topics",
     "access.acl_file",
+    "clients.response_information",
     "bridges.name",
     "bridges.remote.addresses",
     "bridges.remote.client_id",
