@@ -34,7 +34,7 @@ class Plain:
         db = Rdict(str(path / "store"), Options(raw_mode=True), access_type=AccessType.read_only(False))
         for name in ("msg", "history", "meta"):
             family = db.get_column_family(name)
-            self.families[name] = dict(family.items())
+            self.families[name] = dict(family.items())  # type: ignore[arg-type]  # its stub's iterator is not one
             family.close()
         db.close()
 
