@@ -130,7 +130,7 @@ def _is_there(path: Path, made_of: dict[bytes, bytes]) -> bool:
 def _write(
     found: Found, table: str, schema: pa.Schema, path: Path, damaged: Damaged, tell: Callable[[Problem], None], done: Exported
 ) -> int:
-    """Write one file; how many rows. Where something was left out, it is not marked as what it should be, and made again next time."""
+    """Write one file; how many rows. Where something was left out, it is not marked as whole, and made again next time."""
     problems = done.problems
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(path.name + ".part")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -16,6 +17,7 @@ from storage.history import settlement_key
 from storage.keys import chunk_key, lane_key
 from storage.manifest import MANIFEST_NAME, find_snapshots, read_manifest
 from tests.analysis.rows import Row, table
+from tests.analysis.test_columns import resealed
 from tests.storage.building import batch, bridge, node
 from wire.errors import ConfigError
 
@@ -142,8 +144,6 @@ def test_a_chunk_of_a_newer_version_is_refused_as_that(tmp_path: Path) -> None:
     model, expected = queue_of(tmp_path, chunks=10)
     with model:
         value = model.engine.get("msg", chunk_key(1, 20)) or b""
-        from tests.analysis.test_columns import resealed
-
         put(model, chunk_key(1, 20), resealed(b"\x02" + value[1:]))
         model.wall_ms += 1
         snapshot = model.snapshot(tmp_path / "snapshots")
@@ -189,8 +189,6 @@ def test_a_damaged_row_of_a_queue_takes_that_queue_only(day: Made, tmp_path: Pat
 
 
 def test_settlements_that_are_missing_are_named(tmp_path: Path) -> None:
-    from dataclasses import replace
-
     with NodeModel(tmp_path / "node", node(replace(bridge(), retention_s=3600.0)), start_ms=START_MS) as model:
         lane = model.open_lane(QUEUE)
         for _ in range(10):
@@ -218,8 +216,6 @@ def test_half_made_damaged_and_newer_manifests_are_refused_or_told(day: Made, tm
     (half / MANIFEST_NAME).unlink()
     (damaged / MANIFEST_NAME).write_bytes((damaged / MANIFEST_NAME).read_bytes().replace(b'"box-1"', b'"box-2"', 1))
     manifest = read_manifest(newer)
-    from dataclasses import replace
-
     (newer / MANIFEST_NAME).write_bytes(replace(manifest, versions={**manifest.versions, "chunk": 99}).to_json())
     found = {path: find_snapshots(path) for path in (sound, half, damaged, newer)}
     everything = [each for one in found.values() for each in one]
