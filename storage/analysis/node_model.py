@@ -165,7 +165,9 @@ class NodeModel:
         self, lane: LaneModel, settled: Sequence[tuple[str, Ranges]], *, released: Ranges = (), session: str | None = None
     ) -> Effects:
         """The lane's Connection (its Forwarder, if ``session`` is None) settles messages in hand."""
-        lane.number += 1
+        number = 0
+        if session is not None or released:
+            number = lane.number = lane.number + 1
         for outcome, ranges in settled:
             if outcome != "redelivered":
                 lane.settled += sum(stop - start for start, stop in ranges)
@@ -176,7 +178,7 @@ class NodeModel:
             Settle(
                 queue=lane.queue,
                 epoch=lane.epoch,
-                number=lane.number,
+                number=number,
                 settled=tuple(settled),
                 released=released,
                 session=session,

@@ -40,8 +40,7 @@ TOPICS = 400
 ROWS_A_TURN = 40
 WINDOW = 2000
 DRAIN_ROWS = 4000  # what a remote takes of a backlog in one step
-ARCHIVE_MESSAGES_MAX = 3000
-ARCHIVE_AGE_S = 2 * 3600.0
+ARCHIVE_WINDOW = 20
 RULES = ("telemetry", "state", "alarms")
 LANES = {"cloud": 2, "plant": 1, "archive": 1}
 SENSORS = ("temperature", "pressure", "vibration", "state", "alarm", "energy", "count", "speed")
@@ -53,8 +52,9 @@ def rule_number(name: str) -> int:
     return crc32(name.encode())
 
 
-def settings_of(name: str, *, retention_s: float) -> NodeSettings:
+def settings_of(name: str, *, messages: int, hours: float) -> NodeSettings:
     """The settings of a node of this kind; where its data is, is for the caller to say."""
+    retention_s = hours * 3600 * 2
     backoff = BackoffSettings(initial_s=1.0, max_s=60.0, factor=2.0, jitter=0.25, stable_s=10.0)
     limits = LimitSettings(
         max_messages=None,
@@ -65,9 +65,9 @@ def settings_of(name: str, *, retention_s: float) -> NodeSettings:
         overflow="reject",
     )
     archive = LimitSettings(
-        max_messages=ARCHIVE_MESSAGES_MAX,
+        max_messages=max(10, messages // 150),
         max_bytes=64 << 20,
-        max_age_s=ARCHIVE_AGE_S,
+        max_age_s=hours * 3600 * 0.042,
         min_free_disk_bytes=0,
         volatile_max_bytes=1 << 20,
         overflow="drop-oldest",
@@ -174,8 +174,6 @@ class Link:
     lane: int
     down: list[tuple[float, float, str]] = field(default_factory=list)
     up: bool = False
-    fresh: RangeSet = field(default_factory=RangeSet)  # handed out in this step: settled in the next
-    released: RangeSet = field(default_factory=RangeSet)
 
     @property
     def queue(self) -> str:
@@ -358,16 +356,18 @@ class Traffic:
         actor, address = connection_name(link.bridge, link.lane), f"{link.bridge}.example:8883"
         if reason and link.up:
             link.up = False
-            link.fresh.clear()
+            if lane is not None and lane.in_hand:
+                start, stop = lane.in_hand.ranges()[0]
+                self._model.settle(lane, [], released=((start, min(stop, start + 3)),), session=_session(link))
             self._note("link.down", link.bridge, link.lane, actor, reason, address=address)
         elif not reason and not link.up:
             redelivered = lane.in_hand.ranges() if lane is not None else ()
-            lane = self._model.open_lane(link.queue, window=WINDOW)
+            lane = self._model.open_lane(link.queue, window=ARCHIVE_WINDOW if link.bridge == "archive" else WINDOW)
             self._note("link.up", link.bridge, link.lane, actor, address=address)
             again = tuple((start, stop) for start, stop in redelivered if lane.in_hand.covers(start, stop))
             if again:
                 self._model.settle(lane, [("redelivered", again)])
-            link.up, link.fresh = True, RangeSet()
+            link.up = True
 
     def _exchange(self, link: Link) -> None:
         """What the remote acknowledges: all that it had before this step, most of what is new, now and then with a refusal."""
@@ -442,7 +442,7 @@ def generate_day(
     folder: Path, name: str, *, messages: int, hours: float, seed: int, start_ms: int, payload_bytes: int
 ) -> tuple[NodeModel, Traffic]:
     """A node called ``name`` in ``folder``, and the traffic that is to be run on it."""
-    settings = settings_of(name, retention_s=hours * 3600 * 2)
+    settings = settings_of(name, messages=messages, hours=hours)
     rules = {bridge: {rule_number(rule): rule for rule in RULES} for bridge in LANES}
     model = NodeModel(folder, settings, start_ms=start_ms, rules=rules)
     return model, Traffic(model, messages=messages, hours=hours, seed=seed, payload_bytes=payload_bytes)
