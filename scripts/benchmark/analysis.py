@@ -17,12 +17,11 @@ import sys
 import tempfile
 import threading
 import time
-from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +37,8 @@ from storage.analysis.reader import plan, read
 from storage.analysis.session import spark_session
 from storage.analysis.tables import columns_of
 from storage.chunk import Chunk
-from storage.manifest import MANIFEST_NAME, STORE_NAME, find_snapshots, read_manifest, snapshot_id
+from storage.history import Settlement, settlement_of
+from storage.manifest import MANIFEST_NAME, STORE_NAME, Manifest, QueueFacts, find_snapshots, read_manifest, snapshot_id
 from wire.batch import QOS_MASK, RETAIN, Batch
 
 TABLE = "messages"
@@ -87,7 +87,7 @@ def _measure(arguments: argparse.Namespace, folder: Path) -> Figures:
         for name, measured in _in_turn(ways, arguments.turns).items():
             rows[name] = measured["rows"]
             report["ways"].append({"way": name, **measured})
-        report["equal"] = len({count for name, count in rows.items() if not name.startswith("rocksdict")}) == 1
+        report["equal"] = len(set(rows.values())) == 1
         report["growth"] = [
             {"payload": payload, **_growth(spark, tenth, large, arguments.turns, payload=payload)} for payload in (False, True)
         ]
@@ -161,41 +161,73 @@ def _reader(snapshot: Path, *, payload: bool) -> int:
 
 
 def _plain(snapshot: Path, *, payload: bool) -> int:
-    """What one writes without Bascule's reader: a tuple for each message. It joins no settlements, so it does less."""
+    """What one writes without Bascule's reader: for each message a tuple of what the table has of it."""
+    manifest = read_manifest(snapshot)
+    queues = {queue.number: queue for queue in manifest.queues}
     found = 0
-    queues = {queue.number.to_bytes(4, "big") for queue in read_manifest(snapshot).queues}
     db = Rdict(str(snapshot / STORE_NAME), Options(raw_mode=True), access_type=AccessType.read_only(False))
-    messages = db.get_column_family("msg")
-    options = ReadOptions()
-    options.set_readahead_size(2 << 20)
-    scan = messages.iter(options)
-    scan.seek_to_first()
-    while scan.valid():
-        key, value = scan.key(), scan.value()
-        if key[:4] in queues:
-            rows = list(_rows(key, value, payload=payload))
+    settled = _settled(db, manifest)
+    whole = (manifest.node, manifest.id, datetime.fromtimestamp(manifest.at_ms / 1000, UTC))
+    for key, value in _scanned(db, "msg"):
+        queue = queues.get(int.from_bytes(key[:4], "big"))
+        if queue is not None:
+            rows = list(_rows(whole, queue, key, value, settled[queue.number], payload=payload))
             found += len(rows)
-        scan.next()
-    scan.status()
-    del scan
-    messages.close()
     db.close()
     return found
 
 
-def _rows(key: bytes, value: bytes, *, payload: bool) -> Iterator[tuple[object, ...]]:
-    queue, seq = int.from_bytes(key[:4], "big"), int.from_bytes(key[4:], "big")
-    chunk = Chunk.decode(value, queue="", seq=seq)
+def _scanned(db: Rdict, family: str) -> Iterator[tuple[bytes, bytes]]:
+    column = db.get_column_family(family)
+    options = ReadOptions()
+    options.set_readahead_size(2 << 20)
+    scan = column.iter(options)
+    scan.seek_to_first()
+    while scan.valid():
+        yield scan.key(), scan.value()
+        scan.next()
+    scan.status()
+    del scan
+    column.close()
+
+
+def _settled(db: Rdict, manifest: Manifest) -> dict[int, dict[int, tuple[object, ...]]]:
+    """By queue and sequence: when it was settled, how, by whom, and the number of the settlement."""
+    settled: dict[int, dict[int, tuple[object, ...]]] = {queue.number: {} for queue in manifest.queues}
+    for key, value in _scanned(db, "history"):
+        if key[:1] != b"T":
+            continue
+        number, place = settlement_of(key)
+        row = Settlement.decode(value)
+        at = datetime.fromtimestamp(row.settled_ms / 1000, UTC)
+        for outcome, ranges in row.outcomes:
+            if outcome != "redelivered":
+                for start, stop in ranges:
+                    for seq in range(start, stop):
+                        settled[number][seq] = (at, outcome, row.by, place)
+    return settled
+
+
+def _rows(
+    whole: tuple[object, ...], queue: QueueFacts, key: bytes, value: bytes, settled: dict[int, tuple[object, ...]], *, payload: bool
+) -> Iterator[tuple[object, ...]]:
+    chunk = Chunk.decode(value, queue="", seq=int.from_bytes(key[4:], "big"))
     batch = Batch.decode(chunk.body)
     accepted_at = datetime.fromtimestamp(batch.accepted_ms / 1000, UTC)
     topics = [topic.decode() for topic in batch.topics]
-    ends = array("Q", [0])
-    for length in batch.lengths:
-        ends.append(ends[-1] + length)
+    same = (*whole, queue.name, queue.bridge, queue.lane)
+    ends = list(accumulate(batch.lengths, initial=0))
     columns = zip(chunk.seqs(), batch.topic_of, batch.flags, pairwise(ends), strict=True)
-    for number, topic, flags, (start, end) in columns:
+    for seq, topic, flags, (start, end) in columns:
         body = batch.payloads[start:end] if payload else None
-        yield queue, number, topics[topic], flags & QOS_MASK, bool(flags & RETAIN), accepted_at, end - start, body
+        was = settled.get(seq)
+        state = "settled" if was is not None else "in_flight" if _within(seq, queue.in_flight) else "queued"
+        message = (seq, state, topics[topic], flags & QOS_MASK, bool(flags & RETAIN), accepted_at, end - start, body)
+        yield (*same, *message, *(was or (None, None, None, None)))
+
+
+def _within(seq: int, ranges: Iterable[tuple[int, int]]) -> bool:
+    return any(start <= seq < stop for start, stop in ranges)
 
 
 def _as_parquet(snapshot: Path, folder: Path) -> Path:
