@@ -47,7 +47,8 @@ def test_a_job_runs_under_spark_submit_with_the_packed_code_alone(tmp_path: Path
         snapshot = edge.snapshot(tmp_path / "there")
 
     settings = ("spark.ui.enabled=false", "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-    words: list[str | Path] = [Path(pyspark.__file__).parent / "bin" / "spark-submit", "--master", "local[1]", "--driver-memory", "768m"]
+    words: list[str | Path] = [Path(pyspark.__file__).parent / "bin" / "spark-submit", "--master", "local[1]"]
+    words += ["--driver-memory", "768m"]
     words += [word for setting in settings for word in ("--conf", setting)]
     words += ["--py-files", packed, job, snapshot]
     done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=180, check=False)
