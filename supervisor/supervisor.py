@@ -186,6 +186,8 @@ class Supervisor(PolledActor):
     def _exited(self, child: Child) -> None:
         expected = self._stopping or not child.wanted or child.ordered
         ending = self._nursery.bury(child, expected=expected)
+        if ending is None:
+            return
         self._collection.gone(child.name)
         if self._collection.complete:
             self._collected()
