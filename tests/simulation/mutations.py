@@ -68,8 +68,8 @@ def _nothing(*arguments: Any, **named: Any) -> None:
 
 
 def _answered_at_once(original: Any) -> Any:
-    def admit(self: Tier1, now_s: float) -> Any:
-        return [*original(self, now_s), *self._take_acks()]
+    def admit(self: Tier1, now_s: float, wall_ms: int) -> Any:
+        return [*original(self, now_s, wall_ms), *self._take_acks()]
 
     return admit
 
