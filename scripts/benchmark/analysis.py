@@ -32,6 +32,7 @@ from pyarrow import parquet
 from pyspark.sql import DataFrame, SparkSession
 from rocksdict import AccessType, Options, Rdict, ReadOptions
 
+from storage.analysis import traffic
 from storage.analysis.generate import Wanted, generate
 from storage.analysis.reader import plan, read
 from storage.analysis.session import spark_session
@@ -58,12 +59,16 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--spark", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--messages", type=int, default=1_000_000, help="messages in the large snapshot (default 1000000)")
     parser.add_argument("--turns", type=int, default=3, help="read in each way this many times, in turn (default 3)")
+    parser.add_argument(
+        "--turn", type=int, default=1000, help="messages a turn of the store: a busy node's chunks are long (default 1000)"
+    )
     parser.add_argument("--snapshots", type=int, default=SMALL_SNAPSHOTS, help="small snapshots in one job (default 200)")
     parser.add_argument("--memory-mb", type=int, default=2048, help="what Spark's Java may take (default 2048)")
     parser.add_argument("--dir", help="where data is kept while measuring (default: the temporary folder)")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
     arguments = parser.parse_args(argv)
     logging.getLogger("bascule").setLevel(logging.ERROR)  # what happens to the generated messages is no news
+    traffic.ROWS_A_TURN = arguments.turn
     with tempfile.TemporaryDirectory(prefix="bascule-bench-", dir=arguments.dir) as name:
         report = _measure(arguments, Path(name))
     if arguments.json:
@@ -82,7 +87,14 @@ def _measure(arguments: argparse.Namespace, folder: Path) -> Figures:
     try:
         _warm_up(spark, tenth)
         ways = _ways(spark, large, folder)
-        report: Figures = {"messages": arguments.messages, "cores": CORES, "ways": [], "growth": [], "equal": True}
+        report: Figures = {
+            "messages": arguments.messages,
+            "messages_a_turn": arguments.turn,
+            "cores": CORES,
+            "ways": [],
+            "growth": [],
+            "equal": True,
+        }
         rows = {}
         for name, measured in _in_turn(ways, arguments.turns).items():
             rows[name] = measured["rows"]
