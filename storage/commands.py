@@ -7,7 +7,8 @@ ls {bridge?} -> {queues: [...], dead_letters: [...]}.
 peek {bridge, lane | dead, from?, count?, payload_bytes?} -> {queue, messages: [...], next, tail}: ``next`` is where the next
 page begins, None after the last; ``tail`` is one past the newest, so that who pages knows where to end.
 purge {bridge, lane?, dead?, in_flight?} -> {purged, kept, kept_in_flight}: without ``lane``, in every lane.
-events {from?, count?} -> {events: [...], first, next, kept}: those from number ``from`` on; ``next`` is where the next page begins.
+events {from?, count?} -> {events: [...], next, until}: from number ``from`` on; ``next`` is where the next page begins, ``until``
+one past the newest.
 replay {bridge, reason?, from?, count?} -> {replayed, skipped, damaged, full, next, tail}: one page goes back, by one commit.
 """
 
@@ -204,7 +205,7 @@ class Commands:
             raise CommandError("not_kept", text)
         count = min(arguments.get("count") or PAGE_MESSAGES, PAGE_MESSAGES)
         rows, following = self._store.events.read(arguments.get("from") or 0, count)
-        return {**self._store.events.figures(), "events": rows, "next": following}
+        return {"events": rows, "next": following, "until": self._store.events.next}
 
     # --- peek ---
 

@@ -1,7 +1,7 @@
 """Keeps the events of the node, what the rows are is ``events``'; and makes those that the store itself sees. Bounded.
 
-An event waits in memory for the next commit, so it costs none of its own. What a queue lost is read off its ledger once a second,
-so that counting costs nothing where messages pass.
+An event goes with the next commit, and asks for no sync of its own. What a queue lost is read off its ledger once a second, so
+that counting costs nothing where messages pass.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class EventLog:
         self._max = settings.events_max
         self._max_age_ms = int(settings.events_max_age_s * 1000)
         self._first = self._next = 0
-        self._waiting: list[Event] = []
+        self.waiting: list[Event] = []  # for the next commit
         self._lost = 0
         self._trimmed_s = float("-inf")
         self._said_s: dict[_About, float] = {}
@@ -67,13 +67,13 @@ class EventLog:
     # --- what happens ---
 
     def add(self, event: Event) -> None:
-        """Keep ``event`` with the next commit."""
+        """Keep ``event``, with the next commit."""
         if not self.kept:
             return
-        if len(self._waiting) >= WAITING_MAX:
+        if len(self.waiting) >= WAITING_MAX:
             self._lost += 1
         else:
-            self._waiting.append(event)
+            self.waiting.append(event)
 
     def count(self, kind: str, bridge: str, lane: int, reason: str, count: int) -> None:
         """Count what happens again and again; it is told now and then."""
@@ -129,8 +129,13 @@ class EventLog:
 
     # --- keeping ---
 
+    @property
+    def numbers(self) -> tuple[int, int]:
+        """Of the first event that is kept and of the next one, once the open write is committed."""
+        return self._first, self._next
+
     def tick(self, write: Write, now_s: float, wall_ms: int) -> None:
-        """Put what waits into ``write``, and delete what is too old or too much; call it about once a second."""
+        """What time brings, and what is too old or too much is deleted with ``write``; call it about once a second."""
         if not self.kept:
             if self._next > self._first:  # none are wanted any more
                 write.delete_range("history", event_key(self._first), event_key(self._next - 1))
@@ -146,26 +151,23 @@ class EventLog:
             if self._may_say(about, now_s, period_s):
                 del self._counted[about]
                 self._tell(wall_ms, *about, count)
-        self.put(write, wall_ms)
         if now_s - self._trimmed_s >= TRIM_PERIOD_S:
             self._trimmed_s = now_s
             self._trim(write, wall_ms)
 
     def put(self, write: Write, wall_ms: int) -> None:
-        """Put what waits into ``write``."""
-        if not self._waiting:
-            return
+        """Put what waits into ``write``; call it before a commit."""
         if self._damaged:  # which numbers were given is not known: none of these
             self._damaged = False
             write.delete_range("history", event_key(0), event_key(_LAST))
             self._first = self._next = wall_ms * 1000
         if self._lost:
-            self._waiting.append(Event(at_ms=wall_ms, kind="events.lost", count=self._lost))
+            self.waiting.append(Event(at_ms=wall_ms, kind="events.lost", count=self._lost))
             self._lost = 0
-        for event in self._waiting:
+        for event in self.waiting:
             write.put("history", event_key(self._next), event.encode())
             self._next += 1
-        self._waiting.clear()
+        self.waiting.clear()
 
     def _trim(self, write: Write, wall_ms: int) -> None:
         """The newest always stays, so that its number is known."""
@@ -216,9 +218,14 @@ class EventLog:
                 break
         return rows, following
 
+    @property
+    def next(self) -> int:
+        """The number of the next event."""
+        return self._next
+
     def figures(self) -> dict[str, int]:
         """For ``bascule status``."""
-        return {"kept": self._next - self._first, "first": self._first, "next": self._next}
+        return {"kept": self._next - self._first, "next": self._next}
 
     @property
     def numbers(self) -> tuple[int, int]:

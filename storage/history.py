@@ -67,6 +67,7 @@ class Settlement:
         """
         try:
             version, *fields = msgpack.unpackb(value, use_list=False)
+            version += 0
         except (ValueError, TypeError, msgpack.UnpackException) as error:
             raise StorageDamaged("a settlement is damaged") from error
         if version != SETTLEMENT_VERSION:
@@ -117,7 +118,7 @@ class QueueHistory:
         for start, stop in ranges:
             if noted and noted[-1][1] == start:
                 noted[-1] = (noted[-1][0], stop)
-            else:
+            elif start < stop:
                 noted.append((start, stop))
 
     def write(self, write: Write, wall_ms: int) -> None:
@@ -126,7 +127,9 @@ class QueueHistory:
             self._deletes = False
             write.delete_range("history", settlement_key(self._queue, 0), settlement_key(self._queue + 1, 0))
         for by, outcomes in self._notes.items():
-            noted = tuple((outcome, _sorted(ranges)) for outcome, ranges in outcomes.items())
+            noted = tuple((outcome, _sorted(ranges)) for outcome, ranges in outcomes.items() if ranges)
+            if not noted:
+                continue
             write.put("history", settlement_key(self._queue, self._next), Settlement(wall_ms, by, noted).encode())
             self._next += 1
         self._notes.clear()

@@ -7,7 +7,7 @@ commit as what changed it, so the sum closes after any crash.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgpack
 
@@ -63,8 +63,7 @@ class Ledger:
         return self.accepted == self.ended() + depth
 
 
-@dataclass(frozen=True, slots=True)
-class HistoryRow:
+class HistoryRow(NamedTuple):
     """What is kept of the messages that have left the queue; see ``history``.
 
     begins: the history is complete from this sequence on (``history_from`` where it is told); -1 if none is kept. chunks_from:
@@ -77,6 +76,9 @@ class HistoryRow:
     chunks_bytes: int = 0
     first: int = 0
     next: int = 0
+
+
+NO_HISTORY = HistoryRow()
 
 
 @dataclass(slots=True)
@@ -100,11 +102,11 @@ class LaneRow:
     session: str = ""
     ledger: Ledger = field(default_factory=Ledger)
     purged: Ranges = ()
-    history: HistoryRow = HistoryRow()
+    history: HistoryRow = NO_HISTORY
 
     def encode(self) -> bytes:
         """The row's value."""
-        ledger, history = self.ledger, self.history
+        ledger = self.ledger
         packed: bytes = msgpack.packb(
             (
                 ROW_VERSION,
@@ -120,7 +122,7 @@ class LaneRow:
                 self.session,
                 (ledger.accepted, ledger.delivered, ledger.expired, ledger.redelivered, ledger.dropped, ledger.dead),
                 self.purged,
-                (history.begins, history.chunks_from, history.chunks_bytes, history.first, history.next),
+                self.history,
             )
         )
         return packed

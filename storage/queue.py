@@ -9,7 +9,6 @@ from __future__ import annotations
 from array import array
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import partial
 from heapq import merge
 from itertools import chain
@@ -27,7 +26,7 @@ from storage.ledger import HistoryRow, LaneRow
 from storage.messages import Message, rows_of
 from storage.pieces import Piece, apart, join_tiny, pick, qos0_seqs
 from wire.batch import accepted_ms_of, pack_column
-from wire.errors import StorageDamaged, Unavailable
+from wire.errors import ConfigError, StorageDamaged, Unavailable
 from wire.frames import Ranges
 from wire.ranges import ArrivalSet, RangeSet, ranges_of
 from wire.sequences import PACKET_IDS
@@ -96,6 +95,7 @@ class Queue:
         self._marked = row.handed  # the committed mark (Q6)
         self._marking = row.handed  # the mark in the newest row that was written, committed or not
         self._mark_wanted = 0
+        self.cut_short = False  # the last hand-out stopped before what could not be read
         self._may_be_sent = min(row.tail, row.head + PACKET_IDS)
         self._trimmed = row.trimmed
         self._tail_bytes = row.tail_bytes
@@ -270,14 +270,18 @@ class Queue:
         What was accepted before ``accepted_before_ms`` is expired instead.
 
         Raises:
-            StorageDamaged: the next chunk cannot be read; what came before it has been handed out.
+            StorageDamaged: the next chunk cannot be read.
             Unavailable: the disk refuses for now.
+
+        Where something could be handed out before that, ``cut_short`` is true instead, and the next call raises.
         """
         pieces: list[Piece] = []
+        self.cut_short = False
         while messages > 0 and size_bytes > 0 and self._cursor < self.tail:
             try:
                 durable, volatile = self._peek()
             except (StorageDamaged, Unavailable):
+                self.cut_short = bool(pieces)
                 if pieces:
                     break  # hand out what could be read; the trouble is met again next time
                 raise
@@ -468,6 +472,10 @@ class Queue:
         """What was handed out and is not settled."""
         return tuple(self.settled.missing(self.head, self._cursor))
 
+    def history_row(self) -> HistoryRow:
+        """What the queue's row says of its history, once everything is committed."""
+        return self._no_history if self.history is None else self.history.row()
+
     def in_memory(self) -> tuple[int, int, list[Chunk]]:
         """What is not on disk: how many messages, their bytes to within a chunk, and the chunks, of which rows may be settled."""
         return self._volatile_depth, self._volatile_bytes, list(self._volatile_chunks(self.head, self._next))
@@ -528,7 +536,7 @@ class Queue:
         purged = self.depth
         floor = self._trimmed
         if self.history is not None:
-            floor = self._floor()[0]
+            floor = self._settled_below()
             self._note("operator", "dropped:purged", self.head, self.tail)
         self.new_session(self.generation + 1, "")
         self._flights.clear()
@@ -597,7 +605,7 @@ class Queue:
             session=self.session,
             ledger=self.ledger,
             purged=self._purged.ranges() if self._purged else (),
-            history=self._no_history if self.history is None else self.history.row(),
+            history=self.history_row(),
         )
         write.put("meta", lane_key(self.number), row.encode())
         write.tails[self.number] = self._next
@@ -1063,7 +1071,7 @@ class Queue:
 
     def _open_history(self, row: LaneRow, *, retained: bool) -> None:
         """Go on with the history, or begin one, or drop the one that nobody wants any more."""
-        kept = row.history if row.history.begins >= 0 else replace(row.history, chunks_from=row.trimmed)
+        kept = row.history if row.history.begins >= 0 else row.history._replace(chunks_from=row.trimmed)
         history = QueueHistory(self._engine, self.name, self.number, kept)
         if retained and row.history.begins >= 0:
             self.history = history
@@ -1130,6 +1138,15 @@ class Queue:
                 self.history.note("store", "dropped:restart", ((start, middle),))
             if middle < stop:
                 self.history.note("store", "dropped:qos0_memory", ((middle, stop),))
+
+    def _settled_below(self) -> int:
+        """Below it no chunk has anything that is not settled; less exactly where that cannot be read."""
+        floor = self._floor()[0]
+        try:
+            chunk = self._reader.before(self.head, floor)
+        except (StorageDamaged, ConfigError, Unavailable):
+            return floor
+        return floor if chunk is None else chunk.first_seq if chunk.stop > self.head else self.head
 
     def _rows_left(self, chunk: Chunk, start: int, stop: int, left: RangeSet) -> int:
         """How many rows ``chunk`` has in ``[start, stop)``; where a history is kept, their sequences are put into ``left``."""

@@ -31,6 +31,7 @@ from storage.keys import QueueNumbers, check_format, chunk_key, lane_key
 from storage.ledger import LaneRow
 from storage.limits import Admission, Room, admit
 from storage.local_sessions import LocalSessions, SessionFrame
+from storage.pieces import Piece
 from storage.queue import CACHE_BYTES, Queue
 from storage.retained import RetainedMessages
 from storage.retention import Retention
@@ -175,6 +176,7 @@ class Tier1:
         self._retention = Retention(engine, settings, self._events)
         self._quarantine = Quarantine(Path(settings.data_dir) / "damaged")
         self._effects: Effects = []
+        self._retentions = {bridge.name: bridge.retention_s for bridge in settings.bridges}
         self._configured = {queue_name(bridge.name, lane) for bridge in settings.bridges for lane in range(bridge.lanes)}
         for name in sorted({*self._configured, *self._numbers.names()}):
             if lane_of_queue(name) is not None or session_of_queue(name) is not None:
@@ -183,9 +185,11 @@ class Tier1:
         self._commands = Commands(self, settings)
         self._write = Write()
         self._retained = RetainedMessages(engine, settings.sessions)
-        self._local = LocalSessions(self._sessions, self._retained, self, settings.sessions)
+        self._local = LocalSessions(
+            self._sessions, self._retained, self, settings.sessions, tells_users_apart=settings.tells_users_apart
+        )
         self._waiting: list[_Ordered] = []
-        self._made_room = 0  # messages dropped for others, in this Append
+        self._without_room = 0  # messages refused or dropped, because of this Append
         self._needs_sync = False
         self._marks_wanted = False
         self._uncommitted = False  # the open write has something that somebody waits for
@@ -354,9 +358,9 @@ class Tier1:
                     queued, retained = self._told_apart(frame)
                     if not all(part[0] in rooms for part in queued.parts):
                         rooms = self._rooms(now_s, [part[0] for part in queued.parts])
-                    without_room = self._admit_append(queued, retained, rooms)
-                    if without_room:
-                        self._tell_overflow(queued, rooms, without_room, now_s, wall_ms)
+                    self._admit_append(queued, retained, rooms)
+                    if self._without_room:
+                        self._tell_overflow(queued, rooms, now_s, wall_ms)
                 case SourceResumed():
                     self._senders.source_resumed(frame.sender, frame.epoch, frame.source, frame.number)
                 case _:
@@ -367,9 +371,7 @@ class Tier1:
                         self._disk_refuses(now_s, error)
                         return []
                     rooms = {}
-                    if self._local.needs_sync:
-                        self._local.needs_sync = False
-                        self._needs_sync = self._uncommitted = True
+                    self._sync_what_sessions_changed()
         if self._persistence.acknowledge != "fast":
             return []
         return self._take_acks()
@@ -387,8 +389,7 @@ class Tier1:
         parts, bodies = tuple(frame.parts[place] for place in places), tuple(frame.bodies[place] for place in places)
         return replace(frame, parts=parts, bodies=bodies), retained
 
-    def _admit_append(self, frame: Append, retained: tuple[bytes, bytes] | None, rooms: Mapping[str, list[Room]]) -> int:
-        """Put what there is room for into the open write; how many messages there was none for."""
+    def _admit_append(self, frame: Append, retained: tuple[bytes, bytes] | None, rooms: Mapping[str, list[Room]]) -> None:
         sender = self._senders.get(frame.sender)
         any_stalled = sender is not None and sender.epoch == frame.epoch and bool(sender.stalled)
         admission = admit(
@@ -406,20 +407,20 @@ class Tier1:
             rows = unpack_column("H", rows_column) if rows_column else range(len(frame.refusable))
             self._retained.change(body, {at for at, row in enumerate(rows) if row in refused} if refused else (), self._write)
             self._needs_sync = True
-        self._local.wills_sent(frame.wills)
+        self._local.wills_sent(frame.wills, (frame.epoch, frame.number), admission.refused)
         self._uncommitted = True
         if admission.refused:
+            self._without_room += len(admission.refused)
             self._senders.refuse(frame.sender, frame.epoch, frame.number, pack_column(array("H", admission.refused)))
         # It acknowledges every number up to this one, so it tells the refusals of them all: earlier answers may have been lost.
         refusals = self._senders.refused(frame.sender, frame.epoch)
         self._acks[frame.sender] = Committed(
             sender=frame.sender, epoch=frame.epoch, store=self._epoch, number=frame.number, refused=refusals
         )
-        made_room, self._made_room = self._made_room, 0
-        return len(admission.refused) + sum([part.dropped for part in admission.parts]) + made_room
 
-    def _tell_overflow(self, frame: Append, rooms: Mapping[str, list[Room]], messages: int, now_s: float, wall_ms: int) -> None:
-        """For ``messages`` there was no room, because of ``frame``: which limits were reached?"""
+    def _tell_overflow(self, frame: Append, rooms: Mapping[str, list[Room]], now_s: float, wall_ms: int) -> None:
+        """For some messages there was no room, because of ``frame``: which limits were reached?"""
+        messages, self._without_room = self._without_room, 0
         full: dict[str, str] = {}
         for queue, count, size_bytes, _, _ in frame.parts:
             for bridge, room in zip((self._lanes[queue].bridge, ""), rooms[queue], strict=True):
@@ -434,6 +435,7 @@ class Tier1:
             lane = self._lanes[part.queue]
             if part.dropped:
                 lane.queue.refuse_into("dropped:overflow", part.dropped)
+                self._without_room += part.dropped
             if part.count:
                 lane.queue.append(part.body, part.count, part.size_bytes, part.qos0, self._write)
                 self._write.on_commit(partial(self._ready.add, part.queue))
@@ -523,9 +525,7 @@ class Tier1:
         self._burials.tick(self._write, now_s, wall_ms)
         self._retained.tick(self._write, now_s, wall_ms)
         self._local.tick(wall_ms)
-        if self._local.needs_sync:
-            self._local.needs_sync = False
-            self._needs_sync = self._uncommitted = True
+        self._sync_what_sessions_changed()
         queues = [lane.queue for lane in self._lanes.values() if not lane.bridge]
         self._sessions_used = sum(queue.depth for queue in queues), sum(queue.size_bytes for queue in queues)
         self._look_at_disk(now_s)
@@ -560,6 +560,8 @@ class Tier1:
             Unavailable: the disk refuses, or nothing is on a disk; parts of a checkpoint may be at the path.
             StorageDamaged: damage was met.
         """
+        if self._retry_s is None:
+            self._events.put(self._write, wall_ms)
         if self._retry_s is not None or not self.commit_now(now_s, wall_ms):
             raise self._refusal or Unavailable("the disk refuses")
         return take(
@@ -577,9 +579,13 @@ class Tier1:
 
     def _stands(self, name: str, lane: _Lane) -> QueueStands:
         configured = not lane.bridge or name in self._configured
-        return note(
-            lane.queue, lane.limits, configured=configured, retention_s=self._retention.of(lane.bridge), damaged=lane.row_damaged
-        )
+        retention_s = self._retentions.get(lane.bridge, 0.0)
+        return note(lane.queue, lane.limits, configured=configured, retention_s=retention_s, damaged=lane.row_damaged)
+
+    def _sync_what_sessions_changed(self) -> None:
+        if self._local.needs_sync:
+            self._local.needs_sync = False
+            self._needs_sync = self._uncommitted = True
 
     def close(self) -> None:
         """Release the engine; commit first."""
@@ -608,6 +614,8 @@ class Tier1:
         self._burials.write(write, now_s, wall_ms, evict=not self._refused)
         self._senders.write_rows(write)
         self._sessions.write_rows(write)
+        if self._events.waiting:
+            self._events.put(write, wall_ms)
         write.promised |= self._uncommitted
         if write:
             try:
@@ -721,15 +729,21 @@ class Tier1:
             if lane.unreadable is not None and self._now_s < lane.retry_s:
                 self._ready.add(name)
                 continue
-            messages = lane.credit_messages - lane.given_messages
-            size_bytes = lane.credit_bytes - lane.given_bytes
-            if messages > 0 and size_bytes > 0:
-                self._guarded(name, lane, lambda: self._hand_out_lane(name, lane, messages, size_bytes, wall_ms))  # noqa: B023
+            self._guarded(name, lane, lambda: self._hand_out_lane(name, lane, wall_ms))  # noqa: B023
 
-    def _hand_out_lane(self, name: str, lane: _Lane, messages: int, size_bytes: int, wall_ms: int) -> None:
+    def _hand_out_lane(self, name: str, lane: _Lane, wall_ms: int) -> None:
         max_age_s = lane.limits.max_age_s if lane.limits.max_age_s is not None else self._settings.limits.max_age_s
         before_ms = wall_ms - int(max_age_s * 1000) if max_age_s is not None else 0
-        pieces = lane.queue.hand_out(messages, size_bytes, accepted_before_ms=before_ms)
+        more = True
+        while more:
+            messages = lane.credit_messages - lane.given_messages
+            size_bytes = lane.credit_bytes - lane.given_bytes
+            if messages <= 0 or size_bytes <= 0:
+                return
+            self._give(name, lane, lane.queue.hand_out(messages, size_bytes, accepted_before_ms=before_ms))
+            more = lane.queue.cut_short  # nobody else would see to what could not be read
+
+    def _give(self, name: str, lane: _Lane, pieces: list[Piece]) -> None:
         if lane.queue.wants_mark:
             self._marks_wanted = True
             self._changed.add(name)
@@ -804,7 +818,7 @@ class Tier1:
             dropped = messages_before - lane.queue.depth
         for room in rooms[queue]:
             room.take(lane.queue.depth - messages_before, lane.queue.size_bytes - bytes_before)
-        self._made_room += dropped
+        self._without_room += dropped
         return dropped
 
     def _look_at_disk(self, now_s: float) -> None:

@@ -18,6 +18,7 @@ import click
 from supervisor.cli_calls import CONFIG
 from supervisor.cli_calls import call_node as _call
 from supervisor.cli_calls import load as _load
+from supervisor.cli_events import events
 from supervisor.cli_export import export
 from supervisor.cli_passwd import passwd
 from supervisor.cli_queue import queue
@@ -187,6 +188,7 @@ def restart(config: Path, name: str) -> int:
 
 
 cli.add_command(queue)
+cli.add_command(events)
 cli.add_command(passwd)
 cli.add_command(snapshot)
 cli.add_command(export)

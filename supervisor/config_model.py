@@ -30,6 +30,7 @@ from supervisor.config_values import (
     Size,
     Text,
     TopicPattern,
+    TopicPrefix,
     User,
 )
 from supervisor.units import UNLIMITED, nearest, shown, write_duration, write_size
@@ -295,6 +296,9 @@ class Clients(Section):
     connections_max: Annotated[int, Number(1, 1_000_000)] = setting(4096, "Clients connected at a time.")
     connect_timeout: Annotated[float, Duration(0.1, 3600)] = setting("10s", "How long a new connection may take to send CONNECT.")
     packet_max_bytes: Annotated[int, Size(1024, 268_435_455)] = setting("1MiB", "Largest packet taken from a client.")
+    input_max_bytes: Annotated[int, Size(1024)] = setting(
+        "256MiB", "What all clients have sent of packets that are not complete; beyond, the client with most of it is closed."
+    )
     output_max_bytes: Annotated[int, Size(1024)] = setting(
         "4MiB", "What waits for a client that does not read; QoS 0 beyond is dropped."
     )
@@ -317,12 +321,21 @@ class Clients(Section):
     )
     topic_levels_max: Annotated[int, Number(1, 65535)] = setting(200, "Levels of a client's topic names and filters.")
     topic_max_bytes: Annotated[int, Size(1, 65535)] = setting("65535B", "Length of a client's topic names and filters.")
+    response_information: TopicPrefix | None = setting(
+        None,
+        "What an MQTT 5 client that asks for it is told to begin its response topics with: %u is the user name, %c the client"
+        " identifier, %% a percent sign.",
+    )
     sys_period: Annotated[float, Duration(0, 86_400)] = setting(
         "10s", "How often the $SYS topics are sent to those who subscribe to them; 0s is never."
     )
 
     @model_validator(mode="after")
     def _consistent(self) -> Clients:
+        if self.input_max_bytes < self.packet_max_bytes:
+            raise Inconsistent(
+                [(("input_max_bytes",), "is below packet_max_bytes, so the largest packet could never be taken; raise it")]
+            )
         if self.output_max_bytes < self.packet_max_bytes:
             raise Inconsistent(
                 [(("output_max_bytes",), "is below packet_max_bytes, so the largest message could never be delivered; raise it")]

@@ -90,7 +90,10 @@ class ListenerSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientLimitSettings:
-    """What a local client may ask for; None is unlimited. sys_period_s: of the ``$SYS`` topics, 0 is never."""
+    """What a local client may ask for; None is unlimited. sys_period_s: of the ``$SYS`` topics, 0 is never.
+
+    response_information: a pattern as in access control lists, of what response topics begin with; None: nothing is told.
+    """
 
     connections_max: int
     connect_timeout_s: float
@@ -106,6 +109,8 @@ class ClientLimitSettings:
     topic_levels_max: int | None = None
     topic_max_bytes: int | None = None
     sys_period_s: float = 0.0
+    response_information: str | None = None
+    input_max_bytes: int = 256 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -297,6 +302,15 @@ class NodeSettings:
     supervision: SupervisionSettings
     sessions: SessionSettings = SessionSettings()
     snapshots: SnapshotSettings = SnapshotSettings()
+
+    @property
+    def tells_users_apart(self) -> bool:
+        """Whether a client can prove at any listener who its user is. Where none can, every session is anybody's."""
+        return any(
+            (listener.access or self.access).password_file is not None
+            or (listener.tls is not None and listener.tls.identity != "none")
+            for listener in self.listeners
+        )
 
     def bridge(self, name: str) -> BridgeSettings:
         """The bridge called ``name``; KeyError if there is none."""

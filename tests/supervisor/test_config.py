@@ -373,6 +373,14 @@ TOGETHER = [
     bad(
         "output below packet", HEAD + "clients: {output_max_bytes: 1KiB}\n", 4, "clients.output_max_bytes", "below packet_max_bytes"
     ),
+    bad("input below packet", HEAD + "clients: {input_max_bytes: 1KiB}\n", 4, "clients.input_max_bytes", "below packet_max_bytes"),
+    bad(
+        "response topics with a wildcard",
+        HEAD + "clients: {response_information: replies/#}\n",
+        4,
+        "clients.response_information",
+        "no wildcards",
+    ),
     bad(
         "tier 2 below packet",
         HEAD + BRIDGE + "    tier2: {max_bytes: 64KiB}\n",

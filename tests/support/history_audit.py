@@ -1,4 +1,4 @@
-"""Reads what a store keeps of one queue, live and settled, and says whether the two add up (H1, H2). Knows the bytes, not the code."""
+"""Reads what a store keeps of one queue, live and settled, and says whether the two add up (H1, H2)."""
 
 from __future__ import annotations
 
@@ -46,11 +46,12 @@ def audit(engine: Engine, number: int, *, all_durable: bool = False) -> Kept | N
     ]
     for key, value in engine.scan("history", settlement_key(number, 0), settlement_key(number + 1, 0)):
         kept.settlements.append((settlement_of(key)[1], Settlement.decode(value)))
-    kept.problems.extend(_problems(kept, all_durable=all_durable))
+    kept.problems.extend(problems_of(kept, all_durable=all_durable))
     return kept
 
 
-def _problems(kept: Kept, *, all_durable: bool) -> Iterator[str]:
+def problems_of(kept: Kept, *, all_durable: bool) -> Iterator[str]:
+    """What contradicts H1 or H2 in ``kept``, one sentence each."""
     row, history = kept.row, kept.row.history
     if history.begins < 0:
         if kept.settlements:
