@@ -227,11 +227,6 @@ class EventLog:
         """For ``bascule status``."""
         return {"kept": self._next - self._first, "next": self._next}
 
-    @property
-    def numbers(self) -> tuple[int, int]:
-        """The numbers ``[first, next)`` of the rows."""
-        return self._first, self._next
-
     # --- inside ---
 
     def _may_say(self, about: _About, now_s: float, period_s: float) -> bool:

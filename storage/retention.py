@@ -53,10 +53,6 @@ class Retention:
         """Whether a history is kept of the queues of ``bridge``."""
         return self._engine.durable and bridge in self._bridges
 
-    def of(self, bridge: str) -> float:
-        """How long the history of ``bridge`` is kept, in seconds; 0 where none is."""
-        return self._bridges[bridge].retention_s if self.wants(bridge) else 0.0
-
     def tick(self, lanes: Iterable[Lane], write: Write, now_s: float, wall_ms: int, free_bytes: int | None) -> None:
         """What time brings, into ``write``; call it about once a second, while the disk does not refuse."""
         if not self._bridges:
