@@ -21,7 +21,8 @@ log = logging.getLogger("bascule")
 
 CUT_PERIOD_S = 10.0
 SETTLEMENTS_A_PASS = 2000  # about 10 ms
-COMPACT_BYTES = 64 << 20
+COMPACT_BYTES = 64 << 20  # deleted, and not yet given back by RocksDB's own compactions
+COMPACT_PART = 4  # or a quarter of what is kept
 SLACK = 0.05  # so much more than is needed goes, where it is for want of room
 LITTLE_BYTES = 1 << 20  # where room is wanted, the rest of so little goes whole
 _EVERYTHING = 1 << 62
@@ -118,7 +119,7 @@ class Retention:
             return
         start, size_bytes = self._deleted.get(queue.number, (keys[0], 0))
         size_bytes += before_bytes - queue.history_bytes
-        if size_bytes >= COMPACT_BYTES:  # give the disk back
+        if size_bytes >= max(COMPACT_BYTES, queue.history_bytes // COMPACT_PART):  # give the disk back
             write.on_commit(partial(self._engine.compact, "msg", start, keys[1]))
             start, size_bytes = keys[1], 0
         self._deleted[queue.number] = start, size_bytes

@@ -124,13 +124,15 @@ class Nursery:
             log.warning("child.killed", extra={"child": child.name, "pid": child.life.pid, "reason": "it did not stop in time"})
             child.life.kill()
 
-    def bury(self, child: Child, *, expected: bool) -> Ending:
-        """Reap the life of ``child``, whose end was reported."""
+    def bury(self, child: Child, *, expected: bool) -> Ending | None:
+        """Reap the life of ``child``, whose end was reported; None while its tracer, if somebody debugs it, has not let it go."""
         life = child.life
         assert life is not None, "an end is reported once"
         self._mailbox.forget(life.pidfd)
         ending = life.reap()
-        assert ending is not None, "a readable pidfd means an ended process"
+        if ending is None:
+            self._mailbox.watch(life.pidfd, READ, ("exit", child.name))  # it stays readable, so the end is reported again
+            return None
         child.life = None
         child.reset_due = True
         self._liveness.ended(child.name)

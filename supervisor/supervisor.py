@@ -233,6 +233,8 @@ class Supervisor(PolledActor):
         expected = self._stopping or not child.wanted or child.ordered
         pid, hung = child.life.pid if child.life is not None else 0, child.hung
         ending = self._nursery.bury(child, expected=expected)
+        if ending is None:
+            return
         reason = "hung" if hung else ending.signal or ("stopped" if not ending.status else "failed")
         self.note("actor.ended", child=child, reason=reason, details={"status": ending.status, "pid": pid})
         self._collection.gone(child.name)

@@ -127,7 +127,9 @@ def _measure_kind(arguments: argparse.Namespace, folder: Path) -> Figures:
     if arguments.snapshot:
         bench = Bench(load=compile_load(folder), qos=arguments.qos)
         seconds = 1 if arguments.quick else 10
-        return snapshot.measure(bench, folder, turns=arguments.pairs, messages=arguments.messages, seconds=seconds, say=_say)
+        return snapshot.measure(
+            bench, folder, turns=arguments.pairs, messages=arguments.messages, seconds=seconds, quick=arguments.quick, say=_say
+        )
     return _measure(arguments, folder)
 
 

@@ -27,6 +27,7 @@ from tests.support.waiting import PATIENCE_S, wait_until
 
 MQTT_JS = "mqtt@5.10.4"
 WAIT_S = PATIENCE_S
+_UNREACHABLE = ("ENOTFOUND", "EAI_AGAIN", "ETIMEDOUT", "ECONNREFUSED", "ECONNRESET", "ENETUNREACH")
 
 _SCRIPT = """
 const mqtt = require("mqtt");
@@ -222,6 +223,8 @@ def modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
         fresh = tmp_path_factory.mktemp("npm")
         words = ["npm", "install", "--no-audit", "--no-fund", "--no-save", "--ignore-scripts", "--prefix", str(fresh), MQTT_JS]
         done = subprocess.run(words, cwd=fresh, capture_output=True, text=True, timeout=300, check=False)
+        if done.returncode != 0 and any(error in done.stderr for error in _UNREACHABLE):
+            pytest.skip(f"the npm registry cannot be reached: MQTT.js is not tried\n{done.stderr[-500:]}")
         assert done.returncode == 0, f"npm could not install {MQTT_JS}:\n{done.stderr[-2000:]}"
         cache.parent.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(cache, ignore_errors=True)

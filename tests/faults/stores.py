@@ -11,11 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from storage.engine import FAMILIES, RocksEngine
+from storage.engine import RocksEngine
 from storage.recovery import MARK_NAME
 from storage.tier1 import Tier1
-from tests.storage.building import QUEUE, append_frame, batch, bridge, messages, node, settle_frame
-from tests.support.waiting import wait_until
+from tests.storage.building import QUEUE, append_frame, batch, bridge, messages, node, settle_frame, wait_idle
 from wire.batch import Batch
 from wire.frames import Committed, Credit, Frame, HandOut, LaneOpen, LaneReopen, SessionOpen, SessionOpened
 from wire.settings import NodeSettings
@@ -23,7 +22,6 @@ from wire.settings import NodeSettings
 OTHER = "bridge:cloud:1"
 MANY = 1 << 40
 LANES = 2
-_BUSY = ("num-running-flushes", "mem-table-flush-pending", "num-running-compactions", "compaction-pending")
 
 
 @dataclass
@@ -99,15 +97,9 @@ def filled(
             end = max(changed) if after == before else 0  # nobody knows what a log had that has just come into use
             totals = {queue: len(all_of) for queue, all_of in made.payloads.items()}
             made.commits.append(Commit(after.name, end, (folder / MARK_NAME).read_bytes(), totals))
-    wait_until(lambda: not _is_busy(engine), 60.0, "RocksDB has flushed and compacted what it wants to")
+    wait_idle(engine)
     yield made
     store.close()
-
-
-def _is_busy(engine: RocksEngine) -> bool:
-    """Whether RocksDB is about to make or remove files."""
-    columns = [engine._columns[family] for family in FAMILIES]
-    return any(column.property_int_value(f"rocksdb.{name}") for column in columns for name in _BUSY)
 
 
 def copy_store(source: Path, target: Path, *, changed: str = "") -> None:

@@ -10,6 +10,7 @@ from tests.simulation.control import Operator
 from tests.simulation.node import Machine
 from tests.simulation.plan import Fault
 from tests.simulation.publisher import Publisher
+from tests.simulation.snapshots import Snapshots
 from tests.simulation.tcp import Link
 from tests.simulation.world import World
 from wire.names import connection_name, forwarder_name
@@ -24,7 +25,7 @@ class Faults:
         self._broker = broker
         self._publishers = publishers
         self._rng: Random = world.chance("faults")
-        self._more = (Operator(world, machine, machine.oracle), machine.remotes, Changes(world, machine))
+        self._more = (Operator(world, machine, machine.oracle), machine.remotes, Changes(world, machine), Snapshots(world, machine))
 
     def happen(self, fault: Fault) -> None:
         """Let ``fault`` happen now."""

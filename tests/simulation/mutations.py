@@ -18,7 +18,7 @@ from storage.sessions import Sessions
 from storage.tier1 import Tier1
 from supervisor.epochs import Epochs
 from supervisor.supervisor import Supervisor
-from tests.simulation import change_mutations, command_mutations, history_mutations
+from tests.simulation import change_mutations, command_mutations, history_mutations, snapshot_mutations
 from tests.simulation.disk import SimEngine
 from wire.frames import HandOut, LaneOpened, Settle, Settled
 from wire.inbound import AnswerBurst, InboundFlow
@@ -68,8 +68,8 @@ def _nothing(*arguments: Any, **named: Any) -> None:
 
 
 def _answered_at_once(original: Any) -> Any:
-    def admit(self: Tier1, now_s: float) -> Any:
-        return [*original(self, now_s), *self._take_acks()]
+    def admit(self: Tier1, now_s: float, wall_ms: int) -> Any:
+        return [*original(self, now_s, wall_ms), *self._take_acks()]
 
     return admit
 
@@ -607,5 +607,10 @@ def _quietly_lost(original: Any) -> Any:
 
 _mutation("Forwarder-loses-a-hand-out", "one hand-out in seven goes nowhere", (Forwarder, "_pass_on", _quietly_lost))
 
-for _name, _what, _patches in (*command_mutations.PLANTED, *change_mutations.PLANTED, *history_mutations.PLANTED):
+for _name, _what, _patches in (
+    *command_mutations.PLANTED,
+    *change_mutations.PLANTED,
+    *history_mutations.PLANTED,
+    *snapshot_mutations.PLANTED,
+):
     _mutation(_name, _what, *_patches)

@@ -28,6 +28,7 @@ from supervisor.epochs import Epochs
 from supervisor.nursery import Nursery
 from supervisor.supervisor import Supervisor
 from supervisor.tree import ChildSpec, child_specs
+from tests.simulation import snapshots
 from tests.simulation.broker import Broker
 from tests.simulation.disk import SimDisk, SimEngine
 from tests.simulation.failover import Remotes
@@ -39,7 +40,7 @@ from tests.simulation.process import KILLED, Process, current
 from tests.simulation.tcp import Far, Link, SimSocket
 from tests.simulation.world import Pollable, World
 from wire.errors import Unavailable
-from wire.frames import Frame, HandOut, LaneOpened, Publishes
+from wire.frames import Frame, HandOut, LaneOpened, Publishes, SnapshotMade
 from wire.settings import ListenerSettings, RemoteSettings
 
 LEVEL_5 = 5
@@ -94,7 +95,13 @@ class SimQueueStore(QueueStore):
 
 
 class SimSupervisor(Supervisor):
-    """Says nothing on standard output."""
+    """Says nothing on standard output, and has the snapshots judged that were ordered in its name."""
+
+    def on_frame(self, frame: Frame) -> None:
+        if isinstance(frame, SnapshotMade):
+            snapshots.judge(machine_of(current()), frame)
+        else:
+            super().on_frame(frame)
 
     def _announce(self) -> None:
         pass
@@ -235,6 +242,7 @@ class Machine:
         self.half_open_next = ""
         self.node_ends = 0
         self.ends: list[int] = []
+        self.snapshots_judged = 0
         self._processes: dict[str, Process] = {}
         self._lives: dict[int, SimLife] = {}
         self._lane_openings: set[tuple[str, int]] = set()

@@ -14,7 +14,7 @@ from random import Random
 
 from supervisor.config_model import Configuration
 from supervisor.config_settings import to_settings
-from tests.simulation import extras
+from tests.simulation import extras, snapshots
 from tests.simulation.failover import ADDRESSES
 from tests.simulation.incoming import (
     AWAY,
@@ -264,6 +264,7 @@ def _more(seed: int, shape: Shape, span_s: float) -> list[extras.Step]:
     changes = Random(f"changes {seed}")
     if changes.random() < 0.12:
         steps += extras.changes(changes, span_s)
+    steps += snapshots.steps(Random(f"snapshots {seed}"), span_s)
     return sorted(steps)
 
 

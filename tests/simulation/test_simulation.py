@@ -20,10 +20,11 @@ from tests.simulation.world import World
 
 ROOT = Path(__file__).resolve().parents[2]
 SEEDS = "0..2000"
+PATIENCE_S = 850.0  # about a minute alone on two processors
 JOBS = str(min(2, os.cpu_count() or 1))
 
 
-def simulation(*words: str, timeout_s: float = 600.0) -> subprocess.CompletedProcess[str]:
+def simulation(*words: str, timeout_s: float = PATIENCE_S) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "tests.simulation", *words], cwd=ROOT, capture_output=True, text=True, timeout=timeout_s, check=False
     )
@@ -39,7 +40,7 @@ def test_no_schedule_breaks_a_promise(request: pytest.FixtureRequest, soak: bool
     seconds = request.config.getoption("--soak")
     length = ("--seeds", f"{SEEDS.partition('.')[0]}..", "--for", str(seconds)) if soak else ("--seeds", SEEDS)
 
-    done = simulation(*length, "--jobs", JOBS, timeout_s=600.0 + (seconds or 0.0))
+    done = simulation(*length, "--jobs", JOBS, timeout_s=PATIENCE_S + (seconds or 0.0))
 
     assert done.returncode == 0, done.stdout + done.stderr
 

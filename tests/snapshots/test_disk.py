@@ -73,6 +73,20 @@ def test_snapshots_go_and_none_is_made_when_the_disk_runs_short(tmp_path: Path) 
         assert node.lane("away")["accepted"] == 20
 
 
+def test_a_checkpoint_on_a_slow_disk_is_not_taken_for_a_store_that_hangs(shim: Path, tmp_path: Path) -> None:
+    """Each sync takes 50 ms: the store stands still for a while, and its heartbeats are in time all the same."""
+    data_dir = tmp_path / "data"
+    faults = DiskFaults(shim, tmp_path / "control", data_dir, "queue_store")
+    config = node_config(bridge_config("away", free_port()))
+    with Node(config, tmp_path / "node", data_dir=data_dir, environment=faults.environment) as node, faults.healed_at_last():
+        publish(node, 200, size=500)
+        store = node.pid("queue_store")
+        faults.slow_syncs(50)
+        check(make(node))
+        faults.heal()
+        assert node.pid("queue_store") == store
+
+
 def test_a_folder_on_another_file_system_than_the_store_is_refused(tmp_path: Path) -> None:
     """The checkpoint would be a copy of everything, and the store would stand still meanwhile."""
     config = node_config(bridge_config("away", free_port()))

@@ -6,11 +6,12 @@ from array import array
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from storage.engine import Family, Write
+from storage.engine import FAMILIES, Family, RocksEngine, Write
 from storage.memory import MemoryEngine
 from storage.pieces import Piece
 from tests.support import settings
 from tests.support.settings import limits
+from tests.support.waiting import wait_until
 from wire.batch import REFUSABLE, Batch, from_rows, pack_column, unpack_column
 from wire.errors import DiskFull, Unavailable
 from wire.frames import Append, HandOut, Ranges, Settle
@@ -18,6 +19,17 @@ from wire.settings import BridgeSettings, LimitSettings, NodeSettings, Persisten
 
 QUEUE = "bridge:cloud:0"
 FORWARDER = "forwarder:cloud:0"
+_BUSY = ("num-running-flushes", "mem-table-flush-pending", "num-running-compactions", "compaction-pending")
+
+
+def wait_idle(engine: RocksEngine) -> None:
+    """Wait until RocksDB has flushed and compacted what it wants to: until then its files come and go."""
+    columns = [engine._columns[family] for family in FAMILIES]
+    wait_until(
+        lambda: not any(column.property_int_value(f"rocksdb.{name}") for column in columns for name in _BUSY),
+        60.0,
+        "RocksDB has nothing to do",
+    )
 
 
 def bridge(name: str = "cloud", *, lanes: int = 1, limit: LimitSettings | None = None) -> BridgeSettings:

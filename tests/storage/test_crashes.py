@@ -160,7 +160,7 @@ def test_what_a_writer_acknowledged_is_there_after_kill_9(tmp_path: Path, sync: 
         writer = subprocess.Popen(
             [sys.executable, "-c", _WRITER, str(tmp_path / "store"), sync], stdout=subprocess.PIPE, cwd=Path(__file__).parents[2]
         )
-        guard = threading.Timer(60.0, writer.kill)
+        guard = threading.Timer(300.0, writer.kill)
         guard.start()
         assert writer.stdout is not None
         for count, line in enumerate(writer.stdout):

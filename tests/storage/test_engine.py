@@ -10,6 +10,7 @@ import pytest
 
 from storage.engine import Engine, RocksEngine, Write
 from storage.keys import QueueNumbers, check_format, chunk_key
+from tests.storage.building import wait_idle
 from wire.errors import ConfigError, StorageDamaged, Unavailable
 
 
@@ -123,20 +124,22 @@ def test_damage_met_in_the_background_stops_nothing_for_long(tmp_path: Path, mon
     table.write_bytes(data)
 
     engine = RocksEngine(tmp_path / "store")
-    refusals = 0
-    for first in range(1000, 7000, 100):
+    refusals, behind = 0, 1000
+    while behind < 7000 or (not refusals and behind < 70_000):  # a loaded machine takes its time to compact
+        new = range(behind, behind + 100)
         try:
-            put_large(engine, range(first, first + 100))
+            put_large(engine, new)
         except Unavailable:
             refusals += 1
             engine.reopen()
-            put_large(engine, range(first, first + 100))
+            put_large(engine, new)
+        behind += 100
     keys = keys_of(engine, chunk_key(1, 0), chunk_key(2, 0))
     engine.close()
 
     assert refusals == 1, "once, and then it is mended"
     assert keys == sorted(keys)
-    assert 6900 < len(keys) < 7000, "all but one block"
+    assert behind - 100 < len(keys) < behind, "all but one block"
     assert len(list(tmp_path.glob("store.damaged-*"))) == 1, "the damaged files are kept"
 
 
@@ -153,17 +156,21 @@ def test_a_recycled_log_torn_anywhere_keeps_a_prefix(tmp_path: Path) -> None:
     """A power cut may tear the last record, and behind it stand records of the log's former life; none of them comes back."""
     engine = RocksEngine(tmp_path / "live")
     payload = os.urandom(64 << 10)
-    count = 1400  # fills several logs, so that the last is one written over
-    for seq in range(count):
-        write = Write()
-        write.put("msg", chunk_key(1, seq), b"message %d begins here, " % seq + payload)
-        write.put("meta", b"tail", seq.to_bytes(8, "big"))
-        engine.commit(write, sync=False)
-    _trim_to(engine, count - 3)
-    log = max((tmp_path / "live").glob("*.log"), key=lambda path: int(path.stem))
-    at = log.read_bytes().rfind(b"message %d begins here, " % (count - 1))
-    assert at > 0
-    assert log.stat().st_size > at + 2 * len(payload), "the log has a former life"
+    count, former_bytes = 0, 0
+    while count < 1400 or former_bytes <= 0:  # several logs, until the last is one written over: RocksDB may not be done with it
+        former_bytes = 0
+        for seq in range(count, count + 100):
+            write = Write()
+            write.put("msg", chunk_key(1, seq), b"message %d begins here, " % seq + payload)
+            write.put("meta", b"tail", seq.to_bytes(8, "big"))
+            engine.commit(write, sync=False)
+        count += 100
+        _trim_to(engine, count - 3)
+        log = max((tmp_path / "live").glob("*.log"), key=lambda path: int(path.stem))
+        at = log.read_bytes().rfind(b"message %d begins here, " % (count - 1))
+        if at > 0:
+            former_bytes = log.stat().st_size - at - 2 * len(payload)
+    wait_idle(engine)
     for cut in range(at - 40, at + 64, 13):
         copy = tmp_path / f"copy{cut}"
         shutil.copytree(tmp_path / "live", copy, ignore=shutil.ignore_patterns("LOCK"))

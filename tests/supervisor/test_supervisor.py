@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import stat
@@ -107,6 +108,20 @@ def test_a_stopped_process_is_noticed_and_replaced(start: StartSupervisor) -> No
     assert (exited["signal"], exited["hung"]) == ("SIGKILL", True)
     assert node.wait_actor("distributor", state="ready", restarts=1)["pid"] != pid
     assert len(node.named("child.hung")) == 1
+
+
+def test_a_child_that_dies_under_a_debugger_is_replaced_when_that_lets_it_go(start: StartSupervisor) -> None:
+    """Until then the kernel says that it has ended, and gives its exit status to its tracer only."""
+    seize, all_children = 0x4206, 0x40000000
+    node = start().wait_ready()
+    pid = node.actor("distributor")["pid"]
+    if ctypes.CDLL(None, use_errno=True).ptrace(seize, pid, None, None) != 0:
+        pytest.skip(f"this environment does not allow it: {os.strerror(ctypes.get_errno())}")
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: not alive(pid), 10.0, "its death")
+    assert node.status()["ready"] is True, "the supervisor serves on"
+    os.waitpid(pid, all_children)
+    assert node.wait_actor("distributor", state="ready", restarts=1)["pid"] != pid
 
 
 def test_a_supervisor_that_was_stopped_itself_kills_nobody(start: StartSupervisor) -> None:

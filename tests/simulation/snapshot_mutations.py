@@ -1,0 +1,68 @@
+"""Bugs planted in snapshots: the simulation has to find each."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from actors.queue_store import QueueStore
+from storage import tier1
+from storage.checkpoint import QueueStands, Standing
+from storage.queue import Queue
+from storage.tier1 import Tier1
+from wire.frames import Ranges, SnapshotWanted
+
+
+def _committed(now_s: float, wall_ms: int) -> bool:
+    return True
+
+
+def _before_the_commit(original: Any) -> Any:
+    def checkpoint(self: Tier1, path: str, now_s: float, wall_ms: int) -> Standing:
+        commit, self.commit_now = self.commit_now, _committed  # type: ignore[method-assign]
+        try:
+            standing: Standing = original(self, path, now_s, wall_ms)
+        finally:
+            self.commit_now = commit  # type: ignore[method-assign]
+        return standing
+
+    return checkpoint
+
+
+def _in_the_middle(original: Any) -> Any:
+    def take(self: QueueStore, wanted: SnapshotWanted, now_s: float) -> None:
+        assert self._tier1 is not None
+        commit, self._tier1.commit = self._tier1.commit, lambda *_arguments, **_keys: []  # type: ignore[method-assign]
+        try:
+            original(self, wanted, now_s)
+        finally:
+            self._tier1.commit = commit  # type: ignore[method-assign]
+
+    return take
+
+
+def _with_qos_0(original: Any) -> Any:
+    def note(*arguments: Any, **keys: Any) -> QueueStands:
+        stands: QueueStands = original(*arguments, **keys)
+        facts = stands.facts
+        return replace(stands, facts=replace(facts, depth=facts.depth + facts.volatile.messages))
+
+    return note
+
+
+def _settled_in_flight(original: Any) -> Any:
+    def in_flight_ranges(self: Queue) -> Ranges:
+        return ((self.head, self.cursor),) if self.cursor > self.head else ()
+
+    return in_flight_ranges
+
+
+PLANTED: tuple[tuple[str, str, tuple[tuple[Any, str, Any], ...]], ...] = (
+    (
+        "snapshot-before-the-commit",
+        "the figures are ahead of the rows",
+        ((Tier1, "checkpoint", _before_the_commit), (QueueStore, "_take_snapshot", _in_the_middle)),
+    ),
+    ("snapshot-counts-qos-0", "messages in memory count as durable", ((tier1, "note", _with_qos_0),)),
+    ("snapshot-settled-in-flight", "settled messages count as in flight", ((Queue, "in_flight_ranges", _settled_in_flight),)),
+)
