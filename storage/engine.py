@@ -540,7 +540,7 @@ def _is_damage(text: str) -> bool:
     return any(sign in text for sign in _DAMAGED)
 
 
-_TRANSLATED = _Translated()
+_TRANSLATED = TRANSLATED = _Translated()
 _FULL = ("No space left", "Disk quota exceeded")
 _UNAVAILABLE = ("IO error", "(os error ", "Direct I/O is not supported", "Shutdown in progress", "Result incomplete")
 _DAMAGED = ("Corruption", "No such file or directory")
