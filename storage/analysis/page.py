@@ -90,17 +90,18 @@ def _top(report: Report) -> str:
 def _contents(report: Report) -> str:
     parts: list[tuple[str, str, Verdict | None]] = [("answer", "The answer", report.verdict)]
     if report.cards:
-        parts.append(("nodes", "Bridges" if len(report.nodes) < 2 else "Nodes", None))
+        parts.append(("nodes-all", "Bridges" if len(report.nodes) < 2 else "Nodes and bridges", None))
     parts += [(f"r-{section.name}", section.title, section.verdict) for section in report.sections]
     if report.problems:
         parts.append(("left-out", "Left out", "attention"))
     parts.append(("snapshots", "Snapshots", None))
-    items = "".join(
-        f'<li><a href="#{markup(anchor)}">{icon(verdict) if verdict else "<i></i>"}<span>{markup(title)}</span>'
-        f"{f'<span class=vh> ({shown("state", verdict)})</span>' if verdict else ''}</a></li>"
-        for anchor, title, verdict in parts
-    )
+    items = "".join(_item(anchor, title, verdict) for anchor, title, verdict in parts)
     return f'<nav class="contents" aria-label="Contents"><ol>{items}</ol></nav>'
+
+
+def _item(anchor: str, title: str, verdict: Verdict | None) -> str:
+    sign, spoken = (icon(verdict), f'<span class="vh"> ({shown("state", verdict)})</span>') if verdict else ("<i></i>", "")
+    return f'<li><a href="#{markup(anchor)}">{sign}<span>{markup(title)}</span>{spoken}</a></li>'
 
 
 def _answer(report: Report) -> str:
@@ -111,12 +112,11 @@ def _answer(report: Report) -> str:
         f"<span>{markup(section.summary)}</span></div></li>"
         for section in told
     )
-    fine = [section for section in report.sections if section.verdict == "ok"]
+    fine = ", ".join(
+        f'<a href="#r-{markup(one.name)}">{markup(one.title.lower())}</a>' for one in report.sections if one.verdict == "ok"
+    )
     good = (
-        f'<li class="fine">{icon("ok")}<div>{"Nothing to say against: " if told else "Looked at: "}'
-        f"{', '.join(f'<a href="#r-{markup(one.name)}">{markup(one.title.lower())}</a>' for one in fine)}.</div></li>"
-        if fine
-        else ""
+        f'<li class="fine">{icon("ok")}<div>{"Nothing to say against" if told else "Looked at"}: {fine}.</div></li>' if fine else ""
     )
     return (
         f'<section class="answer s-{report.verdict}" id="answer" aria-labelledby="headline"><p class="eyebrow">{markup(report.title)}'
@@ -157,7 +157,7 @@ def _section(section: Section) -> str:
     notes = f'<ul class="notes">{"".join(f"<li>{markup(note)}</li>" for note in section.notes)}</ul>' if section.notes else ""
     return (
         f'<section class="report" id="r-{name}" aria-labelledby="h-{name}"><header><h2 id="h-{name}">{markup(section.title)}</h2>'
-        f'{badge(section.verdict)}<p class="question">{markup(section.question)}</p></header>'
+        f'{badge(section.verdict) if section.verdict != "none" else ""}<p class="question">{markup(section.question)}</p></header>'
         f'<p class="summary">{markup(section.summary)}</p>{charts}{rows}{notes}</section>'
     )
 
@@ -175,7 +175,8 @@ def _left_out(report: Report) -> str:
 
 def _snapshots(report: Report) -> str:
     rows = [
-        (one.node, one.at_ms, "state and history" if one.newest else "history", one.snapshot_id, one.path) for one in report.snapshots
+        (one.node, one.at_ms, "state and history" if one.newest else "history", one.snapshot_id, one.path)
+        for one in report.snapshots
     ]
     return (
         '<section class="report" id="snapshots" aria-labelledby="h-snapshots"><header><h2 id="h-snapshots">Snapshots</h2>'

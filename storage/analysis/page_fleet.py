@@ -9,6 +9,7 @@ from storage.analysis.page_text import markup, shown
 from storage.analysis.report_model import Card, Report, Verdict, worst
 
 CARDS_FIRST = 6
+SQUARES_LEAST = 9  # nodes; fewer are seen at once in their cards
 _PARTS = ("delivered", "queued", "expired", "dropped", "dead")  # of what was accepted, as the ledger has it
 
 
@@ -21,10 +22,17 @@ def fleet(report: Report) -> str:
         verdicts.setdefault(card.node, []).append(card.verdict)
     states = {node: worst(*found) for node, found in verdicts.items()}
     words = []
-    for verdict, word in (("problem", "with a problem"), ("attention", "to look at"), ("ok", "well"), ("none", "without a verdict")):
+    for verdict, word in (
+        ("problem", "with a problem"),
+        ("attention", "to look at"),
+        ("ok", "well"),
+        ("none", "without a verdict"),
+    ):
         count = sum(state == verdict for state in states.values())
         if count:
             words.append(f"<li>{icon(verdict)}<b>{count:,}</b> {word}</li>")
+    if len(states) < SQUARES_LEAST:
+        return f'<ul class="tally">{"".join(words)}</ul>'
     squares = "".join(
         f'<li><button type="button" class="square s-{states[node]}" data-node="{markup(node)}" '
         f'title="{markup(node)}: {shown("state", states[node])}"><span class="vh">{markup(node)}: {shown("state", states[node])}</span>'
@@ -65,19 +73,22 @@ def balance(report: Report) -> str:
 
 
 def _balance(sums: dict[str, float], titles: dict[str, str]) -> str:
+    """The sum in figures, and a bar of what was not delivered: beside what was, nobody would see it."""
     parts = [name for name in _PARTS if name in sums]
-    whole = max(sums["accepted"], sum(sums[name] for name in parts)) or 1
-    bars, left = [], 0.0
-    for name in parts:
-        width = sums[name] / whole * 100
-        bars.append(f'<rect class="part {name}" x="{left:.3f}%" width="{width:.3f}%" height="100%"/>')
-        left += width
     terms = "".join(
-        f'<div class="term {name}"><dt>{markup(titles[name])}</dt><dd>{shown("count", sums[name])}</dd></div>' for name in parts
+        f'<div class="term {name}"><dt>{markup(titles[name])}</dt><dd>{shown("count", sums[name])}</dd></div>'
+        for name in ("accepted", *parts)
     )
-    return (
-        f'<div class="balance"><dl><div class="term accepted"><dt>{markup(titles["accepted"])}</dt>'
-        f'<dd>{shown("count", sums["accepted"])}</dd></div>{terms}</dl>'
-        f'<svg class="proportion" aria-hidden="true"><rect class="rail" width="100%" height="100%"/>{"".join(bars)}</svg></div>'
-    )
-
+    rest = sum(sums[name] for name in parts if name != "delivered")
+    bar = ""
+    if rest and "delivered" in sums:
+        pieces, left = [], 0.0
+        for name in parts[1:]:
+            width = sums[name] / rest * 100
+            pieces.append(f'<rect class="part {name}" x="{left:.3f}%" width="{width:.3f}%" height="100%"/>')
+            left += width
+        bar = (
+            f'<p class="rest">The {shown("count", rest)} not delivered</p>'
+            f'<svg class="proportion" aria-hidden="true">{"".join(pieces)}</svg>'
+        )
+    return f'<div class="balance"><dl>{terms}</dl>{bar}</div>'

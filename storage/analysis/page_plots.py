@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from storage.analysis.page_scale import Scale, Tick, day, times_axis, values_axis
 from storage.analysis.page_text import markup, shown, visible
@@ -58,14 +59,16 @@ def _lines(chart: Chart, name: str) -> Plot:
         for at, one in reversed(list(enumerate(series)))
     ]
     figures = _figures(chart, xs, across, up, [*series, *others], [*colours, *([""] * len(others))])
-    return Plot(_figure(chart, name, _legend(series, colours, others), _stage(name, drawn, x_ticks, y_ticks), _spoken(chart)), figures)
+    return Plot(
+        _figure(chart, name, _legend(series, colours, others), _stage(name, drawn, x_ticks, y_ticks), _spoken(chart)), figures
+    )
 
 
 def _bars_over_time(chart: Chart, name: str) -> Plot:
     stacked = chart.kind == "stacked-bars"
     series = _stackable(chart.series) if stacked else chart.series[:SERIES_MAX]
     xs = [float(one) for one in chart.x]
-    width = min((after - before for before, after in zip(xs, xs[1:], strict=False)), default=3_600_000.0)
+    width = min((after - before for before, after in pairwise(xs)), default=3_600_000.0)
     across, x_ticks = _across(chart, xs[0], xs[-1] + width)
     columns = [[one.values[at] or 0.0 for one in series] for at in range(len(xs))]
     tops = [sum(v for v in column if v > 0) if stacked else max([0.0, *column]) for column in columns]

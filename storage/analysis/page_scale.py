@@ -76,7 +76,7 @@ def times_axis(low_ms: float, high_ms: float, ticks: int = 8) -> tuple[Scale, li
         low_ms, high_ms = low_ms - 30_000, low_ms + 30_000
     scale = Scale(low_ms, high_ms)
     step_ms = max(_step("duration_s", (high_ms - low_ms) / 1000 / ticks) * 1000, 1)
-    found = [value for value in _multiples(Scale(low_ms, high_ms), step_ms)]
+    found = list(_multiples(scale, step_ms))
     return scale, [Tick(scale.at(value), _clock(value, step_ms), value % _DAY_MS == 0) for value in found]
 
 

@@ -24,7 +24,8 @@ def table(name: str, caption: str, columns: Sequence[Column], rows: Sequence[Seq
         for at, one in enumerate(columns)
     )
     body = "".join(
-        f'<tr role="row">{"".join(_cell(one, value) for one, value in zip(columns, row, strict=True))}</tr>' for row in rows[:ROWS_FIRST]
+        f'<tr role="row">{"".join(_cell(one, value) for one, value in zip(columns, row, strict=True))}</tr>'
+        for row in rows[:ROWS_FIRST]
     )
     data = {
         "columns": [{"name": one.name, "title": visible(one.title), "kind": one.kind} for one in columns],

@@ -15,7 +15,7 @@ from html import escape
 from storage.analysis.report_model import Cell
 
 UNKNOWN = "–"
-STATES = {"ok": "OK", "attention": "Attention", "problem": "Problem", "none": "No data"}
+STATES = {"ok": "OK", "attention": "Attention", "problem": "Problem", "none": "Not judged"}
 _BYTES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _DAY_S = 86_400
 # Control, format (directions, zero width), surrogate, line and paragraph separators: none is left to a browser's discretion.

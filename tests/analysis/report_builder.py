@@ -73,7 +73,9 @@ class Fleet:
             snapshots=tuple(self._snapshot(node, back) for node in names for back in (0, 1)),
             cards=tuple(cards),
             sections=sections,
-            problems=(Problem(path="snapshots/site-002-20261120T100000000Z-9", queue="", why="the manifest's check does not agree"),)
+            problems=(
+                Problem(path="snapshots/site-002-20261120T100000000Z-9", queue="", why="the manifest's check does not agree"),
+            )
             if self.bad
             else (),
         )
@@ -261,7 +263,8 @@ class Fleet:
             summary="1,204 messages were dropped because a queue was full; 3 became dead letters.",
             columns=_columns("cause:Cause:text kind:Kind:text messages:Messages:count share:Share:percent last:Last:time"),
             rows=tuple(
-                (self._text(cause), "dropped", 1_204 // (at + 1), 60.0 / (at + 1), END_MS - at * 777_123) for at, cause in enumerate(CAUSES)
+                (self._text(cause), "dropped", 1_204 // (at + 1), 60.0 / (at + 1), END_MS - at * 777_123)
+                for at, cause in enumerate(CAUSES)
             ),
             rows_total=len(CAUSES),
             charts=(
@@ -270,7 +273,10 @@ class Fleet:
                     title="Not delivered, by cause",
                     x=times,
                     series=tuple(
-                        Series(name=cause, values=tuple(float(self.chance.randrange(0, 60)) if self._outage(at) else 0.0 for at in times))
+                        Series(
+                            name=cause,
+                            values=tuple(float(self.chance.randrange(0, 60)) if self._outage(at) else 0.0 for at in times),
+                        )
                         for cause in CAUSES[:4]
                     ),
                 ),
@@ -285,7 +291,11 @@ class Fleet:
             spans = []
             for number, (start, stop) in enumerate(pairwise(edges)):
                 verdict: Verdict = "ok" if number % 2 == 0 else "problem" if at == 0 else "attention"
-                spans.append(Span(start_ms=start, stop_ms=stop, label="up" if verdict == "ok" else "down: Keep alive timeout", verdict=verdict))
+                spans.append(
+                    Span(
+                        start_ms=start, stop_ms=stop, label="up" if verdict == "ok" else "down: Keep alive timeout", verdict=verdict
+                    )
+                )
             spans.append(Span(start_ms=cuts[0], stop_ms=cuts[0], label="node restarted", verdict="none"))
             series.append(Series(name=f"{self._text(node)} {bridge}", spans=tuple(spans)))
         return Section(
@@ -309,7 +319,9 @@ class Fleet:
             columns=_columns("topic:Topic:text messages:Messages:count bytes:Bytes:bytes share:Share:percent"),
             rows=tuple((name, count, count * 212, count / 40_000) for name, count in zip(names, counts, strict=True)),
             rows_total=20,
-            charts=(Chart(kind="bars", title="Messages", x=names, unit_x="text", series=(Series(name="messages", values=counts),)),),
+            charts=(
+                Chart(kind="bars", title="Messages", x=names, unit_x="text", series=(Series(name="messages", values=counts),)),
+            ),
         )
 
 
