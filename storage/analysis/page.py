@@ -1,8 +1,8 @@
 """A report as one HTML file that needs nothing else: no network, no fonts, no libraries.
 
-Owns the order of the page: what the verdict is, where it comes from, then each report with its plots and tables. Charts are drawn by
-``page_plots``, tables by ``page_tables``; ``assets/`` holds the style and the script. The page's policy (CSP) allows that style and that
-script by their hashes, and nothing else; every text of the report is escaped, since topics and reasons come from anyone.
+Owns the order of the page: what the verdict is, where it comes from, then each report with its plots and tables. Charts are drawn
+by ``page_plots``, tables by ``page_tables``; ``assets/`` holds the style and the script. The page's policy (CSP) allows that style
+and that script by their hashes, and nothing else; every text of the report is escaped, since topics and reasons come from anyone.
 """
 
 from __future__ import annotations
@@ -69,8 +69,9 @@ def _hash(text: str) -> str:
 def _top(report: Report) -> str:
     names = "".join(f'<option value="{markup(node)}">' for node in report.nodes)
     choose = (
-        f'<label class="choose"><span class="vh">Show one node only</span><input type="search" id="node" list="nodes" '
-        f'placeholder="All {len(report.nodes):,} nodes" autocomplete="off" spellcheck="false"></label><datalist id="nodes">{names}</datalist>'
+        f'<label class="choose"><span class="vh">Show one node only</span><input type="search" id="node" list="node-names" '
+        f'placeholder="All {len(report.nodes):,} nodes" autocomplete="off" spellcheck="false"></label><datalist '
+        f'id="nodes">{names}</datalist>'
         if len(report.nodes) > 1
         else ""
     )
@@ -81,7 +82,8 @@ def _top(report: Report) -> str:
         for theme, word in (("auto", "Colours as the system has them"), ("light", "Light"), ("dark", "Dark"))
     )
     return (
-        '<a class="skip" href="#main">Skip to the answer</a><header class="top"><div class="brand"><svg class="mark" aria-hidden="true" '
+        '<a class="skip" href="#main">Skip to the answer</a><header class="top"><div class="brand"><svg class="mark" '
+        'aria-hidden="true" '
         f'viewBox="0 0 32 32"><use href="#i-mark"/></svg><span>Bascule</span></div><div class="tools">{choose}'
         f'<div class="themes" role="group" aria-label="Colours">{themes}</div></div></header>'
     )
@@ -108,18 +110,17 @@ def _answer(report: Report) -> str:
     told = [section for section in report.sections if section.verdict in ("problem", "attention")]
     told.sort(key=lambda section: section.verdict != "problem")
     reasons = "".join(
-        f'<li>{icon(section.verdict)}<div><a href="#r-{markup(section.name)}">{markup(section.title)}</a> '
+        f'<li>{icon(section.verdict)}<div><a href="#r-{markup(section.name)}">{markup(section.title)}</a>: '
         f"<span>{markup(section.summary)}</span></div></li>"
         for section in told
     )
     fine = ", ".join(
         f'<a href="#r-{markup(one.name)}">{markup(one.title.lower())}</a>' for one in report.sections if one.verdict == "ok"
     )
-    good = (
-        f'<li class="fine">{icon("ok")}<div>{"Nothing to say against" if told else "Looked at"}: {fine}.</div></li>' if fine else ""
-    )
+    good = f'<li class="fine">{icon("ok")}<div>{"In order" if told else "Looked at"}: {fine}.</div></li>' if fine else ""
     return (
-        f'<section class="answer s-{report.verdict}" id="answer" aria-labelledby="headline"><p class="eyebrow">{markup(report.title)}'
+        f'<section class="answer s-{report.verdict}" id="answer" aria-labelledby="headline"><p '
+        f'class="eyebrow">{markup(report.title)}'
         f'<span class="period">{_period(report)}</span></p>'
         f'<div class="headline">{icon(report.verdict)}<h1 id="headline">{markup(report.headline)}</h1></div>'
         f'{balance(report)}<ul class="reasons">{reasons}{good}</ul></section>'
@@ -142,7 +143,8 @@ def _nodes(report: Report) -> str:
     if not report.cards:
         return ""
     return (
-        f'<section class="nodes" id="nodes-all" aria-labelledby="nodes"><h2 id="nodes">{"Nodes and bridges" if len(report.nodes) > 1 else "Bridges"}</h2>'
+        f'<section class="nodes" id="nodes-all" aria-labelledby="nodes"><h2 '
+        f'id="nodes">{"Nodes and bridges" if len(report.nodes) > 1 else "Bridges"}</h2>'
         f"{fleet(report)}{cards(report.cards)}</section>"
     )
 
@@ -167,8 +169,10 @@ def _left_out(report: Report) -> str:
         return ""
     rows = [(problem.path, problem.queue or "whole snapshot", problem.why) for problem in report.problems]
     return (
-        f'<section class="report" id="left-out" aria-labelledby="h-left-out"><header><h2 id="h-left-out">Left out</h2>{badge("attention")}'
-        '<p class="question">What could not be read?</p></header><p class="summary">These were skipped, as you chose. The figures above '
+        f'<section class="report" id="left-out" aria-labelledby="h-left-out"><header><h2 id="h-left-out">Left out'
+        f"</h2>{badge('attention')}"
+        '<p class="question">What could not be read?</p></header><p class="summary">These were skipped, as you chose. The '
+        "figures above "
         f"are without them.</p>{table('t-left-out', 'Left out', _PROBLEMS, rows, len(rows))}</section>"
     )
 

@@ -35,7 +35,8 @@ def fleet(report: Report) -> str:
         return f'<ul class="tally">{"".join(words)}</ul>'
     squares = "".join(
         f'<li><button type="button" class="square s-{states[node]}" data-node="{markup(node)}" '
-        f'title="{markup(node)}: {shown("state", states[node])}"><span class="vh">{markup(node)}: {shown("state", states[node])}</span>'
+        f'title="{markup(node)}: {shown("state", states[node])}"><span class="vh">{markup(node)}: '
+        f"{shown('state', states[node])}</span>"
         "</button></li>"
         for node in sorted(states)
     )

@@ -1,7 +1,7 @@
 """Axes: where a value is on one, and which values are worth a tick. Pure; drawing is ``page_plots``.
 
-A position is a fraction of the axis, 0 at its beginning. Ticks fall on values that people count in: 1, 2, 5 for counts, powers of two
-for sizes, seconds to weeks for times and durations.
+A position is a fraction of the axis, 0 at its beginning. Ticks fall on values that people count in: 1, 2, 5 for counts, powers
+of two for sizes, seconds to weeks for times and durations.
 """
 
 from __future__ import annotations
@@ -119,8 +119,9 @@ def _multiples(scale: Scale, step: float) -> Iterator[float]:
 def _log_axis(unit: str, low: float, high: float) -> tuple[Scale, list[Tick]]:
     scale = Scale(low / 2, high * 2, log=True)
     inside: list[float] = []
-    for candidates in (_LOG_DURATIONS_S, _STEPS_S) if unit == "duration_s" else (_POWERS, _DIGITS):
-        inside = [value for value in candidates if scale.low <= value <= scale.high]
+    for candidates in (_LOG_DURATIONS_S, _STEPS_S, _DIGITS) if unit == "duration_s" else (_POWERS, _DIGITS):
+        found = [value for value in candidates if scale.low <= value <= scale.high]
+        inside = max(inside, found, key=len)
         if len(inside) >= 3:
             break
     while len(inside) > 7:

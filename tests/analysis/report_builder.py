@@ -141,7 +141,7 @@ class Fleet:
             title="Reconciliation",
             question="Is every message that was accepted accounted for, by the ledgers and one by one?",
             verdict="problem" if self.bad and len(bridges) > 2 else "ok",
-            summary="site-002, bridge cloud: message 812,344 was lost, message 1,044,871 was settled twice. All other queues add up."
+            summary="site-002, bridge cloud: message 812,344 was lost, message 1,044,871 was settled twice. All others add up."
             if self.bad
             else "Every accepted message is delivered, waiting, expired, dropped or a dead letter, once.",
             columns=_columns(
@@ -216,7 +216,7 @@ class Fleet:
             title="Latency",
             question="How long did messages take from acceptance to delivery?",
             verdict="attention",
-            summary="Half were delivered within 18 ms, 99 of 100 within 210 ms; during the outage from 17:30 on they waited up to 2 h.",
+            summary="Half were delivered within 18 ms, 99 of 100 within 210 ms; during the outage from 17:30 on up to 2 h.",
             charts=(
                 Chart(
                     kind="lines",

@@ -76,6 +76,7 @@
   const NUMBERS = ["count", "bytes", "duration_s", "percent", "per_s"];
   const collator = new Intl.Collator("en", { numeric: true });
   const ORDER = { problem: 0, attention: 1, ok: 2, none: 3 };
+  const narrow = window.matchMedia("(max-width: 40rem)").matches;
   const tables = [];
   let onlyNode = "";
 
@@ -85,7 +86,7 @@
       this.columns = data.columns;
       this.rows = data.rows;
       this.total = data.total;
-      this.size = data.first;
+      this.size = narrow ? 5 : data.first;
       this.page = 0;
       this.sorted = { column: -1, down: false };
       this.words = "";
@@ -229,7 +230,7 @@
         return button;
       };
       const sizes = make("select", {});
-      for (const size of [10, 50, 250]) sizes.append(make("option", { value: size }, String(size)));
+      for (const size of [5, 10, 50, 250]) sizes.append(make("option", { value: size }, String(size)));
       sizes.value = String(this.size);
       sizes.addEventListener("change", () => { this.size = Number(sizes.value); this.page = 0; this.show(); this.pages.querySelector("select").focus(); });
       this.pages.replaceChildren(turn("Page before", -1),
@@ -508,7 +509,7 @@
   // One node only
 
   const box = document.getElementById("node");
-  const names = new Set(every("#nodes option").map((one) => one.value));
+  const names = new Set(every("#node-names option").map((one) => one.value));
   const squares = every(".square");
   function choose(node) {
     onlyNode = node;
