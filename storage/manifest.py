@@ -9,7 +9,8 @@ Format 1, one JSON object; unknown keys are kept out of it and change nothing:
 ``format, id, node, boot_id, at_ms (UTC epoch), epoch (the store's life)``; ``versions``: of bascule and of what is in the store;
 ``queues``: where each queue stood (``QueueFacts``): accepted = delivered + expired + dropped + dead + depth + volatile messages;
 ``dead_letters``; ``sessions`` and ``retained``, how many; ``rules``: bridge -> number of a rule -> what it is called;
-``limits`` of the node, null is unlimited; ``disk_free_bytes``, null where it is not known; ``files`` with sizes and SHA-256;
+``limits`` of the node, null is unlimited; ``disk_free_bytes``, null where it is not known; ``events``: the numbers [first, next)
+of the node's events that are kept; ``files`` with sizes and SHA-256;
 ``check``, the SHA-256 of the object without it, written with sorted keys and without spaces.
 """
 
@@ -72,7 +73,7 @@ class LedgerFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VolatileFacts:
-    """The messages of a queue that are in the memory of the node only, and so not in the snapshot: QoS 0. ``ranges`` has them all."""
+    """The messages of a queue that are only in the memory of the node, so not in the snapshot: QoS 0. ``ranges`` has them all."""
 
     messages: int = 0
     size_bytes: int = 0
@@ -84,7 +85,8 @@ class QueueFacts:
     """Where a queue stood.
 
     bridge, lane: None for the queue of a session. depth: durable messages, in the snapshot; volatile ones come on top. size_bytes:
-    of all in the queue, to within a chunk. in_flight: handed out and not settled. damaged: its row could not be read, and all
+    of all in the queue, to within a chunk. in_flight: handed out and not settled. settlements: the numbers
+    [first, next) of its settlement rows. damaged: its row could not be read, and all
     figures are 0. max_messages, max_bytes: its bridge's limits, None is unlimited.
     """
 
@@ -105,6 +107,7 @@ class QueueFacts:
     max_bytes: int | None
     retention_s: float
     damaged: bool = False
+    settlements: tuple[int, int] = (0, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,6 +147,7 @@ class Manifest:
     limits: Mapping[str, int | None]
     disk_free_bytes: int | None
     files: tuple[FileFacts, ...]
+    events: tuple[int, int] = (0, 0)
 
     @property
     def size_bytes(self) -> int:
@@ -160,7 +164,7 @@ class Manifest:
             "at_ms": self.at_ms,
             "epoch": self.epoch,
             "versions": dict(self.versions),
-            "queues": [_queue_to(queue) for queue in self.queues],
+            "queues": [queue_fields(queue) for queue in self.queues],
             "dead_letters": [
                 {"bridge": dead.bridge, "number": dead.number, "held": dead.held, "bytes": dead.size_bytes}
                 for dead in self.dead_letters
@@ -170,6 +174,7 @@ class Manifest:
             "rules": {bridge: {str(number): name for number, name in rules.items()} for bridge, rules in self.rules.items()},
             "limits": dict(self.limits),
             "disk_free_bytes": self.disk_free_bytes,
+            "events": self.events,
             "files": [{"name": entry.name, "bytes": entry.size_bytes, "sha256": entry.sha256} for entry in self.files],
         }
         return json.dumps({**fields, "check": _check(fields)}, sort_keys=True, separators=(",", ":")).encode() + b"\n"
@@ -194,27 +199,37 @@ class Manifest:
         if check != _check(fields):
             raise ManifestDamaged("the snapshot's manifest does not have the check sum that it states", path=where)
         try:
-            return cls(
-                id=fields["id"],
-                node=fields["node"],
-                boot_id=fields["boot_id"],
-                at_ms=fields["at_ms"],
-                epoch=fields["epoch"],
-                versions=fields["versions"],
-                queues=tuple(_queue_from(queue) for queue in fields["queues"]),
-                dead_letters=tuple(
-                    DeadFacts(bridge=dead["bridge"], number=dead["number"], held=dead["held"], size_bytes=dead["bytes"])
-                    for dead in fields["dead_letters"]
-                ),
-                sessions=fields["sessions"],
-                retained=fields["retained"],
-                rules={bridge: {int(number): name for number, name in rules.items()} for bridge, rules in fields["rules"].items()},
-                limits=fields["limits"],
-                disk_free_bytes=fields["disk_free_bytes"],
-                files=tuple(_file_from(entry) for entry in fields["files"]),
-            )
+            return cls.of_fields(fields)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ManifestDamaged("the snapshot's manifest lacks something", path=where, error=repr(error)) from error
+
+    @classmethod
+    def of_fields(cls, fields: Mapping[str, Any]) -> Manifest:
+        """The manifest with these fields, named as in its JSON.
+
+        Raises:
+            KeyError, TypeError, ValueError, AttributeError: something is missing or is not what it should be.
+        """
+        return cls(
+            id=fields["id"],
+            node=fields["node"],
+            boot_id=fields["boot_id"],
+            at_ms=fields["at_ms"],
+            epoch=fields["epoch"],
+            versions=fields["versions"],
+            queues=tuple(queue_of(queue) for queue in fields["queues"]),
+            dead_letters=tuple(
+                DeadFacts(bridge=dead["bridge"], number=dead["number"], held=dead["held"], size_bytes=dead["bytes"])
+                for dead in fields["dead_letters"]
+            ),
+            sessions=fields["sessions"],
+            retained=fields["retained"],
+            rules={bridge: {int(number): name for number, name in rules.items()} for bridge, rules in fields["rules"].items()},
+            limits=fields["limits"],
+            disk_free_bytes=fields["disk_free_bytes"],
+            events=_numbers(fields, "events"),
+            files=tuple(_file_from(entry) for entry in fields["files"]),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -269,10 +284,10 @@ def read_manifest(folder: Path) -> Manifest:
     return Manifest.from_json(text, where=str(path))
 
 
-def verify(folder: Path, *, files: bool = True, on_file: Callable[[str], None] = lambda name: None) -> list[Fault]:
+def verify(folder: Path, *, files: bool = True, on_file: Callable[[str], None] | None = None) -> list[Fault]:
     """What is wrong with the files of the snapshot ``folder``; nothing if it is as it was made.
 
-    files: read every file and compare its SHA-256; otherwise only names and sizes are looked at. on_file: told of each before it is.
+    files: read every file and compare its SHA-256; otherwise only names and sizes are looked at. on_file: told of each before that.
 
     Raises:
         NoManifest, ManifestDamaged, ManifestNewer, OSError: as ``read_manifest``.
@@ -280,7 +295,8 @@ def verify(folder: Path, *, files: bool = True, on_file: Callable[[str], None] =
     manifest = read_manifest(folder)
     faults = []
     for entry in manifest.files:
-        on_file(entry.name)
+        if on_file is not None:
+            on_file(entry.name)
         problem = file_problem(folder / entry.name, entry, content=files)
         if problem:
             faults.append(Fault(entry.name, problem))
@@ -369,7 +385,8 @@ def _check(fields: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
-def _queue_to(queue: QueueFacts) -> dict[str, Any]:
+def queue_fields(queue: QueueFacts) -> dict[str, Any]:
+    """``queue`` as it stands in the manifest."""
     ledger, volatile = queue.ledger, queue.volatile
     return {
         "name": queue.name,
@@ -396,10 +413,12 @@ def _queue_to(queue: QueueFacts) -> dict[str, Any]:
         "max_bytes": queue.max_bytes,
         "retention_s": queue.retention_s,
         "damaged": queue.damaged,
+        "settlements": queue.settlements,
     }
 
 
-def _queue_from(fields: Mapping[str, Any]) -> QueueFacts:
+def queue_of(fields: Mapping[str, Any]) -> QueueFacts:
+    """The queue that ``queue_fields`` described."""
     ledger, volatile = fields["ledger"], fields["volatile"]
     return QueueFacts(
         name=fields["name"],
@@ -428,6 +447,7 @@ def _queue_from(fields: Mapping[str, Any]) -> QueueFacts:
         max_bytes=fields["max_bytes"],
         retention_s=fields["retention_s"],
         damaged=fields.get("damaged", False),
+        settlements=_numbers(fields, "settlements"),
     )
 
 
@@ -437,6 +457,11 @@ def _file_from(fields: Mapping[str, Any]) -> FileFacts:
     if path.is_absolute() or ".." in path.parts or not path.parts or not _HEX.fullmatch(entry.sha256) or entry.size_bytes < 0:
         raise ValueError(f"not a file of a snapshot: {entry.name!r}")
     return entry
+
+
+def _numbers(fields: Mapping[str, Any], name: str) -> tuple[int, int]:
+    first, following = fields.get(name, (0, 0))
+    return int(first), int(following)
 
 
 def _ranges_from(ranges: Any) -> Ranges:

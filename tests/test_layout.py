@@ -26,7 +26,7 @@ OWNERS = {
     "pykka": ("actors/actor.py", "actors/mailbox.py"),
     "pythonjsonlogger": ("actors/logs.py",),
     "rich": ("supervisor/cli.py", "supervisor/view.py"),
-    "rocksdict": ("storage/engine.py",),
+    "rocksdict": ("storage/engine.py", "storage/analysis/store.py"),
     "wsproto": ("actors/websocket.py",),
     "yaml": ("supervisor/config_file.py",),
     "zmq": ("actors/mailbox.py",),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Type = Literal["string", "int", "long", "boolean", "timestamp", "binary", "map<string,long>"]
+Type = Literal["string", "int", "long", "double", "boolean", "timestamp", "binary", "map<string,long>"]
 
 QUEUED, IN_FLIGHT, RELEASED, SETTLED = "queued", "in_flight", "released", "settled"
 STATES = (QUEUED, IN_FLIGHT, RELEASED, SETTLED)
@@ -49,7 +49,8 @@ _MESSAGES = _columns(
     ("seq", "long", "The sequence in the queue."),
     ("state", "string", "queued, in_flight, released (PUBREC is on record, PUBCOMP is not) or settled."),
     ("topic", "string", "The topic name."),
-    ("rule?", "int", "The number of the rule that routed it; null where none did."),
+    ("rule?", "long", "The number of the rule that routed it: the CRC-32 of what the rule is called; null where none did."),
+    ("rule_name?", "string", "What that rule is called; null where the snapshot's configuration has no such rule any more."),
     ("qos", "int", "0, 1 or 2."),
     ("retain", "boolean", "The RETAIN flag."),
     ("accepted_at", "timestamp", "When the node took it."),
@@ -69,7 +70,7 @@ _QUEUES = _columns(
     ("head", "long", "The sequence that is next to settle."),
     ("tail", "long", "The next free sequence."),
     ("handed", "long", "Sequences below it may have been handed out."),
-    ("history_from", "long", "Settled messages and settlements are kept from here on."),
+    ("history_from?", "long", "What was settled from this sequence on is kept, with its settlements; null: nothing is."),
     ("depth", "long", "Durable messages that are not settled."),
     ("depth_volatile", "long", "QoS 0 messages in memory: not in the snapshot."),
     ("bytes", "long", "Bytes of the messages in the queue."),
@@ -86,6 +87,10 @@ _QUEUES = _columns(
     ("oldest_at?", "timestamp", "When the oldest durable message that is not settled was accepted; null without one."),
     ("max_messages?", "long", "The limit of the bridge; null without one."),
     ("max_bytes?", "long", "The limit of the bridge; null without one."),
+    ("retention_s", "double", "How long settled messages are kept, in seconds; 0: not at all."),
+    ("settled_above", "string", "The ranges above the head that are settled, as JSON: [[start, stop], ...], half-open."),
+    ("volatile_ranges", "string", "The sequences of the QoS 0 messages in memory, in the same form."),
+    ("purged_ranges", "string", "The ranges above the head whose messages were purged, in the same form."),
 )
 
 _INFLIGHT = _columns(
@@ -163,6 +168,11 @@ _SNAPSHOTS = _columns(
     ("files?", "long", "How many files it has."),
     ("bytes?", "long", "Their bytes."),
     ("queues?", "long", "How many queues are in it."),
+    ("boot_id?", "string", "The boot of the machine."),
+    ("max_messages?", "long", "The limit of the node; null without one."),
+    ("max_bytes?", "long", "The limit of the node; null without one."),
+    ("min_free_disk_bytes?", "long", "How much of the disk the node leaves free."),
+    ("disk_free_bytes?", "long", "What was free on the node's disk; null where it is not known."),
     ("path", "string", "The folder."),
     ("problem?", "string", "Why it was skipped; null where it was not."),
 )
@@ -234,6 +244,7 @@ def arrow_schema(table: str, columns: Sequence[str] | None = None, *, payload: b
         "string": pa.string(),
         "int": pa.int32(),
         "long": pa.int64(),
+        "double": pa.float64(),
         "boolean": pa.bool_(),
         "timestamp": pa.timestamp("us", tz="UTC"),
         "binary": pa.binary(),
