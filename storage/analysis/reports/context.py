@@ -102,7 +102,7 @@ class Context:
 
     def sql(self, query: str, **values: Any) -> DataFrame:
         """Spark SQL; ``{messages}``, ``{queues}`` and so on are the tables, other names are in ``values``."""
-        frames = {name: frame for name, frame in vars(self).items() if f"{{{name}}}" in query}
+        frames = {name: frame for name, frame in vars(self).items() if f"{{{name}}}" in query and name not in values}
         return self.spark.sql(query, **{**frames, **values})
 
     def keep(self, frame: DataFrame) -> DataFrame:
@@ -164,9 +164,12 @@ class Context:
     def _read_queues(self) -> None:
         self.queues_all = self.keep(self._table("queues", [one.snapshot_id for one in self.used]))
         newest = self.rows("newest", [(one,) for one in self.newest], "snapshot_id string")
-        self.queues = self.sql("SELECT /*+ BROADCAST(n) */ q.* FROM {queues_all} q JOIN {newest_ids} n USING (snapshot_id)", newest_ids=newest)
+        self.queues = self.sql(
+            "SELECT /*+ BROADCAST(n) */ q.* FROM {queues_all} q JOIN {newest} n ON q.snapshot_id = n.snapshot_id", newest=newest
+        )
         lanes = self.sql(
-            "SELECT node, snapshot_id, unix_micros(snapshot_at) at_us, queue, history_from, head, tail FROM {queues_all} WHERE bridge IS NOT NULL"
+            "SELECT node, snapshot_id, unix_micros(snapshot_at) at_us, queue, coalesce(history_from, head) history_from, head, tail"
+            " FROM {queues_all} WHERE bridge IS NOT NULL"
         )
         self._states = [QueueAt(**row.asDict()) for row in lanes.collect()]
         newest_ids = set(self.newest)
