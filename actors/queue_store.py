@@ -1,11 +1,13 @@
 """The QueueStore: sole writer of Tier 1. Feeds frames to ``storage/tier1.py``, commits at each turn's end, sends what comes out.
 
-It opens the store when it starts; where the disk refuses it tries again in place, so that a full disk is no crash loop.
+It opens the store when it starts; where the disk refuses it tries again in place, so that a full disk is no crash loop. A snapshot
+is made at the end of a turn, after threads have flushed what they can: the checkpoint itself stops everything for its time.
 """
 
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +16,8 @@ from actors.mailbox import Mailbox
 from storage.engine import Engine, RocksEngine
 from storage.memory import MemoryEngine
 from storage.tier1 import TICK_S, Effects, Tier1, refusal_facts
-from wire.errors import Unavailable
-from wire.frames import Frame, QueueAnswer, QueueCommand
+from wire.errors import BasculeError, StorageDamaged, Unavailable
+from wire.frames import Frame, QueueAnswer, QueueCommand, SnapshotMade, SnapshotWanted
 from wire.names import SUPERVISOR
 from wire.settings import NodeSettings
 
@@ -24,6 +26,31 @@ log = logging.getLogger("bascule")
 _WAKE = "wake"
 _OPEN = "open"
 OPEN_RETRY_S = 0.5
+FLUSHES = 2  # the second one writes what came while the first one did, and so the checkpoint has little to write
+
+
+@dataclass(slots=True)
+class _Snapshot:
+    """A snapshot that is being made."""
+
+    wanted: SnapshotWanted
+    flushes: int = 0
+    ready: bool = False  # the checkpoint is made at the end of the turn
+
+
+@dataclass(frozen=True, slots=True)
+class _Flushed:
+    """Thread -> actor: a flush has ended."""
+
+    refusal: BasculeError | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Noted:
+    """Thread -> actor: what the checkpoint of ``request`` holds."""
+
+    request: int
+    facts: dict[str, Any]
 
 
 class QueueStore(MailboxActor):
@@ -34,21 +61,35 @@ class QueueStore(MailboxActor):
         self._tier1: Tier1 | None = None
         self._refusal: Unavailable | None = None  # why it could not be opened
         self._ticked_s = 0.0
+        self._snapshot: _Snapshot | None = None
 
     def on_start(self) -> None:
         super().on_start()
         self._open(self.mailbox.now_s())
 
     def on_frame(self, frame: Frame) -> None:
-        if self._tier1 is not None:  # before that nobody was told that we are up; they send again when they are
+        if isinstance(frame, SnapshotWanted):
+            self._begin_snapshot(frame)
+        elif self._tier1 is not None:  # before that nobody was told that we are up; they send again when they are
             self._tier1.receive(frame)
         elif isinstance(frame, QueueCommand):
             text = "the store is not open yet; nothing was done"
             self.send(SUPERVISOR, QueueAnswer(request=frame.request, error="unavailable", message=text, result={}))
 
+    def on_told(self, message: Any) -> None:
+        match message:
+            case _Flushed():
+                self._flushed(message.refusal)
+            case _Noted():
+                self.send(SUPERVISOR, SnapshotMade(request=message.request, error="", message="", facts=message.facts))
+            case _:
+                super().on_told(message)
+
     def on_turn_end(self, now_s: float) -> None:
         if self._tier1 is None:
             return
+        if self._snapshot is not None and self._snapshot.ready:
+            self._take_snapshot(self._snapshot.wanted, now_s)
         self._send_all(self._tier1.admit(now_s, self.mailbox.wall_ms()))
         self._send_all(self._tier1.commit(now_s, self.mailbox.wall_ms()))
         # The tick keeps its time however many turns there are.
@@ -73,6 +114,66 @@ class QueueStore(MailboxActor):
             facts = {"state": "opening"} if self._refusal is None else refusal_facts(self._refusal)
             return {"queues": {}, "mode": self.settings.persistence.mode, **facts}
         return self._tier1.status(self.mailbox.wall_ms())
+
+    # --- snapshots ---
+
+    def _begin_snapshot(self, wanted: SnapshotWanted) -> None:
+        if self._tier1 is None:
+            self._refuse_snapshot(wanted, "unavailable", "the store is not open yet")
+        elif self.settings.persistence.mode == "in-memory":
+            self._refuse_snapshot(wanted, "in_memory", "persistence.mode is in-memory: nothing is on a disk to make a snapshot of")
+        elif self._snapshot is not None:
+            self._refuse_snapshot(wanted, "busy", "another snapshot is being made")
+        else:
+            self._snapshot = _Snapshot(wanted)
+            self._flush(self._tier1)
+
+    def _flush(self, tier1: Tier1) -> None:
+        def flush() -> None:
+            refusal: BasculeError | None = Unavailable("the flush failed")
+            try:
+                tier1.flush()
+                refusal = None
+            except (Unavailable, StorageDamaged) as error:
+                refusal = error
+            finally:
+                self.tell_from_thread(_Flushed(refusal))
+
+        self.mailbox.in_thread("flush", flush)
+
+    def _flushed(self, refusal: BasculeError | None) -> None:
+        snapshot = self._snapshot
+        if snapshot is None or self._tier1 is None:
+            return
+        snapshot.flushes += 1
+        if refusal is not None:
+            self._refuse_snapshot(snapshot.wanted, "unavailable", str(refusal))
+        elif snapshot.flushes < FLUSHES:
+            self._flush(self._tier1)
+        else:
+            snapshot.ready = True
+
+    def _take_snapshot(self, wanted: SnapshotWanted, now_s: float) -> None:
+        assert self._tier1 is not None
+        self._send_all(self._tier1.commit(now_s, self.mailbox.wall_ms(), at_once=True))  # what is answered with it need not wait
+        began_s = self.mailbox.now_s()
+        try:
+            standing = self._tier1.checkpoint(wanted.path, now_s, self.mailbox.wall_ms())
+        except (Unavailable, StorageDamaged) as error:  # where the files are damaged, who reads them next decides
+            self._refuse_snapshot(wanted, "unavailable" if isinstance(error, Unavailable) else "damaged", str(error))
+            return
+        pause_ms = round((self.mailbox.now_s() - began_s) * 1000, 1)
+        self._snapshot = None
+
+        def tell() -> None:
+            self.tell_from_thread(_Noted(wanted.request, {**standing.facts(), "pause_ms": pause_ms}))
+
+        self.mailbox.in_thread("facts", tell)
+
+    def _refuse_snapshot(self, wanted: SnapshotWanted, error: str, message: str) -> None:
+        if self._snapshot is not None and self._snapshot.wanted is wanted:
+            self._snapshot = None
+        self.send(SUPERVISOR, SnapshotMade(request=wanted.request, error=error, message=message, facts={}))
 
     def _open(self, now_s: float) -> None:
         engine: Engine | None = None

@@ -193,6 +193,11 @@ class DeadLetters:
         return self._row.held
 
     @property
+    def size_bytes(self) -> int:
+        """Of the messages that are here."""
+        return self._row.size_bytes
+
+    @property
     def next_seq(self) -> int:
         """One past the newest letter's place."""
         return self._row.tail

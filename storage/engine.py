@@ -18,21 +18,31 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Protocol
 
-from rocksdict import BlockBasedOptions, Cache, DBCompressionType, DBRecoveryMode, Options, Rdict, ReadOptions, WriteBatch
+from rocksdict import (
+    BlockBasedOptions,
+    Cache,
+    Checkpoint,
+    DBCompressionType,
+    DBRecoveryMode,
+    Options,
+    Rdict,
+    ReadOptions,
+    WriteBatch,
+)
 
 from storage.recovery import CommitMark, Evidence, StoreFolder
 from wire.errors import BasculeError, DiskFull, StorageDamaged, Unavailable
 
 log = logging.getLogger("bascule")
 
-Family = Literal["msg", "meta"]
-FAMILIES: tuple[Family, ...] = ("msg", "meta")
+Family = Literal["msg", "history", "meta"]
+FAMILIES: tuple[Family, ...] = ("msg", "history", "meta")  # one that an older store has not is made when it is opened
 
 MEMTABLE_BYTES = 16 << 20  # bounds what a restart replays
 WAL_MAX_BYTES = 48 << 20
 BLOCK_CACHE_BYTES = 32 << 20
 RECYCLED_LOGS = 3  # a log written over needs no new blocks: a sync takes a third of the time, half of the CPU
-KEY_BYTES = 12  # of the keys of ``msg``
+KEY_BYTES: dict[Family, int] = {"msg": 12, "history": 13, "meta": 0}  # of the longest keys; of ``meta`` none may be lost
 COPY_BYTES = 1 << 20
 PROBES_BY_ONE = 256
 BLOB_MIN_BYTES = 4096  # larger values go to blob files, which compaction does not rewrite
@@ -78,7 +88,7 @@ class Write:
 
 
 class Engine(Protocol):
-    """Ordered keys in families. Only one thread uses an engine.
+    """Ordered keys in families. Only one thread uses an engine, but for ``flush``.
 
     Every method raises ``Unavailable`` when the disk refuses for now, and ``StorageDamaged`` when it holds what was not written.
     """
@@ -109,6 +119,16 @@ class Engine(Protocol):
     def keep_evidence(self) -> str:
         """Keep, once, the files as they are because damage was met in them; where, or nothing."""
 
+    def flush(self) -> None:
+        """Write to tables what is in memory and the log, so that a checkpoint has little to do. Blocks; for another thread."""
+
+    def checkpoint(self, path: str) -> None:
+        """Make ``path``, which is not there and whose parent is, a store with all that is committed; it shares files with this one.
+
+        Raises:
+            Unavailable: or nothing is kept on disk.
+        """
+
     def free_bytes(self) -> int | None:
         """Free space where the engine keeps its data; None where that means nothing."""
 
@@ -130,6 +150,7 @@ class RocksEngine:
         self._columns: dict[Family, Rdict] = {}
         self._handles: dict[Family, Any] = {}
         self._compaction: threading.Thread | None = None
+        self._flushing = threading.Lock()
         self._folder = StoreFolder(path)
         self._mark: CommitMark | None = None
         self._tolerant = False  # whether a damaged table is opened, and a damaged block does not stop all writing
@@ -202,6 +223,18 @@ class RocksEngine:
         self._compaction = threading.Thread(target=_compact, args=(column, start, stop), name="compaction", daemon=True)
         self._compaction.start()
 
+    def flush(self) -> None:
+        with self._flushing, _TRANSLATED:
+            for column in tuple(self._columns.values()):  # a flush of the whole would flush the family without a name alone
+                column.flush()
+
+    def checkpoint(self, path: str) -> None:
+        if os.path.lexists(path) or not os.path.isdir(os.path.dirname(path)):  # RocksDB's word for it would be taken for damage
+            raise Unavailable("the checkpoint's folder is there already, or cannot be made", path=path)
+        with _TRANSLATED:
+            checkpoint = Checkpoint(self._database())
+            checkpoint.create_checkpoint(path)
+
     def keep_evidence(self) -> str:
         if not self.kept:
             self.kept = self._folder.keep_evidence()
@@ -241,7 +274,8 @@ class RocksEngine:
             self._compaction.join()
             self._compaction = None
         self._handles.clear()  # the lock is free only when every handle is gone
-        columns, self._columns = self._columns, {}
+        with self._flushing:
+            columns, self._columns = self._columns, {}
         for handle in (*columns.values(), *([] if db is None else [db])):
             _release(handle)
 
@@ -365,9 +399,7 @@ class RocksEngine:
         return True
 
     def _copy_into(self, new: Rdict, family: Family) -> None:
-        start, stop = bytes(KEY_BYTES), b"\xff" * (KEY_BYTES + 1)
-        if family == "meta":
-            start = b""
+        start, stop = b"", b"\xff" * (max(KEY_BYTES.values()) + 1)
         handle = new.get_column_family_handle(family)
         batch, size_bytes = WriteBatch(raw_mode=True), 0
         while True:
@@ -383,30 +415,32 @@ class RocksEngine:
             except StorageDamaged:
                 if family == "meta":
                     raise
-                start = self._behind_damage(start[:KEY_BYTES])
+                start = self._behind_damage(family, start)
         with _TRANSLATED:
             new.write(batch)
             new.flush_wal(True)
 
-    def _behind_damage(self, key: bytes) -> bytes:
-        """The first key of ``msg`` behind ``key`` from which on the engine can read: tried one by one, then in doubling steps."""
-        bad, step, tried = int.from_bytes(key, "big"), 1, 0
+    def _behind_damage(self, family: Family, key: bytes) -> bytes:
+        """The first key behind ``key`` from which on the engine can read: tried one by one, then in doubling steps."""
+        key_bytes = KEY_BYTES[family]
+        bad, step, tried = int.from_bytes(key[:key_bytes].ljust(key_bytes, b"\0"), "big"), 1, 0
         at = bad + 1
-        while not self._can_read_from(at):
+        while not self._can_read_from(family, at):
             tried += 1
             if tried > PROBES_BY_ONE:
                 step *= 2
             bad, at = at, at + step
         while at - bad > 1:
             middle = (bad + at) // 2
-            bad, at = (bad, middle) if self._can_read_from(middle) else (middle, at)
-        return at.to_bytes(KEY_BYTES, "big")
+            bad, at = (bad, middle) if self._can_read_from(family, middle) else (middle, at)
+        return at.to_bytes(key_bytes, "big")
 
-    def _can_read_from(self, at: int) -> bool:
-        if at >> 8 * KEY_BYTES:
+    def _can_read_from(self, family: Family, at: int) -> bool:
+        key_bytes = KEY_BYTES[family]
+        if at >> 8 * key_bytes:
             raise StorageDamaged("no end of the damage is found", path=str(self._path))
         try:
-            next(self.scan("msg", at.to_bytes(KEY_BYTES, "big"), b"\xff" * (KEY_BYTES + 1)), None)
+            next(self.scan(family, at.to_bytes(key_bytes, "big"), b"\xff" * (key_bytes + 1)), None)
         except StorageDamaged:
             return False
         return True
@@ -506,7 +540,7 @@ def _is_damage(text: str) -> bool:
     return any(sign in text for sign in _DAMAGED)
 
 
-_TRANSLATED = _Translated()
+_TRANSLATED = TRANSLATED = _Translated()
 _FULL = ("No space left", "Disk quota exceeded")
 _UNAVAILABLE = ("IO error", "(os error ", "Direct I/O is not supported", "Shutdown in progress", "Result incomplete")
 _DAMAGED = ("Corruption", "No such file or directory")

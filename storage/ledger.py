@@ -14,8 +14,8 @@ import msgpack
 from wire.errors import ConfigError, StorageDamaged
 from wire.frames import Ranges
 
-ROW_VERSION = 2
-_OLDER_VERSION = 1  # has no purged
+ROW_VERSION = 3
+_OLDER_VERSIONS = (2, 1)  # 2 has no history, 1 no purged either
 
 
 @dataclass(slots=True)
@@ -59,13 +59,29 @@ class Ledger:
         return self.accepted == self.ended() + depth
 
 
+@dataclass(frozen=True, slots=True)
+class HistoryRow:
+    """What is kept of the messages that have left the queue; see ``history``.
+
+    begins: the history is complete from this sequence on (``history_from`` where it is told); -1 if none is kept. chunks_from:
+    chunks below it are deleted; it is at or below ``begins`` and the row's ``trimmed``. chunks_bytes: durable bytes of the queue
+    before ``chunks_from``. first, next: the numbers of the first settlement that is kept, and of the next that is written.
+    """
+
+    begins: int = -1
+    chunks_from: int = 0
+    chunks_bytes: int = 0
+    first: int = 0
+    next: int = 0
+
+
 @dataclass(slots=True)
 class LaneRow:
     """What is durable of a queue beside its chunks.
 
-    handed: sequences below it may have been handed out. trimmed: chunks below it are deleted. depth: durable messages in the
-    queue. released: in the order of the PUBRECs. tail_bytes: bytes of all durable messages ever appended. purged: above the head,
-    where chunks are rightly missing.
+    handed: sequences below it may have been handed out. trimmed: chunks below it have nothing live in them; without history they
+    are deleted. depth: durable messages in the queue. released: in the order of the PUBRECs. tail_bytes: bytes of all durable
+    messages ever appended. purged: above the head, where chunks are rightly missing.
     """
 
     head: int
@@ -80,10 +96,11 @@ class LaneRow:
     session: str = ""
     ledger: Ledger = field(default_factory=Ledger)
     purged: Ranges = ()
+    history: HistoryRow = HistoryRow()
 
     def encode(self) -> bytes:
         """The row's value."""
-        ledger = self.ledger
+        ledger, history = self.ledger, self.history
         packed: bytes = msgpack.packb(
             (
                 ROW_VERSION,
@@ -99,6 +116,7 @@ class LaneRow:
                 self.session,
                 (ledger.accepted, ledger.delivered, ledger.expired, ledger.redelivered, ledger.dropped, ledger.dead),
                 self.purged,
+                (history.begins, history.chunks_from, history.chunks_bytes, history.first, history.next),
             )
         )
         return packed
@@ -111,10 +129,10 @@ class LaneRow:
             StorageDamaged: it is not a row, or contradicts itself.
             ConfigError: a newer build wrote it.
         """
-        fields = unpack_row(value, ROW_VERSION, _OLDER_VERSION, what="queue", name=queue)
+        fields = unpack_row(value, ROW_VERSION, *_OLDER_VERSIONS, what="queue", name=queue)
         try:
             head, tail, handed, trimmed, tail_bytes, depth, settled, released, generation, session, counts, *rest = fields
-            (purged,) = rest or ((),)
+            purged, history = [*rest, (), ()][:2]
             accepted, delivered, expired, redelivered, dropped, dead = counts
             row = cls(
                 head=head,
@@ -129,6 +147,7 @@ class LaneRow:
                 session=session,
                 ledger=Ledger(accepted, delivered, expired, redelivered, dict(dropped), dict(dead)),
                 purged=purged,
+                history=HistoryRow(*history),
             )
             sound = row.trimmed <= row.head <= row.tail and row.depth >= 0
         except (TypeError, ValueError) as error:

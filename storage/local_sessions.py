@@ -127,6 +127,11 @@ class LocalSessions:
         connected = sum(1 for session in self._sessions if session.queue and session.connected is not None)
         return {"kept": self._kept, "connected": connected, "expired": self._expired, "retained": self._retained.figures()}
 
+    @property
+    def kept(self) -> int:
+        """Sessions of clients that are on record."""
+        return self._kept
+
     # --- inside ---
 
     def _listener_lives(self, epoch: int, wall_ms: int) -> None:

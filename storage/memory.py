@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from storage.engine import FAMILIES, Family, Write
 from storage.recovery import Evidence
+from wire.errors import Unavailable
 
 _PREFIX = 4
 
@@ -93,6 +94,12 @@ class MemoryEngine:
     def keep_evidence(self) -> str:
         """There are no files."""
         return ""
+
+    def flush(self) -> None:
+        """Nothing to do: there are no files."""
+
+    def checkpoint(self, path: str) -> None:
+        raise Unavailable("the store is in memory only: there is nothing to make a snapshot of", path=path)
 
     def free_bytes(self) -> int | None:
         return None

@@ -447,6 +447,16 @@ class Queue:
                 yield chunk
             last = chunk  # one that was handed out in part is in several flights
 
+    # --- for a snapshot ---
+
+    def in_flight_ranges(self) -> Ranges:
+        """What was handed out and is not settled."""
+        return tuple(self.settled.missing(self.head, self._cursor))
+
+    def in_memory(self) -> tuple[int, int, list[Chunk]]:
+        """What is not on disk: how many messages, their bytes to within a chunk, and the chunks, of which rows may be settled."""
+        return self._volatile_depth, self._volatile_bytes, list(self._volatile_chunks(self.head, self._next))
+
     # --- purge ---
 
     def unsent(self) -> Unsent:

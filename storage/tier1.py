@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from storage.burials import Burials
+from storage.checkpoint import QueueStands, Standing, note, take
 from storage.commands import Commands
 from storage.damage import Quarantine
 from storage.engine import Engine, Write
@@ -166,8 +167,8 @@ class Tier1:
         self._sessions_used = (0, 0)  # messages and bytes in the queues of sessions, as of the last tick and what came since
         self._quarantine = Quarantine(Path(settings.data_dir) / "damaged")
         self._effects: Effects = []
-        configured = [queue_name(bridge.name, lane) for bridge in settings.bridges for lane in range(bridge.lanes)]
-        for name in sorted({*configured, *self._numbers.names()}):
+        self._configured = {queue_name(bridge.name, lane) for bridge in settings.bridges for lane in range(bridge.lanes)}
+        for name in sorted({*self._configured, *self._numbers.names()}):
             if lane_of_queue(name) is not None or session_of_queue(name) is not None:
                 self._open_lane(name)
         self._burials = Burials(engine, self._numbers, settings.bridges)
@@ -498,6 +499,41 @@ class Tier1:
         queues = [lane.queue for lane in self._lanes.values() if not lane.bridge]
         self._sessions_used = sum(queue.depth for queue in queues), sum(queue.size_bytes for queue in queues)
         self._look_at_disk(now_s)
+
+    # --- snapshots ---
+
+    def flush(self) -> None:
+        """Have little left to do for ``checkpoint``. Blocks; the only method that another thread may call.
+
+        Raises:
+            Unavailable, StorageDamaged: the disk refuses.
+        """
+        self._engine.flush()
+
+    def checkpoint(self, path: str, now_s: float, wall_ms: int) -> Standing:
+        """Commit everything, make a checkpoint in the new folder ``path``, and say what it holds.
+
+        Raises:
+            Unavailable: the disk refuses, or nothing is on a disk; parts of a checkpoint may be at the path.
+            StorageDamaged: damage was met.
+        """
+        if self._retry_s is not None or not self.commit_now(now_s, wall_ms):
+            raise self._refusal or Unavailable("the disk refuses")
+        return take(
+            self._engine,
+            path,
+            at_ms=wall_ms,
+            epoch=self._epoch,
+            queues=(self._stands(name, lane) for name, lane in self._lanes.items()),
+            burials=self._burials,
+            sessions=self._local.kept,
+            retained=len(self._retained),
+            free_bytes=self._free_bytes,
+        )
+
+    def _stands(self, name: str, lane: _Lane) -> QueueStands:
+        configured = not lane.bridge or name in self._configured
+        return note(lane.queue, lane.limits, configured=configured, retention_s=0.0, damaged=lane.row_damaged)
 
     def close(self) -> None:
         """Release the engine; commit first."""

@@ -8,6 +8,7 @@ else, in the operator's own units.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import PurePath
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
@@ -623,6 +624,26 @@ class Supervision(Section):
         return self
 
 
+class Snapshots(Section):
+    """Snapshots of the store, in the folder snapshots of data_dir; they go before intake stops for want of disk space."""
+
+    every: Annotated[float, Duration(0, 31_536_000)] = setting("0s", "How often one is made; 0s is when asked only.")
+    keep: Annotated[int, Number(1, 100_000)] = setting(24, "Snapshots kept; older ones are removed.")
+    max_bytes: Annotated[int | None, Size(1024, unlimited=True)] = setting(
+        "10GiB", "What they may take beyond what the store shares with them, or unlimited; the newest one is kept."
+    )
+    to: Folder | None = setting(None, "A folder, such as a mounted share, to which each is copied, and which is made if need be.")
+    keep_in_target: Annotated[int | None, Number(1, 1_000_000, unlimited=True)] = setting(
+        UNLIMITED, "Snapshots of this node kept in that folder, or unlimited."
+    )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Snapshots:
+        if self.to is None and self.given("keep_in_target"):
+            raise Inconsistent([(("keep_in_target",), "has no effect without to; write to: FOLDER, or remove it")])
+        return self
+
+
 class Log(Section):
     """Logs: JSON lines on standard error."""
 
@@ -641,6 +662,7 @@ class Configuration(Section):
     limits: Limits = section(Limits, "Limits of the queues.")
     bridges: tuple[Bridge, ...] = setting((), "Bridges to remote brokers; without one, this is a broker alone.")
     supervision: Supervision = section(Supervision, "How processes are watched and started again.")
+    snapshots: Snapshots = section(Snapshots, "Snapshots of the store.")
     log: Log = section(Log, "Logs.")
 
     @model_validator(mode="after")
@@ -656,9 +678,21 @@ class Configuration(Section):
                 if bridge.remote.client_id and bridge.remote.client_id == other.remote.client_id and shared:
                     message = f"is that of bridges[{earlier}] at {min(shared)}, so each would throw out the other; take another"
                     problems.append((("bridges", index, "remote", "client_id"), message))
+        problems += self._no_snapshots()
         if problems:
             raise Inconsistent(problems)
         return self
+
+    def _no_snapshots(self) -> list[tuple[tuple[str | int, ...], str]]:
+        problems: list[tuple[tuple[str | int, ...], str]] = []
+        if self.snapshots.every and self.persistence.mode == "in-memory":
+            message = "there is nothing on the disk with persistence.mode in-memory; write every: 0s, or mode: file-native"
+            problems.append((("snapshots", "every"), message))
+        data_dir = PurePath(self.node.data_dir)
+        if self.snapshots.to is not None and data_dir in (PurePath(self.snapshots.to), *PurePath(self.snapshots.to).parents):
+            message = f"is in node.data_dir ({data_dir}), which holds the snapshots themselves; take another folder"
+            problems.append((("snapshots", "to"), message))
+        return problems
 
     def _nobody_could_log_in(self) -> list[tuple[tuple[str | int, ...], str]]:
         problems: list[tuple[tuple[str | int, ...], str]] = []

@@ -41,6 +41,7 @@ from wire.settings import (
     RemoteSettings,
     RuleSettings,
     SessionSettings,
+    SnapshotSettings,
     SupervisionSettings,
     TlsSettings,
 )
@@ -53,7 +54,7 @@ def to_settings(configuration: Configuration) -> NodeSettings:
     data_dir = Path(configuration.node.data_dir)
     limits = _limits(configuration.limits, configuration.limits, configuration.persistence.mode)
     supervision = configuration.supervision
-    clients, sessions = configuration.clients, configuration.sessions
+    clients, sessions, snapshots = configuration.clients, configuration.sessions, configuration.snapshots
     return NodeSettings(
         name=configuration.node.name,
         data_dir=str(data_dir),
@@ -102,6 +103,13 @@ def to_settings(configuration: Configuration) -> NodeSettings:
             restart_period_s=supervision.restart_period,
             restart_backoff=_backoff(supervision.restart_backoff),
             stop_timeout_s=supervision.stop_timeout,
+        ),
+        snapshots=SnapshotSettings(
+            every_s=snapshots.every,
+            keep=snapshots.keep,
+            max_bytes=snapshots.max_bytes,
+            to=snapshots.to,
+            keep_in_target=snapshots.keep_in_target,
         ),
     )
 

@@ -25,6 +25,8 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "ping": (),
     "status": (),
     "stop": (),
+    "snapshot": (),
+    "snapshot.result": ("number",),
     "bridge.pause": ("bridge",),
     "bridge.resume": ("bridge",),
     "bridge.restart": ("bridge",),

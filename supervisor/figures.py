@@ -57,7 +57,14 @@ def bridge_row(bridge: str, lane: int, actors: Mapping[str, ActorView]) -> dict[
 
 
 def status_map(
-    *, node: str, pid: int, ready: bool, uptime_s: float, actors: Iterable[ActorView], lanes: Iterable[tuple[str, int]]
+    *,
+    node: str,
+    pid: int,
+    ready: bool,
+    uptime_s: float,
+    actors: Iterable[ActorView],
+    lanes: Iterable[tuple[str, int]],
+    snapshots: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The whole answer to ``status``; only values that msgpack and JSON know."""
     views = {view.name: view for view in actors}
@@ -82,4 +89,5 @@ def status_map(
         "store": store,
         "listener": dict(views[LISTENER].figures),
         "distributor": dict(views[DISTRIBUTOR].figures),
+        "snapshots": dict(snapshots or {}),
     }

@@ -26,9 +26,10 @@ from supervisor.nursery import Child, Nursery
 from supervisor.queue_commands import Relay, is_queue_command
 from supervisor.restart import Escalate, GiveUp, Restart
 from supervisor.signals import SignalPipe
+from supervisor.snapshots import Snapshots, Then
 from supervisor.version import version
 from wire.errors import ConfigError, Unavailable
-from wire.frames import Command, Frame, Heartbeat, NodeFigures, PeerUp, QueueAnswer, ReportNow, ResetMarkers
+from wire.frames import Command, Frame, Heartbeat, NodeFigures, PeerUp, QueueAnswer, ReportNow, ResetMarkers, SnapshotMade
 from wire.names import CONNECTION, LISTENER, QUEUE_STORE
 from wire.settings import NodeSettings
 from wire.sys_topics import node_values
@@ -58,6 +59,7 @@ class Supervisor(PolledActor):
         self._collection: Collection[tuple[list[bytes], Any]] = Collection()
         self._relay: Relay[list[bytes]] = Relay()
         self._acl_watch = AclWatch(settings)
+        self._snapshots = Snapshots(self, settings, self._store_state)
 
     # --- events ---
 
@@ -67,6 +69,7 @@ class Supervisor(PolledActor):
         self._router = self.mailbox.router(Path(self._settings.run_dir) / SOCKET_NAME)
         for child in self._nursery:
             self._spawn(child)
+        self._snapshots.start()
         self.mailbox.set_timer("tick", self._started_s + self._period_s)
 
     def on_stop(self) -> None:
@@ -84,7 +87,15 @@ class Supervisor(PolledActor):
                 case ("exit", name):
                     self._exited(self._nursery[name])
 
+    def on_told(self, message: Any) -> None:
+        if isinstance(message, Then):
+            message.do()
+        else:
+            super().on_told(message)
+
     def on_timer(self, name: str, now_s: float) -> None:
+        if self._snapshots.on_timer(name, now_s):
+            return
         verb, _, child_name = name.partition(" ")
         match verb:
             case "tick":
@@ -107,6 +118,9 @@ class Supervisor(PolledActor):
     def on_frame(self, frame: Frame) -> None:
         if isinstance(frame, QueueAnswer):
             self._queue_answered(frame)
+            return
+        if isinstance(frame, SnapshotMade):
+            self._snapshots.made(frame)
             return
         if not isinstance(frame, Heartbeat):
             log.error("frame.refused", extra={"error": "only heartbeats and answers come here", "kind": frame.KIND})
@@ -191,6 +205,7 @@ class Supervisor(PolledActor):
             self._collected()
         if child.name == QUEUE_STORE:
             self._refuse(self._relay.store_ended())
+            self._snapshots.store_ended()
         if self._stopping or not child.wanted:
             child.state = "stopped"
             self._stop_waits.discard(child.name)
@@ -251,6 +266,7 @@ class Supervisor(PolledActor):
         self._stopping = True
         self.exit_status = exit_status
         log.info("node.stopping", extra={"exit_status": exit_status})
+        self._snapshots.stop()
         for child in self._nursery:
             self.mailbox.cancel_timer(f"restart {child.name}")
         self._stop_next()
@@ -293,6 +309,8 @@ class Supervisor(PolledActor):
             case "stop":
                 self._end_node(0)
                 return {"stopping": True, "pid": os.getpid()}
+            case "snapshot" | "snapshot.result":
+                return self._obey_snapshots(request)
         bridge = request.arguments["bridge"]
         connections = [child for child in self._nursery if (child.spec.kind, child.spec.bridge) == (CONNECTION, bridge)]
         if not connections:
@@ -311,6 +329,20 @@ class Supervisor(PolledActor):
                 self._restart_on_order(connections)
         log.info("control.obeyed", extra={"command": request.command, "bridge": bridge})
         return {"bridge": bridge, "connections": [child.name for child in connections]}
+
+    def _obey_snapshots(self, request: Request) -> dict[str, Any]:
+        try:
+            if request.command == "snapshot.result":
+                return self._snapshots.result(request.arguments["number"])
+            number = self._snapshots.take()
+        except ControlError as error:
+            raise ControlError(error.kind, error.message, request.request_id) from error
+        log.info("control.obeyed", extra={"command": request.command, "number": number})
+        return {"number": number}
+
+    def _store_state(self) -> str:
+        store = self._nursery[QUEUE_STORE]
+        return store.state if store.life is not None else "not running"
 
     def _command(self, children: list[Child], verb: str) -> None:
         for child in children:
@@ -386,4 +418,5 @@ class Supervisor(PolledActor):
             uptime_s=now_s - self._started_s,
             actors=self._nursery.views(now_s),
             lanes=[(bridge.name, lane) for bridge in self._settings.bridges for lane in range(bridge.lanes)],
+            snapshots=self._snapshots.figures(),
         )

@@ -43,7 +43,7 @@ def status_view(status: dict[str, Any]) -> RenderableType:
     head.append(f"  up {duration(status['supervisor']['uptime_s'])}")
     if status["store"].get("mode"):
         head.append(f"  {status['store']['mode']}")
-    return Group(head, _actors(status["actors"]), _bridges(status["bridges"]))
+    return Group(head, _actors(status["actors"]), _bridges(status["bridges"]), *_snapshots(status["snapshots"]))
 
 
 def _actors(rows: Iterable[dict[str, Any]]) -> Table:
@@ -79,6 +79,26 @@ def _bridges(rows: Sequence[dict[str, Any]]) -> RenderableType:
             ledger,
         )
     return Group(table, *_remote_subscriptions(rows))
+
+
+def _snapshots(figures: dict[str, Any]) -> list[RenderableType]:
+    """What there is of snapshots, if there is anything, and what went wrong."""
+    if not figures or not (figures["count"] or figures["every_s"] or figures["failure"] or figures["making"]):
+        return []
+    line = Text.assemble(("snapshots ", "bold"), f"{figures['count']}, {size(figures['bytes'])}")
+    line.append(f" ({size(figures['own_bytes'])} not in the store)")
+    if figures["making"] is not None:
+        line.append("  one is being made", _BUSY)
+    if figures["last"] is not None:
+        line.append(f"  the last is {figures['last']['id']}")
+    if figures["next_in_s"] is not None:
+        line.append(f"  the next in {duration(figures['next_in_s'])}")
+    if figures["skipped"]:
+        line.append(f"  {figures['skipped']} skipped for want of disk space", _BAD)
+    for what, key in (("not made", "failure"), ("not copied", "ship_failure")):
+        if figures[key] is not None:
+            line.append(f"\n  {what}: {figures[key]['message']}", _BAD)
+    return [Text(""), line]
 
 
 def _remote_subscriptions(rows: Sequence[dict[str, Any]]) -> list[RenderableType]:

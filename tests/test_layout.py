@@ -20,17 +20,21 @@ OWNERS = {
     "argon2": ("actors/passwords.py",),
     "click": ("supervisor/cli*.py",),
     "msgpack": ("wire/*", "storage/*", "supervisor/control.py"),
+    "numpy": ("storage/analysis/*",),
     "paho": ("actors/remote.py",),
+    "pyarrow": ("storage/analysis/*", "storage/spark_*.py"),
     "pydantic": ("supervisor/config*.py",),
     "pydantic_core": ("supervisor/config*.py",),
     "pykka": ("actors/actor.py", "actors/mailbox.py"),
+    "pyspark": ("storage/spark_*.py", "storage/analysis/session.py", "storage/analysis/reports/*"),
     "pythonjsonlogger": ("actors/logs.py",),
     "rich": ("supervisor/cli.py", "supervisor/view.py"),
-    "rocksdict": ("storage/engine.py",),
+    "rocksdict": ("storage/engine.py", "storage/analysis/store.py"),
     "wsproto": ("actors/websocket.py",),
     "yaml": ("supervisor/config_file.py",),
     "zmq": ("actors/mailbox.py",),
 }
+EXTRAS = {"export": {"numpy", "pyarrow"}, "analysis": {"numpy", "pyarrow", "pyspark"}}  # what an extra adds: a small box lacks it
 DISTRIBUTIONS = {
     "argon2": "argon2-cffi",
     "paho": "paho-mqtt",
@@ -191,10 +195,32 @@ def test_the_distribution_has_exactly_the_packages_of_the_tree() -> None:
 def test_the_distribution_requires_exactly_what_is_imported() -> None:
     required = {re.split(r"[<>=~!]", line)[0].lower() for line in setup()["options"]["install_requires"].split()}
 
-    assert required == {DISTRIBUTIONS.get(name, name) for module in modules() for _, name in imports(module) if name in OWNERS}
+    imported = {DISTRIBUTIONS.get(name, name) for module in modules() for _, name in imports(module) if name in OWNERS}
+    assert required == imported - set().union(*EXTRAS.values())
 
 
-@pytest.mark.parametrize(("lock", "extra"), [("requirements.lock", ""), ("requirements-dev.lock", "dev")])
+@pytest.mark.parametrize("extra", EXTRAS)
+def test_an_extra_requires_exactly_what_it_adds(extra: str) -> None:
+    required = {re.split(r"[<>=~!]", line)[0].lower() for line in setup()["options.extras_require"][extra].split()}
+
+    assert required == EXTRAS[extra]
+
+
+@pytest.mark.parametrize("module", [name for name in modules() if not name.startswith("storage/")])
+def test_a_node_runs_without_the_extras(module: str) -> None:
+    """What a node imports as it starts has no extra in it: analysis is imported where it is asked for."""
+    found = [
+        f"{module}:{node.lineno} imports {node.module}"
+        for node in tree(module).body
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith(("storage.analysis", "storage.spark_"))
+    ]
+
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("lock", "extra"), [("requirements.lock", ""), ("requirements-analysis.lock", "analysis"), ("requirements-dev.lock", "dev")]
+)
 def test_a_lock_file_pins_every_requirement_and_names_no_host(lock: str, extra: str) -> None:
     lines = [line for line in (ROOT / lock).read_text().splitlines() if not line.startswith("#")]
     wanted = setup()["options"]["install_requires"].split() + (setup()["options.extras_require"][extra].split() if extra else [])
@@ -204,10 +230,10 @@ def test_a_lock_file_pins_every_requirement_and_names_no_host(lock: str, extra: 
     assert {re.split(r"[<>=~!]", line)[0].lower() for line in wanted} <= pinned
 
 
-def test_the_two_lock_files_agree() -> None:
-    run, dev = (
+def test_the_lock_files_agree() -> None:
+    run, analysis, dev = (
         {line for line in (ROOT / name).read_text().splitlines() if "==" in line}
-        for name in ("requirements.lock", "requirements-dev.lock")
+        for name in ("requirements.lock", "requirements-analysis.lock", "requirements-dev.lock")
     )
 
-    assert run <= dev
+    assert run <= analysis <= dev

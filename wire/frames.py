@@ -614,6 +614,17 @@ class NodeFigures(Frame):
     values: dict[str, int]
 
 
+@_frame(62)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeEvents(Frame):
+    """Supervisor or Connection -> QueueStore: what happened, to be kept with the events of the node.
+
+    events: (UTC epoch in ms, kind, bridge, lane, actor, reason, count, details), as ``storage/events.py`` says.
+    """
+
+    events: tuple[tuple[int, str, str, int, str, str, int, dict[str, str | int | float | bool]], ...]
+
+
 @_frame(46)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueCommand(Frame):
@@ -633,3 +644,26 @@ class QueueAnswer(Frame):
     error: str
     message: str
     result: dict[str, Any]
+
+
+@_frame(63)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotWanted(Frame):
+    """Supervisor -> QueueStore: commit everything and make a checkpoint in the new folder ``path``, whose parent is there."""
+
+    request: int
+    path: str
+
+
+@_frame(64)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotMade(Frame):
+    """QueueStore -> Supervisor: the checkpoint of ``request`` is made, and ``facts`` say what it holds (``storage/checkpoint.py``).
+
+    error: why not, in a word, with a ``message``; then there are no facts, and what is at the path is to be removed.
+    """
+
+    request: int
+    error: str
+    message: str
+    facts: dict[str, Any]

@@ -263,6 +263,17 @@ class SupervisionSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotSettings:
+    """Snapshots of the node. every_s: 0 is only when asked. to: where each is copied, None is nowhere; None is unlimited else."""
+
+    every_s: float = 0.0
+    keep: int = 24
+    max_bytes: int | None = 10 << 30
+    to: str | None = None
+    keep_in_target: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeSettings:
     """Everything. Paths are absolute; ``run_dir`` holds the sockets."""
 
@@ -278,6 +289,7 @@ class NodeSettings:
     bridges: tuple[BridgeSettings, ...]
     supervision: SupervisionSettings
     sessions: SessionSettings = SessionSettings()
+    snapshots: SnapshotSettings = SnapshotSettings()
 
     def bridge(self, name: str) -> BridgeSettings:
         """The bridge called ``name``; KeyError if there is none."""

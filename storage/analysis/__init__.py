@@ -1,1 +1,1 @@
-"""Offline analysis of snapshots: decoding, export, reports and their page. Nothing here runs in a node."""
+"""Snapshots as tables: schemas, the reader of checkpoints, the columnar decoder, the export to Parquet, the generator."""

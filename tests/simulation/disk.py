@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
-from storage.engine import Family, Write
+from storage.engine import FAMILIES, Family, Write
 from storage.memory import MemoryEngine
 from storage.recovery import Evidence
 from tests.simulation.process import current
@@ -38,6 +38,7 @@ class SimDisk:
         self.slow_until_s = 0.0
         self.epoch_reserved: int | None = None
         self.view = MemoryEngine()
+        self.checkpoints: dict[str, MemoryEngine] = {}
         self._base = MemoryEngine()
         self._unsynced: list[Ops] = []
         self._rng = world.chance("disk")
@@ -81,6 +82,13 @@ class SimDisk:
         for family in ("msg", "meta"):
             ops: Ops = [("put", family, key, value) for key, value in self._base.scan(family, b"", b"\xff" * 16)]
             _apply(self.view, ops)
+
+    def copy(self) -> MemoryEngine:
+        """What is committed, in an engine of its own."""
+        copy = MemoryEngine()
+        for family in FAMILIES:
+            _apply(copy, [("put", family, key, value) for key, value in self.view.scan(family, b"", b"\xff" * 16)])
+        return copy
 
     def forget(self) -> None:
         """An in-memory store has died."""
@@ -161,6 +169,15 @@ class SimEngine:
 
     def compact(self, family: Family, start: bytes, stop: bytes) -> None:
         pass
+
+    def flush(self) -> None:
+        """Nothing to do: there are no tables."""
+
+    def checkpoint(self, path: str) -> None:
+        self._look()
+        current().effect("checkpoint")
+        self._disk.checkpoints[path] = self._disk.copy()
+        current().effect("checkpoint made")
 
     def free_bytes(self) -> int | None:
         return None

@@ -22,6 +22,7 @@ from wire.frames import (
     LaneReopen,
     LinkState,
     LiveKnown,
+    NodeEvents,
     NodeFigures,
     PeerUp,
     Publishes,
@@ -41,6 +42,8 @@ from wire.frames import (
     SessionUp,
     Settle,
     Settled,
+    SnapshotMade,
+    SnapshotWanted,
     SourceResumed,
     Stop,
     SubscriptionsAdd,
@@ -137,6 +140,12 @@ GOLDEN: list[tuple[Frame, str]] = [
         "943c01a1709197c3c2c391a175c291a2632a91a4612f2575",
     ),
     (NodeFigures(version="1", uptime_s=7, values={"a": 1}), "953d01a1310781a16101"),
+    (
+        NodeEvents(events=((7, "link.up", "cloud", 0, "connection:cloud:0", "", 0, {"address": "h:1"}),)),
+        "933e01919807a76c696e6b2e7570a5636c6f756400b2636f6e6e656374696f6e3a636c6f75643a30a00081a761646472657373a3683a31",
+    ),
+    (SnapshotWanted(request=4, path="/p"), "943f0104a22f70"),
+    (SnapshotMade(request=4, error="", message="", facts={"at_ms": 1}), "96400104a0a081a561745f6d7301"),
 ]
 
 

@@ -1,0 +1,284 @@
+"""The table of messages: the chunks of a queue, decoded in columns, with what the queue's row and its settlements say of them.
+
+What is not settled is exactly the durable depth of the queue. What is settled is there as far as the queue's history goes back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from storage.analysis.arrow import INT, Makers, batch, binaries, longs, picked, slices, texts, times
+from storage.analysis.columns import NONE, BadChunk, Chunks, Rows
+from storage.analysis.runs import Longs, Runs, painted
+from storage.analysis.settled import Settlements
+from storage.analysis.snapshot import Snapshot
+from storage.analysis.splits import Filters, Part
+from storage.analysis.store import Bulk
+from storage.analysis.tables import PAYLOAD, SETTLED, STATES
+from storage.chunk import claimed_span
+from storage.keys import chunk_key
+from storage.ledger import LaneRow
+from storage.manifest import QueueFacts
+from wire.errors import ConfigError, StorageDamaged
+from wire.ranges import RangeSet
+
+SETTLED_CODE = STATES.index(SETTLED)
+OF_SETTLEMENT = frozenset(("settled_at", "outcome", "settled_by", "settlement"))
+KEY_BYTES = 12
+_ALL = 1 << 62
+
+
+@dataclass(slots=True)
+class Place:
+    """A queue while it is read: its row, its states by sequence, and its settlements if anybody asked for them."""
+
+    queue: QueueFacts
+    row: LaneRow
+    states: Runs
+    settlements: Settlements | None = None
+    settled_in: Runs | None = None
+
+
+def read_messages(snapshot: Snapshot, part: Part, schema: pa.Schema, filters: Filters) -> Iterator[pa.RecordBatch]:
+    """The messages of ``part`` that are wanted, in order."""
+    queue = next(each for each in snapshot.manifest.queues if each.number == part.number)
+    row = snapshot.row(queue)
+    if row is None:
+        return
+    place = Place(queue, row, states_of(queue, row))
+    start, stop = wanted_range(row, part, filters)
+    if start >= stop:
+        return
+    if OF_SETTLEMENT & set(schema.names) or queue.name in filters.numbers_from:
+        place.settlements = _settlements(snapshot, queue, row)
+        place.settled_in = place.settlements.index
+    with_lengths = PAYLOAD in schema.names
+    for rows in decoded(snapshot, place, start, stop, filters):
+        chosen = _chosen(rows, place, start, stop, filters)
+        if chosen is None:
+            yield from slices(_made(snapshot, place, rows, slice(None), schema), rows.lengths if with_lengths else None)
+        elif len(chosen):
+            yield from slices(_made(snapshot, place, rows, chosen, schema), rows.lengths[chosen] if with_lengths else None)
+
+
+def states_of(queue: QueueFacts, row: LaneRow) -> Runs:
+    """The state of each sequence, as a place in ``STATES``."""
+    settled = (*row.settled, (0, row.head))
+    return painted(0, [(queue.in_flight, 1), (row.released, 2), (settled, SETTLED_CODE)])
+
+
+def wanted_range(row: LaneRow, part: Part, filters: Filters) -> tuple[int, int]:
+    """The sequences to look at: those of ``part`` that can be wanted and that the snapshot has."""
+    history = row.history.begins
+    with_settled = history >= 0 and (filters.states is None or SETTLED in filters.states)
+    start = max(part.start, min(history, row.head) if with_settled else row.head, filters.seq_from or 0)
+    stop = min(part.stop, row.tail, filters.seq_to if filters.seq_to is not None else _ALL)
+    return start, stop
+
+
+# --- chunks ---
+
+
+def decoded(snapshot: Snapshot, place: Place, start: int, stop: int, filters: Filters) -> Iterator[Rows]:
+    """The rows of the chunks with anything in ``[start, stop)`` that may be wanted. What is damaged is told and left out."""
+    assert snapshot.store is not None
+    queue = place.queue
+    gaps = _Gaps(snapshot, place, stop)
+
+    def damaged(first_key: bytes, stop_key: bytes, why: str) -> None:
+        first, behind = (int.from_bytes(key[4:12], "big") for key in (first_key, stop_key))
+        first = max(first + (len(first_key) > KEY_BYTES), gaps.seq)
+        snapshot.damaged(why, queue.name, first, max(first, min(behind, stop) - 1))
+        gaps.forget()
+
+    first_key = chunk_key(queue.number, start)
+    try:
+        first_key = snapshot.store.key_before("msg", first_key, chunk_key(queue.number, 0)) or first_key
+    except StorageDamaged as error:
+        snapshot.damaged(str(error), queue.name, start, start)
+    for bulk in snapshot.store.bulks_around("msg", first_key, chunk_key(queue.number, stop), KEY_BYTES, damaged):
+        chunks = Chunks(bulk)
+        for bad in chunks.bad:
+            _tell_bad(snapshot, queue, bad, start)
+        gaps.look(chunks, anew=bool(chunks.bad))
+        chosen = chunks.stop > start
+        chosen &= _chunks_wanted(chunks, place.states, filters, history=place.row.history.begins >= 0)
+        if chosen.any():
+            yield from _rows(snapshot, queue, bulk, chunks, chosen)
+    gaps.end()
+
+
+def _rows(snapshot: Snapshot, queue: QueueFacts, bulk: Bulk, chunks: Chunks, chosen: npt.NDArray[np.bool_]) -> Iterator[Rows]:
+    try:
+        rows = chunks.rows(chosen)
+    except StorageDamaged as error:
+        if len(bulk.keys) == 1:
+            seq = int.from_bytes(bulk.keys[0][4:12], "big")
+            snapshot.damaged(str(error), queue.name, seq, seq)
+            return
+        wanted = set(chunks.first_seq[chosen].tolist())
+        for key, value in zip(*bulk, strict=True):  # one by one, to tell which it is
+            alone = Bulk([key], [value])
+            single = Chunks(alone)
+            if len(single) and int(single.first_seq[0]) in wanted:
+                yield from _rows(snapshot, queue, alone, single, np.ones(1, np.bool_))
+        return
+    yield rows
+
+
+def _chunks_wanted(chunks: Chunks, states: Runs, filters: Filters, *, history: bool) -> npt.NDArray[np.bool_]:
+    """Which chunks may have rows that are wanted, by their headers."""
+    chosen = np.ones(len(chunks), np.bool_)
+    if filters.since_us is not None:
+        chosen &= chunks.accepted_ms * 1000 >= filters.since_us
+    if filters.until_us is not None:
+        chosen &= chunks.accepted_ms * 1000 < filters.until_us
+    codes = _state_codes(filters, history=history)
+    if len(codes) < len(STATES):
+        uniform = states.uniform(chunks.first_seq, chunks.stop)
+        chosen &= (uniform < 0) | np.isin(uniform, codes)
+    return chosen
+
+
+def _state_codes(filters: Filters, *, history: bool) -> list[int]:
+    """The states that are wanted; settled messages only as far as history is kept."""
+    wanted = STATES if filters.states is None else filters.states
+    return [code for code, state in enumerate(STATES) if state in wanted and (history or state != SETTLED)]
+
+
+def _tell_bad(snapshot: Snapshot, queue: QueueFacts, bad: BadChunk, start: int) -> None:
+    claimed = claimed_span(bad.value, bad.seq)
+    if claimed is not None and claimed[0] <= start:
+        return  # it has nothing of what is read
+    if bad.newer and snapshot.trouble.fails:
+        raise ConfigError(bad.why, path=snapshot.path, queue=queue.name, seq=bad.seq)
+    snapshot.damaged(bad.why, queue.name, bad.seq, claimed[0] - 1 if claimed is not None else bad.seq)
+
+
+class _Gaps:
+    """Whether durable bytes are missing between chunks that follow each other, above the head and not where they were purged."""
+
+    def __init__(self, snapshot: Snapshot, place: Place, stop: int) -> None:
+        self._snapshot = snapshot
+        self._place = place
+        self._stop = stop
+        self._purged = RangeSet(place.row.purged)
+        self.seq = self._bytes = NONE  # where the chunk before ends, if that is known
+
+    def forget(self) -> None:
+        """What was before is not known, or told already."""
+        self.seq = NONE
+
+    def look(self, chunks: Chunks, *, anew: bool) -> None:
+        """At ``chunks``, which follow those before. anew: not all that follow each other here are neighbours."""
+        if not len(chunks):
+            return
+        if anew:
+            self.forget()
+            return
+        ends = chunks.bytes_before + chunks.size_bytes
+        before = np.concatenate([[self._bytes if self.seq != NONE else chunks.bytes_before[0]], ends[:-1]])
+        for at in np.flatnonzero(chunks.bytes_before != before):
+            first = int(chunks.stop[at - 1]) if at else self.seq
+            self._tell(first, int(chunks.first_seq[at]))
+        self.seq, self._bytes = int(chunks.stop[-1]), int(ends[-1])
+
+    def end(self) -> None:
+        """The last chunk was looked at."""
+        row = self._place.row
+        if self.seq != NONE and self._stop >= row.tail and self._bytes != row.tail_bytes:
+            self._tell(self.seq, row.tail)
+
+    def _tell(self, start: int, stop: int) -> None:
+        start = max(start, self._place.row.head)
+        purged = self._purged.next_range(start)
+        if start < stop and (purged is None or purged[0] >= stop):
+            self._snapshot.damaged("chunks are missing", self._place.queue.name, start, stop - 1)
+
+
+# --- rows ---
+
+
+def _chosen(rows: Rows, place: Place, start: int, stop: int, filters: Filters) -> npt.NDArray[np.intp] | None:
+    """The rows that are wanted; None: all of them."""
+    chosen = (rows.seq >= start) & (rows.seq < stop)
+    codes = _state_codes(filters, history=place.row.history.begins >= 0)
+    if len(codes) < len(STATES):
+        chosen &= np.isin(place.states.of(rows.seq), codes)
+    number = filters.numbers_from.get(place.queue.name)
+    if number is not None and place.settlements is not None and place.settled_in is not None:
+        numbers = np.append(place.settlements.numbers, NONE)[place.settled_in.of(rows.seq)]
+        chosen &= (place.states.of(rows.seq) != SETTLED_CODE) | (numbers >= number)
+    return None if chosen.all() else np.flatnonzero(chosen)
+
+
+def _made(snapshot: Snapshot, place: Place, rows: Rows, chosen: Any, schema: pa.Schema) -> pa.RecordBatch:
+    """The rows that are ``chosen`` (indices or a slice), in the columns of ``schema``."""
+    seq = rows.seq[chosen]
+    makers: Makers = {
+        **snapshot.same(len(seq), place.queue),
+        "seq": lambda: longs(seq),
+        "state": lambda: picked(STATES, place.states.of(seq)),
+        "topic": lambda: picked(texts(rows.topics), rows.topic[chosen]),
+        "rule": lambda: _rule(rows.topic_rules[rows.topic[chosen]]),
+        "rule_name": lambda: _rule_name(snapshot, place.queue, rows, chosen),
+        "qos": lambda: longs(rows.qos[chosen], kind=INT),
+        "retain": lambda: pa.array(rows.retain[chosen]),
+        "accepted_at": lambda: times(rows.accepted_ms[chosen]),
+        "expires_at": lambda: times(rows.expires_ms[chosen], null=rows.expires_ms[chosen] == NONE),
+        "payload_bytes": lambda: longs(rows.lengths[chosen], kind=INT),
+        "properties_bytes": lambda: longs(rows.properties_bytes[chosen], kind=INT),
+        "payload": lambda: _payload(rows, chosen),
+        **{name: partial(_of_settlement, name, place, seq) for name in OF_SETTLEMENT},
+    }
+    return batch(schema, makers)
+
+
+def _payload(rows: Rows, chosen: Any) -> pa.Array:
+    payloads = binaries(rows.payloads, rows.lengths)
+    return payloads if isinstance(chosen, slice) else payloads.take(pa.array(chosen))
+
+
+def _rule(rules: Longs) -> pa.Array:
+    return longs(rules, null=rules == 0)
+
+
+def _rule_name(snapshot: Snapshot, queue: QueueFacts, rows: Rows, chosen: Any) -> pa.Array:
+    names = snapshot.manifest.rules.get(queue.bridge or "", {})
+    numbers, places = np.unique(rows.topic_rules, return_inverse=True)
+    return picked([names.get(int(number)) for number in numbers], places[rows.topic[chosen]])
+
+
+def _of_settlement(name: str, place: Place, seq: Longs) -> pa.Array:
+    assert place.settlements is not None
+    assert place.settled_in is not None
+    settlements = place.settlements
+    # A settlement below the head or in the settled ranges; anything else would be a contradiction, which reports look for.
+    entry = np.where(place.states.of(seq) == SETTLED_CODE, place.settled_in.of(seq), -1)
+    match name:
+        case "outcome":
+            return picked(list(settlements.outcome_names), np.append(settlements.outcome, NONE)[entry])
+        case "settled_by":
+            return picked(list(settlements.by_names), np.append(settlements.by, NONE)[entry])
+        case "settled_at":
+            return times(np.append(settlements.settled_ms, NONE)[entry], null=entry < 0)
+        case _:
+            return longs(np.append(settlements.numbers, NONE)[entry], null=entry < 0)
+
+
+def _settlements(snapshot: Snapshot, queue: QueueFacts, row: LaneRow) -> Settlements:
+    """All settlements of the queue that are kept. What is missing is told."""
+    assert snapshot.store is not None
+
+    def missing(first: int, stop: int, why: str) -> None:
+        snapshot.damaged(f"{why}: settlements {first} to {stop - 1}", queue.name)
+
+    history = row.history
+    return Settlements.read(snapshot.store, queue.number, history.first, history.next, missing)

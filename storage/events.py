@@ -1,0 +1,100 @@
+"""The events of a node: what happened to its actors, links and queues, as rows of the column family ``history``. Bounded.
+
+    key    ``E`` u8 | number of the event u64, big endian
+    value  msgpack ``(1, at_ms, kind, bridge, lane, actor, reason, count, details)``
+
+Events are numbered from 0, and a number is never given twice; a gap in the numbers is a loss. ``at_ms`` is UTC epoch, and that of
+the event, not of its writing. What does not apply is ``""`` (``bridge``, ``actor``, ``reason``), -1 (``lane``), 0 (``count``) or
+``{}`` (``details``: text -> text, number or truth value). Events never hold up a commit or an acknowledgement: those of the last
+second may be lost when the node is killed.
+
+    kind                what it tells
+    node.started        actor: supervisor; details: version, pid
+    node.stopped        reason: the exit status
+    node.reloaded       the configuration was read again
+    actor.started       actor; count: its restarts so far; details: pid
+    actor.ended         actor; reason: why, in a word; details: status (as of waitpid; negative for a signal), pid
+    link.up             bridge, lane, actor; details: address
+    link.down           bridge, lane, actor; reason; details: address
+    messages.dropped    bridge, lane, reason; count: messages since the last such row; details: total (of the ledger)
+    messages.expired    bridge, lane; count, details as before
+    messages.dead       bridge, lane, reason; count, details as before
+    overflow.began      bridge (empty: the node); reason: the policy (reject, drop-oldest, drop-newest)
+    overflow.ended      bridge; reason; count: messages refused or dropped; details: lasted_ms
+    disk.full           reason: what the disk says, or min_free_disk; details: free_bytes
+    disk.available      details: lasted_ms
+    bridge.paused       bridge
+    bridge.resumed      bridge
+    queue.purged        bridge, lane (-1: all, or its dead letters); reason: queue, dead_letters; count
+    clock.jumped        details: by_ms, how far the wall clock moved against the monotonic one
+    snapshot.made       reason: the snapshot's id, or why there is none; details
+    history.cut         bridge, lane; reason: size, disk, damage, off; count: messages whose history went before its time
+    events.lost         count: events that found no room in memory while the disk refused
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import msgpack
+
+from wire.errors import ConfigError, StorageDamaged
+
+EVENT_VERSION = 1
+
+_KIND = b"E"
+
+Detail = str | int | float | bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """One row."""
+
+    at_ms: int
+    kind: str
+    bridge: str = ""
+    lane: int = -1
+    actor: str = ""
+    reason: str = ""
+    count: int = 0
+    details: Mapping[str, Detail] = field(default_factory=dict)
+
+    def encode(self) -> bytes:
+        """The row's value."""
+        fields = (self.at_ms, self.kind, self.bridge, self.lane, self.actor, self.reason, self.count, dict(self.details))
+        packed: bytes = msgpack.packb((EVENT_VERSION, *fields))
+        return packed
+
+    @classmethod
+    def decode(cls, value: bytes) -> Event:
+        """The row that ``encode`` made.
+
+        Raises:
+            StorageDamaged: it is not a row.
+            ConfigError: a newer build wrote it.
+        """
+        try:
+            version, *fields = msgpack.unpackb(value, use_list=False, strict_map_key=False)
+        except (ValueError, TypeError, msgpack.UnpackException) as error:
+            raise StorageDamaged("an event is damaged") from error
+        if version != EVENT_VERSION:
+            raise ConfigError("an event was written by another version", version=version, known=EVENT_VERSION)
+        try:
+            at_ms, kind, bridge, lane, actor, reason, count, details = fields
+            return cls(
+                at_ms=at_ms, kind=kind, bridge=bridge, lane=lane, actor=actor, reason=reason, count=count, details=dict(details)
+            )
+        except (ValueError, TypeError) as error:
+            raise StorageDamaged("an event is damaged") from error
+
+
+def event_key(number: int) -> bytes:
+    """The key of event ``number``."""
+    return _KIND + number.to_bytes(8, "big")
+
+
+def event_number(key: bytes) -> int:
+    """The number of the event under ``key``."""
+    return int.from_bytes(key[1:9], "big")
