@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from collections.abc import Sequence
 from functools import cache
 from importlib import resources
@@ -36,6 +37,9 @@ _PROBLEMS = (
     Column(name="queue", title="Queue", kind="text"),
     Column(name="why", title="Why", kind="text"),
 )
+
+LONG_HEADLINE = 70
+_FIRST_SENTENCE = re.compile(r"([.!?]) (?=[A-Z0-9])")
 
 
 def render(report: Report) -> str:
@@ -71,7 +75,7 @@ def _top(report: Report) -> str:
     choose = (
         f'<label class="choose"><span class="vh">Show one node only</span><input type="search" id="node" list="node-names" '
         f'placeholder="All {len(report.nodes):,} nodes" autocomplete="off" spellcheck="false"></label><datalist '
-        f'id="nodes">{names}</datalist>'
+        f'id="node-names">{names}</datalist>'
         if len(report.nodes) > 1
         else ""
     )
@@ -107,6 +111,10 @@ def _item(anchor: str, title: str, verdict: Verdict | None) -> str:
 
 
 def _answer(report: Report) -> str:
+    """The headline's first sentence large, the others below; then why, with links to the sections that say so."""
+    first, _, more = _FIRST_SENTENCE.sub(r"\1\n", report.headline, count=1).partition("\n")
+    size = ' class="long"' if len(first) > LONG_HEADLINE else ""
+    lead = f'<p class="lead">{markup(more)}</p>' if more else ""
     told = [section for section in report.sections if section.verdict in ("problem", "attention")]
     told.sort(key=lambda section: section.verdict != "problem")
     reasons = "".join(
@@ -122,7 +130,7 @@ def _answer(report: Report) -> str:
         f'<section class="answer s-{report.verdict}" id="answer" aria-labelledby="headline"><p '
         f'class="eyebrow">{markup(report.title)}'
         f'<span class="period">{_period(report)}</span></p>'
-        f'<div class="headline">{icon(report.verdict)}<h1 id="headline">{markup(report.headline)}</h1></div>'
+        f'<div class="headline">{icon(report.verdict)}<h1 id="headline"{size}>{markup(first)}</h1></div>{lead}'
         f'{balance(report)}<ul class="reasons">{reasons}{good}</ul></section>'
     )
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from storage.analysis.page_tables import NUMBERS, badge, icon
+from storage.analysis.page_figure import percent
+from storage.analysis.page_tables import badge, icon
 from storage.analysis.page_text import markup, shown
-from storage.analysis.report_model import Card, Report, Verdict, worst
+from storage.analysis.report_model import Card, Cell, Report, Verdict, worst
 
 CARDS_FIRST = 6
 SQUARES_LEAST = 9  # nodes; fewer are seen at once in their cards
@@ -53,43 +54,48 @@ def _card(card: Card) -> str:
     facts = "".join(
         f"<div><dt>{markup(fact.title)}</dt><dd>{markup(shown(fact.kind, fact.value))}</dd></div>" for fact in card.facts
     )
+    when = "" if "as of" in card.summary else f'<p class="as-of">as of {shown("time", card.at_ms)} UTC</p>'
     return (
         f'<article class="card s-{card.verdict}" data-node="{markup(card.node)}"><header><h3><bdi>{markup(name)}</bdi>'
         f'<span class="node"><bdi>{markup(card.node)}</bdi></span></h3>{badge(card.verdict)}</header>'
-        f'<p>{markup(card.summary)}</p><dl>{facts}</dl><p class="as-of">as of {shown("time", card.at_ms)} UTC</p></article>'
+        f"<p>{markup(card.summary)}</p><dl>{facts}</dl>{when}</article>"
     )
 
 
 def balance(report: Report) -> str:
-    """Accepted = delivered + queued + ..., summed over all cards that know it; empty where none does."""
-    sums: dict[str, float] = {}
-    titles: dict[str, str] = {}
-    for fact in (fact for card in report.cards for fact in card.facts):
-        if fact.name in ("accepted", *_PARTS) and fact.kind in NUMBERS and isinstance(fact.value, int | float):
-            sums[fact.name] = sums.get(fact.name, 0) + fact.value
-            titles.setdefault(fact.name, fact.title)
-    if "accepted" not in sums or not any(name in sums for name in _PARTS):
+    """Accepted = delivered + queued + ..., over all queues; empty where the reconciliation is not in the report, or not whole."""
+    section = next((one for one in report.sections if one.name == "reconciliation"), None)
+    if section is None or not section.rows or section.rows_total > len(section.rows):
         return ""
-    return _balance(sums, titles)
+    places = {column.name: (at, column.title) for at, column in enumerate(section.columns)}
+    if not {"accepted", *_PARTS} <= places.keys():
+        return ""
+    sums = {name: sum(_count(row[places[name][0]]) for row in section.rows) for name in ("accepted", *_PARTS)}
+    return _balance(sums, {name: places[name][1] for name in sums})
 
 
-def _balance(sums: dict[str, float], titles: dict[str, str]) -> str:
+def _count(value: Cell) -> int:
+    return value if isinstance(value, int) else 0
+
+
+def _balance(sums: Mapping[str, int], titles: Mapping[str, str]) -> str:
     """The sum in figures, and a bar of what was not delivered: beside what was, nobody would see it."""
-    parts = [name for name in _PARTS if name in sums]
     terms = "".join(
-        f'<div class="term {name}"><dt>{markup(titles[name])}</dt><dd>{shown("count", sums[name])}</dd></div>'
-        for name in ("accepted", *parts)
+        f'<div class="term {name}"><dt>{markup(titles[name])}</dt><dd>{shown("count", value)}</dd></div>'
+        for name, value in sums.items()
     )
-    rest = sum(sums[name] for name in parts if name != "delivered")
+    rest = sum(sums[name] for name in _PARTS if name != "delivered")
     bar = ""
-    if rest and "delivered" in sums:
+    if rest > 0:
         pieces, left = [], 0.0
-        for name in parts[1:]:
-            width = sums[name] / rest * 100
-            pieces.append(f'<rect class="part {name}" x="{left:.3f}%" width="{width:.3f}%" height="100%"/>')
+        for name in _PARTS[1:]:
+            width = max(sums[name], 0) / rest
+            pieces.append(f'<rect class="part {name}" x="{percent(left)}" width="{percent(width)}" height="100%"/>')
             left += width
         bar = (
             f'<p class="rest">The {shown("count", rest)} not delivered</p>'
             f'<svg class="proportion" aria-hidden="true">{"".join(pieces)}</svg>'
         )
-    return f'<div class="balance"><dl>{terms}</dl>{bar}</div>'
+    missing = sums["accepted"] - sum(sums[name] for name in _PARTS)
+    wrong = f'<p class="wrong">{icon("problem")}The two sides differ by {shown("count", abs(missing))}.</p>' if missing else ""
+    return f'<div class="balance{" differs" if missing else ""}"><dl>{terms}</dl>{wrong}{bar}</div>'

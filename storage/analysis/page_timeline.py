@@ -5,6 +5,7 @@ The worse a stretch, the taller: colour is not the only sign.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from storage.analysis.page_figure import NOTHING, ROWS_FIRST, Plot, figure, more, percent, period, x_axis
@@ -59,14 +60,15 @@ def _lane_spoken(one: Series) -> str:
 
 
 def _verdicts(spans: Sequence[Span]) -> str:
+    """What the heights and colours mean: what the labels of a verdict begin with, if that is the same in all of them."""
     labels: dict[str, set[str]] = {}
     for span in spans:
-        labels.setdefault(span.verdict, set()).add(span.label)
+        labels.setdefault(span.verdict, set()).add(re.split("[:,]", span.label)[0])
     words = {"problem": "Problem", "attention": "Attention", "ok": "OK", "none": "Other"}
     items = []
     for verdict, word in words.items():
         if verdict in labels:
-            text = next(iter(labels[verdict])) if len(labels[verdict]) == 1 else word
+            text = labels[verdict].pop() if len(labels[verdict]) == 1 else word
             key = _HEIGHTS[verdict]
             items.append(
                 f'<li class="plain"><svg class="key" aria-hidden="true"><rect class="span s-{verdict}" width="100%" '

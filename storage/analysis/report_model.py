@@ -208,6 +208,8 @@ def _build(kind: Any, value: Any) -> Any:
     if get_origin(kind) is tuple:
         return tuple(_build(get_args(kind)[0], one) for one in value)
     allowed = _alternatives(kind)
+    if isinstance(value, int) and float in allowed:
+        return value  # a whole number is written without a point
     if value not in allowed and not any(isinstance(one, type) and isinstance(value, one) for one in allowed):
         raise TypeError(f"{value!r} is not {kind}")
     return value
