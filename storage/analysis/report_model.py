@@ -208,8 +208,6 @@ def _build(kind: Any, value: Any) -> Any:
     if get_origin(kind) is tuple:
         return tuple(_build(get_args(kind)[0], one) for one in value)
     allowed = _alternatives(kind)
-    if isinstance(value, int) and float in allowed:
-        return value  # a whole number is written without a point
     if value not in allowed and not any(isinstance(one, type) and isinstance(value, one) for one in allowed):
         raise TypeError(f"{value!r} is not {kind}")
     return value
@@ -217,6 +215,5 @@ def _build(kind: Any, value: Any) -> Any:
 
 def _alternatives(kind: Any) -> tuple[Any, ...]:
     """The values (of a Literal) and types that ``kind`` allows."""
-    if get_origin(kind) in (Union, types.UnionType, Literal):
-        return get_args(kind)
-    return (kind,)
+    allowed = get_args(kind) if get_origin(kind) in (Union, types.UnionType, Literal) else (kind,)
+    return (*allowed, int) if float in allowed else allowed

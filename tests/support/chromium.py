@@ -81,6 +81,17 @@ class Chromium:
         """All elements that are so."""
         return list(self._driver.find_elements("css selector", selector))
 
+    def click(self, element: Any) -> None:
+        """Click ``element`` (or the first one that a selector finds) in the middle of the window, where nothing lies over it."""
+        found = self.find(element) if isinstance(element, str) else element
+        self.ask("arguments[0].scrollIntoView({ block: 'center' })", found)
+        found.click()
+
+    def seen(self, selector: str) -> int:
+        """How many elements are so and have a place on the page."""
+        script = "return Array.from(document.querySelectorAll(arguments[0])).filter((one) => one.getClientRects().length).length"
+        return int(self.ask(script, selector))
+
     def texts(self, selector: str) -> list[str]:
         """The texts of all elements that are so, as they are in the document."""
         return list(self.ask("return Array.from(document.querySelectorAll(arguments[0]), (one) => one.textContent)", selector))

@@ -527,10 +527,12 @@
   }
   for (const square of squares) square.addEventListener("click", () => choose(square.dataset.node === onlyNode ? "" : square.dataset.node));
   if (box) {
-    box.addEventListener("input", () => {
-      if (box.value === "" || names.has(box.value)) choose(box.value);
+    const typed = () => {
+      if (box.value === onlyNode) box.classList.remove("no-such");
+      else if (box.value === "" || names.has(box.value)) choose(box.value);
       else box.classList.add("no-such");
-    });
+    };
+    for (const event of ["input", "change"]) box.addEventListener(event, typed);
   }
   let asked = "";
   if (location.hash.startsWith("#node=")) {
