@@ -215,6 +215,5 @@ def _build(kind: Any, value: Any) -> Any:
 
 def _alternatives(kind: Any) -> tuple[Any, ...]:
     """The values (of a Literal) and types that ``kind`` allows."""
-    if get_origin(kind) in (Union, types.UnionType, Literal):
-        return get_args(kind)
-    return (kind,)
+    allowed = get_args(kind) if get_origin(kind) in (Union, types.UnionType, Literal) else (kind,)
+    return (*allowed, int) if float in allowed else allowed
