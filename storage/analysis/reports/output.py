@@ -6,7 +6,9 @@ A folder may be anything that Spark can write to. Writing again replaces the day
 from __future__ import annotations
 
 from collections.abc import Collection
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import unquote, urlsplit
 
 from storage.analysis.reports.build import Finished
 
@@ -39,23 +41,37 @@ def write(spark: SparkSession, finished: Finished, folder: str, formats: Collect
 
 def write_text(spark: SparkSession, where: str, text: str) -> str:
     """Write a text file, whole or not at all, to wherever Spark can write; ``where``."""
+    near = _local(where)
+    if near is not None:
+        near.parent.mkdir(parents=True, exist_ok=True)
+        part = near.with_name(f"{near.name}.part")
+        part.write_text(text, encoding="utf-8")
+        part.replace(near)
+        return where
     files, path = _file_system(spark, where)
-    part = path.suffix(".part")
-    stream = files.create(part, True)
+    stream = files.create(path, True)  # object stores show it when it is closed
     try:
         stream.write(bytearray(text.encode()))
     finally:
         stream.close()
-    files.delete(path, False)
-    if not files.rename(part, path):
-        raise OSError(f"{where} could not be written")
     return where
 
 
 def remove(spark: SparkSession, where: str) -> None:
     """Remove a file, if it is there."""
+    near = _local(where)
+    if near is not None:
+        near.unlink(missing_ok=True)
+        return
     files, path = _file_system(spark, where)
     files.delete(path, False)
+
+
+def _local(where: str) -> Path | None:
+    url = urlsplit(where)
+    if url.scheme == "file":
+        return Path(unquote(url.path))
+    return None if "://" in where else Path(where)
 
 
 def _file_system(spark: SparkSession, where: str) -> tuple[Any, Any]:
