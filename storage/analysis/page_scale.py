@@ -67,7 +67,7 @@ def values_axis(unit: str, values: Sequence[float], log: bool, ticks: int = 5) -
         high = low + 1
     step = _step(unit, (high - low) / ticks)
     scale = Scale(math.floor(low / step + 1e-9) * step, math.ceil(high / step - 1e-9) * step)
-    return scale, [Tick(scale.at(value), short(unit, value), abs(value) < step / 2) for value in _multiples(scale, step)]
+    return scale, [Tick(scale.at(value), short(unit, value, step), abs(value) < step / 2) for value in _multiples(scale, step)]
 
 
 def times_axis(low_ms: float, high_ms: float, ticks: int = 8) -> tuple[Scale, list[Tick]]:
@@ -126,4 +126,4 @@ def _log_axis(unit: str, low: float, high: float) -> tuple[Scale, list[Tick]]:
             break
     while len(inside) > 7:
         inside = inside[::2]
-    return scale, [Tick(scale.at(value), short(unit, value)) for value in inside]
+    return scale, [Tick(scale.at(value), short(unit, value, value)) for value in inside]

@@ -62,12 +62,18 @@ def shown(kind: str, value: Cell) -> str:
             return sign + _trimmed(size, 0 if size >= 1000 else 2)
 
 
-def short(kind: str, value: float) -> str:
-    """``value`` as an axis has it: large counts in thousands and millions."""
-    size = abs(value)
-    if kind in ("count", "per_s") and size >= 10_000:
-        unit, name = (1e9, "G") if size >= 1e9 else (1e6, "M") if size >= 1e6 else (1e3, "k")
-        return f"{'−' if value < 0 else ''}{_trimmed(size / unit, 2)}{name}{'/s' if kind == 'per_s' else ''}"
+def short(kind: str, value: float, step: float = 1.0) -> str:
+    """``value`` as an axis has it, on which the next is ``step`` away: large counts in thousands and millions."""
+    sign, size = ("−", -value) if value < 0 else ("", value)
+    digits = max(-math.floor(math.log10(step) + 1e-9), 0)
+    if kind in ("count", "per_s"):
+        unit, name = (1e9, "G") if size >= 1e9 else (1e6, "M") if size >= 1e6 else (1e3, "k") if size >= 1e4 else (1.0, "")
+        text = _trimmed(size / unit, max(-math.floor(math.log10(step / unit) + 1e-9), 0))
+        return f"{sign}{text}{name}{'/s' if kind == 'per_s' else ''}"
+    if kind == "percent":
+        return f"{sign}{_trimmed(size, digits)} %"
+    if kind == "duration_s" and 0 < size < 0.001:
+        return f"{sign}{_trimmed(size * 1e6, max(digits - 6, 0))} µs"
     return shown(kind, value)
 
 

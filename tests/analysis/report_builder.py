@@ -161,7 +161,8 @@ class Fleet:
             columns=_columns(
                 "verdict:Verdict:state node:Node:text queue:Queue:text accepted:Accepted:count delivered:Delivered:count "
                 "queued:Queued:count expired:Expired:count dropped:Dropped:count dead:Dead-lettered:count "
-                "difference:Difference:count seq_from:Sequences_from:count seq_to:up_to:count lost:Lost:count settled_twice:Twice:count"
+                "difference:Difference:count seq_from:Sequences_from:count seq_to:up_to:count lost:Lost:count "
+                "settled_twice:Twice:count"
             ),
             rows=tuple(rows),
             rows_total=len(rows),
