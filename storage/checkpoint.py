@@ -16,6 +16,7 @@ from storage.burials import Burials
 from storage.chunk import CHUNK_VERSION, Chunk
 from storage.dead_letters import LETTER_VERSION
 from storage.engine import Engine
+from storage.history import SETTLEMENT_VERSION
 from storage.keys import STORE_FORMAT
 from storage.ledger import ROW_VERSION, Ledger
 from storage.manifest import DeadFacts, LedgerFacts, QueueFacts, VolatileFacts, queue_fields
@@ -31,6 +32,7 @@ VERSIONS: Mapping[str, int] = {
     "chunk": CHUNK_VERSION,
     "batch": BATCH_VERSION,
     "queue_row": ROW_VERSION,
+    "history": SETTLEMENT_VERSION,
     "letter": LETTER_VERSION,
 }
 
@@ -55,6 +57,7 @@ class Standing:
     sessions: int
     retained: int
     free_bytes: int | None
+    events: tuple[int, int] = (0, 0)
 
     def facts(self) -> dict[str, Any]:
         """The part of the manifest that the store knows; only values that msgpack and JSON know. Takes a while, in any thread."""
@@ -70,6 +73,7 @@ class Standing:
             "sessions": self.sessions,
             "retained": self.retained,
             "disk_free_bytes": self.free_bytes,
+            "events": self.events,
         }
 
 
@@ -84,6 +88,7 @@ def take(
     sessions: int,
     retained: int,
     free_bytes: int | None,
+    events: tuple[int, int] = (0, 0),
 ) -> Standing:
     """Make the checkpoint ``path`` of ``engine``, in which everything is committed, and note what it holds.
 
@@ -102,12 +107,14 @@ def take(
         sessions=sessions,
         retained=retained,
         free_bytes=free_bytes,
+        events=events,
     )
 
 
 def note(queue: Queue, limits: LimitSettings, *, configured: bool, retention_s: float, damaged: bool) -> QueueStands:
     """Where ``queue`` stands. damaged: its row cannot be read, and the queue stands for nothing."""
     place = lane_of_queue(queue.name)
+    history = queue.history.row() if queue.history is not None else None
     messages, size_bytes, chunks = queue.in_memory()
     facts = QueueFacts(
         name=queue.name,
@@ -126,6 +133,7 @@ def note(queue: Queue, limits: LimitSettings, *, configured: bool, retention_s: 
         max_messages=limits.max_messages,
         max_bytes=limits.max_bytes,
         retention_s=retention_s,
+        settlements=(history.first, history.next) if history is not None else (0, 0),
         damaged=damaged,
     )
     return QueueStands(facts=facts, chunks=tuple(chunks), settled=queue.settled.ranges() if chunks else ())

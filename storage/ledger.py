@@ -6,7 +6,7 @@ commit as what changed it, so the sum closes after any crash.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgpack
@@ -49,6 +49,10 @@ class Ledger:
                 raise ValueError(f"no such outcome: {outcome}")
             reasons = self.dropped if kind == "dropped" else self.dead
             reasons[reason] = reasons.get(reason, 0) + messages
+
+    def copy(self) -> Ledger:
+        """The counts as they are."""
+        return replace(self, dropped=dict(self.dropped), dead=dict(self.dead))
 
     def ended(self) -> int:
         """How many messages have left the queue, whatever became of them."""

@@ -93,6 +93,8 @@ def to_settings(configuration: Configuration) -> NodeSettings:
             acknowledge=configuration.persistence.acknowledge,
             flush_period_s=configuration.persistence.flush_period,
             sync=configuration.persistence.sync,
+            events_max=configuration.persistence.events.max,
+            events_max_age_s=configuration.persistence.events.max_age,
         ),
         limits=limits,
         bridges=tuple(_bridge(bridge, configuration) for bridge in configuration.bridges),
@@ -197,6 +199,8 @@ def _bridge(bridge: Bridge, configuration: Configuration) -> BridgeSettings:
             max_bytes=bridge.dead_letter.max_bytes,
             max_age_s=bridge.dead_letter.max_age,
         ),
+        retention_s=bridge.retention,
+        retention_max_bytes=bridge.retention_max_bytes,
     )
 
 

@@ -110,12 +110,17 @@ class ClientLimitSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PersistenceSettings:
-    """Durability: mode file-native | in-memory; acknowledge after-commit | fast; sync full | os; flush_period_s 0 = each cycle."""
+    """Durability: mode file-native | in-memory; acknowledge after-commit | fast; sync full | os; flush_period_s 0 = each cycle.
+
+    events_max, events_max_age_s: what is kept of the node's events; where the mode is in-memory, or the first is 0, none are.
+    """
 
     mode: str
     acknowledge: str
     flush_period_s: float
     sync: str
+    events_max: int = 100_000
+    events_max_age_s: float = 30 * 86400.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,7 +218,7 @@ class RefusalSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BridgeSettings:
-    """One bridge: a remote broker, its lanes, and what crosses."""
+    """One bridge: a remote broker, its lanes, and what crosses. retention_s: settled messages are kept so long, if above 0."""
 
     name: str
     remote: RemoteSettings
@@ -230,6 +235,8 @@ class BridgeSettings:
     on_refusal: RefusalSettings
     limits: LimitSettings
     dead_letter: DeadLetterSettings = DeadLetterSettings()
+    retention_s: float = 0.0
+    retention_max_bytes: int = 1 << 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

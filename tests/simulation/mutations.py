@@ -193,7 +193,9 @@ def _settled_at_pubrec(original: Any) -> Any:
 
 
 _mutation("6-settled-at-pubrec", "QoS 2 is settled before its PUBCOMP", (OutboundFlow, "_acknowledged", _settled_at_pubrec))
-_mutation("6-settlements-lost", "a settlement does not reach the row", (Queue, "settle", _instead(lambda self, outcome, ranges: 0)))
+_mutation(
+    "6-settlements-lost", "a settlement does not reach the row", (Queue, "settle", _instead(lambda self, outcome, ranges, by="": 0))
+)
 
 
 # --- commit point 5: the release before PUBREL ---

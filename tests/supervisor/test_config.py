@@ -380,6 +380,14 @@ TOGETHER = [
         "bridges[0].tier2.max_bytes",
         "packet_max_bytes (1MiB)",
     ),
+    bad(
+        "retention in memory",
+        HEAD + "persistence: {mode: in-memory}\n" + BRIDGE + "    retention: 24h\n",
+        9,
+        "bridges[0].retention",
+        "in memory nothing is kept",
+        "file-native",
+    ),
 ]
 
 NO_ACCESS = HEAD.replace("{allow_anonymous: true}", "{}")
@@ -415,9 +423,7 @@ ACCESS = [
     bad("a bad limit", access("login_limits: {failures_max: 0}"), 3, "access.login_limits.failures_max", "unlimited"),
 ]
 
-LATER = "not available in this version"
 NOT_YET = [
-    bad("retention", HEAD + BRIDGE + "    retention: 24h\n", 8, "bridges[0].retention", LATER),
     bad("a bridge's own persistence", HEAD + BRIDGE + "    persistence: {sync: os}\n", 8, "bridges[0].persistence", "whole node"),
 ]
 
