@@ -9,7 +9,7 @@ from storage.analysis.page_tables import badge, icon
 from storage.analysis.page_text import markup, shown
 from storage.analysis.report_model import Card, Cell, Report, Verdict, worst
 
-CARDS_FIRST = 6
+CARDS_FIRST, CARDS_FIRST_MAX = 3, 6  # shown at once: all that are not well, within these
 SQUARES_LEAST = 9  # nodes; fewer are seen at once in their cards
 _PARTS = ("delivered", "queued", "expired", "dropped", "dead")  # of what was accepted, as the ledger has it
 
@@ -46,7 +46,8 @@ def fleet(report: Report) -> str:
 
 def cards(found: Sequence[Card]) -> str:
     """The bridges, worst first; the page's script shows the first few until it is asked for more."""
-    return f'<div class="cards" data-first="{CARDS_FIRST}">{"".join(_card(card) for card in found)}</div>'
+    first = min(max(sum(card.verdict in ("problem", "attention") for card in found), CARDS_FIRST), CARDS_FIRST_MAX)
+    return f'<div class="cards" data-first="{first}">{"".join(_card(card) for card in found)}</div>'
 
 
 def _card(card: Card) -> str:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import base64
+import configparser
 import hashlib
 import json
 import re
 from dataclasses import replace
 from datetime import UTC, datetime
+from fnmatch import fnmatch
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -263,3 +266,14 @@ def test_what_is_stacked_beyond_the_colours_is_summed_not_lost() -> None:
     assert isinstance(stacked, list)
     assert sum(one["values"][0] for one in stacked) == sum(range(20))
     assert stacked[-1]["name"] == "15 others together"
+
+
+def test_what_the_page_is_made_of_is_installed_with_it() -> None:
+    root = Path(__file__).resolve().parents[2]
+    setup = configparser.ConfigParser()
+    setup.read(root / "setup.cfg")
+    patterns = setup["options.package_data"]["storage.analysis"].split()
+
+    for asset in ("page.css", "page.js", "icons.svg"):
+        assert (root / "storage/analysis/assets" / asset).is_file()
+        assert any(fnmatch(f"assets/{asset}", pattern) for pattern in patterns)
