@@ -25,7 +25,7 @@ REPORTS = {
     "one": Fleet(nodes=1, bad=0),
     "few": Fleet(nodes=3),
     "hostile": Fleet(nodes=3, hostile=HOSTILE),
-    "many": Fleet(nodes=300, hours=12),
+    "many": Fleet(nodes=200, hours=12),
 }
 
 
@@ -144,11 +144,12 @@ def test_the_dots_under_the_cursor_lie_on_their_lines(chromium: Chromium, pages:
           for (const dot of figure.querySelectorAll(".dot")) {
             const line = figure.querySelector(".body .line." + dot.classList[1]), matrix = line.getScreenCTM();
             const box = dot.getBoundingClientRect(), x = (box.left + box.right) / 2, y = (box.top + box.bottom) / 2;
-            let nearest = Infinity;
-            for (let at = 0; at <= line.getTotalLength(); at += 1) {
-              const point = line.getPointAtLength(at).matrixTransform(matrix);
-              nearest = Math.min(nearest, Math.hypot(point.x - x, point.y - y));
+            let low = 0, high = line.getTotalLength(); // a line goes from left to right: the place with this x is found by halving
+            const point = (at) => line.getPointAtLength(at).matrixTransform(matrix);
+            for (let half = 0; half < 24; half += 1) {
+              if (point((low + high) / 2).x < x) low = (low + high) / 2; else high = (low + high) / 2;
             }
+            const nearest = Math.min(...[-2, -1, 0, 1, 2].map((by) => Math.hypot(point(low + by).x - x, point(low + by).y - y)));
             away.push(nearest);
           }
         }
@@ -406,7 +407,7 @@ def test_all_of_hundreds_of_nodes_or_one_of_them(chromium: Chromium, pages: dict
     chromium.open(pages["many"])
     assert chromium.ask("return document.querySelectorAll('tbody tr').length") < 200
     assert chromium.seen(".card") == 3
-    assert len(chromium.all(".square")) == 300
+    assert chromium.seen(".square") == 200
 
     chromium.click('.square[data-node="site-123"]')
 
