@@ -306,6 +306,9 @@ def test_on_paper_it_is_light_and_without_buttons(chromium: Chromium, pages: dic
 
     assert chromium.ask(_GROUND) == "rgb(255, 255, 255)"
     assert chromium.seen(".top, .contents, .bar-of-tools, .pages") == 0
+    chromium.resize(1000)  # a landscape page of A4
+    wide = "return Array.from(document.querySelectorAll('table')).filter((one) => one.scrollWidth > innerWidth).length"
+    assert chromium.ask(wide) == 0
 
 
 def test_hostile_text_is_shown_as_it_is(chromium: Chromium, pages: dict[str, Path]) -> None:
