@@ -503,7 +503,8 @@
     for (const card of cards) card.hidden = !shown.has(card);
     const left = wanted.length - shown.size;
     moreCards.hidden = left === 0;
-    moreCards.textContent = "Show " + text("count", Math.min(left, Math.max(cardsShown * 4, 24) - cardsShown)) + " more of " + text("count", left);
+    const next = Math.min(left, Math.max(cardsShown * 4, 24) - cardsShown);
+    moreCards.textContent = "Show " + text("count", next) + " more" + (next < left ? " of " + text("count", left) : "");
   }
 
   // One node only
