@@ -86,14 +86,19 @@ def _leading(series: Sequence[Series]) -> tuple[Sequence[Series], Sequence[Serie
 
 
 def _line(xs: Sequence[float], values: Sequence[float | None], across: Scale, up: Scale) -> str:
-    """A path with a gap where a value is not known, or no logarithm; a lone point becomes a dot."""
+    """A path with a gap where a value is not known, or no logarithm; a lone point becomes a dot.
+
+    A series none of whose points are neighbours was taken at times of its own (snapshots of one node among those of others): its
+    points are joined.
+    """
     path, pen = [], False
+    own_times = not any(one is not None and other is not None for one, other in pairwise(values))
     for x, value in _thinned(xs, values):
         if value is None or (up.log and value <= 0):
-            pen = False
+            pen = pen and own_times
             continue
         point = f"{_n(across.at(x) * BODY)} {_n((1 - up.at(value)) * BODY)}"
-        path.append(f"L{point}" if pen else f"M{point}h0")
+        path.append(f"L{point}h0" if pen and own_times else f"L{point}" if pen else f"M{point}h0")
         pen = True
     return "".join(path)
 

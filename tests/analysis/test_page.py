@@ -242,6 +242,15 @@ def test_a_gap_in_a_line_stays_a_gap_and_a_lone_point_is_a_dot() -> None:
     assert path[1].count("L") == 1
 
 
+def test_points_taken_at_times_of_their_own_are_joined() -> None:
+    hours = tuple(END_MS + at * 3_600_000 for at in range(5))
+    nodes = (Series(name="a", values=(1, None, 2, None, 3)), Series(name="b", values=(None, 4, None, 5, None)))
+
+    lines = re.findall(r'data-series="\d" d="([^"]+)"', plot(Chart(kind="lines", title="x", x=hours, series=nodes), "p").html)
+
+    assert [(line.count("M"), line.count("L")) for line in lines] == [(1, 1), (1, 2)]  # the last is drawn first
+
+
 def test_a_line_of_many_points_keeps_its_peak() -> None:
     times = tuple(END_MS + at * 1000 for at in range(50_000))
     values = tuple(100.0 if at == 31_337 else 1.0 for at in range(50_000))
