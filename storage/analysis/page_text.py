@@ -18,6 +18,7 @@ UNKNOWN = "–"
 STATES = {"ok": "OK", "attention": "Attention", "problem": "Problem", "none": "Not judged"}
 _BYTES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _DAY_S = 86_400
+_YEAR_S = 31_557_600
 # Control, format (directions, zero width), surrogate, line and paragraph separators: none is left to a browser's discretion.
 _INVISIBLE = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 
@@ -119,6 +120,8 @@ def _duration(seconds: float) -> str:
         return _two(whole // 60, "min", whole % 60, "s")
     if whole < _DAY_S:
         return _two(whole // 3600, "h", whole % 3600 // 60, "min")
+    if whole >= 1000 * _DAY_S:
+        return f"{_trimmed(whole / _YEAR_S, 0)} years"
     return _two(whole // _DAY_S, "d", whole % _DAY_S // 3600, "h")
 
 

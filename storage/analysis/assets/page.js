@@ -50,6 +50,7 @@
     const whole = Math.floor(seconds + 0.5);
     if (whole < 3600) return two(Math.floor(whole / 60), "min", whole % 60, "s");
     if (whole < 86400) return two(Math.floor(whole / 3600), "h", Math.floor(whole % 3600 / 60), "min");
+    if (whole >= 86400000) return trimmed(whole / 31557600, 0) + " years";
     return two(Math.floor(whole / 86400), "d", Math.floor(whole % 86400 / 3600), "h");
   }
   function moment(ms) {
