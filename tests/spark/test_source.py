@@ -10,12 +10,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyarrow import parquet
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from storage.analysis.reader import Filters, read_table
 from storage.analysis.tables import TABLES
-from storage.manifest import find_snapshots
+from storage.manifest import find_snapshots, read_manifest
 from storage.spark_source import NAME, spark_schema
 from tests.spark.nodes import CLOUD, PLANT, START_MS, Edge, copy_of, damage_messages, make_newer
 
@@ -243,3 +244,171 @@ def test_what_cannot_be_read_is_skipped_by_option_and_named_in_a_table(spark: Sp
 def _seqs(row: dict[str, Any]) -> Iterator[int]:
     if row["first_seq"] is not None:
         yield from range(row["first_seq"], row["last_seq"] + 1)
+
+
+# --- snapshots that arrive ---
+
+
+class Arrivals:
+    """A query that writes what is new in a folder as Parquet, and is started anew each time."""
+
+    def __init__(self, spark: SparkSession, folder: Path, table: str, **options: str) -> None:
+        self._spark, self._folder, self._table, self._options = spark, folder, table, options
+        self.there = folder / "there"
+        self.there.mkdir(parents=True)
+
+    def run(self) -> int:
+        """Read what has arrived, and end; how many batches that took."""
+        frame = self._spark.readStream.format(NAME).options(table=self._table, **self._options).load(str(self.there))
+        query = (
+            frame.writeStream.format("parquet")
+            .option("checkpointLocation", str(self._folder / "checkpoint"))
+            .trigger(availableNow=True)
+            .start(str(self._folder / "out"))
+        )
+        try:
+            assert query.awaitTermination(120)
+        finally:
+            query.stop()
+        return sum(1 for progress in query.recentProgress if progress["numInputRows"])
+
+    def rows(self) -> list[dict[str, Any]]:
+        """All that was ever written."""
+        return [row for path in self._written() for row in rows_in(parquet.read_table(path))]
+
+    def _written(self) -> list[Path]:
+        return sorted((self._folder / "out").glob("*.parquet"))
+
+    def forget_last_batch(self) -> None:
+        """As if the query had died before its last batch was written: it is repeated. What was written before is gone from here."""
+        for path in self._written():
+            path.unlink()
+        shutil.rmtree(self._folder / "out" / "_spark_metadata")
+        commits = self._folder / "checkpoint" / "commits"
+        last = max(int(path.name) for path in commits.iterdir() if path.name.isdigit())
+        for path in (commits / str(last), commits / f".{last}.crc"):
+            path.unlink(missing_ok=True)
+
+
+@pytest.fixture(scope="module")
+def hours(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Four snapshots of a node that goes on: each has the settlements of those before it, too."""
+    folder = tmp_path_factory.mktemp("hours")
+    edge = Edge(folder / "store")
+    with edge.model:
+        made = []
+        for _ in range(4):
+            edge.publish(80, plant=10)
+            edge.deliver(30)
+            made.append(edge.snapshot(folder / "there"))
+    return made
+
+
+def arrive(snapshot: Path, there: Path, node: str = "") -> None:
+    if node:
+        copy_of(snapshot, there, node, read_manifest(snapshot).at_ms)
+    else:
+        (there / snapshot.name).symlink_to(snapshot)
+
+
+def numbers(rows: list[dict[str, Any]]) -> list[tuple[str, str, int, int]]:
+    return sorted((row["node"], row["queue"], row["number"], row["first_seq"]) for row in rows)
+
+
+def test_each_settlement_streams_once_over_arrivals_and_restarts(spark: SparkSession, hours: list[Path], tmp_path: Path) -> None:
+    arrivals = Arrivals(spark, tmp_path, "settlements", maxSnapshotsPerTrigger="2")
+    assert arrivals.run() == 0  # nothing has arrived, and that is no error
+
+    arrive(hours[0], arrivals.there)
+    (arrivals.there / f"{hours[1].name}.part" / "store").mkdir(parents=True)  # the next is on its way
+    arrivals.run()
+    first = numbers(arrivals.rows())
+    assert first == numbers(directly(hours[0], "settlements"))
+    arrivals.run()
+    assert numbers(arrivals.rows()) == first
+
+    for snapshot in hours[1:]:
+        arrive(snapshot, arrivals.there)
+    arrive(hours[2], arrivals.there, "other")
+    assert arrivals.run() == 2  # two by two
+
+    assert numbers(arrivals.rows()) == sorted(
+        numbers(directly(hours[3], "settlements")) + [("other", *row[1:]) for row in numbers(directly(hours[2], "settlements"))]
+    )
+
+
+def test_a_batch_that_is_repeated_reads_the_same_whatever_has_arrived_since(
+    spark: SparkSession, hours: list[Path], tmp_path: Path
+) -> None:
+    arrivals = Arrivals(spark, tmp_path, "settlements")
+    arrive(hours[0], arrivals.there)
+    arrivals.run()
+    arrive(hours[2], arrivals.there)
+    arrivals.run()
+    arrivals.forget_last_batch()
+    arrive(hours[1], arrivals.there)  # late, and between the two
+
+    arrivals.run()
+
+    first, third = (numbers(directly(hours[number], "settlements")) for number in (0, 2))
+    assert numbers(arrivals.rows()) == sorted(set(third) - set(first))
+
+
+def test_each_settled_message_streams_once(spark: SparkSession, hours: list[Path], tmp_path: Path) -> None:
+    arrivals = Arrivals(spark, tmp_path, "messages")
+    for snapshot in hours[:3]:
+        arrive(snapshot, arrivals.there)
+        if snapshot is not hours[1]:
+            arrivals.run()
+
+    rows = [(row["queue"], row["seq"], row["outcome"], row["settlement"]) for row in arrivals.rows()]
+
+    settled = directly(hours[2], "messages", filters=Filters(states=("settled",)))
+    assert rows
+    assert sorted(rows) == sorted((row["queue"], row["seq"], row["outcome"], row["settlement"]) for row in settled)
+
+
+def test_a_table_without_numbers_streams_each_snapshot_once_late_ones_too(
+    spark: SparkSession, hours: list[Path], tmp_path: Path
+) -> None:
+    arrivals = Arrivals(spark, tmp_path, "queues")
+    for number in (0, 2, 1, 3):
+        arrive(hours[number], arrivals.there)
+        arrivals.run()
+
+    expected = [(hour.name, row["queue"], row["tail"]) for hour in hours for row in directly(hour, "queues")]
+    assert sorted((row["snapshot_id"], row["queue"], row["tail"]) for row in arrivals.rows()) == sorted(expected)
+
+
+def test_events_stream_once(spark: SparkSession, hours: list[Path], tmp_path: Path) -> None:
+    arrivals = Arrivals(spark, tmp_path, "events")
+    for snapshot in hours[1:]:
+        arrive(snapshot, arrivals.there)
+        arrivals.run()
+
+    assert sorted(row["number"] for row in arrivals.rows()) == sorted(row["number"] for row in directly(hours[3], "events"))
+
+
+def test_a_damaged_snapshot_stops_a_stream_or_is_passed_by_option(spark: SparkSession, hours: list[Path], tmp_path: Path) -> None:
+    for option in ("fail", "skip"):
+        arrivals = Arrivals(spark, tmp_path / option, "queues", damaged=option)
+        arrive(hours[0], arrivals.there)
+        copied = copy_of(hours[1], arrivals.there, "bad", START_MS)
+        (copied / "manifest.json").write_text("{}")
+        if option == "fail":
+            with pytest.raises(PySparkException, match="manifest"):
+                arrivals.run()
+        else:
+            arrivals.run()
+            assert {row["node"] for row in arrivals.rows()} == {"edge"}
+
+
+def test_an_installed_source_is_known_without_being_registered(spark: SparkSession, snapshots: Path) -> None:
+    """Spark finds ``pyspark_bascule``; filters are then pushed down only on request, since Spark's own setting is off."""
+    session = spark.newSession()
+
+    frame = session.read.format(NAME).option("table", "queues").load(str(snapshots))
+
+    assert frame.where("queue = 'bridge:plant:0'").count() == 3
+    with pytest.raises(PySparkException, match="DATA_SOURCE_PUSHDOWN_DISABLED"):
+        session.read.format(NAME).options(table="queues", pushdown="true").load(str(snapshots)).count()
