@@ -112,7 +112,7 @@ def _section(context: Context, rules: DataFrame, bridges: list[Row]) -> Section:
         for row in rows
     ]
     ages = collect(
-        context.spark.sql(f"SELECT node, bridge, {', '.join(f'sum({name}) {name}' for name, _, _ in AGES)}, sum(messages) messages FROM {{r}} GROUP BY 1, 2 ORDER BY messages DESC LIMIT {BARS_SHOWN}", r=rules)
+        context.sql(f"SELECT node, bridge, {', '.join(f'sum({name}) {name}' for name, _, _ in AGES)}, sum(messages) messages FROM {{r}} GROUP BY 1, 2 ORDER BY messages DESC LIMIT {BARS_SHOWN}", r=rules)
     )
     charts = ()
     if ages:

@@ -54,10 +54,10 @@ def make(context: Context) -> Made:
         )
     )
     rows, rows_total = top(findings.orderBy(findings.verdict.desc(), findings["count"].desc()))
-    kinds = collect(context.spark.sql("SELECT what, sum(count) count FROM {f} GROUP BY 1", f=findings))
+    kinds = collect(context.sql("SELECT what, sum(count) count FROM {f} GROUP BY 1", f=findings))
     counts = {row["what"]: row["count"] for row in kinds}
     bridges = collect(
-        context.spark.sql(
+        context.sql(
             "SELECT node, bridge, sum(if(what = 'sent again', count, 0)) again, sum(if(what = 'settlements missing', count, 0)) missing"
             " FROM {f} WHERE what <> 'events missing' GROUP BY 1, 2",
             f=findings,

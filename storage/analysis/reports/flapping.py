@@ -182,7 +182,7 @@ def _charts(context: Context, spans: DataFrame, rows: list[Row]) -> tuple[Chart,
         return ()
     chosen = context.rows("chosen", lanes, "node string, bridge string, lane int")
     found = collect(
-        context.spark.sql(
+        context.sql(
             "SELECT /*+ BROADCAST(c) */ s.node, s.bridge, s.lane, s.start, s.stop, s.state, s.reason FROM {s} s JOIN {c} c"
             f" ON s.node = c.node AND s.bridge = c.bridge AND s.lane = c.lane ORDER BY s.start DESC LIMIT {SPANS_DRAWN}",
             s=spans,

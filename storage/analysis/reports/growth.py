@@ -85,7 +85,7 @@ def _points(context: Context) -> DataFrame:
 
 def _forecasts(context: Context, points: DataFrame) -> DataFrame:
     soon = context.thresholds.full_within_s
-    return context.spark.sql(
+    return context.sql(
         f"""
         WITH placed AS (
           SELECT *, unix_micros(snapshot_at) / 1e6 t, max(snapshot_at) OVER w newest, count(*) OVER w every,
@@ -145,7 +145,7 @@ def _charts(points: DataFrame, context: Context, rows: list[Row]) -> tuple[Chart
     lanes = [(row["node"], row["bridge"]) for row in most]
     chosen = context.rows("chosen", lanes, "node string, bridge string")
     found = collect(
-        context.spark.sql(
+        context.sql(
             "SELECT /*+ BROADCAST(c) */ p.node, p.bridge, p.snapshot_at, p.messages FROM {p} p JOIN {c} c ON p.node = c.node AND p.bridge = c.bridge",
             p=points,
             c=chosen,

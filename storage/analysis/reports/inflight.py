@@ -52,7 +52,7 @@ def make(context: Context) -> Made:
     )
     rows, rows_total = top(audited.orderBy("oldest_age_s", ascending=False))
     bridges = collect(
-        context.spark.sql(
+        context.sql(
             "SELECT node, coalesce(bridge, '') bridge, sum(in_flight) in_flight, max(oldest_age_s) oldest_age_s, min(oldest_at) oldest_at,"
             " count_if(verdict = 'problem') wrong, count_if(verdict = 'attention') old FROM {a} GROUP BY 1, 2",
             a=audited,

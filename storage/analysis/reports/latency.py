@@ -55,7 +55,7 @@ def make(context: Context) -> Made:
         )
     )
     figures = context.keep(
-        context.spark.sql(
+        context.sql(
             f"""
             SELECT grouping_id() level, node, bridge, start, sum(if(good, messages, 0)) messages, {_FIGURES},
                    max(if(good, ms, NULL)) / 1000 max_s, sum(if(jumped, messages, 0)) clock_jumps,
@@ -66,15 +66,15 @@ def make(context: Context) -> Made:
             counted=counted,
         )
     )
-    by_time = context.spark.sql("SELECT to_date(start) date, * EXCEPT (level) FROM {f} WHERE level = 0", f=figures)
-    bridges = context.spark.sql(
+    by_time = context.sql("SELECT to_date(start) date, * EXCEPT (level) FROM {f} WHERE level = 0", f=figures)
+    bridges = context.sql(
         "SELECT b.*, w.worst_p99_s, w.worst_at FROM {f} b LEFT JOIN (SELECT node, bridge, max(p99_s) worst_p99_s, max_by(start, p99_s) worst_at"
         " FROM {f} WHERE level = 0 GROUP BY 1, 2) w ON b.node = w.node AND b.bridge = w.bridge WHERE b.level = 1 ORDER BY b.p99_s DESC",
         f=figures,
     )
     rows, rows_total = top(bridges)
-    whole = collect(context.spark.sql("SELECT * FROM {f} WHERE level = 7", f=figures))
-    fleet = collect(context.spark.sql("SELECT * FROM {f} WHERE level = 6 ORDER BY start", f=figures))
+    whole = collect(context.sql("SELECT * FROM {f} WHERE level = 7", f=figures))
+    fleet = collect(context.sql("SELECT * FROM {f} WHERE level = 6 ORDER BY start", f=figures))
     section = Section(
         name=NAME,
         title="Latency",
@@ -135,7 +135,7 @@ def _charts(context: Context, by_time: DataFrame, fleet: list[Row], bridges: lis
         return (quantiles,)
     chosen = context.rows("chosen", slowest, "node string, bridge string")
     points = collect(
-        context.spark.sql(
+        context.sql(
             "SELECT /*+ BROADCAST(c) */ t.node, t.bridge, start, p99_s FROM {t} t JOIN {c} c ON t.node = c.node AND t.bridge = c.bridge", t=by_time, c=chosen
         )
     )

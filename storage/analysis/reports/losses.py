@@ -45,9 +45,9 @@ def make(context: Context) -> Made:
         )
     )
     bridges = collect(
-        context.spark.sql("SELECT node, bridge, sum(messages) messages, max(last_at) last_at FROM {c} GROUP BY 1, 2 ORDER BY messages DESC", c=causes)
+        context.sql("SELECT node, bridge, sum(messages) messages, max(last_at) last_at FROM {c} GROUP BY 1, 2 ORDER BY messages DESC", c=causes)
     )
-    held = collect(context.spark.sql("SELECT node, bridge, sum(held) held FROM {l} GROUP BY 1, 2", l=letters))
+    held = collect(context.sql("SELECT node, bridge, sum(held) held FROM {l} GROUP BY 1, 2", l=letters))
     rows, rows_total = top(causes.orderBy("messages", ascending=False))
     section = Section(
         name=NAME,
@@ -105,7 +105,7 @@ def _summary(context: Context, causes: DataFrame, rows: list[Row]) -> str:
     if not rows:
         return "Nothing was dropped, nothing expired, nothing was refused."
     kinds = collect(
-        context.spark.sql("SELECT cause, reason, sum(messages) messages FROM {c} GROUP BY 1, 2 ORDER BY messages DESC", c=causes)
+        context.sql("SELECT cause, reason, sum(messages) messages FROM {c} GROUP BY 1, 2 ORDER BY messages DESC", c=causes)
     )
     named = ", ".join(f"{row['messages']:,} {row['cause']}{': ' + row['reason'] if row['reason'] else ''}" for row in kinds[:4])
     more = f" and {plural(len(kinds) - 4, 'more cause')}" if len(kinds) > 4 else ""

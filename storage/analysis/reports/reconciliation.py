@@ -64,20 +64,26 @@ _OFFENDING = (
     Column(name="accepted_at", title="Accepted", kind="time"),
 )
 
-_RANGES = "explode(from_json({}, 'array<array<bigint>>')) r"
-
 # One row for each end of a stretch: settled (s), queued (q), in memory (v), within what is to be judged (c), below the head (b).
-_ENDS = """
-  SELECT node, queue, first_seq at, 1L s, 0L q, 0L v, 0L c, 0L b FROM {settling}
-  UNION ALL SELECT node, queue, last_seq + 1, -1L, 0L, 0L, 0L, 0L FROM {settling}
-  UNION ALL SELECT node, queue, first_seq, 0L, 1L, 0L, 0L, 0L FROM {stored}
-  UNION ALL SELECT node, queue, last_seq + 1, 0L, -1L, 0L, 0L, 0L FROM {stored}
-  UNION ALL SELECT node, queue, r[0], 0L, 0L, 1L, 0L, 0L FROM {volatile}
-  UNION ALL SELECT node, queue, r[1], 0L, 0L, -1L, 0L, 0L FROM {volatile}
-  UNION ALL SELECT node, queue, seq_from, 0L, 0L, 0L, 1L, 0L FROM {judged}
-  UNION ALL SELECT node, queue, seq_to, 0L, 0L, 0L, -1L, 0L FROM {judged}
-  UNION ALL SELECT node, queue, seq_from, 0L, 0L, 0L, 0L, 1L FROM {judged} WHERE head > seq_from
-  UNION ALL SELECT node, queue, head, 0L, 0L, 0L, 0L, -1L FROM {judged} WHERE head > seq_from
+_END = "struct({at} at, {s}L s, {q}L q, {v}L v, {c}L c, {b}L b)"
+
+
+def _ends(start: str, stop: str, what: str) -> str:
+    """SQL for the two ends of [``start``, ``stop``), which is ``what``."""
+    none = dict.fromkeys("sqvcb", 0)
+    return f"inline(array({_END.format(**(none | {'at': start, what: 1}))}, {_END.format(**(none | {'at': stop, what: -1}))}))"
+
+
+_ENDS = f"""
+  SELECT /*+ BROADCAST(j) */ s.node, s.queue, {_ends("s.first_seq", "s.last_seq + 1", "s")}
+  FROM {{settlements}} s JOIN {{judged}} j ON s.node = j.node AND s.queue = j.queue WHERE s.outcome <> 'redelivered' AND j.has_history
+  UNION ALL SELECT node, queue, {_ends("r[0]", "r[1]", "s")} FROM {{judged}}
+  LATERAL VIEW explode(from_json(if(has_history, NULL, settled_above), 'array<array<bigint>>')) AS r
+  UNION ALL SELECT node, queue, {_ends("first_seq", "last_seq + 1", "q")} FROM {{stored}}
+  UNION ALL SELECT node, queue, {_ends("r[0]", "r[1]", "v")} FROM {{judged}}
+  LATERAL VIEW explode(from_json(volatile_ranges, 'array<array<bigint>>')) AS r
+  UNION ALL SELECT node, queue, {_ends("seq_from", "seq_to", "c")} FROM {{judged}}
+  UNION ALL SELECT node, queue, {_ends("seq_from", "head", "b")} FROM {{judged}} WHERE head > seq_from
 """
 _STRETCHES = """
   WITH ends AS (SELECT node, queue, at, sum(s) s, sum(q) q, sum(v) v, sum(c) c, sum(b) b FROM {ends} GROUP BY node, queue, at),
@@ -128,16 +134,8 @@ def _judged(context: Context) -> DataFrame:
 
 def stretches(context: Context, judged: DataFrame, stored: DataFrame) -> DataFrame:
     """All stretches of sequences, each with what it is (R3)."""
-    settling = context.sql(
-        "SELECT s.node, s.queue, s.first_seq, s.last_seq FROM {settlements} s JOIN {judged} j ON s.node = j.node AND s.queue = j.queue"
-        " WHERE s.outcome <> 'redelivered' AND j.has_history"
-        f" UNION ALL SELECT node, queue, r[0], r[1] - 1 FROM (SELECT node, queue, {_RANGES.format('settled_above')} FROM {{judged}}"
-        " WHERE NOT has_history)",
-        judged=judged,
-    )
-    volatile = context.sql(f"SELECT node, queue, {_RANGES.format('volatile_ranges')} FROM {{judged}}", judged=judged)
-    ends = context.spark.sql(_ENDS, settling=settling, stored=stored, volatile=volatile, judged=judged)
-    return context.spark.sql(_STRETCHES, ends=ends)
+    ends = context.sql(_ENDS, judged=judged, stored=stored)
+    return context.sql(_STRETCHES, ends=ends)
 
 
 def _queues(context: Context, judged: DataFrame, stored: DataFrame, found: DataFrame) -> DataFrame:
@@ -191,7 +189,7 @@ def _offending(context: Context, queues: DataFrame, found: DataFrame) -> DataFra
             " CAST(NULL AS timestamp) accepted_at FROM {wrong}",
             wrong=wrong,
         )
-    few = context.spark.sql(f"SELECT * FROM {{wrong}} ORDER BY what = 'outside', messages DESC LIMIT {EXAMPLES}", wrong=wrong)
+    few = context.sql(f"SELECT * FROM {{wrong}} ORDER BY what = 'outside', messages DESC LIMIT {EXAMPLES}", wrong=wrong)
     return context.sql(
         """
         WITH claims AS (
@@ -218,7 +216,7 @@ def _section(context: Context, queues: DataFrame) -> tuple[Section, dict[BridgeK
         " sum(difference) difference, sum(miscounted) miscounted, sum(lost) lost, sum(settled_twice) settled_twice, sum(otherwise) otherwise,"
         " sum(gone) gone, count_if(verdict = 'problem') wrong, count(*) queues, max(verdict) verdict"
     )
-    shown = context.spark.sql(
+    shown = context.sql(
         "SELECT verdict, node, queue, accepted, delivered, queued, expired, dropped, dead, difference, miscounted, seq_from, seq_to, lost,"
         " settled_twice, otherwise, gone FROM {q} WHERE bridge IS NOT NULL OR verdict = 'problem' UNION ALL"
         " SELECT verdict, node, '(local sessions: ' || queues || ' in order)', accepted, delivered, queued, expired, dropped, dead, difference,"
@@ -228,7 +226,7 @@ def _section(context: Context, queues: DataFrame) -> tuple[Section, dict[BridgeK
         q=queues,
     )
     rows, rows_total = top(shown)
-    bridges = collect(context.spark.sql(f"SELECT node, coalesce(bridge, '') bridge, {sums} FROM {{q}} GROUP BY 1, 2", q=queues))
+    bridges = collect(context.sql(f"SELECT node, coalesce(bridge, '') bridge, {sums} FROM {{q}} GROUP BY 1, 2", q=queues))
     verdict = worst(*("problem" if row["wrong"] else "ok" for row in bridges))
     section = Section(
         name=NAME,

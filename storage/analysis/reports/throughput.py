@@ -36,7 +36,7 @@ def make(context: Context) -> Made:
     bridges = context.keep(_bridges(context, by_time))
     rows, rows_total = top(bridges.orderBy("delivered", "kept", "accepted", ascending=False))
     fleet = collect(
-        context.spark.sql(
+        context.sql(
             f"SELECT start, sum(accepted) accepted, {', '.join(f'sum({name}) {name}' for name in ENDS)} FROM {{t}} GROUP BY start ORDER BY start",
             t=by_time,
         )

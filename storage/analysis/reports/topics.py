@@ -27,8 +27,8 @@ def make(context: Context) -> Made:
             f" waiting, max(accepted_at) last_at FROM {{messages}} WHERE {context.period.sql('accepted_at')} GROUP BY node, topic"
         )
     )
-    totals = collect(context.spark.sql("SELECT sum(messages) messages, sum(bytes) bytes, count(DISTINCT topic) topics FROM {t}", t=topics))[0]
-    hottest = context.spark.sql(
+    totals = collect(context.sql("SELECT sum(messages) messages, sum(bytes) bytes, count(DISTINCT topic) topics FROM {t}", t=topics))[0]
+    hottest = context.sql(
         f"SELECT topic, sum(messages) messages, sum(messages) * 100D / {max(1, totals['messages'] or 0)} share, sum(bytes) bytes,"
         " sum(bytes) / sum(messages) mean_bytes, sum(waiting) waiting, count(*) nodes, max(last_at) last_at FROM {t} GROUP BY topic"
         " ORDER BY messages DESC, topic",
