@@ -20,6 +20,7 @@ from supervisor.cli_calls import call_node as _call
 from supervisor.cli_calls import load as _load
 from supervisor.cli_passwd import passwd
 from supervisor.cli_queue import queue
+from supervisor.cli_report import report
 from supervisor.cli_snapshot import snapshot
 from supervisor.version import version
 from wire.errors import BasculeError, ConfigError
@@ -187,6 +188,7 @@ def restart(config: Path, name: str) -> int:
 
 cli.add_command(queue)
 cli.add_command(passwd)
+cli.add_command(report)
 cli.add_command(snapshot)
 
 
