@@ -294,6 +294,11 @@ class Access:
         self._tell("takeover.forbidden", client, owner=older.user[:_NAME_SHOWN], owner_address=older.address)
         return False
 
+    def refuse_session(self, client: Client) -> None:
+        """Count and log that the session that ``client`` asked for is another user's."""
+        self._counts["takeovers_forbidden"] += 1
+        self._tell("takeover.forbidden", client, why="its session is another user's")
+
     def left_out(self, count: int) -> None:
         """Count rows that were not delivered to a client because it may not read them."""
         self._counts["deliveries_forbidden"] += count

@@ -12,13 +12,14 @@ from typing import Protocol
 
 from actors.client import Client
 from actors.mailbox import Mailbox
-from wire.batch import Batch, unpack_column
+from wire.batch import OFFERED, Batch, unpack_column
 from wire.frames import Committed, Frame, SourceResumed
 from wire.inbound import QUOTA_EXCEEDED, AnswerBurst
 from wire.link import SendingLink
 from wire.mqtt.publish_stream import BatchBuilder
 from wire.names import QUEUE_STORE
 from wire.refusals import RefusedMessage, refused_messages
+from wire.wills import RefusedWill
 
 log = logging.getLogger("bascule")
 
@@ -33,7 +34,7 @@ class Owed:
     received: dict[str, tuple[bytes, bytes]]
     sources: bytes
     body: bytes
-    wills: tuple[str, ...] = ()
+    wills: tuple[tuple[str, int, int, int], ...] = ()
 
 
 class Host(Protocol):
@@ -47,6 +48,7 @@ class Host(Protocol):
     def write(self, client: Client, data: bytes, packets: int = 1) -> None: ...
     def client(self, number: int) -> Client | None: ...
     def touched(self, client: Client) -> None: ...
+    def will_refused(self, will: RefusedWill) -> None: ...
 
 
 class Acknowledgements:
@@ -79,7 +81,7 @@ class Acknowledgements:
         """Answer the publishers of every batch up to ``frame.number``: here their PUBACKs and PUBRECs leave."""
         for batch in self._link.acknowledge(frame.number, self._host.mailbox.now_s()):
             rows = frame.refused.get(batch.number)
-            bursts = batch.kept.bursts if rows is None else self._refuse(batch.kept, rows)
+            bursts = batch.kept.bursts if rows is None else self._refuse(batch.kept, rows, batch.number)
             for client, burst in bursts:
                 if not client.closed and client.flow is not None:
                     client.flow.answered(burst)
@@ -88,16 +90,20 @@ class Acknowledgements:
             del self._gone[source]
             self._resume(source)
 
-    def _refuse(self, owed: Owed, rows: bytes) -> list[tuple[Client, AnswerBurst]]:
+    def _refuse(self, owed: Owed, rows: bytes, number: int) -> list[tuple[Client, AnswerBurst]]:
         """Tell MQTT 5 publishers of their refused messages; hold those of MQTT 3.1.1 and stop reading their publishers."""
+        batch = Batch.decode(owed.body)
         messages = refused_messages(
-            Batch.decode(owed.body),
+            batch,
             owed.sources,
             {client.number: burst.pubacks_of_rows for client, burst in owed.bursts},
             owed.received,
             rows,
+            {row for _, row, _, _ in owed.wills},
         )
         self.refused += len(messages)
+        if owed.wills:
+            self._refuse_wills(owed, batch, set(unpack_column("H", rows)), number)
         told: dict[int, dict[bytes, int]] = {}
         withheld: dict[int, set[bytes]] = {}
         for message in messages:
@@ -123,6 +129,16 @@ class Acknowledgements:
             else:
                 bursts.append((client, burst))
         return bursts
+
+    def _refuse_wills(self, owed: Owed, batch: Batch, refused: set[int], number: int) -> None:
+        payloads = batch.rows_payloads()
+        for session, row, epoch, before in owed.wills:
+            if row in refused:
+                self.refused += not before
+                topic = batch.topics[batch.topic_of[row]]
+                message = topic, batch.flags[row] | OFFERED, payloads[row], batch.properties.get(row, b""), 0
+                first = (self._host.epoch, number)
+                self._host.will_refused(RefusedWill(session, *((epoch, before) if before else first), message))
 
     def _hold(self, client: Client, message: RefusedMessage) -> None:
         if client.number not in self._held:

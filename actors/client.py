@@ -8,6 +8,7 @@ from actors.mailbox import READ, WRITE, PollGroup
 from wire.access_rules import ClientAccess
 from wire.client_outbox import ClientOutbox
 from wire.inbound import InboundFlow
+from wire.mqtt.aliases import OutgoingAliases
 from wire.rate_limit import PublishRate
 from wire.wills import Message
 
@@ -28,6 +29,7 @@ class Client:
         "_sock",
         "accepted_s",
         "address",
+        "aliases",
         "asking",
         "backlog",
         "buffer",
@@ -40,6 +42,7 @@ class Client:
         "gathered",
         "greets_at",
         "heard_s",
+        "held",
         "keep_alive_s",
         "level",
         "listener",
@@ -68,6 +71,7 @@ class Client:
         self.buffer = b""
         self.missing = 0  # what the packet at the front of ``buffer`` lacks, where that is known
         self.gathered = bytearray()  # what came of it since; joined once, because a large packet may come in small pieces
+        self.held = 0  # the bytes of both that were counted last
         self.closed = False
         self.session = ""
         self.listener = 0  # which of the settings' listeners it came by; Reception sets it
@@ -81,6 +85,7 @@ class Client:
         self.queue = ""  # the session's Tier-1 queue; empty where the session ends with the connection
         self.receive_maximum = 65_535
         self.packet_max_bytes: int | None = None  # the largest packet that it takes
+        self.aliases: OutgoingAliases | None = None  # None: it takes no topic aliases
         self.filters: dict[str, tuple[int, int]] = {}  # topic filter -> options as in ``SessionOpened``, subscription identifier
         self.flow: InboundFlow | None = None  # set when CONNACK was sent; so is the outbox
         self.outbox: ClientOutbox | None = None

@@ -6,6 +6,7 @@ for the queue of a session that lasts the Listener is towards the store what a F
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -21,6 +22,8 @@ from wire.frames import Deliver, HandOut, LaneClose, LaneOpen, LaneOpened, LaneR
 from wire.mqtt.publish_stream import PACKET_BYTES_LIMIT
 from wire.names import LANE_EPOCH_SHIFT, QUEUE_STORE
 from wire.settings import NodeSettings
+
+log = logging.getLogger("bascule")
 
 BURST_BYTES = 65_536
 PUMP_BELOW_BYTES = 131_072  # no more is encoded for a client whose socket has left this much
@@ -69,6 +72,7 @@ class Deliveries:
             receive_maximum=client.receive_maximum,
             packet_max_bytes=client.packet_max_bytes,
             settings=self._settings,
+            aliases=client.aliases,
         )
         if client.queue:
             self._lanes[client.queue] = client
@@ -107,8 +111,9 @@ class Deliveries:
         client = self._lanes.get(frame.queue)
         if client is None or client.outbox is None:
             return  # it has gone meanwhile
-        if isinstance(frame, LaneReopen):  # something is lost that the client may know: it has to come again
-            self._host.close_client(client, "queue_damaged")
+        if isinstance(frame, LaneReopen):  # something is lost that the client may know of (O5)
+            log.warning("session.damaged", extra={"client_id": client.label, "queue": frame.queue})
+            self._open_lane(client.outbox)
             return
         if frame.epoch != client.outbox.lane_epoch:
             return
@@ -153,7 +158,11 @@ class Deliveries:
                 if client.output_bytes > self._output_max_bytes // 2:
                     self._dropped["output_limit"] += copies.qos0_messages
                 else:
-                    packets = copies.qos0(client.level, client.packet_max_bytes or PACKET_BYTES_LIMIT)
+                    packet_max_bytes = client.packet_max_bytes or PACKET_BYTES_LIMIT
+                    if client.aliases is None:
+                        packets = copies.qos0(client.level, packet_max_bytes)
+                    else:
+                        packets = copies.qos0_aliased(client.aliases, packet_max_bytes)
                     self._host.traffic.publish_sent += copies.qos0_messages
                     self._host.write(client, packets, copies.qos0_messages)
             if copies.parcel is not None:

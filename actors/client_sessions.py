@@ -18,7 +18,8 @@ from functools import partial
 from actors.access import Access, Verdict
 from actors.client import Client
 from actors.client_host import ClientHost
-from wire.batch import REFUSABLE, RETAIN, unpack_column
+from wire.access_rules import resolve
+from wire.batch import OFFERED, REFUSABLE, RETAIN, unpack_column
 from wire.frames import (
     LiveKnown,
     SessionClose,
@@ -32,6 +33,7 @@ from wire.frames import (
 )
 from wire.greeting import TOPIC_ALIAS_MAXIMUM, LoginFault, Welcome, judge_connect, refuse_login
 from wire.inbound import InboundFlow
+from wire.mqtt.aliases import OutgoingAliases
 from wire.mqtt.codec import encode
 from wire.mqtt.packets import MQTT_5_0, Connack, Connect, Disconnect, Packet, Will
 from wire.mqtt.properties import encode_properties
@@ -40,9 +42,13 @@ from wire.mqtt.topics import TopicLimits
 from wire.names import DISTRIBUTOR, QUEUE_STORE
 from wire.settings import NodeSettings
 from wire.sys_topics import is_reserved
-from wire.wills import Message, PendingWill, PendingWills
+from wire.wills import Message, PendingWill, PendingWills, RefusedWill, RefusedWills
 
 log = logging.getLogger("bascule")
+
+RETRY_WILLS_S = 1.0
+RETRIED_WILLS_MAX = 100  # at a time
+NO_SOURCE = 0  # a connection that nothing waits behind
 
 
 @dataclass(slots=True)
@@ -69,11 +75,18 @@ class ClientSessions:
         self._requests = 0
         self._known = False
         self._wills = PendingWills()
+        self._refused = RefusedWills()
+        self._refused_retry_s = 0.0
 
     @property
     def pending_wills(self) -> int:
         """Wills that wait for their delay to pass."""
         return len(self._wills)
+
+    @property
+    def refused_wills(self) -> int:
+        """Wills for which there was no room yet."""
+        return len(self._refused)
 
     # --- CONNECT ---
 
@@ -120,6 +133,7 @@ class ClientSessions:
         client.keep_alive_s = welcome.keep_alive_s
         client.receive_maximum = welcome.receive_maximum
         client.packet_max_bytes = welcome.packet_max_bytes
+        client.aliases = OutgoingAliases(welcome.topic_alias_maximum) if welcome.topic_alias_maximum else None
         client.will = None if will is None else _message(will)
         self._requests += 1
         self._openings[self._requests] = Opening(client, welcome)
@@ -133,7 +147,7 @@ class ClientSessions:
             if opening.asked:
                 continue
             session = opening.client.session
-            pending = self._wills.take(session)
+            pending = self._wills.take(session, opening.client.user)
             if pending is not None and (opening.welcome.clean or pending.due_s <= self._host.mailbox.now_s()):
                 self._host.add_will(session, pending.message, pending.source)  # its session has ended, or it was due before
             if not self._host.busy(session):
@@ -153,6 +167,7 @@ class ClientSessions:
                 expiry_s=welcome.expiry_s,
                 source=client.number,
                 will=client.will,
+                user=client.user,
             ),
         )
 
@@ -166,8 +181,12 @@ class ClientSessions:
             return
         client, welcome = opening.client, opening.welcome
         if frame.refused:
-            self._host.limited("sessions_max")
-            self._send(client, welcome.no_room())
+            if frame.refused == "user":
+                self._access.refuse_session(client)
+                self._send(client, refuse_login(LoginFault.ANOTHERS, client.level))
+            else:
+                self._host.limited("sessions_max")
+                self._send(client, welcome.no_room())
             self._host.close_client(client, "refused", publish_will=False)
             return
         client.queue = frame.queue
@@ -183,11 +202,16 @@ class ClientSessions:
         self._access.set_out(client)
         self._up(client)
         client.hear(True)
-        self._send(client, welcome.connack(frame.present))
+        self._send(client, welcome.connack(frame.present, self._response_information(client)))
         log.debug("client.connected", extra={"client_id": client.session, "address": client.address, "level": client.level})
         if not client.closed:
             self._host.opened(client)
             self._host.parse_on(client)
+
+    def _response_information(self, client: Client) -> str | None:
+        """What its response topics begin with; None where nothing is set, or its names do not fit into a topic."""
+        pattern = self._limits.response_information
+        return None if pattern is None else resolve(pattern, allow=True, user=client.user, client_id=client.session)
 
     # --- the end ---
 
@@ -240,7 +264,7 @@ class ClientSessions:
         delay_s = min(client.will[4], client.expiry_s)
         if delay_s:
             due_s = self._host.mailbox.now_s() + delay_s
-            self._wills.add(client.session, PendingWill(client.will, due_s, client.number))
+            self._wills.add(client.session, PendingWill(client.will, due_s, client.number, client.user))
         else:
             self._host.add_will(client.session, client.will, client.number)
 
@@ -248,6 +272,20 @@ class ClientSessions:
         """Publish the Wills whose delay has passed."""
         for session, pending in self._wills.take_due(now_s):
             self._host.add_will(session, pending.message, pending.source)
+
+    def will_refused(self, will: RefusedWill) -> None:
+        """There was no room for a Will. It is on record, and sent again from time to time."""
+        if not len(self._refused):
+            self._refused_retry_s = self._host.mailbox.now_s() + RETRY_WILLS_S
+            log.warning("will.refused", extra={"client_id": will.session, "why": "a queue or the node is full"})
+        self._refused.add(will)
+
+    def publish_refused_wills(self, now_s: float) -> None:
+        """Try again those for which there was no room."""
+        if len(self._refused) and now_s >= self._refused_retry_s:
+            self._refused_retry_s = now_s + RETRY_WILLS_S
+            for will in self._refused.take(RETRIED_WILLS_MAX):
+                self._host.add_will(will.session, will.message, NO_SOURCE, (will.epoch, will.number))
 
     def gone(self, frame: SessionGone) -> None:
         """The session has ended, and not by its client's will."""
@@ -283,6 +321,7 @@ class ClientSessions:
                         source=client.number,
                         will=client.will,
                         resumes=True,
+                        user=client.user,
                     ),
                 )
         for request, opening in self._openings.items():
@@ -294,9 +333,12 @@ class ClientSessions:
         if self._known:
             return
         now_s, wall_ms = self._host.mailbox.now_s(), self._host.mailbox.wall_ms()
-        for session, _, _, will, due_ms in frame.sessions:
+        for session, _, _, will, due_ms, user in frame.sessions:
             if will is not None:
-                self._wills.add(session, PendingWill(will, now_s + max(0, due_ms - wall_ms) / 1000, 0))
+                self._wills.add(session, PendingWill(will, now_s + max(0, due_ms - wall_ms) / 1000, 0, user))
+        for session, epoch, number, will in frame.refused:
+            topic, flags, payload, properties, _ = will
+            self._refused.add(RefusedWill(session, epoch, number, (topic, flags | OFFERED, payload, properties, 0)))
         if frame.last:
             self._known = True
             self.publish_due_wills(now_s)

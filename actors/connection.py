@@ -20,7 +20,19 @@ from wire import remote_packets
 from wire.backoff import Backoff
 from wire.credit import CreditGiver
 from wire.errors import BasculeError, PeerViolation, Unavailable
-from wire.frames import Command, Committed, Credit, Frame, HandOut, LaneOpened, LinkState, SessionOpened, Settle, Settled
+from wire.frames import (
+    Command,
+    Committed,
+    Credit,
+    Frame,
+    HandOut,
+    LaneOpened,
+    LinkState,
+    NodeEvents,
+    SessionOpened,
+    Settle,
+    Settled,
+)
 from wire.link_watch import LinkWatch, Verdict
 from wire.mqtt.reason_codes import ReasonCode, reason_name
 from wire.names import QUEUE_STORE, forwarder_name, lane_of_actor, queue_name
@@ -73,6 +85,7 @@ class Connection(MailboxActor):
         self._queue = queue_name(bridge, lane)
         self._forwarder = forwarder_name(bridge, lane)
         self._client_id = client_id(self._settings, lane, self._bridge.lanes)
+        self._place = bridge, lane
         self._facts = {"bridge": bridge, "lane": lane}
         self._flow = OutboundFlow(
             receive_maximum=self._settings.receive_maximum,
@@ -326,6 +339,7 @@ class Connection(MailboxActor):
         self.mailbox.set_timer(_WATCH, now_s + self._watch.period_s)
         self._now_is("connected")
         log.info("bridge.connected", extra={**self._facts, "address": remote.address, "session_present": connack.session_present})
+        self._tell_event("link.up", "", remote.address)
         self._guarded(self._read)  # TLS and WebSocket may hold bytes that the poll does not tell of
 
     def _retry(self, error: BasculeError) -> None:
@@ -366,6 +380,15 @@ class Connection(MailboxActor):
         self._backoff.lost(self.mailbox.now_s())
         self.mailbox.cancel_timer(_WATCH)
         log.info("bridge.disconnected", extra={**self._facts, "address": remote.address, "reason": reason})
+        self._tell_event("link.down", reason, remote.address)
+
+    def _tell_event(self, kind: str, reason: str, address: str) -> None:
+        """Have the store keep what happened to the link; if it is gone, so is that."""
+        bridge, lane = self._place
+        self.send(
+            QUEUE_STORE,
+            NodeEvents(events=((self.mailbox.wall_ms(), kind, bridge, lane, self.name, reason, 0, {"address": address}),)),
+        )
 
     def _say_disconnect(self, remote: Remote) -> None:
         self._say(remote, DISCONNECT)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from array import array
+from collections.abc import Iterable
 from typing import Any
 
 from actors.access import Access, Verified
@@ -45,6 +46,7 @@ from wire.frames import (
     encode,
 )
 from wire.inbound import AnswerBurst, InboundFlow
+from wire.input_budget import InputBudget
 from wire.link import BATCH_BYTES_MAX, BATCH_ROWS_MAX, SendingLink
 from wire.mqtt.codec import missing_bytes, split
 from wire.mqtt.properties import USER_PROPERTIES_MAX
@@ -56,7 +58,7 @@ from wire.rate_limit import PublishRate
 from wire.sequences import PUBACK, PUBCOMP, PUBREC
 from wire.settings import NodeSettings
 from wire.sys_topics import RESERVED, ListenerFigures, Traffic, packets_in
-from wire.wills import Message
+from wire.wills import Message, RefusedWill
 
 log = logging.getLogger("bascule")
 
@@ -67,6 +69,7 @@ PUBREL_BYTES = 64  # what one keeps in memory until its batch is committed, abou
 PACKETS_PER_TURN = 500  # of one client, runs of PUBLISH aside: each is handled by itself
 REST_S = 0.004  # while a batch is being committed and little comes, clients are heard when it is committed, or after this
 RESTING_ROWS_MAX = 16  # if more came in a turn, clients stay heard: there may soon be enough for another batch
+PUBLISH_BYTE = 0x30
 _ACKNOWLEDGEMENTS = (PUBACK, PUBREC, PUBCOMP)
 LIMIT_OF: dict[int, str] = {  # reason code of a violation -> the limit that it broke
     ReasonCode.PACKET_TOO_LARGE: "packet_max_bytes",
@@ -87,6 +90,8 @@ class Listener(MailboxActor):
         self._subscriptions = ClientSubscriptions(self, settings, self._access)
         self._packets = ClientPackets(self, self._sessions, self._subscriptions, settings)
         self._deliveries = Deliveries(self, settings, self._access)
+        limits = settings.clients
+        self._rated = limits.publish_messages_per_s is not None or limits.publish_bytes_per_s is not None
         self._builder = BatchBuilder(
             rows_max=BATCH_ROWS_MAX,
             bytes_max=BATCH_BYTES_MAX,
@@ -94,6 +99,7 @@ class Listener(MailboxActor):
             topic_limits=TopicLimits(settings.clients.topic_levels_max, settings.clients.topic_max_bytes),
             properties_max=USER_PROPERTIES_MAX,
             reserved=RESERVED.encode(),
+            forbidden_take_room=self._rated,
         )
         self.traffic = Traffic()
         self._sys = SysTopics(self, self._deliveries, self._sys_figures)
@@ -102,11 +108,11 @@ class Listener(MailboxActor):
         self._touched: dict[int, Client] = {}
         self._unparsed: dict[int, Client] = {}
         self._acknowledgements = Acknowledgements(self, self._link, self._builder)
-        self._wills: list[str] = []  # sessions whose Will is in the batch that is being built
+        self._wills: list[tuple[str, int, int, int]] = []  # those in the batch that is being built, as in ``Publishes``
         self._reception = Reception(mailbox, self._group, settings.clients)
-        self._rated = settings.clients.publish_messages_per_s is not None or settings.clients.publish_bytes_per_s is not None
         self._too_fast: dict[int, float] = {}
         self._crowding: dict[int, Client] = {}
+        self._input = InputBudget(settings.clients.input_max_bytes)
         self._passed_over: set[Any] = set()
         self._slowed = 0
         self._heard = False  # clients published this turn
@@ -146,11 +152,13 @@ class Listener(MailboxActor):
             "clients": len(self._clients),
             **self._reception.figures(),
             "slowed": self._slowed,
+            "input_bytes": self._input.held_bytes,
             "outstanding_batches": len(self._link),
             "published": self.traffic.publish_received,
             "reserved_publishes": self._builder.reserved_publishes,
             "refused": self._acknowledgements.refused,
             "pending_wills": self._sessions.pending_wills,
+            "refused_wills": self._sessions.refused_wills,
             **self._deliveries.figures(),
             "access": self._access.status(),
         }
@@ -254,6 +262,8 @@ class Listener(MailboxActor):
                     self.limited("connect_timeout")
                 self.close_client(client, "keep_alive_timeout" if client.flow else "connect_timeout")
             self._sessions.publish_due_wills(now_s)
+            if not self._builder.full:
+                self._sessions.publish_refused_wills(now_s)
         elif name == SETTLE_TIMER:
             self._deliveries.settle_all()
         elif name == "accept":
@@ -311,6 +321,7 @@ class Listener(MailboxActor):
             if client.missing > len(data):
                 client.missing -= len(data)
                 client.gathered += data
+                self._hold_input(client)
                 return
             if client.gathered:
                 client.buffer = b"".join((client.buffer, client.gathered, data))
@@ -333,6 +344,9 @@ class Listener(MailboxActor):
                         position = self._parse_rated(client, client.flow, data, position)
                         if client.number in self._too_fast:
                             break
+                        if before < position < len(data) and data[position] & 0xF0 == PUBLISH_BYTE and not self._builder.full:
+                            client.flow.check_quota()
+                            continue  # the run ended with what was forbidden
                     else:
                         position = parse_publishes(data, position, client.level, client.flow, self._builder)
                     if position != before:
@@ -367,6 +381,20 @@ class Listener(MailboxActor):
                 self.limited(LIMIT_OF[error.reason_code])
             self._packets.violated(client, error)
         client.buffer = data[position:] if position else data
+        if client.buffer or client.held:
+            self._hold_input(client)
+
+    def _hold_input(self, client: Client) -> None:
+        """Count what is kept of the client's input; who has most of it goes where all together have too much (B1)."""
+        client.held = 0 if client.closed else len(client.buffer) + len(client.gathered)
+        if not self._input.hold(client.number, client.held):
+            return
+        while (number := self._input.over()) is not None:
+            self.limited("input_max_bytes")
+            self._packets.violated(
+                self._clients[number],
+                PeerViolation("clients.input_max_bytes is reached", reason_code=ReasonCode.QUOTA_EXCEEDED),
+            )
 
     def _take_acknowledgements(self, client: Client, data: bytes, position: int) -> int:
         """A run of PUBACK, PUBREC and PUBCOMP for what was sent on this connection."""
@@ -382,16 +410,16 @@ class Listener(MailboxActor):
         assert client.rate is not None
         now_s = self.mailbox.now_s()
         messages, size_bytes = client.rate.allowance(now_s)
-        builder, before, start = self._builder, len(self._builder), position
+        builder, before, start = self._builder, len(self._builder) + flow.forbidden_publishes, position
         rows_max, bytes_max = builder.rows_max, builder.bytes_max
         if messages and size_bytes:
-            builder.rows_max = int(min(rows_max, before + messages))
+            builder.rows_max = int(min(rows_max, len(builder) + messages))
             builder.bytes_max = int(min(bytes_max, builder.used_bytes + size_bytes))
             try:
                 position = parse_publishes(data, position, client.level, flow, builder)
             finally:
                 builder.rows_max, builder.bytes_max = rows_max, bytes_max
-                client.rate.take(len(builder) - before, position - start)
+                client.rate.take(len(builder) + flow.forbidden_publishes - before, position - start)
         wait_s = client.rate.wait_s()
         if wait_s:
             self._slow_down(client, now_s + wait_s)
@@ -472,12 +500,15 @@ class Listener(MailboxActor):
         self._builder.used_bytes += PUBREL_BYTES
 
     def busy(self, session: str) -> bool:
-        """Whether a batch that is not committed changes the received identifiers of ``session``, or has its Will."""
-        if session in self._wills or any(client.session == session for client in self._touched.values()):
+        """Whether a batch that is not committed changes the received identifiers of ``session``, or has its Will.
+
+        A Will that was refused is on record by itself and concerns no opening.
+        """
+        if _has_will(self._wills, session) or any(client.session == session for client in self._touched.values()):
             return True  # the one that is being built
         return any(
             session in batch.kept.received
-            or session in batch.kept.wills
+            or _has_will(batch.kept.wills, session)
             or any(client.session == session for client, _ in batch.kept.bursts)
             for batch in self._link
         )
@@ -507,11 +538,18 @@ class Listener(MailboxActor):
             refused=self._reception.admission.refused,
         )
 
-    def add_will(self, session: str, message: Message, source: int) -> None:
-        """Put a Will into the batch that is being built; its record goes with the same commit [MQTT-3.1.2-8]."""
+    def add_will(self, session: str, message: Message, source: int, refused: tuple[int, int] = (0, 0)) -> None:
+        """Put a Will into the batch that is being built; its record goes with the same commit [MQTT-3.1.2-8].
+
+        refused: epoch and number of the batch in which it was, if there was no room for it.
+        """
         topic, flags, payload, properties, _ = message
+        self._wills.append((session, len(self._builder), *refused))
         self._builder.add(topic, flags, payload, source=source, properties=properties)
-        self._wills.append(session)
+
+    def will_refused(self, will: RefusedWill) -> None:
+        """There was no room for a Will: it is sent again later."""
+        self._sessions.will_refused(will)
 
     def write(self, client: Client, data: bytes, packets: int = 1) -> None:
         """Send ``data``, so many packets, to the client, within the limit on what it has not read yet."""
@@ -536,6 +574,7 @@ class Listener(MailboxActor):
         self._too_fast.pop(client.number, None)
         self._unparsed.pop(client.number, None)
         self._crowding.pop(client.number, None)
+        self._input.hold(client.number, 0)
         self._acknowledgements.forget(client)
         self._deliveries.closed(client)
         self._subscriptions.closed(client)
@@ -595,3 +634,8 @@ class Listener(MailboxActor):
 def _keeps(client: Client) -> bool:
     """Whether the received identifiers of the client's session are kept; not of one that has ended."""
     return bool(client.queue) and (not client.closed or client.expiry_s > 0)
+
+
+def _has_will(wills: Iterable[tuple[str, int, int, int]], session: str) -> bool:
+    """Whether the Will of ``session`` is among them, and was not refused before."""
+    return any(name == session and not number for name, _, _, number in wills)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 
-from wire.batch import OFFERED, QOS_MASK, QOS_ONLY, RETAIN, Batch, pack_column, unpack_column
+from wire.batch import OFFERED, QOS_MASK, QOS_ONLY, RETAIN_ONLY, Batch, pack_column, unpack_column
 from wire.copies import as_granted
 from wire.frames import Deliver, Publishes, SessionDown, SessionGone, SessionsKnown, SessionUp
 from wire.match import Match, Way
@@ -24,7 +24,6 @@ Grant = tuple[int, bool, tuple[int, ...]]
 _NO_LOCAL = 0x04
 _RETAIN_AS_PUBLISHED = 0x08
 _OFFERED_ONLY = bytes(flags & OFFERED for flags in range(256))
-_RETAIN_ONLY = bytes(flags & RETAIN for flags in range(256))
 
 
 def options_of(byte: int, identifier: int) -> SubscriptionOptions:
@@ -46,7 +45,7 @@ class LocalRouting:
 
     def kept(self, frame: SessionsKnown) -> None:
         """Sessions that are on record; those that are connected are known better."""
-        for session, queue, subscriptions, _, _ in frame.sessions:
+        for session, queue, subscriptions, _, _, _ in frame.sessions:
             if queue and session not in self._places:
                 self._put(session, 0, queue, subscriptions)
 
@@ -241,7 +240,7 @@ def _in_order(several: list[Sequence[int]]) -> Sequence[int]:
 
 def retained_part(batch: Batch) -> Iterator[tuple[Part, bytes]]:
     """The rows of ``batch`` that the store is to retain, as a part of an ``Append`` with its body; nothing if there are none."""
-    retained = batch.flags.translate(_RETAIN_ONLY)
+    retained = batch.flags.translate(RETAIN_ONLY)
     count = len(retained) - retained.count(0)
     if not count:
         return

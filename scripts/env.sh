@@ -1,7 +1,8 @@
 # Sourced by the other scripts, with $root set to the checkout: gives them .venv, with what the lock file names and this checkout.
 #
-#   setup_env        what Bascule runs with (requirements.lock)
-#   setup_env dev    and what the checks need (requirements-dev.lock)
+#   setup_env            what Bascule runs with (requirements.lock)
+#   setup_env analysis   and what the analysis with Spark needs (requirements-analysis.lock)
+#   setup_env dev        and what the checks need (requirements-dev.lock)
 #
 # Says in one line what it does, and nothing when there is nothing to do. Needs Python 3.11 or newer; POSIX sh.
 
@@ -12,6 +13,12 @@ as_root_with_apt() { [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; }
 apt_install() {
     say "installing Debian packages: $*"
     { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@"; } >/dev/null
+}
+
+# Whether there is a Java that Spark can run in.
+java_is_here() {
+    java=${JAVA_HOME:+$JAVA_HOME/bin/}java
+    "$java" -version 2>&1 | grep -Eq 'version "(1[7-9]|[2-9][0-9])'
 }
 
 # Prints the first Python that is new enough and passes the test in $1.
@@ -54,7 +61,7 @@ setup_env() {
         fi
         say "updating .venv from $lock"
     else
-        say "making .venv from $lock (the first time, about a minute)"
+        say "making .venv from $lock (the first time, a minute or two)"
         make_venv || return 1
     fi
     touch "$stamp"
@@ -62,9 +69,14 @@ setup_env() {
     printf '' >"$stamp"
     "$root/.venv/bin/python" -m pip install --quiet --disable-pip-version-check -r "$root/$lock" || return 1
     "$root/.venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --editable "$root" || return 1
-    echo "$lock $want" >"$stamp"
-    if [ "${1:-}" = dev ]; then
-        echo "requirements.lock $(cat "$root/requirements.lock" "$root/setup.cfg" "$root/pyproject.toml" | cksum) $root" >>"$stamp"
-    fi
+    # What this lock file has, those that are part of it have too.
+    case ${1:-} in
+        dev) within="requirements-dev.lock requirements-analysis.lock requirements.lock" ;;
+        analysis) within="requirements-analysis.lock requirements.lock" ;;
+        *) within=requirements.lock ;;
+    esac
+    for part in $within; do
+        echo "$part $(cat "$root/$part" "$root/setup.cfg" "$root/pyproject.toml" | cksum) $root" >>"$stamp"
+    done
     exec 9<&-
 }

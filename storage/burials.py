@@ -45,7 +45,7 @@ class Burials:
         """By bridge; a bridge of which no message has died has none."""
         return self._queues
 
-    def bury(self, bridge: str, queue: Queue, outcome: str, ranges: Ranges) -> None:
+    def bury(self, bridge: str, queue: Queue, outcome: str, ranges: Ranges, *, by: str) -> None:
         """Settle ``ranges`` of ``queue`` under ``outcome`` and keep their messages; both hold with the next commit (D2).
 
         A message that cannot be read is settled all the same, and counted as damaged.
@@ -56,7 +56,7 @@ class Burials:
         damages: list[StorageDamaged] = []
         messages = [message for start, stop in queue.in_hand(ranges) for message in queue.read(start, stop, damage=damages.append)]
         letters = self._queues.get(bridge) or self._open(bridge)
-        settled = queue.settle(outcome, ranges)
+        settled = queue.settle(outcome, ranges, by=by)
         reason = outcome.partition(":")[2]
         added = letters.add(messages, reason=reason, queue=queue.name, remote=queue.session)
         if settled > added:

@@ -16,6 +16,8 @@ from storage.burials import Burials
 from storage.chunk import CHUNK_VERSION, Chunk
 from storage.dead_letters import LETTER_VERSION
 from storage.engine import Engine
+from storage.events import EVENT_VERSION
+from storage.history import SETTLEMENT_VERSION
 from storage.keys import STORE_FORMAT
 from storage.ledger import ROW_VERSION, Ledger
 from storage.manifest import DeadFacts, LedgerFacts, QueueFacts, VolatileFacts, queue_fields
@@ -32,6 +34,8 @@ VERSIONS: Mapping[str, int] = {
     "batch": BATCH_VERSION,
     "queue_row": ROW_VERSION,
     "letter": LETTER_VERSION,
+    "history": SETTLEMENT_VERSION,
+    "event": EVENT_VERSION,
 }
 
 
@@ -55,6 +59,7 @@ class Standing:
     sessions: int
     retained: int
     free_bytes: int | None
+    events: tuple[int, int]
 
     def facts(self) -> dict[str, Any]:
         """The part of the manifest that the store knows; only values that msgpack and JSON know. Takes a while, in any thread."""
@@ -70,6 +75,7 @@ class Standing:
             "sessions": self.sessions,
             "retained": self.retained,
             "disk_free_bytes": self.free_bytes,
+            "events": list(self.events),
         }
 
 
@@ -84,6 +90,7 @@ def take(
     sessions: int,
     retained: int,
     free_bytes: int | None,
+    events: tuple[int, int],
 ) -> Standing:
     """Make the checkpoint ``path`` of ``engine``, in which everything is committed, and note what it holds.
 
@@ -102,6 +109,7 @@ def take(
         sessions=sessions,
         retained=retained,
         free_bytes=free_bytes,
+        events=events,
     )
 
 
@@ -109,6 +117,7 @@ def note(queue: Queue, limits: LimitSettings, *, configured: bool, retention_s: 
     """Where ``queue`` stands. damaged: its row cannot be read, and the queue stands for nothing."""
     place = lane_of_queue(queue.name)
     messages, size_bytes, chunks = queue.in_memory()
+    history = queue.history_row()
     facts = QueueFacts(
         name=queue.name,
         number=queue.number,
@@ -127,6 +136,7 @@ def note(queue: Queue, limits: LimitSettings, *, configured: bool, retention_s: 
         max_bytes=limits.max_bytes,
         retention_s=retention_s,
         damaged=damaged,
+        settlements=(history.first, history.next),
     )
     return QueueStands(facts=facts, chunks=tuple(chunks), settled=queue.settled.ranges() if chunks else ())
 

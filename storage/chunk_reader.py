@@ -33,6 +33,15 @@ class ChunkReader:
         found = self._engine.seek_before("msg", chunk_key(self._number, seq), chunk_key(self._number, low))
         return seq if found is None else first_seq_of(found[0])
 
+    def before(self, seq: int, low: int) -> Chunk | None:
+        """The last chunk that does not begin behind ``seq``; None if there is none.
+
+        Raises:
+            StorageDamaged, ConfigError, Unavailable: it cannot be read.
+        """
+        found = self._engine.seek_before("msg", chunk_key(self._number, seq), chunk_key(self._number, low))
+        return None if found is None else Chunk.decode(found[1], queue=self._name, seq=first_seq_of(found[0]))
+
     def scan(self, start: int, stop: int) -> Iterator[tuple[Chunk, int]]:
         """The chunks that begin in ``[start, stop)``, in order, and their bytes on disk.
 

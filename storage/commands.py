@@ -7,6 +7,8 @@ ls {bridge?} -> {queues: [...], dead_letters: [...]}.
 peek {bridge, lane | dead, from?, count?, payload_bytes?} -> {queue, messages: [...], next, tail}: ``next`` is where the next
 page begins, None after the last; ``tail`` is one past the newest, so that who pages knows where to end.
 purge {bridge, lane?, dead?, in_flight?} -> {purged, kept, kept_in_flight}: without ``lane``, in every lane.
+events {from?, count?} -> {events: [...], next, until}: from number ``from`` on; ``next`` is where the next page begins, ``until``
+one past the newest.
 replay {bridge, reason?, from?, count?} -> {replayed, skipped, damaged, full, next, tail}: one page goes back, by one commit.
 """
 
@@ -21,6 +23,8 @@ from zlib import crc32
 from storage.burials import Burials
 from storage.dead_letters import DeadLetter, DeadLetters
 from storage.engine import Write
+from storage.event_log import EventLog
+from storage.events import Event
 from storage.limits import Room
 from storage.messages import Message, batch_of
 from storage.queue import Queue
@@ -63,6 +67,9 @@ class Store(Protocol):
 
     @property
     def burials(self) -> Burials: ...
+
+    @property
+    def events(self) -> EventLog: ...
 
     @property
     def open_write(self) -> Write: ...
@@ -131,9 +138,11 @@ class Commands:
             case "peek":
                 return self._peek(arguments)
             case "purge":
-                return self._purge(arguments)
+                return self._purge(arguments, wall_ms)
             case "replay":
                 return self._replay(arguments, now_s, wall_ms)
+            case "events":
+                return self._list_events(arguments)
         raise CommandError("unknown_command", f"there is no {command.verb!r}")
 
     # --- ls ---
@@ -188,6 +197,16 @@ class Commands:
             **letters.figures(),
         }
 
+    # --- events ---
+
+    def _list_events(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        if not self._store.events.kept:
+            text = "no events are kept: the store is in-memory, or persistence.events.max is 0"
+            raise CommandError("not_kept", text)
+        count = min(arguments.get("count") or PAGE_MESSAGES, PAGE_MESSAGES)
+        rows, following = self._store.events.read(arguments.get("from") or 0, count)
+        return {"events": rows, "next": following, "until": self._store.events.next}
+
     # --- peek ---
 
     def _peek(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -217,11 +236,13 @@ class Commands:
 
     # --- purge ---
 
-    def _purge(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    def _purge(self, arguments: Mapping[str, Any], wall_ms: int) -> dict[str, Any]:
         bridge = arguments["bridge"]
         write = self._store.open_write
         if arguments.get("dead"):
-            return {"purged": self._letters(bridge).purge(write), "kept": 0, "kept_in_flight": 0}
+            gone = self._letters(bridge).purge(write)
+            self._store.events.add(_purge_event(wall_ms, bridge, -1, "dead_letters", gone))
+            return {"purged": gone, "kept": 0, "kept_in_flight": 0}
         whole = bool(arguments.get("in_flight"))
         if arguments.get("lane") is None:
             self._known(bridge)
@@ -232,8 +253,10 @@ class Commands:
         unsent = {} if whole else {name: queue.unsent() for name, queue in queues.items()}  # all reading before any change
         purged = kept = flying = 0
         for name, queue in queues.items():
-            purged += queue.purge_all(write) if whole else queue.purge_unsent(unsent[name], write)
+            gone = queue.purge_all(write) if whole else queue.purge_unsent(unsent[name], write)
+            purged += gone
             self._store.purged(name, whole=whole)
+            self._store.events.add(_purge_event(wall_ms, bridge, self._store.lanes[name].number, "queue", gone))
             kept += queue.depth
             flying += queue.in_flight
         return {"purged": purged, "kept": kept, "kept_in_flight": flying}
@@ -383,6 +406,10 @@ def _dead_map(letter: DeadLetter, rules: Mapping[int, str], payload_bytes: int |
         "remote": letter.remote,
         **_message_map(letter.message, rules, payload_bytes),
     }
+
+
+def _purge_event(wall_ms: int, bridge: str, lane: int, reason: str, count: int) -> Event:
+    return Event(at_ms=wall_ms, kind="queue.purged", bridge=bridge, lane=lane, actor="operator", reason=reason, count=count)
 
 
 def _place(row: tuple[str, Lane]) -> tuple[str, int]:

@@ -5,8 +5,8 @@
 
 Events are numbered from 0, and a number is never given twice; a gap in the numbers is a loss. ``at_ms`` is UTC epoch, and that of
 the event, not of its writing. What does not apply is ``""`` (``bridge``, ``actor``, ``reason``), -1 (``lane``), 0 (``count``) or
-``{}`` (``details``: text -> text, number or truth value). Events never hold up a commit or an acknowledgement: those of the last
-second may be lost when the node is killed.
+``{}`` (``details``: text -> text, number or truth value). Events never hold up a commit or an acknowledgement, and are
+not synced by themselves: those on their way may be lost when an actor is killed, those of the last second when the power goes.
 
     kind                what it tells
     node.started        actor: supervisor; details: version, pid
@@ -77,6 +77,7 @@ class Event:
         """
         try:
             version, *fields = msgpack.unpackb(value, use_list=False, strict_map_key=False)
+            version += 0
         except (ValueError, TypeError, msgpack.UnpackException) as error:
             raise StorageDamaged("an event is damaged") from error
         if version != EVENT_VERSION:

@@ -11,22 +11,35 @@ Rows are numbered from 0 in each queue, without a gap, and a number is never giv
 ``operator``. ``outcome`` is as in the ledger: ``delivered``, ``expired``, ``dropped:<reason>``, ``dead:<reason>``, each sequence of
 whose ranges left the queue by it; or ``redelivered``, which counts sendings and settles nothing.
 
-H1  in ``[history_from, tail)`` of the queue's row, each sequence is in exactly one row, or still in the queue.
-H2  the chunks of these sequences are kept, too, except where they were purged; below ``history_from`` nothing is promised.
+H1  from ``begins`` (of the queue's row) to its tail each sequence is in one settlement, or in none and still in the queue.
+H2  the chunks of what is settled there are kept, too, but for purged and damaged ones. Below ``begins`` nothing is promised.
 H3  what becomes of the history never changes what is live.
+
+A QoS 0 message that was lost with the memory of the store is settled, as ``dropped:restart`` or ``dropped:qos0_memory``, only when
+the queue has come to it; until then it is in the ledger alone. A purge, and damage, settle all that they find unsettled, such
+messages included.
 """
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import msgpack
 
+from storage.chunk_reader import ChunkReader
+from storage.engine import Engine, Write
+from storage.keys import chunk_key
+from storage.ledger import HistoryRow
 from wire.errors import ConfigError, StorageDamaged
 from wire.frames import Ranges
+from wire.ranges import RangeSet
 
 SETTLEMENT_VERSION = 1
 SETTLES_NOTHING = "redelivered"
+ROW_BYTES = 100  # about what a settlement takes on the disk
+LOOKED_MAX = 100_000  # settlements that are old and cannot go yet, because they reach above what can
 
 _KIND = b"T"
 
@@ -54,6 +67,7 @@ class Settlement:
         """
         try:
             version, *fields = msgpack.unpackb(value, use_list=False)
+            version += 0
         except (ValueError, TypeError, msgpack.UnpackException) as error:
             raise StorageDamaged("a settlement is damaged") from error
         if version != SETTLEMENT_VERSION:
@@ -75,3 +89,173 @@ def settlement_key(queue: int, number: int) -> bytes:
 def settlement_of(key: bytes) -> tuple[int, int]:
     """The queue and the number of the row under ``key``."""
     return int.from_bytes(key[1:5], "big"), int.from_bytes(key[5:13], "big")
+
+
+class QueueHistory:
+    """The history of one queue: notes what leaves it, writes that with the queue's row, and deletes what is too old."""
+
+    def __init__(self, engine: Engine, name: str, number: int, row: HistoryRow) -> None:
+        self.begins = row.begins
+        self.chunks_from = row.chunks_from
+        self.chunks_bytes = row.chunks_bytes
+        self._engine = engine
+        self._queue = number
+        self._reader = ChunkReader(engine, name, number)
+        self._first = row.first
+        self._next = row.next
+        self._notes: dict[str, dict[str, list[tuple[int, int]]]] = {}
+        self._deletes = False  # whether everything kept before ``begins`` is to be deleted
+        self._look_at = row.first
+        self._looked: deque[tuple[int, int]] = deque()  # settlements that are old and still kept: number, where the highest stops
+        self._old = RangeSet()
+        self._old_to = row.begins  # everything below it is old
+
+    # --- what leaves the queue ---
+
+    def note(self, by: str, outcome: str, ranges: Iterable[tuple[int, int]]) -> None:
+        """``ranges`` leave the queue; they are written with its row."""
+        noted = self._notes.setdefault(by, {}).setdefault(outcome, [])
+        for start, stop in ranges:
+            if noted and noted[-1][1] == start:
+                noted[-1] = (noted[-1][0], stop)
+            elif start < stop:
+                noted.append((start, stop))
+
+    def write(self, write: Write, wall_ms: int) -> None:
+        """Put what was noted into ``write``."""
+        if self._deletes:
+            self._deletes = False
+            write.delete_range("history", settlement_key(self._queue, 0), settlement_key(self._queue + 1, 0))
+        for by, outcomes in self._notes.items():
+            noted = tuple((outcome, _sorted(ranges)) for outcome, ranges in outcomes.items() if ranges)
+            if not noted:
+                continue
+            write.put("history", settlement_key(self._queue, self._next), Settlement(wall_ms, by, noted).encode())
+            self._next += 1
+        self._notes.clear()
+
+    def row(self) -> HistoryRow:
+        """What the queue's row says of it, once ``write`` was called."""
+        return HistoryRow(self.begins, self.chunks_from, self.chunks_bytes, self._first, self._next)
+
+    def restart(self, begins: int) -> None:
+        """Forget everything that is kept, and begin at ``begins``: nothing from there on has left the queue."""
+        self.begins = self._old_to = begins
+        self._first = self._look_at = self._next
+        self._notes.clear()
+        self._looked.clear()
+        self._old.clear()
+        self._deletes = True
+
+    # --- how much there is ---
+
+    @property
+    def settlements(self) -> int:
+        """How many rows are kept."""
+        return self._next - self._first
+
+    def size_bytes(self, live_bytes: int) -> int:
+        """About what it takes on the disk; there are ``live_bytes`` durable bytes of the queue before what is live."""
+        return max(0, live_bytes - self.chunks_bytes) + self.settlements * ROW_BYTES
+
+    # --- what is too old ---
+
+    def look(self, oldest_ms: int, newest_ms: int, stop: int, rows_max: int) -> bool:
+        """Look at ``rows_max`` settlements more, the oldest first, and take them for old; whether there may be more of them.
+
+        A settlement is old until one was made in ``[oldest_ms, newest_ms]``, or until everything below ``stop`` is.
+
+        Raises:
+            StorageDamaged, ConfigError: a settlement cannot be read, or is missing.
+            Unavailable: the disk refuses for now.
+        """
+        first, end = settlement_key(self._queue, self._look_at), settlement_key(self._queue, self._next)
+        if self._look_at >= self._next or self._old_to >= stop:
+            return False
+        for key, value in self._engine.scan("history", first, end):
+            if settlement_of(key)[1] != self._look_at:
+                raise StorageDamaged("a settlement is missing", queue=self._queue, number=self._look_at)
+            settlement = Settlement.decode(value)
+            if oldest_ms <= settlement.settled_ms <= newest_ms or len(self._looked) >= LOOKED_MAX:
+                return False
+            self._take_for_old(settlement)
+            rows_max -= 1
+            if rows_max <= 0 or self._old_to >= stop:
+                return self._old_to < stop
+        return False
+
+    def _take_for_old(self, settlement: Settlement) -> None:
+        highest = 0
+        for outcome, ranges in settlement.outcomes:
+            if outcome != SETTLES_NOTHING:
+                for low, high in ranges:
+                    self._old.add(max(low, self._old_to), high)
+                    highest = max(highest, high)
+        self._old_to = self._old.advance(self._old_to)
+        self._looked.append((self._look_at, highest))
+        self._look_at += 1
+
+    def seq_for(self, part: float, live_from: int, live_bytes: int) -> int:
+        """Above where ``part`` of the bytes of the chunks are, or of the sequences where there are no chunks: QoS 0 has none.
+
+        Raises:
+            StorageDamaged, ConfigError, Unavailable: it cannot be read.
+        """
+        if live_bytes > self.chunks_bytes:
+            return self._seq_at(live_bytes - int((live_bytes - self.chunks_bytes) * part), live_from)
+        return live_from - int(max(0, live_from - self.begins) * part)
+
+    def _seq_at(self, size_bytes: int, live_from: int) -> int:
+        """Where the chunk begins that has ``size_bytes`` durable bytes of the queue or more before it; ``live_from`` at most."""
+        low, high = self.chunks_from, live_from
+        while low < high:
+            middle = (low + high) // 2
+            chunk = self._reader.before(middle, self.chunks_from)
+            if chunk is None or chunk.bytes_before < size_bytes:
+                low = max(middle + 1, chunk.stop if chunk is not None else 0)
+            else:
+                high = chunk.first_seq
+        return min(low, live_from)
+
+    def cut(self, live_from: int, live_bytes: int, write: Write) -> tuple[bytes, bytes] | None:
+        """Delete with ``write`` what was found to be old and is below ``live_from``; the keys of the chunks deleted, if any.
+
+        live_from: there is nothing live below it, and ``live_bytes`` durable bytes of the queue. Write the queue's row, too.
+
+        Raises:
+            StorageDamaged, ConfigError, Unavailable: it cannot be read; nothing has changed.
+        """
+        seq, size_bytes = min(self._old_to, live_from), live_bytes
+        if seq < live_from:
+            chunk = self._reader.before(seq, self.chunks_from)
+            size_bytes = self.chunks_bytes
+            if chunk is not None and chunk.stop > seq:
+                seq, size_bytes = chunk.first_seq, chunk.bytes_before
+            elif chunk is not None:
+                size_bytes = chunk.bytes_before + chunk.size_bytes
+        first = self._first
+        while self._looked and self._looked[0][1] <= seq:
+            first = self._looked.popleft()[0] + 1
+        if first > self._first:
+            write.delete_range("history", settlement_key(self._queue, self._first), settlement_key(self._queue, first))
+            self._first = first
+        return self._delete_chunks(seq, size_bytes, write)
+
+    def drop(self, live_from: int, write: Write) -> None:
+        """Delete everything that is kept with ``write``, below ``live_from`` where there is nothing live."""
+        self.restart(live_from)
+        self.write(write, 0)
+        self._delete_chunks(live_from, 0, write)
+
+    def _delete_chunks(self, seq: int, size_bytes: int, write: Write) -> tuple[bytes, bytes] | None:
+        if seq <= self.chunks_from:
+            return None
+        start, stop = chunk_key(self._queue, self.chunks_from), chunk_key(self._queue, seq)
+        write.delete_range("msg", start, stop)
+        self.chunks_from, self.chunks_bytes = seq, max(size_bytes, self.chunks_bytes)
+        self.begins = max(self.begins, seq)
+        return start, stop
+
+
+def _sorted(ranges: list[tuple[int, int]]) -> Ranges:
+    return RangeSet(ranges).ranges() if len(ranges) > 1 else tuple(ranges)

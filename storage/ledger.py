@@ -6,8 +6,8 @@ commit as what changed it, so the sum closes after any crash.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 import msgpack
 
@@ -50,6 +50,10 @@ class Ledger:
             reasons = self.dropped if kind == "dropped" else self.dead
             reasons[reason] = reasons.get(reason, 0) + messages
 
+    def copy(self) -> Ledger:
+        """The counts as they are."""
+        return replace(self, dropped=dict(self.dropped), dead=dict(self.dead))
+
     def ended(self) -> int:
         """How many messages have left the queue, whatever became of them."""
         return self.delivered + self.expired + sum(self.dropped.values()) + sum(self.dead.values())
@@ -59,8 +63,7 @@ class Ledger:
         return self.accepted == self.ended() + depth
 
 
-@dataclass(frozen=True, slots=True)
-class HistoryRow:
+class HistoryRow(NamedTuple):
     """What is kept of the messages that have left the queue; see ``history``.
 
     begins: the history is complete from this sequence on (``history_from`` where it is told); -1 if none is kept. chunks_from:
@@ -73,6 +76,9 @@ class HistoryRow:
     chunks_bytes: int = 0
     first: int = 0
     next: int = 0
+
+
+NO_HISTORY = HistoryRow()
 
 
 @dataclass(slots=True)
@@ -96,11 +102,11 @@ class LaneRow:
     session: str = ""
     ledger: Ledger = field(default_factory=Ledger)
     purged: Ranges = ()
-    history: HistoryRow = HistoryRow()
+    history: HistoryRow = NO_HISTORY
 
     def encode(self) -> bytes:
         """The row's value."""
-        ledger, history = self.ledger, self.history
+        ledger = self.ledger
         packed: bytes = msgpack.packb(
             (
                 ROW_VERSION,
@@ -116,7 +122,7 @@ class LaneRow:
                 self.session,
                 (ledger.accepted, ledger.delivered, ledger.expired, ledger.redelivered, ledger.dropped, ledger.dead),
                 self.purged,
-                (history.begins, history.chunks_from, history.chunks_bytes, history.first, history.next),
+                self.history,
             )
         )
         return packed

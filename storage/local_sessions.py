@@ -6,22 +6,25 @@ it makes and removes them for whoever asks here.
 S1  what a client is told (CONNACK, SUBACK) is committed first, where it outlives the connection.
 S2  a session and its queue end in one commit; a later session of the same name has another queue.
 S3  a Will stays on record until a batch with it is committed, or the client took it back [MQTT-3.1.2-8, MQTT-3.14.4-3].
+    One for which there is no room stays on record by itself, whatever becomes of the session, and is sent again.
 S4  a session does not end before its Will is out.
 S5  an opening that is asked for again, because its answer was lost with a store, gets the answer that it had: a session that it has
     itself begun was not there before [MQTT-3.2.2-2, MQTT-3.2.2-4].
 S6  a session that ends with its connection is not there for the next one [MQTT-3.1.2-6].
+S7  what lasts of a session is its user's: nobody else opens it, not with a clean start either, nor ends its Will's delay by that.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any, Protocol
 
 from storage.engine import Write
 from storage.retained import RetainedMessages
-from storage.sessions import Opening, Session, Sessions
+from storage.sessions import Opening, Session, Sessions, Will
 from wire.batch import QOS_MASK, Batch
+from wire.copies import as_granted
 from wire.frames import (
     Frame,
     Retained,
@@ -35,9 +38,9 @@ from wire.frames import (
     SubscriptionsDrop,
     SubscriptionsKept,
 )
-from wire.mqtt.publish_properties import with_subscription_identifiers
 from wire.names import DISTRIBUTOR, LISTENER
 from wire.settings import SessionSettings
+from wire.wills import REFUSED_WILLS_MAX, REFUSED_WILLS_MAX_BYTES, size_bytes
 
 log = logging.getLogger("bascule")
 
@@ -64,15 +67,22 @@ class Queues(Protocol):
 class LocalSessions:
     """Takes the frames that are about sessions. ``needs_sync`` says whether something changed that somebody is told of."""
 
-    def __init__(self, sessions: Sessions, retained: RetainedMessages, queues: Queues, settings: SessionSettings) -> None:
+    def __init__(
+        self, sessions: Sessions, retained: RetainedMessages, queues: Queues, settings: SessionSettings, *, tells_users_apart: bool
+    ) -> None:
         self._sessions = sessions
         self._retained = retained
         self._queues = queues
         self._settings = settings
+        self._tells_users_apart = tells_users_apart
         self._listener_epoch = max((session.connected[0] for session in sessions if session.connected), default=0)
         self._kept = sum(1 for session in sessions if session.queue)
         self._answers: list[tuple[str, Frame]] = []
         self._expired = 0
+        refused = [will for session in sessions for will in session.refused_wills.values()]
+        self._refused_wills = len(refused)
+        self._refused_bytes = sum(map(size_bytes, refused))
+        self._dropped_wills = 0
         self.needs_sync = False
 
     # --- frames ---
@@ -99,13 +109,38 @@ class LocalSessions:
             case SubscriptionsDrop():
                 self._drop(frame)
 
-    def wills_sent(self, names: Iterable[str]) -> None:
-        """The Wills of these sessions are in a batch of the open write (S3)."""
-        for name in names:
+    def wills_sent(self, wills: Iterable[tuple[str, int, int, int]], batch: tuple[int, int], refused: Collection[int]) -> None:
+        """``wills``, as in ``Publishes``, are in the open write by way of ``batch`` (epoch, number), save ``refused`` rows (S3)."""
+        for name, row, epoch, number in wills:
             session = self._sessions.get(name)
-            if session is not None and session.will is not None:
+            if session is None:
+                continue
+            if row not in refused:
+                if number:
+                    self._forget_refused(session, (epoch, number))
+                else:
+                    session.will = None
+                self._sessions.keep(session)
+            elif not number and session.will is not None:
+                self._keep_refused(session, batch, session.will)
                 session.will = None
                 self._sessions.keep(session)
+
+    def _keep_refused(self, session: Session, batch: tuple[int, int], will: Will) -> None:
+        size = size_bytes(will)
+        if self._refused_wills >= REFUSED_WILLS_MAX or self._refused_bytes + size > REFUSED_WILLS_MAX_BYTES:
+            self._dropped_wills += 1
+            log.warning("will.dropped", extra={"client_id": session.name, "why": "too many Wills wait for room"})
+            return
+        session.refused_wills[batch] = will
+        self._refused_wills += 1
+        self._refused_bytes += size
+
+    def _forget_refused(self, session: Session, batch: tuple[int, int]) -> None:
+        will = session.refused_wills.pop(batch, None)
+        if will is not None:
+            self._refused_wills -= 1
+            self._refused_bytes -= size_bytes(will)
 
     def take_answers(self) -> list[tuple[str, Frame]]:
         """What may be sent, once the open write is committed."""
@@ -125,7 +160,14 @@ class LocalSessions:
     def figures(self) -> dict[str, Any]:
         """Figures for ``status``."""
         connected = sum(1 for session in self._sessions if session.queue and session.connected is not None)
-        return {"kept": self._kept, "connected": connected, "expired": self._expired, "retained": self._retained.figures()}
+        return {
+            "kept": self._kept,
+            "connected": connected,
+            "expired": self._expired,
+            "refused_wills": self._refused_wills,
+            "dropped_wills": self._dropped_wills,
+            "retained": self._retained.figures(),
+        }
 
     @property
     def kept(self) -> int:
@@ -146,8 +188,10 @@ class LocalSessions:
     def _open(self, frame: SessionOpen) -> None:
         session = self._sessions.get(frame.session)
         opening = (frame.sender, frame.epoch, frame.request)
-        present = refused = False
-        if frame.resumes:
+        present, refused = False, ""
+        if session is not None and self._is_anothers(session, frame):
+            session, refused = None, "user"
+        elif frame.resumes:
             present = session is not None and session.connected == (frame.epoch, frame.source)
             session = session if present else None
         elif session is not None and session.opening == opening:
@@ -158,8 +202,10 @@ class LocalSessions:
                 self._end(session, "clean start" if frame.clean else "its connection ended")
                 session = None
             makes_queue = frame.sender == LISTENER and bool(frame.expiry_s) and (session is None or not session.queue)
-            refused = makes_queue and self._kept >= self._settings.sessions_max
-            session = None if refused else self._begin(frame, opening, present, makes_queue=makes_queue)
+            if makes_queue and self._kept >= self._settings.sessions_max:
+                session, refused = None, "sessions_max"
+            else:
+                session = self._begin(frame, opening, present, makes_queue=makes_queue)
         self._answers.append(
             (
                 frame.sender,
@@ -177,6 +223,11 @@ class LocalSessions:
             )
         )
 
+    def _is_anothers(self, session: Session, frame: SessionOpen) -> bool:
+        """Whether something lasts of the session that is another user's (S7)."""
+        mine = session.user is None or session.user == frame.user or not self._tells_users_apart
+        return not mine and session.lasting and frame.sender == LISTENER
+
     def _begin(self, frame: SessionOpen, opening: Opening, present: bool, *, makes_queue: bool) -> Session:
         """The session begins or goes on."""
         session = self._sessions.get(frame.session) or Session(frame.session)
@@ -186,6 +237,7 @@ class LocalSessions:
         session.opening, session.found = opening, present
         session.expiry_s = frame.expiry_s
         session.will = frame.will
+        session.user = frame.user if frame.user is not None else session.user
         if frame.sender == LISTENER:
             session.connected = (frame.epoch, frame.source)
         if makes_queue:
@@ -218,6 +270,8 @@ class LocalSessions:
         """The session ends with the open write, and everything of it (S2)."""
         self._remove_queue(session, why)
         self._sessions.forget(session.name)
+        if session.refused_wills:
+            self._sessions.keep(Session(session.name, refused_wills=session.refused_wills))
         self.needs_sync = True
 
     def _remove_queue(self, session: Session, why: str) -> None:
@@ -233,13 +287,24 @@ class LocalSessions:
 
     def _known(self, epoch: int) -> Iterator[SessionsKnown]:
         rows = [
-            (session.name, session.queue, _subscriptions(session), session.will, session.will_due_ms if session.will else 0)
+            (
+                session.name,
+                session.queue,
+                _subscriptions(session),
+                session.will,
+                session.will_due_ms if session.will else 0,
+                session.user if self._tells_users_apart else None,
+            )
             for session in self._sessions
             if session.queue or (session.will is not None and session.connected is None)
         ]
-        for start in range(0, max(1, len(rows)), KNOWN_PER_FRAME):
-            some = tuple(rows[start : start + KNOWN_PER_FRAME])
-            yield SessionsKnown(epoch=epoch, sessions=some, last=start + KNOWN_PER_FRAME >= len(rows))
+        refused = [(session.name, *batch, will) for session in self._sessions for batch, will in session.refused_wills.items()]
+        count = max(len(rows), len(refused))
+        for start in range(0, max(1, count), KNOWN_PER_FRAME):
+            stop = start + KNOWN_PER_FRAME
+            yield SessionsKnown(
+                epoch=epoch, sessions=tuple(rows[start:stop]), refused=tuple(refused[start:stop]), last=stop >= count
+            )
 
     # --- subscriptions ---
 
@@ -250,7 +315,7 @@ class LocalSessions:
             (options & QOS_MASK, identifier, batch)
             for topic_filter, options, identifier, wanted in frame.filters
             if wanted and is_new
-            for batch in self._retained.matching(topic_filter, wall_ms, qos_max=options & QOS_MASK)
+            for batch in self._retained.matching(topic_filter, wall_ms)
         ]
         if session is not None:
             for topic_filter, options, identifier, _ in frame.filters:
@@ -261,10 +326,12 @@ class LocalSessions:
         for qos, identifier, batch in retained:
             live = batch
             if session is not None:
-                kept = [row for row, flags in enumerate(batch.flags) if flags & QOS_MASK]
+                kept = [row for row, flags in enumerate(batch.flags) if flags & QOS_MASK and qos]
                 if kept:
-                    self._queues.put(session.queue, with_identifier(batch.select(kept), identifier))
-                live = batch.select([row for row, flags in enumerate(batch.flags) if not flags & QOS_MASK])
+                    identifiers = (identifier,) if identifier else ()
+                    granted = as_granted(batch, kept, qos=qos, retain_as_published=True, identifiers=identifiers)
+                    self._queues.put(session.queue, granted)
+                live = batch.select([row for row, flags in enumerate(batch.flags) if not (flags & QOS_MASK and qos)])
             if len(live):
                 answer = Retained(epoch=frame.epoch, source=frame.source, qos=qos, identifier=identifier, bodies=(live.encode(),))
                 self._answers.append((LISTENER, answer))
@@ -281,15 +348,6 @@ class LocalSessions:
                 session.subscriptions.pop(topic_filter, None)
             self._changed(session)
         self._answers.append((LISTENER, SubscriptionsKept(epoch=frame.epoch, request=frame.request, source=frame.source)))
-
-
-def with_identifier(batch: Batch, identifier: int) -> Batch:
-    """``batch`` with the subscription identifier on each row; itself for none [MQTT-3.3.4-3]."""
-    if identifier:
-        batch.properties = {
-            row: with_subscription_identifiers(batch.properties.get(row, b""), (identifier,)) for row in range(len(batch))
-        }
-    return batch
 
 
 def _subscriptions(session: Session) -> tuple[tuple[str, int, int], ...]:

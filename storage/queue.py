@@ -20,12 +20,13 @@ from storage.chunk_reader import ChunkReader
 from storage.damage import Loss
 from storage.engine import Engine, Write
 from storage.flights import Flights
+from storage.history import QueueHistory
 from storage.keys import chunk_key, lane_key
-from storage.ledger import LaneRow
+from storage.ledger import HistoryRow, LaneRow
 from storage.messages import Message, rows_of
 from storage.pieces import Piece, apart, join_tiny, pick, qos0_seqs
 from wire.batch import accepted_ms_of, pack_column
-from wire.errors import StorageDamaged, Unavailable
+from wire.errors import ConfigError, StorageDamaged, Unavailable
 from wire.frames import Ranges
 from wire.ranges import ArrivalSet, RangeSet, ranges_of
 from wire.sequences import PACKET_IDS
@@ -58,6 +59,7 @@ class Queue:
     Q5  a chunk is deleted only in or after the write whose row has all of it settled.
     Q6  a durable message is handed out only below a committed mark, ``handed`` in the row. So after any crash it is known what may
         have been sent: that is neither dropped nor expired, for the remote may hold its packet identifier.
+    Q7  where a history is kept, what leaves the queue is noted in it, each sequence once, and trimming deletes no chunk.
     """
 
     def __init__(
@@ -93,6 +95,7 @@ class Queue:
         self._marked = row.handed  # the committed mark (Q6)
         self._marking = row.handed  # the mark in the newest row that was written, committed or not
         self._mark_wanted = 0
+        self.cut_short = False  # the last hand-out stopped before what could not be read
         self._may_be_sent = min(row.tail, row.head + PACKET_IDS)
         self._trimmed = row.trimmed
         self._tail_bytes = row.tail_bytes
@@ -100,8 +103,7 @@ class Queue:
         self._cursor_bytes = row.tail_bytes
         self._trimmed_bytes = 0
         self._depth = row.depth
-        self._volatile_depth = 0
-        self._volatile_bytes = 0
+        self._volatile_depth = self._volatile_bytes = 0
         self._flights = Flights()
         self._volatile: deque[Chunk] = deque()  # QoS 0 kept apart and not handed out
         self._recent: deque[Chunk] = deque()  # every chunk from _recent_low on that is not handed out
@@ -116,6 +118,11 @@ class Queue:
         self._holes: list[tuple[int, int]] = []  # what was purged above the head: where it ended, durable bytes
         self._passed_bytes: int | None = None  # durable bytes up to the end of the last chunk passed, if the next is read after it
         self._losses: list[Loss] = []
+        self.ledger_opened = row.ledger
+        self.history: QueueHistory | None = None
+        self._no_history = row.history
+        self._left_over: QueueHistory | None = None  # what is kept though nobody wants it any more
+        self._volatile_from = row.tail  # QoS 0 below it went with a former life of the store
 
     @classmethod
     def open(
@@ -129,11 +136,12 @@ class Queue:
         tail_known: int = 0,
         cache_bytes: int = CACHE_BYTES,
         on_change: Callable[[], None] = lambda: None,
+        retained: bool = False,
     ) -> Queue:
         """The queue as the engine has it, or a new one that begins at ``first_seq``. Reads its row and its first chunk (P8).
 
         tail_known: evidence from elsewhere that the queue went that far once; what is missing up to there is lost. on_change: is
-        called when the row is to be written.
+        called when the row is to be written. retained: whether a history is kept.
 
         Raises:
             StorageDamaged: its row is damaged.
@@ -144,8 +152,11 @@ class Queue:
         else:
             row = LaneRow.decode(value, queue=name)
         queue = cls(engine, name, number, row, volatile_max_bytes=volatile_max_bytes, cache_bytes=cache_bytes, on_change=on_change)
+        queue.ledger_opened = row.ledger.copy()
         lost = row.ledger.accepted - row.ledger.ended() - row.depth  # QoS 0 of the store's former life
         queue._count("dropped:restart", lost)
+        if retained or row.history.begins >= 0:
+            queue._open_history(row, retained=retained)
         known = True
         if row.head < row.tail:
             known = queue._find_cursor()
@@ -259,14 +270,18 @@ class Queue:
         What was accepted before ``accepted_before_ms`` is expired instead.
 
         Raises:
-            StorageDamaged: the next chunk cannot be read; what came before it has been handed out.
+            StorageDamaged: the next chunk cannot be read.
             Unavailable: the disk refuses for now.
+
+        Where something could be handed out before that, ``cut_short`` is true instead, and the next call raises.
         """
         pieces: list[Piece] = []
+        self.cut_short = False
         while messages > 0 and size_bytes > 0 and self._cursor < self.tail:
             try:
                 durable, volatile = self._peek()
             except (StorageDamaged, Unavailable):
+                self.cut_short = bool(pieces)
                 if pieces:
                     break  # hand out what could be read; the trouble is met again next time
                 raise
@@ -296,8 +311,8 @@ class Queue:
 
     # --- settle ---
 
-    def settle(self, outcome: str, ranges: Ranges) -> int:
-        """Take the messages of ``ranges`` out of the queue under ``outcome``, handed out or not; how many that were.
+    def settle(self, outcome: str, ranges: Ranges, *, by: str = "store") -> int:
+        """Take the messages of ``ranges`` out of the queue under ``outcome``, handed out or not; how many. by: who says so.
 
         Changes memory at once; the row goes with the next write. What is settled, or not in the queue, is ignored. The bytes of
         what was not handed out go when the cursor passes it.
@@ -305,11 +320,13 @@ class Queue:
         Raises:
             StorageDamaged, Unavailable: what was not handed out cannot be read; nothing has changed.
         """
-        settled = self._settle_waiting(ranges) if any(stop > self._cursor for _, stop in ranges) else 0
+        settled = self._settle_waiting(outcome, ranges, by) if any(stop > self._cursor for _, stop in ranges) else 0
         for start, stop in ranges:
             start, stop = max(start, self.head), min(stop, self._cursor)
             if start >= stop:
                 continue
+            if self.history is not None:
+                self._note(by, outcome, start, stop)
             if self.settled:
                 settled += sum(self._leave(low, high) for low, high in self.settled.missing(start, stop))
             else:
@@ -320,8 +337,10 @@ class Queue:
         self._advance()
         return settled
 
-    def count_redelivered(self, ranges: Ranges) -> None:
+    def count_redelivered(self, ranges: Ranges, *, by: str = "store") -> None:
         """Count messages that were sent again; nothing is settled."""
+        if self.history is not None:
+            self.history.note(by, "redelivered", ranges)
         self._count("redelivered", sum(stop - start for start, stop in ranges))
 
     def release(self, ranges: Ranges) -> None:
@@ -453,6 +472,10 @@ class Queue:
         """What was handed out and is not settled."""
         return tuple(self.settled.missing(self.head, self._cursor))
 
+    def history_row(self) -> HistoryRow:
+        """What the queue's row says of its history, once everything is committed."""
+        return self._no_history if self.history is None else self.history.row()
+
     def in_memory(self) -> tuple[int, int, list[Chunk]]:
         """What is not on disk: how many messages, their bytes to within a chunk, and the chunks, of which rows may be settled."""
         return self._volatile_depth, self._volatile_bytes, list(self._volatile_chunks(self.head, self._next))
@@ -491,6 +514,8 @@ class Queue:
         self._depth, self._volatile_depth = unsent.kept_durable, unsent.kept_volatile
         self._volatile_bytes -= sum(chunk.size_bytes for chunk in self._volatile if chunk.first_seq >= start)
         self._volatile = deque(chunk for chunk in self._volatile if chunk.first_seq < start)
+        if self.history is not None:
+            self._note("operator", "dropped:purged", start, self.tail)
         self.settled.add(start, self.tail)
         self._purged.add(start, self.tail)
         if start == self._cursor:
@@ -509,6 +534,10 @@ class Queue:
         """
         assert self._next == self.tail, "a purge comes after a commit"
         purged = self.depth
+        floor = self._trimmed
+        if self.history is not None:
+            floor = self._settled_below()
+            self._note("operator", "dropped:purged", self.head, self.tail)
         self.new_session(self.generation + 1, "")
         self._flights.clear()
         self._volatile.clear()
@@ -519,7 +548,7 @@ class Queue:
         self.head = self.tail
         self._jump(self.tail)
         self._count("dropped:purged", purged)
-        write.delete_range("msg", chunk_key(self.number, self._trimmed), chunk_key(self.number, self.tail))
+        write.delete_range("msg", chunk_key(self.number, floor), chunk_key(self.number, self.tail))
         self._trimmed, self._trimmed_bytes = self.tail, self._tail_bytes
         self.changed = True
         return purged
@@ -536,18 +565,23 @@ class Queue:
         start, stop = chunk_key(self.number, self._trimmed), chunk_key(self.number, floor)
         self._trimmed, self._trimmed_bytes = floor, floor_bytes
         self.changed = True
-        if size_bytes <= 0:
-            return None  # only QoS 0 was there
+        if size_bytes <= 0 or self.history is not None:
+            return None  # only QoS 0 was there, or the history keeps them
         write.delete_range("msg", start, stop)
         return start, stop
 
-    def write_row(self, write: Write, *, strong: bool = True, ahead: bool = True) -> None:
-        """Put the queue's row into ``write``, as it is once everything appended is committed.
+    def write_row(self, write: Write, *, strong: bool = True, ahead: bool = True, wall_ms: int = 0) -> None:
+        """Put the queue's row into ``write``, as it is once everything appended is committed, and what goes into the history.
 
         strong: the commit has the configured strength, so the mark of Q6 may move; ahead: by a block, since more can be handed out
         soon.
         """
         self._advance()
+        if self.history is not None:
+            self.history.write(write, wall_ms)
+        elif self._left_over is not None:
+            self._left_over.drop(self._trimmed, write)
+            self._left_over = None
         mark = self._marking  # a row that is written twice before a commit takes nothing back
         if strong:
             mark = max(mark, self._mark_wanted)
@@ -571,6 +605,7 @@ class Queue:
             session=self.session,
             ledger=self.ledger,
             purged=self._purged.ranges() if self._purged else (),
+            history=self.history_row(),
         )
         write.put("meta", lane_key(self.number), row.encode())
         write.tails[self.number] = self._next
@@ -631,6 +666,8 @@ class Queue:
         messages = max(0, min(messages, self._depth - self._flights.durable))
         self._depth -= messages
         self._count("dropped:damaged", messages)
+        if self.history is not None:
+            self._note("store", "dropped:damaged", max(start, self.head), stop)
         self.settled.add(start, stop)
         self.released.discard(start, stop)
         forget = bool(self.session) and start < self.dup_below
@@ -815,6 +852,8 @@ class Queue:
 
     def _pass_over(self, seq: int) -> None:
         """Nothing is left between the cursor and ``seq``: it was QoS 0 that is gone."""
+        if self.history is not None:
+            self._note_gone(self.settled.missing(self._cursor, seq))
         self.settled.add(self._cursor, seq)
         self._move_cursor(seq)
         self._advance()
@@ -899,10 +938,11 @@ class Queue:
     def _settle_holes(self, start: int, stop: int, seqs: list[int]) -> None:
         """Settle, without counting, the sequences of ``[start, stop)`` that are not in ``seqs``: nothing is there any more."""
         position = start
-        for low, high in ranges_of(seqs):
+        for low, high in (*ranges_of(seqs), (stop, stop)):
+            if self.history is not None:
+                self._note_gone(self.settled.missing(position, low))
             self.settled.add(position, low)
             position = high
-        self.settled.add(position, stop)
         self.changed = True
 
     def _fly(self, chunk: Chunk, start: int, stop: int, offsets: array[int] | None, count: int, *, is_volatile: bool) -> None:
@@ -932,6 +972,8 @@ class Queue:
             self._volatile_depth -= rows
             count += rows
         self._count(outcome, count)
+        if self.history is not None:
+            self._note_left(outcome, end, durable, volatile)
         self.settled.add(self._cursor, end)
         self.changed = True
         if stop is None:
@@ -965,19 +1007,27 @@ class Queue:
         self._volatile_bytes -= volatile_bytes
         return durable + volatile
 
-    def _settle_waiting(self, ranges: Ranges) -> int:
+    def _settle_waiting(self, outcome: str, ranges: Ranges, by: str) -> int:
         """Settle what is at or above the cursor in ``ranges``; how many messages that were. Their chunks are read for it."""
         waiting = RangeSet((max(start, self._cursor), min(stop, self.tail)) for start, stop in ranges)
         gaps = [gap for start, stop in waiting for gap in self.settled.missing(start, stop)]
         damaged: list[StorageDamaged] = []  # they go with the rest; what they held is counted when the queue has run empty
+        left = RangeSet()
         durable = sum(
-            chunk.rows_in(start, stop)
+            self._rows_left(chunk, start, stop, left)
             for start, stop in gaps
             for chunk in self._reader.look(start, stop, self._trimmed, damaged.append)
         )
-        volatile = sum(chunk.rows_in(start, stop) for start, stop in gaps for chunk in self._volatile)
+        volatile = sum(self._rows_left(chunk, start, stop, left) for start, stop in gaps for chunk in self._volatile)
         self._depth -= durable
         self._volatile_depth -= volatile
+        if self.history is not None:
+            self.history.note(by, outcome, left)
+            rest = [gap for start, stop in gaps for gap in left.missing(start, stop)]
+            if damaged:
+                self.history.note("store", "dropped:damaged", rest)
+            else:
+                self._note_gone(rest)
         for start, stop in gaps:
             self.settled.add(start, stop)
             self.released.discard(start, stop)
@@ -1016,6 +1066,105 @@ class Queue:
         if messages > 0:
             self.ledger.count(outcome, messages)
             self.changed = True
+
+    # --- inside: history ---
+
+    def _open_history(self, row: LaneRow, *, retained: bool) -> None:
+        """Go on with the history, or begin one, or drop the one that nobody wants any more."""
+        kept = row.history if row.history.begins >= 0 else row.history._replace(chunks_from=row.trimmed)
+        history = QueueHistory(self._engine, self.name, self.number, kept)
+        if retained and row.history.begins >= 0:
+            self.history = history
+            return
+        self.changed = True
+        if retained:
+            self.history = history
+            self.restart_history()
+            return
+        self._no_history = HistoryRow(first=row.history.next, next=row.history.next)
+        self._left_over = history
+
+    def restart_history(self) -> None:
+        """What is kept has a hole, or cannot be read: begin anew where nothing has left the queue."""
+        assert self.history is not None
+        settled = self.settled.ranges()
+        self.history.restart(max(self.head, settled[-1][1] if settled else 0))
+        self.changed = True
+
+    @property
+    def retained(self) -> int:
+        """Messages that have left the queue and are kept, to within those that left out of order."""
+        return 0 if self.history is None else max(0, self.head - self.history.begins)
+
+    @property
+    def history_bytes(self) -> int:
+        """About what the history takes on the disk."""
+        return 0 if self.history is None else self.history.size_bytes(self._floor()[1])
+
+    def history_from(self, part: float) -> int:
+        """Where the history is to begin so that about ``part`` of its bytes are left.
+
+        Raises:
+            StorageDamaged, ConfigError, Unavailable: it cannot be read.
+        """
+        assert self.history is not None
+        return self.history.seq_for(part, *self._floor())
+
+    def cut_history(self, write: Write) -> tuple[bytes, bytes] | None:
+        """Delete with ``write`` what the history has found to be old; the keys of the chunks that are deleted, if any.
+
+        Raises:
+            StorageDamaged, ConfigError, Unavailable: it cannot be read; nothing has changed.
+        """
+        assert self.history is not None
+        floor, floor_bytes = self._floor()
+        deleted = self.history.cut(floor, floor_bytes, write)
+        self._trimmed, self._trimmed_bytes = floor, floor_bytes  # what is deleted is below what the row says is live
+        self.changed = True
+        return deleted
+
+    def _note(self, by: str, outcome: str, start: int, stop: int) -> None:
+        """What of ``[start, stop)`` is in the queue leaves it."""
+        assert self.history is not None
+        self.history.note(by, outcome, self.settled.missing(start, stop) if self.settled else ((start, stop),))
+        self.changed = True
+
+    def _note_gone(self, gaps: list[tuple[int, int]]) -> None:
+        """In ``gaps`` was QoS 0 that was lost with the memory of a former life, or pushed out of it in this one."""
+        assert self.history is not None
+        for start, stop in gaps:
+            middle = min(max(start, self._volatile_from), stop)
+            if start < middle:
+                self.history.note("store", "dropped:restart", ((start, middle),))
+            if middle < stop:
+                self.history.note("store", "dropped:qos0_memory", ((middle, stop),))
+
+    def _settled_below(self) -> int:
+        """Below it no chunk has anything that is not settled; less exactly where that cannot be read."""
+        floor = self._floor()[0]
+        try:
+            chunk = self._reader.before(self.head, floor)
+        except (StorageDamaged, ConfigError, Unavailable):
+            return floor
+        return floor if chunk is None else chunk.first_seq if chunk.stop > self.head else self.head
+
+    def _rows_left(self, chunk: Chunk, start: int, stop: int, left: RangeSet) -> int:
+        """How many rows ``chunk`` has in ``[start, stop)``; where a history is kept, their sequences are put into ``left``."""
+        if self.history is not None:
+            if chunk.offsets is None:
+                left.add(max(start, chunk.first_seq), min(stop, chunk.stop))
+            else:
+                for low, high in ranges_of(seq for seq in chunk.seqs() if start <= seq < stop):
+                    left.add(low, high)
+        return chunk.rows_in(start, stop)
+
+    def _note_left(self, outcome: str, stop: int, durable: Chunk | None, volatile: Chunk | None) -> None:
+        """What of the next messages is below ``stop`` leaves the queue under ``outcome``; in between was QoS 0 that is gone."""
+        assert self.history is not None
+        left = RangeSet(ranges_of(seq for seq in self._unsettled(durable, volatile) if seq < stop))
+        self.history.note("store", outcome, left)
+        for start, end in self.settled.missing(self._cursor, stop):
+            self._note_gone(left.missing(start, end))
 
     def _floor(self) -> tuple[int, int]:
         """Where the earliest chunk begins that is still needed, and the durable bytes before it."""

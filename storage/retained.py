@@ -89,16 +89,14 @@ class RetainedMessages:
             else:
                 self._refuse(topic)
 
-    def matching(self, topic_filter: str, wall_ms: int, *, qos_max: int) -> Iterator[Batch]:
-        """The retained messages under ``topic_filter``, plain, in batches, each message at most at ``qos_max``."""
+    def matching(self, topic_filter: str, wall_ms: int) -> Iterator[Batch]:
+        """The retained messages under ``topic_filter``, plain, in batches."""
         found: list[Batch] = []
         size_bytes = 0
         for topic in list(self._topics.matching(topic_filter)):
             batch = self._read(topic)
             if batch is None or expired_rows(batch, wall_ms):
                 continue
-            if batch.flags[0] & QOS_MASK > qos_max:
-                batch.flags = bytes([batch.flags[0] & ~QOS_MASK | qos_max])
             found.append(batch)
             size_bytes += batch.size_bytes()
             if len(found) >= BATCH_ROWS or size_bytes >= BATCH_BYTES:

@@ -21,8 +21,8 @@ from wire.batch import pack_column, unpack_column
 from wire.errors import StorageDamaged
 from wire.mqtt.packets import SESSION_NEVER_EXPIRES_S
 
-ROW_VERSION = 2
-_OLDER_VERSION = 1  # had received identifiers only
+ROW_VERSION = 3
+_OLDER_VERSIONS = (2, 1)  # had no user and no refused Wills; had received identifiers only
 
 Opening = tuple[str, int, int]  # sender, its epoch, its request
 
@@ -35,7 +35,9 @@ class Session:
 
     expiry_s: how long it outlives its connection; 0: it ends with it. connected: epoch of the Listener's life and number of the
     connection; None while there is none, since ``since_ms`` (UTC epoch). queue: its Tier-1 queue, empty for none. opening: the last
-    one, and whether it found the session: asked for again, because a store died with the answer, it gets the same answer.
+    one, and whether it found the session: asked for again, because a store died with the answer, it gets the same answer. user: who
+    alone may open it; None: anybody, and the first user that does is the one. refused_wills: those for which there was no room,
+    under epoch and number of their batch; they outlive the session.
     """
 
     name: str
@@ -48,12 +50,14 @@ class Session:
     received: set[int] = field(default_factory=set)
     opening: Opening | None = None
     found: bool = False
+    user: str | None = None
+    refused_wills: dict[tuple[int, int], Will] = field(default_factory=dict)
     request: tuple[int, int] = (0, 0)  # the newest SUBSCRIBE that is on record: epoch of the Listener's life, its number
 
     @property
     def lasting(self) -> bool:
         """Whether there is anything that outlives the connection."""
-        return bool(self.expiry_s or self.queue or self.will is not None)
+        return bool(self.expiry_s or self.queue or self.will is not None or self.refused_wills)
 
     @property
     def will_due_ms(self) -> int:
@@ -82,6 +86,8 @@ class Session:
                 self.request,
                 self.opening,
                 self.found,
+                self.user,
+                [(*batch, will) for batch, will in self.refused_wills.items()],
             )
         )
         return packed
@@ -98,11 +104,12 @@ class Session:
             StorageDamaged: it is not a row.
             ConfigError: a newer build wrote it.
         """
-        fields = unpack_row(value, ROW_VERSION, _OLDER_VERSION, what="session", name=name)
+        fields = unpack_row(value, ROW_VERSION, *_OLDER_VERSIONS, what="session", name=name)
         try:
             if len(fields) == 2:
                 return cls(name=name, expiry_s=SESSION_NEVER_EXPIRES_S, received=set(unpack_column("H", fields[1])))
-            expiry_s, connected, since_ms, queue, subscriptions, will, received, request, opening, found = fields
+            expiry_s, connected, since_ms, queue, subscriptions, will, received, *more = (*fields, None, ())[:12]
+            request, opening, found, user, refused = more
             return cls(
                 name=name,
                 expiry_s=expiry_s,
@@ -115,6 +122,8 @@ class Session:
                 request=request,
                 opening=opening,
                 found=found,
+                user=user,
+                refused_wills={(epoch, number): will for epoch, number, will in refused},
             )
         except (TypeError, ValueError) as error:
             raise StorageDamaged("the row of a session is damaged", session=name) from error

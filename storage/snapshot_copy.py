@@ -101,6 +101,7 @@ class _Copy:
         _make(self._folder)
         if self._is_there():
             self._copied.already_there = True
+            self._remove_older_parts()
             return self._copied
         _make(self._part)
         with alone(self._part) as locked:
@@ -136,10 +137,7 @@ class _Copy:
         sync(self._part)
         self._part.rename(self._whole)
         sync(self._folder)
-        for part in self._older_parts():
-            with contextlib.suppress(OSError), alone(part) as locked:
-                if locked:
-                    shutil.rmtree(part)
+        self._remove_older_parts()
 
     def _bring(self, entry: FileFacts, earlier: tuple[Path, bool] | None) -> None:
         """Have ``entry`` in the part. earlier: where the same file may be, and whether a whole snapshot vouches for it."""
@@ -207,8 +205,14 @@ class _Copy:
         """What earlier copies of the node's snapshots left half made; this one takes their place."""
         for path in sorted(self._folder.iterdir()):
             bare = path.name.removesuffix(PART_SUFFIX)
-            if bare != path.name and path != self._part and node_of(bare) == self._manifest.node:
+            if bare != path.name and bare < self._manifest.id and node_of(bare) == self._manifest.node:
                 yield path
+
+    def _remove_older_parts(self) -> None:
+        for part in self._older_parts():
+            with contextlib.suppress(OSError), alone(part) as locked:
+                if locked:
+                    shutil.rmtree(part)
 
 
 def _whole(folder: Path, node: str) -> list[tuple[Path, Manifest]]:

@@ -10,6 +10,7 @@ S4  nobody but the node's user reads them: folders are 0700, files 0600.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import shutil
@@ -37,6 +38,8 @@ from wire.errors import BasculeError, Unavailable
 FOLDER_NAME = "snapshots"
 SHIPPED_NAME = ".shipped"
 
+WORTH_BYTES = 1 << 20  # snapshots that take less than this give back nothing worth it
+
 _BLOCK_BYTES = 512
 
 
@@ -63,12 +66,25 @@ class SnapshotFolder:
 
         Raises:
             OSError: it cannot be made.
+            Unavailable: files of the store cannot be linked there: all would be copied, and the store would stand still meanwhile.
         """
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.path.chmod(0o700)
         part = self.path / f"{PART_PREFIX}{snapshot_id(node, at_ms, number)}"
         part.mkdir(mode=0o700)
+        self._try_link(part)
         return part
+
+    def _try_link(self, part: Path) -> None:
+        linked = part / "link"
+        try:
+            os.link(self._store / "CURRENT", linked)
+            linked.unlink()
+        except OSError as error:
+            if error.errno not in (errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP):
+                raise
+            what = "the folder of snapshots must be on the store's file system, which must have hard links; to copies elsewhere"
+            raise Unavailable(what, path=str(self.path), error=error.strerror) from error
 
     def finish(self, part: Path, fields: Mapping[str, Any]) -> Manifest:
         """Make the checkpoint in ``part`` a snapshot. fields: the manifest's, without ``id`` and ``files``.
@@ -176,7 +192,7 @@ class SnapshotFolder:
                 reason = "keep"
             elif max_bytes is not None and usage.own_bytes > max_bytes and not newest:
                 reason = "max_bytes"
-            elif not enough_free():
+            elif usage.own_bytes >= WORTH_BYTES and not enough_free():
                 reason = "min_free_disk"
             else:
                 break

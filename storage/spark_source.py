@@ -187,4 +187,4 @@ class PushdownReader(SnapshotReader):
 
 def tell(problem: Problem) -> None:
     """Name in the log what was left out; the tables ``snapshots`` and ``damage`` have it as rows."""
-    log.warning("snapshot.skipped", extra={"problem": str(problem)})
+    log.warning("snapshot.skipped: %s", problem)

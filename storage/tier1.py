@@ -26,12 +26,15 @@ from storage.checkpoint import QueueStands, Standing, note, take
 from storage.commands import Commands
 from storage.damage import Quarantine
 from storage.engine import Engine, Write
+from storage.event_log import EventLog, event_of
 from storage.keys import QueueNumbers, check_format, chunk_key, lane_key
 from storage.ledger import LaneRow
 from storage.limits import Admission, Room, admit
 from storage.local_sessions import LocalSessions, SessionFrame
+from storage.pieces import Piece
 from storage.queue import CACHE_BYTES, Queue
 from storage.retained import RetainedMessages
+from storage.retention import Retention
 from storage.senders import Senders, Verdict
 from storage.sessions import Sessions
 from wire.batch import Batch, pack_column, unpack_column
@@ -46,6 +49,7 @@ from wire.frames import (
     LaneOpen,
     LaneOpened,
     LaneReopen,
+    NodeEvents,
     QueueCommand,
     ResetMarkers,
     SenderResumes,
@@ -62,6 +66,8 @@ from wire.names import (
     LANE_EPOCH_SHIFT,
     LISTENER,
     RETAINED,
+    connection_name,
+    forwarder_name,
     lane_of_queue,
     peer_of,
     queue_name,
@@ -112,6 +118,7 @@ class _Lane:
     unreadable: Unavailable | None = None  # why its chunks could not be read the last time
     retry_s: float = 0.0  # when to try to read them again
     retry_delay_s: float = 0.0
+    by: tuple[str, str] = ("", "")  # what a history calls its Forwarder and its Connection
     fenced: bool = False  # until it is opened anew, its Forwarder speaks of messages that were purged
     row_damaged: bool = False  # where it stands is not known: it takes nothing and gives nothing, and its row stays as it is
     losses: int = 0  # places where messages could not be read, in this life
@@ -165,8 +172,11 @@ class Tier1:
         self._changed: set[str] = set()  # queues whose row is to be written
         self._owing: set[str] = set()  # queues whose peer is owed LaneOpened or Settled
         self._sessions_used = (0, 0)  # messages and bytes in the queues of sessions, as of the last tick and what came since
+        self._events = EventLog(engine, settings.persistence)
+        self._retention = Retention(engine, settings, self._events)
         self._quarantine = Quarantine(Path(settings.data_dir) / "damaged")
         self._effects: Effects = []
+        self._retentions = {bridge.name: bridge.retention_s for bridge in settings.bridges}
         self._configured = {queue_name(bridge.name, lane) for bridge in settings.bridges for lane in range(bridge.lanes)}
         for name in sorted({*self._configured, *self._numbers.names()}):
             if lane_of_queue(name) is not None or session_of_queue(name) is not None:
@@ -175,8 +185,11 @@ class Tier1:
         self._commands = Commands(self, settings)
         self._write = Write()
         self._retained = RetainedMessages(engine, settings.sessions)
-        self._local = LocalSessions(self._sessions, self._retained, self, settings.sessions)
+        self._local = LocalSessions(
+            self._sessions, self._retained, self, settings.sessions, tells_users_apart=settings.tells_users_apart
+        )
         self._waiting: list[_Ordered] = []
+        self._without_room = 0  # messages refused or dropped, because of this Append
         self._needs_sync = False
         self._marks_wanted = False
         self._uncommitted = False  # the open write has something that somebody waits for
@@ -185,7 +198,7 @@ class Tier1:
         self._ready: set[str] = set()
         self._committed_s = float("-inf")
         self._commits = 0
-        self._now_s = 0.0
+        self._now_s, self._wall_ms = 0.0, 0
         self._free_bytes: int | None = None
         self._disk_checked_s = float("-inf")
         self._trimmed_s = 0.0
@@ -227,6 +240,9 @@ class Tier1:
                 self._senders.resume(frame.sender, frame.epoch, frame.number, frame.stalled)
             case QueueCommand():
                 self._commands.receive(frame)
+            case NodeEvents():
+                for event in frame.events:
+                    self._events.add(event_of(event))
             case _:
                 raise AssertionError(f"not for a QueueStore: {frame}")
 
@@ -264,15 +280,15 @@ class Tier1:
             lane.settles.popleft()
 
     def _apply_settle(self, frame: Settle, lane: _Lane) -> None:
-        queue = lane.queue
+        queue, by = lane.queue, lane.by[frame.number > 0]
         for outcome, ranges in frame.settled:
             if outcome.startswith("dead:"):
-                self._burials.bury(lane.bridge, queue, outcome, ranges)
+                self._burials.bury(lane.bridge, queue, outcome, ranges, by=by)
             elif outcome != "redelivered":
-                queue.settle(outcome, ranges)
+                queue.settle(outcome, ranges, by=by)
         for outcome, ranges in frame.settled:
             if outcome == "redelivered":
-                queue.count_redelivered(ranges)
+                queue.count_redelivered(ranges, by=by)
         if frame.session is not None:  # the Forwarder, which settles QoS 0, knows neither session nor generation
             queue.new_session(frame.generation, frame.session)
         elif not frame.released:
@@ -305,6 +321,9 @@ class Tier1:
         forwarder_lives = lane.epoch >> LANE_EPOCH_SHIFT == frame.epoch >> LANE_EPOCH_SHIFT
         lane.queue.reset(forwarder_lives=forwarder_lives)
         lane.epoch = frame.epoch
+        if lane.bridge:
+            place = lane.bridge, lane.number
+            lane.by = f"{forwarder_name(*place)}@{frame.epoch}", f"{connection_name(*place)}@{frame.epoch}"
         lane.opening, lane.open, lane.damaged, lane.fenced = True, False, False, False
         lane.credit_messages = lane.credit_bytes = lane.given_messages = lane.given_bytes = 0
         lane.settled_number = lane.answered = 0
@@ -340,6 +359,8 @@ class Tier1:
                     if not all(part[0] in rooms for part in queued.parts):
                         rooms = self._rooms(now_s, [part[0] for part in queued.parts])
                     self._admit_append(queued, retained, rooms)
+                    if self._without_room:
+                        self._tell_overflow(queued, rooms, now_s, wall_ms)
                 case SourceResumed():
                     self._senders.source_resumed(frame.sender, frame.epoch, frame.source, frame.number)
                 case _:
@@ -350,9 +371,7 @@ class Tier1:
                         self._disk_refuses(now_s, error)
                         return []
                     rooms = {}
-                    if self._local.needs_sync:
-                        self._local.needs_sync = False
-                        self._needs_sync = self._uncommitted = True
+                    self._sync_what_sessions_changed()
         if self._persistence.acknowledge != "fast":
             return []
         return self._take_acks()
@@ -388,9 +407,10 @@ class Tier1:
             rows = unpack_column("H", rows_column) if rows_column else range(len(frame.refusable))
             self._retained.change(body, {at for at, row in enumerate(rows) if row in refused} if refused else (), self._write)
             self._needs_sync = True
-        self._local.wills_sent(frame.wills)
+        self._local.wills_sent(frame.wills, (frame.epoch, frame.number), admission.refused)
         self._uncommitted = True
         if admission.refused:
+            self._without_room += len(admission.refused)
             self._senders.refuse(frame.sender, frame.epoch, frame.number, pack_column(array("H", admission.refused)))
         # It acknowledges every number up to this one, so it tells the refusals of them all: earlier answers may have been lost.
         refusals = self._senders.refused(frame.sender, frame.epoch)
@@ -398,12 +418,24 @@ class Tier1:
             sender=frame.sender, epoch=frame.epoch, store=self._epoch, number=frame.number, refused=refusals
         )
 
+    def _tell_overflow(self, frame: Append, rooms: Mapping[str, list[Room]], now_s: float, wall_ms: int) -> None:
+        """For some messages there was no room, because of ``frame``: which limits were reached?"""
+        messages, self._without_room = self._without_room, 0
+        full: dict[str, str] = {}
+        for queue, count, size_bytes, _, _ in frame.parts:
+            for bridge, room in zip((self._lanes[queue].bridge, ""), rooms[queue], strict=True):
+                if not room.fits(1, size_bytes // max(1, count)) and (bridge or room is rooms[queue][1]):
+                    full[bridge] = "min_free_disk" if room.disk_full else room.overflow
+        for bridge, policy in full.items():
+            self._events.overflowed(bridge, policy, messages, now_s, wall_ms)
+
     def _append(self, admission: Admission) -> None:
         durable_only = self._engine.durable
         for part in admission.parts:
             lane = self._lanes[part.queue]
             if part.dropped:
                 lane.queue.refuse_into("dropped:overflow", part.dropped)
+                self._without_room += part.dropped
             if part.count:
                 lane.queue.append(part.body, part.count, part.size_bytes, part.qos0, self._write)
                 self._write.on_commit(partial(self._ready.add, part.queue))
@@ -435,7 +467,7 @@ class Tier1:
         Raises:
             StorageDamaged: what every queue depends on is damaged.
         """
-        self._now_s = now_s
+        self._now_s, self._wall_ms = now_s, wall_ms
         if self._retry_s is not None:
             if not self._reopen(now_s):
                 self._effects.extend(self._commands.refuse())
@@ -478,7 +510,7 @@ class Tier1:
 
     def tick(self, now_s: float, wall_ms: int) -> None:
         """What time brings: expiry at the head of the queues, and trimming of idle ones. Call it about once a second."""
-        self._now_s = now_s
+        self._now_s, self._wall_ms = now_s, wall_ms
         if self._retry_s is not None:
             return
         for name, lane in self._lanes.items():
@@ -493,12 +525,23 @@ class Tier1:
         self._burials.tick(self._write, now_s, wall_ms)
         self._retained.tick(self._write, now_s, wall_ms)
         self._local.tick(wall_ms)
-        if self._local.needs_sync:
-            self._local.needs_sync = False
-            self._needs_sync = self._uncommitted = True
+        self._sync_what_sessions_changed()
         queues = [lane.queue for lane in self._lanes.values() if not lane.bridge]
         self._sessions_used = sum(queue.depth for queue in queues), sum(queue.size_bytes for queue in queues)
         self._look_at_disk(now_s)
+        self._keep_events(now_s, wall_ms)
+        self._retention.tick(self._bridge_lanes.values(), self._write, now_s, wall_ms, self._free_bytes)
+
+    def _keep_events(self, now_s: float, wall_ms: int) -> None:
+        events = self._events
+        for name, lane in self._bridge_lanes.items():
+            events.ledger(name, lane.bridge, lane.number, lane.queue.ledger, now_s, wall_ms)
+        events.clock(now_s, wall_ms)
+        events.disk("min_free_disk" if self._disk_is_low() else "", wall_ms, self._free_bytes)
+        events.tick(self._write, now_s, wall_ms)
+
+    def _disk_is_low(self) -> bool:
+        return self._free_bytes is not None and self._free_bytes < self._settings.limits.min_free_disk_bytes
 
     # --- snapshots ---
 
@@ -517,6 +560,8 @@ class Tier1:
             Unavailable: the disk refuses, or nothing is on a disk; parts of a checkpoint may be at the path.
             StorageDamaged: damage was met.
         """
+        if self._retry_s is None:
+            self._events.put(self._write, wall_ms)
         if self._retry_s is not None or not self.commit_now(now_s, wall_ms):
             raise self._refusal or Unavailable("the disk refuses")
         return take(
@@ -529,11 +574,18 @@ class Tier1:
             sessions=self._local.kept,
             retained=len(self._retained),
             free_bytes=self._free_bytes,
+            events=self._events.numbers,
         )
 
     def _stands(self, name: str, lane: _Lane) -> QueueStands:
         configured = not lane.bridge or name in self._configured
-        return note(lane.queue, lane.limits, configured=configured, retention_s=0.0, damaged=lane.row_damaged)
+        retention_s = self._retentions.get(lane.bridge, 0.0)
+        return note(lane.queue, lane.limits, configured=configured, retention_s=retention_s, damaged=lane.row_damaged)
+
+    def _sync_what_sessions_changed(self) -> None:
+        if self._local.needs_sync:
+            self._local.needs_sync = False
+            self._needs_sync = self._uncommitted = True
 
     def close(self) -> None:
         """Release the engine; commit first."""
@@ -555,12 +607,15 @@ class Tier1:
             lane = self._lanes.get(name)
             if lane is not None and (lane.queue.changed or lane.queue.wants_mark) and not lane.row_damaged:
                 self._trim(lane, idle=False)
-                lane.queue.write_row(write, strong=strong, ahead=lane.open and lane.credit_messages > lane.given_messages)
+                ahead = lane.open and lane.credit_messages > lane.given_messages
+                lane.queue.write_row(write, strong=strong, ahead=ahead, wall_ms=wall_ms)
                 if not lane.bridge:  # no evidence is kept of queues that come and go
                     del write.tails[lane.queue.number]
         self._burials.write(write, now_s, wall_ms, evict=not self._refused)
         self._senders.write_rows(write)
         self._sessions.write_rows(write)
+        if self._events.waiting:
+            self._events.put(write, wall_ms)
         write.promised |= self._uncommitted
         if write:
             try:
@@ -577,6 +632,7 @@ class Tier1:
         self._tell_losses(changed)
         if self._refused:
             self._refused, self._refusal = False, None
+            self._events.disk("", wall_ms, self._free_bytes)
             self._ready.update(self._lanes)
             log.info("store.available")
 
@@ -588,6 +644,7 @@ class Tier1:
             self._refused = True
             self._retry_delay_s = RETRY_FIRST_S
             log.error("store.unavailable", extra=refusal_facts(error))
+            self._events.disk(refusal_facts(error)["state"], self._wall_ms, self._free_bytes)
         self._retry_s = now_s + self._retry_delay_s
 
     def _reopen(self, now_s: float) -> bool:
@@ -611,6 +668,7 @@ class Tier1:
         self._needs_sync = self._uncommitted = True
         for lane in self._lanes.values():
             lane.queue.changed = True
+            self._retention.went_back(lane)
 
     def _answer(self) -> None:
         """Owe nobody: everything that the last commit has made true, and what needs no commit."""
@@ -671,15 +729,21 @@ class Tier1:
             if lane.unreadable is not None and self._now_s < lane.retry_s:
                 self._ready.add(name)
                 continue
-            messages = lane.credit_messages - lane.given_messages
-            size_bytes = lane.credit_bytes - lane.given_bytes
-            if messages > 0 and size_bytes > 0:
-                self._guarded(name, lane, lambda: self._hand_out_lane(name, lane, messages, size_bytes, wall_ms))  # noqa: B023
+            self._guarded(name, lane, lambda: self._hand_out_lane(name, lane, wall_ms))  # noqa: B023
 
-    def _hand_out_lane(self, name: str, lane: _Lane, messages: int, size_bytes: int, wall_ms: int) -> None:
+    def _hand_out_lane(self, name: str, lane: _Lane, wall_ms: int) -> None:
         max_age_s = lane.limits.max_age_s if lane.limits.max_age_s is not None else self._settings.limits.max_age_s
         before_ms = wall_ms - int(max_age_s * 1000) if max_age_s is not None else 0
-        pieces = lane.queue.hand_out(messages, size_bytes, accepted_before_ms=before_ms)
+        more = True
+        while more:
+            messages = lane.credit_messages - lane.given_messages
+            size_bytes = lane.credit_bytes - lane.given_bytes
+            if messages <= 0 or size_bytes <= 0:
+                return
+            self._give(name, lane, lane.queue.hand_out(messages, size_bytes, accepted_before_ms=before_ms))
+            more = lane.queue.cut_short  # nobody else would see to what could not be read
+
+    def _give(self, name: str, lane: _Lane, pieces: list[Piece]) -> None:
         if lane.queue.wants_mark:
             self._marks_wanted = True
             self._changed.add(name)
@@ -754,6 +818,7 @@ class Tier1:
             dropped = messages_before - lane.queue.depth
         for room in rooms[queue]:
             room.take(lane.queue.depth - messages_before, lane.queue.size_bytes - bytes_before)
+        self._without_room += dropped
         return dropped
 
     def _look_at_disk(self, now_s: float) -> None:
@@ -778,7 +843,10 @@ class Tier1:
                 tail_known=self._engine.missing.tails.get(number, 0) if self._engine.missing is not None else 0,
                 cache_bytes=CACHE_BYTES if place is not None else 0,
                 on_change=lambda: self._changed.add(name),
+                retained=place is not None and self._retention.wants(place.bridge),
             )
+            if place is not None:
+                self._events.begin_ledger(name, queue.ledger_opened)
         except StorageDamaged as error:
             log.critical("queue.row_damaged", extra={"queue": name, "error": str(error), "kept": self._engine.keep_evidence()})
             nothing = LaneRow(head=0, tail=0, handed=0, trimmed=0)
@@ -852,6 +920,11 @@ class Tier1:
                     self._effects.append((lane.peer, LaneReopen(queue=name)))
 
     # --- for commands ---
+
+    @property
+    def events(self) -> EventLog:
+        """What happened to the node."""
+        return self._events
 
     @property
     def lanes(self) -> Mapping[str, _Lane]:
@@ -937,15 +1010,15 @@ class Tier1:
     def status(self, wall_ms: int) -> dict[str, Any]:
         """Figures for ``bascule status``."""
         queues = {name: self._lane_status(name, lane, wall_ms) for name, lane in self._bridge_lanes.items()}
-        free = self._free_bytes
-        low = free is not None and free < self._settings.limits.min_free_disk_bytes
+        low = self._disk_is_low()
         trouble = self._refusal or next((lane.unreadable for lane in self._lanes.values() if lane.unreadable is not None), None)
         return {
             "queues": queues,
             "dead_letters": self._burials.figures(),
             "sessions": self._session_figures(),
             "mode": self._persistence.mode,
-            "disk_free_bytes": free,
+            "disk_free_bytes": self._free_bytes,
+            "events": self._events.figures(),
             "commits": self._commits,
             "damaged_files": self._engine.kept,
             **({"state": "disk_low" if low else "running"} if trouble is None else refusal_facts(trouble)),
@@ -979,6 +1052,7 @@ class Tier1:
             "dead_lettered": sum(ledger.dead.values()),
             "redelivered": ledger.redelivered,
             "ledger_closes": ledger.closes(queue.depth),
+            "retained": {"messages": queue.retained, "bytes": queue.history_bytes},
             "damaged": {
                 "stopped": lane.damaged or lane.row_damaged,
                 "places": lane.losses,

@@ -18,6 +18,8 @@ import click
 from supervisor.cli_calls import CONFIG
 from supervisor.cli_calls import call_node as _call
 from supervisor.cli_calls import load as _load
+from supervisor.cli_events import events
+from supervisor.cli_export import export
 from supervisor.cli_passwd import passwd
 from supervisor.cli_queue import queue
 from supervisor.cli_report import report
@@ -187,9 +189,11 @@ def restart(config: Path, name: str) -> int:
 
 
 cli.add_command(queue)
+cli.add_command(events)
 cli.add_command(passwd)
 cli.add_command(report)
 cli.add_command(snapshot)
+cli.add_command(export)
 
 
 @cli.command()

@@ -30,6 +30,7 @@ from supervisor.config_values import (
     Size,
     Text,
     TopicPattern,
+    TopicPrefix,
     User,
 )
 from supervisor.units import UNLIMITED, nearest, shown, write_duration, write_size
@@ -46,7 +47,6 @@ NOT_AVAILABLE = "not available in this version"
 NOT_YET = {
     "listeners.persistence": "persistence is set for the whole node",
     "bridges.persistence": "persistence is set for the whole node",
-    "bridges.retention": "settled messages are not kept",
 }
 
 
@@ -296,6 +296,9 @@ class Clients(Section):
     connections_max: Annotated[int, Number(1, 1_000_000)] = setting(4096, "Clients connected at a time.")
     connect_timeout: Annotated[float, Duration(0.1, 3600)] = setting("10s", "How long a new connection may take to send CONNECT.")
     packet_max_bytes: Annotated[int, Size(1024, 268_435_455)] = setting("1MiB", "Largest packet taken from a client.")
+    input_max_bytes: Annotated[int, Size(1024)] = setting(
+        "256MiB", "What all clients have sent of packets that are not complete; beyond, the client with most of it is closed."
+    )
     output_max_bytes: Annotated[int, Size(1024)] = setting(
         "4MiB", "What waits for a client that does not read; QoS 0 beyond is dropped."
     )
@@ -318,12 +321,21 @@ class Clients(Section):
     )
     topic_levels_max: Annotated[int, Number(1, 65535)] = setting(200, "Levels of a client's topic names and filters.")
     topic_max_bytes: Annotated[int, Size(1, 65535)] = setting("65535B", "Length of a client's topic names and filters.")
+    response_information: TopicPrefix | None = setting(
+        None,
+        "What an MQTT 5 client that asks for it is told to begin its response topics with: %u is the user name, %c the client"
+        " identifier, %% a percent sign.",
+    )
     sys_period: Annotated[float, Duration(0, 86_400)] = setting(
         "10s", "How often the $SYS topics are sent to those who subscribe to them; 0s is never."
     )
 
     @model_validator(mode="after")
     def _consistent(self) -> Clients:
+        if self.input_max_bytes < self.packet_max_bytes:
+            raise Inconsistent(
+                [(("input_max_bytes",), "is below packet_max_bytes, so the largest packet could never be taken; raise it")]
+            )
         if self.output_max_bytes < self.packet_max_bytes:
             raise Inconsistent(
                 [(("output_max_bytes",), "is below packet_max_bytes, so the largest message could never be delivered; raise it")]
@@ -353,8 +365,15 @@ class Sessions(Section):
     retained_max_bytes: Annotated[int, Size(1024)] = setting("256MiB", "Their bytes.")
 
 
+class Events(Section):
+    """What is kept of the events of the node: links, restarts, drops, overflow. The oldest give way."""
+
+    max: Annotated[int, Number(0, 10_000_000)] = setting(100_000, "Events kept; 0 keeps none.")
+    max_age: Annotated[float, Duration(1)] = setting("30d", "What was kept longer is removed.")
+
+
 class Persistence(Section):
-    """What an acknowledgement is worth. The last three matter to file-native only."""
+    """What an acknowledgement is worth. All but the mode matter to file-native only."""
 
     mode: Literal["file-native", "in-memory"] = setting(
         "file-native", "file-native keeps QoS 1 and 2 on disk; in-memory keeps nothing."
@@ -367,6 +386,7 @@ class Persistence(Section):
         "0s", "0s commits each cycle; longer commits, and acknowledges, on that period."
     )
     sync: Literal["full", "os"] = setting("full", "full survives loss of power; os survives the death of processes only.")
+    events: Events = section(Events, "What is kept of the events of the node.")
 
 
 _MESSAGES = Number(1, 10**15, unlimited=True)
@@ -551,6 +571,10 @@ class Bridge(Section):
     tier2: Tier2 = section(Tier2, "Memory of each lane.")
     limits: BridgeLimits | None = setting(None, "Limits of this bridge's queue; without it, the node's.")
     dead_letter: DeadLetter = section(DeadLetter, "What is kept of messages that the remote will not have.")
+    retention: Annotated[float, Duration(0, 10 * 366 * 86400)] = setting(
+        "0s", "How long messages are kept that have left the queue, for analysis; 0s keeps none. file-native only."
+    )
+    retention_max_bytes: Annotated[int, Size(1024)] = setting("1GiB", "Bytes of such messages; the oldest give way.")
     local_subscriptions: tuple[Rule, ...] = setting((), "What goes to the remote.")
     remote_subscriptions: tuple[Rule, ...] = setting((), "What comes from the remote, by lane 0.")
     loop_prevention: LoopPrevention = section(LoopPrevention, "Keeps messages from going round.")
@@ -673,6 +697,9 @@ class Configuration(Section):
                 least = write_size(self.clients.packet_max_bytes)
                 message = f"is below clients.packet_max_bytes ({least}), so the largest message could never be handed out; raise it"
                 problems.append((("bridges", index, "tier2", "max_bytes"), message))
+            if bridge.retention and self.persistence.mode == "in-memory":
+                message = "in memory nothing is kept; write 0s, or persistence.mode: file-native"
+                problems.append((("bridges", index, "retention"), message))
             for earlier, other in enumerate(self.bridges[:index]):
                 shared = set(bridge.remote.addresses) & set(other.remote.addresses)
                 if bridge.remote.client_id and bridge.remote.client_id == other.remote.client_id and shared:

@@ -20,6 +20,7 @@ from supervisor.config_model import (
     ListenerAccess,
     Remote,
     Rule,
+    Snapshots,
 )
 from supervisor.config_values import UNIX
 from supervisor.units import parse_address, rule_number
@@ -54,7 +55,7 @@ def to_settings(configuration: Configuration) -> NodeSettings:
     data_dir = Path(configuration.node.data_dir)
     limits = _limits(configuration.limits, configuration.limits, configuration.persistence.mode)
     supervision = configuration.supervision
-    clients, sessions, snapshots = configuration.clients, configuration.sessions, configuration.snapshots
+    clients, sessions = configuration.clients, configuration.sessions
     return NodeSettings(
         name=configuration.node.name,
         data_dir=str(data_dir),
@@ -77,6 +78,8 @@ def to_settings(configuration: Configuration) -> NodeSettings:
             topic_levels_max=clients.topic_levels_max,
             topic_max_bytes=clients.topic_max_bytes,
             sys_period_s=clients.sys_period,
+            response_information=clients.response_information,
+            input_max_bytes=clients.input_max_bytes,
         ),
         sessions=SessionSettings(
             sessions_max=sessions.sessions_max,
@@ -93,6 +96,8 @@ def to_settings(configuration: Configuration) -> NodeSettings:
             acknowledge=configuration.persistence.acknowledge,
             flush_period_s=configuration.persistence.flush_period,
             sync=configuration.persistence.sync,
+            events_max=configuration.persistence.events.max,
+            events_max_age_s=configuration.persistence.events.max_age,
         ),
         limits=limits,
         bridges=tuple(_bridge(bridge, configuration) for bridge in configuration.bridges),
@@ -104,13 +109,17 @@ def to_settings(configuration: Configuration) -> NodeSettings:
             restart_backoff=_backoff(supervision.restart_backoff),
             stop_timeout_s=supervision.stop_timeout,
         ),
-        snapshots=SnapshotSettings(
-            every_s=snapshots.every,
-            keep=snapshots.keep,
-            max_bytes=snapshots.max_bytes,
-            to=snapshots.to,
-            keep_in_target=snapshots.keep_in_target,
-        ),
+        snapshots=_snapshots(configuration.snapshots),
+    )
+
+
+def _snapshots(snapshots: Snapshots) -> SnapshotSettings:
+    return SnapshotSettings(
+        every_s=snapshots.every,
+        keep=snapshots.keep,
+        max_bytes=snapshots.max_bytes,
+        to=snapshots.to,
+        keep_in_target=snapshots.keep_in_target,
     )
 
 
@@ -197,6 +206,8 @@ def _bridge(bridge: Bridge, configuration: Configuration) -> BridgeSettings:
             max_bytes=bridge.dead_letter.max_bytes,
             max_age_s=bridge.dead_letter.max_age,
         ),
+        retention_s=bridge.retention,
+        retention_max_bytes=bridge.retention_max_bytes,
     )
 
 

@@ -16,7 +16,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, GetCoreSchemaHandle
 from pydantic_core import core_schema
 
 from supervisor.units import UNLIMITED, check_name, parse_address, parse_duration, parse_size, shown, write_duration, write_size
-from wire.access_rules import pattern_fault
+from wire.access_rules import pattern_fault, prefix_fault
 from wire.mqtt.topics import filter_fault
 
 SECONDS_MAX = 10 * 365 * 86400.0
@@ -195,6 +195,13 @@ def _pattern(value: str) -> str:
     return value
 
 
+def _prefix(value: str) -> str:
+    fault = prefix_fault(value)
+    if fault is not None:
+        raise ValueError(f"{shown(value)} is not the beginning of a topic ({fault}); write it such as replies/%c")
+    return value
+
+
 UNIX = "unix:"
 UNIX_PATH_MAX_BYTES = 107
 
@@ -205,6 +212,7 @@ Filled = Annotated[Text, AfterValidator(_filled)]
 Filter = Annotated[Text, AfterValidator(_filter)]
 User = Annotated[Text, AfterValidator(_user)]
 TopicPattern = Annotated[Text, AfterValidator(_pattern)]
+TopicPrefix = Annotated[Text, AfterValidator(_prefix)]
 File = Annotated[Filled, AfterValidator(_resolve), AfterValidator(_readable)]
 Folder = Annotated[Filled, AfterValidator(_resolve), AfterValidator(_folder)]
 Bind = Annotated[Text, AfterValidator(_bind)]

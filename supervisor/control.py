@@ -35,6 +35,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "queue.export": ("bridge",),
     "queue.purge": ("bridge",),
     "queue.replay": ("bridge",),
+    "events": (),
 }
 
 # Arguments that a command may have besides; numbers in decimal, switches yes or no.
@@ -44,6 +45,7 @@ OPTIONAL: dict[str, tuple[str, ...]] = {
     "queue.export": ("lane", "dead", "from", "count"),
     "queue.purge": ("lane", "dead", "in_flight"),
     "queue.replay": ("reason", "from", "count"),
+    "events": ("from", "count"),
 }
 
 

@@ -1,4 +1,4 @@
-"""The control socket's ``queue.*`` commands: from text to a frame for the store, and who waits for its answer. Pure.
+"""The control socket's commands that the store obeys: from text to a frame for the store, and who waits for its answer. Pure.
 
 The store carries a command out between two commits; the supervisor goes on meanwhile. If the store ends before it has answered,
 or does not answer in time, whoever asked is told so: an order to purge or replay may then have been carried out, or not.
@@ -19,7 +19,14 @@ ASKERS_MAX = 32
 ANSWER_TIMEOUT_S = 20.0
 UNKNOWN_OUTCOME = "an order to purge or replay may have been carried out or not: look with queue ls"
 
-_VERBS = {"queue.ls": "ls", "queue.peek": "peek", "queue.export": "peek", "queue.purge": "purge", "queue.replay": "replay"}
+_VERBS = {
+    "queue.ls": "ls",
+    "queue.peek": "peek",
+    "queue.export": "peek",
+    "queue.purge": "purge",
+    "queue.replay": "replay",
+    "events": "events",
+}
 _PEEK_PAYLOAD_BYTES = 200
 
 

@@ -1,8 +1,8 @@
 """Snapshots of the running node: when one is made, what becomes of it, and what is said of it.
 
-The store makes the checkpoint; everything that reads or writes files is done in threads by ``storage/snapshots.py`` and
-``storage/snapshot_copy.py``, one at a time for the folder and one for the copies, so that a target that hangs holds up nothing.
-This class is in the supervisor's actor: it decides, and it never blocks.
+The store makes the checkpoint; everything that reads or writes files is done in a thread by ``storage/snapshots.py``. Copies are
+``shipping.py``'s, in another, so that a target that hangs holds up nothing. This class is in the supervisor's actor: it decides,
+and it never blocks.
 """
 
 from __future__ import annotations
@@ -10,22 +10,21 @@ from __future__ import annotations
 import contextlib
 import errno
 import logging
-import os
-import threading
-from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from actors.actor import PolledActor
-from storage.manifest import MANIFEST_NAME, STORE_NAME, Manifest, read_manifest
-from storage.snapshot_copy import copy_snapshot, prune_target
+from storage.events import Detail
+from storage.manifest import STORE_NAME, Manifest
 from storage.snapshots import FOLDER_NAME, SnapshotFolder, Usage
 from supervisor.control import ControlError
+from supervisor.shipping import Shipping
 from supervisor.snapshot_plan import Space, next_s
 from supervisor.version import version
+from supervisor.workers import Worker, words
 from wire.errors import BasculeError, DiskFull, Unavailable
 from wire.frames import SnapshotMade, SnapshotWanted
 from wire.names import QUEUE_STORE
@@ -36,24 +35,17 @@ log = logging.getLogger("bascule")
 TIMER = "snapshots"  # the next one that the schedule wants
 LATE_TIMER = "snapshot_late"
 UPKEEP_TIMER = "snapshot_upkeep"
-SHIP_TIMER = "snapshot_ship"
 
 LATE_S = 120.0  # a store that lives and says nothing for so long has lost the order
 RETRY_S = 60.0
 UPKEEP_S = 5.0
 USAGE_S = 60.0
 RESULTS_MAX = 100
-THREAD_NICE = 10  # checksums give way to messages
 
-_Result = TypeVar("_Result")
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
-@dataclass(frozen=True, slots=True)
-class Then:
-    """Thread -> Supervisor: work has ended; what is to be done about it."""
-
-    do: Callable[[], None]
+Note = Callable[[str, int, dict[str, Detail]], None]  # the snapshot or why there is none, messages, details
 
 
 @dataclass(slots=True)
@@ -67,24 +59,16 @@ class _Making:
     part: Path | None = None
 
 
-@dataclass(slots=True)
-class _Worker:
-    """Work for threads, one after the other."""
-
-    name: str
-    waiting: deque[Callable[[], None]] = field(default_factory=deque)
-    busy: bool = False
-
-
 class Snapshots:
     """The snapshots of one node, in the actor ``host``."""
 
-    def __init__(self, host: PolledActor, settings: NodeSettings, store_state: Callable[[], str]) -> None:
-        """store_state: whether the store is ``ready``, or else what it is."""
+    def __init__(self, host: PolledActor, settings: NodeSettings, store_state: Callable[[], str], note: Note) -> None:
+        """store_state: whether the store is ``ready``, or else what it is. note: has an event ``snapshot.made`` kept."""
         self._host = host
         self._settings = settings
         self._own = settings.snapshots
         self._store_state = store_state
+        self._note = note
         data_dir = Path(settings.data_dir)
         self._folder = SnapshotFolder(data_dir / FOLDER_NAME, data_dir / "store")
         self._space = Space.of(settings)
@@ -93,14 +77,12 @@ class Snapshots:
         self._number = 0
         self._making: _Making | None = None
         self._results: dict[int, dict[str, Any]] = {}
-        self._work = _Worker("snapshots")
-        self._shipping = _Worker("snapshot copy")
+        self._worker = Worker(host, "snapshots")
+        self._shipping = Shipping(host, settings, self._folder)
         self._usage = Usage()
         self._usage_s = float("-inf")
         self._last: dict[str, Any] | None = None
         self._failure: dict[str, Any] | None = None
-        self._shipped: dict[str, Any] | None = None
-        self._ship_failure: dict[str, Any] | None = None
         self._skipped = 0
         self._due_s: float | None = None
 
@@ -109,15 +91,16 @@ class Snapshots:
     def start(self) -> None:
         """The node starts: remove what its former life left half made, and begin the schedule."""
         if self._folder.path.exists():
-            self._do(self._work, self._look_around, self._looked_around, self._upkeep_failed)
+            self._worker.do(self._look_around, self._looked_around, self._upkeep_failed)
         elif self._own.every_s and self._durable:
             self._schedule(None)
 
     def stop(self) -> None:
         """The node stops: nothing new is begun, and what is half made is for the next life to remove."""
         self._stopping = True
-        for timer in (TIMER, LATE_TIMER, UPKEEP_TIMER, SHIP_TIMER):
+        for timer in (TIMER, LATE_TIMER, UPKEEP_TIMER):
             self._host.mailbox.cancel_timer(timer)
+        self._shipping.stop()
 
     def on_timer(self, name: str, now_s: float) -> bool:
         """Whether the timer ``name``, which has run out, was of a snapshot."""
@@ -127,9 +110,9 @@ class Snapshots:
             case "snapshot_late":
                 self._give_up(f"the store has not answered within {LATE_S:g} s")
             case "snapshot_upkeep":
-                self._do(self._work, partial(self._upkeep, now_s - self._usage_s >= USAGE_S), self._kept_up, self._upkeep_failed)
+                self._worker.do(partial(self._upkeep, now_s - self._usage_s >= USAGE_S), self._kept_up, self._upkeep_failed)
             case "snapshot_ship":
-                self._ship()
+                self._shipping.ship()
             case _:
                 return False
         return True
@@ -159,9 +142,7 @@ class Snapshots:
         self._number += 1
         making = self._making = _Making(self._number, scheduled, self._host.mailbox.now_s())
         at_ms = self._host.mailbox.wall_ms()
-        self._do(
-            self._work, partial(self._begin, at_ms, making.number), partial(self._begun, making), partial(self._failed, making)
-        )
+        self._worker.do(partial(self._begin, at_ms, making.number), partial(self._begun, making), partial(self._failed, making))
         return making.number
 
     def result(self, text: str) -> dict[str, Any]:
@@ -200,7 +181,7 @@ class Snapshots:
         if making is None or making.number != frame.request or making.stage != "checkpoint":
             log.warning("snapshot.late", extra={"request": frame.request})
             keep = making.part if making is not None else None
-            self._do(self._work, partial(self._folder.clean, keep=keep), lambda _: None, self._upkeep_failed)
+            self._worker.do(partial(self._folder.clean, keep=keep), lambda _: None, self._upkeep_failed)
             return
         self._host.mailbox.cancel_timer(LATE_TIMER)
         if frame.error:
@@ -212,7 +193,7 @@ class Snapshots:
         fields["versions"] = {"bascule": version(), **frame.facts["versions"]}
         pause_ms = fields.pop("pause_ms")
         done = partial(self._finished, making, pause_ms)
-        self._do(self._work, partial(self._finish, making.part, fields), done, partial(self._failed, making))
+        self._worker.do(partial(self._finish, making.part, fields), done, partial(self._failed, making))
 
     def _facts(self) -> dict[str, Any]:
         """The part of the manifest that the supervisor knows."""
@@ -256,13 +237,15 @@ class Snapshots:
         self._last, self._failure = facts, None
         self._keep_result(making.number, {"state": "made", **facts})
         log.info("snapshot.made", extra={**facts, "scheduled": making.scheduled})
+        details: dict[str, Detail] = {"made": True, "bytes": manifest.size_bytes, "took_s": took_s, "pause_ms": pause_ms}
+        self._note(manifest.id, sum(queue.depth for queue in manifest.queues), details)
         self._schedule(manifest.at_ms)
-        self._do(self._work, partial(self._upkeep, True), self._kept_up, self._upkeep_failed)
-        self._ship()
+        self._worker.do(partial(self._upkeep, True), self._kept_up, self._upkeep_failed)
+        self._shipping.ship()
 
     def _failed(self, making: _Making, error: OSError | BasculeError) -> None:
         if self._making is making:
-            self._give_up(_words(error), "disk_full" if _is_full(error) else "unavailable")
+            self._give_up(words(error), "disk_full" if _is_full(error) else "unavailable")
 
     def _give_up(self, why: str, kind: str = "unavailable") -> None:
         making, self._making = self._making, None
@@ -272,7 +255,8 @@ class Snapshots:
         self._keep_result(making.number, {"state": "failed", "kind": kind, "message": why})
         self._failure = {"at_ms": self._host.mailbox.wall_ms(), "kind": kind, "message": why}
         log.error("snapshot.failed", extra={"kind": kind, "error": why, "scheduled": making.scheduled})
-        self._do(self._work, self._folder.clean, lambda _: None, self._upkeep_failed)
+        self._note(kind, 0, {"made": False, "error": why})
+        self._worker.do(self._folder.clean, lambda _: None, self._upkeep_failed)
         if self._own.every_s and not self._stopping:
             self._arm(self._host.mailbox.now_s() + min(self._own.every_s, RETRY_S))
 
@@ -298,6 +282,7 @@ class Snapshots:
         if free_bytes is not None and free_bytes < self._space.wanted_bytes:
             self._skipped += 1
             log.warning("snapshot.skipped", extra={"free_bytes": free_bytes, "wanted_bytes": self._space.wanted_bytes})
+            self._note("min_free_disk", 0, {"made": False, "free_bytes": free_bytes})
             self._arm(now_s + self._own.every_s)
             return
         try:
@@ -329,7 +314,7 @@ class Snapshots:
             log.info("snapshot.cleaned", extra={"half_made": cleaned})
         self._schedule(self._last["at_ms"] if self._last is not None else None)
         self._watch()
-        self._ship()
+        self._shipping.ship()
 
     def _upkeep(self, count: bool) -> tuple[list[tuple[str, str]], Usage | None]:
         """In a thread: remove what is too much; what is left, if that is to be counted or has changed."""
@@ -348,55 +333,12 @@ class Snapshots:
         self._watch()
 
     def _upkeep_failed(self, error: OSError | BasculeError) -> None:
-        log.warning("snapshot.upkeep_failed", extra={"error": _words(error)})
+        log.warning("snapshot.upkeep_failed", extra={"error": words(error)})
         self._watch()
 
     def _watch(self) -> None:
         if not self._stopping:
             self._host.mailbox.set_timer(UPKEEP_TIMER, self._host.mailbox.now_s() + UPKEEP_S)
-
-    # --- shipping ---
-
-    def _ship(self) -> None:
-        """Bring what is not there yet to the configured folder."""
-        if self._own.to and not self._stopping and not self._shipping.busy:
-            self._host.mailbox.cancel_timer(SHIP_TIMER)
-            self._do(self._shipping, partial(self._ship_all, Path(self._own.to)), self._shipped_all, self._ship_failed)
-
-    def _ship_all(self, target: Path) -> list[dict[str, Any]]:
-        """In a thread: copy what was never shipped, the oldest first; an operator may take shipped ones away."""
-        shipped, done = self._folder.shipped(), []
-        names = [name for name in self._folder.names() if name not in shipped]
-        for name in names[-self._own.keep_in_target :] if self._own.keep_in_target else names:
-            try:
-                copied = copy_snapshot(self._folder.path / name, target)
-            except BasculeError:
-                if (self._folder.path / name / MANIFEST_NAME).exists():
-                    raise
-                continue  # it was removed meanwhile
-            shipped.add(name)
-            self._folder.note_shipped(shipped)
-            at_ms = read_manifest(copied.path).at_ms
-            done.append({"id": name, "at_ms": at_ms, "copied_bytes": copied.copied_bytes, "kept_bytes": copied.kept_bytes})
-        if self._own.keep_in_target:
-            prune_target(target, self._settings.name, self._own.keep_in_target)
-        return done
-
-    def _shipped_all(self, done: list[dict[str, Any]]) -> None:
-        self._ship_failure = None
-        for facts in done:
-            self._shipped = facts
-            log.info("snapshot.shipped", extra={**facts, "target": self._own.to})
-        if done:  # one may have been made meanwhile
-            self._ship()
-
-    def _ship_failed(self, error: OSError | BasculeError) -> None:
-        why = _words(error)
-        if self._ship_failure is None or self._ship_failure["message"] != why:
-            log.error("snapshot.not_shipped", extra={"target": self._own.to, "error": why})
-        self._ship_failure = {"at_ms": self._host.mailbox.wall_ms(), "message": why}
-        if not self._stopping:
-            self._host.mailbox.set_timer(SHIP_TIMER, self._host.mailbox.now_s() + RETRY_S)
 
     # --- figures ---
 
@@ -413,56 +355,8 @@ class Snapshots:
             "skipped": self._skipped,
             "every_s": self._own.every_s,
             "next_in_s": None if self._due_s is None else round(max(0.0, self._due_s - now_s), 3),
-            "to": self._own.to,
-            "shipped": self._shipped,
-            "ship_failure": self._ship_failure,
+            **self._shipping.figures(),
         }
-
-    # --- threads ---
-
-    def _do(
-        self,
-        worker: _Worker,
-        work: Callable[[], _Result],
-        done: Callable[[_Result], None],
-        failed: Callable[[OSError | BasculeError], None],
-    ) -> None:
-        """Have ``work`` done in a thread, after what ``worker`` has to do already, then one of the others in the actor."""
-        worker.waiting.append(partial(self._run, worker, work, done, failed))
-        self._next(worker)
-
-    def _next(self, worker: _Worker) -> None:
-        if worker.waiting and not worker.busy:
-            worker.busy = True
-            self._host.mailbox.in_thread(worker.name, worker.waiting.popleft())
-
-    def _run(
-        self,
-        worker: _Worker,
-        work: Callable[[], _Result],
-        done: Callable[[_Result], None],
-        failed: Callable[[OSError | BasculeError], None],
-    ) -> None:
-        then: Callable[[], None] = partial(failed, Unavailable("an error of our own, which standard error shows"))
-        try:
-            with contextlib.suppress(OSError):
-                os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), THREAD_NICE)
-            then = partial(done, work())
-        except (OSError, BasculeError) as error:
-            then = partial(failed, error)
-        finally:
-            self._host.tell_from_thread(Then(partial(self._ended, worker, then)))
-
-    def _ended(self, worker: _Worker, then: Callable[[], None]) -> None:
-        worker.busy = False
-        then()
-        self._next(worker)
-
-
-def _words(error: OSError | BasculeError) -> str:
-    if isinstance(error, BasculeError):
-        return str(error)
-    return f"{error.strerror or error} ({error.filename})" if error.filename else str(error)
 
 
 def _is_full(error: OSError | BasculeError) -> bool:

@@ -21,16 +21,18 @@ from actors.mailbox import READ, Mailbox
 from supervisor.acl_watch import AclWatch
 from supervisor.collection import Collection
 from supervisor.control import SOCKET_NAME, ControlError, Request, encode_error, encode_result, parse_request
+from supervisor.event_queue import Detail, EventQueue
 from supervisor.figures import status_map
 from supervisor.nursery import Child, Nursery
 from supervisor.queue_commands import Relay, is_queue_command
 from supervisor.restart import Escalate, GiveUp, Restart
 from supervisor.signals import SignalPipe
-from supervisor.snapshots import Snapshots, Then
+from supervisor.snapshots import Snapshots
 from supervisor.version import version
+from supervisor.workers import Then
 from wire.errors import ConfigError, Unavailable
 from wire.frames import Command, Frame, Heartbeat, NodeFigures, PeerUp, QueueAnswer, ReportNow, ResetMarkers, SnapshotMade
-from wire.names import CONNECTION, LISTENER, QUEUE_STORE
+from wire.names import CONNECTION, LISTENER, QUEUE_STORE, SUPERVISOR
 from wire.settings import NodeSettings
 from wire.sys_topics import node_values
 
@@ -59,7 +61,8 @@ class Supervisor(PolledActor):
         self._collection: Collection[tuple[list[bytes], Any]] = Collection()
         self._relay: Relay[list[bytes]] = Relay()
         self._acl_watch = AclWatch(settings)
-        self._snapshots = Snapshots(self, settings, self._store_state)
+        self._snapshots = Snapshots(self, settings, self._store_state, self._note_snapshot)
+        self._events = EventQueue()
 
     # --- events ---
 
@@ -67,6 +70,7 @@ class Supervisor(PolledActor):
         self._signals = SignalPipe((signal.SIGTERM, signal.SIGINT, signal.SIGHUP))
         self.mailbox.watch(self._signals.fileno(), READ, "signals")
         self._router = self.mailbox.router(Path(self._settings.run_dir) / SOCKET_NAME)
+        self.note("node.started", actor=SUPERVISOR, details={"version": version(), "pid": os.getpid()})
         for child in self._nursery:
             self._spawn(child)
         self._snapshots.start()
@@ -100,6 +104,7 @@ class Supervisor(PolledActor):
         match verb:
             case "tick":
                 self.mailbox.set_timer("tick", now_s + self._period_s)
+                self._send_events()
                 if not self._stopping:
                     self._nursery.kill_hung(now_s)
                     for frame in self._acl_watch.changes():
@@ -162,8 +167,35 @@ class Supervisor(PolledActor):
         if child.spec.kind == CONNECTION and child.spec.bridge in self._paused:
             self.send(child.name, Command(verb="pause"))
 
+    def note(
+        self,
+        kind: str,
+        *,
+        child: Child | None = None,
+        bridge: str = "",
+        actor: str = "",
+        reason: str = "",
+        count: int = 0,
+        details: dict[str, Detail] | None = None,
+    ) -> None:
+        """Have the store keep what happened; the fields are those of ``storage/events.py``, those of ``child`` are known."""
+        lane = -1
+        if child is not None:
+            actor, bridge = child.name, child.spec.bridge or ""
+            lane = -1 if child.spec.lane is None else child.spec.lane
+        self._events.add(
+            self.mailbox.wall_ms(), kind, bridge=bridge, lane=lane, actor=actor, reason=reason, count=count, details=details
+        )
+
+    def _send_events(self) -> None:
+        if self._nursery[QUEUE_STORE].state == "ready" and (frame := self._events.take(self.mailbox.wall_ms())) is not None:
+            self.send(QUEUE_STORE, frame)
+
     def _became_ready(self, child: Child) -> None:
         assert child.life is not None
+        self.note("actor.started", child=child, count=child.restart_count, details={"pid": child.life.pid})
+        if child.name == QUEUE_STORE:
+            self._send_events()
         for peer in self._nursery.living():
             if peer is not child:
                 self.send(peer.name, PeerUp(name=child.name, epoch=child.life.epoch))
@@ -199,7 +231,10 @@ class Supervisor(PolledActor):
 
     def _exited(self, child: Child) -> None:
         expected = self._stopping or not child.wanted or child.ordered
+        pid, hung = child.life.pid if child.life is not None else 0, child.hung
         ending = self._nursery.bury(child, expected=expected)
+        reason = "hung" if hung else ending.signal or ("stopped" if not ending.status else "failed")
+        self.note("actor.ended", child=child, reason=reason, details={"status": ending.status, "pid": pid})
         self._collection.gone(child.name)
         if self._collection.complete:
             self._collected()
@@ -267,6 +302,8 @@ class Supervisor(PolledActor):
         self.exit_status = exit_status
         log.info("node.stopping", extra={"exit_status": exit_status})
         self._snapshots.stop()
+        self.note("node.stopped", actor=SUPERVISOR, reason=str(exit_status))
+        self._send_events()
         for child in self._nursery:
             self.mailbox.cancel_timer(f"restart {child.name}")
         self._stop_next()
@@ -327,6 +364,8 @@ class Supervisor(PolledActor):
                 self._command(connections, "resume")
             case "bridge.restart":
                 self._restart_on_order(connections)
+        if request.command != "bridge.restart":
+            self.note("bridge.paused" if request.command == "bridge.pause" else "bridge.resumed", bridge=bridge, actor="operator")
         log.info("control.obeyed", extra={"command": request.command, "bridge": bridge})
         return {"bridge": bridge, "connections": [child.name for child in connections]}
 
@@ -339,6 +378,9 @@ class Supervisor(PolledActor):
             raise ControlError(error.kind, error.message, request.request_id) from error
         log.info("control.obeyed", extra={"command": request.command, "number": number})
         return {"number": number}
+
+    def _note_snapshot(self, reason: str, messages: int, details: dict[str, Detail]) -> None:
+        self.note("snapshot.made", actor=SUPERVISOR, reason=reason, count=messages, details=details)
 
     def _store_state(self) -> str:
         store = self._nursery[QUEUE_STORE]

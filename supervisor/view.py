@@ -37,13 +37,14 @@ def watch_status(fetch: Callable[[], dict[str, Any]], period_s: float) -> None:
 
 
 def status_view(status: dict[str, Any]) -> RenderableType:
-    """The node's line, its actors, its bridges."""
+    """The node's line, its actors, its bridges, its local clients and what is kept for them."""
     state = Text("ready", _GOOD) if status["ready"] else Text("not ready", _BAD)
     head = Text.assemble(("node ", "bold"), (status["node"], "bold cyan"), "  ", state, f"  pid {status['supervisor']['pid']}")
     head.append(f"  up {duration(status['supervisor']['uptime_s'])}")
     if status["store"].get("mode"):
         head.append(f"  {status['store']['mode']}")
-    return Group(head, _actors(status["actors"]), _bridges(status["bridges"]), *_snapshots(status["snapshots"]))
+    rows = _actors(status["actors"]), _bridges(status["bridges"])
+    return Group(head, *rows, *_clients(status), *_snapshots(status["snapshots"]))
 
 
 def _actors(rows: Iterable[dict[str, Any]]) -> Table:
@@ -99,6 +100,40 @@ def _snapshots(figures: dict[str, Any]) -> list[RenderableType]:
         if figures[key] is not None:
             line.append(f"\n  {what}: {figures[key]['message']}", _BAD)
     return [Text(""), line]
+
+
+def _clients(status: dict[str, Any]) -> list[RenderableType]:
+    """Who is connected, and what is kept for those who are and those who are not; nothing until both sides have reported."""
+    listener, sessions = status["listener"], status["store"].get("sessions")
+    if sessions is None or "clients" not in listener:
+        return []
+    table = _table(
+        "local",
+        ">clients",
+        ">sessions kept",
+        ">connected",
+        ">queued",
+        ">size",
+        ">in flight",
+        ">dropped",
+        ">retained",
+        ">Wills waiting",
+    )
+    dropped = sessions["dropped"] + sum(listener["dropped"].values())
+    _add_row(
+        table,
+        "",
+        str(listener["clients"]),
+        str(sessions["kept"]),
+        str(sessions["connected"]),
+        str(sessions["depth"]),
+        size(sessions["bytes"]),
+        str(listener["in_flight"]),
+        Text(str(dropped), _BUSY if dropped else ""),
+        str(sessions["retained"]["messages"]),
+        str(listener["pending_wills"] + sessions["refused_wills"]),
+    )
+    return [Text(""), table]
 
 
 def _remote_subscriptions(rows: Sequence[dict[str, Any]]) -> list[RenderableType]:

@@ -9,6 +9,7 @@ from itertools import count
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.support.mosquitto import Mosquitto
 from tests.support.node import Config, Node
@@ -22,6 +23,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--soak", type=float, default=None, metavar="SECONDS", help="give each open-ended test that many seconds")
     parser.addoption("--seed", type=int, default=None, metavar="N", help="first seed of random tests; without --soak the only one")
     parser.addoption("--broker", default="bascule", choices=("bascule", "mosquitto"), help="whom tests/conformance looks at")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Hypothesis measures no time, since a loaded machine keeps any example waiting, and draws the same each run but in a soak."""
+    slow = [HealthCheck.too_slow]
+    soaks = config.getoption("--soak") is not None
+    settings.register_profile("bascule", deadline=None, suppress_health_check=slow, derandomize=not soaks, print_blob=True)
+    settings.load_profile("bascule")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

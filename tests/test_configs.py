@@ -26,6 +26,7 @@ SECRETS = ("cloud.password", "ca.pem", "edge-1.pem", "edge-1.key")
 
 # Keys whose value in configs/default.yaml is an example, because they have no default.
 EXAMPLES = {
+    "snapshots.to",
     "node.name",
     "node.data_dir",
     "listeners.bind",
@@ -40,6 +41,7 @@ EXAMPLES = {
     "access.password_file",
     "access.acl.topics",
     "access.acl_file",
+    "clients.response_information",
     "bridges.name",
     "bridges.remote.addresses",
     "bridges.remote.client_id",

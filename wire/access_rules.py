@@ -56,6 +56,14 @@ def resolve(pattern: str, *, allow: bool, user: str | None, client_id: str) -> s
     return "/".join(levels)
 
 
+def prefix_fault(pattern: str) -> str | None:
+    """What is wrong with ``pattern`` as the beginning of topics that clients publish to; None if nothing is."""
+    fault = pattern_fault(pattern)
+    if fault is None and ("+" in pattern or "#" in pattern):
+        fault = "it is the beginning of topic names, which have no wildcards"
+    return fault
+
+
 class ClientAccess:
     """The rules as they are for one client, or for all clients of one user (A4). The answers are cached, within bounds."""
 

@@ -25,11 +25,17 @@ RETAIN = 0b0000_0100
 REFUSABLE = 0b0000_1000  # the publisher speaks MQTT 5: a refusal can be told to it with a reason code
 OFFERED = 0b0001_0000  # offered to the store before and refused: live subscribers have had it
 
-# For ``bytes.translate`` of a flags column: nothing but the QoS.
+# For ``bytes.translate`` of a flags column: nothing but the QoS, nothing but RETAIN.
 QOS_ONLY = bytes(flags & QOS_MASK for flags in range(256))
+RETAIN_ONLY = bytes(flags & RETAIN for flags in range(256))
 
 ROWS_MAX = 65_535  # a row number fits an unsigned 16-bit column
 _BIG_ENDIAN = sys.byteorder == "big"
+
+
+def applied_qos_table(max_qos: int, kept: int = RETAIN) -> bytes:
+    """For ``bytes.translate``: QoS at most ``max_qos``, the flags in ``kept`` as they are, nothing else."""
+    return bytes(min(flags & QOS_MASK, max_qos) | flags & kept for flags in range(256))
 
 
 def pack_column(column: array[int]) -> bytes:

@@ -7,6 +7,7 @@ O1  what waits for a session without a queue is limited; what comes beyond is dr
 O2  a message whose time is up when it could leave is not sent [MQTT-3.3.2-5], unless it may have been sent before.
 O3  a session that lasts goes on where the store says it stands, with the identifiers that it had [MQTT-4.4.0-1].
 O4  when the store is new and the connection is not, nothing is sent twice; what may not be on record is told again.
+O5  what the store has lost of a session that is connected is released at the client, and the connection goes on.
 """
 
 from __future__ import annotations
@@ -21,11 +22,12 @@ from wire.batch import Batch, unpack_column
 from wire.copies import Parcel
 from wire.credit import CreditGiver
 from wire.frames import Credit, HandOut, LaneOpened, Settle
+from wire.mqtt.aliases import OutgoingAliases
 from wire.mqtt.codec import decode, split
 from wire.mqtt.publish_stream import PACKET_BYTES_LIMIT
 from wire.outbound import OutboundFlow
 from wire.publish_expiry import aged_properties, expired_rows
-from wire.ranges import RangeSet
+from wire.ranges import RangeSet, ranges_of
 from wire.refusal_policy import DROP, RefusalPolicy
 from wire.segments import Columns, Segment
 from wire.sequences import PUBREC, PUBREL
@@ -72,16 +74,27 @@ class _Waiting:
 class ClientOutbox:
     """One client's. ``dropped`` counts what found no room, ``expired`` what was too old.
 
-    queue: the session's Tier-1 queue, empty for a session that ends with its connection.
+    queue: the session's Tier-1 queue, empty for a session that ends with its connection. aliases: the connection's, if its client
+    takes any.
     """
 
-    def __init__(self, *, queue: str, level: int, receive_maximum: int, packet_max_bytes: int | None, settings: SessionSettings):
+    def __init__(
+        self,
+        *,
+        queue: str,
+        level: int,
+        receive_maximum: int,
+        packet_max_bytes: int | None,
+        settings: SessionSettings,
+        aliases: OutgoingAliases | None = None,
+    ):
         self.queue = queue
         self.dropped = 0
         self.expired = 0
         self.lane_epoch = 0
         self._level = level
         self._packet_max_bytes = packet_max_bytes
+        self._aliases = aliases
         self._settings = settings
         self._window = min(settings.in_flight_max, receive_maximum)
         self._flow = _ClientFlow(
@@ -102,6 +115,8 @@ class ClientOutbox:
         self._lane_open = False
         self._skip_below = 0  # what is handed out again of what has left
         self._dup_below = 0
+        self._first_seq = 0
+        self._sent_before = RangeSet()  # on an earlier connection, perhaps, and not handed out on this one yet
         self._gone: dict[str, RangeSet] = {}  # outcome -> what never reached the exchange
         self._passed_messages = 0
         self._passed_bytes = 0
@@ -176,16 +191,34 @@ class ClientOutbox:
         self._lane_open = True
         if self._flow.live:
             self._skip_below = self._flow.carry_on(lane)
+            if self._sent_before:
+                self._release_lost(lane)
             return
         self._dup_below = lane.dup_below
+        if lane.session:
+            self._first_seq = lane.head
+            self._sent_before = RangeSet(RangeSet((*lane.settled, *lane.released)).missing(lane.head, lane.dup_below))
         self._flow.open(lane)
         self._connected(session_present=bool(lane.session))
+
+    def _release_lost(self, lane: LaneOpened) -> None:
+        """What was to be handed out again and is settled by now, which only damage does, is let go of (O5)."""
+        settled = RangeSet(lane.settled)
+        if self._first_seq < lane.head:
+            settled.add(self._first_seq, lane.head)
+        lost = [each for start, stop in self._sent_before for each in _common(settled, start, stop)]
+        for start, stop in lost:
+            self._sent_before.discard(start, stop)
+        self._flow.release_lost(tuple(lost))
 
     def hand_out(self, frame: HandOut, rights: ClientAccess | None = None) -> int:
         """Send these as well, but for those that the client may not receive any more: how many that are."""
         batch = Batch.decode(frame.bodies[0])
         offsets = unpack_column("I", frame.offsets) if frame.offsets else None
         left_out = 0
+        if self._sent_before:
+            for start, stop in ranges_of(frame.first_seq + offset for offset in offsets or range(len(batch))):
+                self._sent_before.discard(start, stop)
         if rights is not None or frame.first_seq < self._skip_below:
             offsets = offsets or array("I", range(len(batch)))
             seqs = [frame.first_seq + offset for offset in offsets]
@@ -289,6 +322,7 @@ class ClientOutbox:
             level=self._level,
             receive_maximum=self._window,
             maximum_packet_size=self._packet_max_bytes,
+            aliases=self._aliases,
         )
 
     def _add(self, waiting: _Waiting) -> None:
@@ -343,3 +377,8 @@ class ClientOutbox:
         batch.properties = aged_properties(batch, wall_ms)
         columns = Columns(batch, array("I", [offsets[row] for row in kept]))
         self._flow.offer_segment(Segment(columns, waiting.first_seq, batch.size_bytes()))
+
+
+def _common(ranges: RangeSet, start: int, stop: int) -> list[tuple[int, int]]:
+    """What of ``[start, stop)`` is in ``ranges``."""
+    return [(max(start, low), min(stop, high)) for low, high in ranges if low < stop and start < high]

@@ -8,17 +8,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from wire.access_rules import ClientAccess
-from wire.batch import QOS_MASK, QOS_ONLY, RETAIN, Batch
-from wire.mqtt.encode_publish import encode_deliveries
+from wire.batch import QOS_ONLY, RETAIN, Batch, applied_qos_table
+from wire.mqtt.aliases import Names, OutgoingAliases
+from wire.mqtt.encode_publish import encode_aliased_deliveries, encode_deliveries
 from wire.mqtt.packets import MQTT_5_0
 from wire.mqtt.publish_properties import message_expiry_s, with_subscription_identifiers
 from wire.publish_expiry import aged_properties, expired_rows, without_rows
 from wire.segments import Columns
 
+ALIASED_BYTES_MAX = 16  # what a PUBLISH of QoS 0 has besides topic, properties and payload
+
 _TABLES = {
-    (qos, as_published): bytes(min(flags & QOS_MASK, qos) | (flags & RETAIN if as_published else 0) for flags in range(256))
-    for qos in range(3)
-    for as_published in (False, True)
+    (qos, as_published): applied_qos_table(qos, RETAIN if as_published else 0) for qos in range(3) for as_published in (False, True)
 }
 
 
@@ -78,6 +79,8 @@ class Copies:
         self._batch = batch
         self._rows = [row for row, level in enumerate(qos) if not level] if 0 < count < len(batch) else ()
         self._packets: dict[tuple[int, int], bytes] = {}
+        self._aliased: dict[tuple[int, ...], bytes] = {}
+        self._topics: tuple[list[int], list[bytes], int] | None = None  # of QoS 0: their indexes, their names; no packet is larger
         self._wall_ms = wall_ms
         self._readable: dict[frozenset[int], Copies] = {}
         self.qos0_messages = count
@@ -106,9 +109,36 @@ class Copies:
         key = (level, packet_max_bytes)
         known = self._packets.get(key)
         if known is None:
-            if level >= MQTT_5_0 and self._batch.properties:
-                self._batch.properties = aged_properties(self._batch, self._wall_ms)
-                self._batch.accepted_ms = max(self._batch.accepted_ms, self._wall_ms)
+            if level >= MQTT_5_0:
+                self._age()
             known = encode_deliveries(self._batch, self._rows, level, packet_max_bytes=packet_max_bytes, retain_as_published=True)
             self._packets[key] = known
         return known
+
+    def qos0_aliased(self, aliases: OutgoingAliases, packet_max_bytes: int) -> bytes:
+        """The same for a client that takes topic aliases; made once for all that know the same topics by the same aliases."""
+        if self._topics is None:
+            indexes = list(dict.fromkeys([self._batch.topic_of[row] for row in self._rows] or self._batch.topic_of))
+            self._topics = indexes, [self._batch.topics[index] for index in indexes], self._largest()
+        indexes, topics, largest = self._topics
+        if largest > packet_max_bytes:
+            return self.qos0(MQTT_5_0, packet_max_bytes)  # one may be too large: an alias must not be given by what is not sent
+        plan = aliases.plan(topics)
+        known = self._aliased.get(plan)
+        if known is None:
+            self._age()
+            names = Names(self._batch.topics, indexes, plan)
+            known = self._aliased[plan] = encode_aliased_deliveries(self._batch, self._rows, names)
+        return known
+
+    def _largest(self) -> int:
+        """No packet is larger than so many bytes."""
+        batch = self._batch
+        properties = max(map(len, (*batch.properties.values(), *batch.topic_properties)), default=0)
+        return max(batch.lengths) + max(map(len, batch.topics)) + properties + ALIASED_BYTES_MAX
+
+    def _age(self) -> None:
+        """Tell how long messages have still to live as of now."""
+        if self._batch.properties:
+            self._batch.properties = aged_properties(self._batch, self._wall_ms)
+            self._batch.accepted_ms = max(self._batch.accepted_ms, self._wall_ms)

@@ -10,7 +10,7 @@ frames from 1 within its epoch; ``queue`` is ``bridge:<name>:<lane>``; ranges ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from operator import attrgetter
 from typing import Any, ClassVar, TypeVar
@@ -101,10 +101,11 @@ class Publishes(Frame):
 
     sources: per row the sender's number of the client connection (u32 column). received: QoS 2 identifiers to commit with their
     messages, session -> (packet ids u16 column, rows u16 column). released: identifiers whose PUBREL came, session -> u16 column.
-    wills: sessions whose Will message is in this batch; their records lose it in the same commit.
+    wills: Wills that are in this batch: (session, row, epoch and number of the batch in which it was refused before, 0 and 0 for
+    none). Their records lose them in the same commit; one that is refused stays on record, to be sent again.
     """
 
-    VERSION: ClassVar[int] = 2
+    VERSION: ClassVar[int] = 3
 
     sender: str
     epoch: int
@@ -112,7 +113,7 @@ class Publishes(Frame):
     sources: bytes
     received: dict[str, tuple[bytes, bytes]]
     released: dict[str, bytes]
-    wills: tuple[str, ...] = ()
+    wills: tuple[tuple[str, int, int, int], ...] = ()
     bodies: tuple[bytes, ...]
 
 
@@ -126,7 +127,7 @@ class Append(Frame):
     ``names.RETAINED`` is no queue: its rows replace, or with an empty payload remove, what is retained under their topics.
     """
 
-    VERSION: ClassVar[int] = 2
+    VERSION: ClassVar[int] = 3
 
     sender: str
     epoch: int
@@ -135,7 +136,7 @@ class Append(Frame):
     received: dict[str, tuple[bytes, bytes]]
     released: dict[str, bytes]
     refusable: bytes
-    wills: tuple[str, ...] = ()
+    wills: tuple[tuple[str, int, int, int], ...] = ()
     parts: tuple[tuple[str, int, int, int, bytes], ...]
     bodies: tuple[bytes, ...]
 
@@ -186,10 +187,10 @@ class SessionOpen(Frame):
     expiry_s: how long the session outlives its connection; 0 ends with it, 0xFFFFFFFF never ends. Only a session that outlives it
     has a queue and kept subscriptions. source: the connection's number. will: (topic, flags, payload, properties, delay in
     seconds), kept until ``SessionClose`` drops it or a batch with it is committed. resumes: asked again because the store is new;
-    nothing is cleaned.
+    nothing is cleaned. user: who has logged in; None is nobody.
     """
 
-    VERSION: ClassVar[int] = 3
+    VERSION: ClassVar[int] = 4
 
     sender: str
     epoch: int
@@ -200,6 +201,7 @@ class SessionOpen(Frame):
     source: int = 0
     will: tuple[bytes, int, bytes, bytes, int] | None = None
     resumes: bool = False
+    user: str | None = None
 
 
 @_frame(6)
@@ -209,10 +211,11 @@ class SessionOpened(Frame):
 
     queue: ``session:<number>:<session>``, a number that is never given twice; empty where the session ends with its connection.
     subscriptions: what is kept: (topic filter, options, subscription identifier), the options being those of a SUBSCRIBE as one
-    byte (QoS 0x03, No Local 0x04, Retain As Published 0x08), the identifier 0 for none. refused: ``sessions_max`` is reached.
+    byte (QoS 0x03, No Local 0x04, Retain As Published 0x08), the identifier 0 for none. refused: empty, or why nothing was opened:
+    ``sessions_max`` is reached, or the session is another ``user``'s.
     """
 
-    VERSION: ClassVar[int] = 3
+    VERSION: ClassVar[int] = 4
 
     sender: str
     epoch: int
@@ -222,7 +225,7 @@ class SessionOpened(Frame):
     received: bytes
     queue: str = ""
     subscriptions: tuple[tuple[str, int, int], ...] = ()
-    refused: bool = False
+    refused: str = ""
 
 
 @_frame(7)
@@ -285,15 +288,20 @@ class SessionsKnown(Frame):
     """QueueStore -> asker: kept sessions, in several frames; ``last`` ends the answer.
 
     sessions: (session, queue, subscriptions as in ``SessionOpened``, Will as in ``SessionOpen`` or None, when that Will is due as
-    UTC epoch in ms). A session whose connection was of an older life of the Listener counts as disconnected since this life began.
+    UTC epoch in ms, the user whose session it is or None). A session whose connection was of an older life of the Listener counts
+    as disconnected since this life began. refused: Wills that are to be sent again: (session, epoch and number of the batch in
+    which it was refused, the Will).
     """
+
+    VERSION: ClassVar[int] = 2
 
     epoch: int
     sessions: tuple[
-        tuple[str, str, tuple[tuple[str, int, int], ...], tuple[bytes, int, bytes, bytes, int] | None, int],
+        tuple[str, str, tuple[tuple[str, int, int], ...], tuple[bytes, int, bytes, bytes, int] | None, int, str | None],
         ...,
     ]
     last: bool
+    refused: tuple[tuple[str, int, int, tuple[bytes, int, bytes, bytes, int]], ...] = ()
 
 
 # --- local sessions: live delivery and subscriptions -----------------------------------------------------------------------
@@ -622,7 +630,7 @@ class NodeEvents(Frame):
     events: (UTC epoch in ms, kind, bridge, lane, actor, reason, count, details), as ``storage/events.py`` says.
     """
 
-    events: tuple[tuple[int, str, str, int, str, str, int, dict[str, str | int | float | bool]], ...]
+    events: tuple[tuple[int, str, str, int, str, str, int, Mapping[str, str | int | float | bool]], ...]
 
 
 @_frame(46)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from wire.mqtt.codec import encode
@@ -22,7 +22,7 @@ class LoginFault(Enum):
     NO_USER_NAME = "no user name"
     WRONG = "wrong user name or password"
     WILL_FORBIDDEN = "its Will may not be published"
-    ANOTHERS = "its client identifier is in use by another user"
+    ANOTHERS = "its client identifier, or the session under it, is another user's"
     ADDRESS_BLOCKED = "too many failed logins from its address"
     BUSY = "too many logins are waiting"
 
@@ -48,7 +48,7 @@ class Welcome:
     """A client that may come in.
 
     clean: it starts without the session it may have had. expiry_s: how long its session outlives the connection; 0: it ends with
-    it. keep_alive_s: 0 is never. receive_maximum, packet_max_bytes: what the client takes; None is no limit.
+    it. keep_alive_s: 0 is never. receive_maximum, packet_max_bytes, topic_alias_maximum: what the client takes; None is no limit.
     """
 
     client_id: str
@@ -58,11 +58,22 @@ class Welcome:
     keep_alive_s: int
     receive_maximum: int
     packet_max_bytes: int | None
+    topic_alias_maximum: int
     connack_properties: Properties
+    wants_response_information: bool = False
 
-    def connack(self, session_present: bool) -> Connack:
-        """The CONNACK, once the store has said whether there is a session [MQTT-3.2.2-2, -3]."""
-        return Connack(session_present=session_present and not self.clean, reason_code=0, properties=self.connack_properties)
+    def connack(self, session_present: bool, response_information: str | None = None) -> Connack:
+        """The CONNACK, once the store has said whether there is a session [MQTT-3.2.2-2, -3].
+
+        response_information: what response topics begin with; only for one that asked for it [MQTT-3.1.2-28], and left out where
+        it would make the packet too large for the client [MQTT-3.1.2-24].
+        """
+        connack = Connack(session_present=session_present and not self.clean, reason_code=0, properties=self.connack_properties)
+        if response_information is None or not self.wants_response_information:
+            return connack
+        telling = replace(connack, properties=replace(connack.properties, response_information=response_information))
+        fits = self.packet_max_bytes is None or len(encode(telling, self.level)) <= self.packet_max_bytes
+        return telling if fits else connack
 
     def no_room(self) -> Connack:
         """The CONNACK for a session that would be one too many."""
@@ -109,5 +120,7 @@ def judge_connect(connect: Connect, limits: ClientLimitSettings, sessions: Sessi
         keep_alive_s=keep_alive_s,
         receive_maximum=asked.receive_maximum or RECEIVE_MAXIMUM_DEFAULT,
         packet_max_bytes=asked.maximum_packet_size,
+        topic_alias_maximum=asked.topic_alias_maximum or 0,
         connack_properties=properties,
+        wants_response_information=asked.request_response_information == 1,
     )

@@ -123,6 +123,7 @@ class InboundFlow:
         "aliases",
         "carried",
         "forbidden",
+        "forbidden_publishes",
         "level",
         "may_publish",
         "number",
@@ -159,6 +160,7 @@ class InboundFlow:
         self.unacknowledged = 0
         self.may_publish: Callable[[bytes], bool] | None = None
         self.forbidden: Forbidden | None = None
+        self.forbidden_publishes = 0  # in all; none of them has a row
 
     def carry(self, packet_ids: Iterable[int]) -> None:
         """Go on with the identifiers on record for the session (I4, I5)."""
@@ -185,6 +187,7 @@ class InboundFlow:
         MQTT 5 is told 0x87; its QoS 2 exchange ends with that [MQTT-4.3.3-4]. A QoS 2 message that was accepted before and comes
         again is answered as it was then (I3).
         """
+        self.forbidden_publishes += 1
         code = NOT_AUTHORIZED if self.level == 5 else 0
         if qos and self.forbidden is None:
             self.forbidden = Forbidden()

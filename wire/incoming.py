@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from wire.batch import OFFERED, QOS_MASK, RETAIN, Batch
+from wire.batch import OFFERED, RETAIN, Batch, applied_qos_table
 from wire.hops import hops_of, hops_property, without_hops
 from wire.mapping import NO_RULE, Mapped, TopicMapper
 from wire.mqtt.publish_properties import append_user_properties
@@ -33,7 +33,9 @@ class LocalForm:
     def __init__(self, bridge: BridgeSettings, *, node: str) -> None:
         rules = bridge.remote_subscriptions
         self._mapper = TopicMapper(bridge, node=node, rules=rules)
-        self._tables = {rule.number: _flags_table(rule) for rule in rules}
+        self._tables = {
+            rule.number: applied_qos_table(rule.max_qos, OFFERED | (RETAIN if rule.preserve_retain else 0)) for rule in rules
+        }
         self._hops_max = bridge.max_hops if bridge.loop_prevention else None
         self._added = {rule.number: append_user_properties(b"", rule.user_properties) for rule in rules}
         self._own: dict[tuple[int, bytes], bytes | None] = {}
@@ -115,9 +117,3 @@ class LocalForm:
         if len(raw) <= KNOWN_BYTES_MAX:
             self._own[key] = formed
         return formed
-
-
-def _flags_table(rule: RuleSettings) -> bytes:
-    """For ``bytes.translate``: what becomes of the flags of a row that ``rule`` takes (H2)."""
-    kept = OFFERED | (RETAIN if rule.preserve_retain else 0)
-    return bytes(min(flags & QOS_MASK, rule.max_qos) | flags & kept for flags in range(256))

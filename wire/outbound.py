@@ -31,6 +31,7 @@ from wire.backoff import Backoff
 from wire.batch import QOS_MASK, RETAIN
 from wire.errors import PeerViolation
 from wire.frames import HandOut, LaneOpened, Ranges
+from wire.mqtt.aliases import OutgoingAliases
 from wire.ranges import ArrivalSet, RangeSet
 from wire.refusal_policy import FAILURE, TOO_LARGE, HoldBack, RefusalPolicy
 from wire.segments import HeadCache, Run, Segment, Style
@@ -187,9 +188,17 @@ class OutboundFlow:
         self._commits.clear()
         for start, stop in self._releasing:
             self._released_new.add(start, stop)
-        if self._record_number is not None:
+        if self._record_number is not None or not lane.session:
             self._record_number, self._record_new = None, True
         return self._offered_stop
+
+    def release_lost(self, ranges: Ranges) -> None:
+        """The messages of ``ranges`` are lost and may have been sent before: have the peer let go of their identifiers.
+
+        A QoS 2 identifier that it holds would make it take a later message for a repeat [MQTT-4.3.3-10].
+        """
+        for start, stop in ranges:
+            self._replies += [ack_slice(PUBREL, seq, 1) for seq in range(start, stop)]
 
     def offer(self, frame: HandOut) -> None:
         """Take messages to send; they follow those of earlier hand-outs."""
@@ -258,15 +267,16 @@ class OutboundFlow:
         maximum_qos: int = 2,
         retain_available: bool = True,
         maximum_packet_size: int | None = None,
+        aliases: OutgoingAliases | None = None,
     ) -> None:
-        """A connection is up; the figures are those of its CONNACK. Call ``knows`` first.
+        """A connection is up; the figures are those of its CONNACK. Call ``knows`` first. aliases: its own, if the peer takes any.
 
         Source: MQTT-3.2.2-2, MQTT 5.0 sections 3.2.2.3 and 4.4.
         """
         assert not self.live, "connected twice"
         assert self.knows(session, session_present), "a session without a record must not be resumed"
         self._style = Style(level, maximum_qos, retain_available)
-        self._heads = HeadCache(level)
+        self._heads = HeadCache(level, aliases, maximum_packet_size)
         self._packet_max = maximum_packet_size
         self._window = min(self._receive_maximum_set, receive_maximum)
         if self._qos2_maximum_set is None:

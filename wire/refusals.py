@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from wire.batch import QOS_MASK, REFUSABLE, Batch, unpack_column
@@ -35,8 +35,9 @@ def refused_messages(
     puback_ids: Mapping[int, list[bytes]],
     received: Mapping[str, tuple[bytes, bytes]],
     rows: bytes,
+    wills: Collection[int] = (),
 ) -> list[RefusedMessage]:
-    """The messages of ``batch`` in ``rows`` (u16 column), in order.
+    """The messages of ``batch`` in ``rows`` (u16 column), in order, save those that are ``wills``: no client waits for an answer.
 
     sources: the batch's source column. puback_ids: source -> identifiers of its QoS 1 rows, in order. received: session ->
     (identifiers, rows) of the QoS 2 rows.
@@ -50,6 +51,8 @@ def refused_messages(
     seen: dict[int, int] = {}
     messages = []
     for row, (source, flags) in enumerate(zip(unpack_column("I", sources), batch.flags, strict=True)):
+        if row in wills:
+            continue
         qos = flags & QOS_MASK
         packet_id = b""
         if qos == 1:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from enum import IntEnum
 
-from wire.batch import RETAIN, Batch
+from wire.batch import RETAIN, RETAIN_ONLY, Batch
 from wire.mqtt.topics import is_shared
 from wire.topic_index import TopicIndex
 
@@ -53,7 +53,7 @@ def retained_rows(batch: Batch) -> dict[bytes, int]:
     Of several rows of a topic with RETAIN the last one counts, at any QoS [MQTT-3.3.1-5]; one without payload clears and is not
     itself retained [MQTT-3.3.1-6, -7]; rows without RETAIN change nothing [MQTT-3.3.1-8].
     """
-    if not any(batch.flags.translate(_RETAIN_ONLY)):
+    if not any(batch.flags.translate(RETAIN_ONLY)):
         return {}
     topics, lengths = batch.topics, batch.lengths
     return {
@@ -61,6 +61,3 @@ def retained_rows(batch: Batch) -> dict[bytes, int]:
         for row, (index, flags) in enumerate(zip(batch.topic_of, batch.flags, strict=True))
         if flags & RETAIN
     }
-
-
-_RETAIN_ONLY = bytes(flags & RETAIN for flags in range(256))

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 from zlib import crc32
 
-from wire.batch import QOS_MASK, RETAIN
+from wire.batch import applied_qos_table
 from wire.names import queue_name
 from wire.settings import BridgeSettings
 from wire.topic_tree import TopicTree
@@ -84,8 +84,3 @@ class Router:
                 rule = bridge.local_subscriptions[rank]
                 queue = queue_name(bridge.name, crc32(topic) % bridge.lanes)
                 yield Route(queue, rule.number, self._tables[rule.max_qos if bridge.persist else 0])
-
-
-def applied_qos_table(max_qos: int) -> bytes:
-    """For ``bytes.translate``: QoS at most ``max_qos``, RETAIN as it is, nothing else."""
-    return bytes(min(flags & QOS_MASK, max_qos) | flags & RETAIN for flags in range(256))

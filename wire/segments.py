@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from wire.batch import QOS_MASK, RETAIN, Batch, unpack_column
 from wire.frames import HandOut
+from wire.mqtt.aliases import Names, OutgoingAliases
 from wire.mqtt.encoder import encode_with_length
 from wire.mqtt.primitives import encode_variable_byte_integer
 from wire.sequences import PACKET_IDS, packet_id_fields
@@ -60,8 +61,11 @@ class _Heads(dict[int, bytes]):
 class HeadCache:
     """The heads of PUBLISH packets of one connection; emptied when there are more than some tens of thousands."""
 
-    def __init__(self, level: int) -> None:
+    def __init__(self, level: int, aliases: OutgoingAliases | None = None, packet_max_bytes: int | None = None) -> None:
+        """aliases: those of the connection, if the peer takes any; what may be larger than ``packet_max_bytes`` gets none."""
         self.level = level
+        self.aliases = aliases
+        self.packet_max_bytes = packet_max_bytes
         self.heads = 0
         self._of: dict[tuple[int, bytes, int], _Heads] = {}
 
@@ -84,7 +88,20 @@ class Columns:
     the next one that wants the same rows under the same packet identifiers, as when many clients get the same messages in step.
     """
 
-    __slots__ = ("count", "ends", "fields", "lengths", "longest", "made", "payloads", "properties", "runs", "topic_of", "topics")
+    __slots__ = (
+        "common",
+        "count",
+        "ends",
+        "fields",
+        "lengths",
+        "longest",
+        "made",
+        "payloads",
+        "properties",
+        "runs",
+        "topic_of",
+        "topics",
+    )
 
     def __init__(self, batch: Batch, offsets: array[int] | None = None, *, shared: bool = False) -> None:
         self.count = len(batch)
@@ -93,17 +110,19 @@ class Columns:
         self.lengths = batch.lengths
         self.payloads = batch.payloads
         self.properties = batch.properties
+        self.common = batch.topic_properties
         self.fields = _property_fields(batch)
         self.ends = list(accumulate(batch.lengths, initial=0))
         self.longest = max(map(len, batch.topics), default=0) + max(map(len, self.fields)) + 16
         self.runs = _runs(batch.flags, 0, offsets)
-        self.made: dict[tuple[int, int, int, bool, Style], bytes] | None = {} if shared else None
+        self.made: dict[tuple[int, int, int, bool, Style, tuple[int, ...]], bytes] | None = {} if shared else None
 
 
 class Segment:
     """Rows in hand from sequence ``first_seq`` on, with the place up to which they have been looked at on this connection."""
 
     __slots__ = (
+        "_common",
         "_fields",
         "_heads",
         "_lengths",
@@ -134,6 +153,7 @@ class Segment:
         self._lengths = columns.lengths
         self._payloads = columns.payloads
         self._properties = columns.properties
+        self._common = columns.common
         self._fields = columns.fields
         self.ends = columns.ends
         self._longest = columns.longest
@@ -209,7 +229,9 @@ class Segment:
         Source: MQTT 5.0 section 3.3; DUP only with QoS 1 and 2 [MQTT-3.3.1-2].
         """
         start, stop = self.row, self.row + rows
-        key = (start, rows, seq % PACKET_IDS, dup, style)
+        if cache.aliases is not None and (cache.packet_max_bytes is None or not self.may_exceed(cache.packet_max_bytes)):
+            return [self._aliased(rows, seq, dup, style, cache.aliases)]
+        key = (start, rows, seq % PACKET_IDS, dup, style, ())
         if self._made is not None and (known := self._made.get(key)) is not None:
             return [known]
         flags = self.runs[self.run].flags
@@ -245,6 +267,35 @@ class Segment:
             self._made[key] = b"".join(parts)
             return [self._made[key]]
         return parts
+
+    def _aliased(self, rows: int, seq: int, dup: bool, style: Style, aliases: OutgoingAliases) -> bytes:
+        """``publishes`` for a client that takes topic aliases. Whoever comes to the same plan is sent the same bytes."""
+        start, stop = self.row, self.row + rows
+        indexes = list(dict.fromkeys(self._topic_of[start:stop])) if len(self._topics) > 1 else [0]
+        plan = aliases.plan([self._topics[index] for index in indexes])
+        key = (start, rows, seq % PACKET_IDS, dup, style, plan)
+        if self._made is not None and (known := self._made.get(key)) is not None:
+            return known
+        flags = self.runs[self.run].flags
+        qos = min(flags & QOS_MASK, style.maximum_qos)
+        retain = flags & RETAIN and style.retain_available
+        first = bytes([0x30 | qos << 1 | (1 if retain else 0) | (_DUP if dup and qos else 0)])
+        names, ends, place = Names(self._topics, indexes, plan), self.ends, seq % PACKET_IDS
+        packet_ids = packet_id_fields()[place : place + rows] if qos else [b""] * rows
+        parts: list[bytes] = []
+        for row, packet_id in zip(range(start, stop), packet_ids, strict=True):
+            index = self._topic_of[row]
+            topic_field, alias = names.take(index)
+            own = self._properties.get(row)
+            common = self._common[index] if self._common else b""
+            field = encode_with_length(alias + (common if own is None else own))
+            payload = self._payloads[ends[row] : ends[row + 1]]
+            length = encode_variable_byte_integer(len(topic_field) + len(packet_id) + len(field) + len(payload))
+            parts += (first, length, topic_field, packet_id, field, payload)
+        packets = b"".join(parts)
+        if self._made is not None:
+            self._made[key] = packets
+        return packets
 
     def _put_properties(self, parts: list[bytes], start: int, stop: int, first_byte: int) -> None:
         """Make the heads and property fields of those rows of ``[start, stop)`` anew that have properties of their own."""

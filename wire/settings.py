@@ -90,7 +90,10 @@ class ListenerSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientLimitSettings:
-    """What a local client may ask for; None is unlimited. sys_period_s: of the ``$SYS`` topics, 0 is never."""
+    """What a local client may ask for; None is unlimited. sys_period_s: of the ``$SYS`` topics, 0 is never.
+
+    response_information: a pattern as in access control lists, of what response topics begin with; None: nothing is told.
+    """
 
     connections_max: int
     connect_timeout_s: float
@@ -106,16 +109,23 @@ class ClientLimitSettings:
     topic_levels_max: int | None = None
     topic_max_bytes: int | None = None
     sys_period_s: float = 0.0
+    response_information: str | None = None
+    input_max_bytes: int = 256 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PersistenceSettings:
-    """Durability: mode file-native | in-memory; acknowledge after-commit | fast; sync full | os; flush_period_s 0 = each cycle."""
+    """Durability: mode file-native | in-memory; acknowledge after-commit | fast; sync full | os; flush_period_s 0 = each cycle.
+
+    events_max, events_max_age_s: what is kept of the node's events; where the mode is in-memory, or the first is 0, none are.
+    """
 
     mode: str
     acknowledge: str
     flush_period_s: float
     sync: str
+    events_max: int = 100_000
+    events_max_age_s: float = 30 * 86400.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,7 +223,7 @@ class RefusalSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BridgeSettings:
-    """One bridge: a remote broker, its lanes, and what crosses."""
+    """One bridge: a remote broker, its lanes, and what crosses. retention_s: settled messages are kept so long, if above 0."""
 
     name: str
     remote: RemoteSettings
@@ -230,6 +240,8 @@ class BridgeSettings:
     on_refusal: RefusalSettings
     limits: LimitSettings
     dead_letter: DeadLetterSettings = DeadLetterSettings()
+    retention_s: float = 0.0
+    retention_max_bytes: int = 1 << 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -290,6 +302,15 @@ class NodeSettings:
     supervision: SupervisionSettings
     sessions: SessionSettings = SessionSettings()
     snapshots: SnapshotSettings = SnapshotSettings()
+
+    @property
+    def tells_users_apart(self) -> bool:
+        """Whether a client can prove at any listener who its user is. Where none can, every session is anybody's."""
+        return any(
+            (listener.access or self.access).password_file is not None
+            or (listener.tls is not None and listener.tls.identity != "none")
+            for listener in self.listeners
+        )
 
     def bridge(self, name: str) -> BridgeSettings:
         """The bridge called ``name``; KeyError if there is none."""

@@ -2,18 +2,68 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
+
+REFUSED_WILLS_MAX = 10_000  # for which there is no room in the queues: more are lost
+REFUSED_WILLS_MAX_BYTES = 16 << 20
 
 Message = tuple[bytes, int, bytes, bytes, int]  # as in ``SessionOpen``: topic, flags, payload, properties, delay in seconds
 
 
 @dataclass(frozen=True, slots=True)
 class PendingWill:
-    """A Will that is to be published at ``due_s``; source: the connection that left it, 0 for one of an earlier Listener."""
+    """A Will that is to be published at ``due_s``.
+
+    source: the connection that left it, 0 for one of an earlier Listener. user: whose session it is; None: anybody's.
+    """
 
     message: Message
     due_s: float
     source: int
+    user: str | None = None
+
+
+def size_bytes(will: Message) -> int:
+    """What a Will takes, about."""
+    return len(will[0]) + len(will[2]) + len(will[3])
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedWill:
+    """A Will for which there was no room in batch ``number`` of the Listener's life ``epoch``."""
+
+    session: str
+    epoch: int
+    number: int
+    message: Message
+
+
+class RefusedWills:
+    """Wills that are to be sent again, in order, at most so many as the store keeps of them. ``dropped`` counts the others."""
+
+    def __init__(self) -> None:
+        self._wills: deque[RefusedWill] = deque()
+        self._bytes = 0
+        self.dropped = 0
+
+    def __len__(self) -> int:
+        return len(self._wills)
+
+    def add(self, will: RefusedWill) -> None:
+        """It was refused, for the first time or again."""
+        size = size_bytes(will.message)
+        if len(self._wills) >= REFUSED_WILLS_MAX or self._bytes + size > REFUSED_WILLS_MAX_BYTES:
+            self.dropped += 1
+            return
+        self._wills.append(will)
+        self._bytes += size
+
+    def take(self, wills_max: int) -> list[RefusedWill]:
+        """The first of them, which are their taker's now."""
+        taken = [self._wills.popleft() for _ in range(min(wills_max, len(self._wills)))]
+        self._bytes -= sum(size_bytes(will.message) for will in taken)
+        return taken
 
 
 class PendingWills:
@@ -29,9 +79,12 @@ class PendingWills:
         """Publish ``will`` when it is due, unless it is taken before."""
         self._pending[session] = will
 
-    def take(self, session: str) -> PendingWill | None:
-        """The session's Will, which is its taker's now; None if none is pending."""
-        return self._pending.pop(session, None)
+    def take(self, session: str, user: str | None = None) -> PendingWill | None:
+        """The session's Will, which is its taker's now; None if none is pending, or it is another user's."""
+        pending = self._pending.get(session)
+        if pending is None or (pending.user is not None and pending.user != user):
+            return None
+        return self._pending.pop(session)
 
     def take_due(self, now_s: float) -> list[tuple[str, PendingWill]]:
         """The Wills that are due, in the order in which they became so."""

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NoReturn
 
 import broker
+import snapshot
 from measure import Bench, Figures, compile_load, fdatasync_p50_us
 from systems import Bascule, BenchError, MosquittoBridge, Remote, System
 
@@ -29,7 +30,7 @@ def main(argv: list[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, _interrupted)
     try:
         with tempfile.TemporaryDirectory(prefix="bascule-bench-", dir=arguments.dir) as name:
-            report = _measure_brokers(arguments, Path(name)) if arguments.brokers else _measure(arguments, Path(name))
+            report = _measure_kind(arguments, Path(name))
     except BenchError as error:
         print(f"bench: {error}", file=sys.stderr)
         return 1
@@ -40,6 +41,8 @@ def main(argv: list[str] | None = None) -> int:
         print(json.dumps(report))
     elif arguments.brokers:
         broker.print_report(report)
+    elif arguments.snapshot:
+        snapshot.print_report(report)
     else:
         _print_report(report)
     return 1 if report["lost"] else 0
@@ -78,6 +81,9 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
         help="instead, as brokers: one publisher and N subscribers (50), at QoS 0 and 1",
     )
     parser.add_argument(
+        "--snapshot", action="store_true", help="instead: intake of Bascule alone, without snapshots and while they are made"
+    )
+    parser.add_argument(
         "--dir", help="where data is kept while measuring: the file system that is measured (default: the temporary folder)"
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
@@ -85,6 +91,8 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     arguments.brokers = bool(arguments.clients or arguments.fan_out)
     if min(arguments.clients, arguments.fan_out) < 0 or (arguments.brokers and (arguments.backlog or arguments.only_backlog)):
         parser.error("--clients and --fan-out take a number of clients, and run without --backlog")
+    if arguments.snapshot and (arguments.brokers or arguments.backlog or arguments.only_backlog):
+        parser.error("--snapshot is a measurement of its own")
     if arguments.quick:
         arguments.pairs, arguments.messages = 1, min(arguments.messages, 20_000)
     if arguments.pairs < 1 or arguments.messages < 1000:
@@ -111,6 +119,16 @@ def _measure(arguments: argparse.Namespace, folder: Path) -> Figures:
         report["backlog"] = bench.backlog(folder / "backlog", messages=arguments.backlog)
         report["lost"] += report["backlog"]["missing"]
     return report
+
+
+def _measure_kind(arguments: argparse.Namespace, folder: Path) -> Figures:
+    if arguments.brokers:
+        return _measure_brokers(arguments, folder)
+    if arguments.snapshot:
+        bench = Bench(load=compile_load(folder), qos=arguments.qos)
+        seconds = 1 if arguments.quick else 10
+        return snapshot.measure(bench, folder, turns=arguments.pairs, messages=arguments.messages, seconds=seconds, say=_say)
+    return _measure(arguments, folder)
 
 
 def _measure_brokers(arguments: argparse.Namespace, folder: Path) -> Figures:

@@ -107,6 +107,9 @@ class Bench:
             "missing": messages - received["distinct"],
             "duplicates": received["duplicates"],
             "out_of_order": received["out_of_order"],
+            "ack_p50_us": published["ack_p50_us"],
+            "ack_p99_us": published["ack_p99_us"],
+            "ack_max_us": published["ack_max_us"],
             "latency_p50_us": received["transit_p50_us"],
             "latency_p99_us": received["transit_p99_us"],
         }

@@ -206,12 +206,16 @@ class MosquittoBridge(Mosquitto):
 
 
 class Bascule(System):
-    """Ours: acknowledges after a commit that is on the disk (``after-commit``, ``sync: full``). No remote: no bridge."""
+    """Ours: acknowledges after a commit that is on the disk (``after-commit``, ``sync: full``). No remote: no bridge.
+
+    snapshots: how often it makes one, as its configuration has it; None is never.
+    """
 
     name = "bascule"
 
-    def __init__(self, folder: Path, remote_port: int | None) -> None:
+    def __init__(self, folder: Path, remote_port: int | None, *, snapshots: str | None = None) -> None:
         super().__init__(folder)
+        self.snapshots = snapshots
         self.remote_port = remote_port
 
     def command(self) -> list[str]:
@@ -220,6 +224,7 @@ class Bascule(System):
             "listeners": [{"bind": f"127.0.0.1:{self.port}"}],
             "access": {"allow_anonymous": True},
             "persistence": {"mode": "file-native", "acknowledge": "after-commit", "flush_period": "0s", "sync": "full"},
+            "snapshots": {} if self.snapshots is None else {"every": self.snapshots, "keep": 3},
             "bridges": [] if self.remote_port is None else [self._bridge()],
         }
         path = self.folder / "bascule.yaml"

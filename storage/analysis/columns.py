@@ -1,24 +1,24 @@
 """The columnar decoder: many chunks at once become columns, without a Python object for a message.
 
 A chunk is a fixed header and a batch that has columns already (``storage/chunk``, ``wire/batch``); so chunks are checked and
-unpacked by functions in C over whole lists, and what is left is joining columns and arithmetic on them. That costs a few microseconds a
-chunk and next to nothing a message, whether a chunk has one message or thousands. Each column is made only when it is asked for.
+unpacked by functions in C over whole lists, and what is left is joining columns and arithmetic on them. It costs some microseconds
+a chunk and next to nothing a message, whether a chunk has one message or thousands. Each column is made only when it is asked for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cached_property, partial
 from itertools import chain
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from zlib import crc32
 
 import msgpack
 import numpy as np
 import numpy.typing as npt
 
-from storage.analysis.store import Bulk
+from storage.analysis.store import Bulk, uncollected
 from storage.chunk import CHUNK_VERSION, HEADER_BYTES, SPARSE
 from wire.batch import BATCH_VERSION, QOS_MASK, RETAIN
 from wire.errors import StorageDamaged
@@ -137,21 +137,37 @@ class Rows:
                 end = 4 * int(self._counts[at])
                 self._offsets.append((int(at), rests[at][:end]))
                 bodies[at] = rests[at][end:]
-        self._batches = self._unpacked(bodies)
-
-    def _unpacked(self, bodies: list[bytes]) -> tuple[tuple[Any, ...], ...]:
-        """The batches' fields, each as one tuple over all chunks."""
-        if not bodies:
-            return ((),) * 10
         try:
-            fields = tuple(zip(*map(_UNPACK, bodies), strict=True))
-            sound = len(fields) == 10 and fields[0].count(BATCH_VERSION) == len(bodies)
-            sound = sound and bool((np.fromiter(map(len, fields[5]), np.int64, len(bodies)) == self._counts).all())
+            with uncollected():
+                self._unpack(bodies)
         except (ValueError, TypeError, msgpack.UnpackException) as error:
             raise StorageDamaged("a batch cannot be unpacked", error=repr(error)) from error
-        if not sound:
+
+    def _unpack(self, bodies: list[bytes]) -> None:
+        """Unpack the batches, and keep of them only what the garbage collector need not look at: bytes and arrays."""
+        fields = tuple(zip(*map(_UNPACK, bodies), strict=True)) if bodies else ((),) * 10
+        versions, _, topics, rules, topic_of, flags, lengths, payloads, own, common = fields
+        sizes = np.fromiter(map(len, flags), np.int64, len(bodies))
+        if versions.count(BATCH_VERSION) != len(bodies) or not (sizes == self._counts).all():
             raise StorageDamaged("a batch is of another version, or contradicts its chunk")
-        return fields
+        self._topic_of: tuple[bytes, ...] = topic_of
+        self._flags: tuple[bytes, ...] = flags
+        self._lengths: tuple[bytes, ...] = lengths
+        self._payloads: tuple[bytes, ...] = payloads
+        self._topic_counts: Longs = np.fromiter(map(len, topics), np.int64, len(bodies))
+        self.topics: list[bytes] = list(chain.from_iterable(topics))
+        """The topic names that ``topic`` counts in: the distinct ones of each chunk, chunk after chunk."""
+        self.topic_rules = _of_topics(rules, self._topic_counts)
+        """For each of ``topics`` the number of the rule that routed it; 0 where none did."""
+        self._common: list[bytes] = []  # for each of ``topics`` the properties of its rows that have none of their own, if any has
+        if any(common):
+            self._common = list(chain.from_iterable(each or [b""] * len(of) for each, of in zip(common, topics, strict=True)))
+        self._own: list[bytes] = []  # the properties of the rows that have some of their own, and which rows these are
+        self._own_rows: Longs = np.zeros(0, np.int64)
+        if any(own):
+            sizes = np.fromiter(map(len, own), np.int64, len(own))
+            self._own_rows = np.repeat(self._starts, sizes) + np.fromiter(chain.from_iterable(own), np.int64, int(sizes.sum()))
+            self._own = list(chain.from_iterable(map(dict.values, own)))
 
     # --- columns; each is made once, when it is asked for ---
 
@@ -179,7 +195,7 @@ class Rows:
     @cached_property
     def flags(self) -> npt.NDArray[np.uint8]:
         """QoS and RETAIN, among others."""
-        return np.frombuffer(b"".join(self._batches[5]), np.uint8)
+        return np.frombuffer(b"".join(self._flags), np.uint8)
 
     @property
     def qos(self) -> npt.NDArray[np.int32]:
@@ -193,80 +209,50 @@ class Rows:
         return retain
 
     @cached_property
-    def topics(self) -> list[bytes]:
-        """The topic names that ``topic`` counts in: the distinct ones of each chunk, chunk after chunk."""
-        return list(chain.from_iterable(self._batches[2]))
-
-    @cached_property
-    def _topic_counts(self) -> Longs:
-        return np.fromiter(map(len, self._batches[2]), np.int64, len(self._counts))
-
-    @cached_property
     def topic(self) -> Longs:
         """Per row the place of its topic in ``topics``."""
         base = np.cumsum(self._topic_counts) - self._topic_counts
-        of_chunk = np.frombuffer(b"".join(self._batches[4]), "<u2")
+        of_chunk = np.frombuffer(b"".join(self._topic_of), "<u2")
         topic: Longs = np.repeat(base, self._counts)
         topic += of_chunk
         return topic
 
     @cached_property
-    def topic_rules(self) -> Longs:
-        """For each of ``topics`` the number of the rule that routed it; 0 where none did."""
-        return self._of_topics(self._batches[3])
-
-    @cached_property
     def lengths(self) -> Longs:
         """Payload bytes."""
-        return np.frombuffer(b"".join(self._batches[6]), "<u4").astype(np.int64)
+        return np.frombuffer(b"".join(self._lengths), "<u4").astype(np.int64)
 
     @cached_property
     def payloads(self) -> bytes:
         """All payloads, joined."""
-        return b"".join(self._batches[7])
+        return b"".join(self._payloads)
 
     @cached_property
     def properties_bytes(self) -> Longs:
         """Bytes of the properties, which are those of the row itself or of its topic."""
-        sizes = self._of_topics([list(map(len, common)) for common in self._batches[9]] if any(self._batches[9]) else ())
-        column = sizes[self.topic] if sizes.any() else np.zeros(self.count, np.int64)
-        rows, own = self._own_properties
-        column[rows] = np.fromiter(map(len, own), np.int64, len(own))
+        column = np.zeros(self.count, np.int64)
+        if self._common:
+            column = np.fromiter(map(len, self._common), np.int64, len(self._common))[self.topic]
+        column[self._own_rows] = np.fromiter(map(len, self._own), np.int64, len(self._own))
         return column
 
     @cached_property
     def expires_ms(self) -> Longs:
         """When they expire, UTC epoch, by their Message Expiry Interval; ``NONE`` where there is none."""
-        column = np.full(self.count, NONE, np.int64)
-        if any(self._batches[9]):
-            common = [each or [b""] * count for each, count in zip(self._batches[9], self._topic_counts.tolist(), strict=True)]
-            column = expiry_s(list(chain.from_iterable(common)))[self.topic]
-        rows, own = self._own_properties
-        column[rows] = expiry_s(own)
+        column = expiry_s(self._common)[self.topic] if self._common else np.full(self.count, NONE, np.int64)
+        column[self._own_rows] = expiry_s(self._own)
         return np.where(column == NONE, NONE, self.accepted_ms + column * 1000)
 
-    @cached_property
-    def _own_properties(self) -> tuple[Longs, list[bytes]]:
-        """The rows that have properties of their own, and these."""
-        own = self._batches[8]
-        if not any(own):
-            return np.zeros(0, np.int64), []
-        sizes = np.fromiter(map(len, own), np.int64, len(own))
-        rows: Longs = np.repeat(self._starts, sizes)
-        rows += np.fromiter(chain.from_iterable(own), np.int64, int(sizes.sum()))
-        return rows, list(chain.from_iterable(map(dict.values, own)))
 
-    def _of_topics(self, columns: Iterable[Sequence[int]]) -> Longs:
-        """A value for each of ``topics`` from columns that have one for each topic of their chunk, or are empty: 0."""
-        columns = list(columns)
-        total = int(self._topic_counts.sum())
-        sizes = np.fromiter(map(len, columns), np.int64, len(columns)) if columns else np.zeros(len(self._counts), np.int64)
-        given = np.fromiter(chain.from_iterable(columns), np.int64, int(sizes.sum()))
-        if len(given) == total:
-            return given
-        values = np.zeros(total, np.int64)
-        values[np.repeat(sizes > 0, self._topic_counts)] = given
-        return values
+def _of_topics(columns: Sequence[Sequence[int]], topic_counts: Longs) -> Longs:
+    """A number for each topic, from columns that have one for each topic of their chunk, or are empty, which stands for zeros."""
+    sizes = np.fromiter(map(len, columns), np.int64, len(columns))
+    given: Longs = np.fromiter(chain.from_iterable(columns), np.int64, int(sizes.sum()))
+    if len(given) == topic_counts.sum():
+        return given
+    values = np.zeros(int(topic_counts.sum()), np.int64)
+    values[np.repeat(sizes > 0, topic_counts)] = given
+    return values
 
 
 def expiry_s(properties: list[bytes]) -> Longs:

@@ -88,22 +88,30 @@ def wanted_range(row: LaneRow, part: Part, filters: Filters) -> tuple[int, int]:
 
 def decoded(snapshot: Snapshot, place: Place, start: int, stop: int, filters: Filters) -> Iterator[Rows]:
     """The rows of the chunks with anything in ``[start, stop)`` that may be wanted. What is damaged is told and left out."""
-    assert snapshot.store is not None
-    queue = place.queue
+    store, queue = snapshot.store, place.queue
+    assert store is not None
     gaps = _Gaps(snapshot, place, stop)
+    begin_key, end_key = chunk_key(queue.number, start), chunk_key(queue.number, stop)
+    unknown = ""  # why it is not known whether a chunk reaches over ``start``
 
     def damaged(first_key: bytes, stop_key: bytes, why: str) -> None:
-        first, behind = (int.from_bytes(key[4:12], "big") for key in (first_key, stop_key))
-        first = max(first + (len(first_key) > KEY_BYTES), gaps.seq)
-        snapshot.damaged(why, queue.name, first, max(first, min(behind, stop) - 1))
+        nonlocal unknown
+        first = int.from_bytes(first_key[4:12], "big") + (len(first_key) > KEY_BYTES)
+        following = store.key_from("msg", stop_key, end_key) if stop_key < end_key else None
+        behind = int.from_bytes(following[4:12], "big") if following is not None else stop
+        first = max(start if unknown else first, gaps.seq)
+        snapshot.damaged(why, queue.name, first, max(first, behind - 1))
         gaps.forget()
+        unknown = ""
 
-    first_key = chunk_key(queue.number, start)
     try:
-        first_key = snapshot.store.key_before("msg", first_key, chunk_key(queue.number, 0)) or first_key
+        begin_key = store.key_before("msg", begin_key, chunk_key(queue.number, 0)) or begin_key
     except StorageDamaged as error:
-        snapshot.damaged(str(error), queue.name, start, start)
-    for bulk in snapshot.store.bulks_around("msg", first_key, chunk_key(queue.number, stop), KEY_BYTES, damaged):
+        unknown = str(error)
+    for bulk in store.bulks_around("msg", begin_key, end_key, KEY_BYTES, damaged):
+        if unknown and bulk.keys[0] > begin_key:
+            snapshot.damaged(unknown, queue.name, start, int.from_bytes(bulk.keys[0][4:12], "big") - 1)
+        unknown = ""
         chunks = Chunks(bulk)
         for bad in chunks.bad:
             _tell_bad(snapshot, queue, bad, start)
@@ -112,6 +120,8 @@ def decoded(snapshot: Snapshot, place: Place, start: int, stop: int, filters: Fi
         chosen &= _chunks_wanted(chunks, place.states, filters, history=place.row.history.begins >= 0)
         if chosen.any():
             yield from _rows(snapshot, queue, bulk, chunks, chosen)
+    if unknown:
+        snapshot.damaged(unknown, queue.name, start, stop - 1)
     gaps.end()
 
 

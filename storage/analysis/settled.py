@@ -50,6 +50,8 @@ class Settlements:
             for outcome, ranges in outcomes:
                 code = self.outcome_names.setdefault(outcome, len(self.outcome_names))
                 for start, stop in ranges:
+                    if start >= stop:
+                        continue
                     self._starts.append(start)
                     self._stops.append(stop)
                     self._rows.append(row)

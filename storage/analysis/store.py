@@ -6,7 +6,9 @@ steps around are here as well: the status is asked for at the end of every itera
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
@@ -90,7 +92,7 @@ class SnapshotStore:
         return None
 
     def bulks(
-        self, family: Family, start: bytes, stop: bytes, *, rows_max: int = 16_384, bytes_max: int = 8 << 20
+        self, family: Family, start: bytes, stop: bytes, *, rows_max: int = 8_192, bytes_max: int = 8 << 20
     ) -> Iterator[Bulk]:
         """The rows of ``[start, stop)`` in order, as many at a time as ``rows_max`` or, by a row more, ``bytes_max`` allow.
 
@@ -111,7 +113,7 @@ class SnapshotStore:
             values: list[bytes] = []
             damage: StorageDamaged | None = None
             try:
-                with TRANSLATED:
+                with TRANSLATED, uncollected():
                     more = _gather(iterator, keys, values, rows_max, bytes_max)
             except StorageDamaged as error:
                 more, damage = False, error
@@ -130,7 +132,7 @@ class SnapshotStore:
         width: int,
         damage: Callable[[bytes, bytes, str], None],
         *,
-        rows_max: int = 16_384,
+        rows_max: int = 8_192,
     ) -> Iterator[Bulk]:
         """``bulks``, but what cannot be read is left out: ``damage`` is told from which key to which, and why.
 
@@ -198,3 +200,15 @@ def _gather(iterator: RdictIter, keys: list[bytes], values: list[bytes], rows_ma
         if left <= 0:
             return True
     return True
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """While many small objects are made that all stay, the garbage collector looks at them in vain again and again: not here."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()

@@ -17,6 +17,7 @@ import pytest
 from actors.mailbox import Mailbox, TimerDue
 from tests.supervisor.settings import node_settings
 from tests.support.settings import bridge
+from tests.support.waiting import PATIENCE_S
 from tests.wire.outbound_model import hand_out, lane_opened
 from wire.batch import from_rows
 from wire.frames import Command, Credit, Frame, Heartbeat, LinkState, ReportNow, Settle, Settled, Stop
@@ -86,13 +87,13 @@ class LaneDouble:
         """kill -9."""
         assert self._process is not None
         self._process.kill()
-        self._process.wait(10.0)
+        self._process.wait(PATIENCE_S)
 
     def stop(self) -> int:
         """Tell it to stop; its exit status."""
         assert self._process is not None
         self.tell(Stop())
-        return self._process.wait(10.0)
+        return self._process.wait(PATIENCE_S)
 
     @property
     def log(self) -> str:
@@ -127,7 +128,7 @@ class LaneDouble:
         """Commit everything that came."""
         self.tell(Settled(queue=QUEUE, epoch=self.epoch, number=self.settles[-1].number))
 
-    def until(self, condition: Callable[[], bool], what: str, deadline_s: float = 15.0) -> None:
+    def until(self, condition: Callable[[], bool], what: str, deadline_s: float = PATIENCE_S) -> None:
         """Be the Forwarder until ``condition`` holds."""
         self._turn(self._forwarder, condition, what, deadline_s, self._take)
 
@@ -148,10 +149,12 @@ class LaneDouble:
             if isinstance(frame, Heartbeat) and frame.request == 7:
                 found.append(frame.status)
 
-        self._turn(self._supervisor, lambda: bool(found), "a heartbeat", 10.0, take)
+        self._turn(self._supervisor, lambda: bool(found), "a heartbeat", PATIENCE_S, take)
         return found[0]
 
-    def until_status(self, condition: Callable[[dict[str, Any]], bool], what: str, deadline_s: float = 15.0) -> dict[str, Any]:
+    def until_status(
+        self, condition: Callable[[dict[str, Any]], bool], what: str, deadline_s: float = PATIENCE_S
+    ) -> dict[str, Any]:
         """Ask for the status until it fits."""
         end_s = time.monotonic() + deadline_s
         while True:

@@ -17,7 +17,7 @@ from tests.support.mosquitto import Mosquitto
 from tests.support.ports import free_port
 from tests.support.scripted_remote import ScriptedRemote
 from tests.support.subscriber import Subscriber
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE_S, wait_until
 from wire.settings import BackoffSettings, TlsSettings
 
 PAYLOADS = [f"m{number}" for number in range(300)]
@@ -214,13 +214,13 @@ def test_a_remote_that_says_nothing_more_is_left(tmp_path: Path, why: str) -> No
     with socket.create_server(("127.0.0.1", 0)) as server:
         limits: dict[str, Any] = {"stall_timeout_s": 0.5} if why == "stall" else {"stall_timeout_s": 60.0, "keep_alive_s": 1}
         port = server.getsockname()[1]
-        settings = settings_for(tmp_path, port, connect_timeout_s=0.5 if why == "keep alive" else 5.0, **limits)
+        settings = settings_for(tmp_path, port, connect_timeout_s=2.0 if why == "keep alive" else 5.0, **limits)
         with LaneDouble(tmp_path, settings) as lane:
             lane.open(session=f"edge@127.0.0.1:{port}")
-            server.settimeout(10.0)
+            server.settimeout(PATIENCE_S)
             client, _ = server.accept()
             with client:
-                client.settimeout(10.0)
+                client.settimeout(PATIENCE_S)
                 assert client.recv(1000)[0] == 0x10
                 client.sendall(b"\x20\x02\x01\x00")
                 if why == "stall":
@@ -237,10 +237,10 @@ def test_publishes_of_a_foreign_subscription_are_acknowledged_and_the_exchange_g
         port = server.getsockname()[1]
         with LaneDouble(tmp_path, settings_for(tmp_path, port)) as lane:
             lane.open(session=f"edge@127.0.0.1:{port}")
-            server.settimeout(10.0)
+            server.settimeout(PATIENCE_S)
             client, _ = server.accept()
             with client, client.makefile("rb") as reader:
-                client.settimeout(10.0)
+                client.settimeout(PATIENCE_S)
                 head = reader.read(2)
                 reader.read(head[1])
                 publishes = (
@@ -261,7 +261,7 @@ def test_a_refused_message_is_sent_again_as_new_while_the_status_says_why(tmp_pa
     a, b, c = (b"\x32\x07\x00\x01t\x00" + ends for ends in (b"\x01\x00a", b"\x02\x00b", b"\x03\x00c"))
     with ScriptedRemote() as remote:
         settings = settings_for(tmp_path, remote.port, protocol=5, receive_maximum=2, stall_timeout_s=60.0)
-        slow = BackoffSettings(initial_s=2.0, max_s=2.0, factor=1.0, jitter=0.0, stable_s=5.0)
+        slow = BackoffSettings(initial_s=4.0, max_s=4.0, factor=1.0, jitter=0.0, stable_s=5.0)
         settings = replace(settings, bridges=(replace(settings.bridges[0], backoff=slow),))
         with LaneDouble(tmp_path, settings) as lane:
             lane.open(session=f"edge@127.0.0.1:{remote.port}")
@@ -305,7 +305,7 @@ def test_a_disconnect_is_told_by_name_and_a_session_taken_over_twice_says_who_do
 def test_a_remote_that_answers_pings_and_nothing_else_is_left(tmp_path: Path, qos: int) -> None:
     """At QoS 2 it answers the PUBLISH, and not the PUBREL."""
     with ScriptedRemote() as remote:
-        settings = settings_for(tmp_path, remote.port, protocol=5, stall_timeout_s=1.5, keep_alive_s=1)
+        settings = settings_for(tmp_path, remote.port, protocol=5, stall_timeout_s=3.0, keep_alive_s=1)
         with LaneDouble(tmp_path, settings) as lane:
             lane.open(session=f"edge@127.0.0.1:{remote.port}")
             end = remote.accept(session_present=True)

@@ -67,7 +67,7 @@ class Node:
 
     def start(self, *sessions: tuple[str, str, tuple[tuple[str, int, int], ...]]) -> None:
         self.distributor.on_peer_up(QUEUE_STORE, 1)
-        rows = tuple((*session, None, 0) for session in sessions)
+        rows = tuple((*session, None, 0, None) for session in sessions)
         self.frames(SessionsKnown(epoch=EPOCH, sessions=rows, last=True))
         self.distributor.on_peer_up(LISTENER, LIFE)
         self.frames(LiveKnown(epoch=LIFE))
@@ -139,7 +139,7 @@ def test_it_is_ready_once_it_knows_the_sessions_that_are_kept(site: Node) -> Non
     site.publish((b"a", 1, b"early"))
     assert site.take() == [], "it would miss who is offline"
 
-    site.frames(SessionsKnown(epoch=EPOCH, sessions=(("offline", QUEUE, (("a", 1, 0),), None, 0),), last=True))
+    site.frames(SessionsKnown(epoch=EPOCH, sessions=(("offline", QUEUE, (("a", 1, 0),), None, 0, None),), last=True))
 
     assert site.distributor.state == "ready"
     assert queued(site.take()) == {QUEUE: [(b"a", 1, b"early")]}

@@ -13,10 +13,11 @@ from actors.mailbox import Mailbox, TimerDue
 from actors.queue_store import QueueStore
 from storage.engine import RocksEngine
 from tests.storage.building import FORWARDER, QUEUE, append_frame, batch, messages, node
+from tests.support.waiting import PATIENCE_S
 from wire.frames import Committed, Credit, Frame, HandOut, Heartbeat, LaneOpen, LaneOpened, ReportNow, Stop
 from wire.settings import NodeSettings
 
-DEADLINE_S = 10.0
+DEADLINE_S = PATIENCE_S
 
 
 class Peer:

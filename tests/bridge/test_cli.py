@@ -12,6 +12,7 @@ from tests.conftest import StartNode
 from tests.support.mosquitto import Mosquitto, mosquitto_pub
 from tests.support.node import ROOT, bascule, bridge_config, node_config
 from tests.support.subscriber import Subscriber
+from tests.support.waiting import PATIENCE_S
 
 GOOD = """\
 node: {name: edge, data_dir: ./data}
@@ -45,7 +46,7 @@ ROW_KEYS = COUNTS | {"name", "lane", "state", "oldest_age_s", "dropped", "ledger
 
 def run(*words: str) -> subprocess.CompletedProcess[str]:
     """``bascule`` with ``words``."""
-    return subprocess.run([*bascule(*words)], cwd=ROOT, capture_output=True, text=True, timeout=30, check=False)
+    return subprocess.run([*bascule(*words)], cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
 
 
 def test_check_accepts_a_good_configuration(tmp_path: Path) -> None:

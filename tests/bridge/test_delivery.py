@@ -25,7 +25,7 @@ from tests.support.node import bridge_config, node_config
 from tests.support.proxy import Proxy
 from tests.support.recorder import Recorder
 from tests.support.subscriber import Subscriber
-from tests.support.waiting import holds_for, wait_until
+from tests.support.waiting import PATIENCE_S, holds_for, wait_until
 
 COUNT = 200
 NUMBERS = [str(number) for number in range(COUNT)]
@@ -73,7 +73,7 @@ def test_publishers_of_all_qualities_at_once_keep_their_order(remote: Mosquitto,
             assert client.stdin is not None
             client.stdin.write("".join(f"{number}\n" for number in NUMBERS))
             client.stdin.close()
-        assert [client.wait(30) for client in clients.values()] == [0, 0, 0]
+        assert [client.wait(PATIENCE_S) for client in clients.values()] == [0, 0, 0]
         for qos in clients:
             arrivals = subscriber.wait_for(f"q{qos}", NUMBERS)
             assert not arrivals.duplicates, (qos, arrivals)
@@ -244,7 +244,7 @@ def test_message_expiry_counts_down_while_the_message_waits(remote: Mosquitto, s
 def test_mosquitto_sub_sees_local_traffic_live(start_node: StartNode) -> None:
     """Also without any bridge: a node is a broker that a person can look into."""
     node = start_node(node_config())
-    words = [program("mosquitto_sub"), "-p", str(node.port), "-t", "plant/+/state", "-F", "%t %p", "-C", "3", "-W", "20", "-d"]
+    words = [program("mosquitto_sub"), "-p", str(node.port), "-t", "plant/+/state", "-F", "%t %p", "-C", "3", "-W", "60", "-d"]
     terminal, its_end = os.openpty()  # on a pipe it would keep its lines until it ends
     watcher = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=its_end, stderr=its_end)
     os.close(its_end)
@@ -252,12 +252,12 @@ def test_mosquitto_sub_sees_local_traffic_live(start_node: StartNode) -> None:
     try:
         with open(terminal, encoding="utf-8") as lines:
             while "received SUBACK" not in lines.readline():
-                pass  # its end, at the latest after 20 s, is an OSError here
+                pass  # its end, at the latest after a minute, is an OSError here
             for topic in ("plant/1/state", "plant/1/debug", "plant/2/state", "plant/3/state"):
                 mosquitto_pub(node.port, topic, ["m"], qos=1)
             while len(seen) < 3:
                 seen += [line.strip() for line in [lines.readline()] if line.startswith("plant/")]
-        assert watcher.wait(20) == 0
+        assert watcher.wait(PATIENCE_S) == 0
     finally:
         watcher.kill()
         watcher.wait()

@@ -8,10 +8,11 @@ import pytest
 
 from tests.conftest import StartNode
 from tests.support.mosquitto import Mosquitto
-from tests.support.mqtt_client import PUBACK, PUBCOMP, PUBREC, PUBREL, MqttClient
+from tests.support.mqtt_client import PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, MqttClient, Will
 from tests.support.node import Config, bridge_config, node_config
 from tests.support.proxy import Proxy
 from tests.support.subscriber import Subscriber
+from tests.support.waiting import wait_until
 
 LIMIT = 10
 SENT = 15
@@ -175,12 +176,12 @@ def test_what_waited_longer_than_max_age_is_dropped_and_counted(remote: Mosquitt
     old = ["old 1", "old 2", "old 3", "old 4", "old 5"]
     with Proxy(remote.port) as proxy, Subscriber(remote.port, "#") as subscriber:
         proxy.cut()
-        node = start_node(limited(proxy.port, "reject", max_messages="unlimited", max_age="1s"))
+        node = start_node(limited(proxy.port, "reject", max_messages="unlimited", max_age="2s"))
         with MqttClient(node.port) as client:
             for payload in old:
                 client.publish("t", payload, qos=1)
                 client.expect(PUBACK)
-            node.wait_lane_until(lambda row: row["expired"] >= 4 or (row["oldest_age_s"] or 0) > 1.2, "an age above the limit")
+            node.wait_lane_until(lambda row: row["expired"] >= 4 or (row["oldest_age_s"] or 0) > 2.2, "an age above the limit")
             client.publish("t", "new", qos=1)
             client.expect(PUBACK)
         proxy.restore()
@@ -190,3 +191,33 @@ def test_what_waited_longer_than_max_age_is_dropped_and_counted(remote: Mosquitt
         assert came in (["new"], [old[0], "new"])
         assert lane["expired"] == len(old) + 1 - len(came)
         assert lane["ledger_closes"] is True
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_a_will_for_which_there_is_no_room_is_published_when_there_is(remote: Mosquitto, start_node: StartNode, qos: int) -> None:
+    """Its client may be back by then, and the node killed; local subscribers have had it, and have it once."""
+    with Proxy(remote.port) as proxy, Subscriber(remote.port, "#") as subscriber:
+        proxy.cut()
+        node = start_node(limited(proxy.port, "reject", max_messages=1))
+        will = Will(topic="gone", payload=b"bye", qos=qos)
+        with MqttClient(node.port, "local", version=5) as local:
+            local.subscribe("gone")
+            with MqttClient(node.port, "mortal", version=5, will=will) as client:
+                for number, code in (("0", 0), ("1", QUOTA_EXCEEDED)):
+                    packet_id = client.publish("t", number, qos=1)
+                    assert client.expect(PUBACK, packet_id=packet_id).reason_code == code
+                client.publish("t", "2", qos=1)
+            wait_until(lambda: node.status()["store"]["sessions"]["refused_wills"] == 1, 20.0, "the Will is on record")
+            assert local.expect(PUBLISH).payload == b"bye"
+            with MqttClient(node.port, "mortal", version=5) as client:
+                client.ping()
+                client.disconnect()
+            local.ping()
+        node.kill_supervisor()
+        node.start()
+        assert node.status()["store"]["sessions"]["refused_wills"] == 1
+        proxy.restore()
+        subscriber.wait_for("t", ["0"])
+        subscriber.wait_for("gone", ["bye"])
+        wait_until(lambda: node.status()["store"]["sessions"]["refused_wills"] == 0, 20.0, "and no longer")
+        assert subscriber.wait_for("gone", ["bye"]).are_exact()

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Self
 
 from tests.support.mqtt_client import string, variable
+from tests.support.waiting import PATIENCE_S
 
 CONNECT_4 = b"\x10\x0d\x00\x04MQTT\x04\x02\x00\x00\x00\x01a"
 CONNACK_4 = b"\x20\x02\x00\x00"
 PINGREQ, PINGRESP = b"\xc0\x00", b"\xd0\x00"
-PATIENCE_S = 20.0
 
 TEXT, BINARY, CLOSE, PING, PONG = 1, 2, 8, 9, 10
 

@@ -27,7 +27,7 @@ from tests.support.authority import Authority, Pair, tls_keys
 from tests.support.mqtt_client import CONNACK, DISCONNECT, PUBACK, Closed, MqttClient, string
 from tests.support.node import Config, Node, node_config
 from tests.support.ports import free_port
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE_S, wait_until
 
 TOPIC_NAME_INVALID, TOPIC_FILTER_INVALID = 0x90, 0x8F
 
@@ -71,7 +71,7 @@ def test_a_slow_loris_is_closed_in_the_time_for_connect(start_node: StartNode, a
     listeners = [
         {"bind": f"127.0.0.1:{port}", "protocol": kind, **(tls if kind in ("tls", "wss") else {})} for kind, port in ports.items()
     ]
-    node = start_node(broker_config(*listeners, connect_timeout="1s"))
+    node = start_node(broker_config(*listeners, connect_timeout="3s"))
     context = client_context(authority.ca_file)
     begun = {"tcp": b"\x10", "tls": b"\x10", "ws": upgrade_request() + b"\x82\x8f", "wss": upgrade_request() + b"\x82"}
     with ExitStack() as stack:
@@ -138,6 +138,31 @@ def test_who_publishes_too_fast_is_slowed_down_and_loses_nothing(start_node: Sta
     assert node.status()["listener"]["slowed"] > 0
 
 
+@pytest.mark.parametrize("version", [4, 5])
+def test_what_may_not_be_published_counts_for_the_rate(start_node: StartNode, version: int) -> None:
+    """By its whole topic, and by a topic that is the node's own; whoever has tried is slow, and not silenced for long."""
+    rules = [{"topics": ["t"]}]
+    node = start_node(node_config(mode="in-memory", clients={"publish_messages_per_s": 100}, access=_acl(rules)))
+    count = 250
+    topics = ["forbidden", "$SYS/x", "t", "forbidden/too", "forbidden/too"]
+    burst = b"".join(publish_packet(topics[number % 5], b"x", number + 1, version) for number in range(count))
+    with MqttClient(node.port, "fast", version=version) as fast:
+        start_s = time.monotonic()
+        fast.send_raw(burst + PINGREQ)
+        answers = [fast.read() for _ in range(count + 1)]
+        elapsed_s = time.monotonic() - start_s
+
+    acknowledged = [answer for answer in answers if answer.kind == PUBACK]
+    assert [answer.packet_id for answer in acknowledged] == list(range(1, count + 1))
+    if version == 5:
+        assert [answer.reason_code == 0x87 for answer in acknowledged] == [number % 5 != 2 for number in range(count)]
+    assert elapsed_s >= 1.3, "250 at 100 a second, less what goes at once"
+
+
+def _acl(rules: list[Config]) -> Config:
+    return {"allow_anonymous": True, "acl": rules}
+
+
 def test_topics_beyond_the_limits_are_refused_where_they_appear(start_node: StartNode) -> None:
     node = start_node(broker_config(topic_levels_max=3, topic_max_bytes="20B"))
     for topic in ("a/b/c/d", "x" * 21):
@@ -179,7 +204,7 @@ def test_a_reader_that_never_reads_costs_its_own_messages_only(
             return bool(node.status()["listener"]["output_dropped"])
 
         wait_until(dropped, 20.0, "QoS 0 is dropped for who does not read")
-        deaf.settimeout(20.0)
+        deaf.settimeout(PATIENCE_S)
         assert deaf.recv(10), "and it may go on"
 
 
@@ -223,3 +248,27 @@ def test_a_renewed_certificate_is_for_new_connections_and_ends_no_session(start_
         assert served_serial(port, authority.ca_file) not in (first, second)
         session.sendall(PINGREQ)
         assert read_exactly(session, 2) == PINGRESP
+
+
+def test_input_that_is_not_complete_has_a_limit_for_all_and_who_has_most_of_it_goes(start_node: StartNode) -> None:
+    node = start_node(broker_config(input_max_bytes="3MiB", packet_max_bytes="2MiB"))
+    with (
+        MqttClient(node.port, "large", version=5) as large,
+        MqttClient(node.port, "small", version=5) as small,
+        MqttClient(node.port, "last", version=5) as last,
+    ):
+        for client, size in ((large, 1_900_000), (small, 900_000)):
+            client.send_raw(client.encode_publish("t", "x" * 2_000_000, 1)[:size])
+        wait_until(lambda: node.status()["listener"]["input_bytes"] == 2_800_000, 20.0, "both are in the making")
+        rest = last.encode_publish("t", "y" * 1_000_000, 1)
+        last.send_raw(rest[:900_000])
+
+        assert large.expect(DISCONNECT).reason_code == 0x97
+        with pytest.raises(Closed):
+            large.read()
+        last.send_raw(rest[900_000:])
+        assert last.expect(PUBACK).reason_code < 0x80
+        small.send_raw(small.encode_publish("t", "x" * 2_000_000, 1)[900_000:])
+        assert small.expect(PUBACK).reason_code < 0x80
+    assert limited(node, "input_max_bytes") == 1
+    wait_until(lambda: node.status()["listener"]["input_bytes"] == 0, 20.0, "all is given back")

@@ -21,7 +21,7 @@ from tests.broker.raw import PINGREQ, dial, read_to_end
 from tests.conftest import Chances
 from tests.support.mqtt_client import string, variable
 from tests.support.node import Config, Node, node_config
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE_S, wait_until
 
 SMALL: Config = {"packet_max_bytes": "64KiB", "output_max_bytes": "128KiB"}
 KEPT_MIB = 96  # what the allocator may not have given back, and caches
@@ -64,6 +64,14 @@ def _publish_without_end(port: int, stack: ExitStack) -> None:
             sock.sendall(b"x")
 
 
+def _packets_that_never_end(port: int, stack: ExitStack) -> None:
+    """200 of 0.9 MiB each, of which 8 MiB may be kept; half of the clients have not said CONNECT."""
+    started = b"\x30" + variable(1_000_000) + string("t"), b"\x10" + variable(1_000_000) + b"\0\x04MQTT\x05\x02"
+    for number in range(200):
+        sock = stack.enter_context(dial(port) if number % 2 else greeted(port, f"part-{number}", 5))
+        pour(sock, started[number % 2] + bytes(900_000), 900_000)
+
+
 def _claims(port: int, stack: ExitStack) -> None:
     for number in range(100):
         for claim in (b"\x10\xff\xff\xff\x7f", b"\x30\xff\xff\xff\x7f\x00\x01t", b"\x82\xff\xff\xff\x7f"):
@@ -83,7 +91,7 @@ def _deaf_readers(port: int, stack: ExitStack) -> None:
     for number in range(10):
         sock = socket.socket()
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        stack.enter_context(sock).settimeout(20.0)
+        stack.enter_context(sock).settimeout(PATIENCE_S)
         sock.connect(("127.0.0.1", port))
         sock.sendall(connect(4, payload=text(f"deaf-{number}")) + packet(0x82, f"0001 {text('loud/#')} {number % 2:02x}"))
     publisher = stack.enter_context(greeted(port, "loud"))
@@ -181,6 +189,7 @@ ATTACKS = [
     Attack("connect-byte-by-byte", _connect_byte_by_byte, {}, peak_mib=8),
     Attack("half-open", _half_open, {"half_open_max": 200}, peak_mib=8),
     Attack("publish-without-end", _publish_without_end, SMALL, peak_mib=12),  # 50 clients x 50 kB
+    Attack("packets-that-never-end", _packets_that_never_end, {"input_max_bytes": "8MiB"}, peak_mib=24),
     Attack("claims-of-256-mb", _claims, {}, peak_mib=8),
     Attack("large-connects", _connects_of_almost_the_largest_size, SMALL, peak_mib=16),  # 100 connections x 50 kB
     Attack("deaf-readers", _deaf_readers, SMALL, peak_mib=48),  # 10 x output_max_bytes, and batches of 2 MiB

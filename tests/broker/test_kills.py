@@ -14,7 +14,7 @@ from paho.mqtt.properties import Properties
 from tests.conftest import StartNode
 from tests.support.node import Node, node_config
 from tests.support.publisher import Publisher
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE_S, wait_until
 
 MORE = 60  # messages between two kills
 
@@ -31,7 +31,7 @@ class Subscriber:
         self._client.on_connect = lambda client, data, flags, reason, properties: client.subscribe("t", qos)
         self._client.on_subscribe = lambda client, data, mid, reasons, properties: self.subscribed.set()
         _connect(self._client, node.port, protocol)
-        assert self.subscribed.wait(10.0)
+        assert self.subscribed.wait(PATIENCE_S)
 
     def stop(self) -> None:
         self._client.disconnect()

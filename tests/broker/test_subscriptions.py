@@ -8,9 +8,10 @@ from collections.abc import Iterator
 import pytest
 
 from tests.broker.exchange import publish, take, take_one
-from tests.support.mqtt_client import PUBACK, PUBLISH, SUBSCRIPTION_IDENTIFIER, MqttClient
+from tests.support.mqtt_client import PUBACK, PUBLISH, SUBSCRIPTION_IDENTIFIER, TOPIC_ALIAS, MqttClient
 from tests.support.node import Node, node_config
 
+TOPIC_ALIAS_MAXIMUM = 0x22
 NO_LOCAL, RETAIN_AS_PUBLISHED, ONLY_IF_NEW, NEVER = 0x04, 0x08, 0x10, 0x20
 
 
@@ -36,6 +37,23 @@ def test_a_message_arrives_at_the_lower_of_both_qos(node: Node, version: int, gr
         assert {message.qos for message in got} == {min(granted, published)}
         assert not any(message.dup or message.retain for message in got)
         subscriber.ping()
+
+
+@pytest.mark.parametrize("expiry_s", [0, 60])
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_a_topic_is_named_once_to_a_client_that_takes_topic_aliases(node: Node, qos: int, expiry_s: int) -> None:
+    name = f"alias-{qos}-{expiry_s}"
+    with (
+        MqttClient(node.port, name, version=5, session_expiry_s=expiry_s, properties=[(TOPIC_ALIAS_MAXIMUM, 10)]) as subscriber,
+        MqttClient(node.port, f"{name}-p") as publisher,
+    ):
+        subscriber.subscribe(f"{name}/#", qos=qos)
+        publish(publisher, f"{name}/t", "0", "1", "2", qos=qos)
+
+        got = take(subscriber, 3)
+
+        assert [(message.topic, message.payload) for message in got] == [(f"{name}/t", b"0"), ("", b"1"), ("", b"2")]
+        assert len({message.property(TOPIC_ALIAS) for message in got}) == 1
 
 
 def test_no_local_and_retain_as_published(node: Node) -> None:
@@ -132,7 +150,7 @@ def test_a_client_takes_no_more_than_it_said(node: Node) -> None:
 def test_mosquitto_s_clients(node: Node) -> None:
     base = ["-h", "127.0.0.1", "-p", str(node.port), "-t", "mosq/t", "-q", "2"]
     with subprocess.Popen(
-        ["stdbuf", "-oL", "mosquitto_sub", *base, "-V", "mqttv5", "-C", "3", "-W", "20", "-d"],
+        ["stdbuf", "-oL", "mosquitto_sub", *base, "-V", "mqttv5", "-C", "3", "-W", "60", "-d"],
         stdout=subprocess.PIPE,
         text=True,
         bufsize=1,
@@ -142,7 +160,7 @@ def test_mosquitto_s_clients(node: Node) -> None:
         while "Subscribed" not in said:
             said = subscriber.stdout.readline()
         for payload in ("a", "b", "c"):
-            subprocess.run(["mosquitto_pub", *base, "-m", payload], check=True, timeout=20)
+            subprocess.run(["mosquitto_pub", *base, "-m", payload], check=True, timeout=60)
         lines = [line.strip() for line in subscriber.stdout.read().splitlines()]
 
     assert [line for line in lines if line in ("a", "b", "c")] == ["a", "b", "c"]

@@ -12,7 +12,7 @@ from tests.support.mosquitto import program
 from tests.support.mqtt_client import PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, MqttClient, Will
 from tests.support.node import Node, bridge_config, node_config
 from tests.support.ports import free_port
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE_S, wait_until
 
 RETAIN_AS_PUBLISHED, NEVER = 0x08, 0x20
 KNOWN = {
@@ -48,7 +48,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
 def values(node: Node) -> dict[str, str]:
     """What a new subscriber gets at once."""
     words = [program("mosquitto_sub"), "-p", str(node.port), "-t", "$SYS/#", "-t", "#", "-F", "%t=%p", "--retained-only", "-W", "1"]
-    ran = subprocess.run(words, capture_output=True, text=True, timeout=20, check=False)
+    ran = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     return dict(line.split("=", 1) for line in ran.stdout.splitlines())
 
 

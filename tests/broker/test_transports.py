@@ -40,7 +40,7 @@ from tests.support.authority import Authority, Pair, client_words, tls_keys
 from tests.support.mosquitto import mosquitto_pub
 from tests.support.node import Node, node_config
 from tests.support.ports import free_port
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE_S, wait_until
 
 TRANSPORTS = ("tcp", "tls", "ws", "wss", "unix")
 SIZES = (0, 1, 125, 126, 65_535, 65_536, 200_000)
@@ -71,7 +71,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory, authority: Authority, serve
         {"bind": f"127.0.0.1:{ports['mutual']}", "protocol": "tls", "tls": mutual},
         {"bind": f"unix:{unix_path}", "unix_mode": "0600"},
     ]
-    clients = {"receive_maximum": 65_535, "connect_timeout": "5s"}
+    clients = {"receive_maximum": 65_535, "connect_timeout": "60s"}
     with Node(node_config(mode="in-memory", listeners=listeners, clients=clients), folder) as node:
         yield Broker(node, ports, unix_path)
         assert "Traceback" not in node.output
@@ -105,10 +105,10 @@ def test_paho_publishes_and_receives(broker: Broker, authority: Authority, trans
     subscriber.on_message = keep
     subscriber.on_subscribe = lambda *_: subscribed.set()
     subscriber.subscribe(topic)
-    assert subscribed.wait(20.0)
+    assert subscribed.wait(PATIENCE_S)
     publisher = paho(broker, transport, version, authority)
     for number, payload in enumerate(sent):
-        publisher.publish(topic, payload, qos=number % 3).wait_for_publish(20.0)
+        publisher.publish(topic, payload, qos=number % 3).wait_for_publish(PATIENCE_S)
     wait_until(lambda: len(received) == len(sent), 20.0, lambda: f"{[len(payload) for payload in received]}")
     for client in (publisher, subscriber):
         client.disconnect()
@@ -324,7 +324,7 @@ def test_a_unix_socket_has_its_mode_and_outlives_its_listener(broker: Broker) ->
     def answers() -> bool:
         try:
             with closing(socket.socket(socket.AF_UNIX)) as sock:
-                sock.settimeout(20.0)
+                sock.settimeout(PATIENCE_S)
                 sock.connect(str(broker.unix_path))
                 sock.sendall(CONNECT_4)
                 return read_exactly(sock, 4) == CONNACK_4

@@ -54,7 +54,7 @@ def mosquitto(folder: Path, limits: Limits) -> Iterator[Broker]:
 @contextmanager
 def bascule(folder: Path, limits: Limits) -> Iterator[Broker]:
     """A node without bridges."""
-    clients: dict[str, Any] = {}
+    clients: dict[str, Any] = {"response_information": "replies/%c"}
     if limits.receive_maximum:
         clients["receive_maximum"] = limits.receive_maximum
     if limits.packet_max_bytes:

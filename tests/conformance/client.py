@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
+from tests.support import waiting
 from tests.support.mqtt_client import Properties, Value, encode_properties, string, variable
 
 CONNECT, CONNACK, PUBLISH, PUBACK, PUBREC, PUBREL, PUBCOMP = range(1, 8)
@@ -26,7 +27,7 @@ REQUEST_PROBLEM, WILL_DELAY, REQUEST_RESPONSE, RESPONSE_INFORMATION, REASON_STRI
 RECEIVE_MAXIMUM, ALIAS_MAXIMUM, TOPIC_ALIAS, MAXIMUM_QOS, RETAIN_AVAILABLE, USER_PROPERTY = 0x21, 0x22, 0x23, 0x24, 0x25, 0x26
 MAXIMUM_PACKET_SIZE = 0x27
 
-PATIENCE_S = 10.0
+PATIENCE_S = waiting.PATIENCE_S
 
 _SIZES = {0x01: 1, 0x17: 1, 0x19: 1, 0x24: 1, 0x25: 1, 0x28: 1, 0x29: 1, 0x2A: 1, 0x13: 2, 0x21: 2, 0x22: 2, 0x23: 2}
 _SIZES |= {0x02: 4, 0x11: 4, 0x18: 4, 0x27: 4}

@@ -23,10 +23,10 @@ from paho.mqtt.properties import Properties
 
 from tests.conformance.brokers import Broker
 from tests.support.mosquitto import program
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE_S, wait_until
 
 MQTT_JS = "mqtt@5.10.4"
-WAIT_S = 20.0
+WAIT_S = PATIENCE_S
 
 _SCRIPT = """
 const mqtt = require("mqtt");
@@ -221,7 +221,7 @@ def modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if not (cache / "node_modules" / "mqtt" / "package.json").exists():
         fresh = tmp_path_factory.mktemp("npm")
         words = ["npm", "install", "--no-audit", "--no-fund", "--no-save", "--ignore-scripts", "--prefix", str(fresh), MQTT_JS]
-        done = subprocess.run(words, cwd=fresh, capture_output=True, text=True, timeout=120, check=False)
+        done = subprocess.run(words, cwd=fresh, capture_output=True, text=True, timeout=300, check=False)
         assert done.returncode == 0, f"npm could not install {MQTT_JS}:\n{done.stderr[-2000:]}"
         cache.parent.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(cache, ignore_errors=True)

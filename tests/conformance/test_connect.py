@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from tests.conformance.client import (
@@ -224,13 +226,11 @@ def test_silence_for_one_and_a_half_keep_alives_ends_the_connection(join: Join, 
     """As a network failure does: the Will goes out."""
     watcher = join(version)
     watcher.subscribe(topic)
-    silent, busy = join(version, keep_alive_s=1, will=Will(topic=topic)), join(version, keep_alive_s=1)
-    pings = 0
+    began_s = time.monotonic()
+    silent, busy = join(version, keep_alive_s=3, will=Will(topic=topic)), join(version, keep_alive_s=3)
 
     def is_closed() -> bool:
-        nonlocal pings
         assert busy.ping() == []
-        pings += 1
         try:
             last: Packet | None = silent.read(0.2)
         except Ended:
@@ -241,8 +241,8 @@ def test_silence_for_one_and_a_half_keep_alives_ends_the_connection(join: Join, 
         assert (last.kind, last.code) == (DISCONNECT, KEEP_ALIVE_TIMEOUT)
         return False
 
-    wait_until(is_closed, 6.0, "the silent client is closed")
-    assert pings >= 5, "not before one and a half seconds have passed"
+    wait_until(is_closed, 60.0, "the silent client is closed")
+    assert time.monotonic() - began_s >= 4.5
     assert busy.ping() == []
     assert watcher.receive().payload == b"will"
 

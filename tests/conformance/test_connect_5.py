@@ -38,7 +38,7 @@ from tests.conformance.client import (
 )
 from tests.conformance.conftest import Dial, Join
 from tests.conformance.statements import clause, deviates
-from tests.support.mqtt_client import string
+from tests.support.mqtt_client import Properties, string
 
 MALFORMED, PROTOCOL_ERROR, TOO_LARGE = 0x81, 0x82, 0x95
 BAD = (MALFORMED, PROTOCOL_ERROR)
@@ -116,22 +116,50 @@ def test_a_packet_of_just_the_maximum_packet_size_is_sent(join: Join, version: i
     assert [len(small.receive().payload) for _ in range(2)] == [100 - head, 1]
 
 
-@clause(v5="MQTT-3.1.2-26 MQTT-3.3.2-11")
-def test_topic_aliases_stay_within_the_maximum(join: Join, version: int, topic: str) -> None:
-    """Ten topics for two aliases, three times: each PUBLISH means the right topic."""
-    publisher, subscriber = join(version), join(version, properties=[(ALIAS_MAXIMUM, 2)])
-    subscriber.subscribe(f"{topic}/+")
+@pytest.mark.parametrize("expiry_s", [0, 100], ids=["live", "kept"])
+@pytest.mark.parametrize("qos", [0, 1, 2])
+@pytest.mark.parametrize("maximum", [2, 65_535])
+@clause(v5="MQTT-3.1.2-26 MQTT-3.3.2-8 MQTT-3.3.2-11 MQTT-3.3.2-7")
+def test_topic_aliases_stay_within_the_maximum(join: Join, version: int, topic: str, qos: int, expiry_s: int, maximum: int) -> None:
+    """Ten topics, three times: each PUBLISH means the right topic; and again on the next connection, where nothing is known."""
+    publisher = join(version)
+    for part in range(2):
+        known: dict[int, str] = {}
+        subscriber = join(version, topic, clean=not part, expiry_s=expiry_s, properties=[(ALIAS_MAXIMUM, maximum)])
+        subscriber.subscribe(f"{topic}/+", qos=qos)
+        for number in range(30):
+            name = f"{topic}/{number % 10}"
+            properties: Properties = [(USER_PROPERTY, ("n", str(number)))] if number % 4 == 0 else []
+            publisher.publish(name, name.encode() + b"-%d" % number, qos, properties=properties)
+        for number in range(30):
+            message = subscriber.expect(PUBLISH)
+            alias = message.number(TOPIC_ALIAS, 0)
+            assert message.get(TOPIC_ALIAS) != 0
+            assert alias <= maximum
+            if alias and message.topic:
+                known[alias] = message.topic
+            assert (message.topic or known[alias]) == f"{topic}/{number % 10}"
+            assert message.payload == f"{topic}/{number % 10}-{number}".encode()
+            assert message.get(USER_PROPERTY) == (("n", str(number)) if number % 4 == 0 else None)
+            subscriber.complete(message)
+        subscriber.disconnect()
+
+
+@pytest.mark.parametrize("qos", [0, 1])
+@clause(v5="MQTT-3.1.2-24 MQTT-3.1.2-26")
+def test_a_message_that_is_too_large_gives_no_topic_alias(join: Join, version: int, topic: str, qos: int) -> None:
+    publisher = join(version)
+    subscriber = join(version, properties=[(ALIAS_MAXIMUM, 5), (MAXIMUM_PACKET_SIZE, 100)])
+    subscriber.subscribe(topic, qos=qos)
     known: dict[int, str] = {}
-    for number in range(30):
-        publisher.publish(f"{topic}/{number % 10}", b"%d" % (number % 10))
-    for number in range(30):
-        message = subscriber.expect(PUBLISH)
+    for payload in (b"x" * 100, b"1", b"y" * 100, b"2", b"3"):
+        publisher.publish(topic, payload, qos)
+    for expected in (b"1", b"2", b"3"):
+        message = subscriber.receive()
         alias = message.number(TOPIC_ALIAS, 0)
-        assert alias <= 2
         if alias and message.topic:
             known[alias] = message.topic
-        assert (message.topic or known[alias]) == f"{topic}/{number % 10}"
-        assert message.payload == b"%d" % (number % 10)
+        assert (message.topic or known[alias], message.payload) == (topic, expected)
 
 
 @pytest.mark.parametrize("said", [[], [(ALIAS_MAXIMUM, 0)]], ids=["none", "zero"])
@@ -148,6 +176,18 @@ def test_no_topic_alias_without_a_maximum(join: Join, version: int, topic: str, 
 @clause(v5="MQTT-3.1.2-28")
 def test_no_response_information_unless_asked_for(join: Join, version: int, said: list[tuple[int, int]]) -> None:
     assert join(version, properties=[*said]).connack.get(RESPONSE_INFORMATION) is None
+
+
+@deviates("mosquitto", "2.0 has no response information")
+@clause(v5="MQTT-3.1.2-28")
+def test_response_information_for_one_that_asks(join: Join, version: int, topic: str) -> None:
+    """Where the broker gives any, requests and responses can go by it."""
+    asking, other = join(version, topic, properties=[(REQUEST_RESPONSE, 1)]), join(version)
+    begins = asking.connack.get(RESPONSE_INFORMATION)
+    assert begins == f"replies/{topic}"
+    asking.subscribe(f"{begins}/#")
+    other.publish(f"{begins}/1", b"answer")
+    assert asking.receive().payload == b"answer"
 
 
 def _provoke(client_id: str, join: Join, said: list[tuple[int, int]]) -> None:

@@ -88,9 +88,9 @@ def test_a_session_that_is_not_kept_ends_with_its_connection(join: Join, version
 @pytest.mark.parametrize("by", ["connect", "disconnect"])
 def test_a_session_ends_when_its_expiry_has_passed_and_not_before(join: Join, version: int, topic: str, by: str) -> None:
     """The expiry of DISCONNECT replaces that of CONNECT."""
-    client = join(version, topic, expiry_s=1 if by == "connect" else LONG_S)
+    client = join(version, topic, expiry_s=3 if by == "connect" else LONG_S)
     client.subscribe(topic, qos=1)
-    client.disconnect() if by == "connect" else client.disconnect(0, [(EXPIRY, 1)])
+    client.disconnect() if by == "connect" else client.disconnect(0, [(EXPIRY, 3)])
     client = join(version, topic, clean=False, expiry_s=1)
     assert client.connack.session_present
     client.disconnect()

@@ -157,31 +157,32 @@ def test_a_will_carries_its_properties_in_order(join: Join, version: int, topic:
 def test_a_delayed_will_is_cancelled_by_the_session_that_comes_back(join: Join, version: int, topic: str) -> None:
     watcher = join(version)
     watcher.subscribe(topic)
-    will = Will(topic=topic, properties=[(WILL_DELAY, 1)])
+    will = Will(topic=topic, properties=[(WILL_DELAY, 3)])
     client = join(version, f"{topic}-b", expiry_s=LONG_S, will=will)
     client.vanish()
     client = join(version, f"{topic}-b", clean=False, expiry_s=LONG_S)
     begin_s = time.monotonic()
-    wait_until(lambda: time.monotonic() > begin_s + 1.5, 5.0, "the delay passes")
+    wait_until(lambda: time.monotonic() > begin_s + 4.0, 60.0, "the delay passes")
     watcher.publish(topic, b"end")
     assert watcher.receive_until(b"end") == []
 
 
 @deviates("mosquitto", "2.0.11 waits longer than the session lasts", "1000-0-")
 @clause(v5="MQTT-3.1.2-8")
-@pytest.mark.parametrize(("delay_s", "expiry_s"), [(1, LONG_S), (LONG_S, 1), (LONG_S, 0)])
+@pytest.mark.parametrize(("delay_s", "expiry_s"), [(2, LONG_S), (LONG_S, 2), (LONG_S, 0)])
 def test_a_will_waits_for_its_delay_or_the_end_of_the_session(
     join: Join, version: int, topic: str, delay_s: int, expiry_s: int
 ) -> None:
     watcher = join(version)
     watcher.subscribe(topic)
-    join(version, expiry_s=expiry_s, will=Will(topic=topic, properties=[(WILL_DELAY, delay_s)])).vanish()
+    absent = join(version, expiry_s=expiry_s, will=Will(topic=topic, properties=[(WILL_DELAY, delay_s)]))
     begin_s = time.monotonic()
+    absent.vanish()
     if expiry_s:
         watcher.publish(topic, b"before")
         assert watcher.receive().payload == b"before"
     assert watcher.receive().payload == b"will"
-    assert expiry_s == 0 or time.monotonic() - begin_s > 0.5
+    assert expiry_s == 0 or time.monotonic() - begin_s > 1.0
 
 
 @deviates("mosquitto", "2.0.11 forgets a delayed Will with its session")

@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from storage.engine import RocksEngine
+from storage.engine import FAMILIES, RocksEngine
 from storage.recovery import MARK_NAME
 from storage.tier1 import Tier1
 from tests.storage.building import QUEUE, append_frame, batch, bridge, messages, node, settle_frame
+from tests.support.waiting import wait_until
 from wire.batch import Batch
 from wire.frames import Committed, Credit, Frame, HandOut, LaneOpen, LaneReopen, SessionOpen, SessionOpened
 from wire.settings import NodeSettings
@@ -22,6 +23,7 @@ from wire.settings import NodeSettings
 OTHER = "bridge:cloud:1"
 MANY = 1 << 40
 LANES = 2
+_BUSY = ("num-running-flushes", "mem-table-flush-pending", "num-running-compactions", "compaction-pending")
 
 
 @dataclass
@@ -45,9 +47,10 @@ class Filled:
     former: bytes = b""  # the newest log when it came into use: what stands behind its first record is its former life
 
     def is_recycled(self, log_bytes: int) -> bool:
-        """Whether the newest log has so much, and its former life behind it."""
+        """Whether the newest log has so much in measured commits, and its former life behind them."""
         end = self.commits[-1].end
-        return end >= log_bytes and any(self.former[end:])
+        first = next((commit.end for commit in self.commits if commit.log == self.commits[-1].log and commit.end), end)
+        return end - first >= log_bytes and any(self.former[end:])
 
     def log_path(self) -> Path:
         return max(self.folder.glob("*.log"), key=lambda path: int(path.stem))
@@ -63,7 +66,8 @@ def filled(
 ) -> Iterator[Filled]:
     """A store with so many commits of about ``size_bytes``, QoS 2; the last ``watched`` are measured in the log.
 
-    It goes on until the newest log has ``log_bytes`` and was another one before: RocksDB recycles those it is done with in time.
+    It goes on until those in the newest log are ``log_bytes``, and that was another one before: RocksDB recycles those it is done
+    with in time. What it does in the background has ended then, and the files stay as they are.
     """
     chance = random.Random(seed)
     engine = RocksEngine(folder)
@@ -95,8 +99,15 @@ def filled(
             end = max(changed) if after == before else 0  # nobody knows what a log had that has just come into use
             totals = {queue: len(all_of) for queue, all_of in made.payloads.items()}
             made.commits.append(Commit(after.name, end, (folder / MARK_NAME).read_bytes(), totals))
+    wait_until(lambda: not _is_busy(engine), 60.0, "RocksDB has flushed and compacted what it wants to")
     yield made
     store.close()
+
+
+def _is_busy(engine: RocksEngine) -> bool:
+    """Whether RocksDB is about to make or remove files."""
+    columns = [engine._columns[family] for family in FAMILIES]
+    return any(column.property_int_value(f"rocksdb.{name}") for column in columns for name in _BUSY)
 
 
 def copy_store(source: Path, target: Path, *, changed: str = "") -> None:

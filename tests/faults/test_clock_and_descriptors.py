@@ -163,7 +163,7 @@ def test_a_clock_that_jumps_by_hours_and_years_changes_nothing(tmp_path: Path, c
         remote = stack.enter_context(
             Mosquitto(tmp_path / "remote", persistence=True, max_inflight_messages=0, max_queued_messages=0)
         )
-        config = node_config(bridge_config("cloud", remote.port, remote={"keep_alive": "5s"}))
+        config = node_config(bridge_config("cloud", remote.port, remote={"keep_alive": "15s"}))
         node = stack.enter_context(Node(config, tmp_path / "edge", environment=clock.environment))
         subscriber = stack.enter_context(Subscriber(remote.port, "#"))
         crowd = [stack.enter_context(Publisher(node.port, f"q{qos}", qos=qos, rate_per_s=200.0)) for qos in (1, 2)]

@@ -9,6 +9,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -28,11 +29,17 @@ DISK_BYTES = 48 << 20
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of ``DISK_BYTES`` of its own."""
+    with disk_of(tmp_path / "disk", DISK_BYTES) as path:
+        yield path
+
+
+@contextmanager
+def disk_of(path: Path, size_bytes: int) -> Iterator[Path]:
+    """A file system of that size, mounted at the new folder ``path``; skips the test where that is not allowed."""
     if os.geteuid() != 0:
         pytest.skip("mounting a small file system needs root")
-    path = tmp_path / "disk"
     path.mkdir()
-    words = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(path)]
+    words = ["mount", "-t", "tmpfs", "-o", f"size={size_bytes}", "tmpfs", str(path)]
     mounted = subprocess.run(words, capture_output=True, text=True, check=False)
     if mounted.returncode != 0:
         pytest.skip(f"this environment does not allow mounting: {mounted.stderr.strip()}")

@@ -23,7 +23,7 @@ from tests.conftest import StartNode
 from tests.support.fake_remote import WHOLE, Cut, FakeRemote
 from tests.support.mqtt_client import CONNACK, CONNECT, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, MqttClient, Packet
 from tests.support.node import Config, Node, bridge_config, node_config
-from tests.support.waiting import holds_for, wait_until
+from tests.support.waiting import PATIENCE_S, holds_for, wait_until
 
 log = logging.getLogger(__name__)
 
@@ -253,7 +253,7 @@ def test_no_pubrel_leaves_before_the_store_has_committed(start_node: StartNode, 
     answering = threading.Event()
 
     def answer_when_told(_packet: Packet) -> int:
-        answering.wait(10.0)
+        answering.wait(PATIENCE_S)
         return 0
 
     with exchanges(start_node, 5, PUBREL) as run:
@@ -263,6 +263,7 @@ def test_no_pubrel_leaves_before_the_store_has_committed(start_node: StartNode, 
         wait_until(lambda: run.remote.received(PUBLISH, since), 10.0, "PUBLISH")
         run.node.kill("queue_store", signal.SIGSTOP)  # it loses what it was not able to read
         answering.set()
+        wait_until(lambda: run.remote.packets[-1].packet.kind == PUBREC, 10.0, "PUBREC")
         holds_for(lambda: not run.remote.received(PUBREL, since), 0.3, "PUBREL before its commit")
         assert run.remote.packets[-1].packet.kind == PUBREC
         if victim == "node":

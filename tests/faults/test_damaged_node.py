@@ -44,7 +44,7 @@ def damage_table(node: Node) -> None:
 
 
 def damage_manifest(node: Node) -> None:
-    path = next((node.data_dir / "store").glob("MANIFEST-*"))
+    path = node.data_dir / "store" / (node.data_dir / "store" / "CURRENT").read_text().strip()
     flip(path, path.stat().st_size // 2, 3)
 
 

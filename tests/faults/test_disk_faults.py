@@ -9,7 +9,7 @@ import errno
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ from tests.support.shim import (
     compile_shim,
 )
 from tests.support.subscriber import Subscriber
-from tests.support.waiting import holds_for, wait_until
+from tests.support.waiting import holds_for, wait_still, wait_until
 
 __all__ = ["small_disk"]  # a fixture
 
@@ -55,13 +55,14 @@ def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class FaultyNode:
     """A node whose store is on a disk of which ``faults`` says what is wrong, and its remote with a subscriber."""
 
-    def __init__(self, shim: Path, folder: Path, **bridge_keys: Any) -> None:
+    def __init__(self, shim: Path, folder: Path, *, supervision: Mapping[str, str] | None = None, **bridge_keys: Any) -> None:
         folder.mkdir(exist_ok=True)
         self._stack = ExitStack()
         self.remote = Mosquitto(folder / "remote", max_inflight_messages=0, max_queued_messages=0)
         data_dir = folder / "edge" / "data"
         self.faults = DiskFaults(shim, folder / "faults", data_dir / "store")
         config = node_config(bridge_config("cloud", self.remote.port, **bridge_keys))
+        config["supervision"] |= supervision or {}
         self.node = Node(config, folder / "edge", environment=self.faults.environment)
         assert self.node.data_dir == data_dir
         self.publishers: list[Publisher] = []
@@ -91,6 +92,10 @@ class FaultyNode:
     def acknowledged(self) -> list[int]:
         """How many messages of each publisher are acknowledged."""
         return [publisher.acknowledged for publisher in self.publishers]
+
+    def acknowledged_in_the_end(self) -> list[int]:
+        """The same once no acknowledgement is on its way any more, of what was committed before the disk refused."""
+        return wait_still(self.acknowledged)
 
     def store_state(self) -> str:
         """What ``status`` says of the store."""
@@ -138,12 +143,21 @@ def faulty(shim: Path, tmp_path: Path) -> Iterator[FaultyNode]:
         yield faulty
 
 
+@pytest.fixture
+def watchful(shim: Path, tmp_path: Path) -> Iterator[FaultyNode]:
+    """The same, with a supervisor that soon takes a store that hangs for dead."""
+    with FaultyNode(shim, tmp_path, supervision={"heartbeat_timeout": "4s"}) as faulty:
+        faulty.node.start()
+        faulty.publish()
+        yield faulty
+
+
 @pytest.mark.parametrize("refusal", REFUSALS)
 def test_a_disk_that_refuses_for_long_stops_acknowledgements_and_nothing_else(faulty: FaultyNode, refusal: str) -> None:
     calls, error, state = REFUSALS[refusal]
     faulty.faults.fail(calls, error)
     wait_until(lambda: faulty.store_state() == state, 10.0, lambda: f"{state}, not {faulty.store_state()}")
-    seen = faulty.acknowledged()
+    seen = faulty.acknowledged_in_the_end()
     faulty.faults.wait_hits(3)
     assert faulty.acknowledged() == seen, "nothing is committed, so nothing may be acknowledged"
     assert faulty.restarts() == {}
@@ -182,7 +196,7 @@ def test_a_store_killed_again_and_again_while_the_disk_refuses_loses_nothing(fau
     for _ in range(5):
         faulty.node.wait_replaced("queue_store", faulty.node.kill("queue_store"))
         faulty.faults.wait_hits()
-    assert faulty.store_state() == "disk_full"
+    wait_until(lambda: faulty.store_state() == "disk_full", 10.0, lambda: f"disk_full, not {faulty.store_state()}")
     faulty.faults.heal()
     faulty.progress()
     faulty.judge()
@@ -210,11 +224,12 @@ def test_writes_that_fall_short_change_nothing(faulty: FaultyNode) -> None:
     faulty.judge()
 
 
-def test_no_acknowledgement_while_a_sync_hangs_and_all_goes_on_after_it(faulty: FaultyNode) -> None:
+def test_no_acknowledgement_while_a_sync_hangs_and_all_goes_on_after_it(watchful: FaultyNode) -> None:
     """The store is silent, so it is killed and started again, and hangs again; nothing is promised until the disk is back."""
+    faulty = watchful
     faulty.faults.hang_syncs()
     wait_until(lambda: faulty.faults.hanging > 0, 10.0, "a sync that hangs")
-    seen = faulty.acknowledged()
+    seen = faulty.acknowledged_in_the_end()
     wait_until(lambda: faulty.node.events("child.hung"), 10.0, "the silence is noticed")
     assert [event["child"] for event in faulty.node.events("child.hung")] == ["queue_store"]
     wait_until(lambda: faulty.restarts() == {"queue_store": 1}, 10.0, "a new store")
@@ -240,7 +255,7 @@ def test_a_node_that_starts_on_a_disk_that_refuses_waits_for_it(shim: Path, tmp_
             lambda: faulty.node.events("store.unavailable"), 20.0, lambda: f"store.unavailable\n{faulty.node.output[-2000:]}"
         )
         faulty.faults.wait_hits(3)
-        assert faulty.store_state() == state
+        wait_until(lambda: faulty.store_state() == state, 10.0, lambda: f"{state}, not {faulty.store_state()}")
         assert faulty.restarts() == {}
         assert [event["state"] for event in faulty.node.events("store.unavailable")] == [state]
         assert not faulty.node.events("node.ready")
@@ -288,7 +303,7 @@ def test_disk_full_as_the_issue_says_it(tmp_path: Path, small_disk: Path, remote
         filler = fill(small_disk)
         wait_until(lambda: node.status()["store"]["state"] == "disk_full", 60.0, "a status that says disk_full")
         client.publish("t2", "while full", qos=1, packet_id=1)
-        acknowledged = publisher.acknowledged
+        acknowledged = wait_still(lambda: publisher.acknowledged)
         assert client.is_silent_for(1.5), "no acknowledgement"
         assert publisher.acknowledged == acknowledged, "no acknowledgement"
         assert "No space left" in node.status()["store"]["error"], "a clear status"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,11 +17,21 @@ CI_STEP = 97
 SEED = 7
 
 
-@pytest.fixture(autouse=True)
-def small_logs(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(autouse=True, scope="module")
+def small_logs() -> Iterator[None]:
     """Logs are written over after a few hundred messages."""
-    monkeypatch.setattr("storage.engine.MEMTABLE_BYTES", 64 << 10)
-    monkeypatch.setattr("storage.engine.WAL_MAX_BYTES", 128 << 10)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("storage.engine.MEMTABLE_BYTES", 64 << 10)
+        patch.setattr("storage.engine.WAL_MAX_BYTES", 128 << 10)
+        yield
+
+
+@pytest.fixture(scope="module")
+def made(small_logs: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Filled]:
+    """A store with each commit synced, of which every test looks at copies."""
+    folder = tmp_path_factory.mktemp("live") / "store"
+    with filled(folder, SEED, commits=400, size_bytes=900, watched=30, log_bytes=2 * TORN_BYTES) as made:
+        yield made
 
 
 def behind(made: Filled, log: bytes, at: int, tail: str) -> bytes:
@@ -41,30 +52,29 @@ def behind(made: Filled, log: bytes, at: int, tail: str) -> bytes:
 
 
 @pytest.mark.parametrize("tail", ["cut", "zeros", "garbage", "former life", "hole"])
-def test_what_was_acknowledged_outlives_a_log_torn_at_any_byte(tmp_path: Path, tail: str, soak: bool) -> None:
+def test_what_was_acknowledged_outlives_a_log_torn_at_any_byte(made: Filled, tmp_path: Path, tail: str, soak: bool) -> None:
     """Everything acknowledged is there, once, with its identifiers; the ledger closes, and the store goes on."""
-    with filled(tmp_path / "live" / "store", SEED, commits=400, size_bytes=900, watched=30, log_bytes=2 * TORN_BYTES) as made:
-        path = made.log_path()
-        log = path.read_bytes()
-        last = made.commits[-1]
-        assert last.log == path.name
-        assert any(made.former[last.end :]), "the log has a former life"
-        ends = [commit.end for commit in made.commits if commit.log == path.name and commit.end]
-        first = last.end - TORN_BYTES
-        assert first >= ends[0]
-        for at in range(last.end, first - 1, -1 if soak else -CI_STEP):
-            image = tmp_path / "image" / "store"
-            copy_store(made.folder, image, changed=path.name)
-            (image / path.name).write_bytes(log[:at] + behind(made, log, at, tail))
-            synced = [commit for commit in made.commits if commit.log != path.name or commit.end <= at][-1]
-            (image / MARK_NAME).write_bytes(synced.mark)
+    path = made.log_path()
+    log = path.read_bytes()
+    last = made.commits[-1]
+    assert last.log == path.name
+    assert any(made.former[last.end :]), "the log has a former life"
+    ends = [commit.end for commit in made.commits if commit.log == path.name and commit.end]
+    first = last.end - TORN_BYTES
+    assert first >= ends[0]
+    for at in range(last.end, first - 1, -1 if soak else -CI_STEP):
+        image = tmp_path / "image" / "store"
+        copy_store(made.folder, image, changed=path.name)
+        (image / path.name).write_bytes(log[:at] + behind(made, log, at, tail))
+        synced = [commit for commit in made.commits if commit.log != path.name or commit.end <= at][-1]
+        (image / MARK_NAME).write_bytes(synced.mark)
 
-            found = emptied(image)
+        found = emptied(image)
 
-            judge(found, made.payloads, synced.totals, may_lose=False)
-            assert found.received >= made.commits.index(synced) + 371, f"an identifier for each commit, cut at {at}, seed {SEED}"
-            assert not list(image.parent.glob("store.damaged-*")), "a torn tail is no damage"
-            shutil.rmtree(image.parent)
+        judge(found, made.payloads, synced.totals, may_lose=False)
+        assert found.received >= made.commits.index(synced) + 371, f"an identifier for each commit, cut at {at}, seed {SEED}"
+        assert not list(image.parent.glob("store.damaged-*")), "a torn tail is no damage"
+        shutil.rmtree(image.parent)
 
 
 def test_with_sync_os_what_a_power_cut_took_is_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -57,7 +57,7 @@ RATE_PER_S = 150.0
 LEVELS = {"mqtt311": 4, "mqtt5": 5}
 DELAY_S = 0.1
 SAVE_PERIOD_S = 3  # between two saves of a remote that does not save each change
-DRAIN_DEADLINE_S = 60.0
+DRAIN_DEADLINE_S = 120.0
 
 
 @dataclass(slots=True)
@@ -312,7 +312,7 @@ def _config(plan: Plan, remote_port: int) -> Config:
         "cloud",
         remote_port,
         protocol=plan.protocol,
-        remote={"stall_timeout": "1s", "keep_alive": "2s"},
+        remote={"stall_timeout": "1s", "keep_alive": "2s", "connect_timeout": "2s"},
         on_session_loss=plan.on_session_loss,
     )
     config = node_config(bridge)

@@ -9,7 +9,7 @@ import pytest
 
 from tests.conftest import StartNode
 from tests.support.mosquitto import Mosquitto, mosquitto_pub
-from tests.support.node import Node, bridge_config, node_config
+from tests.support.node import HANGS_SOON, Node, bridge_config, node_config
 from tests.support.publisher import Publisher
 from tests.support.subscriber import Subscriber
 from tests.support.waiting import wait_until
@@ -20,7 +20,9 @@ ACTORS = ["listener", "distributor", "queue_store", "forwarder", "connection"]
 @pytest.mark.parametrize("actor", ACTORS)
 def test_a_child_that_stands_still_is_noticed_and_replaced(remote: Mosquitto, start_node: StartNode, actor: str) -> None:
     """SIGSTOP: silent for longer than ``heartbeat_timeout`` (2 s here), so it is killed and started again; nothing is lost."""
-    node = start_node(node_config(bridge_config("cloud", remote.port)))
+    config = node_config(bridge_config("cloud", remote.port))
+    config["supervision"] |= HANGS_SOON
+    node = start_node(config)
     with Subscriber(remote.port, "#") as subscriber, Publisher(node.port, "t", qos=2, rate_per_s=100.0) as publisher:
         publisher.wait_acknowledged(20)
         stopped = node.kill(actor, signal.SIGSTOP)
@@ -88,7 +90,7 @@ def test_a_child_that_keeps_crashing_takes_the_node_down_after_its_restarts(remo
     """Restart intensity: one restart more than ``restarts_max`` in the period ends the node, and it says why."""
     supervision = {
         "heartbeat_period": "200ms",
-        "heartbeat_timeout": "2s",
+        "heartbeat_timeout": "20s",
         "restarts_max": 2,
         "restart_backoff": {"initial": "10ms", "max": "20ms"},
     }

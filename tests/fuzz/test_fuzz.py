@@ -18,7 +18,7 @@ from tests.fuzz.mutator import mutated, pieces
 from tests.fuzz.recordings import RECORDINGS
 from tests.fuzz.target import converse, fuzz_one, parse_in_pieces
 from tests.support.node import Node, node_config
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE_S, wait_until
 from wire.names import QUEUE_STORE
 
 PARSED, SERVED, SENT = range(4_000), range(2_000), range(400)  # without --soak
@@ -146,7 +146,7 @@ def _send(port: int, seed: int) -> socket.socket:
     """A connection over which the traffic of ``seed`` went, as far as the node took it."""
     rng = Random(seed)
     data = mutated(seed)
-    sock = socket.create_connection(("127.0.0.1", port), timeout=10.0)
+    sock = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S)
     try:
         for piece in pieces(rng, data)[:20]:
             sock.sendall(piece)

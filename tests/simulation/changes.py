@@ -22,7 +22,7 @@ _PATIENCE_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a step changes: ``bridge no``, ``bridge yes``, ``lanes N``, ``rule NAME`` or ``limit N`` (0: there is none)."""
+    """What a step changes: ``bridge no``, ``bridge yes``, ``lanes N``, ``rule NAME``, ``limit N`` (0: none) or ``retention S``."""
 
     what: str
     value: str
@@ -34,7 +34,7 @@ class Change:
 
 
 def changes_of(plan: Plan) -> set[str]:
-    """What is changed in ``plan``, of ``bridge``, ``lanes``, ``rule`` and ``limit``."""
+    """What is changed in ``plan``, of ``bridge``, ``lanes``, ``rule``, ``limit`` and ``retention``."""
     return {Change.of(fault).what for fault in plan.faults if fault.kind == RECONFIGURE}
 
 
@@ -60,6 +60,8 @@ class Changes:
                 (rule,) = self._bridge.local_subscriptions
                 rule = replace(rule, name=change.value, number=rule_number(change.value))
                 self._bridge = replace(self._bridge, local_subscriptions=(rule,))
+            case "retention":
+                self._bridge = replace(self._bridge, retention_s=float(change.value))
             case "limit":
                 limits = replace(self._bridge.limits, max_messages=int(change.value) or None)
                 self._bridge = replace(self._bridge, limits=limits)

@@ -79,7 +79,7 @@ class SimDisk:
         self.sync()
         self.watcher.disk_lost_power(kept, lost)
         self.view = MemoryEngine()
-        for family in ("msg", "meta"):
+        for family in FAMILIES:
             ops: Ops = [("put", family, key, value) for key, value in self._base.scan(family, b"", b"\xff" * 16)]
             _apply(self.view, ops)
 

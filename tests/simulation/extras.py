@@ -56,6 +56,8 @@ _CHANGES = (
     ("stall", "rule renamed", "kill", "rule plant"),
     ("refuse", "limit"),
     ("limit", "stall", "limit"),
+    ("retention", "kill", "retention"),
+    ("stall", "retention", "purge:", "retention", "power"),
     ("refuse", "bridge no", "limit", "bridge yes"),
 )
 
@@ -65,6 +67,13 @@ def reshape(rng: Random, shape: Shape) -> Shape:
     second = rng.choice(("same", "other", "other")) if rng.random() < 0.15 else ""
     if rng.random() < 0.15:
         shape = replace(shape, packet_ids=rng.choice((16, 20, 30)))
+    if rng.random() < 0.3:
+        shape = replace(
+            shape,
+            retention_s=rng.choice((0.5, 3.0, 3600.0, 3600.0)),
+            retention_max_bytes=rng.choice((1 << 30, 1 << 30, 2000, 300)),
+            settlements_a_pass=rng.choice((1, 3, 2000)),
+        )
     return replace(shape, second=second)
 
 
@@ -120,6 +129,8 @@ def _step(rng: Random, at_s: float, kind: str, target: str) -> Step:
             return at_s, RECONFIGURE, f"lanes {rng.choice('123')}", 0.1
         case "limit":
             return at_s, RECONFIGURE, f"limit {rng.choice((0, 1, 4, 20))}", 0.1
+        case "retention":
+            return at_s, RECONFIGURE, f"retention {rng.choice((0, 0, 1, 3600))}", 0.1
         case "bridge no" | "bridge yes" | "rule renamed" | "rule plant":
             return at_s, RECONFIGURE, kind, rng.choice((0.1, 0.5))
     return at_s, kind, target, 0.0

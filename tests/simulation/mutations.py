@@ -18,7 +18,7 @@ from storage.sessions import Sessions
 from storage.tier1 import Tier1
 from supervisor.epochs import Epochs
 from supervisor.supervisor import Supervisor
-from tests.simulation import change_mutations, command_mutations
+from tests.simulation import change_mutations, command_mutations, history_mutations
 from tests.simulation.disk import SimEngine
 from wire.frames import HandOut, LaneOpened, Settle, Settled
 from wire.inbound import AnswerBurst, InboundFlow
@@ -193,7 +193,9 @@ def _settled_at_pubrec(original: Any) -> Any:
 
 
 _mutation("6-settled-at-pubrec", "QoS 2 is settled before its PUBCOMP", (OutboundFlow, "_acknowledged", _settled_at_pubrec))
-_mutation("6-settlements-lost", "a settlement does not reach the row", (Queue, "settle", _instead(lambda self, outcome, ranges: 0)))
+_mutation(
+    "6-settlements-lost", "a settlement does not reach the row", (Queue, "settle", _instead(lambda self, outcome, ranges, by="": 0))
+)
 
 
 # --- commit point 5: the release before PUBREL ---
@@ -605,5 +607,5 @@ def _quietly_lost(original: Any) -> Any:
 
 _mutation("Forwarder-loses-a-hand-out", "one hand-out in seven goes nowhere", (Forwarder, "_pass_on", _quietly_lost))
 
-for _name, _what, _patches in (*command_mutations.PLANTED, *change_mutations.PLANTED):
+for _name, _what, _patches in (*command_mutations.PLANTED, *change_mutations.PLANTED, *history_mutations.PLANTED):
     _mutation(_name, _what, *_patches)

@@ -430,6 +430,7 @@ def small_constants(shape: Shape) -> list[tuple[Any, str, Any]]:
     import actors.connection
     import actors.listener
     import storage.queue
+    import storage.retention
     import supervisor.supervisor
     import wire.link
     import wire.remote_inbox
@@ -443,6 +444,8 @@ def small_constants(shape: Shape) -> list[tuple[Any, str, Any]]:
         (actors.listener, "BATCH_ROWS_MAX", shape.batch_rows),
         (wire.link, "OVERLAPPING_ROWS_MIN", shape.overlap_rows),
         (storage.queue, "TRIM_MESSAGES", shape.trim_messages),
+        (storage.retention, "CUT_PERIOD_S", 0.5),
+        (storage.retention, "SETTLEMENTS_A_PASS", shape.settlements_a_pass),
         (storage.queue, "SPLIT_ROWS", shape.split_rows),
         (storage.queue, "READ_AHEAD_CHUNKS", shape.read_ahead),
         (supervisor.supervisor, "SignalPipe", SimSignals),

@@ -15,6 +15,7 @@ import msgpack
 
 from storage.chunk import Chunk
 from storage.dead_letters import DeadRow
+from storage.history import Settlement, settlement_key, settlement_of
 from storage.ledger import LaneRow
 from storage.sessions import Session
 from tests.simulation.changes import changes_of
@@ -25,6 +26,7 @@ from tests.simulation.mqtt import Publish
 from tests.simulation.plan import BRIDGE, Plan
 from tests.simulation.publisher import Client, Message, Publisher
 from tests.simulation.world import Violation
+from tests.support.history_audit import Kept, problems_of
 from wire.batch import Batch, unpack_column
 from wire.frames import HandOut, Publishes
 from wire.names import lane_of_queue, queue_name, session_of_queue
@@ -51,6 +53,8 @@ class _QueueSeen:
         self.suspects: set[bytes] = set()  # left the queue and have not arrived
         self.deleted: list[tuple[int, int]] = []  # chunks that a commit deletes
         self.row = LaneRow(head=0, tail=0, handed=0, trimmed=0)
+        self.settlements: dict[int, Settlement] = {}  # that are kept, by number
+        self.chunks: dict[int, Chunk] = {}  # that are kept, by first sequence
         self.purged_beside = 0  # purged by a commit that settled others as well, so that it is not known which
 
 
@@ -86,6 +90,7 @@ class Oracle:
         self._ever_synced: set[bytes] = set()
         self._decoded: dict[bytes, list[tuple[int, bytes]]] = {}
         self._rebuilding = False
+        self._store_has_died = False
         self._recorded: dict[int, tuple[str, int]] = {}  # session of the remote -> queue and generation
         self._recorded_at: dict[int, str] = {}  # and the address under which it was recorded
         self.places: dict[int, str] = {}  # session of the remote -> the address at which it was reached last
@@ -118,6 +123,8 @@ class Oracle:
                 elif operation == "delete_range":
                     low, high = int.from_bytes(key[4:12], "big"), int.from_bytes(value[4:12], "big")
                     self._chunks_deleted(queue, low, high)
+            elif family == "history":
+                self._history_written(operation, key, value)
             elif key[:1] == b"N" and operation == "put":
                 self._names[int.from_bytes(value, "big")] = key[1:].decode()
             elif key[:1] == b"P" and operation == "put":
@@ -126,6 +133,7 @@ class Oracle:
             queue = self._queue(int.from_bytes(key[1:], "big"))
             dead = {seq for name, seq, _ in buried if name == queue.name}
             self._row_written(queue, LaneRow.decode(value, queue=queue.name), dead)
+            self._judge_history(queue)
         for name, seq, payload in buried:
             self._buried(name, seq, payload)
         for key, value in self._rows(ops, b"D").items():
@@ -178,6 +186,7 @@ class Oracle:
 
     def store_died(self) -> None:
         """The QueueStore's process has ended."""
+        self._store_has_died = True
         if not self.durable:
             self.relaxed = True
             self._queues.clear()
@@ -203,6 +212,8 @@ class Oracle:
         return rows
 
     def _chunk_written(self, queue: _QueueSeen, value: bytes) -> None:
+        first_seq = int.from_bytes(value[14:22], "little")
+        queue.chunks[first_seq] = Chunk.decode(value, queue=queue.name, seq=first_seq)
         for seq, payload in self._rows_of(value):
             message = self.messages.get(payload)
             if message is None:
@@ -221,6 +232,33 @@ class Oracle:
 
     def _chunks_deleted(self, queue: _QueueSeen, low: int, high: int) -> None:
         queue.deleted.append((low, high))
+        queue.chunks = {seq: chunk for seq, chunk in queue.chunks.items() if not low <= seq < high}
+
+    def _history_written(self, operation: str, key: bytes, value: bytes) -> None:
+        if key[:1] != b"T":
+            return
+        queue = self._queue(settlement_of(key)[0])
+        if operation == "put":
+            queue.settlements[settlement_of(key)[1]] = Settlement.decode(value)
+        else:
+            gone = [number for number in queue.settlements if key <= settlement_key(settlement_of(key)[0], number) < value]
+            for number in gone:
+                del queue.settlements[number]
+
+    def _judge_history(self, queue: _QueueSeen) -> None:
+        """H1, H2: what is kept of the queue, live and settled, is whole."""
+        if not self.durable or session_of_queue(queue.name) is not None or self.amnesia:
+            return
+        chunks = [chunk for _, chunk in sorted(queue.chunks.items())]
+        kept = Kept(queue.row, sorted(queue.settlements.items()), chunks)
+        for problem in problems_of(kept, all_durable=False):
+            raise Violation("H1", f"{queue.name}: {problem}")
+        dropped = queue.row.ledger.dropped
+        if queue.row.history.begins >= 0 and _PURGED not in dropped and "damaged" not in dropped:
+            there = {seq for chunk in chunks for seq in chunk.seqs()}
+            missing = [seq for seq in queue.rows if queue.row.history.begins <= seq < queue.row.tail and seq not in there]
+            if missing:
+                raise Violation("H2", f"{queue.name}: the chunks of {missing} are gone, the history is from {queue.row.history}")
 
     def _row_written(self, queue: _QueueSeen, row: LaneRow, dead: set[int]) -> None:
         """P6: the row agrees with the chunks, and whatever left the queue is accounted for. ``dead``: what it buries."""
@@ -414,6 +452,10 @@ class Oracle:
             return  # dropped, and published again because the acknowledgement was lost
         if self.times_entered(message.payload) > 1 and (self.relaxed or message.payload in self._purged.values()):
             return  # purged, or lost with the store's memory and its publisher's session, and published again
+        if self.relaxed and self.shape.acknowledge == "fast":
+            return  # in the batch that died uncommitted with the store; it may have been answered, in part, before
+        if message.qos and not self.applied_qos(message) and self._store_has_died:
+            return  # lowered to QoS 0, lost with the store's memory, and published again because the acknowledgement was lost
         if place < self._last_arrival.get(key, -1):
             raise Violation("P4", f"m{message.number} came after a later one of {key}")
         self._last_arrival[key] = place

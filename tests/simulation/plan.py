@@ -67,6 +67,9 @@ class Shape:
     latency_s: float
     incoming: IncomingShape | None = None  # what the remote publishes to the node
     packet_ids: int = PACKET_IDS  # how many packet identifiers there are
+    retention_s: float = 0.0
+    retention_max_bytes: int = 1 << 30
+    settlements_a_pass: int = 2000
     second: str = ""  # what a second address of the remote is: the same broker, or another; nothing for no second address
 
 
@@ -343,6 +346,8 @@ def settings_of(shape: Shape) -> NodeSettings:
         local_subscriptions=tuple(replace(rule, max_qos=shape.max_qos) for rule in bridge.local_subscriptions),
         on_session_loss=shape.on_session_loss,
         limits=limits,
+        retention_s=shape.retention_s,
+        retention_max_bytes=shape.retention_max_bytes,
     )
     return replace(
         base,

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import storage.queue
+from storage.engine import FAMILIES
 from tests.simulation.broker import Broker
 from tests.simulation.changes import changes_of
 from tests.simulation.disk import Ops, SimDisk
@@ -52,7 +53,7 @@ class _Disk(SimDisk):
     def lose_power(self) -> None:
         super().lose_power()
         ops: Ops = []
-        for family in ("msg", "meta"):
+        for family in FAMILIES:
             ops += [("put", family, key, value) for key, value in self.view.scan(family, b"", b"\xff" * 16)]
         assert isinstance(self.watcher, Oracle)
         self.watcher.rebuild(ops)

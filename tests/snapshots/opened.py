@@ -11,6 +11,9 @@ from rocksdict import AccessType, Options, Rdict
 
 from storage.chunk import Chunk
 from storage.dead_letters import DeadRow
+from storage.engine import FAMILIES
+from storage.events import event_key, event_number
+from storage.history import settlement_key, settlement_of
 from storage.keys import chunk_key, dead_key, first_seq_of, lane_key
 from storage.ledger import LaneRow
 from storage.manifest import QueueFacts, read_manifest, verify
@@ -22,7 +25,7 @@ def opened(snapshot: Path) -> Iterator[dict[str, Any]]:
     """The families of the snapshot's store by name; nothing is written to its folder."""
     before = sorted(path.name for path in (snapshot / "store").iterdir())
     db = Rdict(str(snapshot / "store"), Options(raw_mode=True), access_type=AccessType.read_only(False))
-    families = {family: db.get_column_family(family) for family in ("msg", "meta")}
+    families: dict[str, Any] = {family: db.get_column_family(family) for family in FAMILIES}
     try:
         yield families
     finally:
@@ -41,6 +44,10 @@ def check(snapshot: Path) -> None:
         for queue in manifest.queues:
             row = LaneRow.decode(families["meta"].get(lane_key(queue.number)), queue=queue.name)
             _check_queue(queue, row, _sequences(families["msg"], queue.number, row))
+            keys = _keys(families["history"], settlement_key(queue.number, 0), settlement_key(queue.number + 1, 0))
+            assert [settlement_of(key)[1] for key in keys] == list(range(*queue.settlements)), queue.name
+        events = _keys(families["history"], event_key(0), event_key((1 << 64) - 1))
+        assert [event_number(key) for key in events] == list(range(*manifest.events))
         for dead in manifest.dead_letters:
             letters = DeadRow.decode(families["meta"].get(dead_key(dead.number)), queue=dead.bridge)
             assert (letters.held, letters.size_bytes) == (dead.held, dead.size_bytes)
@@ -61,6 +68,17 @@ def _check_queue(queue: QueueFacts, row: LaneRow, waiting: list[int]) -> None:
     in_flight = {seq for start, stop in queue.in_flight for seq in range(start, stop)}
     assert in_flight <= volatile | set(waiting), queue.name
     assert in_flight == {seq for seq in volatile | set(waiting) if seq < queue.cursor}, queue.name
+
+
+def _keys(family: Any, start: bytes, stop: bytes) -> list[bytes]:
+    found = []
+    iterator = family.iter()
+    iterator.seek(start)
+    while iterator.valid() and iterator.key() < stop:
+        found.append(iterator.key())
+        iterator.next()
+    iterator.status()
+    return found
 
 
 def _sequences(messages: Any, number: int, row: LaneRow) -> list[int]:

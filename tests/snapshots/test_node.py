@@ -69,7 +69,9 @@ def test_a_snapshot_of_a_node_under_load_is_whole_and_holds_what_its_manifest_sa
 ) -> None:
     """QoS 0, 1 and 2 to a bridge that delivers and to one whose remote is away, and a client's session."""
     node = start_node(
-        node_config(bridge_config("cloud", remote.port), bridge_config("away", free_port()), bridge_config("dead", 1))
+        node_config(
+            bridge_config("cloud", remote.port, retention="1h"), bridge_config("away", free_port()), bridge_config("dead", 1)
+        )
     )
     with MqttClient(node.port, "sleeper", clean=False) as client:
         client.subscribe("load/#", qos=1)
@@ -104,6 +106,10 @@ def test_a_snapshot_of_a_node_under_load_is_whole_and_holds_what_its_manifest_sa
     assert any(queue.volatile.messages for queue in last.queues)
     assert last.sessions == 3  # the publishers keep theirs, too
     assert last.rules["cloud"]
+    cloud = next(queue for queue in last.queues if queue.bridge == "cloud")
+    assert cloud.settlements[1] > cloud.settlements[0]
+    assert cloud.retention_s == 3600
+    assert last.events[1] >= 3, "the snapshots before are events"
     assert node.status()["snapshots"]["count"] == len(made)
     assert not node.events("child.killed")
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import msgpack
 import pytest
 
 from storage.engine import Engine
+from storage.sessions import Session
 from storage.tier1 import Effects, Tier1
 from tests.storage.building import append_frame, batch, bridge, node
 from tests.support.settings import limits
-from wire.batch import RETAIN, Batch, from_rows
+from wire.batch import REFUSABLE, RETAIN, Batch, from_rows
 from wire.frames import (
     Committed,
     Credit,
@@ -32,8 +34,8 @@ from wire.frames import (
     SubscriptionsKept,
 )
 from wire.mqtt.packets import SESSION_NEVER_EXPIRES_S
-from wire.names import DISTRIBUTOR, LISTENER, RETAINED
-from wire.settings import NodeSettings, SessionSettings
+from wire.names import DISTRIBUTOR, LISTENER, RETAINED, queue_name
+from wire.settings import ListenerSettings, NodeSettings, SessionSettings
 
 MANY = 1 << 20
 WILL = (b"site/gone", 1, b"bye", b"", 30)
@@ -209,6 +211,57 @@ def test_a_connection_that_was_taken_over_ends_nothing(engine: Engine) -> None:
     assert list(known(store)) == ["c"]
 
 
+def guarded(**sessions: Any) -> NodeSettings:
+    """A node with a password file, so that it tells users apart."""
+    known = settings(**sessions)
+    listener = ListenerSettings(host="127.0.0.1", port=1, protocol="tcp")
+    return replace(known, listeners=(listener,), access=replace(known.access, password_file="passwords"))
+
+
+@pytest.mark.parametrize("clean", [False, True])
+@pytest.mark.parametrize("other", ["bob", None])
+def test_s7_a_session_is_opened_by_its_user_alone_also_after_a_restart(engine: Engine, other: str | None, clean: bool) -> None:
+    store = Tier1(engine, guarded(), 1)
+    queue = open_session(store, user="ada", will=WILL).queue
+    close = SessionClose(sender=LISTENER, epoch=1, session="c", source=1, wall_ms=1000, expiry_s=60, keep_will=True)
+    turn(store, close, append_frame(1, {queue: (batch([b"x"], 1), None)}))
+    store = Tier1(engine, guarded(), 2) if engine.durable else store
+
+    refused = open_session(store, user=other, clean=clean, request=2, source=2)
+
+    assert (refused.refused, refused.present, refused.queue, refused.subscriptions) == ("user", False, "", ())
+    assert known(store)["c"][2:] == (WILL, 31_000, "ada"), "nothing of it has changed"
+    mine = open_session(store, user="ada", request=3, source=3)
+    assert (mine.present, mine.queue, mine.refused) == (True, queue, "")
+
+
+def test_s7_a_session_that_was_nobody_s_is_the_first_user_s_and_one_that_has_ended_anybody_s(engine: Engine) -> None:
+    store = Tier1(engine, guarded(), 1)
+    open_session(store)
+    assert open_session(store, user="ada", request=2, source=2).present
+    assert open_session(store, user="bob", request=3, source=3).refused == "user"
+    turn(store, SessionClose(sender=LISTENER, epoch=1, session="c", source=2, wall_ms=0, expiry_s=0, keep_will=False))
+    assert not open_session(store, user="bob", request=4, source=4).refused
+
+
+def test_s7_a_node_that_tells_no_users_apart_gives_a_session_to_anybody(engine: Engine) -> None:
+    store = Tier1(engine, guarded(), 1)
+    open_session(store, user="ada")
+    if not engine.durable:
+        return
+    store = Tier1(engine, settings(), 2)
+    assert open_session(store, request=2, source=2).present
+    assert known(store)["c"][4] is None
+
+
+def test_a_row_of_the_version_before_is_a_session_of_nobody() -> None:
+    row = Session("c", expiry_s=60, queue="session:1:c", subscriptions={"a/#": (1, 7)}, received={3}, user="ada")
+    version, *fields = msgpack.unpackb(row.encode(), use_list=False)
+    assert (version, fields[-2]) == (3, "ada")
+    assert Session.decode("c", row.encode()) == row
+    assert Session.decode("c", msgpack.packb((2, *fields[:-2]))) == replace(row, user=None)
+
+
 @pytest.mark.parametrize("expiry_s", [0, 60])
 def test_the_will_of_a_client_that_died_with_its_listener_is_told_to_the_next_one(engine: Engine, expiry_s: int) -> None:
     store = Tier1(engine, settings(), 1)
@@ -217,12 +270,61 @@ def test_the_will_of_a_client_that_died_with_its_listener_is_told_to_the_next_on
         store = Tier1(engine, settings(), 2)
     turn(store, SessionsWanted(asker=LISTENER, epoch=2), now_s=5.0)
 
-    will, due_ms = known(store, LISTENER, 2)["c"][2:]
+    will, due_ms = known(store, LISTENER, 2)["c"][2:4]
     assert will == WILL
     assert isinstance(due_ms, int)
     # Sent with a batch, it is gone in the same commit.
-    turn(store, replace(append_frame(1, {}, epoch=2), wills=("c",)))
+    turn(store, replace(append_frame(1, {}, epoch=2), wills=(("c", 0, 0, 0),)))
     assert all(row[2] is None for row in known(store, LISTENER, 2).values())
+
+
+def refused_will(store: Tier1, number: int, row: tuple[str, int, int, int], *, epoch: int = 1) -> Frame:
+    """A batch with one Will for a bridge that has no room."""
+    body = from_rows([(b"site/gone", 1 | REFUSABLE, b"bye")], accepted_ms=1000)
+    return replace(append_frame(number, {queue_name("cloud", 0): (body, None)}, epoch=epoch, refusable=b"\x08"), wills=(row,))
+
+
+@pytest.mark.parametrize("expiry_s", [0, 60])
+def test_s3_a_will_for_which_there_is_no_room_stays_on_record_until_there_is(engine: Engine, expiry_s: int) -> None:
+    """Whatever becomes of the session, of the store and of the Listener."""
+    full = replace(settings(), bridges=(bridge("cloud", limit=limits(max_messages=0)),))
+    store = Tier1(engine, full, 1)
+    open_session(store, expiry_s=expiry_s, will=WILL)
+    turn(store, SessionClose(sender=LISTENER, epoch=1, session="c", source=1, wall_ms=1000, expiry_s=expiry_s, keep_will=True))
+
+    (committed,) = [frame for _, frame in turn(store, refused_will(store, 1, ("c", 0, 0, 0))) if isinstance(frame, Committed)]
+    assert list(committed.refused) == [1]
+    assert refused_ones(store) == [("c", 1, 1, WILL)]
+    assert store.status(0)["sessions"]["refused_wills"] == 1
+
+    assert not open_session(store, clean=True, request=2, source=2).refused, "its client comes again"
+    assert not turn(store, SessionClose(sender=LISTENER, epoch=1, session="c", source=2, wall_ms=0, expiry_s=0, keep_will=False))
+    turn(store, refused_will(store, 2, ("c", 0, 1, 1)))
+    assert refused_ones(store) == [("c", 1, 1, WILL)], "refused again"
+
+    roomy = replace(full, bridges=(bridge("cloud"),))
+    if not engine.durable:
+        return
+    store = Tier1(engine, roomy, 2)
+    assert refused_ones(store) == [("c", 1, 1, WILL)], "also after a crash"
+    turn(store, refused_will(store, 1, ("c", 0, 1, 1), epoch=2))
+    assert refused_ones(store) == []
+    assert not list(engine.scan("meta", b"S", b"T"))
+
+
+def refused_ones(store: Tier1) -> list[tuple[object, ...]]:
+    answers = [frame for _, frame in turn(store, SessionsWanted(asker=DISTRIBUTOR, epoch=1))]
+    return [refused for frame in answers if isinstance(frame, SessionsKnown) for refused in frame.refused]
+
+
+def test_refused_wills_have_a_limit(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("storage.local_sessions.REFUSED_WILLS_MAX", 2)
+    store = Tier1(engine, replace(settings(), bridges=(bridge("cloud", limit=limits(max_messages=0)),)), 1)
+    for number in (1, 2, 3):
+        open_session(store, f"c{number}", expiry_s=0, will=WILL, request=number, source=number)
+        turn(store, refused_will(store, number, (f"c{number}", 0, 0, 0)))
+    assert [refused[0] for refused in refused_ones(store)] == ["c1", "c2"]
+    assert store.status(0)["sessions"]["dropped_wills"] == 1
 
 
 def test_a_client_that_says_goodbye_takes_its_will_back(engine: Engine) -> None:

@@ -10,6 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from storage.engine import Write
 from storage.queue import Queue
 from tests.storage.building import QUEUE, RecordingEngine, batch, messages, qos0_rows
+from tests.support.history_audit import audit
 from wire.ranges import ranges_of
 
 
@@ -17,6 +18,7 @@ class QueueMachine(RuleBasedStateMachine):
     """Model: sequence -> (payload, QoS) for what is queued; the sequences that are in flight; counts of what has ended."""
 
     apart = True
+    retained = False
     cache_bytes = 200  # so that the disk is read, too
 
     @initialize()
@@ -32,10 +34,12 @@ class QueueMachine(RuleBasedStateMachine):
         self.number = 0
         self.ended: dict[str, int] = {}
         self.accepted = 0
+        self.wall_ms = 0
+        self.cut = False
         self.open()
 
     def open(self) -> None:
-        self.queue = Queue.open(self.engine, QUEUE, 1, first_seq=0, volatile_max_bytes=1 << 20)
+        self.queue = Queue.open(self.engine, QUEUE, 1, first_seq=0, volatile_max_bytes=1 << 20, retained=self.retained)
         self.queue._cache_bytes = self.cache_bytes
 
     def end(self, outcome: str, seqs: list[int]) -> None:
@@ -47,9 +51,17 @@ class QueueMachine(RuleBasedStateMachine):
             self.ended[outcome] = self.ended.get(outcome, 0) + len(seqs)
 
     def commit(self, write: Write) -> None:
+        self.wall_ms += 1
         self.queue.trim(write, idle=True)
-        self.queue.write_row(write)
+        self.queue.write_row(write, wall_ms=self.wall_ms)
         self.engine.commit(write, sync=True)
+        kept = audit(self.engine, 1)
+        assert kept is not None
+        assert kept.problems == []
+        if self.retained and not self.cut:
+            for outcome, count in self.ended.items():
+                noted = len(kept.settled(outcome))
+                assert noted == count if outcome != "dropped:restart" else noted <= count, outcome
 
     @rule(batches=st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=6), min_size=1, max_size=4))
     def append(self, batches: list[list[int]]) -> None:
@@ -145,6 +157,16 @@ class QueueMachine(RuleBasedStateMachine):
         self.end("dropped:restart", [seq for seq in sorted(self.queued) if self.queued[seq][1] == 0])
         self.flying.clear()
 
+    @precondition(lambda self: self.retained)
+    @rule(age=st.integers(0, 10), rows_max=st.integers(1, 4))
+    def cut_what_is_old(self, age: int, rows_max: int) -> None:
+        assert self.queue.history is not None
+        self.queue.history.look(self.wall_ms - age, 1 << 62, 1 << 62, rows_max)
+        write = Write()
+        self.queue.cut_history(write)
+        self.cut = True
+        self.commit(write)
+
     @invariant()
     def figures(self) -> None:
         queue = self.queue
@@ -169,6 +191,12 @@ class QueueMachine(RuleBasedStateMachine):
             self.hand_out(30, 2000)
         self.queue.hand_out(1, 1)  # over what is settled
         assert self.queue.settle("delivered", ((0, self.tail),)) == len(self.queued)
+        self.end("delivered", sorted(self.queued))
+        self.commit(Write())
+        if self.retained and not self.cut:
+            kept = audit(self.engine, 1)
+            assert kept is not None
+            assert {outcome: len(kept.settled(outcome)) for outcome in self.ended} == self.ended, "all of it, by what it left"
         assert (self.queue.head, self.queue.depth, self.queue.in_flight, self.queue.size_bytes) == (self.tail, 0, 0, 0)
 
 
@@ -184,6 +212,12 @@ class CachedMachine(QueueMachine):
     cache_bytes = 1 << 20
 
 
-@pytest.mark.parametrize("machine", [QueueMachine, TogetherMachine, CachedMachine])
+class KeptMachine(QueueMachine):
+    """A history is kept of what leaves the queue."""
+
+    retained = True
+
+
+@pytest.mark.parametrize("machine", [QueueMachine, TogetherMachine, CachedMachine, KeptMachine])
 def test_the_queue_does_what_its_model_does(machine: type[QueueMachine]) -> None:
     run_state_machine_as_test(machine, settings=settings(max_examples=100, stateful_step_count=40, deadline=None))

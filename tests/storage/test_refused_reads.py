@@ -120,3 +120,30 @@ def test_a_queue_that_cannot_be_read_waits_alone_and_ever_longer() -> None:
     came = turn(store, now_s=now_s + RETRY_MAX_S)
     assert [payload for frame in came if isinstance(frame, HandOut) for _, payload in messages(frame)] == [b"a", b"b"]
     assert store.status(1000)["state"] == "running"
+
+
+@pytest.mark.parametrize("good_reads", range(CHUNKS))
+def test_what_one_refused_read_cut_short_goes_on_without_a_word_from_anybody(
+    good_reads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lane's Forwarder has granted all it will; nothing is appended; so only the store itself can go on."""
+    monkeypatch.setattr("storage.queue.READ_AHEAD_CHUNKS", 2)
+    settings = node(bridge("b"))
+    engine = ShakyEngine()
+    queue = queue_name("b", 0)
+    before = Tier1(engine, settings, 1)
+    for number in range(1, CHUNKS + 1):
+        turn(before, append_frame(number, {queue: (batch([b"%d" % number]), None)}), now_s=1.0)
+
+    store = Tier1(engine, settings, 2)
+    came = turn(store, LaneOpen(queue=queue, epoch=1 << 20), now_s=100.0)
+    engine.good_reads = good_reads
+    came += turn(store, Credit(queue=queue, epoch=1 << 20, messages=1000, size_bytes=1 << 20), now_s=100.0)
+    assert engine.good_reads < 0, "a read was refused"
+    now_s = 100.0
+    for _ in range(3):
+        now_s = store.wakes_at_s(now_s)
+        came += turn(store, now_s=now_s)
+
+    payloads = [payload for frame in came if isinstance(frame, HandOut) for _, payload in messages(frame)]
+    assert payloads == [b"%d" % number for number in range(1, CHUNKS + 1)]

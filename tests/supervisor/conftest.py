@@ -17,7 +17,7 @@ import pytest
 from supervisor.control import call
 from tests.supervisor.settings import node_settings
 from tests.support.settings import bridge
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE_S, wait_until
 from wire.settings import NodeSettings, dump
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -44,7 +44,7 @@ class TestNode:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.process.kill()  # the children die with it
-        self.process.wait(10.0)
+        self.process.wait(PATIENCE_S)
 
     @property
     def events(self) -> list[dict[str, Any]]:
@@ -98,7 +98,7 @@ class TestNode:
 
     def wait_end(self) -> int:
         """Wait for the supervisor to end; its exit status."""
-        return self.process.wait(20.0)
+        return self.process.wait(PATIENCE_S)
 
 
 StartSupervisor = Callable[..., TestNode]

@@ -102,5 +102,5 @@ def test_a_bridge_is_paused_resumed_and_restarted(start: StartSupervisor, config
 def test_stop_returns_when_the_node_has_ended(start: StartSupervisor, config: Path) -> None:
     node = start().wait_ready()
     assert main(["stop", str(config)]) == 0
-    assert node.process.wait(1.0) == 0
+    assert node.process.wait(60.0) == 0
     assert main(["status", str(config)]) == 69

@@ -373,12 +373,28 @@ TOGETHER = [
     bad(
         "output below packet", HEAD + "clients: {output_max_bytes: 1KiB}\n", 4, "clients.output_max_bytes", "below packet_max_bytes"
     ),
+    bad("input below packet", HEAD + "clients: {input_max_bytes: 1KiB}\n", 4, "clients.input_max_bytes", "below packet_max_bytes"),
+    bad(
+        "response topics with a wildcard",
+        HEAD + "clients: {response_information: replies/#}\n",
+        4,
+        "clients.response_information",
+        "no wildcards",
+    ),
     bad(
         "tier 2 below packet",
         HEAD + BRIDGE + "    tier2: {max_bytes: 64KiB}\n",
         8,
         "bridges[0].tier2.max_bytes",
         "packet_max_bytes (1MiB)",
+    ),
+    bad(
+        "retention in memory",
+        HEAD + "persistence: {mode: in-memory}\n" + BRIDGE + "    retention: 24h\n",
+        9,
+        "bridges[0].retention",
+        "in memory nothing is kept",
+        "file-native",
     ),
 ]
 
@@ -415,9 +431,7 @@ ACCESS = [
     bad("a bad limit", access("login_limits: {failures_max: 0}"), 3, "access.login_limits.failures_max", "unlimited"),
 ]
 
-LATER = "not available in this version"
 NOT_YET = [
-    bad("retention", HEAD + BRIDGE + "    retention: 24h\n", 8, "bridges[0].retention", LATER),
     bad("a bridge's own persistence", HEAD + BRIDGE + "    persistence: {sync: os}\n", 8, "bridges[0].persistence", "whole node"),
 ]
 

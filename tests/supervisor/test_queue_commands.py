@@ -52,7 +52,7 @@ def test_wrong_arguments_are_refused_by_name(command: str, arguments: dict[str, 
 
 @pytest.mark.parametrize("command", OPTIONAL)
 def test_optional_arguments_may_be_there_and_others_not(command: str) -> None:
-    required = {} if command == "queue.ls" else {"bridge": "b"}
+    required = {} if command in ("queue.ls", "events") else {"bridge": "b"}
     everything = required | dict.fromkeys(OPTIONAL[command], "1")
     assert is_queue_command(command)
     assert parse_request(encode_request(1, command, everything)).arguments == everything

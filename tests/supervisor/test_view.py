@@ -41,3 +41,26 @@ def test_the_tables_show_actors_bridges_and_an_open_ledger() -> None:
     text = capture.get()
     for wanted in (*names, "a:0", "backoff", "2.0 KiB", "1 min 10 s", "OPEN"):
         assert wanted in text
+
+
+def test_what_is_kept_for_local_clients_is_shown_once_it_is_known() -> None:
+    sessions = {"kept": 41, "connected": 3, "depth": 712, "bytes": 3 << 20, "dropped": 5, "refused_wills": 1}
+    figures: dict[str, dict[str, Any]] = {
+        "queue_store": {"sessions": {**sessions, "retained": {"messages": 88}}},
+        "listener": {"clients": 9, "in_flight": 4, "dropped": {"queue_full": 15}, "pending_wills": 2},
+    }
+
+    def shown(figures: dict[str, dict[str, Any]]) -> str:
+        actors = [
+            ActorView(name=name, pid=7, state="ready", restarts=0, heartbeat_age_s=0.1, figures=figures.get(name, {}))
+            for name in ("queue_store", "distributor", "listener")
+        ]
+        console = Console(width=200)
+        with console.capture() as capture:
+            console.print(status_view(status_map(node="n", pid=1, ready=True, uptime_s=1.0, actors=actors, lanes=[])))
+        return capture.get()
+
+    heads, row = shown(figures).splitlines()[-2:]
+    assert " ".join(heads.split()) == "local clients sessions kept connected queued size in flight dropped retained Wills waiting"
+    assert row.split() == ["9", "41", "3", "712", "3.0", "MiB", "4", "20", "88", "3"]
+    assert "sessions kept" not in shown({})

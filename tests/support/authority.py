@@ -30,9 +30,12 @@ class Authority:
         pair = Pair(self.folder / f"{name}.pem", self.folder / f"{name}.key")
         request, names = self.folder / f"{name}.csr", self.folder / f"{name}.ext"
         names.write_text("subjectAltName=DNS:localhost,IP:127.0.0.1\nbasicConstraints=CA:FALSE\n")
-        _openssl("req", *_NEW_KEY, "-utf8", "-multivalue-rdn", "-subj", subject, "-keyout", pair.key_file, "-out", request)
+        key, certificate = self.folder / f"{name}.key.new", self.folder / f"{name}.pem.new"
+        _openssl("req", *_NEW_KEY, "-utf8", "-multivalue-rdn", "-subj", subject, "-keyout", key, "-out", request)
         signing = ("-CA", self.ca_file, "-CAkey", self._key, "-CAcreateserial", "-days", str(days), "-extfile", names)
-        _openssl("x509", "-req", "-in", request, *signing, "-out", pair.cert_file)
+        _openssl("x509", "-req", "-in", request, *signing, "-out", certificate)
+        key.replace(pair.key_file)  # both at once: who watches them finds a pair
+        certificate.replace(pair.cert_file)
         return pair
 
 

@@ -48,10 +48,9 @@ from tests.support.mqtt_client import (
     variable,
 )
 from tests.support.remote_session import ReceiverSession, first_answer
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE_S, wait_until
 
 WHOLE = 1 << 30
-_PATIENCE_S = 10.0
 _PERIOD_S = 0.001
 _NOT_FOUND = 0x92
 
@@ -131,7 +130,7 @@ class FakeRemote:
         self._released.set()
         self._shut(self._listener)
         self.drop()
-        self._thread.join(10.0)
+        self._thread.join(PATIENCE_S)
         self._listener.close()
 
     # --- orders ---
@@ -155,7 +154,7 @@ class FakeRemote:
         """How many cuts have not happened yet."""
         return len(self._cuts)
 
-    def wait_held(self, deadline_s: float = _PATIENCE_S) -> None:
+    def wait_held(self, deadline_s: float = PATIENCE_S) -> None:
         """Wait until a cut with ``hold`` is reached."""
         wait_until(self._held.is_set, deadline_s, lambda: f"the cut {self._cuts}; {self._tail()}", period_s=_PERIOD_S)
 
@@ -181,7 +180,7 @@ class FakeRemote:
 
     # --- what was seen ---
 
-    def wait_established(self, deadline_s: float = _PATIENCE_S) -> int:
+    def wait_established(self, deadline_s: float = PATIENCE_S) -> int:
         """Wait until every cut has happened and a client is connected; the number of its connection."""
         wait_until(
             lambda: self.established and not self._cuts,
@@ -191,7 +190,7 @@ class FakeRemote:
         )
         return self.connections
 
-    def wait_finished(self, count: int, deadline_s: float = _PATIENCE_S) -> None:
+    def wait_finished(self, count: int, deadline_s: float = PATIENCE_S) -> None:
         """Wait until ``count`` different messages in all were delivered and the exchange of each that came has ended."""
         wait_until(
             lambda: len(self._different) >= count and not self.unfinished,
@@ -384,7 +383,7 @@ class FakeRemote:
                 self._cuts.popleft()
             self._passed = 0
         if not cut.reset:
-            sock.settimeout(_PATIENCE_S)
+            sock.settimeout(PATIENCE_S)
             while sock.recv(65_536):
                 pass
         raise Closed("cut")

@@ -18,7 +18,7 @@ import pytest
 
 from tests.support.far import Far
 from tests.support.ports import accepts, free_port
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE_S, wait_until
 
 _SEARCH_PATH = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/usr/local/sbin"
 
@@ -99,7 +99,7 @@ class Mosquitto:
         command = [*self._prefix, program("mosquitto"), "-c", str(self._config)]
         with (self.folder / "mosquitto.log").open("ab") as log:
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        wait_until(lambda: self._has_ended() or accepts(self.port, self._host), 10.0, "mosquitto accepts connections")
+        wait_until(lambda: self._has_ended() or accepts(self.port, self._host), PATIENCE_S, "mosquitto accepts connections")
         assert not self._has_ended(), f"mosquitto ended at once:\n{self.log[-2000:]}"
 
     def stop(self) -> None:
@@ -128,7 +128,7 @@ class Mosquitto:
         if process is not None:
             process.send_signal(number)
             try:
-                process.wait(10.0)
+                process.wait(PATIENCE_S)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
@@ -147,6 +147,6 @@ def mosquitto_pub(
     """Publish each of ``lines`` as a message with the real ``mosquitto_pub`` and wait until all are acknowledged."""
     words = [program("mosquitto_pub"), "-p", str(port), "-t", topic, "-q", str(qos), "-V", protocol, "-l", *options]
     done = subprocess.run(
-        words, input="".join(f"{line}\n" for line in lines), capture_output=True, text=True, timeout=20, check=False
+        words, input="".join(f"{line}\n" for line in lines), capture_output=True, text=True, timeout=PATIENCE_S, check=False
     )
     assert done.returncode == 0, f"mosquitto_pub failed with {done.returncode}: {done.stderr}"

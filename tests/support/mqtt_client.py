@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
+from tests.support.waiting import PATIENCE_S
+
 CONNECT, CONNACK, PUBLISH, PUBACK, PUBREC, PUBREL, PUBCOMP = range(1, 8)
 SUBSCRIBE, SUBACK, UNSUBSCRIBE, UNSUBACK, PINGREQ, PINGRESP, DISCONNECT, AUTH = range(8, 16)
 
@@ -232,12 +234,12 @@ class MqttClient:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
 
-    def connect(self, deadline_s: float = 10.0) -> Packet:
+    def connect(self, deadline_s: float = PATIENCE_S) -> Packet:
         """Open the connection, send CONNECT, and return the CONNACK; the caller looks at its reason code."""
         self.connect_without_waiting(deadline_s)
         return self.expect(CONNACK, deadline_s=deadline_s)
 
-    def connect_without_waiting(self, deadline_s: float = 10.0) -> None:
+    def connect_without_waiting(self, deadline_s: float = PATIENCE_S) -> None:
         """Open the connection and send CONNECT."""
         self.close()
         self._received.clear()
@@ -272,7 +274,7 @@ class MqttClient:
         """Send bytes as given."""
         if self._socket is None:
             raise Closed("not connected")
-        self._socket.settimeout(10.0)
+        self._socket.settimeout(PATIENCE_S)
         self._socket.sendall(data)
 
     def publish(
@@ -334,7 +336,7 @@ class MqttClient:
         self.send(UNSUBSCRIBE, 2, body + b"".join(map(string, filters)))
         return self.expect(UNSUBACK, packet_id=packet_id)
 
-    def read(self, deadline_s: float = 10.0) -> Packet:
+    def read(self, deadline_s: float = PATIENCE_S) -> Packet:
         """The next packet.
 
         Raises:
@@ -352,7 +354,7 @@ class MqttClient:
             self._received += data
         return packet
 
-    def expect(self, kind: int, *, packet_id: int | None = None, deadline_s: float = 10.0) -> Packet:
+    def expect(self, kind: int, *, packet_id: int | None = None, deadline_s: float = PATIENCE_S) -> Packet:
         """The next packet, which must be of ``kind`` (and carry ``packet_id``)."""
         packet = self.read(deadline_s)
         assert packet.kind == kind, f"expected a packet of kind {kind}, got {packet}"

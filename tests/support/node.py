@@ -1,6 +1,7 @@
 """A real Bascule node, run as an operator runs it: a configuration file, ``bascule run``, ``bascule status``, /proc.
 
-``node_config`` and ``bridge_config`` make configurations with short periods, so that faults are noticed within a test's patience.
+``node_config`` and ``bridge_config`` make configurations with short periods, so that what happens is told at once, and with long
+timeouts, so that a process that a loaded machine keeps waiting is not taken for dead. ``HANGS_SOON`` is for tests of that.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping
 from itertools import pairwise
 from pathlib import Path
@@ -18,13 +20,17 @@ from typing import Any, Self
 
 from supervisor.control import call
 from tests.support.ports import free_port
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE_S, wait_until
+from wire.names import QUEUE_STORE, connection_name, forwarder_name
 
 ROOT = Path(__file__).resolve().parents[2]
-READY_DEADLINE_S = 20.0
-STOP_DEADLINE_S = 20.0
+READY_DEADLINE_S = 60.0
+STOP_DEADLINE_S = 90.0  # longer than ``stop_timeout``, after which the node kills who does not end
+_FRESH_DEADLINE_S = 10.0
 
 Config = dict[str, Any]
+
+HANGS_SOON = {"heartbeat_timeout": "2s"}  # for ``supervision``: silence is noticed within a test's patience
 
 
 def bridge_config(
@@ -38,7 +44,7 @@ def bridge_config(
             "protocol": protocol,
             "client_id": f"bridge-{name}",
             "clean_start": False,
-            "connect_timeout": "2s",
+            "connect_timeout": "20s",
             **(remote or {}),
         },
         "backoff": {"initial": "100ms", "max": "400ms", "stable": "1s"},
@@ -56,10 +62,10 @@ def node_config(*bridges: Config, mode: str = "file-native", **keys: Any) -> Con
         "bridges": list(bridges),
         "supervision": {
             "heartbeat_period": "200ms",
-            "heartbeat_timeout": "2s",
+            "heartbeat_timeout": "20s",
             "restarts_max": 1000,
             "restart_backoff": {"initial": "20ms", "max": "200ms"},
-            "stop_timeout": "10s",
+            "stop_timeout": "60s",
         },
     }
     return {**config, **keys}
@@ -134,7 +140,7 @@ class Node:
         """SIGKILL to the supervisor alone: its children must not outlive it."""
         process = self.supervisor
         process.kill()
-        process.wait(10.0)
+        process.wait(PATIENCE_S)
         self._gone()
 
     def restart(self) -> None:
@@ -215,12 +221,21 @@ class Node:
 
     def cli(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Run a command of the command line, such as ``status``, on this node."""
-        return subprocess.run([*bascule(*words)], cwd=ROOT, capture_output=True, text=True, timeout=30, check=False)
+        return subprocess.run([*bascule(*words)], cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
 
     def status(self) -> dict[str, Any]:
-        """What the control socket answers to ``status``; ``bascule status`` prints the same."""
-        status: dict[str, Any] = call(self.data_dir / "run", "status", timeout_s=10.0)
-        return status
+        """What the control socket answers to ``status``; ``bascule status`` prints the same.
+
+        It is asked again while it tells of an actor what that said before: the supervisor waits half a second for each, and a
+        loaded machine may keep one for longer. Those that are stopped, and those that hang for ``_FRESH_DEADLINE_S``, have no say.
+        """
+        end_s = time.monotonic() + _FRESH_DEADLINE_S
+        while True:
+            asked_s = time.monotonic()
+            status: dict[str, Any] = call(self.data_dir / "run", "status", timeout_s=PATIENCE_S)
+            now_s = time.monotonic()
+            if now_s > end_s or not any(_is_stale(actor, now_s - asked_s) for actor in status["actors"]):
+                return status
 
     def wait_actors_ready(self, *, deadline_s: float = 20.0) -> None:
         """Wait until no actor starts anew: until then ``status`` tells what their former lives said last."""
@@ -232,11 +247,18 @@ class Node:
         )
 
     def lane(self, bridge: str, lane: int = 0) -> dict[str, Any]:
-        """The status of one lane of a bridge."""
-        lanes = [row for row in self.status()["bridges"] if row["name"] == bridge and row["lane"] == lane]
+        """The status of one lane of a bridge, once all who tell of it are ready: until then it is what their former lives said."""
+        tellers = {QUEUE_STORE, forwarder_name(bridge, lane), connection_name(bridge, lane)}
+
+        def told() -> list[dict[str, Any]]:
+            status = self.status()
+            if any(actor["state"] != "ready" for actor in status["actors"] if actor["name"] in tellers):
+                return []
+            return [row for row in status["bridges"] if row["name"] == bridge and row["lane"] == lane]
+
+        lanes = wait_until(told, PATIENCE_S, lambda: f"the status of {bridge}:{lane}\n{self.output[-4000:]}", period_s=0.05)
         assert len(lanes) == 1, f"one row for {bridge}:{lane}, not {lanes}"
-        row: dict[str, Any] = lanes[0]
-        return row
+        return lanes[0]
 
     def wait_lane_until(
         self, reached: Callable[[dict[str, Any]], bool], what: str, bridge: str = "cloud", *, deadline_s: float = 20.0
@@ -298,6 +320,16 @@ class Node:
         self._process = None
         status: int = process.returncode
         return status
+
+
+def _is_stale(actor: Mapping[str, Any], took_s: float) -> bool:
+    """Whether ``actor``, which runs, was not heard within the ``took_s`` that its status took."""
+    if actor["state"] != "ready" or actor["heartbeat_age_s"] <= took_s + 0.001:  # it is rounded
+        return False
+    try:
+        return Path(f"/proc/{actor['pid']}/stat").read_text().rpartition(")")[2].split()[0] != "T"
+    except OSError:
+        return True  # it has ended, and the supervisor will notice
 
 
 def bascule(*words: str) -> list[str]:

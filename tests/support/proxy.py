@@ -13,6 +13,8 @@ from collections import deque
 from types import TracebackType
 from typing import Protocol, Self
 
+from tests.support.waiting import PATIENCE_S
+
 _CHUNK_BYTES = 65_536
 
 
@@ -56,7 +58,7 @@ class Proxy:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._ending.set()
-        self._thread.join(10.0)
+        self._thread.join(PATIENCE_S)
 
     def cut(self) -> None:
         """Close every connection and refuse new ones, until ``restore``."""
@@ -111,7 +113,7 @@ class Proxy:
             near.close()
             return
         try:
-            far = socket.create_connection(self._target, timeout=2.0)
+            far = socket.create_connection(self._target, timeout=10.0)
         except OSError:
             near.close()
             return
@@ -121,7 +123,7 @@ class Proxy:
             self._tap.opened(self.connections)
         for one, other in ((near, far), (far, near)):
             one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            one.settimeout(5.0)
+            one.settimeout(PATIENCE_S)
             self._pairs[one] = other
             selector.register(one, selectors.EVENT_READ)
 

@@ -12,10 +12,10 @@ from types import TracebackType
 from typing import Self
 
 from tests.support.mqtt_client import PUBACK, PUBCOMP, PUBREC, PUBREL, Closed, MqttClient
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE_S, wait_until
 
 _RECONNECT_PAUSE_S = 0.02
-_PATIENCE_S = 5.0
+_PATIENCE_S = 20.0
 
 
 class Publisher:
@@ -58,7 +58,7 @@ class Publisher:
         self._given_up.set()
         self._ending.set()
         self._client.close()
-        self._thread.join(10.0)
+        self._thread.join(PATIENCE_S)
 
     @property
     def acknowledged(self) -> int:
@@ -70,7 +70,7 @@ class Publisher:
         """Every payload that was published so far, in order."""
         return [self._payload(number) for number in range(self._sent)]
 
-    def wait_acknowledged(self, more: int, deadline_s: float = 20.0) -> None:
+    def wait_acknowledged(self, more: int, deadline_s: float = PATIENCE_S) -> None:
         """Wait until ``more`` further messages are acknowledged."""
         target = self._acknowledged + more
         wait_until(
@@ -80,12 +80,12 @@ class Publisher:
         )
         assert self._failure is None, f"the publisher failed: {self._failure!r}"
 
-    def finish(self, deadline_s: float = 20.0) -> list[str]:
+    def finish(self, deadline_s: float = PATIENCE_S) -> list[str]:
         """Publish nothing new, wait until everything is acknowledged, and return all payloads in order."""
         self._ending.set()
-        self._thread.join(deadline_s)
+        self._thread.join(max(deadline_s, PATIENCE_S))
         assert self._failure is None, f"the publisher failed: {self._failure!r}"
-        assert not self._thread.is_alive(), f"not all acknowledged within {deadline_s:g} s: {self._acknowledged} of {self._sent}"
+        assert not self._thread.is_alive(), f"not all acknowledged in time: {self._acknowledged} of {self._sent}"
         return self.sent
 
     def _run(self) -> None:
@@ -109,7 +109,7 @@ class Publisher:
         return self._given_up.is_set() or (self._ending.is_set() and not self._unacknowledged and self._sent > 0)
 
     def _connect(self) -> None:
-        connack = self._client.connect(deadline_s=3.0)
+        connack = self._client.connect(deadline_s=10.0)
         if connack.reason_code != 0:
             raise Closed(f"refused with {connack.reason_code}")
         if self._sent and not connack.session_present:

@@ -7,8 +7,7 @@ from types import TracebackType
 from typing import Self
 
 from tests.support.mqtt_client import CONNACK, CONNECT, PUBLISH, SUBACK, SUBSCRIBE, Closed, Packet, decode, string, variable
-
-_PATIENCE_S = 15.0
+from tests.support.waiting import PATIENCE_S
 
 
 class RemoteEnd:
@@ -19,7 +18,7 @@ class RemoteEnd:
         self._version = version
         self.connect_body = b""
         self._received = bytearray()
-        sock.settimeout(_PATIENCE_S)
+        sock.settimeout(PATIENCE_S)
 
     def raw(self, data: bytes) -> None:
         """Send bytes as given."""
@@ -80,7 +79,7 @@ class RemoteEnd:
         except TimeoutError:
             return True
         finally:
-            self._socket.settimeout(_PATIENCE_S)
+            self._socket.settimeout(PATIENCE_S)
         return False
 
     def close(self) -> None:
@@ -97,7 +96,7 @@ class ScriptedRemote:
     def __init__(self, version: int = 5) -> None:
         self._version = version
         self._server = socket.create_server(("127.0.0.1", 0))
-        self._server.settimeout(_PATIENCE_S)
+        self._server.settimeout(PATIENCE_S)
         self.port: int = self._server.getsockname()[1]
         self._ends: list[RemoteEnd] = []
 

@@ -79,11 +79,11 @@ _NODE = NodeSettings(
     bridges=(),
     supervision=SupervisionSettings(
         heartbeat_period_s=0.1,
-        heartbeat_timeout_s=5.0,
+        heartbeat_timeout_s=20.0,
         restarts_max=50,
         restart_period_s=60.0,
         restart_backoff=BACKOFF,
-        stop_timeout_s=5.0,
+        stop_timeout_s=30.0,
     ),
 )
 

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Self
 
 from tests.support.mqtt_client import PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, MqttClient, Packet
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE_S, wait_until
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,12 +47,12 @@ class Subscriber:
 
     def __enter__(self) -> Self:
         self._thread.start()
-        assert self._subscribed.wait(20.0), "the subscriber could not subscribe at the remote broker"
+        assert self._subscribed.wait(PATIENCE_S), "the subscriber could not subscribe at the remote broker"
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._ending.set()
-        self._thread.join(10.0)
+        self._thread.join(PATIENCE_S)
         assert not self._thread.is_alive(), "the subscriber's thread did not end"
 
     @property
@@ -90,7 +90,7 @@ class Subscriber:
             unexpected=[payload for payload in counts if payload not in position],
         )
 
-    def wait_for(self, topic: str, expected: list[str], deadline_s: float = 20.0) -> Arrivals:
+    def wait_for(self, topic: str, expected: list[str], deadline_s: float = PATIENCE_S) -> Arrivals:
         """Wait until each of ``expected`` has come; the test fails with what is missing otherwise."""
         wanted = set(expected)
         wait_until(
@@ -115,7 +115,7 @@ class Subscriber:
         self._client.close()
 
     def _receive(self) -> None:
-        connack = self._client.connect(deadline_s=2.0)
+        connack = self._client.connect(deadline_s=10.0)
         assert connack.reason_code == 0, f"refused: {connack}"
         if not connack.session_present:
             self._received_qos_2.clear()
@@ -142,7 +142,7 @@ class Subscriber:
             options = self._qos | (8 if self._client.version == 5 else 0)  # retain as published
             body += len(topic_filter.encode()).to_bytes(2, "big") + topic_filter.encode() + bytes([options])
         self._client.send(8, 2, body)
-        while (packet := self._client.read(5.0)).kind != 9:
+        while (packet := self._client.read(10.0)).kind != 9:
             early.append(packet)
         assert max(packet.reason_codes) < 0x80, f"the subscription was refused: {packet}"
         return early

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import socket
+import subprocess
+import sys
+from contextlib import ExitStack
+
 import pytest
 
 from tests.support.mosquitto import Mosquitto, mosquitto_pub
@@ -17,6 +22,8 @@ from tests.support.mqtt_client import (
     string,
     variable,
 )
+from tests.support.node import ROOT
+from tests.support.ports import accepts, free_port
 from tests.support.proxy import Proxy
 from tests.support.publisher import Publisher
 from tests.support.recorder import Recorder
@@ -170,3 +177,23 @@ def test_the_recorder_sees_a_missing_dup_a_second_identifier_and_a_wrong_order()
     assert "without DUP" in recorder.faults[0]
     assert {record.message[1] for record in recorder.duplicates()} == {"1"}
     assert recorder.taken("t") == ["1", "0"], "and 2 was not taken"
+
+
+def test_no_port_is_given_to_two_processes() -> None:
+    """Nor twice to one, nor one on which somebody listens."""
+    asking = "from tests.support.ports import free_port\nprint(*(free_port() for _ in range(50)), flush=True)\ninput()"
+    words = [sys.executable, "-c", asking]
+    with ExitStack() as stack:
+        others = [
+            stack.enter_context(subprocess.Popen(words, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
+            for _ in range(2)
+        ]
+        given = [int(port) for other in others if other.stdout for port in other.stdout.readline().split()]
+        port = free_port()
+        given += [port, *(free_port() for _ in range(50))]
+        assert len(given) == len(set(given)) == 151
+        with socket.create_server(("127.0.0.1", port)):
+            assert accepts(port)
+            assert all(free_port() != port for _ in range(100))
+        for other in others:
+            other.communicate("\n")

@@ -11,19 +11,41 @@ import pytest
 _Value = TypeVar("_Value")
 _PERIOD_S = 0.01
 
+# Nobody is given less: while all is well it costs nothing, and on a loaded machine a process may stand still for seconds.
+PATIENCE_S = 60.0
+
 
 def wait_until(
     condition: Callable[[], _Value], deadline_s: float, what: str | Callable[[], str], *, period_s: float = _PERIOD_S
 ) -> _Value:
-    """The first true value of ``condition``; fails the test with ``what`` when there is none within ``deadline_s`` seconds."""
-    end_s = time.monotonic() + deadline_s
+    """The first true value of ``condition``; fails the test with ``what`` when there is none in time.
+
+    In time is within ``deadline_s`` seconds, or ``PATIENCE_S`` if that is more.
+    """
+    began_s = time.monotonic()
+    end_s = began_s + max(deadline_s, PATIENCE_S)
     while True:
         value = condition()
         if value:
             return value
         if time.monotonic() >= end_s:
-            pytest.fail(f"not within {deadline_s:g} s: {what if isinstance(what, str) else what()}", pytrace=True)
+            pytest.fail(f"not within {time.monotonic() - began_s:.0f} s: {what if isinstance(what, str) else what()}", pytrace=True)
         time.sleep(period_s)
+
+
+def wait_still(value: Callable[[], _Value], *, period_s: float = 0.5) -> _Value:
+    """``value`` once it has been the same for ``period_s``; fails the test when it never is."""
+    seen, since_s = value(), time.monotonic()
+
+    def is_still() -> bool:
+        nonlocal seen, since_s
+        now = value()
+        if now != seen:
+            seen, since_s = now, time.monotonic()
+        return time.monotonic() - since_s >= period_s
+
+    wait_until(is_still, PATIENCE_S, lambda: f"{period_s:g} s without a change; it is {seen} now")
+    return seen
 
 
 def holds_for(condition: Callable[[], bool], period_s: float, what: str) -> None:

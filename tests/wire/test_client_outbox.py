@@ -11,16 +11,27 @@ from wire.batch import Batch, from_rows, pack_column
 from wire.client_outbox import ClientOutbox
 from wire.copies import Copies, Parcel, as_granted
 from wire.frames import HandOut, LaneOpened, Ranges
+from wire.mqtt.aliases import OutgoingAliases
 from wire.mqtt.publish_properties import with_message_expiry
 from wire.settings import SessionSettings
-from wire.wills import PendingWill, PendingWills
+from wire.wills import REFUSED_WILLS_MAX, REFUSED_WILLS_MAX_BYTES, PendingWill, PendingWills, RefusedWill, RefusedWills
 
 QUEUE = "session:1:c"
+TOPIC_ALIAS = 0x23
 
 
-def outbox(queue: str = "", *, level: int = 5, receive_maximum: int = 100, **limits: int) -> ClientOutbox:
+def outbox(
+    queue: str = "", *, level: int = 5, receive_maximum: int = 100, aliases: OutgoingAliases | None = None, **limits: int
+) -> ClientOutbox:
     settings = SessionSettings(**{"in_flight_max": 10, **limits})  # type: ignore[arg-type]  # every one of these is a number
-    return ClientOutbox(queue=queue, level=level, receive_maximum=receive_maximum, packet_max_bytes=None, settings=settings)
+    return ClientOutbox(
+        queue=queue,
+        level=level,
+        receive_maximum=receive_maximum,
+        packet_max_bytes=None,
+        settings=settings,
+        aliases=aliases,
+    )
 
 
 def batch(count: int, *, qos: int = 1, first: int = 0, expiry_s: int | None = None) -> Batch:
@@ -217,6 +228,34 @@ def test_a_new_store_is_told_again_and_the_client_gets_nothing_twice() -> None:
     assert [packet.packet_id for packet in rest if packet.kind == 6] == [3]
 
 
+def test_o5_what_the_store_has_lost_is_released_at_a_client_that_stays_connected() -> None:
+    """Sequences 5 to 9 may have been sent; 6 and 7 are damaged, 5 was handed out on this connection and 8 was not."""
+    box = kept(head=5, dup_below=10, released=((9, 10),))
+    box.hand_out(hand_out(1, 5, batch(1, qos=2, first=5)))
+    assert [(packet.kind, packet.packet_id, packet.dup) for packet in packets(box.pump(1000, 0.0, 0))] == [
+        (6, 10, False),
+        (3, 6, True),
+    ]
+
+    box.opening(2)
+    box.opened(lane(2, head=5, dup_below=10, settled=((6, 8),), released=((9, 10),)))
+    settle = box.settle()
+    assert settle is not None
+    assert settle.session == "client", "the store had forgotten that its client has had something"
+    assert box.pump(1000, 0.0, 0) == b""
+    box.settled(settle.number)
+    box.hand_out(hand_out(2, 5, batch(1, qos=2, first=5)))
+    box.hand_out(hand_out(2, 8, batch(1, qos=2, first=8)))
+    found = packets(box.pump(1000, 0.0, 0))
+    assert sorted((packet.kind, packet.packet_id, packet.dup) for packet in found) == [
+        (3, 9, True),
+        (6, 7, False),
+        (6, 8, False),
+    ]
+    box.received(puback(7, 8, first_byte=0x70), 0)
+    assert box.in_flight == 3, "what the client answers to that is nothing new"
+
+
 def test_credit_runs_ahead_of_what_has_left() -> None:
     box = kept()
     first = box.grant()
@@ -267,6 +306,47 @@ def test_a_will_waits_until_it_is_due_or_taken() -> None:
     for session, due_s in (("b", 2.0), ("a", 1.0), ("c", 9.0)):
         wills.add(session, PendingWill(message, due_s, 0))
     assert [session for session, _ in wills.take_due(2.0)] == ["a", "b"]
+    wills.add("d", PendingWill(message, 9.0, 0, "ada"))
+    assert wills.take("d", "bob") is wills.take("d") is None, "it is another user's"
+    assert wills.take("d", "ada") is not None
     assert wills.take("c") is not None
     assert wills.take("c") is None
+    assert len(wills) == 0
+
+
+def test_clients_that_take_topic_aliases_share_what_is_encoded_and_later_packets_have_no_topic() -> None:
+    """A2, at every QoS: one first packet with the topic, then the alias alone, and the same bytes for all."""
+    topic = b"plant/hall/pump"
+    parcel = Parcel(from_rows([(topic, 1, b"%d" % number) for number in range(3)]), shared=True)
+    names = [OutgoingAliases(10) for _ in range(3)]
+    boxes = [outbox(aliases=each) for each in names]
+    for box in boxes:
+        box.begin()
+        box.put(parcel)
+    sent = [box.pump(1000, 0.0, 0) for box in boxes]
+    assert sent[0] == sent[1] == sent[2]
+    assert [(packet.topic, packet.payload) for packet in packets(sent[0])] == [(topic.decode(), b"0"), ("", b"1"), ("", b"2")]
+    assert len({packet.property(TOPIC_ALIAS) for packet in packets(sent[0])}) == 1
+    copies = Copies(from_rows([(topic, 0, b"3"), (topic, 0, b"4")]), 0)
+    zero = [copies.qos0_aliased(each, 1000) for each in names]
+    assert zero[0] is zero[1] is zero[2], "encoded once"
+    assert [(packet.topic, packet.payload) for packet in packets(zero[0])] == [("", b"3"), ("", b"4")]
+
+
+def test_what_may_be_too_large_is_sent_without_an_alias() -> None:
+    aliases = OutgoingAliases(10)
+    topic = b"plant/hall/pump"
+    copies = Copies(from_rows([(topic, 0, b"x" * 50), (topic, 0, b"1")]), 0)
+    assert [packet.property(TOPIC_ALIAS) for packet in packets(copies.qos0_aliased(aliases, 50))] == [None]
+    assert aliases.plan([topic])[0] > 0, "it is still to be told"
+
+
+def test_refused_wills_are_tried_in_order_and_have_a_limit() -> None:
+    wills = RefusedWills()
+    for number in range(REFUSED_WILLS_MAX + 5):
+        wills.add(RefusedWill("c", 1, number, (b"t", 0, b"", b"", 0)))
+    assert (len(wills), wills.dropped) == (REFUSED_WILLS_MAX, 5)
+    assert [will.number for will in wills.take(2)] == [0, 1]
+    assert len(wills.take(REFUSED_WILLS_MAX)) == REFUSED_WILLS_MAX - 2
+    wills.add(RefusedWill("c", 1, 9, (b"t", 0, bytes(REFUSED_WILLS_MAX_BYTES), b"", 0)))
     assert len(wills) == 0

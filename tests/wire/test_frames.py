@@ -58,7 +58,7 @@ QUEUE = "bridge:cloud:0"
 GOLDEN: list[tuple[Frame, str]] = [
     (
         Publishes(sender="l", epoch=2, number=3, sources=b"\1", received={"s": (b"a", b"b")}, released={}, bodies=(b"x",)),
-        "990102a16c0203c4010181a17392c40161c401628090",
+        "990103a16c0203c4010181a17392c40161c401628090",
     ),
     (
         Append(
@@ -72,12 +72,12 @@ GOLDEN: list[tuple[Frame, str]] = [
             parts=((QUEUE, 1, 2, 0, b""),),
             bodies=(b"x",),
         ),
-        "9b0202a16c0203c4008081a173c40161c40100909195ae6272696467653a636c6f75643a30010200c400",
+        "9b0203a16c0203c4008081a173c40161c40100909195ae6272696467653a636c6f75643a30010200c400",
     ),
     (Committed(sender="l", epoch=2, store=9, number=3, refused={3: b"\0\0"}), "970302a16c0209038103c4020000"),
     (SourceResumed(sender="l", epoch=2, source=9, number=3), "960401a16c020903"),
-    (SessionOpen(sender="l", epoch=2, request=1, session="s", clean=True), "9b0503a16c0201a173c30000c0c2"),
-    (SessionOpened(sender="l", epoch=2, request=1, session="s", present=False, received=b""), "9b0603a16c0201a173c2c400a090c2"),
+    (SessionOpen(sender="l", epoch=2, request=1, session="s", clean=True), "9c0504a16c0201a173c30000c0c2c0"),
+    (SessionOpened(sender="l", epoch=2, request=1, session="s", present=False, received=b""), "9b0604a16c0201a173c2c400a090a0"),
     (SenderResumes(sender="l", epoch=2, number=4, stalled=(9,)), "960702a16c02049109"),
     (
         Deliver(sender="l", sender_epoch=2, number=3, epoch=2, groups=((b"\1", b""),), bodies=(b"x",)),
@@ -90,8 +90,8 @@ GOLDEN: list[tuple[Frame, str]] = [
     (SessionGone(session="s", queue="session:1:s"), "940901a173ab73657373696f6e3a313a73"),
     (SessionsWanted(asker="d", epoch=2), "941001a16402"),
     (
-        SessionsKnown(epoch=2, sessions=(("s", "session:1:s", (("a/#", 1, 0),), (b"t", 1, b"p", b"", 5), 7),), last=True),
-        "951101029195a173ab73657373696f6e3a313a739193a3612f23010095c4017401c40170c4000507c3",
+        SessionsKnown(epoch=2, sessions=(("s", "session:1:s", (("a/#", 1, 0),), (b"t", 1, b"p", b"", 5), 7, "ada"),), last=True),
+        "961102029196a173ab73657373696f6e3a313a739193a3612f23010095c4017401c40170c4000507a3616461c390",
     ),
     (SessionUp(epoch=2, session="s", source=9, queue="", subscriptions=(("a/#", 1, 0),)), "970d0102a17309a09193a3612f230100"),
     (SessionDown(epoch=2, session="s", source=9, ended=True), "960e0102a17309c3"),
@@ -140,12 +140,12 @@ GOLDEN: list[tuple[Frame, str]] = [
         "943c01a1709197c3c2c391a175c291a2632a91a4612f2575",
     ),
     (NodeFigures(version="1", uptime_s=7, values={"a": 1}), "953d01a1310781a16101"),
+    (SnapshotWanted(request=4, path="/p"), "943f0104a22f70"),
+    (SnapshotMade(request=4, error="", message="", facts={"at_ms": 1}), "96400104a0a081a561745f6d7301"),
     (
         NodeEvents(events=((7, "link.up", "cloud", 0, "connection:cloud:0", "", 0, {"address": "h:1"}),)),
         "933e01919807a76c696e6b2e7570a5636c6f756400b2636f6e6e656374696f6e3a636c6f75643a30a00081a761646472657373a3683a31",
     ),
-    (SnapshotWanted(request=4, path="/p"), "943f0104a22f70"),
-    (SnapshotMade(request=4, error="", message="", facts={"at_ms": 1}), "96400104a0a081a561745f6d7301"),
 ]
 
 

@@ -51,6 +51,18 @@ def test_a_5_client_is_told_the_limits_and_its_assigned_identifier() -> None:
     assert properties.server_keep_alive is None
 
 
+def test_response_information_is_for_those_who_ask_and_can_take_it() -> None:
+    """MQTT-3.1.2-28, MQTT-3.1.2-24."""
+    for asked, told in ((None, None), (0, None), (1, "replies/c")):
+        welcome = judge_connect(connect(5, request_response_information=asked), LIMITS, SESSIONS, new_id="n")
+        assert isinstance(welcome, Welcome)
+        assert welcome.connack(False, "replies/c").properties.response_information == told
+        assert welcome.connack(False).properties.response_information is None
+    small = judge_connect(connect(5, request_response_information=1, maximum_packet_size=45), LIMITS, SESSIONS, new_id="n")
+    assert isinstance(small, Welcome)
+    assert small.connack(False, "replies/" + 30 * "c").properties.response_information is None
+
+
 def test_keep_alive_is_capped_for_a_5_client_and_it_is_told() -> None:
     for asked in (0, 301):
         welcome = judge_connect(connect(5, keep_alive_s=asked), LIMITS, SESSIONS, new_id="n")

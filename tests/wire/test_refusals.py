@@ -23,3 +23,11 @@ def test_rows_of_two_clients_and_all_qos_are_told_apart() -> None:
         (7, b"", b"a", 0, b"3", False),
     ]
     assert refused[0].properties == b"\x01\x01"
+
+
+def test_a_will_has_no_packet_identifier_to_be_told_about() -> None:
+    """It is in the batch beside the last messages of its client, at any QoS."""
+    batch = from_rows([(b"a", 1, b"0"), (b"w", 1, b"will"), (b"w", 2, b"will")])
+    sources = pack_column(array("I", [7, 7, 8]))
+    refused = refused_messages(batch, sources, {7: [b"\0\1"]}, {}, pack_column(array("H", [0, 1, 2])), {1, 2})
+    assert [(message.packet_id, message.payload) for message in refused] == [(b"\0\1", b"0")]

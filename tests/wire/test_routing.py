@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from tests.wire.naive_topics import FILTERS, TOPICS, naive_match
 from tests.wire.rules import bridge_of, rule
-from wire.batch import REFUSABLE, RETAIN
-from wire.routing import Route, Router, applied_qos_table
+from wire.batch import REFUSABLE, RETAIN, applied_qos_table
+from wire.routing import Route, Router
 
 
 def test_r1_the_first_rule_that_has_the_topic_takes_it_and_a_bridge_takes_it_once() -> None:

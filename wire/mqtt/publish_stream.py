@@ -76,12 +76,14 @@ class BatchBuilder:
     Listener; it remembers topics and properties that it found valid (bounded in count and bytes). A PUBLISH larger than
     ``packet_max_bytes``, fixed header included, is refused before it is buffered, a topic beyond ``topic_limits`` where it is
     seen first, and so are more than ``properties_max`` properties. Nobody may publish to a topic that begins with ``reserved``;
-    ``reserved_publishes`` counts who tried.
+    ``reserved_publishes`` counts who tried. forbidden_take_room: what may not be published counts like a row where a run is to end,
+    because clients' rates are limited.
     """
 
     __slots__ = (
         "bytes_max",
         "flags",
+        "forbidden_take_room",
         "known_properties",
         "known_topics",
         "packet_max_bytes",
@@ -108,6 +110,7 @@ class BatchBuilder:
         topic_limits: TopicLimits = NO_TOPIC_LIMITS,
         properties_max: int | None = None,
         reserved: bytes = b"",
+        forbidden_take_room: bool = False,
     ) -> None:
         assert 0 < rows_max <= ROWS_LIMIT
         assert bytes_max > 0
@@ -118,6 +121,7 @@ class BatchBuilder:
         self.properties_max = properties_max
         self.reserved = reserved
         self.reserved_publishes = 0
+        self.forbidden_take_room = forbidden_take_room
         self.known_topics: set[bytes] = set()
         self.known_properties: dict[bytes, PublishPropertiesView] = {}
         self.clear()
@@ -283,6 +287,7 @@ def parse_publishes(buffer: bytes, position: int, level: int, client: PublishSou
                     if (topic_index < 0 and not builder.admit(topic)) or (may_publish is not None and not may_publish(topic)):
                         _forbid(buffer, topic_end, end, qos, topic, client, builder, has_properties)
                         head, position = (), end
+                        rows_max -= builder.forbidden_take_room
                         continue
                 else:  # by its alias, if at all
                     head = ()
@@ -310,6 +315,7 @@ def parse_publishes(buffer: bytes, position: int, level: int, client: PublishSou
                         if (topic_index < 0 and not builder.admit(topic)) or (may_publish is not None and not may_publish(topic)):
                             client.forbid(qos, packet_id if qos else b"")
                             position = end
+                            rows_max -= builder.forbidden_take_room
                             continue
                 else:
                     at += 1

@@ -1,0 +1,77 @@
+"""``bascule events``: what happened to a node, as its store has kept it. The node must run: it alone opens its store."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from supervisor.cli_calls import CONFIG, call_node, load
+
+if TYPE_CHECKING:
+    from wire.settings import NodeSettings
+
+_FOLLOW_PERIOD_S = 1.0
+_TIMEOUT_S = 25.0  # longer than the supervisor waits for the store
+_PAGE = 500
+
+
+@click.command()
+@CONFIG
+@click.option("--last", type=click.IntRange(0), default=50, show_default=True, help="How many of the newest; 0 is all.")
+@click.option("--kind", help="Only of this kind, or of all that begin so, such as link.")
+@click.option("--follow", is_flag=True, help="Go on with what happens, until interrupted.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON Lines.")
+def events(config: Path, last: int, kind: str | None, follow: bool, as_json: bool) -> int:
+    """Show what happened to the node of CONFIG: links, restarts, drops, overflow."""
+    settings = load(config)
+    start = 0
+    if last:
+        start = max(0, _page(settings, 0, 1)["until"] - last) if kind is None else 0
+    shown = [event for event in _events(settings, start) if _wanted(event, kind)]
+    following = shown[-1]["number"] + 1 if shown else start
+    for event in shown[-last:] if last else shown:
+        _print(event, as_json=as_json)
+    while follow:
+        time.sleep(_FOLLOW_PERIOD_S)
+        for event in _events(settings, following):
+            following = event["number"] + 1
+            if _wanted(event, kind):
+                _print(event, as_json=as_json)
+    return 0
+
+
+def _page(settings: NodeSettings, start: int, count: int) -> Any:
+    return call_node(settings, "events", {"from": str(start), "count": str(count)}, timeout_s=_TIMEOUT_S)
+
+
+def _events(settings: NodeSettings, start: int) -> Iterator[dict[str, Any]]:
+    """All from number ``start`` on that there are now."""
+    until: int | None = None
+    while until is None or start < until:
+        page = _page(settings, start, _PAGE)
+        until = page["until"] if until is None else until  # what happens meanwhile is for the next time
+        start = page["next"]
+        yield from page["events"]
+        if not page["events"]:
+            return
+
+
+def _wanted(event: dict[str, Any], kind: str | None) -> bool:
+    return kind is None or event["kind"] == kind or event["kind"].startswith(f"{kind}.")
+
+
+def _print(event: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(event), flush=True)
+        return
+    at = datetime.fromtimestamp(event["at_ms"] / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    about = event["actor"] or (event["bridge"] + (f":{event['lane']}" if event["lane"] >= 0 else ""))
+    facts = [event["reason"], str(event["count"]) if event["count"] else ""]
+    facts += [f"{name}={value}" for name, value in event["details"].items()]
+    print(f"{at}  {event['kind']:<16}  {about:<24}  {'  '.join(fact for fact in facts if fact)}".rstrip(), flush=True)

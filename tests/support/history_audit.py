@@ -1,0 +1,93 @@
+"""Reads what a store keeps of one queue, live and settled, and says whether the two add up (H1, H2)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from storage.chunk import Chunk
+from storage.engine import Engine
+from storage.history import SETTLES_NOTHING, Settlement, settlement_key, settlement_of
+from storage.keys import chunk_key, first_seq_of, lane_key
+from storage.ledger import LaneRow
+from wire.ranges import RangeSet
+
+
+@dataclass
+class Kept:
+    """What was found. problems: sentences, one for each contradiction."""
+
+    row: LaneRow
+    settlements: list[tuple[int, Settlement]] = field(default_factory=list)
+    chunks: list[Chunk] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+    def settled(self, outcome: str) -> list[int]:
+        """The sequences that left by ``outcome``, from where the history begins."""
+        return sorted(
+            seq
+            for _, settlement in self.settlements
+            for name, ranges in settlement.outcomes
+            if name == outcome
+            for low, high in ranges
+            for seq in range(max(low, self.row.history.begins), high)
+        )
+
+
+def audit(engine: Engine, number: int, *, all_durable: bool = False) -> Kept | None:
+    """Look at queue ``number``; None if it has no row. all_durable: nothing in it was QoS 0, purged or damaged."""
+    value = engine.get("meta", lane_key(number))
+    if value is None:
+        return None
+    kept = Kept(LaneRow.decode(value, queue=str(number)))
+    kept.chunks = [
+        Chunk.decode(value, queue=str(number), seq=first_seq_of(key))
+        for key, value in engine.scan("msg", chunk_key(number, 0), chunk_key(number + 1, 0))
+    ]
+    for key, value in engine.scan("history", settlement_key(number, 0), settlement_key(number + 1, 0)):
+        kept.settlements.append((settlement_of(key)[1], Settlement.decode(value)))
+    kept.problems.extend(problems_of(kept, all_durable=all_durable))
+    return kept
+
+
+def problems_of(kept: Kept, *, all_durable: bool) -> Iterator[str]:
+    """What contradicts H1 or H2 in ``kept``, one sentence each."""
+    row, history = kept.row, kept.row.history
+    if history.begins < 0:
+        if kept.settlements:
+            yield "settlements are kept though there is no history"
+        if any(chunk.stop <= row.trimmed for chunk in kept.chunks):
+            yield f"chunks below {row.trimmed} are kept though there is no history"
+        return
+    numbers = [number for number, _ in kept.settlements]
+    if numbers != list(range(history.first, history.next)):
+        yield f"settlements {history.first}..{history.next} are to be there, and there are {numbers}"
+    if not history.chunks_from <= min(history.begins, row.trimmed):
+        yield f"chunks from {history.chunks_from}, history from {history.begins}, live from {row.trimmed}"
+    settled = RangeSet()
+    for number, settlement in kept.settlements:
+        for outcome, ranges in settlement.outcomes:
+            if outcome == SETTLES_NOTHING:
+                continue
+            for low, high in ranges:
+                if not low < high <= row.tail:
+                    yield f"settlement {number} has [{low}, {high}), and the tail is {row.tail}"
+                low = max(low, history.begins)
+                if low < high and settled.add(low, high) != high - low:
+                    yield f"settlement {number} settles something of [{low}, {high}) a second time"
+    gone = RangeSet((max(low, history.begins), high) for low, high in ((0, row.head), *row.settled) if high > history.begins)
+    if settled.ranges() != gone.ranges():
+        yield f"settled by the history: {settled.ranges()}, by the row: {gone.ranges()}"
+    if any(chunk.first_seq < history.chunks_from for chunk in kept.chunks):
+        yield f"a chunk below {history.chunks_from} is kept"
+    if all_durable:
+        there = RangeSet(
+            (chunk.first_seq + offset, chunk.first_seq + offset + 1) for chunk in kept.chunks for offset in chunk_offsets(chunk)
+        )
+        if missing := there.missing(history.begins, row.tail):
+            yield f"chunks are missing: {missing}"
+
+
+def chunk_offsets(chunk: Chunk) -> range | list[int]:
+    """Where the rows of ``chunk`` are, from its first sequence on."""
+    return range(chunk.span) if chunk.offsets is None else list(chunk.offsets)

@@ -1,0 +1,31 @@
+"""What local clients have sent that is not taken yet, all together: packets in the making, and what waits its turn. Pure.
+
+B1  it is at most ``bytes_max`` once those that ``over`` names have gone; the one that holds most goes first.
+B2  what a client held is given back when it is taken, or its connection closed.
+"""
+
+from __future__ import annotations
+
+
+class InputBudget:
+    """Counts by the connections' numbers. What TLS and WebSocket keep of a frame that is not all there is not in it."""
+
+    __slots__ = ("_bytes_max", "_held", "held_bytes")
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._held: dict[int, int] = {}
+        self.held_bytes = 0
+
+    def hold(self, number: int, size_bytes: int) -> bool:
+        """Connection ``number`` holds so much now; whether all together hold too much."""
+        self.held_bytes += size_bytes - self._held.pop(number, 0)
+        if size_bytes:
+            self._held[number] = size_bytes
+        return self.held_bytes > self._bytes_max
+
+    def over(self) -> int | None:
+        """The connection that is to be closed, which then holds nothing; None where there is room."""
+        if self.held_bytes <= self._bytes_max:
+            return None
+        return max(self._held, key=self._held.__getitem__)
