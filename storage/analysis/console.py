@@ -21,7 +21,8 @@ def show(report: Report, console: Console) -> None:
     console.print(f"[{_STYLES[report.verdict]}]{_WORDS[report.verdict]}[/] [bold]{escape(report.headline)}[/]")
     newest = sum(used.newest for used in report.snapshots)
     console.print(
-        f"[dim]{len(report.nodes)} node(s), {len(report.snapshots)} snapshot(s), {newest} of them newest; made {cell(report.made_at_ms, 'time')}[/]"
+        f"[dim]{len(report.nodes)} node(s), {len(report.snapshots)} snapshot(s), {newest} of them newest; made"
+        f" {cell(report.made_at_ms, 'time')}[/]"
     )
     for problem in report.problems:
         console.print(f"[yellow]left out[/] {escape(problem.path)} {escape(problem.queue)}: {escape(problem.why)}", highlight=False)
@@ -31,7 +32,10 @@ def show(report: Report, console: Console) -> None:
 
 def _section(section: Section, console: Console) -> None:
     console.print()
-    console.print(f"[{_STYLES[section.verdict]}]{_WORDS[section.verdict]}[/] [bold]{escape(section.title)}[/] [dim]{escape(section.question)}[/]")
+    console.print(
+        f"[{_STYLES[section.verdict]}]{_WORDS[section.verdict]}[/] [bold]{escape(section.title)}[/]"
+        f" [dim]{escape(section.question)}[/]"
+    )
     console.print(escape(section.summary), highlight=False)
     if not section.rows:
         return
@@ -39,7 +43,9 @@ def _section(section: Section, console: Console) -> None:
     shown = [index for index, _ in enumerate(section.columns) if any(row[index] not in (None, 0, "") for row in section.rows)]
     for index in shown:
         column = section.columns[index]
-        table.add_column(escape(column.title), justify="left" if column.kind in ("text", "state", "time") else "right", overflow="fold")
+        table.add_column(
+            escape(column.title), justify="left" if column.kind in ("text", "state", "time") else "right", overflow="fold"
+        )
     for row in section.rows[:ROWS_SHOWN]:
         table.add_row(*(_cell(row[index], section.columns[index]) for index in shown))
     console.print(table)

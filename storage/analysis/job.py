@@ -3,7 +3,8 @@
     bascule report SNAPSHOT... [--to DIR]
     spark-submit --py-files bascule-analysis.zip storage/analysis/job.py SNAPSHOT... --to s3a://bucket/reports
 
-Exit statuses: 0 done; 1 with ``--check``: something does not add up; 2 wrong usage; 65 a snapshot is damaged; 75 there is none; 78 no
+Exit statuses: 0 done; 1 with ``--check``: something does not add up; 2 wrong usage; 65 a snapshot is damaged; 75 there is none;
+78 no
 Java or Spark, or a snapshot of a newer version.
 """
 
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING
 from storage.analysis.report_model import Report
 from storage.analysis.reports.build import REPORTS, Finished, build
 from storage.analysis.reports.context import Context, NoSnapshots, Period
-from storage.analysis.reports.output import write
+from storage.analysis.reports.output import Format, write
 from storage.analysis.reports.sources import open_source
 from storage.analysis.session import spark_session
 from wire.errors import BasculeError, StorageDamaged
@@ -27,7 +28,7 @@ from wire.errors import BasculeError, StorageDamaged
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-FORMATS = ("table", "json", "parquet", "html")
+FORMATS: tuple[Format, ...] = ("table", "json", "parquet", "html")
 NO_SNAPSHOT_STATUS = 75
 _DAMAGE_WORDS = ("SnapshotDamaged", "StorageDamaged", "ManifestDamaged")
 
@@ -35,7 +36,7 @@ _DAMAGE_WORDS = ("SnapshotDamaged", "StorageDamaged", "ManifestDamaged")
 def main(argv: Sequence[str] | None = None, prog: str = "analyze") -> int:
     """Make the report; the exit status."""
     given = _arguments(prog).parse_args(argv)
-    formats = tuple(given.format or (FORMATS if given.to else ("table",)))
+    formats: tuple[Format, ...] = tuple(given.format or (FORMATS if given.to else ("table",)))
     if not given.to and set(formats) & {"parquet", "html"}:
         print(f"{prog}: --format parquet and html want --to DIR", file=sys.stderr)
         return 2
@@ -50,7 +51,7 @@ def main(argv: Sequence[str] | None = None, prog: str = "analyze") -> int:
         return error.exit_status
 
 
-def _run(spark: SparkSession, given: argparse.Namespace, formats: Sequence[str]) -> int:
+def _run(spark: SparkSession, given: argparse.Namespace, formats: Sequence[Format]) -> int:
     from pyspark.errors import PySparkException
 
     period = Period(since_us=_us(given.since), until_us=_us(given.until))
@@ -70,7 +71,7 @@ def _run(spark: SparkSession, given: argparse.Namespace, formats: Sequence[str])
     return 1 if given.check and not adds_up(finished.report) else 0
 
 
-def _deliver(spark: SparkSession, finished: Finished, given: argparse.Namespace, formats: Sequence[str]) -> None:
+def _deliver(spark: SparkSession, finished: Finished, given: argparse.Namespace, formats: Sequence[Format]) -> None:
     if given.to:
         for where in write(spark, finished, given.to.rstrip("/"), formats):
             print(f"written: {where}", file=sys.stderr)
@@ -112,9 +113,12 @@ def _moment(text: str) -> datetime:
 
 def _arguments(prog: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog=prog, description="Say what waits where, what was slow, what was lost and why, and whether everything adds up, from snapshots."
+        prog=prog,
+        description="Say what waits where, what was slow, what was lost and why, and whether everything adds up, from snapshots.",
     )
-    parser.add_argument("inputs", nargs="+", metavar="SNAPSHOT", help="a snapshot, a folder or a glob of them, or what bascule export wrote")
+    parser.add_argument(
+        "inputs", nargs="+", metavar="SNAPSHOT", help="a snapshot, a folder or a glob of them, or what bascule export wrote"
+    )
     parser.add_argument("--to", metavar="DIR", help="write Parquet, report.json and report.html there, then _SUCCESS")
     parser.add_argument("--format", action="append", choices=FORMATS, help="what to make (default: all with --to, else table)")
     parser.add_argument("--report", action="append", choices=tuple(REPORTS), help="make this one only; may be given again")

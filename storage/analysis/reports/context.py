@@ -1,6 +1,7 @@
 """What all reports look at: the tables of the snapshots, each fact in them once.
 
-State comes from the newest snapshot of each node, history from the fewest snapshots that hold all of it (``choice``), settlements and
+State comes from the newest snapshot of each node, history from the fewest snapshots that hold all of it (``choice``),
+settlements and
 events by their numbers, so that what several snapshots have is counted once. Messages are read once, without payloads, and kept by
 Spark as columns, in memory or on disk; nothing per message comes to the driver.
 """
@@ -34,7 +35,18 @@ COLUMNS: dict[str, tuple[str, ...]] = {
         *("outcome", "settlement", "payload_bytes"),
     ),
     "inflight": (*_HEAD, *_QUEUE, "seq", "packet_id", "state", "topic", "qos", "accepted_at"),
-    "settlements": (*_HEAD, *_QUEUE, "number", "settled_at", "first_seq", "last_seq", "messages", "outcome", "reason", "settled_by"),
+    "settlements": (
+        *_HEAD,
+        *_QUEUE,
+        "number",
+        "settled_at",
+        "first_seq",
+        "last_seq",
+        "messages",
+        "outcome",
+        "reason",
+        "settled_by",
+    ),
     "events": (*_HEAD, "number", "at", "kind", "bridge", "lane", "actor", "reason", "count", "details"),
     "dead_letters": (*_HEAD, "bridge", "lane", "seq", "letter", "reason", "at", "remote", "topic", "qos", "payload_bytes"),
 }
@@ -202,14 +214,13 @@ class Context:
         else:
             read = self.keep(read)
             numbers = collect(
-                self.sql(
-                    "SELECT node, snapshot_id, queue, min(number) low, max(number) high FROM {read} GROUP BY ALL", read=read
-                )
+                self.sql("SELECT node, snapshot_id, queue, min(number) low, max(number) high FROM {read} GROUP BY ALL", read=read)
             )
             # The newest snapshot that has a number has all rows of it.
             self.settlements = self.keep(
                 self.sql(
-                    "SELECT * EXCEPT (newest) FROM (SELECT *, max(struct(snapshot_at, snapshot_id)) OVER (PARTITION BY node, queue, number) newest"
+                    "SELECT * EXCEPT (newest) FROM (SELECT *, max(struct(snapshot_at, snapshot_id)) OVER (PARTITION BY node,"
+                    " queue, number) newest"
                     " FROM {read}) WHERE newest.snapshot_id = snapshot_id",
                     read=read,
                 )
@@ -242,12 +253,15 @@ class Context:
     def _read_events(self) -> None:
         """Events: those of the newest snapshot; older ones are asked only where it has no longer all of them."""
         newest = self.keep(self._table("events", self.newest))
-        cut = {row["node"] for row in collect(self.sql("SELECT node, min(number) low FROM {e} GROUP BY node", e=newest)) if row["low"]}
+        cut = {
+            row["node"] for row in collect(self.sql("SELECT node, min(number) low FROM {e} GROUP BY node", e=newest)) if row["low"]
+        }
         older_ids = [one.snapshot_id for one in self.used if not one.newest and one.node in cut]
         if older_ids:
             self.events = self.keep(
                 self.sql(
-                    "SELECT * EXCEPT (place) FROM (SELECT *, row_number() OVER (PARTITION BY node, number ORDER BY snapshot_at DESC,"
+                    "SELECT * EXCEPT (place) FROM (SELECT *, row_number() OVER (PARTITION BY node, number ORDER BY"
+                    " snapshot_at DESC,"
                     " snapshot_id DESC) place FROM {every}) WHERE place = 1",
                     every=newest.unionByName(self._table("events", older_ids)),
                 )
