@@ -49,7 +49,14 @@ class Rows:
         bridge, _, lane = rest.rpartition(":")
         row: Row = dict.fromkeys(("head", "tail", "handed", "depth", "depth_volatile", "bytes", "in_flight", "released"), 0)
         row |= dict.fromkeys(("accepted", "delivered", "expired", "redelivered", "generation", "number"), 0)
-        row |= {"dropped": {}, "dead": {}, "settled_above": "[]", "volatile_ranges": "[]", "purged_ranges": "[]", "retention_s": 0.0}
+        row |= {
+            "dropped": {},
+            "dead": {},
+            "settled_above": "[]",
+            "volatile_ranges": "[]",
+            "purged_ranges": "[]",
+            "retention_s": 0.0,
+        }
         if kind == "bridge":
             row |= {"bridge": bridge, "lane": int(lane), "configured": True}
         self.add("queues", queue=name, **{**row, **columns})

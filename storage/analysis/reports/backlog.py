@@ -70,15 +70,19 @@ def make(context: Context) -> Made:
     """What waits, by bridge and rule, and the topics that most of it is of."""
     rules = context.keep(
         context.sql(
-            "SELECT to_date(max(snapshot_at)) date, node, coalesce(bridge, '') bridge, coalesce(rule_name, CAST(rule AS string)) rule, count(*) messages, sum(payload_bytes) bytes,"
+            "SELECT to_date(max(snapshot_at)) date, node, coalesce(bridge, '') bridge, coalesce(rule_name, CAST(rule AS"
+            " string)) rule, count(*) messages, sum(payload_bytes) bytes,"
             f" min(accepted_at) oldest_at, max(age_s) oldest_age_s, {_ages_sql()} FROM (SELECT *, (unix_micros(snapshot_at) -"
-            " unix_micros(accepted_at)) / 1e6 age_s FROM {messages} WHERE state <> 'settled') GROUP BY node, coalesce(bridge, ''), 4"
+            " unix_micros(accepted_at)) / 1e6 age_s FROM {messages} WHERE state <> 'settled') GROUP BY node,"
+            " coalesce(bridge, ''), 4"
         )
     )
     topics = context.keep(
         context.sql(
-            "SELECT to_date(max(snapshot_at)) date, node, coalesce(bridge, '') bridge, topic, count(*) messages, sum(payload_bytes) bytes,"
-            " min(accepted_at) oldest_at, max((unix_micros(snapshot_at) - unix_micros(accepted_at)) / 1e6) oldest_age_s FROM {messages}"
+            "SELECT to_date(max(snapshot_at)) date, node, coalesce(bridge, '') bridge, topic, count(*) messages,"
+            " sum(payload_bytes) bytes,"
+            " min(accepted_at) oldest_at, max((unix_micros(snapshot_at) - unix_micros(accepted_at)) / 1e6) oldest_age_s FROM"
+            " {messages}"
             " WHERE state <> 'settled' GROUP BY node, coalesce(bridge, ''), topic"
         )
     )
@@ -95,7 +99,8 @@ def _bridges(context: Context) -> list[Row]:
     """How much waits for each bridge, QoS 0 in memory included, by the rows of the queues."""
     return collect(
         context.sql(
-            "SELECT node, coalesce(bridge, '') bridge, sum(depth + depth_volatile) waiting, sum(depth_volatile) volatile, sum(bytes) bytes,"
+            "SELECT node, coalesce(bridge, '') bridge, sum(depth + depth_volatile) waiting, sum(depth_volatile) volatile,"
+            " sum(bytes) bytes,"
             " min(oldest_at) oldest_at, max(snapshot_at) at FROM {queues} GROUP BY 1, 2 ORDER BY waiting DESC, node, bridge"
         )
     )
@@ -112,9 +117,13 @@ def _section(context: Context, rules: DataFrame, bridges: list[Row]) -> Section:
         for row in rows
     ]
     ages = collect(
-        context.spark.sql(f"SELECT node, bridge, {', '.join(f'sum({name}) {name}' for name, _, _ in AGES)}, sum(messages) messages FROM {{r}} GROUP BY 1, 2 ORDER BY messages DESC LIMIT {BARS_SHOWN}", r=rules)
+        context.sql(
+            f"SELECT node, bridge, {', '.join(f'sum({name}) {name}' for name, _, _ in AGES)}, sum(messages) messages FROM"
+            f" {{r}} GROUP BY 1, 2 ORDER BY messages DESC LIMIT {BARS_SHOWN}",
+            r=rules,
+        )
     )
-    charts = ()
+    charts: tuple[Chart, ...] = ()
     if ages:
         charts = (
             Chart(
@@ -126,7 +135,7 @@ def _section(context: Context, rules: DataFrame, bridges: list[Row]) -> Section:
             ),
         )
     volatile = sum(row["volatile"] for row in bridges)
-    notes = ("Ages count up to the snapshot of the node; a local session's messages wait for its client.",)
+    notes: tuple[str, ...] = ("Ages count up to the snapshot of the node; a local session's messages wait for its client.",)
     if volatile:
         notes += (f"{plural(volatile, 'QoS 0 message')} more are in the memory of the nodes only, and not in the table.",)
     return Section(
@@ -148,7 +157,8 @@ def _summary(context: Context, bridges: list[Row]) -> str:
     if not waiting:
         return "Nothing is waiting."
     first = min(waiting, key=lambda row: row["oldest_at"] if row["oldest_at"] is not None else row["at"])
-    total = f"{plural(sum(row['waiting'] for row in waiting), 'message')} ({size(sum(row['bytes'] for row in waiting))}) wait in {plural(len(waiting), 'place')}"
+    total = f"{plural(sum(row['waiting'] for row in waiting), 'message')} ({size(sum(row['bytes'] for row in waiting))})"
+    f" wait in {plural(len(waiting), 'place')}"
     most = f"most for {_who(waiting[0])}: {waiting[0]['waiting']:,}"
     if first["oldest_at"] is None:
         return f"{total}; {most}."
@@ -187,4 +197,3 @@ def _topics(topics: DataFrame) -> Section:
         rows=table(_TOPIC_COLUMNS, shown),
         rows_total=rows_total,
     )
-

@@ -1,6 +1,7 @@
 """Which snapshots answer what, decided from where their queues stood. Pure.
 
-State (what waits, what is in flight) is the newest snapshot's. History is put together from as few snapshots as hold all of it: they
+State (what waits, what is in flight) is the newest snapshot's. History is put together from as few snapshots as hold all of it:
+they
 overlap, and what two of them have is read from one.
 
 C1  of a queue, each sequence is taken from one snapshot at most.
@@ -87,7 +88,9 @@ def takes(queues: Iterable[QueueAt]) -> list[Take]:
 
 def _takes_of(states: Sequence[QueueAt]) -> list[Take]:
     newest = states[0]
-    taken = [Take(node=newest.node, snapshot_id=newest.snapshot_id, queue=newest.queue, seq_from=newest.history_from, seq_to=newest.tail)]
+    taken = [
+        Take(node=newest.node, snapshot_id=newest.snapshot_id, queue=newest.queue, seq_from=newest.history_from, seq_to=newest.tail)
+    ]
     reached = newest.history_from
     older = list(states[1:])
     while older := [one for one in older if one.history_from < reached]:

@@ -1,6 +1,7 @@
 """What all reports look at: the tables of the snapshots, each fact in them once.
 
-State comes from the newest snapshot of each node, history from the fewest snapshots that hold all of it (``choice``), settlements and
+State comes from the newest snapshot of each node, history from the fewest snapshots that hold all of it (``choice``),
+settlements and
 events by their numbers, so that what several snapshots have is counted once. Messages are read once, without payloads, and kept by
 Spark as columns, in memory or on disk; nothing per message comes to the driver.
 """
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import count
 from typing import TYPE_CHECKING, Any, Protocol
 
 from storage.analysis.report_model import SnapshotUsed
@@ -33,11 +35,23 @@ COLUMNS: dict[str, tuple[str, ...]] = {
         *("outcome", "settlement", "payload_bytes"),
     ),
     "inflight": (*_HEAD, *_QUEUE, "seq", "packet_id", "state", "topic", "qos", "accepted_at"),
-    "settlements": (*_HEAD, *_QUEUE, "number", "settled_at", "first_seq", "last_seq", "messages", "outcome", "reason", "settled_by"),
+    "settlements": (
+        *_HEAD,
+        *_QUEUE,
+        "number",
+        "settled_at",
+        "first_seq",
+        "last_seq",
+        "messages",
+        "outcome",
+        "reason",
+        "settled_by",
+    ),
     "events": (*_HEAD, "number", "at", "kind", "bridge", "lane", "actor", "reason", "count", "details"),
     "dead_letters": (*_HEAD, "bridge", "lane", "seq", "letter", "reason", "at", "remote", "topic", "qos", "payload_bytes"),
 }
 SETTLED = "settled"
+_NUMBERS = count()
 
 
 class Source(Protocol):
@@ -91,6 +105,7 @@ class Context:
         self.thresholds = thresholds or Thresholds()
         self._source = source
         self._kept: list[DataFrame] = []
+        self._views: dict[str, DataFrame] = {}
         self._read_snapshots()
         self._read_queues()
         self._read_settlements()
@@ -100,10 +115,22 @@ class Context:
         self.dead_letters = self._newest("dead_letters")
         self.width_s = self._width_s()
 
-    def sql(self, query: str, **values: Any) -> DataFrame:
-        """Spark SQL; ``{messages}``, ``{queues}`` and so on are the tables, other names are in ``values``."""
-        frames = {name: frame for name, frame in vars(self).items() if f"{{{name}}}" in query and name not in values}
-        return self.spark.sql(query, **{**frames, **values})
+    def sql(self, query: str, **frames: DataFrame) -> DataFrame:
+        """Spark SQL; ``{messages}``, ``{queues}`` and so on are the tables, other names are those of ``frames``."""
+        names = {name: self._view(frame) for name, frame in {**vars(self), **frames}.items() if f"{{{name}}}" in query}
+        for name, view in names.items():
+            query = query.replace(f"{{{name}}}", view)
+        return self.spark.sql(query)
+
+    def _view(self, frame: DataFrame) -> str:
+        """The name of ``frame`` in SQL. It stays until ``close``: with a view, Spark forgets what it keeps of its frame."""
+        for view, known in self._views.items():
+            if known is frame:
+                return view
+        view = f"bascule_{next(_NUMBERS)}"
+        frame.createOrReplaceTempView(view)
+        self._views[view] = frame
+        return view
 
     def keep(self, frame: DataFrame) -> DataFrame:
         """``frame``, computed once and kept until ``close``."""
@@ -114,6 +141,9 @@ class Context:
 
     def close(self) -> None:
         """Let go of what is kept."""
+        for view in self._views:
+            self.spark.catalog.dropTempView(view)
+        self._views.clear()
         for frame in self._kept:
             frame.unpersist()
         self._kept.clear()
@@ -184,14 +214,13 @@ class Context:
         else:
             read = self.keep(read)
             numbers = collect(
-                self.spark.sql(
-                    "SELECT node, snapshot_id, queue, min(number) low, max(number) high FROM {read} GROUP BY ALL", read=read
-                )
+                self.sql("SELECT node, snapshot_id, queue, min(number) low, max(number) high FROM {read} GROUP BY ALL", read=read)
             )
             # The newest snapshot that has a number has all rows of it.
             self.settlements = self.keep(
-                self.spark.sql(
-                    "SELECT * EXCEPT (newest) FROM (SELECT *, max(struct(snapshot_at, snapshot_id)) OVER (PARTITION BY node, queue, number) newest"
+                self.sql(
+                    "SELECT * EXCEPT (newest) FROM (SELECT *, max(struct(snapshot_at, snapshot_id)) OVER (PARTITION BY node,"
+                    " queue, number) newest"
                     " FROM {read}) WHERE newest.snapshot_id = snapshot_id",
                     read=read,
                 )
@@ -208,7 +237,7 @@ class Context:
         messages = self._table("messages", self.newest)
         if self._older:
             older = self._table("messages", self._older_ids, states=(SETTLED,))
-            messages = self.spark.sql(
+            messages = self.sql(
                 "SELECT * FROM {newest} UNION ALL SELECT /*+ BROADCAST(t) */ o.* FROM {older} o JOIN {takes} t ON o.node = t.node"
                 " AND o.snapshot_id = t.snapshot_id AND o.queue = t.queue AND o.seq >= t.seq_from AND o.seq < t.seq_to",
                 newest=messages,
@@ -224,12 +253,15 @@ class Context:
     def _read_events(self) -> None:
         """Events: those of the newest snapshot; older ones are asked only where it has no longer all of them."""
         newest = self.keep(self._table("events", self.newest))
-        cut = {row["node"] for row in collect(self.spark.sql("SELECT node, min(number) low FROM {e} GROUP BY node", e=newest)) if row["low"]}
+        cut = {
+            row["node"] for row in collect(self.sql("SELECT node, min(number) low FROM {e} GROUP BY node", e=newest)) if row["low"]
+        }
         older_ids = [one.snapshot_id for one in self.used if not one.newest and one.node in cut]
         if older_ids:
             self.events = self.keep(
-                self.spark.sql(
-                    "SELECT * EXCEPT (place) FROM (SELECT *, row_number() OVER (PARTITION BY node, number ORDER BY snapshot_at DESC,"
+                self.sql(
+                    "SELECT * EXCEPT (place) FROM (SELECT *, row_number() OVER (PARTITION BY node, number ORDER BY"
+                    " snapshot_at DESC,"
                     " snapshot_id DESC) place FROM {every}) WHERE place = 1",
                     every=newest.unionByName(self._table("events", older_ids)),
                 )

@@ -1,7 +1,8 @@
 """What may have reached a remote twice, and where the records themselves have gaps.
 
 A message that was sent again after a broken connection is a *possible* duplicate at QoS 1 (none at QoS 2: the remote knows its
-identifier). Numbers of settlements and of events have no gaps; one that is missing within a snapshot is damage, one missing between two
+identifier). Numbers of settlements and of events have no gaps; one that is missing within a snapshot is damage, one missing
+between two
 snapshots was cut before the newer one was made.
 """
 
@@ -35,7 +36,8 @@ def make(context: Context) -> Made:
             numbers AS (
               SELECT DISTINCT node, coalesce(bridge, '') bridge, queue, number, settled_at at FROM {{settlements}}),
             settlement_gaps AS (
-              SELECT node, bridge, queue, number, at, lag(number) OVER (PARTITION BY node, queue ORDER BY number) before FROM numbers),
+              SELECT node, bridge, queue, number, at, lag(number) OVER (PARTITION BY node, queue ORDER BY number) before FROM
+                numbers),
             event_gaps AS (
               SELECT node, number, at, lag(number) OVER (PARTITION BY node ORDER BY number) before FROM {{events}}),
             nodes AS (SELECT node, max(snapshot_at) snapshot_at FROM {{queues}} GROUP BY 1),
@@ -54,11 +56,12 @@ def make(context: Context) -> Made:
         )
     )
     rows, rows_total = top(findings.orderBy(findings.verdict.desc(), findings["count"].desc()))
-    kinds = collect(context.spark.sql("SELECT what, sum(count) count FROM {f} GROUP BY 1", f=findings))
+    kinds = collect(context.sql("SELECT what, sum(count) count FROM {f} GROUP BY 1", f=findings))
     counts = {row["what"]: row["count"] for row in kinds}
     bridges = collect(
-        context.spark.sql(
-            "SELECT node, bridge, sum(if(what = 'sent again', count, 0)) again, sum(if(what = 'settlements missing', count, 0)) missing"
+        context.sql(
+            "SELECT node, bridge, sum(if(what = 'sent again', count, 0)) again, sum(if(what = 'settlements missing', count,"
+            " 0)) missing"
             " FROM {f} WHERE what <> 'events missing' GROUP BY 1, 2",
             f=findings,
         )
@@ -74,7 +77,8 @@ def make(context: Context) -> Made:
         rows=table(_COLUMNS, [row | {"queue": row["queue"] or "-"} for row in rows]),
         rows_total=rows_total,
         notes=(
-            "Sendings beyond the first, by the ledgers: duplicates for remotes that had the first. At QoS 2 the remote tells them apart.",
+            "Sendings beyond the first, by the ledgers: duplicates for remotes that had the first. At QoS 2 the remote tells"
+            " them apart.",
             "A part of a gap between two snapshots may have been cut by retention before the newer one was made.",
         ),
     )
@@ -92,5 +96,3 @@ def _summary(counts: dict[str, int]) -> str:
     for what, one in (("settlements missing", "settlement"), ("events missing", "event")):
         parts.append(f"{plural(counts[what], one)} missing" if counts.get(what) else f"no {one} missing")
     return "; ".join(parts) + "."
-
-

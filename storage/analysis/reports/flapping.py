@@ -1,6 +1,7 @@
 """Which links flapped, how long each was up, and what restarted: from the events of the nodes.
 
-A link flaps where, in some ``flapping_period_s``, it went down at least ``flapping_downs`` times; the windows in which it did are merged
+A link flaps where, in some ``flapping_period_s``, it went down at least ``flapping_downs`` times; the windows in which it did
+are merged
 where they overlap. A link is taken for down from the start of its node until it comes up, and unknown before its first event.
 """
 
@@ -104,7 +105,8 @@ def _spans(context: Context) -> DataFrame:
         turns AS (
           SELECT *, lag(state) OVER w before FROM changes WINDOW w AS (PARTITION BY node, bridge, lane ORDER BY number))
         SELECT to_date(t.at) date, t.node, t.bridge, t.lane, t.number, t.at start, t.state, t.reason,
-               coalesce(lead(t.at) OVER (PARTITION BY t.node, t.bridge, t.lane ORDER BY t.number), greatest(e.snapshot_at, t.at)) stop
+               coalesce(lead(t.at) OVER (PARTITION BY t.node, t.bridge, t.lane ORDER BY t.number), greatest(e.snapshot_at, t.at))
+                 stop
         FROM turns t JOIN ends e ON t.node = e.node WHERE (before IS NULL OR before <> state) AND {context.period.sql("t.at")}
         """
     )
@@ -122,10 +124,13 @@ def _windows(context: Context) -> DataFrame:
           FROM {{events}} WHERE kind = 'link.down' AND {context.period.sql("at")}),
         judged AS (
           SELECT *, max(behind) OVER (PARTITION BY node, bridge, lane ORDER BY us
-                                      RANGE BETWEEN CURRENT ROW AND {period_us} FOLLOWING) >= {context.thresholds.flapping_downs} flaps
+                                      RANGE BETWEEN CURRENT ROW AND {period_us} FOLLOWING) >= {context.thresholds.flapping_downs}
+                                      flaps
           FROM downs),
-        flapping AS (SELECT *, us - lag(us) OVER w > {period_us} begins FROM judged WHERE flaps WINDOW w AS (PARTITION BY node, bridge, lane ORDER BY us, number)),
-        grouped AS (SELECT *, count_if(coalesce(begins, true)) OVER (PARTITION BY node, bridge, lane ORDER BY us, number) place FROM flapping)
+        flapping AS (SELECT *, us - lag(us) OVER w > {period_us} begins FROM judged WHERE flaps WINDOW w AS (PARTITION BY node,
+          bridge, lane ORDER BY us, number)),
+        grouped AS (SELECT *, count_if(coalesce(begins, true)) OVER (PARTITION BY node, bridge, lane ORDER BY us, number) place
+          FROM flapping)
         SELECT to_date(min(at)) date, node, bridge, lane, min(at) start, max(at) stop, count(*) downs, mode(reason) reason
         FROM grouped GROUP BY node, bridge, lane, place
         """
@@ -144,10 +149,14 @@ def _links(context: Context, spans: DataFrame, windows: DataFrame) -> DataFrame:
           SELECT node, bridge, coalesce(lane, 0) lane, count(*) downs, mode(reason) reason FROM {events}
           WHERE kind = 'link.down' AND {during} GROUP BY 1, 2, 3),
         flapped AS (
-          SELECT node, bridge, lane, count(*) windows, max_by(struct(start, stop, downs), downs) worst FROM {windows} GROUP BY 1, 2, 3)
-        SELECT CASE WHEN l.state = 'down' OR f.windows > 0 THEN 'attention' ELSE 'ok' END verdict, to_date(l.stop) date, l.node, l.bridge,
-               l.lane, l.state, l.since, coalesce(try_divide(l.up_s, l.watched_s) * 100, 0D) up_percent, l.watched_s, coalesce(d.downs, 0) downs,
-               l.longest_down_s, d.reason, coalesce(f.windows, 0) windows, f.worst.start worst_from, f.worst.stop worst_to, f.worst.downs worst_downs
+          SELECT node, bridge, lane, count(*) windows, max_by(struct(start, stop, downs), downs) worst FROM {windows} GROUP BY 1,
+            2, 3)
+        SELECT CASE WHEN l.state = 'down' OR f.windows > 0 THEN 'attention' ELSE 'ok' END verdict, to_date(l.stop) date, l.node,
+          l.bridge,
+               l.lane, l.state, l.since, coalesce(try_divide(l.up_s, l.watched_s) * 100, 0D) up_percent, l.watched_s,
+               coalesce(d.downs, 0) downs,
+               l.longest_down_s, d.reason, coalesce(f.windows, 0) windows, f.worst.start worst_from, f.worst.stop worst_to,
+               f.worst.downs worst_downs
         FROM lanes l LEFT JOIN downs d ON l.node = d.node AND l.bridge = d.bridge AND l.lane = d.lane
         LEFT JOIN flapped f ON l.node = f.node AND l.bridge = f.bridge AND l.lane = f.lane
         """.replace("{during}", context.period.sql("at")),
@@ -165,13 +174,15 @@ def _summary(rows: list[Row], rows_total: int) -> str:
     if flapped:
         row = max(flapped, key=lambda each: each["worst_downs"])
         parts.append(
-            f"{len(flapped)} flapped, worst {lane_title(row['node'], row['bridge'], row['lane'])}: {row['worst_downs']} times down from"
+            f"{len(flapped)} flapped, worst {lane_title(row['node'], row['bridge'], row['lane'])}: {row['worst_downs']}"
+            f" times down from"
             f" {utc(row['worst_from'])} to {utc(row['worst_to'])}"
         )
     if down:
         row = min(down, key=lambda each: each["since"])
         parts.append(
-            f"{len(down)} down at the snapshot, longest {lane_title(row['node'], row['bridge'], row['lane'])} since {utc(row['since'])}"
+            f"{len(down)} down at the snapshot, longest {lane_title(row['node'], row['bridge'], row['lane'])} since"
+            f" {utc(row['since'])}"
         )
     return "; ".join(parts) + "."
 
@@ -182,7 +193,7 @@ def _charts(context: Context, spans: DataFrame, rows: list[Row]) -> tuple[Chart,
         return ()
     chosen = context.rows("chosen", lanes, "node string, bridge string, lane int")
     found = collect(
-        context.spark.sql(
+        context.sql(
             "SELECT /*+ BROADCAST(c) */ s.node, s.bridge, s.lane, s.start, s.stop, s.state, s.reason FROM {s} s JOIN {c} c"
             f" ON s.node = c.node AND s.bridge = c.bridge AND s.lane = c.lane ORDER BY s.start DESC LIMIT {SPANS_DRAWN}",
             s=spans,
@@ -225,8 +236,10 @@ def _restarts(context: Context) -> tuple[Section, DataFrame]:
     bad = ", ".join(f"'{kind}'" for kind, verdict in _TOLD.items() if verdict == "attention")
     told = context.keep(
         context.sql(
-            f"SELECT if(kind IN ({bad}), 'attention', 'ok') verdict, to_date(max(at)) date, node, kind what, coalesce(actor, bridge, '') actor,"
-            f" max_by(reason, number) reason, count(*) count, min(at) first_at, max(at) last_at FROM {{events}} WHERE kind IN ({kinds})"
+            f"SELECT if(kind IN ({bad}), 'attention', 'ok') verdict, to_date(max(at)) date, node, kind what, coalesce(actor,"
+            f" bridge, '') actor,"
+            f" max_by(reason, number) reason, count(*) count, min(at) first_at, max(at) last_at FROM {{events}} WHERE kind"
+            f" IN ({kinds})"
             f" AND {context.period.sql('at')} GROUP BY node, kind, coalesce(actor, bridge, '')"
         )
     )
@@ -234,7 +247,9 @@ def _restarts(context: Context) -> tuple[Section, DataFrame]:
     ended = sum(row["count"] for row in rows if row["what"] == "actor.ended")
     starts = sum(row["count"] for row in rows if row["what"] == "node.started")
     other = sorted({row["what"] for row in rows if row["verdict"] == "attention" and row["what"] != "actor.ended"})
-    summary = f"{plural(ended, 'end')} of an actor, {plural(starts, 'start')} of a node" + (f"; also {', '.join(other)}." if other else ".")
+    summary = f"{plural(ended, 'end')} of an actor, {plural(starts, 'start')} of a node" + (
+        f"; also {', '.join(other)}." if other else "."
+    )
     section = Section(
         name="restarts",
         title="Restarts and trouble",

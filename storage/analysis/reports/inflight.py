@@ -40,11 +40,13 @@ def make(context: Context) -> Made:
             flights AS (
               SELECT node, snapshot_at, queue, bridge, lane, count(*) in_flight, count_if(state = 'released') released,
                      count_if(packet_id IS NULL) qos0, min(accepted_at) oldest_at, max(seq) - min(seq) + 1 span,
-                     count(packet_id) - count(DISTINCT packet_id) same_id, count_if(packet_id IS NOT NULL AND topic IS NULL) not_stored,
+                     count(packet_id) - count(DISTINCT packet_id) same_id, count_if(packet_id IS NOT NULL AND topic IS NULL)
+                     not_stored,
                      (unix_micros(snapshot_at) - min(unix_micros(accepted_at))) / 1e6 oldest_age_s
               FROM {{inflight}} GROUP BY node, snapshot_at, queue, bridge, lane)
             SELECT CASE WHEN same_id > 0 OR not_stored > 0 OR span > {SPAN_MAX} THEN 'problem'
-                        WHEN f.bridge IS NOT NULL AND oldest_age_s >= {context.thresholds.in_flight_age_s} THEN 'attention' ELSE 'ok' END verdict,
+                        WHEN f.bridge IS NOT NULL AND oldest_age_s >= {context.thresholds.in_flight_age_s} THEN 'attention' ELSE
+                          'ok' END verdict,
                    to_date(f.snapshot_at) date, f.*, l.kind link, l.at link_since
             FROM flights f LEFT JOIN links l ON f.node = l.node AND f.bridge = l.bridge AND f.lane = l.lane
             """
@@ -52,8 +54,9 @@ def make(context: Context) -> Made:
     )
     rows, rows_total = top(audited.orderBy("oldest_age_s", ascending=False))
     bridges = collect(
-        context.spark.sql(
-            "SELECT node, coalesce(bridge, '') bridge, sum(in_flight) in_flight, max(oldest_age_s) oldest_age_s, min(oldest_at) oldest_at,"
+        context.sql(
+            "SELECT node, coalesce(bridge, '') bridge, sum(in_flight) in_flight, max(oldest_age_s) oldest_age_s,"
+            " min(oldest_at) oldest_at,"
             " count_if(verdict = 'problem') wrong, count_if(verdict = 'attention') old FROM {a} GROUP BY 1, 2",
             a=audited,
         )
@@ -67,11 +70,12 @@ def make(context: Context) -> Made:
         columns=_COLUMNS,
         rows=table(_COLUMNS, [row | {"link": _link(row["link"])} for row in rows]),
         rows_total=rows_total,
-        notes=("QoS 0 has no identifier, and is not stored. A link that is down explains what is old: it leaves again with the next session.",),
+        notes=(
+            "QoS 0 has no identifier, and is not stored. A link that is down explains what is old: it leaves again with the"
+            " next session.",
+        ),
     )
-    return Made(
-        sections=(section,), frames={NAME: audited}, marks={(row["node"], row["bridge"]): _mark(row) for row in bridges}
-    )
+    return Made(sections=(section,), frames={NAME: audited}, marks={(row["node"], row["bridge"]): _mark(row) for row in bridges})
 
 
 def _link(kind: str | None) -> str | None:
@@ -87,13 +91,15 @@ def _summary(bridges: list[Row]) -> str:
         return "Nothing was in flight."
     total = f"{plural(sum(row['in_flight'] for row in bridges), 'message')} in flight at {plural(len(bridges), 'bridge')}"
     if wrong := [row for row in bridges if row["wrong"]]:
-        return f"{total}; the markers contradict the store at {plural(len(wrong), 'bridge')}, such as {bridge_title(wrong[0]['bridge'])} of {wrong[0]['node']}."
+        return f"{total}; the markers contradict the store at {plural(len(wrong), 'bridge')}, such as"
+        f" {bridge_title(wrong[0]['bridge'])} of {wrong[0]['node']}."
     known = [row for row in bridges if row["oldest_age_s"] is not None]
     if not known:
         return f"{total}; all of it QoS 0."
     oldest = max(known, key=lambda row: row["oldest_age_s"])
     who = f"{bridge_title(oldest['bridge'])} of {oldest['node']}"
-    return f"{total}; the oldest at {who}, accepted {utc(oldest['oldest_at'])}, {duration(oldest['oldest_age_s'])} before its snapshot."
+    return f"{total}; the oldest at {who}, accepted {utc(oldest['oldest_at'])}, {duration(oldest['oldest_age_s'])} before"
+    " its snapshot."
 
 
 def _mark(row: Row) -> Mark:
@@ -102,4 +108,6 @@ def _mark(row: Row) -> Mark:
         note = "markers in flight contradict the store"
     elif row["old"]:
         note = f"in flight since {utc(row['oldest_at'])}"
-    return Mark(facts=(Fact(name="in_flight", title="In flight", kind="count", value=row["in_flight"]),), verdict=_verdict(row), note=note)
+    return Mark(
+        facts=(Fact(name="in_flight", title="In flight", kind="count", value=row["in_flight"]),), verdict=_verdict(row), note=note
+    )

@@ -1,7 +1,9 @@
 """How long messages took from their acceptance to their settlement as delivered, over time.
 
-Both times are readings of one node's wall clock. What was under way when that clock was set (an event ``clock.jumped``) has no latency
-that anybody knows, and is counted apart; a negative one without such an event is counted apart as well. Percentiles are exact, to the
+Both times are readings of one node's wall clock. What was under way when that clock was set (an event ``clock.jumped``) has no
+latency
+that anybody knows, and is counted apart; a negative one without such an event is counted apart as well. Percentiles are exact,
+to the
 millisecond that the store keeps, with linear interpolation: first equal latencies are counted, then those few are ranked.
 """
 
@@ -11,7 +13,19 @@ from typing import TYPE_CHECKING
 
 from storage.analysis.report_model import Chart, Column, Fact, Section, Series
 from storage.analysis.reports.context import Context
-from storage.analysis.reports.made import SERIES_SHOWN, Made, Mark, Row, bridge_title, collect, duration, lane_title, plural, table, top
+from storage.analysis.reports.made import (
+    SERIES_SHOWN,
+    Made,
+    Mark,
+    Row,
+    bridge_title,
+    collect,
+    duration,
+    lane_title,
+    plural,
+    table,
+    top,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -50,12 +64,10 @@ _COUNTED = """
 def make(context: Context) -> Made:
     """Percentiles for each bridge, over time and in all."""
     counted = context.keep(
-        context.sql(
-            _COUNTED.replace("{start}", context.bucket("settled_at")).replace("{period}", context.period.sql("settled_at"))
-        )
+        context.sql(_COUNTED.replace("{start}", context.bucket("settled_at")).replace("{period}", context.period.sql("settled_at")))
     )
     figures = context.keep(
-        context.spark.sql(
+        context.sql(
             f"""
             SELECT grouping_id() level, node, bridge, start, sum(if(good, messages, 0)) messages, {_FIGURES},
                    max(if(good, ms, NULL)) / 1000 max_s, sum(if(jumped, messages, 0)) clock_jumps,
@@ -66,15 +78,17 @@ def make(context: Context) -> Made:
             counted=counted,
         )
     )
-    by_time = context.spark.sql("SELECT to_date(start) date, * EXCEPT (level) FROM {f} WHERE level = 0", f=figures)
-    bridges = context.spark.sql(
-        "SELECT b.*, w.worst_p99_s, w.worst_at FROM {f} b LEFT JOIN (SELECT node, bridge, max(p99_s) worst_p99_s, max_by(start, p99_s) worst_at"
-        " FROM {f} WHERE level = 0 GROUP BY 1, 2) w ON b.node = w.node AND b.bridge = w.bridge WHERE b.level = 1 ORDER BY b.p99_s DESC",
+    by_time = context.sql("SELECT to_date(start) date, * EXCEPT (level) FROM {f} WHERE level = 0", f=figures)
+    bridges = context.sql(
+        "SELECT b.*, w.worst_p99_s, w.worst_at FROM {f} b LEFT JOIN (SELECT node, bridge, max(p99_s) worst_p99_s,"
+        " max_by(start, p99_s) worst_at"
+        " FROM {f} WHERE level = 0 GROUP BY 1, 2) w ON b.node = w.node AND b.bridge = w.bridge WHERE b.level = 1 ORDER BY"
+        " b.p99_s DESC",
         f=figures,
     )
     rows, rows_total = top(bridges)
-    whole = collect(context.spark.sql("SELECT * FROM {f} WHERE level = 7", f=figures))
-    fleet = collect(context.spark.sql("SELECT * FROM {f} WHERE level = 6 ORDER BY start", f=figures))
+    whole = collect(context.sql("SELECT * FROM {f} WHERE level = 7", f=figures))
+    fleet = collect(context.sql("SELECT * FROM {f} WHERE level = 6 ORDER BY start", f=figures))
     section = Section(
         name=NAME,
         title="Latency",
@@ -86,7 +100,8 @@ def make(context: Context) -> Made:
         rows_total=rows_total,
         charts=_charts(context, by_time, fleet, rows),
         notes=(
-            "Known of messages that are still kept after their delivery (retention of the bridge). QoS 0 ends when it is passed on.",
+            "Known of messages that are still kept after their delivery (retention of the bridge). QoS 0 ends when it is"
+            " passed on.",
             f"Each point is {duration(context.width_s)} of settlements.",
         ),
     )
@@ -135,13 +150,20 @@ def _charts(context: Context, by_time: DataFrame, fleet: list[Row], bridges: lis
         return (quantiles,)
     chosen = context.rows("chosen", slowest, "node string, bridge string")
     points = collect(
-        context.spark.sql(
-            "SELECT /*+ BROADCAST(c) */ t.node, t.bridge, start, p99_s FROM {t} t JOIN {c} c ON t.node = c.node AND t.bridge = c.bridge", t=by_time, c=chosen
+        context.sql(
+            "SELECT /*+ BROADCAST(c) */ t.node, t.bridge, start, p99_s FROM {t} t JOIN {c} c ON t.node = c.node AND t.bridge"
+            " = c.bridge",
+            t=by_time,
+            c=chosen,
         )
     )
     known = {(row["node"], row["bridge"], row["start"]): row["p99_s"] for row in points}
     series = tuple(
-        Series(name=lane_title(node, bridge), values=tuple(known.get((node, bridge, start)) for start in times)) for node, bridge in slowest
+        Series(name=lane_title(node, bridge), values=tuple(known.get((node, bridge, start)) for start in times))
+        for node, bridge in slowest
     )
     log_y = all(value is None or value > 0 for one in series for value in one.values)
-    return (quantiles, Chart(kind="lines", title="p99 of the slowest bridges", x=times, series=series, unit_y="duration_s", log_y=log_y))
+    return (
+        quantiles,
+        Chart(kind="lines", title="p99 of the slowest bridges", x=times, series=series, unit_y="duration_s", log_y=log_y),
+    )

@@ -6,7 +6,19 @@ from typing import TYPE_CHECKING
 
 from storage.analysis.report_model import Chart, Column, Fact, Section, Series, worst
 from storage.analysis.reports.context import Context, utc
-from storage.analysis.reports.made import BARS_SHOWN, BridgeKey, Made, Mark, Row, bridge_title, collect, lane_title, plural, table, top
+from storage.analysis.reports.made import (
+    BARS_SHOWN,
+    BridgeKey,
+    Made,
+    Mark,
+    Row,
+    bridge_title,
+    collect,
+    lane_title,
+    plural,
+    table,
+    top,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -40,14 +52,19 @@ def make(context: Context) -> Made:
     causes = context.keep(_causes(context))
     letters = context.keep(
         context.sql(
-            "SELECT to_date(max(snapshot_at)) date, node, bridge, reason, count(*) held, sum(payload_bytes) bytes, min(at) oldest_at,"
-            " max(at) newest_at, max_by(remote, letter) remote, max_by(topic, letter) topic FROM {dead_letters} GROUP BY node, bridge, reason"
+            "SELECT to_date(max(snapshot_at)) date, node, bridge, reason, count(*) held, sum(payload_bytes) bytes, min(at)"
+            " oldest_at,"
+            " max(at) newest_at, max_by(remote, letter) remote, max_by(topic, letter) topic FROM {dead_letters} GROUP BY"
+            " node, bridge, reason"
         )
     )
     bridges = collect(
-        context.spark.sql("SELECT node, bridge, sum(messages) messages, max(last_at) last_at FROM {c} GROUP BY 1, 2 ORDER BY messages DESC", c=causes)
+        context.sql(
+            "SELECT node, bridge, sum(messages) messages, max(last_at) last_at FROM {c} GROUP BY 1, 2 ORDER BY messages DESC",
+            c=causes,
+        )
     )
-    held = collect(context.spark.sql("SELECT node, bridge, sum(held) held FROM {l} GROUP BY 1, 2", l=letters))
+    held = collect(context.sql("SELECT node, bridge, sum(held) held FROM {l} GROUP BY 1, 2", l=letters))
     rows, rows_total = top(causes.orderBy("messages", ascending=False))
     section = Section(
         name=NAME,
@@ -59,7 +76,10 @@ def make(context: Context) -> Made:
         rows=table(_COLUMNS, [row | {"bridge": bridge_title(row["bridge"])} for row in rows]),
         rows_total=rows_total,
         charts=_charts(rows),
-        notes=("Counts are the ledgers', since each queue began. Times come from settlements and events, as far back as these are kept.",),
+        notes=(
+            "Counts are the ledgers', since each queue began. Times come from settlements and events, as far back as these"
+            " are kept.",
+        ),
     )
     letter_rows, letters_total = top(letters.orderBy("held", ascending=False))
     held_total = sum(row["held"] for row in held)
@@ -82,13 +102,16 @@ def _causes(context: Context) -> DataFrame:
         f"""
         WITH ledger AS (
           SELECT node, snapshot_at, coalesce(bridge, '') bridge, 'expired' cause, '' reason, expired messages FROM {{queues}}
-          UNION ALL SELECT node, snapshot_at, coalesce(bridge, ''), 'dropped', key, value FROM {{queues}} LATERAL VIEW explode(dropped) AS key, value
-          UNION ALL SELECT node, snapshot_at, coalesce(bridge, ''), 'dead', key, value FROM {{queues}} LATERAL VIEW explode(dead) AS key, value),
+          UNION ALL SELECT node, snapshot_at, coalesce(bridge, ''), 'dropped', key, value FROM {{queues}} LATERAL VIEW
+            explode(dropped) AS key, value
+          UNION ALL SELECT node, snapshot_at, coalesce(bridge, ''), 'dead', key, value FROM {{queues}} LATERAL VIEW explode(dead)
+            AS key, value),
         counted AS (
           SELECT to_date(max(snapshot_at)) date, node, bridge, cause, reason, sum(messages) messages FROM ledger
           GROUP BY node, bridge, cause, reason HAVING sum(messages) > 0),
         told AS (
-          SELECT node, coalesce(bridge, '') bridge, outcome cause, coalesce(reason, '') reason, messages, settled_at at FROM {{settlements}}
+          SELECT node, coalesce(bridge, '') bridge, outcome cause, coalesce(reason, '') reason, messages, settled_at at FROM
+            {{settlements}}
           WHERE outcome IN ('expired', 'dropped', 'dead') AND {context.period.sql("settled_at")}
           UNION ALL
           SELECT node, coalesce(bridge, ''), substring(kind, 10), coalesce(reason, ''), NULL, at FROM {{events}}
@@ -105,7 +128,7 @@ def _summary(context: Context, causes: DataFrame, rows: list[Row]) -> str:
     if not rows:
         return "Nothing was dropped, nothing expired, nothing was refused."
     kinds = collect(
-        context.spark.sql("SELECT cause, reason, sum(messages) messages FROM {c} GROUP BY 1, 2 ORDER BY messages DESC", c=causes)
+        context.sql("SELECT cause, reason, sum(messages) messages FROM {c} GROUP BY 1, 2 ORDER BY messages DESC", c=causes)
     )
     named = ", ".join(f"{row['messages']:,} {row['cause']}{': ' + row['reason'] if row['reason'] else ''}" for row in kinds[:4])
     more = f" and {plural(len(kinds) - 4, 'more cause')}" if len(kinds) > 4 else ""
@@ -128,7 +151,13 @@ def _charts(rows: list[Row]) -> tuple[Chart, ...]:
         for cause, reason in reasons
     )
     return (
-        Chart(kind="stacked-bars", title="Losses by bridge and cause", x=tuple(lane_title(*bridge) for bridge in bridges), series=series, unit_x="text"),
+        Chart(
+            kind="stacked-bars",
+            title="Losses by bridge and cause",
+            x=tuple(lane_title(*bridge) for bridge in bridges),
+            series=series,
+            unit_x="text",
+        ),
     )
 
 

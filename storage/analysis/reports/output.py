@@ -27,7 +27,9 @@ def write(spark: SparkSession, finished: Finished, folder: str, formats: Collect
         for name, frame in finished.frames.items():
             where = f"{folder}/{name.replace('-', '_')}"
             # One file for each day and node: the rows of a report are few.
-            frame.repartition("date", "node").write.mode("overwrite").option("partitionOverwriteMode", "dynamic").partitionBy("date", "node").parquet(where)
+            frame.repartition("date", "node").write.mode("overwrite").option("partitionOverwriteMode", "dynamic").partitionBy(
+                "date", "node"
+            ).parquet(where)
             written.append(where)
     if "json" in formats:
         written.append(write_text(spark, f"{folder}/report.json", finished.report.to_json()))

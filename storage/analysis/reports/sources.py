@@ -1,4 +1,5 @@
-"""Where the tables of a report come from: snapshots, through the data source ``bascule``, or Parquet that ``bascule export`` wrote."""
+"""Where the tables of a report come from: snapshots, through the data source ``bascule``, or Parquet that ``bascule"
+" export`` wrote."""
 
 from __future__ import annotations
 
@@ -26,7 +27,9 @@ class MixedInputs(ConfigError):
 class CheckpointSource:
     """Snapshots that lie in folders. A snapshot and its copies are read once."""
 
-    def __init__(self, spark: SparkSession, found: Sequence[Found], *, damaged: Judgement = "fail", newer: Judgement = "fail") -> None:
+    def __init__(
+        self, spark: SparkSession, found: Sequence[Found], *, damaged: Judgement = "fail", newer: Judgement = "fail"
+    ) -> None:
         """Sort out what can be read; ``problems`` are what cannot. Half-made snapshots never can, and never fail.
 
         Raises:
@@ -75,7 +78,8 @@ class CheckpointSource:
 
 
 class ParquetSource:
-    """What ``bascule export`` wrote: a folder of tables, ``<table>/date=<day>/node=<node>/<snapshot>.parquet``; here or far away."""
+    """What ``bascule export`` wrote: a folder of tables, ``<table>/date=<day>/node=<node>/<snapshot>.parquet``; here or far"
+    " away."""
 
     def __init__(self, spark: SparkSession, folders: Sequence[str]) -> None:
         self._spark = spark
@@ -85,7 +89,8 @@ class ParquetSource:
     def table(
         self, name: str, columns: Sequence[str], *, snapshots: Sequence[str] | None = None, states: Sequence[str] | None = None
     ) -> DataFrame:
-        """``Source.table``. Files of other snapshots are skipped by their statistics, columns that an older export lacks are null."""
+        """``Source.table``. Files of other snapshots are skipped by their statistics, columns that an older export lacks"
+        " are null."""
         from pyspark.errors import AnalysisException
         from pyspark.sql import functions as f
 
@@ -127,7 +132,9 @@ def open_source(
     if exports:
         return ParquetSource(spark, exports)
     found: Mapping[Path, Found] = {
-        each.path.resolve(): each for one in inputs for each in find_snapshots(unquote(urlsplit(one).path) if one.startswith("file:") else one)
+        each.path.resolve(): each
+        for one in inputs
+        for each in find_snapshots(unquote(urlsplit(one).path) if one.startswith("file:") else one)
     }
     return CheckpointSource(spark, list(found.values()), damaged=damaged, newer=newer)
 

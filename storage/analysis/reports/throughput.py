@@ -36,8 +36,9 @@ def make(context: Context) -> Made:
     bridges = context.keep(_bridges(context, by_time))
     rows, rows_total = top(bridges.orderBy("delivered", "kept", "accepted", ascending=False))
     fleet = collect(
-        context.spark.sql(
-            f"SELECT start, sum(accepted) accepted, {', '.join(f'sum({name}) {name}' for name in ENDS)} FROM {{t}} GROUP BY start ORDER BY start",
+        context.sql(
+            f"SELECT start, sum(accepted) accepted, {', '.join(f'sum({name}) {name}' for name in ENDS)} FROM {{t}} GROUP BY"
+            f" start ORDER BY start",
             t=by_time,
         )
     )
@@ -52,7 +53,8 @@ def make(context: Context) -> Made:
         rows_total=rows_total,
         charts=_charts(fleet, context.width_s),
         notes=(
-            f"Over time: messages that are queued, or settled and still kept (retention of the bridge); each point is {duration(context.width_s)}.",
+            f"Over time: messages that are queued, or settled and still kept (retention of the bridge); each point is"
+            f" {duration(context.width_s)}.",
             "Where nothing is kept of settled messages, only the ledgers of two snapshots tell how many there were.",
         ),
     )
@@ -75,7 +77,8 @@ def _by_time(context: Context) -> DataFrame:
           FROM {{settlements}} WHERE outcome <> 'redelivered' AND {context.period.sql("settled_at")} GROUP BY 1, 2, 3),
         sent AS (
           SELECT node, coalesce(bridge, '') bridge, {context.bucket("settled_at")} start, sum(payload_bytes) delivered_bytes
-          FROM {{messages}} WHERE state = 'settled' AND outcome = 'delivered' AND {context.period.sql("settled_at")} GROUP BY 1, 2, 3)
+          FROM {{messages}} WHERE state = 'settled' AND outcome = 'delivered' AND {context.period.sql("settled_at")} GROUP BY 1,
+            2, 3)
         SELECT to_date(start) date, node, bridge, start, coalesce(accepted, 0) accepted, coalesce(accepted_bytes, 0) accepted_bytes,
                {", ".join(f"coalesce({name}, 0) {name}" for name in ENDS)}, coalesce(delivered_bytes, 0) delivered_bytes
         FROM came FULL JOIN went USING (node, bridge, start) FULL JOIN sent USING (node, bridge, start)
@@ -90,16 +93,19 @@ def _bridges(context: Context, by_time: DataFrame) -> DataFrame:
         WITH steps AS (
           SELECT node, coalesce(bridge, '') bridge, snapshot_at, lag(snapshot_at) OVER w before,
                  accepted - lag(accepted) OVER w accepted, delivered - lag(delivered) OVER w delivered
-          FROM {{queues_all}} WHERE {context.period.sql("snapshot_at")} WINDOW w AS (PARTITION BY node, queue ORDER BY snapshot_at, snapshot_id)),
+          FROM {{queues_all}} WHERE {context.period.sql("snapshot_at")} WINDOW w AS (PARTITION BY node, queue ORDER BY
+            snapshot_at, snapshot_id)),
         ledger AS (
           SELECT node, bridge, sum(accepted) accepted, sum(delivered) delivered,
                  (max(unix_micros(snapshot_at)) - min(unix_micros(before))) / 1e6 between_s
           FROM steps WHERE accepted >= 0 GROUP BY 1, 2),
         history AS (
           SELECT node, bridge, sum(delivered) kept, sum(delivered_bytes) kept_bytes, max(accepted) / {width_s}D peak_in_per_s,
-                 max_by(start, accepted) peak_in_at, max(delivered) / {width_s}D peak_out_per_s, max_by(start, delivered) peak_out_at
+                 max_by(start, accepted) peak_in_at, max(delivered) / {width_s}D peak_out_per_s, max_by(start, delivered)
+                   peak_out_at
           FROM {{by_time}} GROUP BY 1, 2)
-        SELECT node, bridge, between_s, accepted, delivered, try_divide(accepted, between_s) in_per_s, try_divide(delivered, between_s) out_per_s,
+        SELECT node, bridge, between_s, accepted, delivered, try_divide(accepted, between_s) in_per_s, try_divide(delivered,
+          between_s) out_per_s,
                kept, kept_bytes, peak_in_per_s, peak_in_at, peak_out_per_s, peak_out_at
         FROM ledger FULL JOIN history USING (node, bridge)
         """,
@@ -156,5 +162,3 @@ def _facts(row: Row) -> tuple[Fact, ...]:
     if row["kept"] is None:
         return ()
     return (Fact(name="kept_bytes", title="Delivered in history", kind="bytes", value=row["kept_bytes"]),)
-
-

@@ -23,12 +23,15 @@ def make(context: Context) -> Made:
     """Topics by messages; per node in Parquet."""
     topics = context.keep(
         context.sql(
-            "SELECT to_date(max(snapshot_at)) date, node, topic, count(*) messages, sum(payload_bytes) bytes, count_if(state <> 'settled')"
+            "SELECT to_date(max(snapshot_at)) date, node, topic, count(*) messages, sum(payload_bytes) bytes, count_if(state"
+            " <> 'settled')"
             f" waiting, max(accepted_at) last_at FROM {{messages}} WHERE {context.period.sql('accepted_at')} GROUP BY node, topic"
         )
     )
-    totals = collect(context.spark.sql("SELECT sum(messages) messages, sum(bytes) bytes, count(DISTINCT topic) topics FROM {t}", t=topics))[0]
-    hottest = context.spark.sql(
+    totals = collect(
+        context.sql("SELECT sum(messages) messages, sum(bytes) bytes, count(DISTINCT topic) topics FROM {t}", t=topics)
+    )[0]
+    hottest = context.sql(
         f"SELECT topic, sum(messages) messages, sum(messages) * 100D / {max(1, totals['messages'] or 0)} share, sum(bytes) bytes,"
         " sum(bytes) / sum(messages) mean_bytes, sum(waiting) waiting, count(*) nodes, max(last_at) last_at FROM {t} GROUP BY topic"
         " ORDER BY messages DESC, topic",
@@ -36,7 +39,7 @@ def make(context: Context) -> Made:
     )
     rows, rows_total = top(hottest)
     shown = rows[:BARS_SHOWN]
-    charts = ()
+    charts: tuple[Chart, ...] = ()
     if shown:
         charts = (
             Chart(
@@ -51,7 +54,8 @@ def make(context: Context) -> Made:
     if rows:
         largest = max(rows, key=lambda row: row["bytes"])
         summary = (
-            f"{plural(totals['messages'], 'message')} ({size(totals['bytes'])}) of {plural(totals['topics'], 'topic')}; most of {rows[0]['topic']}"
+            f"{plural(totals['messages'], 'message')} ({size(totals['bytes'])}) of {plural(totals['topics'], 'topic')}; most"
+            f" of {rows[0]['topic']}"
             f" ({rows[0]['share']:.1f} %), most bytes of {largest['topic']} ({size(largest['bytes'])})."
         )
     section = Section(
