@@ -68,6 +68,7 @@ NEXT_TURN_S = 0.001  # a timer that is due at once would come before the sockets
 PUBREL_BYTES = 64  # what one keeps in memory until its batch is committed, about
 PACKETS_PER_TURN = 500  # of one client, runs of PUBLISH aside: each is handled by itself
 REST_S = 0.004  # while a batch is being committed and little comes, clients are heard when it is committed, or after this
+RESTING_CLIENTS_MIN = 8  # what a few send meanwhile gathers in their own sockets, and is there sooner when it is read at once
 RESTING_ROWS_MAX = 16  # if more came in a turn, clients stay heard: there may soon be enough for another batch
 PUBLISH_BYTE = 0x30
 _ACKNOWLEDGEMENTS = (PUBACK, PUBREC, PUBCOMP)
@@ -224,12 +225,12 @@ class Listener(MailboxActor):
 
     def _end_batch(self, now_s: float) -> None:
         rows = len(self._builder)
-        if self._link.worth_sending(rows, full=self._builder.full):
+        if (rows or self._touched or self._unparsed) and self._link.worth_sending(rows, full=self._builder.full):
             self._send_batch(now_s)
             while self._unparsed and self._link.may_send():  # what a full batch left in the clients' buffers
                 self._parse_leftovers()
                 self._send_batch(now_s)
-        if self._heard and len(self._link) and rows < RESTING_ROWS_MAX:
+        if self._heard and len(self._link) and rows < RESTING_ROWS_MAX and len(self._clients) >= RESTING_CLIENTS_MIN:
             self._rest(now_s)
         self._heard = False
         self._group.hear(self._may_hear())
@@ -247,6 +248,7 @@ class Listener(MailboxActor):
             self._resting = False
             self.mailbox.cancel_timer("rest")
             self._group.hear(self._may_hear())
+            self.mailbox.look_again()
 
     def on_timer(self, name: str, now_s: float) -> None:
         if name == "rest":

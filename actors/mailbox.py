@@ -225,6 +225,10 @@ class Mailbox:
             send(part, _NOBLOCK_MORE)
         send(parts[-1], _NOBLOCK)
 
+    def look_again(self) -> None:
+        """Look at the sockets once more in this turn, because some that were silenced are heard again."""
+        self._polled = False
+
     # --- sockets and timers ---
 
     def watch(self, fd: int, events: int, token: Hashable) -> None:

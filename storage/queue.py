@@ -98,9 +98,7 @@ class Queue:
         self.cut_short = False  # the last hand-out stopped before what could not be read
         self._may_be_sent = min(row.tail, row.head + PACKET_IDS)
         self._trimmed = row.trimmed
-        self._tail_bytes = row.tail_bytes
-        self._committed_bytes = row.tail_bytes
-        self._cursor_bytes = row.tail_bytes
+        self._tail_bytes = self._committed_bytes = self._cursor_bytes = row.tail_bytes
         self._trimmed_bytes = 0
         self._depth = row.depth
         self._volatile_depth = self._volatile_bytes = 0

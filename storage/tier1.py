@@ -176,7 +176,6 @@ class Tier1:
         self._retention = Retention(engine, settings, self._events)
         self._quarantine = Quarantine(Path(settings.data_dir) / "damaged")
         self._effects: Effects = []
-        self._retentions = {bridge.name: bridge.retention_s for bridge in settings.bridges}
         self._configured = {queue_name(bridge.name, lane) for bridge in settings.bridges for lane in range(bridge.lanes)}
         for name in sorted({*self._configured, *self._numbers.names()}):
             if lane_of_queue(name) is not None or session_of_queue(name) is not None:
@@ -579,7 +578,7 @@ class Tier1:
 
     def _stands(self, name: str, lane: _Lane) -> QueueStands:
         configured = not lane.bridge or name in self._configured
-        retention_s = self._retentions.get(lane.bridge, 0.0)
+        retention_s = next((bridge.retention_s for bridge in self._settings.bridges if bridge.name == lane.bridge), 0.0)
         return note(lane.queue, lane.limits, configured=configured, retention_s=retention_s, damaged=lane.row_damaged)
 
     def _sync_what_sessions_changed(self) -> None:

@@ -22,6 +22,7 @@ from supervisor.cli_events import events
 from supervisor.cli_export import export
 from supervisor.cli_passwd import passwd
 from supervisor.cli_queue import queue
+from supervisor.cli_report import report
 from supervisor.cli_snapshot import snapshot
 from supervisor.version import version
 from wire.errors import BasculeError, ConfigError
@@ -190,6 +191,7 @@ def restart(config: Path, name: str) -> int:
 cli.add_command(queue)
 cli.add_command(events)
 cli.add_command(passwd)
+cli.add_command(report)
 cli.add_command(snapshot)
 cli.add_command(export)
 

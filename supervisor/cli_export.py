@@ -2,40 +2,24 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from storage.analysis.tables import TABLES
 from wire.errors import ConfigError
 
 if TYPE_CHECKING:
     from storage.analysis.reader import Problem
 
-_TABLES = tuple(name for name in TABLES if name != "damage")
-
-
-class _Tables(click.ParamType[tuple[str, ...]]):
-    """Names of tables, separated by commas."""
-
-    name = "TABLE,..."
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
-        names = value.split(",") if isinstance(value, str) else _TABLES
-        unknown = [name for name in names if name not in _TABLES]
-        if unknown:
-            self.fail(f"there is no table {unknown[0]!r}; there are {', '.join(_TABLES)}", param, ctx)
-        return tuple(names)
-
 
 @click.command()
 @click.argument("places", metavar="SNAPSHOT...", nargs=-1, required=True)
 @click.option("--to", "target", type=click.Path(path_type=Path, file_okay=False), required=True, help="The folder for the files.")
-@click.option("--tables", type=_Tables(), default=",".join(_TABLES), help="Only these tables, separated by commas.")
+@click.option("--tables", metavar="TABLE,...", help="Only these tables: messages, queues, settlements, ...")
 @click.option("--no-payload", is_flag=True, help="Leave the payloads out.")
 @click.option("--damaged", type=click.Choice(["fail", "skip"]), default="fail", show_default=True, help="What cannot be read.")
 @click.option(
@@ -43,18 +27,23 @@ class _Tables(click.ParamType[tuple[str, ...]]):
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def export(
-    places: tuple[str, ...], target: Path, tables: tuple[str, ...], no_payload: bool, damaged: str, newer: str, as_json: bool
+    places: tuple[str, ...], target: Path, tables: str | None, no_payload: bool, damaged: str, newer: str, as_json: bool
 ) -> int:
     """Write the tables of snapshots as Parquet files.
 
     SNAPSHOT is the folder of a snapshot, a folder of snapshots, or a glob. What was exported before is not written again.
     """
-    missing = [name for name in ("numpy", "pyarrow") if importlib.util.find_spec(name) is None]
+    missing = [name for name in ("numpy", "pyarrow") if find_spec(name) is None]
     if missing:
         raise ConfigError(f"bascule export needs {' and '.join(missing)}: install them with pip install 'bascule[export]'")
+    from storage.analysis.export import EXPORTED
     from storage.analysis.export import export as export_tables
     from storage.manifest import find_snapshots
 
+    names = EXPORTED if tables is None else tuple(tables.split(","))
+    unknown = [name for name in names if name not in EXPORTED]
+    if unknown:
+        raise click.BadParameter(f"there is no table {unknown[0]!r}; there are {', '.join(EXPORTED)}", param_hint="--tables")
     problems: list[Problem] = []
 
     def tell(problem: Problem) -> None:
@@ -65,7 +54,7 @@ def export(
     done = export_tables(
         list({each.path.resolve(): each for each in found}.values()),
         target,
-        tables=tables,
+        tables=names,
         payload=not no_payload,
         damaged="skip" if damaged == "skip" else "fail",
         newer="skip" if newer == "skip" else "fail",

@@ -14,6 +14,7 @@ from supervisor.config_model import (
     Backoff,
     Bridge,
     BridgeLimits,
+    Clients,
     Configuration,
     Limits,
     Listener,
@@ -55,7 +56,7 @@ def to_settings(configuration: Configuration) -> NodeSettings:
     data_dir = Path(configuration.node.data_dir)
     limits = _limits(configuration.limits, configuration.limits, configuration.persistence.mode)
     supervision = configuration.supervision
-    clients, sessions = configuration.clients, configuration.sessions
+    sessions = configuration.sessions
     return NodeSettings(
         name=configuration.node.name,
         data_dir=str(data_dir),
@@ -63,24 +64,7 @@ def to_settings(configuration: Configuration) -> NodeSettings:
         log_level=configuration.log.level,
         listeners=tuple(_listener(listener, configuration.access) for listener in configuration.listeners),
         access=_access(configuration.access),
-        clients=ClientLimitSettings(
-            connections_max=clients.connections_max,
-            connect_timeout_s=clients.connect_timeout,
-            packet_max_bytes=clients.packet_max_bytes,
-            output_max_bytes=clients.output_max_bytes,
-            subscriptions_max=clients.subscriptions_max,
-            keep_alive_max_s=int(clients.keep_alive_max),
-            receive_maximum=clients.receive_maximum,
-            connections_per_address=clients.connections_per_address,
-            half_open_max=clients.half_open_max,
-            publish_messages_per_s=clients.publish_messages_per_s,
-            publish_bytes_per_s=clients.publish_bytes_per_s,
-            topic_levels_max=clients.topic_levels_max,
-            topic_max_bytes=clients.topic_max_bytes,
-            sys_period_s=clients.sys_period,
-            response_information=clients.response_information,
-            input_max_bytes=clients.input_max_bytes,
-        ),
+        clients=_clients(configuration.clients),
         sessions=SessionSettings(
             sessions_max=sessions.sessions_max,
             expiry_max_s=SESSION_NEVER_EXPIRES_S if sessions.expiry_max is None else int(sessions.expiry_max),
@@ -110,6 +94,27 @@ def to_settings(configuration: Configuration) -> NodeSettings:
             stop_timeout_s=supervision.stop_timeout,
         ),
         snapshots=_snapshots(configuration.snapshots),
+    )
+
+
+def _clients(clients: Clients) -> ClientLimitSettings:
+    return ClientLimitSettings(
+        connections_max=clients.connections_max,
+        connect_timeout_s=clients.connect_timeout,
+        packet_max_bytes=clients.packet_max_bytes,
+        output_max_bytes=clients.output_max_bytes,
+        subscriptions_max=clients.subscriptions_max,
+        keep_alive_max_s=int(clients.keep_alive_max),
+        receive_maximum=clients.receive_maximum,
+        connections_per_address=clients.connections_per_address,
+        half_open_max=clients.half_open_max,
+        publish_messages_per_s=clients.publish_messages_per_s,
+        publish_bytes_per_s=clients.publish_bytes_per_s,
+        topic_levels_max=clients.topic_levels_max,
+        topic_max_bytes=clients.topic_max_bytes,
+        sys_period_s=clients.sys_period,
+        response_information=clients.response_information,
+        input_max_bytes=clients.input_max_bytes,
     )
 
 

@@ -57,7 +57,7 @@ def read_messages(snapshot: Snapshot, part: Part, schema: pa.Schema, filters: Fi
     if start >= stop:
         return
     if OF_SETTLEMENT & set(schema.names) or queue.name in filters.numbers_from:
-        place.settlements = _settlements(snapshot, queue, row)
+        place.settlements = _settlements(snapshot, queue, row, start, stop)
         place.settled_in = place.settlements.index
     with_lengths = PAYLOAD in schema.names
     for rows in decoded(snapshot, place, start, stop, filters):
@@ -283,12 +283,30 @@ def _of_settlement(name: str, place: Place, seq: Longs) -> pa.Array:
             return longs(np.append(settlements.numbers, NONE)[entry], null=entry < 0)
 
 
-def _settlements(snapshot: Snapshot, queue: QueueFacts, row: LaneRow) -> Settlements:
-    """All settlements of the queue that are kept. What is missing is told."""
+def _settlements(snapshot: Snapshot, queue: QueueFacts, row: LaneRow, start: int, stop: int) -> Settlements:
+    """All settlements of the queue that are kept, if anything in ``[start, stop)`` is settled. What is missing is told."""
     assert snapshot.store is not None
+    settled = RangeSet((*row.settled, (0, row.head))).next_range(start)
+    if settled is None or settled[0] >= stop:
+        return Settlements()
+    name = snapshot.path, snapshot.manifest.id, queue.number
+    known = _RECENT.get(name)
+    if known is not None:
+        return known
+    whole = True
 
     def missing(first: int, stop: int, why: str) -> None:
+        nonlocal whole
+        whole = False
         snapshot.damaged(f"{why}: settlements {first} to {stop - 1}", queue.name)
 
     history = row.history
-    return Settlements.read(snapshot.store, queue.number, history.first, history.next, missing)
+    found = Settlements.read(snapshot.store, queue.number, history.first, history.next, missing)
+    _RECENT.clear()
+    if whole:
+        _RECENT[name] = found
+    return found
+
+
+# The settlements of the queue that was read last: its other parts are most often read next, by the same process.
+_RECENT: dict[tuple[str, str, int], Settlements] = {}

@@ -143,7 +143,7 @@ def read_settlements(
                 why = "settlements are missing"
             due = number + 1
             try:
-                found.add(number, msgpack.unpackb(value, use_list=False))
+                found.add(number, msgpack.unpackb(value))
             except (StorageDamaged, ValueError, TypeError, msgpack.UnpackException) as error:
                 missing(number, due, str(error))
         yield found

@@ -11,7 +11,7 @@ import math
 import random
 from array import array
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from pathlib import Path
 from zlib import crc32
@@ -72,14 +72,7 @@ def settings_of(name: str, *, messages: int, hours: float) -> NodeSettings:
         volatile_max_bytes=1 << 20,
         overflow="drop-oldest",
     )
-    cloud = LimitSettings(
-        max_messages=1_000_000,
-        max_bytes=1 << 30,
-        max_age_s=None,
-        min_free_disk_bytes=0,
-        volatile_max_bytes=8 << 20,
-        overflow="reject",
-    )
+    cloud = replace(limits, max_messages=1_000_000, max_bytes=1 << 30)
     return NodeSettings(
         name=name,
         data_dir="",

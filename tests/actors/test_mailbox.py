@@ -170,3 +170,21 @@ def test_a_socket_file_in_a_folder_with_a_very_long_name_can_be_reached(tmp_path
     assert turns_until(two, Stop()) == [Stop()]
     one.close()
     two.close()
+
+
+def test_what_is_heard_again_is_looked_at_in_the_same_turn(boxes: tuple[Mailbox, Mailbox]) -> None:
+    """Though the turn began with a look at all sockets, which found the frame."""
+    one, two = boxes
+    here, there = socket.socketpair()
+    with here, there:
+        group = two.group()
+        group.watch(here.fileno(), READ, "here")
+        group.hear(False)
+        there.send(b"x")
+        one.send("two:b:0", Stop())
+        while (message := two.get().message) != Stop():
+            assert isinstance(message, TurnEnded)
+        group.hear(True)
+        two.look_again()
+        assert turn(two) == [SocketsReady([("here", READ)])]
+        group.forget(here.fileno())

@@ -103,8 +103,15 @@ def test_the_command_exports_and_says_what(day: Made, tmp_path: Path) -> None:
     assert facts["rows"] == sum(len(table(path, name)) for path in day.snapshots for name in ("queues", "events"))
 
 
+def test_a_table_that_is_not_there_is_named(middle: Path, tmp_path: Path) -> None:
+    ran = CliRunner().invoke(cli, ["export", str(middle), "--to", str(tmp_path), "--tables", "queues,nothing"])
+
+    assert "there is no table 'nothing'; there are messages," in ran.output
+    assert ran.exit_code == 2
+
+
 def test_without_the_extra_the_command_says_what_to_install(middle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cli_export.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(cli_export, "find_spec", lambda name: None)
 
     ran = CliRunner().invoke(cli, ["export", str(middle), "--to", str(tmp_path)], standalone_mode=False)
 

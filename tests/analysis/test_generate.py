@@ -14,7 +14,8 @@ from tests.analysis.rows import Row, table
 
 def faults(snapshot: Path) -> tuple[list[tuple[str, int]], list[tuple[str, int]]]:
     """By each sequence of each queue that has a history: what was lost; what was settled twice, or is settled and still there."""
-    lost, twice = [], []
+    lost: list[tuple[str, int]] = []
+    twice: list[tuple[str, int]] = []
     unsettled = {
         (row["queue"], row["seq"]) for row in table(snapshot, "messages", ["queue", "seq", "state"]) if row["state"] != "settled"
     }

@@ -115,7 +115,10 @@ class FaultyNode:
         assert [publisher.sessions_lost for publisher in self.publishers] == [0, 0]
         lane = self.node.wait_lane("cloud", depth=0, in_flight=0)
         assert lane["ledger_closes"] is True, lane
-        assert lane["accepted"] == lane["delivered"] == sum(map(len, sent.values())), lane
+        published = sum(map(len, sent.values()))
+        assert lane["accepted"] == lane["delivered"] >= published, lane
+        if not any(publisher.reconnects for publisher in self.publishers):  # one that does sends QoS 1 again
+            assert lane["accepted"] == published, lane
 
 
 class _Killed:

@@ -47,6 +47,8 @@ def test_kills_leave_a_history_that_adds_up(tmp_path: Path, start_node: StartNod
             subscriber.wait_for(f"q{qos}", sent[qos], deadline_s=30.0)
         lane = node.wait_lane("cloud", depth=0, in_flight=0)
         wait_until(lambda: any(event["kind"] == "messages.dropped" for event in events(node)) or not lane["dropped"], 15.0, "drops")
+        lives = ("actor.started", "queue_store")
+        wait_until(lambda: [(event["kind"], event["actor"]) for event in events(node)].count(lives) == KILLS, 15.0, "the last life")
         told = events(node)
         assert node.stop() == 0
 

@@ -1,0 +1,137 @@
+"""Which snapshots answer what, decided from where their queues stood. Pure.
+
+State (what waits, what is in flight) is the newest snapshot's. History is put together from as few snapshots as hold all of it:
+they
+overlap, and what two of them have is read from one.
+
+C1  of a queue, each sequence is taken from one snapshot at most.
+C2  what any snapshot of the store's present life has kept of a queue's history is taken, unless a gap between two of them hides it.
+C3  the sequences from ``Covered.seq_from`` on are all accounted for by what was taken, if nothing was lost.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+_WIDTHS_S = (1, 2, 5, 10, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21_600, 43_200, 86_400, 604_800)
+POINTS_MAX = 120
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueAt:
+    """Where a queue stood in one snapshot: settled chunks kept from ``history_from``, [``head``, ``tail``) in the queue."""
+
+    node: str
+    snapshot_id: str
+    at_us: int
+    queue: str
+    history_from: int
+    head: int
+    tail: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Take:
+    """What is read of the history of a queue from one snapshot: settled messages of the sequences [``seq_from``, ``seq_to``)."""
+
+    node: str
+    snapshot_id: str
+    queue: str
+    seq_from: int
+    seq_to: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Numbers:
+    """The settlements of one queue in one snapshot: their lowest and highest number, -1 and -1 for none."""
+
+    node: str
+    snapshot_id: str
+    queue: str
+    low: int
+    high: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Covered:
+    """From ``seq_from`` on, every sequence of the queue must be settled once or still be there."""
+
+    node: str
+    queue: str
+    seq_from: int
+
+
+def lives(queues: Iterable[QueueAt]) -> dict[tuple[str, str], list[QueueAt]]:
+    """(node, queue) -> its snapshots of the store's present life, newest first.
+
+    A tail never goes back; where it seems to, the store was made anew, and what came before belongs to another one.
+    """
+    by_queue: dict[tuple[str, str], list[QueueAt]] = defaultdict(list)
+    for one in sorted(queues, key=lambda each: (each.at_us, each.snapshot_id), reverse=True):
+        newer = by_queue[one.node, one.queue]
+        if not newer or (newer[-1].tail >= one.tail >= 0):
+            newer.append(one)
+        elif newer[-1].tail >= 0:
+            newer.append(_END)
+    return {key: [one for one in found if one is not _END] for key, found in by_queue.items()}
+
+
+_END = QueueAt(node="", snapshot_id="", at_us=0, queue="", history_from=0, head=0, tail=-1)
+
+
+def takes(queues: Iterable[QueueAt]) -> list[Take]:
+    """What to read for the history of each queue, so that C1 and C2 hold; the newest snapshot first."""
+    return [take for states in lives(queues).values() for take in _takes_of(states)]
+
+
+def _takes_of(states: Sequence[QueueAt]) -> list[Take]:
+    newest = states[0]
+    taken = [
+        Take(node=newest.node, snapshot_id=newest.snapshot_id, queue=newest.queue, seq_from=newest.history_from, seq_to=newest.tail)
+    ]
+    reached = newest.history_from
+    older = list(states[1:])
+    while older := [one for one in older if one.history_from < reached]:
+        joined = [one for one in older if one.head >= reached]
+        chosen = min(joined, key=lambda one: one.history_from) if joined else older[0]
+        taken.append(
+            Take(
+                node=chosen.node,
+                snapshot_id=chosen.snapshot_id,
+                queue=chosen.queue,
+                seq_from=chosen.history_from,
+                seq_to=min(reached, chosen.tail),
+            )
+        )
+        reached = chosen.history_from
+    return taken
+
+
+def covered(queues: Iterable[QueueAt], numbers: Iterable[Numbers]) -> list[Covered]:
+    """From where on each queue's sequences must add up (C3), by the settlements that were read.
+
+    An older snapshot leads further back only if its settlements join those of the newer one. A number missing *within* one
+    snapshot breaks nothing here: what it settled is missing, and the sequences say so.
+    """
+    known = {(one.node, one.queue, one.snapshot_id): one for one in numbers}
+    found = []
+    for (node, queue), states in lives(queues).items():
+        seq_from = states[0].history_from
+        newer = known.get((node, queue, states[0].snapshot_id))
+        low = newer.low if newer is not None else -1
+        for state in states[1:]:
+            mine = known.get((node, queue, state.snapshot_id))
+            if mine is None or mine.high < 0 or low < 0:
+                continue  # it was not read, or says nothing
+            if mine.high < low - 1:
+                break
+            seq_from, low = min(seq_from, state.history_from), min(low, mine.low)
+        found.append(Covered(node=node, queue=queue, seq_from=seq_from))
+    return found
+
+
+def bucket_s(span_s: float, points_max: int = POINTS_MAX) -> int:
+    """The width in which ``span_s`` is drawn: the smallest round one that makes at most ``points_max`` points."""
+    return next((width for width in _WIDTHS_S if span_s <= width * points_max), _WIDTHS_S[-1])

@@ -1,0 +1,172 @@
+"""What was lost on purpose, and why: expired, dropped and dead-lettered messages by cause, and the dead letters that are held."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from storage.analysis.report_model import Chart, Column, Fact, Section, Series, worst
+from storage.analysis.reports.context import Context, utc
+from storage.analysis.reports.made import (
+    BARS_SHOWN,
+    BridgeKey,
+    Made,
+    Mark,
+    Row,
+    bridge_title,
+    collect,
+    lane_title,
+    plural,
+    table,
+    top,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+NAME = "losses"
+_COLUMNS = (
+    Column(name="node", title="Node", kind="text"),
+    Column(name="bridge", title="Bridge", kind="text"),
+    Column(name="cause", title="Cause", kind="text"),
+    Column(name="reason", title="Reason", kind="text"),
+    Column(name="messages", title="Messages ever", kind="count"),
+    Column(name="recent", title="Of these in history", kind="count"),
+    Column(name="first_at", title="First known", kind="time"),
+    Column(name="last_at", title="Last known", kind="time"),
+)
+_LETTER_COLUMNS = (
+    Column(name="node", title="Node", kind="text"),
+    Column(name="bridge", title="Bridge", kind="text"),
+    Column(name="reason", title="Reason", kind="text"),
+    Column(name="held", title="Held", kind="count"),
+    Column(name="bytes", title="Payload", kind="bytes"),
+    Column(name="oldest_at", title="Oldest", kind="time"),
+    Column(name="newest_at", title="Newest", kind="time"),
+    Column(name="remote", title="Latest refused by", kind="text"),
+    Column(name="topic", title="Latest topic", kind="text"),
+)
+
+
+def make(context: Context) -> Made:
+    """Losses by cause of each bridge; and dead letters."""
+    causes = context.keep(_causes(context))
+    letters = context.keep(
+        context.sql(
+            "SELECT to_date(max(snapshot_at)) date, node, bridge, reason, count(*) held, sum(payload_bytes) bytes, min(at)"
+            " oldest_at,"
+            " max(at) newest_at, max_by(remote, letter) remote, max_by(topic, letter) topic FROM {dead_letters} GROUP BY"
+            " node, bridge, reason"
+        )
+    )
+    bridges = collect(
+        context.sql(
+            "SELECT node, bridge, sum(messages) messages, max(last_at) last_at FROM {c} GROUP BY 1, 2 ORDER BY messages DESC",
+            c=causes,
+        )
+    )
+    held = collect(context.sql("SELECT node, bridge, sum(held) held FROM {l} GROUP BY 1, 2", l=letters))
+    rows, rows_total = top(causes.orderBy("messages", ascending=False))
+    section = Section(
+        name=NAME,
+        title="Losses",
+        question="What was dropped, expired or dead-lettered, and why?",
+        verdict=worst("attention" if rows else "ok"),
+        summary=_summary(context, causes, rows),
+        columns=_COLUMNS,
+        rows=table(_COLUMNS, [row | {"bridge": bridge_title(row["bridge"])} for row in rows]),
+        rows_total=rows_total,
+        charts=_charts(rows),
+        notes=(
+            "Counts are the ledgers', since each queue began. Times come from settlements and events, as far back as these"
+            " are kept.",
+        ),
+    )
+    letter_rows, letters_total = top(letters.orderBy("held", ascending=False))
+    held_total = sum(row["held"] for row in held)
+    second = Section(
+        name="dead-letters",
+        title="Dead letters",
+        question="What did the remotes refuse, and is kept?",
+        verdict="attention" if held_total else "ok",
+        summary=f"{plural(held_total, 'dead letter')} held, at {plural(len(held), 'bridge')}." if held_total else "None is held.",
+        columns=_LETTER_COLUMNS,
+        rows=table(_LETTER_COLUMNS, letter_rows),
+        rows_total=letters_total,
+        notes=("`bascule queue replay` sends them again, `bascule queue purge` lets them go.",),
+    )
+    return Made(sections=(section, second), frames={NAME: causes, "dead_letters": letters}, marks=_marks(bridges, held))
+
+
+def _causes(context: Context) -> DataFrame:
+    return context.sql(
+        f"""
+        WITH ledger AS (
+          SELECT node, snapshot_at, coalesce(bridge, '') bridge, 'expired' cause, '' reason, expired messages FROM {{queues}}
+          UNION ALL SELECT node, snapshot_at, coalesce(bridge, ''), 'dropped', key, value FROM {{queues}} LATERAL VIEW
+            explode(dropped) AS key, value
+          UNION ALL SELECT node, snapshot_at, coalesce(bridge, ''), 'dead', key, value FROM {{queues}} LATERAL VIEW explode(dead)
+            AS key, value),
+        counted AS (
+          SELECT to_date(max(snapshot_at)) date, node, bridge, cause, reason, sum(messages) messages FROM ledger
+          GROUP BY node, bridge, cause, reason HAVING sum(messages) > 0),
+        told AS (
+          SELECT node, coalesce(bridge, '') bridge, outcome cause, coalesce(reason, '') reason, messages, settled_at at FROM
+            {{settlements}}
+          WHERE outcome IN ('expired', 'dropped', 'dead') AND {context.period.sql("settled_at")}
+          UNION ALL
+          SELECT node, coalesce(bridge, ''), substring(kind, 10), coalesce(reason, ''), NULL, at FROM {{events}}
+          WHERE kind IN ('messages.dropped', 'messages.expired', 'messages.dead') AND {context.period.sql("at")}),
+        seen AS (
+          SELECT node, bridge, cause, reason, sum(messages) recent, min(at) first_at, max(at) last_at FROM told GROUP BY 1, 2, 3, 4)
+        SELECT c.*, s.recent, s.first_at, s.last_at FROM counted c
+        LEFT JOIN seen s ON c.node = s.node AND c.bridge = s.bridge AND c.cause = s.cause AND c.reason = s.reason
+        """
+    )
+
+
+def _summary(context: Context, causes: DataFrame, rows: list[Row]) -> str:
+    if not rows:
+        return "Nothing was dropped, nothing expired, nothing was refused."
+    kinds = collect(
+        context.sql("SELECT cause, reason, sum(messages) messages FROM {c} GROUP BY 1, 2 ORDER BY messages DESC", c=causes)
+    )
+    named = ", ".join(f"{row['messages']:,} {row['cause']}{': ' + row['reason'] if row['reason'] else ''}" for row in kinds[:4])
+    more = f" and {plural(len(kinds) - 4, 'more cause')}" if len(kinds) > 4 else ""
+    times = [row["last_at"] for row in rows if row["last_at"] is not None]
+    last = f"; the last known {utc(max(times))}" if times else ""
+    return f"{plural(sum(row['messages'] for row in kinds), 'message')} ended without delivery: {named}{more}{last}."
+
+
+def _charts(rows: list[Row]) -> tuple[Chart, ...]:
+    if not rows:
+        return ()
+    bridges = list(dict.fromkeys((row["node"], row["bridge"]) for row in rows))[:BARS_SHOWN]
+    reasons = list(dict.fromkeys((row["cause"], row["reason"]) for row in rows))[:8]
+    counts = {(row["node"], row["bridge"], row["cause"], row["reason"]): row["messages"] for row in rows}
+    series = tuple(
+        Series(
+            name=f"{cause}: {reason}" if reason else cause,
+            values=tuple(counts.get((*bridge, cause, reason), 0) for bridge in bridges),
+        )
+        for cause, reason in reasons
+    )
+    return (
+        Chart(
+            kind="stacked-bars",
+            title="Losses by bridge and cause",
+            x=tuple(lane_title(*bridge) for bridge in bridges),
+            series=series,
+            unit_x="text",
+        ),
+    )
+
+
+def _marks(bridges: list[Row], held: list[Row]) -> dict[BridgeKey, Mark]:
+    letters = {(row["node"], row["bridge"]): row["held"] for row in held}
+    marks = {}
+    for row in bridges:
+        key = (row["node"], row["bridge"])
+        last = f", the last {utc(row['last_at'])}" if row["last_at"] is not None else ""
+        facts = (Fact(name="dead_letters", title="Dead letters held", kind="count", value=letters.get(key, 0)),)
+        marks[key] = Mark(facts=facts, verdict="attention", note=f"{row['messages']:,} ended without delivery{last}")
+    return marks

@@ -1,0 +1,129 @@
+"""A real Chromium without a window, driven through chromedriver: what a page does is asked of a browser."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+
+
+def missing() -> str | None:
+    """Why there is no browser for tests here, or ``None``."""
+    if not any(shutil.which(name) for name in BROWSERS):
+        return "no Chromium (Debian: apt-get install chromium chromium-driver)"
+    if not shutil.which("chromedriver"):
+        return "no chromedriver (Debian: apt-get install chromium-driver)"
+    try:
+        import selenium  # noqa: F401
+    except ImportError:
+        return "no selenium (pip install selenium)"
+    return None
+
+
+class Chromium:
+    """One window. Everything it says in its console and everything it asks the network for is kept since ``open``."""
+
+    def __init__(self) -> None:
+        from selenium import webdriver
+        from selenium.webdriver.chrome.service import Service
+
+        options = webdriver.ChromeOptions()
+        options.binary_location = next(path for path in map(shutil.which, BROWSERS) if path)
+        for argument in ("headless=new", "no-sandbox", "disable-gpu", "disable-background-networking", "no-first-run"):
+            options.add_argument(f"--{argument}")
+        options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+        self._driver: Any = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
+
+    def open(
+        self, page: Path, *, width: int = 1280, height: int = 900, dark: bool = False, script: bool = True, hash_: str = ""
+    ) -> None:
+        """Load ``page`` in a window of that size, in light or dark."""
+        self.resize(width, height)
+        self.media("screen", dark=dark)
+        self._command("Emulation.setScriptExecutionDisabled", value=not script)
+        self._driver.get("about:blank")
+        self.console()
+        self.requested()
+        self._driver.get(page.as_uri() + hash_)
+
+    def resize(self, width: int, height: int = 900) -> None:
+        """Make the window that large, in CSS pixels."""
+        self._command("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+
+    def media(self, medium: str, *, dark: bool) -> None:
+        """What the page is shown on, and which colours the system prefers."""
+        features = [
+            {"name": "prefers-color-scheme", "value": "dark" if dark else "light"},
+            {"name": "prefers-reduced-motion", "value": "reduce"},
+        ]
+        self._command("Emulation.setEmulatedMedia", media=medium, features=features)
+
+    def ask(self, script: str, *arguments: object) -> Any:
+        """What the function body ``script`` returns in the page."""
+        return self._driver.execute_script(script, *arguments)
+
+    def ask_later(self, script: str, *arguments: object) -> Any:
+        """What ``script`` passes to its last argument, a function."""
+        self._driver.set_script_timeout(10)
+        return self._driver.execute_async_script(script, *arguments)
+
+    def find(self, selector: str) -> Any:
+        """The first element that is so."""
+        return self._driver.find_element("css selector", selector)
+
+    def all(self, selector: str) -> list[Any]:
+        """All elements that are so."""
+        return list(self._driver.find_elements("css selector", selector))
+
+    def click(self, element: Any) -> None:
+        """Click ``element`` (or the first one that a selector finds) in the middle of the window, where nothing lies over it."""
+        found = self.find(element) if isinstance(element, str) else element
+        self.ask("arguments[0].scrollIntoView({ block: 'center' })", found)
+        found.click()
+
+    def seen(self, selector: str) -> int:
+        """How many elements are so and have a place on the page."""
+        script = "return Array.from(document.querySelectorAll(arguments[0])).filter((one) => one.getClientRects().length).length"
+        return int(self.ask(script, selector))
+
+    def texts(self, selector: str) -> list[str]:
+        """The texts of all elements that are so, as they are in the document."""
+        return list(self.ask("return Array.from(document.querySelectorAll(arguments[0]), (one) => one.textContent)", selector))
+
+    def console(self) -> list[str]:
+        """What came on the console since it was last asked."""
+        return [entry["message"] for entry in self._driver.get_log("browser")]
+
+    def requested(self) -> list[str]:
+        """What was asked of the network, or of files, since it was last asked."""
+        messages = [json.loads(entry["message"])["message"] for entry in self._driver.get_log("performance")]
+        return [one["params"]["request"]["url"] for one in messages if one["method"] == "Network.requestWillBeSent"]
+
+    def accessibility(self) -> list[dict[str, Any]]:
+        """The page as a screen reader gets it: the nodes of its accessibility tree that are not ignored."""
+        nodes = self._driver.execute_cdp_cmd("Accessibility.getFullAXTree", {})["nodes"]
+        return [node for node in nodes if not node.get("ignored")]
+
+    def quit(self) -> None:
+        """End the browser."""
+        self._driver.quit()
+
+    def _command(self, name: str, **parameters: object) -> None:
+        self._driver.execute_cdp_cmd(name, parameters)
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Chromium]:
+    """A Chromium for the tests of one module; where there is none, they are skipped and say what to install."""
+    why = missing()
+    if why is not None:
+        pytest.skip(why)
+    browser = Chromium()
+    yield browser
+    browser.quit()
