@@ -82,7 +82,7 @@ def _deliver(spark: SparkSession, finished: Finished, given: argparse.Namespace,
 
         from storage.analysis.console import show
 
-        show(finished.report, Console())
+        show(finished.report, Console(emoji=False))
 
 
 def adds_up(report: Report) -> bool:
