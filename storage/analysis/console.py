@@ -18,8 +18,9 @@ _STYLES: dict[Verdict, str] = {"ok": "green", "attention": "yellow", "problem": 
 _WORDS: dict[Verdict, str] = {"ok": "ok", "attention": "look", "problem": "PROBLEM", "none": "-"}
 
 
-def show(report: Report, console: Console) -> None:
-    """Print ``report``. The console has ``emoji=False``: names have colons."""
+def show(report: Report) -> None:
+    """Print ``report`` on standard output."""
+    console = Console(emoji=False)  # names have colons
     console.print(f"[{_STYLES[report.verdict]}]{_WORDS[report.verdict]}[/] [bold]{escape(report.headline)}[/]")
     newest = sum(used.newest for used in report.snapshots)
     console.print(
