@@ -7,17 +7,20 @@ from datetime import UTC, datetime
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from storage.analysis.report_model import Cell, Column, Report, Section, Verdict
 from storage.analysis.reports.made import duration, size
 
 ROWS_SHOWN = 15
+CELL_MAX = 48
 _STYLES: dict[Verdict, str] = {"ok": "green", "attention": "yellow", "problem": "bold red", "none": "dim"}
 _WORDS: dict[Verdict, str] = {"ok": "ok", "attention": "look", "problem": "PROBLEM", "none": "-"}
 
 
-def show(report: Report, console: Console) -> None:
-    """Print ``report``."""
+def show(report: Report) -> None:
+    """Print ``report`` on standard output."""
+    console = Console(emoji=False)  # names have colons
     console.print(f"[{_STYLES[report.verdict]}]{_WORDS[report.verdict]}[/] [bold]{escape(report.headline)}[/]")
     newest = sum(used.newest for used in report.snapshots)
     console.print(
@@ -39,24 +42,44 @@ def _section(section: Section, console: Console) -> None:
     console.print(escape(section.summary), highlight=False)
     if not section.rows:
         return
-    table = Table(box=None, pad_edge=False, header_style="dim")
     shown = [index for index, _ in enumerate(section.columns) if any(row[index] not in (None, 0, "") for row in section.rows)]
-    for index in shown:
+    cells = [[_plain(row[index], section.columns[index]) for index in shown] for row in section.rows[:ROWS_SHOWN]]
+    fitting = _fitting([section.columns[index].title for index in shown], cells, console.width)
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for index in shown[:fitting]:
         column = section.columns[index]
         table.add_column(
-            escape(column.title), justify="left" if column.kind in ("text", "state", "time") else "right", overflow="fold"
+            escape(column.title), justify="left" if column.kind in ("text", "state", "time") else "right", no_wrap=False
         )
-    for row in section.rows[:ROWS_SHOWN]:
-        table.add_row(*(_cell(row[index], section.columns[index]) for index in shown))
+    for row in cells:
+        styled = zip(row[:fitting], (section.columns[index] for index in shown), strict=False)
+        table.add_row(*(Text(text, style=_style(text, column), no_wrap=True) for text, column in styled))
     console.print(table)
-    if section.rows_total > ROWS_SHOWN:
-        console.print(f"[dim]... {section.rows_total - ROWS_SHOWN:,} more[/]")
+    more = [f"{section.rows_total - ROWS_SHOWN:,} more rows"] if section.rows_total > ROWS_SHOWN else []
+    more += [f"{len(shown) - fitting} more columns on a wider terminal"] if fitting < len(shown) else []
+    if more:
+        console.print(f"[dim]... {', '.join(more)}[/]")
 
 
-def _cell(value: Cell, column: Column) -> str:
-    if column.kind == "state" and value in _STYLES:
-        return f"[{_STYLES[value]}]{_WORDS[value]}[/]"
-    return escape(cell(value, column.kind))
+def _fitting(titles: list[str], cells: list[list[str]], width: int) -> int:
+    """How many columns fit side by side, cells on one line each; at least three."""
+    used = 0
+    for place, title in enumerate(titles):
+        used += 1 + max(*(len(row[place]) for row in cells), *(len(word) for word in title.split()))
+        if used > width and place >= 3:
+            return place
+    return len(titles)
+
+
+def _style(text: str, column: Column) -> str:
+    return next((_STYLES[verdict] for verdict, word in _WORDS.items() if word == text), "") if column.kind == "state" else ""
+
+
+def _plain(value: Cell, column: Column) -> str:
+    if column.kind == "state":
+        return next((word for verdict, word in _WORDS.items() if verdict == value), "-")
+    text = "".join(letter if letter.isprintable() else "?" for letter in cell(value, column.kind))
+    return text if len(text) <= CELL_MAX else f"{text[: CELL_MAX - 1]}…"
 
 
 def cell(value: Cell, kind: str) -> str:

@@ -78,11 +78,9 @@ def _deliver(spark: SparkSession, finished: Finished, given: argparse.Namespace,
     elif "json" in formats:
         print(finished.report.to_json())
     if "table" in formats:
-        from rich.console import Console
-
         from storage.analysis.console import show
 
-        show(finished.report, Console())
+        show(finished.report)
 
 
 def adds_up(report: Report) -> bool:

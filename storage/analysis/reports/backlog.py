@@ -143,7 +143,7 @@ def _section(context: Context, rules: DataFrame, bridges: list[Row]) -> Section:
         title="Backlog",
         question="What is waiting where, and since when?",
         verdict=worst(*(_mark(context, row).verdict for row in bridges)),
-        summary=_summary(context, bridges),
+        summary=_summary(bridges),
         columns=_COLUMNS,
         rows=table(_COLUMNS, shown),
         rows_total=rows_total,
@@ -152,13 +152,15 @@ def _section(context: Context, rules: DataFrame, bridges: list[Row]) -> Section:
     )
 
 
-def _summary(context: Context, bridges: list[Row]) -> str:
+def _summary(bridges: list[Row]) -> str:
     waiting = [row for row in bridges if row["waiting"]]
     if not waiting:
         return "Nothing is waiting."
     first = min(waiting, key=lambda row: row["oldest_at"] if row["oldest_at"] is not None else row["at"])
-    total = f"{plural(sum(row['waiting'] for row in waiting), 'message')} ({size(sum(row['bytes'] for row in waiting))})"
-    f" wait in {plural(len(waiting), 'place')}"
+    total = (
+        f"{plural(sum(row['waiting'] for row in waiting), 'message')} ({size(sum(row['bytes'] for row in waiting))})"
+        f" wait in {plural(len(waiting), 'place')}"
+    )
     most = f"most for {_who(waiting[0])}: {waiting[0]['waiting']:,}"
     if first["oldest_at"] is None:
         return f"{total}; {most}."

@@ -110,8 +110,10 @@ def _headline(sections: Sequence[Section], problems: Sequence[Problem]) -> str:
     if titles["attention"]:
         text += f" Worth a look: {', '.join(titles['attention'])}."
     if problems:
-        text += f" {plural(len(problems), 'snapshot or part', 'snapshots or parts')} could not be read and"
-        f" {'is' if len(problems) == 1 else 'are'} missing here."
+        text += (
+            f" {plural(len(problems), 'snapshot or part', 'snapshots or parts')} could not be read and"
+            f" {'is' if len(problems) == 1 else 'are'} missing here."
+        )
     return text
 
 

@@ -8,9 +8,14 @@ snapshots was cut before the newer one was made.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from storage.analysis.report_model import Column, Fact, Section
 from storage.analysis.reports.context import Context
 from storage.analysis.reports.made import Made, Mark, collect, plural, table, top
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 NAME = "duplicates"
 _COLUMNS = (
@@ -27,34 +32,7 @@ _COLUMNS = (
 
 def make(context: Context) -> Made:
     """Sendings beyond the first by queue, and gaps in the numbers of settlements and events."""
-    findings = context.keep(
-        context.sql(
-            f"""
-            WITH sent_again AS (
-              SELECT node, queue, sum(messages) recent, max(settled_at) last_at FROM {{settlements}}
-              WHERE outcome = 'redelivered' AND {context.period.sql("settled_at")} GROUP BY 1, 2),
-            numbers AS (
-              SELECT DISTINCT node, coalesce(bridge, '') bridge, queue, number, settled_at at FROM {{settlements}}),
-            settlement_gaps AS (
-              SELECT node, bridge, queue, number, at, lag(number) OVER (PARTITION BY node, queue ORDER BY number) before FROM
-                numbers),
-            event_gaps AS (
-              SELECT node, number, at, lag(number) OVER (PARTITION BY node ORDER BY number) before FROM {{events}}),
-            nodes AS (SELECT node, max(snapshot_at) snapshot_at FROM {{queues}} GROUP BY 1),
-            found AS (
-              SELECT 'ok' verdict, q.node, coalesce(q.bridge, '') bridge, q.queue, 'sent again' what, CAST(NULL AS bigint) first,
-                     CAST(NULL AS bigint) last, q.redelivered count, s.last_at
-              FROM {{queues}} q LEFT JOIN sent_again s ON q.node = s.node AND q.queue = s.queue WHERE q.redelivered > 0
-              UNION ALL
-              SELECT 'problem', node, bridge, queue, 'settlements missing', before + 1, number - 1, number - before - 1, at
-              FROM settlement_gaps WHERE number > before + 1
-              UNION ALL
-              SELECT 'attention', node, '', '', 'events missing', before + 1, number - 1, number - before - 1, at
-              FROM event_gaps WHERE number > before + 1)
-            SELECT to_date(n.snapshot_at) date, f.* FROM found f JOIN nodes n ON f.node = n.node
-            """
-        )
-    )
+    findings = context.keep(_findings(context))
     rows, rows_total = top(findings.orderBy(findings.verdict.desc(), findings["count"].desc()))
     kinds = collect(context.sql("SELECT what, sum(count) count FROM {f} GROUP BY 1", f=findings))
     counts = {row["what"]: row["count"] for row in kinds}
@@ -88,6 +66,36 @@ def make(context: Context) -> Made:
         facts = (Fact(name="redelivered", title="Sent again", kind="count", value=row["again"]),)
         marks[row["node"], row["bridge"]] = Mark(facts=facts, verdict="problem" if row["missing"] else "ok", note=note)
     return Made(sections=(section,), frames={NAME: findings}, marks=marks)
+
+
+def _findings(context: Context) -> DataFrame:
+    """Sendings beyond the first of each queue, and each gap in the numbers."""
+    return context.sql(
+        f"""
+        WITH sent_again AS (
+          SELECT node, queue, sum(messages) recent, max(settled_at) last_at FROM {{settlements}}
+          WHERE outcome = 'redelivered' AND {context.period.sql("settled_at")} GROUP BY 1, 2),
+        numbers AS (
+          SELECT DISTINCT node, coalesce(bridge, '') bridge, queue, number, settled_at at FROM {{settlements}}),
+        settlement_gaps AS (
+          SELECT node, bridge, queue, number, at, lag(number) OVER (PARTITION BY node, queue ORDER BY number) before FROM
+            numbers),
+        event_gaps AS (
+          SELECT node, number, at, lag(number) OVER (PARTITION BY node ORDER BY number) before FROM {{events}}),
+        nodes AS (SELECT node, max(snapshot_at) snapshot_at FROM {{queues}} GROUP BY 1),
+        found AS (
+          SELECT 'ok' verdict, q.node, coalesce(q.bridge, '') bridge, q.queue, 'sent again' what, CAST(NULL AS bigint) first,
+                 CAST(NULL AS bigint) last, q.redelivered count, s.last_at
+          FROM {{queues}} q LEFT JOIN sent_again s ON q.node = s.node AND q.queue = s.queue WHERE q.redelivered > 0
+          UNION ALL
+          SELECT 'problem', node, bridge, queue, 'settlements missing', before + 1, number - 1, number - before - 1, at
+          FROM settlement_gaps WHERE number > before + 1
+          UNION ALL
+          SELECT 'attention', node, '', '', 'events missing', before + 1, number - 1, number - before - 1, at
+          FROM event_gaps WHERE number > before + 1)
+        SELECT to_date(n.snapshot_at) date, f.* FROM found f JOIN nodes n ON f.node = n.node
+        """
+    )
 
 
 def _summary(counts: dict[str, int]) -> str:

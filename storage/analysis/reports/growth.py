@@ -47,7 +47,7 @@ def make(context: Context) -> Made:
         title="Growth",
         question="Which backlog grows, and when is it full?",
         verdict=worst(*(row["verdict"] for row in rows)) if trends else "none",
-        summary=_summary(context, rows, trends),
+        summary=_summary(rows, trends),
         columns=_COLUMNS,
         rows=table(_COLUMNS, rows),
         rows_total=rows_total,
@@ -148,7 +148,7 @@ def _note(row: Row) -> str:
     return f"full in {duration(row['full_in_s'])} if it goes on like that"
 
 
-def _summary(context: Context, rows: list[Row], trends: list[Row]) -> str:
+def _summary(rows: list[Row], trends: list[Row]) -> str:
     if not trends:
         return "A trend wants two snapshots of a node."
     growing = [

@@ -91,15 +91,19 @@ def _summary(bridges: list[Row]) -> str:
         return "Nothing was in flight."
     total = f"{plural(sum(row['in_flight'] for row in bridges), 'message')} in flight at {plural(len(bridges), 'bridge')}"
     if wrong := [row for row in bridges if row["wrong"]]:
-        return f"{total}; the markers contradict the store at {plural(len(wrong), 'bridge')}, such as"
-        f" {bridge_title(wrong[0]['bridge'])} of {wrong[0]['node']}."
+        return (
+            f"{total}; the markers contradict the store at {plural(len(wrong), 'bridge')}, such as"
+            f" {bridge_title(wrong[0]['bridge'])} of {wrong[0]['node']}."
+        )
     known = [row for row in bridges if row["oldest_age_s"] is not None]
     if not known:
         return f"{total}; all of it QoS 0."
     oldest = max(known, key=lambda row: row["oldest_age_s"])
     who = f"{bridge_title(oldest['bridge'])} of {oldest['node']}"
-    return f"{total}; the oldest at {who}, accepted {utc(oldest['oldest_at'])}, {duration(oldest['oldest_age_s'])} before"
-    " its snapshot."
+    return (
+        f"{total}; the oldest at {who}, accepted {utc(oldest['oldest_at'])}, {duration(oldest['oldest_age_s'])} before"
+        " its snapshot."
+    )
 
 
 def _mark(row: Row) -> Mark:
