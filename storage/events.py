@@ -9,7 +9,7 @@ the event, not of its writing. What does not apply is ``""`` (``bridge``, ``acto
 not synced by themselves: those on their way may be lost when an actor is killed, those of the last second when the power goes.
 
     kind                what it tells
-    node.started        actor: supervisor; details: version, pid
+    node.started        actor: supervisor; details: version
     node.stopped        reason: the exit status
     node.reloaded       the configuration was read again
     actor.started       actor; count: its restarts so far; details: pid

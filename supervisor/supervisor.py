@@ -70,7 +70,7 @@ class Supervisor(PolledActor):
         self._signals = SignalPipe((signal.SIGTERM, signal.SIGINT, signal.SIGHUP))
         self.mailbox.watch(self._signals.fileno(), READ, "signals")
         self._router = self.mailbox.router(Path(self._settings.run_dir) / SOCKET_NAME)
-        self.note("node.started", actor=SUPERVISOR, details={"version": version(), "pid": os.getpid()})
+        self.note("node.started", actor=SUPERVISOR, details={"version": version()})
         for child in self._nursery:
             self._spawn(child)
         self._snapshots.start()
