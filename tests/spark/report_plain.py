@@ -41,7 +41,8 @@ class Facts:
         return [row for row in self.queues_all if row["snapshot_id"] in self.newest_ids]
 
     def newest_at(self, node: str) -> datetime:
-        return max(row["snapshot_at"] for row in self.queues_all if row["node"] == node)
+        times: list[datetime] = [row["snapshot_at"] for row in self.queues_all if row["node"] == node]
+        return max(times)
 
 
 def facts(tables: dict[str, list[Row]]) -> Facts:
@@ -208,9 +209,9 @@ def forecasts(known: Facts) -> dict[tuple[str, str], tuple[int, float | None, fl
     found: dict[tuple[str, str], tuple[int, float | None, float | None]] = {}
     for (node, what), every in points.items():
         used = _recent(every)
-        per_s = [_slope(used, [every[at][place] for at in used]) for place in (0, 1)]
-        last = every[max(every)]
-        full = [_until(last[place + 2], last[place], per_s[place]) for place in (0, 1)]
+        per_s = [_slope(used, [every[at][0] for at in used]), _slope(used, [every[at][1] for at in used])]
+        messages, size, max_messages, max_bytes = every[max(every)]
+        full = [_until(max_messages, messages, per_s[0]), _until(max_bytes, size, per_s[1])]
         soonest = min((one for one in full if one is not None), default=None)
         found[node, what] = (len(used), None if per_s[0] is None else per_s[0] * 3600, soonest)
     for node in {row["node"] for row in known.snapshots}:

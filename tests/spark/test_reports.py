@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -14,8 +14,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
+from storage.analysis.export import export
 from storage.analysis.generate import Made, Wanted, generate
-from storage.analysis.job import adds_up
+from storage.analysis.job import adds_up, main
 from storage.analysis.reader import read_table
 from storage.analysis.report_model import Report, Section
 from storage.analysis.reports import flapping as flapping_report
@@ -323,7 +324,7 @@ def test_links_and_flapping_windows_are_those_of_the_events(either: Judged) -> N
     assert {(row["node"], row["bridge"], row["lane"]) for row in shown} == set(spans)
     for row in shown:
         lane = (row["node"], row["bridge"], row["lane"])
-        length = Counter({state: 0 for state in ("up", "down")})
+        length = Counter({"up": 0, "down": 0})
         for start, stop, state in spans[lane]:
             length[state] += stop - start
         mine = [one for one in windows if one[:3] == lane]
@@ -378,6 +379,33 @@ def test_a_card_says_little_and_the_headline_says_it_first(judged: Judged) -> No
     assert "accepted =" not in report.headline
     assert {len(card.facts) for card in report.cards} <= set(range(1, 10))
     assert all("as of" not in card.summary for card in report.cards)
+
+
+def test_exports_give_the_same_report_and_the_check_fails_on_it(
+    planted: Made, judged: Judged, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    export([one for path in planted.snapshots for one in find_snapshots(path)], tmp_path)
+
+    status = main([str(tmp_path), "--check", "--format", "json"])
+
+    report = Report.from_json(capsys.readouterr().out)
+    assert status == 1
+    for section, other in zip(judged.report.sections, report.sections, strict=True):
+        assert other == section
+    assert replace(report, made_at_ms=0) == judged.report
+
+
+def test_the_trouble_is_there(troubled: Judged) -> None:
+    """What the other tests compare is not empty on both sides."""
+    windows = flapping(troubled.known, troubled.thresholds.flapping_downs, troubled.thresholds.flapping_period_s)
+    assert len(windows) > 1
+    assert gaps(row["number"] for row in troubled.known.settlements) == {(5, 6), (40, 40)}
+    assert gaps(row["number"] for row in troubled.known.events) == {(30, 31), (77, 77)}
+    assert {what: full_in is not None for (_, what), (_, _, full_in) in forecasts(troubled.known).items()} == {
+        "cloud": True,
+        "the whole node": True,
+        "free disk above its minimum": True,
+    }
 
 
 def test_the_report_survives_its_json(finished: Finished) -> None:
