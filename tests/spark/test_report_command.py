@@ -18,7 +18,6 @@ from storage.analysis.job import main
 from storage.analysis.reader import read_table
 from storage.analysis.report_model import Report, Section
 from storage.manifest import MANIFEST_NAME, find_snapshots, read_manifest
-from tests.spark.nodes import damage_messages
 from tests.spark.report_plain import facts, latencies, percentile
 from tests.support.node import ROOT, bascule
 
@@ -72,11 +71,19 @@ def test_a_period_is_kept_to_and_the_check_passes(sound: Made, capsys: pytest.Ca
         assert row["p99_s"] == pytest.approx(percentile(took, 0.99) / 1000, abs=1e-6)
 
 
+def flip(path: Path, at: float) -> None:
+    content = bytearray(path.read_bytes())
+    middle = int(len(content) * at)
+    content[middle : middle + 16] = bytes(value ^ 0xFF for value in content[middle : middle + 16])
+    path.write_bytes(content)
+
+
 def test_damage_is_refused_or_left_out_by_name(sound: Made, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     whole, hurt, no_manifest = (tmp_path / path.name for path in sound.snapshots)
     for path in sound.snapshots:
         shutil.copytree(path, tmp_path / path.name)
-    damage_messages(hurt)
+    for pattern, at in (("*.sst", 0.3), ("OPTIONS-*", 0.5)):  # what a store says of its options is not needed
+        flip(max((hurt / "store").glob(pattern), key=lambda each: each.stat().st_size), at)
     assert main([str(whole), str(hurt), "--report", "topics", "--format", "json"]) == 65
     assert "--damaged skip leaves out what cannot be read" in capsys.readouterr().err
     (no_manifest / MANIFEST_NAME).write_text("{")

@@ -88,9 +88,9 @@ def make(context: Context) -> Made:
         )
     )
     bridges = _bridges(context)
-    section = _section(context, rules.orderBy("messages", ascending=False), bridges)
+    section = _section(context, rules.orderBy(rules.messages.desc(), "node", "bridge", "rule"), bridges)
     return Made(
-        sections=(section, _topics(topics.orderBy("messages", ascending=False))),
+        sections=(section, _topics(topics.orderBy(topics.messages.desc(), "node", "bridge", "topic"))),
         frames={NAME: rules, "backlog_topics": topics},
         marks={(row["node"], row["bridge"]): _mark(context, row) for row in bridges},
     )
@@ -120,7 +120,7 @@ def _section(context: Context, rules: DataFrame, bridges: list[Row]) -> Section:
     ages = collect(
         context.sql(
             f"SELECT node, bridge, {', '.join(f'sum({name}) {name}' for name, _, _ in AGES)}, sum(messages) messages FROM"
-            f" {{r}} GROUP BY 1, 2 ORDER BY messages DESC LIMIT {BARS_SHOWN}",
+            f" {{r}} GROUP BY 1, 2 ORDER BY messages DESC, node, bridge LIMIT {BARS_SHOWN}",
             r=rules,
         )
     )

@@ -33,7 +33,7 @@ _COLUMNS = (
 def make(context: Context) -> Made:
     """Sendings beyond the first by queue, and gaps in the numbers of settlements and events."""
     findings = context.found(_findings(context))
-    rows, rows_total = top(findings.orderBy(worst_first(), findings["count"].desc()))
+    rows, rows_total = top(findings.orderBy(worst_first(), findings["count"].desc(), "node", "queue", "what", "first"))
     kinds = collect(context.sql("SELECT what, sum(count) count FROM {f} GROUP BY 1", f=findings))
     counts = {row["what"]: row["count"] for row in kinds}
     bridges = collect(

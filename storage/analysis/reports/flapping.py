@@ -208,7 +208,8 @@ def _charts(context: Context, spans: DataFrame, rows: list[Row]) -> tuple[Chart,
     found = collect(
         context.sql(
             "SELECT /*+ BROADCAST(c) */ s.node, s.bridge, s.lane, s.start, s.stop, s.state, s.reason FROM {s} s JOIN {c} c"
-            f" ON s.node = c.node AND s.bridge = c.bridge AND s.lane = c.lane ORDER BY s.start DESC LIMIT {SPANS_DRAWN}",
+            f" ON s.node = c.node AND s.bridge = c.bridge AND s.lane = c.lane"
+            f" ORDER BY s.start DESC, s.node, s.bridge, s.lane LIMIT {SPANS_DRAWN}",
             s=spans,
             c=chosen,
         )
@@ -255,7 +256,7 @@ def _restarts(context: Context) -> tuple[Section, DataFrame]:
             f" AND {context.period.sql('at')} GROUP BY node, kind, coalesce(actor, bridge, '')"
         )
     )
-    rows, rows_total = top(told.orderBy(worst_first(), told["count"].desc()))
+    rows, rows_total = top(told.orderBy(worst_first(), told["count"].desc(), "node", "what", "actor"))
     ended = sum(row["count"] for row in rows if row["what"] == "actor.ended")
     starts = sum(row["count"] for row in rows if row["what"] == "node.started")
     other = sorted({TOLD[row["what"]][1] for row in rows if row["verdict"] == "attention" and row["what"] != "actor.ended"})

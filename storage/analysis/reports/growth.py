@@ -40,7 +40,9 @@ def make(context: Context) -> Made:
     """The forecast for each bridge, for each node and for its disk."""
     points = context.found(_points(context))
     forecasts = context.found(_forecasts(context, points))
-    rows, rows_total = top(forecasts.orderBy(forecasts.full_in_s.asc_nulls_last(), forecasts.full_percent.desc_nulls_last()))
+    rows, rows_total = top(
+        forecasts.orderBy(forecasts.full_in_s.asc_nulls_last(), forecasts.full_percent.desc_nulls_last(), "node", "what")
+    )
     trends = [row for row in rows if row["snapshots"] > 1]
     section = Section(
         name=NAME,

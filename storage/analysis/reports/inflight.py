@@ -52,12 +52,12 @@ def make(context: Context) -> Made:
             """
         )
     )
-    rows, rows_total = top(audited.orderBy("oldest_age_s", ascending=False))
+    rows, rows_total = top(audited.orderBy(audited.oldest_age_s.desc(), "node", "queue"))
     bridges = collect(
         context.sql(
             "SELECT node, coalesce(bridge, '') bridge, sum(in_flight) in_flight, max(oldest_age_s) oldest_age_s,"
             " min(oldest_at) oldest_at,"
-            " count_if(verdict = 'problem') wrong, count_if(verdict = 'attention') old FROM {a} GROUP BY 1, 2",
+            " count_if(verdict = 'problem') wrong, count_if(verdict = 'attention') old FROM {a} GROUP BY 1, 2 ORDER BY 1, 2",
             a=audited,
         )
     )

@@ -83,7 +83,7 @@ def make(context: Context) -> Made:
         "SELECT b.*, w.worst_p99_s, w.worst_at FROM {f} b LEFT JOIN (SELECT node, bridge, max(p99_s) worst_p99_s,"
         " max_by(start, p99_s) worst_at"
         " FROM {f} WHERE level = 0 GROUP BY 1, 2) w ON b.node = w.node AND b.bridge = w.bridge WHERE b.level = 1 ORDER BY"
-        " b.p99_s DESC",
+        " b.p99_s DESC, b.node, b.bridge",
         f=figures,
     )
     rows, rows_total = top(bridges)

@@ -69,7 +69,7 @@ def make(context: Context) -> Made:
         )
     )
     held = collect(context.sql("SELECT node, bridge, sum(held) held FROM {l} GROUP BY 1, 2", l=letters))
-    rows, rows_total = top(causes.orderBy("messages", ascending=False))
+    rows, rows_total = top(causes.orderBy(causes.messages.desc(), "node", "bridge", "cause", "reason"))
     marks = _marks(context, bridges, held)
     section = Section(
         name=NAME,
@@ -87,7 +87,7 @@ def make(context: Context) -> Made:
             "Worth a look is what was lost in the last hour before the snapshot, or 0.1 % of what was accepted.",
         ),
     )
-    letter_rows, letters_total = top(letters.orderBy("held", ascending=False))
+    letter_rows, letters_total = top(letters.orderBy(letters.held.desc(), "node", "bridge", "reason"))
     held_total = sum(row["held"] for row in held)
     second = Section(
         name="dead-letters",
@@ -134,7 +134,7 @@ def _summary(context: Context, causes: DataFrame, rows: list[Row]) -> str:
     if not rows:
         return "Nothing was dropped, nothing expired, nothing was refused."
     kinds = collect(
-        context.sql("SELECT cause, reason, sum(messages) messages FROM {c} GROUP BY 1, 2 ORDER BY messages DESC", c=causes)
+        context.sql("SELECT cause, reason, sum(messages) messages FROM {c} GROUP BY 1, 2 ORDER BY messages DESC, 1, 2", c=causes)
     )
     named = ", ".join(f"{row['messages']:,} {row['cause']}{': ' + row['reason'] if row['reason'] else ''}" for row in kinds[:4])
     more = f" and {plural(len(kinds) - 4, 'more cause')}" if len(kinds) > 4 else ""

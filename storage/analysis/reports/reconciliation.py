@@ -203,7 +203,9 @@ def _offending(context: Context, queues: DataFrame, found: DataFrame) -> DataFra
             " CAST(NULL AS timestamp) accepted_at FROM {wrong}",
             wrong=wrong,
         )
-    few = context.sql(f"SELECT * FROM {{wrong}} ORDER BY what = 'outside', messages DESC LIMIT {EXAMPLES}", wrong=wrong)
+    few = context.sql(
+        f"SELECT * FROM {{wrong}} ORDER BY what = 'outside', messages DESC, node, queue, first_seq LIMIT {EXAMPLES}", wrong=wrong
+    )
     return context.sql(
         """
         WITH claims AS (

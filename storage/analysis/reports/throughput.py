@@ -34,7 +34,7 @@ def make(context: Context) -> Made:
     """Totals of each bridge, and what came in and went out in each stretch of time."""
     by_time = context.found(_by_time(context))
     bridges = context.found(_bridges(context, by_time))
-    rows, rows_total = top(bridges.orderBy("delivered", "kept", "accepted", ascending=False))
+    rows, rows_total = top(bridges.orderBy(*(bridges[name].desc() for name in ("delivered", "kept", "accepted")), "node", "bridge"))
     fleet = collect(
         context.sql(
             f"SELECT start, sum(accepted) accepted, {', '.join(f'sum({name}) {name}' for name in ENDS)} FROM {{t}} GROUP BY"
