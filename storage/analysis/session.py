@@ -30,6 +30,13 @@ JAVA_WAIT_S = 30.0
 MEMORY_MIN_MB, MEMORY_MAX_MB = 1024, 4096
 SAID_MAX, SAID_LINES_MAX = 2000, 200  # characters of what Java said that an error repeats; lines kept for it
 
+# For small data: what is compiled for a query, or planned again on the way, takes longer than the query itself.
+QUICK_SETTINGS = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+}
+
 _ROOT = Path(__file__).resolve().parents[2]
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 _LOG4J = """\
@@ -158,6 +165,7 @@ def _settings(scratch: Path, cores: int, memory_mb: int, quick: bool) -> dict[st
     if quick:
         java += ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
     return {
+        **(QUICK_SETTINGS if quick else {}),
         "spark.driver.memory": f"{memory_mb}m",
         "spark.driver.extraJavaOptions": " ".join(java),
         "spark.driver.bindAddress": "127.0.0.1",

@@ -43,7 +43,8 @@ class SnapshotStore:
         with TRANSLATED:
             options = Options(raw_mode=True)
             names = Rdict.list_cf(str(path), options)
-            self._db = Rdict(str(path), options, access_type=AccessType.read_only(False))
+            families = {name: Options(raw_mode=True) for name in names}  # else they are as the OPTIONS file has them, whole or not
+            self._db = Rdict(str(path), options, column_families=families, access_type=AccessType.read_only(False))
             for family in FAMILIES:  # a store of an older version may lack one
                 self._families[family] = self._db.get_column_family(family) if family in names else None
 

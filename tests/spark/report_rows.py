@@ -41,7 +41,7 @@ class Rows:
         """Add a row to ``table``."""
         known = {column.name for column in TABLES[table]}
         assert columns.keys() <= known, columns.keys() - known
-        self.tables[table].append({**self._head, **columns})
+        self.tables[table].append({**dict.fromkeys(known), **self._head, **columns})
 
     def queue(self, name: str, **columns: Any) -> None:
         """Add a queue; by default empty and never used."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import quantiles
+from random import Random
 from typing import Any
 
 import pytest
@@ -13,19 +15,38 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
+from storage.analysis.export import export
 from storage.analysis.generate import Made, Wanted, generate
-from storage.analysis.job import adds_up
+from storage.analysis.job import adds_up, main
 from storage.analysis.reader import read_table
 from storage.analysis.report_model import Report, Section
+from storage.analysis.reports import flapping as flapping_report
 from storage.analysis.reports import reconciliation
 from storage.analysis.reports.build import Finished, build
+from storage.analysis.reports.choice import bucket_s
 from storage.analysis.reports.context import Context
+from storage.analysis.reports.made import Thresholds, collect
 from storage.analysis.reports.sources import open_source
 from storage.manifest import find_snapshots
+from tests.spark.report_plain import (
+    Facts,
+    downs,
+    facts,
+    flapping,
+    forecasts,
+    gaps,
+    latencies,
+    links,
+    moves,
+    ms,
+    percentile,
+    traffic,
+)
 from tests.spark.report_rows import Rows, RowsSource, at
 
 Row = dict[str, Any]
 QUEUE = "bridge:cloud:0"
+WORST = ("problem", "attention", "ok", "none")
 
 
 @pytest.fixture(scope="module")
@@ -35,21 +56,93 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Made:
     return generate(wanted, tmp_path_factory.mktemp("planted"))
 
 
+@dataclass(frozen=True)
+class Judged:
+    """All reports over some snapshots, and what a plain reading of the same snapshots gives."""
+
+    finished: Finished
+    known: Facts
+    width_s: int
+    thresholds: Thresholds
+
+    @property
+    def report(self) -> Report:
+        return self.finished.report
+
+
 @pytest.fixture(scope="module")
-def finished(spark: SparkSession, planted: Made) -> Iterator[Finished]:
-    """All reports over it."""
+def tables(planted: Made) -> dict[str, list[Row]]:
+    """The tables of all snapshots, as rows of plain Python."""
+    found = [one for path in planted.snapshots for one in find_snapshots(path)]
+    names = ("snapshots", "messages", "queues", "inflight", "settlements", "events", "dead_letters")
+    return {name: [row for batch in read_table(found, name) for row in batch.to_pylist()] for name in names}
+
+
+@pytest.fixture(scope="module")
+def judged(spark: SparkSession, planted: Made, tables: dict[str, list[Row]]) -> Iterator[Judged]:
+    """All reports over the planted snapshots."""
     context = Context(spark, open_source(spark, [str(path) for path in planted.snapshots]))
-    yield build(context, made_at_ms=0)
+    yield Judged(build(context, made_at_ms=0), facts(tables), context.width_s, context.thresholds)
     context.close()
 
 
 @pytest.fixture(scope="module")
-def plain(planted: Made) -> dict[str, list[Row]]:
-    """The tables of the newest snapshot of each node, as rows of plain Python."""
-    newest = [planted.snapshots[2], planted.snapshots[5]]
-    found = [one for path in newest for one in find_snapshots(path)]
-    names = ("messages", "queues", "inflight", "settlements", "events", "dead_letters")
-    return {name: [row for batch in read_table(found, name) for row in batch.to_pylist()] for name in names}
+def troubled(spark: SparkSession) -> Iterator[Judged]:
+    """The same of a node of which all that can go wrong went wrong."""
+    tables = trouble(seed=11).tables
+    context = Context(spark, RowsSource(spark, tables))
+    names = ["throughput", "duplicates", "flapping", "growth"]
+    yield Judged(build(context, names=names, made_at_ms=0), facts(tables), context.width_s, context.thresholds)
+    context.close()
+
+
+@pytest.fixture(params=["judged", "troubled"])
+def either(request: pytest.FixtureRequest) -> Judged:
+    found = request.getfixturevalue(request.param)
+    assert isinstance(found, Judged)
+    return found
+
+
+def trouble(seed: int) -> Rows:
+    """Links that flap, numbers that are missing, a queue that fills: in four snapshots over a day and a half."""
+    random, rows = Random(seed), Rows()
+    missing = {5, 6, 40}
+    for hours, depth in ((0, 100), (12, 400), (24, 450), (36, 900)):
+        rows.snapshot("n", hours * 3600, max_messages=5000, min_free_disk_bytes=100, disk_free_bytes=10_000 - depth * 5)
+        rows.queue(
+            QUEUE, head=50, tail=50 + depth, depth=depth, bytes=depth * 10, history_from=0, accepted=50 + depth, delivered=50,
+            redelivered=7 if hours else 0, retention_s=60.0, max_messages=2000, max_bytes=100_000,
+        )  # fmt: skip
+    for number in range(50):
+        if number not in missing:
+            rows.settled(QUEUE, number, number * 1000, number, number, "delivered" if number % 9 else "dropped:no-session")
+    rows.settled(QUEUE, 49, 49_000, 20, 22, "redelivered")
+    at_s, number = 0.0, 10
+    for step in range(160):
+        at_s += random.choice([1, 20, 60, 200, 299.5, 600, 601, 4000]) * random.random()
+        lane = random.randrange(2)
+        kind = random.choice(
+            ["link.down", "link.down", "link.up", "node.started", "node.stopped", "actor.ended"][: 3 if step % 7 else 6]
+        )
+        of_link = (
+            {"bridge": "cloud", "lane": lane, "reason": random.choice(["timeout", "refused"])} if kind.startswith("link") else {}
+        )
+        actor = {"actor": "forwarder", "reason": "signal"} if kind == "actor.ended" else {}
+        if number not in (30, 31, 77):
+            rows.event(number, at_s, kind, **of_link, **actor)
+        number += 1
+    return rows
+
+
+@pytest.fixture(scope="module")
+def finished(judged: Judged) -> Finished:
+    return judged.finished
+
+
+@pytest.fixture(scope="module")
+def plain(judged: Judged, tables: dict[str, list[Row]]) -> dict[str, list[Row]]:
+    """The tables of the newest snapshot of each node."""
+    return {name: [row for row in rows if row["snapshot_id"] in judged.known.newest_ids] for name, rows in tables.items()}
 
 
 def rows_of(section: Section) -> list[Row]:
@@ -81,10 +174,10 @@ def test_the_ledgers_and_counts_are_those_of_the_rows(finished: Finished, plain:
 
 
 def test_the_backlog_is_what_is_stored_and_not_settled(finished: Finished, plain: dict[str, list[Row]]) -> None:
-    expected: dict[tuple[str, str, str], list[Row]] = defaultdict(list)
+    expected: dict[tuple[str, str, str | None], list[Row]] = defaultdict(list)
     for row in plain["messages"]:
         if row["state"] != "settled":
-            expected[row["node"], row["bridge"] or "(local sessions)", row["rule_name"] or "-"].append(row)
+            expected[row["node"], row["bridge"] or "local sessions", row["rule_name"]].append(row)
 
     shown = rows_of(finished.report.section("backlog"))
 
@@ -104,7 +197,7 @@ def test_in_flight_dead_letters_and_losses_are_those_of_the_rows(finished: Finis
     letters = Counter((row["node"], row["bridge"], row["reason"]) for row in plain["dead_letters"])
     lost: Counter[tuple[str, str, str, str]] = Counter()
     for queue in plain["queues"]:
-        where = (queue["node"], queue["bridge"] or "(local sessions)")
+        where = (queue["node"], queue["bridge"] or "local sessions")
         lost[(*where, "expired", "")] += queue["expired"]
         for cause in ("dropped", "dead"):
             for reason, count in dict(queue[cause]).items():
@@ -114,49 +207,216 @@ def test_in_flight_dead_letters_and_losses_are_those_of_the_rows(finished: Finis
     assert {(row["node"], row["queue"]): row["in_flight"] for row in rows_of(report.section("inflight"))} == flights
     assert {(row["node"], row["bridge"], row["reason"]): row["held"] for row in rows_of(report.section("dead-letters"))} == letters
     shown = {
-        (row["node"], row["bridge"], row["cause"], row["reason"]): row["messages"] for row in rows_of(report.section("losses"))
+        (row["node"], row["bridge"], row["cause"], row["reason"] or ""): row["messages"]
+        for row in rows_of(report.section("losses"))
     }
     assert shown == +lost
 
 
-def test_history_is_counted_once_over_overlapping_snapshots(finished: Finished, planted: Made) -> None:
-    """The deliveries of the throughput are the settlements of all snapshots, each number once; latencies are of as many"
-    " messages as are kept."""
-    found = [one for path in planted.snapshots for one in find_snapshots(path)]
-    delivered: dict[tuple[str, str], set[tuple[int, int, int]]] = defaultdict(set)
-    for batch in read_table(found, "settlements"):
-        for row in batch.to_pylist():
-            if row["outcome"] == "delivered":
-                delivered[row["node"], row["queue"]].add((row["number"], row["first_seq"], row["last_seq"]))
-    expected: Counter[tuple[str, str]] = Counter()
-    for (node, queue), ranges in delivered.items():
-        expected[node, queue.split(":")[1]] += sum(last - first + 1 for _, first, last in ranges)
-    took: dict[tuple[str, str, int], float] = {}
-    for batch in read_table(found, "messages"):
-        for row in batch.to_pylist():
-            if row["state"] == "settled" and row["outcome"] == "delivered":
-                took[row["node"], row["queue"], row["seq"]] = (row["settled_at"] - row["accepted_at"]).total_seconds()
+def test_the_width_of_a_point_is_that_of_the_time_known(either: Judged) -> None:
+    known = either.known
+    links_at = [row["at"] for row in known.events if row["kind"].startswith("link.")]
+    every = [row["settled_at"] for row in known.settlements] + links_at + [row["snapshot_at"] for row in known.queues_all]
 
-    throughput = {
-        (row["node"], row["bridge"]): row["kept"] for row in rows_of(finished.report.section("throughput")) if row["kept"]
-    }
-    latency = rows_of(finished.report.section("latency"))
+    assert either.width_s == bucket_s((max(row["snapshot_at"] for row in known.queues) - min(every)).total_seconds())
 
-    doubled = {(one.node, one.queue.split(":")[1]) for one in planted.planted}
-    assert {key: count for key, count in throughput.items() if key not in doubled} == {
-        key: count for key, count in expected.items() if key not in doubled
+
+def test_latencies_are_those_of_each_delivered_message(judged: Judged) -> None:
+    """Over overlapping snapshots each message counts once; by bridge, and by bridge and time."""
+    took: dict[tuple[str, str, int | None], list[int]] = defaultdict(list)
+    odd: Counter[tuple[str, str, str]] = Counter()
+    for node, bridge, settled_s, took_ms, jumped in latencies(judged.known):
+        if jumped or took_ms < 0:
+            odd[node, bridge, "jumped" if jumped else "negative"] += 1
+            continue
+        for start in (None, settled_s // judged.width_s * judged.width_s):
+            took[node, bridge, start].append(took_ms)
+    by_bridge = rows_of(judged.report.section("latency"))
+    by_time = collect(judged.finished.frames["latency"].where("messages > 0"))
+
+    assert {(row["node"], row["bridge"], None) for row in by_bridge} == {key for key in took if key[2] is None}
+    assert {(row["node"], row["bridge"], row["start"] // 1000) for row in by_time} == {key for key in took if key[2] is not None}
+    assert len(by_time) > 10
+    for row in by_bridge + by_time:
+        mine = sorted(took[row["node"], row["bridge"], row["start"] // 1000 if "start" in row else None])
+        assert row["messages"] == len(mine)
+        assert row["max_s"] == mine[-1] / 1000
+        for name, share in (("p50_s", 0.5), ("p90_s", 0.9), ("p99_s", 0.99), ("p999_s", 0.999)):
+            assert row[name] == pytest.approx(percentile(mine, share) / 1000, abs=1e-6), name
+        if "start" not in row:
+            assert row["clock_jumps"] == odd[row["node"], row["bridge"], "jumped"]
+            assert row["negative"] == odd[row["node"], row["bridge"], "negative"]
+
+
+def test_throughput_is_what_each_message_and_settlement_says(either: Judged) -> None:
+    """Over time and by bridge; the planted loss and duplicate are in it as they are in the settlements."""
+    expected = traffic(either.known, either.width_s)
+    shown = collect(either.finished.frames["throughput"])
+    moved = moves(either.known)
+
+    names = ("accepted", "accepted_bytes", "delivered", "expired", "dropped", "dead", "delivered_bytes")
+    assert {(row["node"], row["bridge"], row["start"] // 1000): {name: row[name] for name in names} for row in shown} == {
+        key: {name: count[name] for name in names} for key, count in expected.items()
     }
-    for row in latency:
-        mine = sorted(
-            seconds for (node, queue, _), seconds in took.items() if (node, queue.split(":")[1]) == (row["node"], row["bridge"])
-        )
-        good = [seconds for seconds in mine if seconds >= 0]
-        assert (
-            abs(row["messages"] + row["clock_jumps"] + row["negative"] - len(mine)) <= 1
-        )  # the duplicate's row names two settlements
-        if not row["clock_jumps"]:
-            assert row["p50_s"] == pytest.approx(quantiles(good, n=100, method="inclusive")[49], abs=0.01)
-            assert row["max_s"] == pytest.approx(good[-1], abs=0.001)
+    for row in rows_of(either.report.section("throughput")):
+        key = (row["node"], "" if row["bridge"] == "local sessions" else row["bridge"])
+        mine = {at[2]: count for at, count in expected.items() if at[:2] == key}
+        if mine:
+            assert row["kept"] == sum(count["delivered"] for count in mine.values())
+            assert row["kept_bytes"] == sum(count["delivered_bytes"] for count in mine.values())
+            assert row["peak_out_per_s"] == max(count["delivered"] for count in mine.values()) / either.width_s
+            assert mine[row["peak_in_at"] // 1000]["accepted"] == row["peak_in_per_s"] * either.width_s
+        if key in moved:
+            between_s, accepted, delivered = moved.pop(key)
+            assert (row["between_s"], row["accepted"], row["delivered"]) == (pytest.approx(between_s), accepted, delivered)
+            assert row["in_per_s"] == pytest.approx(accepted / between_s)
+    assert not moved
+
+
+def test_the_hottest_topics_are_those_of_the_messages(judged: Judged) -> None:
+    messages = judged.known.messages
+    count = Counter(row["topic"] for row in messages)
+    bytes_of: Counter[str] = Counter()
+    for row in messages:
+        bytes_of[row["topic"]] += row["payload_bytes"]
+    shown = rows_of(judged.report.section("topics"))
+
+    assert {row["topic"]: row["messages"] for row in shown} == count
+    assert [row["messages"] for row in shown] == sorted(count.values(), reverse=True)
+    for row in shown:
+        mine = [one for one in messages if one["topic"] == row["topic"]]
+        assert row["bytes"] == bytes_of[row["topic"]]
+        assert row["share"] == pytest.approx(100 * len(mine) / len(messages))
+        assert row["waiting"] == sum(one["state"] != "settled" for one in mine)
+        assert row["nodes"] == len({one["node"] for one in mine})
+        assert row["last_at"] == max(ms(one["accepted_at"]) for one in mine)
+
+
+def test_what_was_sent_again_and_what_is_missing_is_named(either: Judged) -> None:
+    known = either.known
+    expected: set[tuple[str, str | None, str, int | None, int | None, int]] = {
+        (row["node"], row["queue"], "sent again", None, None, row["redelivered"]) for row in known.queues if row["redelivered"]
+    }
+    numbers: dict[tuple[str, str | None, str], list[int]] = defaultdict(list)
+    for row in known.settlements:
+        numbers[row["node"], row["queue"], "settlements missing"].append(row["number"])
+    for row in known.events:
+        numbers[row["node"], None, "events missing"].append(row["number"])
+    for (node, queue, what), mine in numbers.items():
+        expected |= {(node, queue, what, first, last, last - first + 1) for first, last in gaps(mine)}
+    section = either.report.section("duplicates")
+    shown = rows_of(section)
+
+    names = ("node", "queue", "what", "first", "last", "count")
+    assert {tuple(row[name] for name in names) for row in shown} == expected
+    assert section.verdict == ("problem" if any(one[2] == "settlements missing" for one in expected) else "ok")
+    assert [row["verdict"] for row in shown] == sorted((row["verdict"] for row in shown), key=WORST.index)
+
+
+def test_links_and_flapping_windows_are_those_of_the_events(either: Judged) -> None:
+    spans, fell = links(either.known), downs(either.known)
+    windows = flapping(either.known, either.thresholds.flapping_downs, either.thresholds.flapping_period_s)
+    shown = rows_of(either.report.section("flapping"))
+    frame = either.finished.frames["flapping_windows"].selectExpr(
+        "node", "bridge", "lane", "unix_micros(start) start", "unix_micros(stop) stop", "downs"
+    )
+
+    assert {tuple(row) for row in frame.collect()} == windows
+    assert {(row["node"], row["bridge"], row["lane"]) for row in shown} == set(spans)
+    for row in shown:
+        lane = (row["node"], row["bridge"], row["lane"])
+        length = Counter({"up": 0, "down": 0})
+        for start, stop, state in spans[lane]:
+            length[state] += stop - start
+        mine = [one for one in windows if one[:3] == lane]
+        longest = max((stop - start for start, stop, state in spans[lane] if state == "down"), default=None)
+        assert (row["state"], row["since"]) == (spans[lane][-1][2], spans[lane][-1][0] // 1000)
+        assert row["watched_s"] == pytest.approx(sum(length.values()) / 1e6)
+        assert row["up_percent"] == pytest.approx(100 * length["up"] / sum(length.values()))
+        assert row["longest_down_s"] == (None if longest is None else pytest.approx(longest / 1e6))
+        assert row["downs"] == len(fell[lane])
+        reasons = Counter(one["reason"] for one in fell[lane])
+        assert not reasons or reasons[row["reason"]] == max(reasons.values())
+        assert row["windows"] == len(mine)
+        assert not mine or row["worst_downs"] == max(one[5] for one in mine)
+        assert row["verdict"] == ("attention" if row["state"] == "down" or mine else "ok")
+    assert [row["verdict"] for row in shown] == sorted((row["verdict"] for row in shown), key=WORST.index)
+    drawn = [span for series in either.report.section("flapping").charts[0].series for span in series.spans]
+    assert drawn
+    assert all(span.stop_ms > span.start_ms for span in drawn)
+
+
+def test_restarts_are_those_of_the_events(either: Judged) -> None:
+    count: Counter[tuple[str, str, str]] = Counter()
+    for row in either.known.events:
+        name = next((one for one in (row["actor"], row["bridge"]) if one is not None), "")
+        if row["kind"] in flapping_report.TOLD:
+            count[row["node"], row["kind"], name] += 1
+    frame = either.finished.frames["restarts"].select("node", "what", "actor", "count")
+
+    assert {(row.node, row.what, row.actor): row["count"] for row in frame.collect()} == count
+    words = {row["what"] for row in rows_of(either.report.section("restarts"))}
+    assert words == {flapping_report.TOLD[kind][1] for _, kind, _ in count}
+
+
+def test_growth_is_the_line_through_the_snapshots(either: Judged) -> None:
+    expected = forecasts(either.known)
+    shown = rows_of(either.report.section("growth"))
+
+    assert {(row["node"], row["what"]) for row in shown} == set(expected)
+    for row in shown:
+        used, per_h, full_in_s = expected[row["node"], row["what"]]
+        if full_in_s is not None and full_in_s > either.thresholds.forecast_max_s:
+            full_in_s = None
+        assert row["snapshots"] == used
+        assert row["messages_per_h"] == (None if per_h is None else pytest.approx(per_h))
+        assert row["full_in_s"] == (None if full_in_s is None else pytest.approx(full_in_s))
+
+
+def test_a_card_says_little_and_the_headline_says_it_first(judged: Judged) -> None:
+    report = judged.report
+
+    assert report.headline.startswith("It does not add up in")
+    assert "accepted =" not in report.headline
+    assert {len(card.facts) for card in report.cards} <= set(range(1, 10))
+    assert all("as of" not in card.summary for card in report.cards)
+
+
+def test_exports_give_the_same_report_and_the_check_fails_on_it(
+    planted: Made, judged: Judged, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    export([one for path in planted.snapshots for one in find_snapshots(path)], tmp_path)
+
+    status = main([str(tmp_path), "--check", "--format", "json"])
+
+    report = Report.from_json(capsys.readouterr().out)
+    assert status == 1
+    given, expected = (_rounded(json.loads(replace(one, made_at_ms=0).to_json())) for one in (report, judged.report))
+    for section, other in zip(given["sections"], expected["sections"], strict=True):
+        assert section == other
+    assert given == expected
+
+
+def _rounded(value: Any) -> Any:
+    """Floats to nine digits: those of a straight line depend on which point comes first."""
+    if isinstance(value, dict):
+        return {name: _rounded(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_rounded(one) for one in value]
+    return float(f"{value:.9g}") if isinstance(value, float) else value
+
+
+def test_the_trouble_is_there(troubled: Judged) -> None:
+    """What the other tests compare is not empty on both sides."""
+    windows = flapping(troubled.known, troubled.thresholds.flapping_downs, troubled.thresholds.flapping_period_s)
+    assert len(windows) > 1
+    assert gaps(row["number"] for row in troubled.known.settlements) == {(5, 6), (40, 40)}
+    assert gaps(row["number"] for row in troubled.known.events) == {(30, 31), (77, 77)}
+    assert {what: full_in is not None for (_, what), (_, _, full_in) in forecasts(troubled.known).items()} == {
+        "cloud": True,
+        "the whole node": True,
+        "free disk above its minimum": True,
+    }
 
 
 def test_the_report_survives_its_json(finished: Finished) -> None:

@@ -15,6 +15,7 @@ from storage.analysis.reports.made import (
     collect,
     duration,
     lane_title,
+    moment,
     plural,
     size,
     table,
@@ -68,7 +69,7 @@ def _ages_sql() -> str:
 
 def make(context: Context) -> Made:
     """What waits, by bridge and rule, and the topics that most of it is of."""
-    rules = context.keep(
+    rules = context.found(
         context.sql(
             "SELECT to_date(max(snapshot_at)) date, node, coalesce(bridge, '') bridge, coalesce(rule_name, CAST(rule AS"
             " string)) rule, count(*) messages, sum(payload_bytes) bytes,"
@@ -87,9 +88,9 @@ def make(context: Context) -> Made:
         )
     )
     bridges = _bridges(context)
-    section = _section(context, rules.orderBy("messages", ascending=False), bridges)
+    section = _section(context, rules.orderBy(rules.messages.desc(), "node", "bridge", "rule"), bridges)
     return Made(
-        sections=(section, _topics(topics.orderBy("messages", ascending=False))),
+        sections=(section, _topics(topics.orderBy(topics.messages.desc(), "node", "bridge", "topic"))),
         frames={NAME: rules, "backlog_topics": topics},
         marks={(row["node"], row["bridge"]): _mark(context, row) for row in bridges},
     )
@@ -113,13 +114,13 @@ def _verdict(context: Context, age_s: float | None) -> Verdict:
 def _section(context: Context, rules: DataFrame, bridges: list[Row]) -> Section:
     rows, rows_total = top(rules)
     shown = [
-        row | {"verdict": _verdict(context, row["oldest_age_s"]), "bridge": bridge_title(row["bridge"]), "rule": row["rule"] or "-"}
+        row | {"verdict": _verdict(context, row["oldest_age_s"]), "bridge": bridge_title(row["bridge"]), "rule": row["rule"]}
         for row in rows
     ]
     ages = collect(
         context.sql(
             f"SELECT node, bridge, {', '.join(f'sum({name}) {name}' for name, _, _ in AGES)}, sum(messages) messages FROM"
-            f" {{r}} GROUP BY 1, 2 ORDER BY messages DESC LIMIT {BARS_SHOWN}",
+            f" {{r}} GROUP BY 1, 2 ORDER BY messages DESC, node, bridge LIMIT {BARS_SHOWN}",
             r=rules,
         )
     )
@@ -175,9 +176,9 @@ def _who(row: Row) -> str:
 def _mark(context: Context, row: Row) -> Mark:
     age_s = None if row["oldest_at"] is None else (row["at"] - row["oldest_at"]) / 1000
     verdict = _verdict(context, age_s) if row["bridge"] else "ok"
-    note = f"{row['waiting']:,} wait, the oldest since {utc(row['oldest_at'])}" if verdict == "attention" else ""
+    note = f"{row['waiting']:,} wait, the oldest since {moment(row['oldest_at'])}" if verdict == "attention" else ""
     facts = (
-        Fact(name="waiting_bytes", title="Waiting", kind="bytes", value=row["bytes"]),
+        Fact(name="waiting_bytes", title="Waiting bytes", kind="bytes", value=row["bytes"]),
         Fact(name="oldest_age_s", title="Oldest waits for", kind="duration_s", value=age_s),
     )
     return Mark(facts=facts, verdict=verdict, note=note)
@@ -193,7 +194,7 @@ def _topics(topics: DataFrame) -> Section:
         name="backlog-topics",
         title="Waiting topics",
         question="Of which topics is what waits?",
-        verdict="none" if not rows else "ok",
+        verdict="none",
         summary=summary,
         columns=_TOPIC_COLUMNS,
         rows=table(_TOPIC_COLUMNS, shown),

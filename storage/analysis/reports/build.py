@@ -20,7 +20,7 @@ from storage.analysis.reports import (
     throughput,
     topics,
 )
-from storage.analysis.reports.context import Context, utc
+from storage.analysis.reports.context import Context
 from storage.analysis.reports.made import BridgeKey, Made, Mark, collect, plural
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def build(
     report = Report(
         title=title,
         verdict=verdict,
-        headline=_headline(sections, problems),
+        headline=_headline(sections, problems, next((one.headline for one in made if one.headline), "")),
         made_at_ms=made_at_ms,
         since_ms=_ms(context.period.since_us),
         until_ms=_ms(context.period.until_us),
@@ -93,13 +93,13 @@ def _ms(time_us: int | None) -> int | None:
     return None if time_us is None else time_us // 1000
 
 
-def _headline(sections: Sequence[Section], problems: Sequence[Problem]) -> str:
+def _headline(sections: Sequence[Section], problems: Sequence[Problem], answer: str) -> str:
     titles: dict[Verdict, list[str]] = defaultdict(list)
     for section in sections:
         titles[section.verdict].append(section.title.lower())
     judged = next((section for section in sections if section.name == reconciliation.NAME), None)
-    if judged is not None and judged.verdict != "none":
-        text = "Everything adds up." if judged.verdict == "ok" else judged.summary
+    if judged is not None and answer:
+        text = answer
     elif titles["problem"]:
         text = "There is a problem."
     else:
@@ -107,8 +107,6 @@ def _headline(sections: Sequence[Section], problems: Sequence[Problem]) -> str:
     others = [title for title in titles["problem"] if judged is None or title not in (judged.title.lower(), "offending sequences")]
     if others:
         text += f" Wrong as well: {', '.join(others)}."
-    if titles["attention"]:
-        text += f" Worth a look: {', '.join(titles['attention'])}."
     if problems:
         text += (
             f" {plural(len(problems), 'snapshot or part', 'snapshots or parts')} could not be read and"
@@ -135,7 +133,7 @@ def _cards(context: Context, marks: Sequence[Mapping[BridgeKey, Mark]]) -> list[
                 node=row["node"],
                 bridge=row["bridge"],
                 verdict=worst(*(mark.verdict for mark in mine)),
-                summary=f"{summary[:1].upper()}{summary[1:]}, as of {utc(row['at'])}.",
+                summary=f"{summary[:1].upper()}{summary[1:]}.",
                 at_ms=row["at"],
                 facts=tuple(facts.values()),
             )

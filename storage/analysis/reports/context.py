@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from storage.analysis.report_model import SnapshotUsed
 from storage.analysis.reports.choice import Covered, Numbers, QueueAt, Take, bucket_s, covered, takes
 from storage.analysis.reports.made import Row, Thresholds, collect
+from storage.analysis.session import QUICK_SETTINGS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -51,6 +52,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "dead_letters": (*_HEAD, "bridge", "lane", "seq", "letter", "reason", "at", "remote", "topic", "qos", "payload_bytes"),
 }
 SETTLED = "settled"
+FEW_MESSAGES = 200_000  # in all snapshots
 _NUMBERS = count()
 
 
@@ -106,6 +108,8 @@ class Context:
         self._source = source
         self._kept: list[DataFrame] = []
         self._views: dict[str, DataFrame] = {}
+        self._former: dict[str, str | None] = {}
+        self._local = (spark.sparkContext.master or "").startswith("local")
         self._read_snapshots()
         self._read_queues()
         self._read_settlements()
@@ -139,8 +143,21 @@ class Context:
         self._kept.append(frame.persist(StorageLevel.MEMORY_AND_DISK))
         return self._kept[-1]
 
+    def found(self, frame: DataFrame) -> DataFrame:
+        """``frame``, of few rows, computed now and cut off from what it was computed from: what is asked of it is planned at once.
+
+        On a cluster it is kept as others are: there a lost executor would take what is cut off with it.
+        """
+        return frame.localCheckpoint() if self._local else self.keep(frame)
+
     def close(self) -> None:
-        """Let go of what is kept."""
+        """Let go of what is kept, and leave the session as it was."""
+        for name, former in self._former.items():
+            if former is None:
+                self.spark.conf.unset(name)
+            else:
+                self.spark.conf.set(name, former)
+        self._former.clear()
         for view in self._views:
             self.spark.catalog.dropTempView(view)
         self._views.clear()
@@ -201,10 +218,20 @@ class Context:
             "SELECT node, snapshot_id, unix_micros(snapshot_at) at_us, queue, coalesce(history_from, head) history_from, head, tail"
             " FROM {queues_all} WHERE bridge IS NOT NULL"
         )
+        self._be_quick()
         self._states = [QueueAt(**row.asDict()) for row in lanes.collect()]
         newest_ids = set(self.newest)
         self._older = [take for take in takes(self._states) if take.snapshot_id not in newest_ids]
         self._older_ids = sorted({take.snapshot_id for take in self._older})
+
+    def _be_quick(self) -> None:
+        """With few messages, compiling queries and planning them again on the way takes longer than running them."""
+        held = "greatest(0L, tail - coalesce(history_from, head))"
+        rows = collect(self.sql(f"SELECT sum({held}) messages FROM {{queues_all}}"))[0]["messages"] or 0
+        if rows <= FEW_MESSAGES:
+            for name, value in QUICK_SETTINGS.items():
+                self._former[name] = self.spark.conf.get(name, None)
+                self.spark.conf.set(name, value)
 
     def _read_settlements(self) -> None:
         read = self._table("settlements", [*self.newest, *self._older_ids])

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from storage.analysis.report_model import Column, Fact, Section
+from storage.analysis.report_model import Column, Section
 from storage.analysis.reports.context import Context
-from storage.analysis.reports.made import Made, Mark, collect, plural, table, top
+from storage.analysis.reports.made import Made, Mark, collect, plural, table, top, worst_first
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -32,13 +32,13 @@ _COLUMNS = (
 
 def make(context: Context) -> Made:
     """Sendings beyond the first by queue, and gaps in the numbers of settlements and events."""
-    findings = context.keep(_findings(context))
-    rows, rows_total = top(findings.orderBy(findings.verdict.desc(), findings["count"].desc()))
+    findings = context.found(_findings(context))
+    rows, rows_total = top(findings.orderBy(worst_first(), findings["count"].desc(), "node", "queue", "what", "first"))
     kinds = collect(context.sql("SELECT what, sum(count) count FROM {f} GROUP BY 1", f=findings))
     counts = {row["what"]: row["count"] for row in kinds}
     bridges = collect(
         context.sql(
-            "SELECT node, bridge, sum(if(what = 'sent again', count, 0)) again, sum(if(what = 'settlements missing', count,"
+            "SELECT node, bridge, sum(if(what = 'settlements missing', count,"
             " 0)) missing"
             " FROM {f} WHERE what <> 'events missing' GROUP BY 1, 2",
             f=findings,
@@ -52,7 +52,7 @@ def make(context: Context) -> Made:
         verdict="problem" if missing else "attention" if counts.get("events missing") else "ok",
         summary=_summary(counts),
         columns=_COLUMNS,
-        rows=table(_COLUMNS, [row | {"queue": row["queue"] or "-"} for row in rows]),
+        rows=table(_COLUMNS, rows),
         rows_total=rows_total,
         notes=(
             "Sendings beyond the first, by the ledgers: duplicates for remotes that had the first. At QoS 2 the remote tells"
@@ -63,8 +63,7 @@ def make(context: Context) -> Made:
     marks = {}
     for row in bridges:
         note = f"{plural(row['missing'], 'settlement')} missing" if row["missing"] else ""
-        facts = (Fact(name="redelivered", title="Sent again", kind="count", value=row["again"]),)
-        marks[row["node"], row["bridge"]] = Mark(facts=facts, verdict="problem" if row["missing"] else "ok", note=note)
+        marks[row["node"], row["bridge"]] = Mark(verdict="problem" if row["missing"] else "ok", note=note)
     return Made(sections=(section,), frames={NAME: findings}, marks=marks)
 
 

@@ -11,7 +11,20 @@ from typing import TYPE_CHECKING
 
 from storage.analysis.report_model import Chart, Column, Fact, Section, Series, Span, Verdict, worst
 from storage.analysis.reports.context import Context, utc
-from storage.analysis.reports.made import BridgeKey, Made, Mark, Row, collect, duration, lane_title, plural, table, top
+from storage.analysis.reports.made import (
+    BridgeKey,
+    Made,
+    Mark,
+    Row,
+    collect,
+    duration,
+    lane_title,
+    moment,
+    plural,
+    table,
+    top,
+    worst_first,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -27,13 +40,13 @@ _COLUMNS = (
     Column(name="state", title="Link", kind="text"),
     Column(name="since", title="Since", kind="time"),
     Column(name="up_percent", title="Up", kind="percent"),
-    Column(name="watched_s", title="Of", kind="duration_s"),
+    Column(name="watched_s", title="Watched for", kind="duration_s"),
     Column(name="downs", title="Times down", kind="count"),
     Column(name="longest_down_s", title="Longest down", kind="duration_s"),
     Column(name="reason", title="Most frequent reason", kind="text"),
     Column(name="windows", title="Flapping windows", kind="count"),
     Column(name="worst_from", title="Worst from", kind="time"),
-    Column(name="worst_to", title="to", kind="time"),
+    Column(name="worst_to", title="Worst to", kind="time"),
     Column(name="worst_downs", title="Times down in it", kind="count"),
 )
 _RESTART_COLUMNS = (
@@ -47,26 +60,26 @@ _RESTART_COLUMNS = (
     Column(name="last_at", title="Last", kind="time"),
 )
 # What deserves a row of its own among the restarts; a start and an end in good order do not make anything bad.
-_TOLD = {
-    "actor.ended": "attention",
-    "node.started": "ok",
-    "node.stopped": "ok",
-    "node.reloaded": "ok",
-    "overflow.began": "attention",
-    "disk.full": "attention",
-    "clock.jumped": "attention",
-    "history.cut": "attention",
-    "events.lost": "attention",
-    "queue.purged": "ok",
+TOLD: dict[str, tuple[Verdict, str]] = {
+    "actor.ended": ("attention", "an actor ended"),
+    "node.started": ("ok", "the node started"),
+    "node.stopped": ("ok", "the node stopped"),
+    "node.reloaded": ("ok", "the configuration was reloaded"),
+    "overflow.began": ("attention", "a queue overflowed"),
+    "disk.full": ("attention", "the disk was full"),
+    "clock.jumped": ("attention", "the clock jumped"),
+    "history.cut": ("attention", "history was cut"),
+    "events.lost": ("attention", "events were lost"),
+    "queue.purged": ("ok", "a queue was purged"),
 }
 
 
 def make(context: Context) -> Made:
     """The links, then what restarted or stood in the way."""
-    spans = context.keep(_spans(context))
-    windows = context.keep(_windows(context))
-    links = context.keep(_links(context, spans, windows))
-    rows, rows_total = top(links.orderBy(links.verdict.desc(), links.downs.desc(), "node", "bridge", "lane"))
+    spans = context.found(_spans(context))
+    windows = context.found(_windows(context))
+    links = context.found(_links(context, spans, windows))
+    rows, rows_total = top(links.orderBy(worst_first(), "state", links.downs.desc(), "node", "bridge", "lane"))
     section = Section(
         name=NAME,
         title="Links",
@@ -195,13 +208,16 @@ def _charts(context: Context, spans: DataFrame, rows: list[Row]) -> tuple[Chart,
     found = collect(
         context.sql(
             "SELECT /*+ BROADCAST(c) */ s.node, s.bridge, s.lane, s.start, s.stop, s.state, s.reason FROM {s} s JOIN {c} c"
-            f" ON s.node = c.node AND s.bridge = c.bridge AND s.lane = c.lane ORDER BY s.start DESC LIMIT {SPANS_DRAWN}",
+            f" ON s.node = c.node AND s.bridge = c.bridge AND s.lane = c.lane"
+            f" ORDER BY s.start DESC, s.node, s.bridge, s.lane LIMIT {SPANS_DRAWN}",
             s=spans,
             c=chosen,
         )
     )
     drawn: dict[tuple[str, str, int], list[Span]] = {lane: [] for lane in lanes}
     for row in reversed(found):
+        if row["stop"] <= row["start"]:
+            continue
         verdict: Verdict = {"up": "ok", "down": "problem"}.get(row["state"], "none")  # type: ignore[assignment]
         why = f": {row['reason']}" if row["reason"] and row["state"] != "up" else ""
         label = f"{row['state']}{why}, {duration((row['stop'] - row['start']) / 1000)}"
@@ -220,21 +236,18 @@ def _marks(rows: list[Row]) -> dict[BridgeKey, Mark]:
             continue
         notes = []
         if row["state"] == "down":
-            notes.append(f"link down since {utc(row['since'])}")
+            notes.append(f"link down since {moment(row['since'])}")
         if row["windows"]:
-            notes.append(f"the link flapped ({row['worst_downs']} times down from {utc(row['worst_from'])})")
-        facts = (
-            Fact(name="link", title="Link", kind="text", value=row["state"]),
-            Fact(name="up_percent", title="Link up", kind="percent", value=row["up_percent"]),
-        )
+            notes.append(f"the link flapped ({row['worst_downs']} times down from {moment(row['worst_from'])})")
+        facts = (Fact(name="up_percent", title="Link up", kind="percent", value=row["up_percent"]),)
         marks[key] = Mark(facts=facts, verdict=row["verdict"], note=", ".join(notes))
     return marks
 
 
 def _restarts(context: Context) -> tuple[Section, DataFrame]:
-    kinds = ", ".join(f"'{kind}'" for kind in _TOLD)
-    bad = ", ".join(f"'{kind}'" for kind, verdict in _TOLD.items() if verdict == "attention")
-    told = context.keep(
+    kinds = ", ".join(f"'{kind}'" for kind in TOLD)
+    bad = ", ".join(f"'{kind}'" for kind, (verdict, _) in TOLD.items() if verdict == "attention")
+    told = context.found(
         context.sql(
             f"SELECT if(kind IN ({bad}), 'attention', 'ok') verdict, to_date(max(at)) date, node, kind what, coalesce(actor,"
             f" bridge, '') actor,"
@@ -243,21 +256,19 @@ def _restarts(context: Context) -> tuple[Section, DataFrame]:
             f" AND {context.period.sql('at')} GROUP BY node, kind, coalesce(actor, bridge, '')"
         )
     )
-    rows, rows_total = top(told.orderBy("verdict", told["count"].desc()))
+    rows, rows_total = top(told.orderBy(worst_first(), told["count"].desc(), "node", "what", "actor"))
     ended = sum(row["count"] for row in rows if row["what"] == "actor.ended")
     starts = sum(row["count"] for row in rows if row["what"] == "node.started")
-    other = sorted({row["what"] for row in rows if row["verdict"] == "attention" and row["what"] != "actor.ended"})
-    summary = f"{plural(ended, 'end')} of an actor, {plural(starts, 'start')} of a node" + (
-        f"; also {', '.join(other)}." if other else "."
-    )
+    other = sorted({TOLD[row["what"]][1] for row in rows if row["verdict"] == "attention" and row["what"] != "actor.ended"})
+    parts = [f"{plural(ended, 'actor')} ended", f"nodes started {plural(starts, 'time')}", *other]
     section = Section(
         name="restarts",
         title="Restarts and trouble",
         question="What restarted, and what else stood in the way?",
         verdict=worst(*(row["verdict"] for row in rows)),
-        summary=summary if rows else "No event tells of any.",
+        summary=f"{', '.join(parts)}." if rows else "No event tells of any.",
         columns=_RESTART_COLUMNS,
-        rows=table(_RESTART_COLUMNS, [row | {"actor": row["actor"] or "-"} for row in rows]),
+        rows=table(_RESTART_COLUMNS, [row | {"what": TOLD[row["what"]][1]} for row in rows]),
         rows_total=rows_total,
     )
     return section, told

@@ -38,9 +38,11 @@ _COLUMNS = (
 
 def make(context: Context) -> Made:
     """The forecast for each bridge, for each node and for its disk."""
-    points = context.keep(_points(context))
-    forecasts = context.keep(_forecasts(context, points))
-    rows, rows_total = top(forecasts.orderBy(forecasts.full_in_s.asc_nulls_last(), forecasts.full_percent.desc_nulls_last()))
+    points = context.found(_points(context))
+    forecasts = context.found(_forecasts(context, points))
+    rows, rows_total = top(
+        forecasts.orderBy(forecasts.full_in_s.asc_nulls_last(), forecasts.full_percent.desc_nulls_last(), "node", "what")
+    )
     trends = [row for row in rows if row["snapshots"] > 1]
     section = Section(
         name=NAME,
@@ -119,7 +121,7 @@ def _forecasts(context: Context, points: DataFrame) -> DataFrame:
                  regr_slope(messages, x) per_s, regr_slope(bytes, x) bytes_per_s, regr_slope(free, x) free_per_s
           FROM used GROUP BY node, bridge),
         sorted AS (
-          SELECT node, bridge, if(bridge IS NULL, '(the whole node)', bridge) what, snapshot_at, snapshots, messages, per_s *
+          SELECT node, bridge, if(bridge IS NULL, 'the whole node', bridge) what, snapshot_at, snapshots, messages, per_s *
             3600 messages_per_h,
                  max_messages, bytes, bytes_per_s * 3600 bytes_per_h, max_bytes,
                  greatest(try_divide(messages, max_messages), try_divide(bytes, max_bytes)) * 100 full_percent,
@@ -127,14 +129,16 @@ def _forecasts(context: Context, points: DataFrame) -> DataFrame:
                        if(bytes_per_s > 0 AND max_bytes IS NOT NULL, greatest(0, max_bytes - bytes) / bytes_per_s, NULL)) full_in_s
           FROM lines
           UNION ALL
-          SELECT node, NULL, '(free disk above its minimum)', snapshot_at, snapshots, NULL, NULL, NULL, room, free_per_s * 3600,
+          SELECT node, NULL, 'free disk above its minimum', snapshot_at, snapshots, NULL, NULL, NULL, room, free_per_s * 3600,
             NULL, NULL,
                  if(free_per_s < 0, greatest(0, room) / -free_per_s, NULL)
-          FROM lines WHERE room IS NOT NULL)
+          FROM lines WHERE room IS NOT NULL),
+        foreseen AS (SELECT * EXCEPT (full_in_s), if(full_in_s <= {context.thresholds.forecast_max_s}, full_in_s,
+          NULL) full_in_s FROM sorted)
         SELECT CASE WHEN full_percent >= 100 OR full_in_s < {soon} THEN 'attention' ELSE 'ok' END verdict, to_date(snapshot_at)
           date, *,
-               if(full_in_s < 1e10, timestamp_micros(CAST(unix_micros(snapshot_at) + full_in_s * 1e6 AS bigint)), NULL) full_at
-        FROM sorted
+               timestamp_micros(CAST(unix_micros(snapshot_at) + full_in_s * 1e6 AS bigint)) full_at
+        FROM foreseen
         """,
         points=points,
     )

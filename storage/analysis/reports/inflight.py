@@ -6,9 +6,9 @@ I2  what is marked with a packet identifier is stored, and is not settled.
 
 from __future__ import annotations
 
-from storage.analysis.report_model import Column, Fact, Section, Verdict, worst
+from storage.analysis.report_model import Column, Section, Verdict, worst
 from storage.analysis.reports.context import Context, utc
-from storage.analysis.reports.made import Made, Mark, Row, bridge_title, collect, duration, plural, table, top
+from storage.analysis.reports.made import Made, Mark, Row, bridge_title, collect, duration, moment, plural, table, top
 
 NAME = "inflight"
 SPAN_MAX = 65_000
@@ -31,7 +31,7 @@ _COLUMNS = (
 
 def make(context: Context) -> Made:
     """The audit of each queue that had something in flight."""
-    audited = context.keep(
+    audited = context.found(
         context.sql(
             f"""
             WITH links AS (
@@ -52,12 +52,12 @@ def make(context: Context) -> Made:
             """
         )
     )
-    rows, rows_total = top(audited.orderBy("oldest_age_s", ascending=False))
+    rows, rows_total = top(audited.orderBy(audited.oldest_age_s.desc(), "node", "queue"))
     bridges = collect(
         context.sql(
             "SELECT node, coalesce(bridge, '') bridge, sum(in_flight) in_flight, max(oldest_age_s) oldest_age_s,"
             " min(oldest_at) oldest_at,"
-            " count_if(verdict = 'problem') wrong, count_if(verdict = 'attention') old FROM {a} GROUP BY 1, 2",
+            " count_if(verdict = 'problem') wrong, count_if(verdict = 'attention') old FROM {a} GROUP BY 1, 2 ORDER BY 1, 2",
             a=audited,
         )
     )
@@ -89,10 +89,10 @@ def _verdict(row: Row) -> Verdict:
 def _summary(bridges: list[Row]) -> str:
     if not bridges:
         return "Nothing was in flight."
-    total = f"{plural(sum(row['in_flight'] for row in bridges), 'message')} in flight at {plural(len(bridges), 'bridge')}"
+    total = f"{plural(sum(row['in_flight'] for row in bridges), 'message')} in flight on {plural(len(bridges), 'bridge')}"
     if wrong := [row for row in bridges if row["wrong"]]:
         return (
-            f"{total}; the markers contradict the store at {plural(len(wrong), 'bridge')}, such as"
+            f"{total}; the markers contradict the store on {plural(len(wrong), 'bridge')}, such as"
             f" {bridge_title(wrong[0]['bridge'])} of {wrong[0]['node']}."
         )
     known = [row for row in bridges if row["oldest_age_s"] is not None]
@@ -101,7 +101,7 @@ def _summary(bridges: list[Row]) -> str:
     oldest = max(known, key=lambda row: row["oldest_age_s"])
     who = f"{bridge_title(oldest['bridge'])} of {oldest['node']}"
     return (
-        f"{total}; the oldest at {who}, accepted {utc(oldest['oldest_at'])}, {duration(oldest['oldest_age_s'])} before"
+        f"{total}; the oldest on {who}, accepted {utc(oldest['oldest_at'])}, {duration(oldest['oldest_age_s'])} before"
         " its snapshot."
     )
 
@@ -111,7 +111,5 @@ def _mark(row: Row) -> Mark:
     if row["wrong"]:
         note = "markers in flight contradict the store"
     elif row["old"]:
-        note = f"in flight since {utc(row['oldest_at'])}"
-    return Mark(
-        facts=(Fact(name="in_flight", title="In flight", kind="count", value=row["in_flight"]),), verdict=_verdict(row), note=note
-    )
+        note = f"in flight since {moment(row['oldest_at'])}"
+    return Mark(verdict=_verdict(row), note=note)

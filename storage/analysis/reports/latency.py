@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from storage.analysis.report_model import Chart, Column, Fact, Section, Series
+from storage.analysis.report_model import Chart, Column, Fact, Section, Series, worst
 from storage.analysis.reports.context import Context
 from storage.analysis.reports.made import (
     SERIES_SHOWN,
@@ -39,7 +39,7 @@ _COLUMNS = (
     *(Column(name=name, title=title, kind="duration_s") for name, title, _ in QUANTILES),
     Column(name="max_s", title="Longest", kind="duration_s"),
     Column(name="worst_p99_s", title="Worst p99", kind="duration_s"),
-    Column(name="worst_at", title="From", kind="time"),
+    Column(name="worst_at", title="Worst p99 from", kind="time"),
     Column(name="clock_jumps", title="Across a clock jump", kind="count"),
     Column(name="negative", title="Negative", kind="count"),
 )
@@ -66,7 +66,7 @@ def make(context: Context) -> Made:
     counted = context.keep(
         context.sql(_COUNTED.replace("{start}", context.bucket("settled_at")).replace("{period}", context.period.sql("settled_at")))
     )
-    figures = context.keep(
+    figures = context.found(
         context.sql(
             f"""
             SELECT grouping_id() level, node, bridge, start, sum(if(good, messages, 0)) messages, {_FIGURES},
@@ -83,17 +83,20 @@ def make(context: Context) -> Made:
         "SELECT b.*, w.worst_p99_s, w.worst_at FROM {f} b LEFT JOIN (SELECT node, bridge, max(p99_s) worst_p99_s,"
         " max_by(start, p99_s) worst_at"
         " FROM {f} WHERE level = 0 GROUP BY 1, 2) w ON b.node = w.node AND b.bridge = w.bridge WHERE b.level = 1 ORDER BY"
-        " b.p99_s DESC",
+        " b.p99_s DESC, b.node, b.bridge",
         f=figures,
     )
     rows, rows_total = top(bridges)
     whole = collect(context.sql("SELECT * FROM {f} WHERE level = 7", f=figures))
     fleet = collect(context.sql("SELECT * FROM {f} WHERE level = 6 ORDER BY start", f=figures))
+    marks = {(row["node"], row["bridge"]): _mark(context, row) for row in rows}
     section = Section(
         name=NAME,
         title="Latency",
         question="How long did messages take from acceptance to delivery?",
-        verdict="none" if not rows else "attention" if whole[0]["negative"] else "ok",
+        verdict="none"
+        if not rows
+        else worst("attention" if whole[0]["negative"] else "ok", *(mark.verdict for mark in marks.values())),
         summary=_summary(whole, rows),
         columns=_COLUMNS,
         rows=table(_COLUMNS, [row | {"bridge": bridge_title(row["bridge"])} for row in rows]),
@@ -105,12 +108,15 @@ def make(context: Context) -> Made:
             f"Each point is {duration(context.width_s)} of settlements.",
         ),
     )
-    marks = {(row["node"], row["bridge"]): Mark(facts=(_fact(row),)) for row in rows}
     return Made(sections=(section,), frames={NAME: by_time}, marks=marks)
 
 
-def _fact(row: Row) -> Fact:
-    return Fact(name="p99_s", title="p99 latency", kind="duration_s", value=row["p99_s"])
+def _mark(context: Context, row: Row) -> Mark:
+    p99_s = row["p99_s"]
+    slow = p99_s is not None and p99_s >= context.thresholds.latency_p99_s
+    fact = Fact(name="p99_s", title="p99 latency", kind="duration_s", value=p99_s)
+    note = f"1 % took {duration(p99_s)} or longer" if slow else ""
+    return Mark(facts=(fact,), verdict="attention" if slow else "ok", note=note)
 
 
 def _summary(whole: list[Row], bridges: list[Row]) -> str:

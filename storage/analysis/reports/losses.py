@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from storage.analysis.report_model import Chart, Column, Fact, Section, Series, worst
+from storage.analysis.report_model import Chart, Column, Section, Series, worst
 from storage.analysis.reports.context import Context, utc
 from storage.analysis.reports.made import (
     BARS_SHOWN,
@@ -15,6 +15,7 @@ from storage.analysis.reports.made import (
     bridge_title,
     collect,
     lane_title,
+    moment,
     plural,
     table,
     top,
@@ -49,8 +50,8 @@ _LETTER_COLUMNS = (
 
 def make(context: Context) -> Made:
     """Losses by cause of each bridge; and dead letters."""
-    causes = context.keep(_causes(context))
-    letters = context.keep(
+    causes = context.found(_causes(context))
+    letters = context.found(
         context.sql(
             "SELECT to_date(max(snapshot_at)) date, node, bridge, reason, count(*) held, sum(payload_bytes) bytes, min(at)"
             " oldest_at,"
@@ -60,17 +61,21 @@ def make(context: Context) -> Made:
     )
     bridges = collect(
         context.sql(
-            "SELECT node, bridge, sum(messages) messages, max(last_at) last_at FROM {c} GROUP BY 1, 2 ORDER BY messages DESC",
+            "SELECT c.node, c.bridge, c.messages, c.last_at, q.accepted, q.at FROM"
+            " (SELECT node, bridge, sum(messages) messages, max(last_at) last_at FROM {c} GROUP BY 1, 2) c JOIN"
+            " (SELECT node, coalesce(bridge, '') bridge, sum(accepted) accepted, max(snapshot_at) at FROM {queues} GROUP BY 1, 2) q"
+            " ON c.node = q.node AND c.bridge = q.bridge",
             c=causes,
         )
     )
     held = collect(context.sql("SELECT node, bridge, sum(held) held FROM {l} GROUP BY 1, 2", l=letters))
-    rows, rows_total = top(causes.orderBy("messages", ascending=False))
+    rows, rows_total = top(causes.orderBy(causes.messages.desc(), "node", "bridge", "cause", "reason"))
+    marks = _marks(context, bridges, held)
     section = Section(
         name=NAME,
         title="Losses",
         question="What was dropped, expired or dead-lettered, and why?",
-        verdict=worst("attention" if rows else "ok"),
+        verdict=worst("ok", *(mark.verdict for mark in marks.values())),
         summary=_summary(context, causes, rows),
         columns=_COLUMNS,
         rows=table(_COLUMNS, [row | {"bridge": bridge_title(row["bridge"])} for row in rows]),
@@ -79,22 +84,23 @@ def make(context: Context) -> Made:
         notes=(
             "Counts are the ledgers', since each queue began. Times come from settlements and events, as far back as these"
             " are kept.",
+            "Worth a look is what was lost in the last hour before the snapshot, or 0.1 % of what was accepted.",
         ),
     )
-    letter_rows, letters_total = top(letters.orderBy("held", ascending=False))
+    letter_rows, letters_total = top(letters.orderBy(letters.held.desc(), "node", "bridge", "reason"))
     held_total = sum(row["held"] for row in held)
     second = Section(
         name="dead-letters",
         title="Dead letters",
         question="What did the remotes refuse, and is kept?",
         verdict="attention" if held_total else "ok",
-        summary=f"{plural(held_total, 'dead letter')} held, at {plural(len(held), 'bridge')}." if held_total else "None is held.",
+        summary=f"{plural(held_total, 'dead letter')} held, on {plural(len(held), 'bridge')}." if held_total else "None is held.",
         columns=_LETTER_COLUMNS,
         rows=table(_LETTER_COLUMNS, letter_rows),
         rows_total=letters_total,
         notes=("`bascule queue replay` sends them again, `bascule queue purge` lets them go.",),
     )
-    return Made(sections=(section, second), frames={NAME: causes, "dead_letters": letters}, marks=_marks(bridges, held))
+    return Made(sections=(section, second), frames={NAME: causes, "dead_letters": letters}, marks=marks)
 
 
 def _causes(context: Context) -> DataFrame:
@@ -128,7 +134,7 @@ def _summary(context: Context, causes: DataFrame, rows: list[Row]) -> str:
     if not rows:
         return "Nothing was dropped, nothing expired, nothing was refused."
     kinds = collect(
-        context.sql("SELECT cause, reason, sum(messages) messages FROM {c} GROUP BY 1, 2 ORDER BY messages DESC", c=causes)
+        context.sql("SELECT cause, reason, sum(messages) messages FROM {c} GROUP BY 1, 2 ORDER BY messages DESC, 1, 2", c=causes)
     )
     named = ", ".join(f"{row['messages']:,} {row['cause']}{': ' + row['reason'] if row['reason'] else ''}" for row in kinds[:4])
     more = f" and {plural(len(kinds) - 4, 'more cause')}" if len(kinds) > 4 else ""
@@ -161,12 +167,17 @@ def _charts(rows: list[Row]) -> tuple[Chart, ...]:
     )
 
 
-def _marks(bridges: list[Row], held: list[Row]) -> dict[BridgeKey, Mark]:
+def _marks(context: Context, bridges: list[Row], held: list[Row]) -> dict[BridgeKey, Mark]:
     letters = {(row["node"], row["bridge"]): row["held"] for row in held}
     marks = {}
     for row in bridges:
         key = (row["node"], row["bridge"])
-        last = f", the last {utc(row['last_at'])}" if row["last_at"] is not None else ""
-        facts = (Fact(name="dead_letters", title="Dead letters held", kind="count", value=letters.get(key, 0)),)
-        marks[key] = Mark(facts=facts, verdict="attention", note=f"{row['messages']:,} ended without delivery{last}")
+        limits = context.thresholds
+        recent = row["last_at"] is not None and (row["at"] - row["last_at"]) / 1000 <= limits.loss_recent_s
+        if not recent and row["messages"] < limits.loss_share * row["accepted"]:
+            marks[key] = Mark(verdict="ok")
+            continue
+        last = f", the last {moment(row['last_at'])}" if row["last_at"] is not None else ""
+        kept = f" ({plural(letters[key], 'dead letter')} held)" if letters.get(key) else ""
+        marks[key] = Mark(verdict="attention", note=f"{row['messages']:,} ended without delivery{last}{kept}")
     return marks

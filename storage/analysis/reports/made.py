@@ -7,17 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from storage.analysis.report_model import Cell, Column, Fact, Section, Verdict
 
 if TYPE_CHECKING:
+    from pyspark.sql import Column as SqlColumn
     from pyspark.sql import DataFrame
 
 ROWS_SHOWN = 2000
 SERIES_SHOWN = 8
 BARS_SHOWN = 15
 LOCAL = ""  # in place of a bridge: the sessions of local clients
+
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 Row = dict[str, Any]
 BridgeKey = tuple[str, str]  # (node, bridge)
@@ -32,7 +36,10 @@ class Thresholds:
     full_within_s: float = 7 * 86_400.0
     flapping_downs: int = 5
     flapping_period_s: float = 600.0
-    settlement_gap_shown: int = 100
+    latency_p99_s: float = 3600.0
+    loss_recent_s: float = 3600.0  # a loss is recent that long before the snapshot
+    loss_share: float = 0.001  # of what was accepted
+    forecast_max_s: float = 10 * 31_557_600.0  # what is further away is no forecast
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +58,7 @@ class Made:
     sections: tuple[Section, ...]
     frames: Mapping[str, DataFrame] = field(default_factory=dict)
     marks: Mapping[BridgeKey, Mark] = field(default_factory=dict)
+    headline: str = ""  # its answer in few words, for the top of the report
 
 
 def collect(frame: DataFrame, *, at_most: int | None = None) -> list[Row]:
@@ -70,19 +78,34 @@ def top(frame: DataFrame) -> tuple[list[Row], int]:
     return rows[:ROWS_SHOWN], len(rows) if len(rows) <= ROWS_SHOWN else frame.count()
 
 
+def worst_first() -> SqlColumn:
+    """What puts the rows of a frame with a ``verdict`` in order, the worst first; the words in their alphabet would not."""
+    from pyspark.sql import functions as f
+
+    return f.expr("array_position(array('problem', 'attention', 'ok', 'none'), verdict)")
+
+
 def table(columns: Sequence[Column], rows: Sequence[Row]) -> tuple[tuple[Cell, ...], ...]:
-    """The cells of ``rows``, in the order of ``columns``."""
-    return tuple(tuple(row[column.name] for column in columns) for row in rows)
+    """The cells of ``rows``, in the order of ``columns``; an empty text is a cell without a value."""
+    return tuple(tuple(None if row[column.name] == "" else row[column.name] for column in columns) for row in rows)
 
 
 def bridge_title(bridge: str | None) -> str:
     """What a bridge is called in a table; sessions of local clients have none."""
-    return bridge or "(local sessions)"
+    return bridge or "local sessions"
 
 
 def lane_title(node: str, bridge: str | None, lane: int | None = None) -> str:
     """What a line of a plot is called."""
     return f"{node} {bridge_title(bridge)}" + (f":{lane}" if lane is not None else "")
+
+
+def moment(at_ms: int | None) -> str:
+    """A time as a card has it, in UTC, to the minute and without the year: the card's own time has both."""
+    if at_ms is None:
+        return "-"
+    found = datetime.fromtimestamp(at_ms / 1000, UTC)
+    return f"{found.day} {_MONTHS[found.month - 1]} {found:%H:%M}"
 
 
 def number(count: int) -> str:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 NAME = "reconciliation"
 EXAMPLES = 500  # offending stretches that are looked up in the messages
 OFFENCES = {
-    "lost": "neither settled nor there",
+    "lost": "lost (neither settled nor queued)",
     "settled twice": "settled more than once",
     "settled and queued": "settled, and still queued",
     "stored twice": "stored more than once",
@@ -47,7 +47,7 @@ _COLUMNS = (
     Column(name="difference", title="Difference", kind="count"),
     Column(name="miscounted", title="Stored beyond the row", kind="count"),
     Column(name="seq_from", title="Sequences from", kind="count"),
-    Column(name="seq_to", title="up to", kind="count"),
+    Column(name="seq_to", title="Sequences to", kind="count"),
     Column(name="lost", title="Lost", kind="count"),
     Column(name="settled_twice", title="Settled twice", kind="count"),
     Column(name="otherwise", title="Otherwise wrong", kind="count"),
@@ -106,16 +106,17 @@ _STRETCHES = """
 
 def make(context: Context) -> Made:
     """The reconciliation of each queue, and the sequences that do not add up."""
-    stored = context.keep(_stored(context))
-    judged = context.keep(_judged(context))
-    found = context.keep(stretches(context, judged, stored))
-    queues = context.keep(_queues(context, judged, stored, found))
-    offending = context.keep(_offending(context, queues, found))
-    section, marks = _section(context, queues)
+    stored = context.found(_stored(context))
+    judged = context.found(_judged(context))
+    found = context.found(stretches(context, judged, stored))
+    queues = context.found(_queues(context, judged, stored, found))
+    offending = context.found(_offending(context, queues, found))
+    section, headline, marks = _section(context, queues)
     return Made(
         sections=(section, _sequences(offending, section.verdict)),
         frames={NAME: queues, "sequences": offending},
         marks=marks,
+        headline=headline,
     )
 
 
@@ -186,7 +187,7 @@ def _queues(context: Context, judged: DataFrame, stored: DataFrame, found: DataF
 
 def _offending(context: Context, queues: DataFrame, found: DataFrame) -> DataFrame:
     """The stretches that are wrong, with the settlements that claim them and, where it is kept, their first message."""
-    wrong = context.keep(
+    wrong = context.found(
         context.sql(
             "SELECT q.date, q.node, q.snapshot_at, f.queue, q.bridge, if(f.what = 'missing', 'lost', f.what) what, f.first_seq,"
             " f.last_seq, f.messages FROM {found} f JOIN {checked} q ON f.node = q.node AND f.queue = q.queue"
@@ -202,7 +203,9 @@ def _offending(context: Context, queues: DataFrame, found: DataFrame) -> DataFra
             " CAST(NULL AS timestamp) accepted_at FROM {wrong}",
             wrong=wrong,
         )
-    few = context.sql(f"SELECT * FROM {{wrong}} ORDER BY what = 'outside', messages DESC LIMIT {EXAMPLES}", wrong=wrong)
+    few = context.sql(
+        f"SELECT * FROM {{wrong}} ORDER BY what = 'outside', messages DESC, node, queue, first_seq LIMIT {EXAMPLES}", wrong=wrong
+    )
     return context.sql(
         """
         WITH claims AS (
@@ -225,7 +228,7 @@ def _offending(context: Context, queues: DataFrame, found: DataFrame) -> DataFra
     )
 
 
-def _section(context: Context, queues: DataFrame) -> tuple[Section, dict[BridgeKey, Mark]]:
+def _section(context: Context, queues: DataFrame) -> tuple[Section, str, dict[BridgeKey, Mark]]:
     sums = (
         "sum(accepted) accepted, sum(delivered) delivered, sum(queued) queued, sum(expired) expired, sum(dropped) dropped,"
         " sum(dead) dead,"
@@ -237,7 +240,7 @@ def _section(context: Context, queues: DataFrame) -> tuple[Section, dict[BridgeK
         "SELECT verdict, node, queue, accepted, delivered, queued, expired, dropped, dead, difference, miscounted, seq_from,"
         " seq_to, lost,"
         " settled_twice, otherwise, gone FROM {q} WHERE bridge IS NOT NULL OR verdict = 'problem' UNION ALL"
-        " SELECT verdict, node, '(local sessions: ' || queues || ' in order)', accepted, delivered, queued, expired,"
+        " SELECT verdict, node, 'local sessions (' || queues || ' in order)', accepted, delivered, queued, expired,"
         " dropped, dead, difference,"
         " miscounted, NULL, NULL, lost, settled_twice, otherwise, gone FROM"
         f" (SELECT node, {sums} FROM {{q}} WHERE bridge IS NULL AND verdict = 'ok' GROUP BY node)"
@@ -246,31 +249,34 @@ def _section(context: Context, queues: DataFrame) -> tuple[Section, dict[BridgeK
     )
     rows, rows_total = top(shown)
     bridges = collect(context.sql(f"SELECT node, coalesce(bridge, '') bridge, {sums} FROM {{q}} GROUP BY 1, 2", q=queues))
+    summary, headline = _summary(bridges)
     verdict = worst(*("problem" if row["wrong"] else "ok" for row in bridges))
     section = Section(
         name=NAME,
         title="Reconciliation",
         question="Is every accepted message delivered, queued, expired, dropped or dead-lettered, and each exactly once?",
         verdict=verdict,
-        summary=_summary(bridges),
+        summary=summary,
         columns=_COLUMNS,
         rows=table(_COLUMNS, rows),
         rows_total=rows_total,
         notes=_notes(context, bridges),
     )
-    return section, {(row["node"], row["bridge"]): _mark(row) for row in bridges}
+    return section, headline, {(row["node"], row["bridge"]): _mark(row) for row in bridges}
 
 
-def _summary(bridges: list[Row]) -> str:
+def _summary(bridges: list[Row]) -> tuple[str, str]:
+    """The answer with the figures, and without them."""
     if not bridges:
-        return "There is no queue."
+        return "There is no queue.", ""
     total = {name: sum(row[name] for row in bridges) for name in bridges[0] if name not in ("node", "bridge", "verdict")}
     figures = (
         f"{plural(total['accepted'], 'message')} accepted = {total['delivered']:,} delivered + {total['queued']:,} queued"
         f" + {total['expired']:,} expired + {total['dropped']:,} dropped + {total['dead']:,} dead-lettered"
     )
     if not total["wrong"]:
-        return f"{figures}; by sequence, too, each exactly once, in {plural(total['queues'], 'queue')}."
+        text = f"{figures}; by sequence, too, each exactly once, in {plural(total['queues'], 'queue')}."
+        return text, "Everything adds up."
     faults = [
         f"{what} {total[name]:,}"
         for name, what in (
@@ -284,10 +290,11 @@ def _summary(bridges: list[Row]) -> str:
     if odd:
         faults.append(f"the ledger or the count is off in {plural(len(odd), 'bridge')}")
     where = sorted({row["node"] for row in bridges if row["wrong"]})
-    return (
+    text = (
         f"It does not add up in {plural(total['wrong'], 'queue')} of {plural(len(where), 'node')} ({', '.join(where[:5])}"
-        f"{', ...' if len(where) > 5 else ''}): {'; '.join(faults)}. In all, {figures}."
+        f"{', ...' if len(where) > 5 else ''}): {'; '.join(faults)}."
     )
+    return f"{text} In all, {figures}.", text
 
 
 def _notes(context: Context, bridges: list[Row]) -> tuple[str, ...]:
@@ -322,10 +329,10 @@ def _mark(row: Row) -> Mark:
     facts = (
         Fact(name="accepted", title="Accepted", kind="count", value=row["accepted"]),
         Fact(name="delivered", title="Delivered", kind="count", value=row["delivered"]),
-        Fact(name="queued", title="Queued", kind="count", value=row["queued"]),
+        Fact(name="queued", title="Waiting", kind="count", value=row["queued"]),
         Fact(
             name="ended_otherwise",
-            title="Expired, dropped, dead",
+            title="Not delivered",
             kind="count",
             value=row["expired"] + row["dropped"] + row["dead"],
         ),

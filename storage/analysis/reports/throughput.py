@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from storage.analysis.report_model import Chart, Column, Fact, Section, Series
+from storage.analysis.report_model import Chart, Column, Section, Series
 from storage.analysis.reports.context import Context, utc
-from storage.analysis.reports.made import Made, Mark, Row, bridge_title, collect, duration, number, plural, table, top
+from storage.analysis.reports.made import Made, Row, bridge_title, collect, duration, number, plural, table, top
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -24,17 +24,17 @@ _COLUMNS = (
     Column(name="kept", title="Delivered in history", kind="count"),
     Column(name="kept_bytes", title="Payload of these", kind="bytes"),
     Column(name="peak_in_per_s", title="Most in per second", kind="count"),
-    Column(name="peak_in_at", title="From", kind="time"),
+    Column(name="peak_in_at", title="Most in from", kind="time"),
     Column(name="peak_out_per_s", title="Most out per second", kind="count"),
-    Column(name="peak_out_at", title="From", kind="time"),
+    Column(name="peak_out_at", title="Most out from", kind="time"),
 )
 
 
 def make(context: Context) -> Made:
     """Totals of each bridge, and what came in and went out in each stretch of time."""
-    by_time = context.keep(_by_time(context))
-    bridges = context.keep(_bridges(context, by_time))
-    rows, rows_total = top(bridges.orderBy("delivered", "kept", "accepted", ascending=False))
+    by_time = context.found(_by_time(context))
+    bridges = context.found(_bridges(context, by_time))
+    rows, rows_total = top(bridges.orderBy(*(bridges[name].desc() for name in ("delivered", "kept", "accepted")), "node", "bridge"))
     fleet = collect(
         context.sql(
             f"SELECT start, sum(accepted) accepted, {', '.join(f'sum({name}) {name}' for name in ENDS)} FROM {{t}} GROUP BY"
@@ -46,7 +46,7 @@ def make(context: Context) -> Made:
         name=NAME,
         title="Throughput",
         question="How much came in, how much went out, and when?",
-        verdict="ok" if rows else "none",
+        verdict="none",
         summary=_summary(rows, fleet, context.width_s),
         columns=_COLUMNS,
         rows=table(_COLUMNS, [row | {"bridge": bridge_title(row["bridge"])} for row in rows]),
@@ -58,8 +58,7 @@ def make(context: Context) -> Made:
             "Where nothing is kept of settled messages, only the ledgers of two snapshots tell how many there were.",
         ),
     )
-    marks = {(row["node"], row["bridge"]): Mark(facts=_facts(row)) for row in rows}
-    return Made(sections=(section,), frames={NAME: by_time}, marks=marks)
+    return Made(sections=(section,), frames={NAME: by_time})
 
 
 def _by_time(context: Context) -> DataFrame:
@@ -156,9 +155,3 @@ def _charts(fleet: list[Row], width_s: int) -> tuple[Chart, ...]:
         series=tuple(Series(name=name.capitalize(), values=tuple(row[name] for row in fleet)) for name in others),
     )
     return (rates, lost)
-
-
-def _facts(row: Row) -> tuple[Fact, ...]:
-    if row["kept"] is None:
-        return ()
-    return (Fact(name="kept_bytes", title="Delivered in history", kind="bytes", value=row["kept_bytes"]),)

@@ -62,7 +62,7 @@ def make(context: Context) -> Made:
         name=NAME,
         title="Hottest topics",
         question="Which topics made the most traffic?",
-        verdict="ok" if rows else "none",
+        verdict="none",
         summary=summary,
         columns=_COLUMNS,
         rows=table(_COLUMNS, rows),
