@@ -4,8 +4,7 @@
     spark-submit --py-files bascule-analysis.zip storage/analysis/job.py SNAPSHOT... --to s3a://bucket/reports
 
 Exit statuses: 0 done; 1 with ``--check``: something does not add up; 2 wrong usage; 65 a snapshot is damaged; 75 there is none;
-78 no
-Java or Spark, or a snapshot of a newer version.
+78 no Java or Spark, or a snapshot of a newer version.
 """
 
 from __future__ import annotations
