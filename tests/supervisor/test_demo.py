@@ -90,7 +90,7 @@ def test_the_demo_keeps_promises_and_two_whole_snapshots_with_their_history(tmp_
     assert [queue.name for queue in queues] == ["bridge:cloud:0"] * 2
     assert queues[0].depth > 0, "the link was cut"
     assert queues[1].depth == 0
-    assert queues[1].ledger["accepted"] == 300
+    assert queues[1].ledger.accepted == 300
     assert queues[1].settlements[1] > 0, "what was settled is kept"
 
     again = demo(folder)
