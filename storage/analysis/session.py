@@ -45,7 +45,7 @@ _LOG4J_NAME = "log4j2.properties"
 _ALWAYS_SAID = ("Using incubator modules", "Setting default log level", "Setting Spark log level", "To adjust logging level")
 
 _JAVA_HELP = (
-    "install a Java runtime of version 17 or newer; on Debian and Ubuntu: apt-get install default-jre-headless",
+    "install a Java runtime of version 17 or newer; on Debian and Ubuntu: apt-get install openjdk-17-jre-headless (or -21-)",
     "or set JAVA_HOME to one that is installed already",
     "bascule export needs no Java: it writes a snapshot as Parquet files",
 )
