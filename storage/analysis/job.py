@@ -42,7 +42,7 @@ def main(argv: Sequence[str] | None = None, prog: str = "analyze") -> int:
         print(f"{prog}: --format parquet and html want --to DIR", file=sys.stderr)
         return 2
     try:
-        spark = spark_session("bascule report", cores=given.cores, memory_mb=given.memory_mb, quick=_is_small(given.inputs))
+        spark = spark_session("bascule report", cores=given.cores, memory_mb=given.memory_mb, quick=is_small(given.inputs))
         return _run(spark, given, formats)
     except NoSnapshots as error:
         print(f"{prog}: {error}", file=sys.stderr)
@@ -52,7 +52,7 @@ def main(argv: Sequence[str] | None = None, prog: str = "analyze") -> int:
         return error.exit_status
 
 
-def _is_small(inputs: Sequence[str]) -> bool:
+def is_small(inputs: Sequence[str]) -> bool:
     """Whether Spark had better start fast than work fast; not if in doubt, as with what is not in a folder here."""
     try:
         manifests = [found.manifest for place in inputs for found in find_snapshots(place)]
