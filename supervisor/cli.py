@@ -198,11 +198,14 @@ cli.add_command(export)
 
 @cli.command()
 @click.option("--messages", default=3000, show_default=True, type=click.IntRange(30, 100_000), help="How many to publish.")
-def demo(messages: int) -> int:
+@click.option(
+    "--keep", metavar="DIR", type=click.Path(path_type=Path, file_okay=False), help="Keep snapshots of the edge here, to report on."
+)
+def demo(messages: int, keep: Path | None) -> int:
     """Two nodes, a cut link, killed actors, and the proof that nothing was lost."""
     from supervisor.demo import run_demo
 
-    return run_demo(messages)
+    return run_demo(messages, keep)
 
 
 def _problems(config: Path) -> list[str]:

@@ -37,6 +37,8 @@ def events(config: Path, last: int, kind: str | None, follow: bool, as_json: boo
     following = shown[-1]["number"] + 1 if shown else start
     for event in shown[-last:] if last else shown:
         _print(event, as_json=as_json)
+    if not (shown or follow or as_json):
+        print("no events" if kind is None else f"no events of the kind {kind}")
     while follow:
         time.sleep(_FOLLOW_PERIOD_S)
         for event in _events(settings, following):

@@ -3,6 +3,7 @@
 An *edge* node bridges to a *cloud* node, both of this installation, over a relay on loopback. While messages of each QoS flow, the
 link is cut, the edge's Connection, Forwarder and QueueStore are killed (SIGKILL), the link is mended, and they are killed again.
 Whatever was acknowledged must arrive. The cloud's subscriber is a live one, which counts by number what came over the bridge.
+With a folder to keep them in, the edge makes snapshots, while the link is cut and at the end: ``bascule report`` is shown on them.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from supervisor.children import child_environment
 from supervisor.control import NotRunning, call
 from supervisor.demo_client import Publisher, Subscriber, qos_of
 from supervisor.demo_link import Link
+from supervisor.demo_snapshots import keep_snapshot, wanted_empty
 from supervisor.view import print_table, say, verdict
 from wire.errors import BasculeError, Unavailable
 from wire.names import QUEUE_STORE, connection_name, forwarder_name
@@ -38,12 +40,13 @@ PUBLISHING_S = 8.0
 _POLL_S = 0.02
 _PROMISES = ("at most once", "at least once", "exactly once")
 
-# At which part of all messages what happens; a name that is not cut or mend is the edge's actor to kill.
+# At which part of all messages what happens; a name that is not cut, mend or snapshot is the edge's actor to kill.
 SCRIPT = (
     (0.15, "cut"),
     (0.25, connection_name(BRIDGE, 0)),
     (0.35, forwarder_name(BRIDGE, 0)),
     (0.45, QUEUE_STORE),
+    (0.5, "snapshot"),
     (0.55, "mend"),
     (0.65, connection_name(BRIDGE, 0)),
     (0.75, forwarder_name(BRIDGE, 0)),
@@ -147,13 +150,19 @@ class DemoNode:
         say(f"  killed {actor} (pid {pid})")
 
 
-def run_demo(messages: int) -> int:
-    """Run the demo and print its account; 0 if every promise was kept."""
+def run_demo(messages: int, keep: Path | None = None) -> int:
+    """Run the demo and print its account; 0 if every promise was kept. keep: an empty or a new folder for snapshots of the edge.
+
+    Raises:
+        Unavailable: ``keep`` is not empty.
+    """
+    if keep is not None:
+        wanted_empty(keep)
     previous = signal.signal(signal.SIGTERM, _interrupted)
     folder = Path(tempfile.mkdtemp(prefix="bascule-demo-"))
     good = False
     try:
-        good = _run(folder, messages)
+        good = _run(folder, messages, keep)
     except BasculeError as error:
         say(f"the demo failed: {error}")
     except KeyboardInterrupt:
@@ -167,7 +176,7 @@ def run_demo(messages: int) -> int:
     return 0 if good else 1
 
 
-def _run(folder: Path, messages: int) -> bool:
+def _run(folder: Path, messages: int, keep: Path | None) -> bool:
     started_s = time.monotonic()
     deadline_s = started_s + DEADLINE_S
     with ExitStack() as stack:
@@ -180,13 +189,17 @@ def _run(folder: Path, messages: int) -> bool:
         subscriber = stack.enter_context(Subscriber(cloud.port))
         publisher = stack.enter_context(Publisher(edge.port, messages=messages, rate_per_s=messages / PUBLISHING_S))
         say(f"publishing {messages} messages at the edge, QoS 0, 1 and 2 in turn, over {PUBLISHING_S:.0f} s")
-        _play(edge, link, publisher, messages, deadline_s)
+        _play(edge, link, publisher, messages, deadline_s, keep)
         status = _settle(edge, publisher, subscriber, messages, deadline_s)
         accounts = [account(qos, publisher.published, publisher.acknowledged, subscriber.arrivals) for qos in (0, 1, 2)]
+        if keep is not None:
+            keep_snapshot(edge.run_dir, keep, deadline_s)
+    if keep is not None:
+        say(f"snapshots of the edge are in {keep}; for a report: scripts/analyze {keep} --to report (or bascule report ...)")
     return _print(accounts, status, time.monotonic() - started_s)
 
 
-def _play(edge: DemoNode, link: Link, publisher: Publisher, messages: int, deadline_s: float) -> None:
+def _play(edge: DemoNode, link: Link, publisher: Publisher, messages: int, deadline_s: float, keep: Path | None) -> None:
     for part, act in SCRIPT:
         _wait(lambda part=part: publisher.failure or publisher.published >= part * messages, deadline_s, "the publisher")  # type: ignore[misc]
         if publisher.failure:
@@ -197,6 +210,9 @@ def _play(edge: DemoNode, link: Link, publisher: Publisher, messages: int, deadl
         elif act == "mend":
             link.mend()
             say("  mended the link")
+        elif act == "snapshot":
+            if keep is not None:
+                keep_snapshot(edge.run_dir, keep, deadline_s)
         else:
             edge.kill(act, deadline_s)
 
@@ -259,6 +275,7 @@ def _bridge(port: int) -> dict[str, Any]:
         "name": BRIDGE,
         "remote": {"addresses": [f"127.0.0.1:{port}"], "protocol": "mqtt311", "client_id": "demo-edge", "clean_start": False},
         "backoff": {"initial": "200ms", "max": "1s"},
+        "retention": "1h",  # what was settled is in the snapshots
         "local_subscriptions": [{"filters": ["demo/#"]}],
     }
 

@@ -44,7 +44,7 @@ def status_view(status: dict[str, Any]) -> RenderableType:
     if status["store"].get("mode"):
         head.append(f"  {status['store']['mode']}")
     rows = _actors(status["actors"]), _bridges(status["bridges"])
-    return Group(head, *rows, *_clients(status), *_snapshots(status["snapshots"]))
+    return Group(head, *rows, *_history(status["bridges"]), *_clients(status), *_snapshots(status["snapshots"]))
 
 
 def _actors(rows: Iterable[dict[str, Any]]) -> Table:
@@ -80,6 +80,16 @@ def _bridges(rows: Sequence[dict[str, Any]]) -> RenderableType:
             ledger,
         )
     return Group(table, *_remote_subscriptions(rows))
+
+
+def _history(rows: Sequence[dict[str, Any]]) -> list[RenderableType]:
+    """What retention keeps of messages that have left their queues, where it keeps any."""
+    kept = [
+        f"{row['name']}:{row['lane']} {row['retained']['messages']} messages, {size(row['retained']['bytes'])}"
+        for row in rows
+        if row["retained"] and row["retained"]["messages"]
+    ]
+    return [Text.assemble(("kept after they left: ", "bold"), "; ".join(kept))] if kept else []
 
 
 def _snapshots(figures: dict[str, Any]) -> list[RenderableType]:

@@ -4,8 +4,7 @@
     spark-submit --py-files bascule-analysis.zip storage/analysis/job.py SNAPSHOT... --to s3a://bucket/reports
 
 Exit statuses: 0 done; 1 with ``--check``: something does not add up; 2 wrong usage; 65 a snapshot is damaged; 75 there is none;
-78 no
-Java or Spark, or a snapshot of a newer version.
+78 no Java or Spark, or a snapshot of a newer version.
 """
 
 from __future__ import annotations
@@ -23,6 +22,7 @@ from storage.analysis.reports.context import Context, NoSnapshots, Period
 from storage.analysis.reports.output import Format, write
 from storage.analysis.reports.sources import open_source
 from storage.analysis.session import spark_session
+from storage.manifest import find_snapshots
 from wire.errors import BasculeError, StorageDamaged
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 FORMATS: tuple[Format, ...] = ("table", "json", "parquet", "html")
 NO_SNAPSHOT_STATUS = 75
+SMALL_BYTES, SMALL_SNAPSHOTS = 32 << 20, 20  # below both, Java's compiling takes longer than the work
 _DAMAGE_WORDS = ("SnapshotDamaged", "StorageDamaged", "ManifestDamaged")
 
 
@@ -41,7 +42,7 @@ def main(argv: Sequence[str] | None = None, prog: str = "analyze") -> int:
         print(f"{prog}: --format parquet and html want --to DIR", file=sys.stderr)
         return 2
     try:
-        spark = spark_session("bascule report", cores=given.cores, memory_mb=given.memory_mb)
+        spark = spark_session("bascule report", cores=given.cores, memory_mb=given.memory_mb, quick=is_small(given.inputs))
         return _run(spark, given, formats)
     except NoSnapshots as error:
         print(f"{prog}: {error}", file=sys.stderr)
@@ -49,6 +50,16 @@ def main(argv: Sequence[str] | None = None, prog: str = "analyze") -> int:
     except BasculeError as error:
         print(f"{prog}: {error}", file=sys.stderr)
         return error.exit_status
+
+
+def is_small(inputs: Sequence[str]) -> bool:
+    """Whether Spark had better start fast than work fast; not if in doubt, as with what is not in a folder here."""
+    try:
+        manifests = [found.manifest for place in inputs for found in find_snapshots(place)]
+    except (BasculeError, OSError):
+        return False
+    known = [manifest.size_bytes for manifest in manifests if manifest is not None]
+    return len(known) <= SMALL_SNAPSHOTS and sum(known) < SMALL_BYTES
 
 
 def _run(spark: SparkSession, given: argparse.Namespace, formats: Sequence[Format]) -> int:

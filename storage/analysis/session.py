@@ -48,11 +48,12 @@ appender.stderr.target = SYSTEM_ERR
 appender.stderr.layout.type = PatternLayout
 appender.stderr.layout.pattern = %d{yy/MM/dd HH:mm:ss} %p %c{1}: %m%n
 """
+_SHUFFLE = "spark.sql.shuffle.partitions"
 _LOG4J_NAME = "log4j2.properties"
 _ALWAYS_SAID = ("Using incubator modules", "Setting default log level", "Setting Spark log level", "To adjust logging level")
 
 _JAVA_HELP = (
-    "install a Java runtime of version 17 or newer; on Debian and Ubuntu: apt-get install default-jre-headless",
+    "install a Java runtime of version 17 or newer; on Debian and Ubuntu: apt-get install openjdk-17-jre-headless (or -21-)",
     "or set JAVA_HOME to one that is installed already",
     "bascule export needs no Java: it writes a snapshot as Parquet files",
 )
@@ -125,12 +126,19 @@ def spark_session(
     if running is None:
         if under_spark_submit():
             running = SparkSession.builder.appName(name).getOrCreate()
+            _suit_the_cluster(running)
         else:
             java_version()
             running = _start(name, cores or os.cpu_count() or 1, memory_mb or _memory_mb(), quick)
     running.conf.set("spark.sql.session.timeZone", "UTC")
     register(running)
     return running
+
+
+def _suit_the_cluster(running: SparkSession) -> None:
+    """Where nobody has said how many parts a shuffle has, as many as suit its cores: Spark's 200 take minutes on a small one."""
+    if not running.sparkContext.getConf().contains(_SHUFFLE):
+        running.conf.set(_SHUFFLE, str(max(2, 2 * running.sparkContext.defaultParallelism)))
 
 
 def _start(name: str, cores: int, memory_mb: int, quick: bool) -> SparkSession:
@@ -175,7 +183,7 @@ def _settings(scratch: Path, cores: int, memory_mb: int, quick: bool) -> dict[st
         "spark.local.dir": str(scratch),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.sql.session.timeZone": "UTC",
-        "spark.sql.shuffle.partitions": str(max(2, cores)),
+        _SHUFFLE: str(max(2, cores)),
         "spark.default.parallelism": str(max(2, cores)),
     }
 

@@ -32,7 +32,7 @@ def test_without_java_one_is_told_what_to_install(monkeypatch: pytest.MonkeyPatc
 
     assert error.value.exit_status == 78
     assert "none on PATH or in JAVA_HOME" in str(error.value)
-    assert "apt-get install default-jre-headless" in str(error.value)
+    assert "apt-get install openjdk-17-jre-headless" in str(error.value)
     assert "bascule export needs no Java" in str(error.value)
 
 

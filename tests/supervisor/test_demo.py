@@ -1,14 +1,19 @@
-"""The demo's account of messages, and its link."""
+"""The demo: its account of messages, its link, and what it keeps for a report."""
 
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
+from storage.manifest import find_snapshots, verify
 from supervisor.demo import account
 from supervisor.demo_link import Link
+from tests.support.node import ROOT
 from tests.support.waiting import wait_until
 
 # Of the numbers 0 ... 8, QoS 1 are 1, 4, 7 and QoS 2 are 2, 5, 8.
@@ -63,3 +68,33 @@ def test_a_link_relays_until_it_is_cut_and_again_when_mended() -> None:
                     return True
 
         wait_until(mended, 5.0, "a connection that stays")
+
+
+def demo(folder: Path) -> subprocess.CompletedProcess[str]:
+    words = [sys.executable, "-P", "-m", "supervisor.cli", "demo", "--messages", "300", "--keep", str(folder)]
+    return subprocess.run(words, env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=90, check=False)
+
+
+def test_the_demo_keeps_promises_and_two_whole_snapshots_with_their_history(tmp_path: Path) -> None:
+    folder = tmp_path / "kept"
+
+    done = demo(folder)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"scripts/analyze {folder} --to report" in done.stdout.replace("\n", "")
+    cut, end = find_snapshots(folder)
+    assert cut.manifest is not None
+    assert end.manifest is not None
+    assert [verify(found.path) for found in (cut, end)] == [[], []]
+    queues = [found.manifest.queues[0] for found in (cut, end) if found.manifest is not None]
+    assert [queue.name for queue in queues] == ["bridge:cloud:0"] * 2
+    assert queues[0].depth > 0, "the link was cut"
+    assert queues[1].depth == 0
+    assert queues[1].ledger.accepted == 300
+    assert queues[1].settlements[1] > 0, "what was settled is kept"
+
+    again = demo(folder)
+
+    assert again.returncode == 75
+    assert "not empty" in again.stderr
+    assert len(find_snapshots(folder)) == 2
