@@ -234,7 +234,11 @@ def _recent(every: Iterable[int]) -> list[int]:
 
 
 def _slope(times: Sequence[int], values: Sequence[int]) -> float | None:
-    return None if len(times) < 2 else linear_regression([(at - times[-1]) / 1e6 for at in times], values).slope
+    return (
+        None
+        if len(times) < 2 or times[-1] - times[0] < 600_000_000
+        else linear_regression([(at - times[-1]) / 1e6 for at in times], values).slope
+    )
 
 
 def _until(limit: int | None, now: int, per_s: float | None) -> float | None:

@@ -30,7 +30,7 @@ def compare(rows: Rows, queues: Iterable[QueueFacts], dead_letters: Iterable[Dea
         numbers.add(lane_key(queue.number))
         value = rows.get("meta", lane_key(queue.number))
         if value is None:  # nothing has ever come into it
-            assert not (queue.tail or queue.depth or queue.ledger.accepted or queue.volatile.messages), queue.name
+            assert (queue.tail, queue.depth, queue.ledger.accepted, queue.volatile.messages) == (0, 0, 0, 0), queue.name
             continue
         row = LaneRow.decode(value, queue=queue.name)
         _compare_queue(queue, row, _waiting(rows, queue.number, row))

@@ -104,7 +104,7 @@ def _points(context: Context) -> DataFrame:
 
 
 def _forecasts(context: Context, points: DataFrame) -> DataFrame:
-    soon = context.thresholds.full_within_s
+    soon, least = context.thresholds.full_within_s, context.thresholds.trend_min_s
     return context.sql(
         f"""
         WITH placed AS (
@@ -118,7 +118,9 @@ def _forecasts(context: Context, points: DataFrame) -> DataFrame:
             snapshot_at) bytes,
                  max_by(max_messages, snapshot_at) max_messages, max_by(max_bytes, snapshot_at) max_bytes, max_by(free -
                    min_free, snapshot_at) room,
-                 regr_slope(messages, x) per_s, regr_slope(bytes, x) bytes_per_s, regr_slope(free, x) free_per_s
+                 if(max(x) - min(x) >= {least}, regr_slope(messages, x), NULL) per_s,
+                 if(max(x) - min(x) >= {least}, regr_slope(bytes, x), NULL) bytes_per_s,
+                 if(max(x) - min(x) >= {least}, regr_slope(free, x), NULL) free_per_s
           FROM used GROUP BY node, bridge),
         sorted AS (
           SELECT node, bridge, if(bridge IS NULL, 'the whole node', bridge) what, snapshot_at, snapshots, messages, per_s *

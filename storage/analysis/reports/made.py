@@ -39,6 +39,7 @@ class Thresholds:
     latency_p99_s: float = 3600.0
     loss_recent_s: float = 3600.0  # a loss is recent that long before the snapshot
     loss_share: float = 0.001  # of what was accepted
+    trend_min_s: float = 600.0  # what the snapshots span at least
     forecast_max_s: float = 10 * 31_557_600.0  # what is further away is no forecast
 
 
