@@ -176,11 +176,12 @@ def _packed(table: str, pieces: Sequence[tuple[Part, int]], target_rows: int) ->
 
     Where there are several there is an even number of them, as there is of the cores of most machines.
     """
+    opening = min(OPENING_ROWS, target_rows)
     costs = [rows for _, rows in pieces]
     for at, (part, _) in enumerate(pieces):
         if not at or pieces[at - 1][0].path != part.path:
-            costs[at] += OPENING_ROWS
-    count = -(-sum(costs) // (target_rows + OPENING_ROWS))
+            costs[at] += opening
+    count = -(-max(1, sum(costs) - opening) * 10 // (target_rows * 11))  # a tenth more than the target is still about it
     share = sum(costs) / (count + count % 2 if count > 1 else 1)
     splits: list[Split] = []
     parts: list[Part] = []
