@@ -17,7 +17,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -41,12 +41,14 @@ from storage.chunk import Chunk
 from storage.history import Settlement, settlement_of
 from storage.manifest import MANIFEST_NAME, STORE_NAME, Manifest, QueueFacts, find_snapshots, read_manifest, snapshot_id
 from wire.batch import QOS_MASK, RETAIN, Batch
+from wire.mqtt.publish_properties import message_expiry_s
 
 TABLE = "messages"
 CORES = 2
 GROWTH = 10
 SMALL_SNAPSHOTS = 200
 SAMPLE_S = 0.1
+WARM_UPS = 4
 SMALL_MESSAGES = 2000
 ROW_GROUP_ROWS = 128 << 10
 
@@ -85,7 +87,7 @@ def _measure(arguments: argparse.Namespace, folder: Path) -> Figures:
     small = _copies(_make(folder / "one", SMALL_MESSAGES), folder / "small", arguments.snapshots)
     spark = spark_session("bench", cores=CORES, memory_mb=arguments.memory_mb)
     try:
-        _warm_up(spark, tenth)
+        _warm_up(spark, large)
         ways = _ways(spark, large, folder)
         report: Figures = {
             "messages": arguments.messages,
@@ -176,6 +178,7 @@ def _plain(snapshot: Path, *, payload: bool) -> int:
     """What one writes without Bascule's reader: for each message a tuple of what the table has of it."""
     manifest = read_manifest(snapshot)
     queues = {queue.number: queue for queue in manifest.queues}
+    rules = manifest.rules
     found = 0
     db = Rdict(str(snapshot / STORE_NAME), Options(raw_mode=True), access_type=AccessType.read_only(False))
     settled = _settled(db, manifest)
@@ -183,7 +186,8 @@ def _plain(snapshot: Path, *, payload: bool) -> int:
     for key, value in _scanned(db, "msg"):
         queue = queues.get(int.from_bytes(key[:4], "big"))
         if queue is not None:
-            rows = list(_rows(whole, queue, key, value, settled[queue.number], payload=payload))
+            names = rules.get(queue.bridge or "", {})
+            rows = list(_rows(whole, queue, names, key, value, settled[queue.number], payload=payload))
             found += len(rows)
     db.close()
     return found
@@ -221,21 +225,43 @@ def _settled(db: Rdict, manifest: Manifest) -> dict[int, dict[int, tuple[object,
 
 
 def _rows(
-    whole: tuple[object, ...], queue: QueueFacts, key: bytes, value: bytes, settled: dict[int, tuple[object, ...]], *, payload: bool
+    whole: tuple[object, ...],
+    queue: QueueFacts,
+    rule_names: Mapping[int, str],
+    key: bytes,
+    value: bytes,
+    settled: dict[int, tuple[object, ...]],
+    *,
+    payload: bool,
 ) -> Iterator[tuple[object, ...]]:
     chunk = Chunk.decode(value, queue="", seq=int.from_bytes(key[4:], "big"))
     batch = Batch.decode(chunk.body)
     accepted_at = datetime.fromtimestamp(batch.accepted_ms / 1000, UTC)
     topics = [topic.decode() for topic in batch.topics]
+    rules = [(rule or None, rule_names.get(rule)) for rule in batch.rules or [0] * len(topics)]
+    common = [
+        (len(each), _expires_at(batch.accepted_ms, each)) for each in batch.topic_properties or [b""] * len(topics)
+    ]  # of the rows that have no properties of their own
+    own = {row: (len(each), _expires_at(batch.accepted_ms, each)) for row, each in batch.properties.items()}
     same = (*whole, queue.name, queue.bridge, queue.lane)
     ends = list(accumulate(batch.lengths, initial=0))
     columns = zip(chunk.seqs(), batch.topic_of, batch.flags, pairwise(ends), strict=True)
-    for seq, topic, flags, (start, end) in columns:
-        body = batch.payloads[start:end] if payload else None
+    for row, (seq, topic, flags, (start, end)) in enumerate(columns):
         was = settled.get(seq)
         state = "settled" if was is not None else "in_flight" if _within(seq, queue.in_flight) else "queued"
-        message = (seq, state, topics[topic], flags & QOS_MASK, bool(flags & RETAIN), accepted_at, end - start, body)
-        yield (*same, *message, *(was or (None, None, None, None)))
+        properties_bytes, expires_at = own.get(row) or common[topic]
+        message = (
+            *(seq, state, topics[topic], *rules[topic], flags & QOS_MASK, bool(flags & RETAIN), accepted_at, expires_at),
+            *(was or (None, None, None, None)),
+            *(end - start, properties_bytes),
+        )
+        yield (*same, *message, batch.payloads[start:end]) if payload else (*same, *message)
+
+
+def _expires_at(accepted_ms: int, properties: bytes) -> datetime | None:
+    """By the Message Expiry Interval in the encoded ``properties``; None without one."""
+    interval_s = message_expiry_s(properties) if properties else None
+    return None if interval_s is None else datetime.fromtimestamp(accepted_ms / 1000 + interval_s, UTC)
 
 
 def _within(seq: int, ranges: Iterable[tuple[int, int]]) -> bool:
@@ -256,19 +282,22 @@ def _as_parquet(snapshot: Path, folder: Path) -> Path:
 
 def _in_turn(ways: dict[str, Callable[[], int]], turns: int) -> dict[str, Figures]:
     times: dict[str, list[float]] = {name: [] for name in ways}
+    worked: dict[str, list[float]] = {name: [] for name in ways}
     rows: dict[str, int] = {}
     for turn in range(turns):
         for name, way in ways.items():
             gc.collect()
-            began_s = time.monotonic()
+            began_s, began_cpu_s = time.monotonic(), _cpu_s()
             rows[name] = way()
             times[name].append(time.monotonic() - began_s)
-            _say(f"turn {turn + 1} of {turns}: {name}: {times[name][-1]:.2f} s")
+            worked[name].append(_cpu_s() - began_cpu_s)
+            _say(f"turn {turn + 1} of {turns}: {name}: {times[name][-1]:.2f} s, {worked[name][-1]:.2f} s of processors")
     return {
         name: {
             "rows": rows[name],
             "seconds": took,
             "median_s": statistics.median(took),
+            "cpu_s": statistics.median(worked[name]),
             "rows_per_s": rows[name] / statistics.median(took),
         }
         for name, took in times.items()
@@ -276,8 +305,10 @@ def _in_turn(ways: dict[str, Callable[[], int]], turns: int) -> dict[str, Figure
 
 
 def _warm_up(spark: SparkSession, snapshot: Path) -> None:
-    for payload in (False, True):
-        _consumed(_load(spark, snapshot, payload=payload))
+    """A session that is asked more than once is what is measured: its Python workers run, and Java has compiled what is used."""
+    for _ in range(WARM_UPS):
+        for payload in (False, True):
+            _consumed(_load(spark, snapshot, payload=payload))
 
 
 def _growth(spark: SparkSession, tenth: Path, large: Path, turns: int, *, payload: bool) -> Figures:
@@ -344,6 +375,18 @@ def _below(pid: int) -> Iterator[tuple[int, str]]:
             yield from _below(child)
 
 
+def _cpu_s() -> float:
+    """What this process and those below it have had of the processors so far; of a process that has ended, if it was waited for."""
+    ticks = 0
+    for pid in (os.getpid(), *(pid for pid, _ in _below(os.getpid()))):
+        try:
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        ticks += sum(map(int, fields[11:15]))
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
 def _pss_bytes(pid: int) -> int:
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
@@ -356,11 +399,12 @@ def _pss_bytes(pid: int) -> int:
 
 
 def _print(report: Figures) -> None:
-    print(f"{'way':52} {'rows':>10} {'s':>8} {'rows/s':>10}   of rocksdict")
+    print(f"{'way':52} {'rows':>10} {'s':>8} {'cpu s':>8} {'rows/s':>10}   of rocksdict")
     base = {payload: way["rows_per_s"] for way in report["ways"] if way["way"].startswith("rocksdict") for payload in [_with(way)]}
     for way in report["ways"]:
         ratio = way["rows_per_s"] / base[_with(way)]
-        print(f"{way['way']:52} {way['rows']:>10} {way['median_s']:>8.2f} {way['rows_per_s']:>10.0f}   {ratio:.2f}")
+        took = f"{way['median_s']:>8.2f} {way['cpu_s']:>8.2f} {way['rows_per_s']:>10.0f}"
+        print(f"{way['way']:52} {way['rows']:>10} {took}   {ratio:.2f}")
     print()
     for growth in report["growth"]:
         tenth, large = growth["tenth"], growth["large"]

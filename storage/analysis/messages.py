@@ -5,9 +5,9 @@ What is not settled is exactly the durable depth of the queue. What is settled i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -43,7 +43,14 @@ class Place:
     row: LaneRow
     states: Runs
     settlements: Settlements | None = None
-    settled_in: Runs | None = None
+
+    def entries(self, seqs: Longs, states: Longs) -> Longs:
+        """Per sequence, with its state, the entry of the settlements that it is in; -1 where it is not settled, or in none."""
+        assert self.settlements is not None
+        # A settlement below the head or in the settled ranges; anything else would be a contradiction, which reports look for.
+        if not (states == SETTLED_CODE).any():
+            return np.full(len(seqs), NONE)
+        return np.where(states == SETTLED_CODE, self.settlements.index.of(seqs), NONE)
 
 
 def read_messages(snapshot: Snapshot, part: Part, schema: pa.Schema, filters: Filters) -> Iterator[pa.RecordBatch]:
@@ -58,7 +65,6 @@ def read_messages(snapshot: Snapshot, part: Part, schema: pa.Schema, filters: Fi
         return
     if OF_SETTLEMENT & set(schema.names) or queue.name in filters.numbers_from:
         place.settlements = _settlements(snapshot, queue, row, start, stop)
-        place.settled_in = place.settlements.index
     with_lengths = PAYLOAD in schema.names
     for rows in decoded(snapshot, place, start, stop, filters):
         chosen = _chosen(rows, place, start, stop, filters)
@@ -223,19 +229,22 @@ def _chosen(rows: Rows, place: Place, start: int, stop: int, filters: Filters) -
     if len(codes) < len(STATES):
         chosen &= np.isin(place.states.of(rows.seq), codes)
     number = filters.numbers_from.get(place.queue.name)
-    if number is not None and place.settlements is not None and place.settled_in is not None:
-        numbers = np.append(place.settlements.numbers, NONE)[place.settled_in.of(rows.seq)]
-        chosen &= (place.states.of(rows.seq) != SETTLED_CODE) | (numbers >= number)
+    if number is not None and place.settlements is not None:
+        states = place.states.of(rows.seq)
+        entries = place.entries(rows.seq, states)
+        chosen &= (states != SETTLED_CODE) | (place.settlements.at("numbers", entries) >= number)
     return None if chosen.all() else np.flatnonzero(chosen)
 
 
 def _made(snapshot: Snapshot, place: Place, rows: Rows, chosen: Any, schema: pa.Schema) -> pa.RecordBatch:
     """The rows that are ``chosen`` (indices or a slice), in the columns of ``schema``."""
     seq = rows.seq[chosen]
+    states = cache(lambda: place.states.of(seq))
+    entries = cache(lambda: place.entries(seq, states()))
     makers: Makers = {
         **snapshot.same(len(seq), place.queue),
         "seq": lambda: longs(seq),
-        "state": lambda: picked(STATES, place.states.of(seq)),
+        "state": lambda: picked(STATES, states()),
         "topic": lambda: picked(texts(rows.topics), rows.topic[chosen]),
         "rule": lambda: _rule(rows.topic_rules[rows.topic[chosen]]),
         "rule_name": lambda: _rule_name(snapshot, place.queue, rows, chosen),
@@ -246,7 +255,7 @@ def _made(snapshot: Snapshot, place: Place, rows: Rows, chosen: Any, schema: pa.
         "payload_bytes": lambda: longs(rows.lengths[chosen], kind=INT),
         "properties_bytes": lambda: longs(rows.properties_bytes[chosen], kind=INT),
         "payload": lambda: _payload(rows, chosen),
-        **{name: partial(_of_settlement, name, place, seq) for name in OF_SETTLEMENT},
+        **{name: partial(_of_settlement, name, place, entries) for name in OF_SETTLEMENT},
     }
     return batch(schema, makers)
 
@@ -266,21 +275,18 @@ def _rule_name(snapshot: Snapshot, queue: QueueFacts, rows: Rows, chosen: Any) -
     return picked([names.get(int(number)) for number in numbers], places[rows.topic[chosen]])
 
 
-def _of_settlement(name: str, place: Place, seq: Longs) -> pa.Array:
+def _of_settlement(name: str, place: Place, entries: Callable[[], Longs]) -> pa.Array:
     assert place.settlements is not None
-    assert place.settled_in is not None
-    settlements = place.settlements
-    # A settlement below the head or in the settled ranges; anything else would be a contradiction, which reports look for.
-    entry = np.where(place.states.of(seq) == SETTLED_CODE, place.settled_in.of(seq), -1)
+    settlements, entry = place.settlements, entries()
     match name:
         case "outcome":
-            return picked(list(settlements.outcome_names), np.append(settlements.outcome, NONE)[entry])
+            return picked(list(settlements.outcome_names), settlements.at("outcome", entry))
         case "settled_by":
-            return picked(list(settlements.by_names), np.append(settlements.by, NONE)[entry])
+            return picked(list(settlements.by_names), settlements.at("by", entry))
         case "settled_at":
-            return times(np.append(settlements.settled_ms, NONE)[entry], null=entry < 0)
+            return times(settlements.at("settled_ms", entry), null=entry < 0)
         case _:
-            return longs(np.append(settlements.numbers, NONE)[entry], null=entry < 0)
+            return longs(settlements.at("numbers", entry), null=entry < 0)
 
 
 def _settlements(snapshot: Snapshot, queue: QueueFacts, row: LaneRow, start: int, stop: int) -> Settlements:

@@ -6,7 +6,8 @@ run anywhere the folder can be seen. What cannot be read is named: it fails, or 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -51,6 +52,7 @@ __all__ = [
 ]
 
 TARGET_ROWS = 250_000
+PARTS_A_SPLIT = 8  # into how many a large queue is cut for each split, so that splits become about equal
 OPENING_ROWS = 10_000  # opening a snapshot costs as much time as reading so many rows
 _END = 1 << 62
 
@@ -160,29 +162,45 @@ def _queue_parts(path: str, queue: QueueFacts, target_rows: int, filters: Filter
 
 
 def _ranges(path: str, queue: QueueFacts, start: int, stop: int, target_rows: int, *, first: int) -> Iterator[tuple[Part, int]]:
-    """``[start, stop)`` in parts of equal size, the first of which begins at ``first``."""
+    """``[start, stop)`` in parts of equal size, some to a split; the first of them begins at ``first``."""
     if start >= stop:
         return
-    count = -(-(stop - start) // target_rows)
+    count = -(-PARTS_A_SPLIT * (stop - start) // target_rows)
     bounds = [start + (stop - start) * place // count for place in range(count + 1)]
     for low, high in pairwise(bounds):
         yield Part(path, queue.number, first if low == start else low, high), high - low
 
 
-def _packed(table: str, pieces: Iterable[tuple[Part, int]], target_rows: int) -> list[Split]:
-    """The parts in splits: neighbours together as long as they are small."""
+def _packed(table: str, pieces: Sequence[tuple[Part, int]], target_rows: int) -> list[Split]:
+    """The parts in splits of about equal cost, neighbours together: the slowest of some tasks decides how long all of them take.
+
+    Where there are several there is an even number of them, as there is of the cores of most machines.
+    """
+    opening = min(OPENING_ROWS, target_rows)
+    costs = [rows for _, rows in pieces]
+    for at, (part, _) in enumerate(pieces):
+        if not at or pieces[at - 1][0].path != part.path:
+            costs[at] += opening
+    count = -(-max(1, sum(costs) - opening) * 10 // (target_rows * 11))  # a tenth more than the target is still about it
+    share = sum(costs) / (count + count % 2 if count > 1 else 1)
     splits: list[Split] = []
     parts: list[Part] = []
     rows = cost = 0
-    for part, part_rows in pieces:
-        opening = OPENING_ROWS if not parts or parts[-1].path != part.path else 0
-        if parts and cost + opening + part_rows > target_rows + OPENING_ROWS:
+    for (part, part_rows), part_cost in zip(pieces, costs, strict=True):
+        if parts and cost + part_cost / 2 > share * (len(splits) + 1):
             splits.append(Split(table, tuple(parts), rows))
-            parts, rows, cost = [], 0, 0
-            opening = OPENING_ROWS
-        parts.append(part)
+            parts, rows = [], 0
+        before = parts[-1] if parts else None
+        if (
+            before is not None
+            and (before.path, before.number, before.stop) == (part.path, part.number, part.start)
+            and part.number >= 0
+        ):
+            parts[-1] = replace(before, stop=part.stop)
+        else:
+            parts.append(part)
         rows += part_rows
-        cost += opening + part_rows
+        cost += part_cost
     if parts:
         splits.append(Split(table, tuple(parts), rows))
     return splits

@@ -19,7 +19,11 @@ class Runs(NamedTuple):
     values: Longs
 
     def of(self, seqs: Longs) -> Longs:
-        """The value of each sequence."""
+        """The value of each sequence; those in rising order take a fraction of the time."""
+        if len(seqs) and (seqs[1:] >= seqs[:-1]).all():
+            first, last = np.maximum(np.searchsorted(self.bounds, seqs[[0, -1]], "right"), 1)
+            edges = np.searchsorted(seqs, self.bounds[first:last], "left")
+            return np.repeat(self.values[first - 1 : last], np.diff(edges, prepend=0, append=len(seqs)))
         return self.values[np.maximum(np.searchsorted(self.bounds, seqs, "right") - 1, 0)]
 
     def uniform(self, starts: Longs, stops: Longs) -> Longs:
@@ -44,15 +48,18 @@ def painted(default: int, layers: Iterable[tuple[Ranges, int]]) -> Runs:
 
 def numbered(starts: Longs, stops: Longs, default: int) -> Runs:
     """The number of the range that a sequence is in, the lowest if there are several; ``default`` in none."""
-    bounds = np.unique(np.concatenate([np.array([np.iinfo(np.int64).min]), starts, stops]))
+    order = np.argsort(starts, kind="stable")
+    low, high = starts[order], stops[order]
+    lowest = np.array([np.iinfo(np.int64).min])
+    if (low[1:] >= high[:-1]).all():  # none overlap: each is a run, and behind it there is a gap or the next
+        bounds = np.concatenate([lowest, np.stack([low, high], axis=1).ravel()])
+        values = np.full(len(bounds), default, np.int64)
+        values[1::2] = order
+        kept = np.append(bounds[1:] > bounds[:-1], True)
+        return Runs(bounds[kept], values[kept])
+    bounds = np.unique(np.concatenate([lowest, starts, stops]))
     values = np.full(len(bounds), default, np.int64)
     first, last = np.searchsorted(bounds, starts), np.searchsorted(bounds, stops)
-    order = np.argsort(starts, kind="stable")
-    if (starts[order][1:] >= stops[order][:-1]).all():  # none overlap: each covers runs of its own
-        sizes = last - first
-        within = np.arange(int(sizes.sum())) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        values[np.repeat(first, sizes) + within] = np.repeat(np.arange(len(starts)), sizes)
-    else:
-        for number in range(len(starts) - 1, -1, -1):
-            values[first[number] : last[number]] = number
+    for number in range(len(starts) - 1, -1, -1):
+        values[first[number] : last[number]] = number
     return Runs(bounds, values)

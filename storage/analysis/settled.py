@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import cached_property
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property, partial
+from itertools import chain
+from typing import Any, Literal
 
 import msgpack
 import numpy as np
 
 from storage.analysis.runs import Longs, Runs, numbered
-from storage.analysis.store import SnapshotStore
+from storage.analysis.store import SnapshotStore, uncollected
 from storage.history import SETTLEMENT_VERSION, SETTLES_NOTHING, settlement_key
-from wire.errors import ConfigError, StorageDamaged
+from wire.errors import ConfigError
 
 _KEY_BYTES = 13
+_UNPACK = partial(msgpack.unpackb, use_list=False)
 
+Name = Literal["numbers", "settled_ms", "by", "outcome"]
 Missing = Callable[[int, int, str], None]  # settlements [first, stop) cannot be read, and why
 
 
@@ -23,78 +26,99 @@ class Settlements:
     """Ranges that were settled, in columns: entry ``i`` is ``[starts[i], stops[i])``, settled by ``numbers[i]``."""
 
     def __init__(self) -> None:
-        self._starts: list[int] = []
-        self._stops: list[int] = []
-        self._rows: list[int] = []  # per entry the row in the columns below
-        self._outcomes: list[int] = []
-        self._row_numbers: list[int] = []
-        self._row_ms: list[int] = []
-        self._row_by: list[int] = []
+        self._parts: list[tuple[Longs, ...]] = []  # of each bulk the columns below, one after the other
+        self._padded: dict[str, Longs] = {}
         self.outcome_names: dict[str, int] = {}
         self.by_names: dict[str, int] = {}
 
     def __len__(self) -> int:
-        return len(self._starts)
+        return sum(len(part[0]) for part in self._parts)
 
-    def add(self, number: int, fields: Any) -> None:
-        """One row.
+    def add(self, numbers: Sequence[int], values: Sequence[bytes], wrong: Callable[[int, str], None]) -> None:
+        """Settlements with these numbers and values. One that is none is told to ``wrong``, with why, and left out.
 
         Raises:
-            StorageDamaged, ConfigError: it is none of this version.
+            ConfigError: another version wrote one.
         """
         try:
-            version, settled_ms, by, outcomes, *_ = fields
+            with uncollected():
+                self._add(numbers, list(map(_UNPACK, values)))
+        except (ValueError, TypeError, OverflowError, msgpack.UnpackException) as error:
+            if len(numbers) == 1:
+                wrong(numbers[0], f"a settlement is damaged: {error!r}")
+                return
+            for number, value in zip(numbers, values, strict=True):  # one by one, to tell which it is
+                self.add([number], [value], wrong)
+
+    def _add(self, numbers: Sequence[int], rows: Sequence[Any]) -> None:
+        """All of ``rows`` or, with an error, none. Nothing in here is done for each range by itself."""
+        groups, sizes, outcome_of, row_of = [], [], [], []
+        row_ms, row_by = [], []
+        for row, (version, settled_ms, by, outcomes, *_) in enumerate(rows):
             if version != SETTLEMENT_VERSION:
                 raise ConfigError("a settlement was written by another version", version=version, known=SETTLEMENT_VERSION)
-            row = len(self._row_numbers)
+            row_ms.append(settled_ms)
+            row_by.append(self.by_names.setdefault(by, len(self.by_names)))
             for outcome, ranges in outcomes:
-                code = self.outcome_names.setdefault(outcome, len(self.outcome_names))
-                for start, stop in ranges:
-                    if start >= stop:
-                        continue
-                    self._starts.append(start)
-                    self._stops.append(stop)
-                    self._rows.append(row)
-                    self._outcomes.append(code)
-            self._row_by.append(self.by_names.setdefault(by, len(self.by_names)))
-        except (TypeError, ValueError) as error:
-            raise StorageDamaged("a settlement is damaged", number=number) from error
-        self._row_numbers.append(number)
-        self._row_ms.append(settled_ms)
+                groups.append(ranges)
+                sizes.append(len(ranges))
+                outcome_of.append(self.outcome_names.setdefault(outcome, len(self.outcome_names)))
+                row_of.append(row)
+        ranges = list(chain.from_iterable(groups))
+        if not set(map(len, ranges)) <= {2}:
+            raise ValueError("a range has two ends")
+        starts, stops = np.fromiter(chain.from_iterable(ranges), np.int64, 2 * len(ranges)).reshape(-1, 2).T
+        of_group = np.repeat(np.arange(len(groups)), sizes)
+        of_row = np.array(row_of, np.int64)[of_group]
+        columns = (
+            starts,
+            stops,
+            np.array(numbers, np.int64)[of_row],
+            np.array(row_ms, np.int64)[of_row],
+            np.array(row_by, np.int64)[of_row],
+            np.array(outcome_of, np.int64)[of_group],
+        )
+        whole = starts < stops
+        self._parts.append(columns if whole.all() else tuple(column[whole] for column in columns))
+
+    def _column(self, place: int) -> Longs:
+        return np.concatenate([np.zeros(0, np.int64), *(part[place] for part in self._parts)])
 
     @cached_property
     def starts(self) -> Longs:
         """First sequences."""
-        return np.array(self._starts, np.int64)
+        return self._column(0)
 
     @cached_property
     def stops(self) -> Longs:
         """One past the last sequences."""
-        return np.array(self._stops, np.int64)
-
-    @cached_property
-    def _of_row(self) -> Longs:
-        return np.array(self._rows, np.int64)
+        return self._column(1)
 
     @cached_property
     def numbers(self) -> Longs:
         """The settlements' numbers."""
-        return np.array(self._row_numbers, np.int64)[self._of_row]
+        return self._column(2)
 
     @cached_property
     def settled_ms(self) -> Longs:
         """When, UTC epoch."""
-        return np.array(self._row_ms, np.int64)[self._of_row]
+        return self._column(3)
 
     @cached_property
     def by(self) -> Longs:
         """Who: places in ``by_names``."""
-        return np.array(self._row_by, np.int64)[self._of_row]
+        return self._column(4)
 
     @cached_property
     def outcome(self) -> Longs:
         """What became of them: places in ``outcome_names``."""
-        return np.array(self._outcomes, np.int64)
+        return self._column(5)
+
+    def at(self, column: Name, entries: Longs) -> Longs:
+        """A column at these entries; -1 where there is none."""
+        if column not in self._padded:
+            self._padded[column] = np.append(getattr(self, column), -1)
+        return self._padded[column][entries]
 
     @cached_property
     def index(self) -> Runs:
@@ -136,16 +160,15 @@ def read_settlements(
     start, end = settlement_key(queue, first), settlement_key(queue, stop)
     for bulk in store.bulks_around("history", start, end, _KEY_BYTES, damaged):
         found = Settlements() if into is None else into
-        for key, value in zip(*bulk, strict=True):
-            number = int.from_bytes(key[5:13], "big")
-            if number != due:
-                missing(due, number, why)
-                why = "settlements are missing"
-            due = number + 1
-            try:
-                found.add(number, msgpack.unpackb(value))
-            except (StorageDamaged, ValueError, TypeError, msgpack.UnpackException) as error:
-                missing(number, due, str(error))
+        numbers = [int.from_bytes(key[5:13], "big") for key in bulk.keys]
+        if numbers[0] != due or numbers[-1] - due != len(numbers) - 1:
+            for number in numbers:
+                if number != due:
+                    missing(due, number, why)
+                    why = "settlements are missing"
+                due = number + 1
+        due = numbers[-1] + 1
+        found.add(numbers, bulk.values, lambda number, error: missing(number, number + 1, error))
         yield found
     if due < stop:
         missing(due, stop, why)

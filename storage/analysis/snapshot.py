@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -33,6 +33,7 @@ class Snapshot:
         self.path = path
         self.manifest: Manifest = read_manifest(Path(path))
         self.trouble = trouble
+        self._constant: dict[tuple[object, pa.DataType], pa.Array] = {}
         self.store: SnapshotStore | None = None
         try:
             self.store = SnapshotStore(Path(path) / STORE_NAME)
@@ -74,7 +75,14 @@ class Snapshot:
         }
         if queue is not None:
             facts |= {"queue": (queue.name, STRING), "bridge": (queue.bridge, STRING), "lane": (queue.lane, INT)}
-        return {name: _Same(value, kind, count) for name, (value, kind) in facts.items()}
+        return {name: partial(self._repeated, value, kind, count) for name, (value, kind) in facts.items()}
+
+    def _repeated(self, value: object, kind: pa.DataType, count: int) -> pa.Array:
+        """``value`` ``count`` times: a part of the longest such array so far."""
+        known = self._constant.get((value, kind))
+        if known is None or len(known) < count:
+            known = self._constant[value, kind] = same(value, kind, count)
+        return known[:count]
 
     def queues(self, filters: Filters) -> list[QueueFacts]:
         """The queues that are wanted."""
@@ -99,17 +107,3 @@ class Snapshot:
         if queue.tail > 0 or queue.ledger.accepted:
             self.damaged("the queue's row is missing", queue.name)
         return None
-
-
-class _Same:
-    """Makes a column of one value."""
-
-    __slots__ = ("_count", "_kind", "_value")
-
-    def __init__(self, value: object, kind: pa.DataType, count: int) -> None:
-        self._value = value
-        self._kind = kind
-        self._count = count
-
-    def __call__(self) -> pa.Array:
-        return same(self._value, self._kind, self._count)
