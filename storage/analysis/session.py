@@ -50,8 +50,6 @@ appender.stderr.layout.pattern = %d{yy/MM/dd HH:mm:ss} %p %c{1}: %m%n
 """
 _SHUFFLE = "spark.sql.shuffle.partitions"
 _LOG4J_NAME = "log4j2.properties"
-# What comes from Python is checked there: Arrow need not look at the bounds and the nulls of each value once more.
-_ARROW = ("-Darrow.enable_unsafe_memory_access=true", "-Darrow.enable_null_check_for_get=false")
 _ALWAYS_SAID = ("Using incubator modules", "Setting default log level", "Setting Spark log level", "To adjust logging level")
 
 _JAVA_HELP = (
@@ -171,7 +169,7 @@ def _end(scratch: Path) -> None:
 
 
 def _settings(scratch: Path, cores: int, memory_mb: int, quick: bool) -> dict[str, str]:
-    java = [f"-Dlog4j2.configurationFile=file:{scratch / _LOG4J_NAME}", f"-Djava.io.tmpdir={scratch}", *_ARROW]
+    java = [f"-Dlog4j2.configurationFile=file:{scratch / _LOG4J_NAME}", f"-Djava.io.tmpdir={scratch}"]
     java += ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"] if quick else ["-XX:+UseParallelGC"]
     return {
         **(QUICK_SETTINGS if quick else {}),
