@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from typing import Any
 
-from tests.simulation.mutations import MUTATIONS
+from tests.simulation.mutations import MUTATIONS, SEEN_AT
 from tests.simulation.plan import Plan, make_plan
 from tests.simulation.shrink import shrink
 from tests.simulation.simulation import Outcome, run
@@ -105,7 +105,7 @@ def _run_mutations(arguments: argparse.Namespace) -> int:
     seeds = range(int(first), int(stop))
     survived = 0
     with get_context("spawn").Pool(arguments.jobs) as pool:
-        results = [(name, pool.apply_async(run_seeds, (seeds, name))) for name in MUTATIONS]
+        results = [(name, pool.apply_async(run_seeds, (_likely_first(name, seeds), name))) for name in MUTATIONS]
         for name, result in results:
             count, failures = result.get()
             survived += not failures
@@ -113,6 +113,12 @@ def _run_mutations(arguments: argparse.Namespace) -> int:
             _say(f"{name}: {found}  ({MUTATIONS[name].what})")
     _say(f"{len(MUTATIONS)} mutations, {survived} survived")
     return 1 if survived else 0
+
+
+def _likely_first(mutation: str, seeds: range) -> list[int]:
+    """``seeds``, beginning with the one that noticed ``mutation`` once: it need not any more, and then they go in order."""
+    likely = SEEN_AT.get(mutation)
+    return [likely, *seeds] if likely is not None and likely in seeds else list(seeds)
 
 
 def _batches(seeds: range, jobs: int, mutation: str | None, deadline_s: float | None) -> Iterator[tuple[int, list[Failed]]]:

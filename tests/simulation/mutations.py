@@ -614,3 +614,26 @@ for _name, _what, _patches in (
     *snapshot_mutations.PLANTED,
 ):
     _mutation(_name, _what, *_patches)
+
+# Where a bug is rare: a seed that noticed it, to begin with.
+SEEN_AT = {
+    "8-remote-refused-acknowledged": 101,
+    "I4-stale-ids-believed": 337,
+    "N3-opened-while-busy": 168,
+    "N4-left-out-for-good": 199,
+    "L1-gaps-taken": 100,
+    "L1-old-epoch-taken": 294,
+    "lane-not-fenced": 205,
+    "T2-handed-out-before-commit": 39,
+    "F3-identifier-given-twice": 145,
+    "purge-leaves-the-lane": 181,
+    "replay-in-two-commits": 149,
+    "replay-keeps-the-letter": 150,
+    "replay-loses-the-letter": 149,
+    "P7-renamed-rule-unmapped": 268,
+    "H1-lost-qos-0-unseen": 47,
+    "H1-settled-twice": 54,
+    "snapshot-before-the-commit": 47,
+    "snapshot-counts-qos-0": 47,
+    "snapshot-settled-in-flight": 29,
+}

@@ -108,7 +108,7 @@ def test_without_java_the_command_says_what_to_install(tmp_path: Path) -> None:
 
     assert done.returncode == 78
     assert "Spark runs in Java, and there is none on PATH or in JAVA_HOME" in done.stderr
-    assert "apt-get install default-jre-headless" in done.stderr
+    assert "apt-get install openjdk-17-jre-headless" in done.stderr
     assert "Traceback" not in done.stderr
 
 
