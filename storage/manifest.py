@@ -218,10 +218,7 @@ class Manifest:
             epoch=fields["epoch"],
             versions=fields["versions"],
             queues=tuple(queue_of(queue) for queue in fields["queues"]),
-            dead_letters=tuple(
-                DeadFacts(bridge=dead["bridge"], number=dead["number"], held=dead["held"], size_bytes=dead["bytes"])
-                for dead in fields["dead_letters"]
-            ),
+            dead_letters=tuple(dead_of(dead) for dead in fields["dead_letters"]),
             sessions=fields["sessions"],
             retained=fields["retained"],
             rules={bridge: {int(number): name for number, name in rules.items()} for bridge, rules in fields["rules"].items()},
@@ -415,6 +412,11 @@ def queue_fields(queue: QueueFacts) -> dict[str, Any]:
         "damaged": queue.damaged,
         "settlements": queue.settlements,
     }
+
+
+def dead_of(fields: Mapping[str, Any]) -> DeadFacts:
+    """The dead-letter queue that a manifest describes so."""
+    return DeadFacts(bridge=fields["bridge"], number=fields["number"], held=fields["held"], size_bytes=fields["bytes"])
 
 
 def queue_of(fields: Mapping[str, Any]) -> QueueFacts:

@@ -54,6 +54,10 @@ class Retention:
         """Whether a history is kept of the queues of ``bridge``."""
         return self._engine.durable and bridge in self._bridges
 
+    def period_s(self, bridge: str) -> float:
+        """How long the queues of ``bridge`` keep what has left them; 0 if they do not."""
+        return self._bridges[bridge].retention_s if bridge in self._bridges else 0.0
+
     def tick(self, lanes: Iterable[Lane], write: Write, now_s: float, wall_ms: int, free_bytes: int | None) -> None:
         """What time brings, into ``write``; call it about once a second, while the disk does not refuse."""
         if not self._bridges:

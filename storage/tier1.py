@@ -578,7 +578,7 @@ class Tier1:
 
     def _stands(self, name: str, lane: _Lane) -> QueueStands:
         configured = not lane.bridge or name in self._configured
-        retention_s = next((bridge.retention_s for bridge in self._settings.bridges if bridge.name == lane.bridge), 0.0)
+        retention_s = self._retention.period_s(lane.bridge)
         return note(lane.queue, lane.limits, configured=configured, retention_s=retention_s, damaged=lane.row_damaged)
 
     def _sync_what_sessions_changed(self) -> None:

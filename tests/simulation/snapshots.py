@@ -8,7 +8,7 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from storage.manifest import DeadFacts, queue_of
+from storage.manifest import dead_of, queue_of
 from tests.simulation.world import Violation, World
 from tests.support.snapshot_audit import compare
 from wire.frames import SnapshotMade, SnapshotWanted, encode
@@ -63,10 +63,7 @@ def judge(machine: Machine, frame: SnapshotMade) -> None:
         return
     facts: dict[str, Any] = frame.facts
     rows = machine.disk.checkpoints.pop(f"/snapshots/{frame.request}")
-    dead = [
-        DeadFacts(bridge=each["bridge"], number=each["number"], held=each["held"], size_bytes=each["bytes"])
-        for each in facts["dead_letters"]
-    ]
+    dead = [dead_of(each) for each in facts["dead_letters"]]
     try:
         compare(rows, [queue_of(each) for each in facts["queues"]], dead, tuple(facts["events"]))
     except AssertionError as error:
