@@ -50,7 +50,7 @@ class LaneDouble:
         self._settings_path = folder / "settings.msgpack"
         self._settings_path.write_bytes(dump(settings))
         self._log_path = folder / "connection.log"
-        self._forwarder = Mailbox(run_dir, "forwarder:cloud:0")
+        self._run_dir = run_dir
         self._supervisor = Mailbox(run_dir, "supervisor")
         self.answers = True
         self.epoch = 0
@@ -67,13 +67,13 @@ class LaneDouble:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.kill()
-        self._forwarder.close()
         self._supervisor.close()
 
     # --- the process ---
 
     def start(self) -> None:
-        """A new life of the Connection."""
+        """A new life of the Connection, and a new mailbox: what is sent before ZeroMQ has noticed a death goes to the dead."""
+        self._forwarder = Mailbox(self._run_dir, "forwarder:cloud:0")
         words = ["--actor", "connection", "--bridge", "cloud", "--lane", "0", "--epoch", "1", "--parent", str(os.getpid())]
         with self._log_path.open("ab") as log:
             self._process = subprocess.Popen(
@@ -88,6 +88,7 @@ class LaneDouble:
         assert self._process is not None
         self._process.kill()
         self._process.wait(PATIENCE_S)
+        self._forwarder.close()
 
     def stop(self) -> int:
         """Tell it to stop; its exit status."""
