@@ -68,6 +68,7 @@ class ClientSessions:
         self._access = access
         self._limits = settings.clients
         self._settings = settings.sessions
+        self._answers_may_be_lost = settings.persistence.answers_may_be_lost
         self._topic_limits = TopicLimits(settings.clients.topic_levels_max, settings.clients.topic_max_bytes)
         self._clients: dict[str, Client] = {}
         self._openings: dict[int, Opening] = {}
@@ -197,6 +198,7 @@ class ClientSessions:
             level=client.level,
             receive_maximum=self._limits.receive_maximum,
             topic_alias_maximum=TOPIC_ALIAS_MAXIMUM if client.level == MQTT_5_0 else 0,
+            dup_tells=self._answers_may_be_lost,
         )
         client.flow.carry(unpack_column("H", frame.received))
         self._access.set_out(client)

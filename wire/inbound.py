@@ -3,8 +3,9 @@
 I1  an answer (PUBACK, PUBREC, PUBCOMP) leaves only in the burst of a batch that is committed [MQTT-4.3.2-4, MQTT-4.3.3-8].
 I2  answers of a kind leave in the order in which their packets came [MQTT-4.6.0-2, -3].
 I3  a PUBLISH at QoS 2 whose identifier is received and not released is answered again and not taken again [MQTT-4.3.3-10].
-I4  an identifier that was loaded from the record of a remote's session, and whose first PUBLISH on this connection has no DUP, is
-    of a session that the remote has lost: the PUBLISH is new [MQTT-3.3.1-1].
+I4  where the record may be of an exchange that is over, an identifier that was loaded from it, and whose first PUBLISH on this
+    connection has no DUP, is none of it: the PUBLISH is new [MQTT-3.3.1-1]. A remote may have lost its session; and of a local
+    client PUBCOMP may have been sent, and the removal lost, where what is answered is not synced before.
 I5  the receive maximum is of the connection: what was received on an earlier one counts only if it is sent again (MQTT 5, section
     4.9).
 """
@@ -116,18 +117,18 @@ def _answer(first_byte: int, packet_id: bytes, reason_code: int) -> bytes:
 class InboundFlow:
     """One client's exchange as the parser of PUBLISH runs fills it; ``number`` is the source number of its rows.
 
-    may_publish: asked about each topic, where not everything is allowed.
+    dup_tells: whether I4 is to be heeded. may_publish: asked about each topic, where not everything is allowed.
     """
 
     __slots__ = (
         "aliases",
         "carried",
+        "dup_tells",
         "forbidden",
         "forbidden_publishes",
         "level",
         "may_publish",
         "number",
-        "of_remote",
         "puback_ids",
         "pubcomp_ids",
         "pubrec_ids",
@@ -141,14 +142,14 @@ class InboundFlow:
     )
 
     def __init__(
-        self, *, number: int, session: str, level: int, receive_maximum: int, topic_alias_maximum: int, of_remote: bool = False
+        self, *, number: int, session: str, level: int, receive_maximum: int, topic_alias_maximum: int, dup_tells: bool = False
     ) -> None:
         self.number = number
         self.session = session
         self.level = level
         self.receive_maximum = receive_maximum
         self.topic_alias_maximum = topic_alias_maximum
-        self.of_remote = of_remote
+        self.dup_tells = dup_tells
         self.aliases: dict[int, bytes] = {}
         self.received: set[int] = set()
         self.carried: set[int] = set()

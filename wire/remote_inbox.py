@@ -112,7 +112,7 @@ class RemoteInbox:
             level=self._level,
             receive_maximum=RECEIVE_MAXIMUM,
             topic_alias_maximum=0,
-            of_remote=True,
+            dup_tells=True,
         )
         self._flow.carry(unpack_column("H", received))
 

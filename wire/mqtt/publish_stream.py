@@ -33,8 +33,8 @@ class PublishSource(Protocol):
     """One client as the parser fills it. ``number`` goes into the batch's source column, ``session`` names its QoS 2 identifiers.
 
     puback_ids, pubrec_ids: answers owed, two bytes each, in order of arrival. received: QoS 2 identifiers received and not
-    released. carried: those of them that are of an earlier connection and have not been sent again on this one. of_remote: the
-    sender is a remote broker, which may have lost the session that they are of. aliases: topic alias -> topic, at most
+    released. carried: those of them that are of an earlier connection and have not been sent again on this one. dup_tells: they
+    may be of an exchange that is over, which DUP tells. aliases: topic alias -> topic, at most
     ``topic_alias_maximum``. may_publish: None where every topic is allowed; else asked once for each run of packets with the same
     head, and for each packet that names its topic by alias alone.
     """
@@ -45,7 +45,7 @@ class PublishSource(Protocol):
     pubrec_ids: list[bytes]
     received: set[int]
     carried: set[int]
-    of_remote: bool
+    dup_tells: bool
     aliases: dict[int, bytes]
     topic_alias_maximum: int
     may_publish: Callable[[bytes], bool] | None
@@ -229,8 +229,8 @@ def parse_publishes(buffer: bytes, position: int, level: int, client: PublishSou
     """Move the PUBLISH packets that stand at ``position`` into ``builder``; the position of the first byte not taken.
 
     It stops at a packet that is not all there or not a PUBLISH, and when ``builder`` is full. A QoS 2 message whose identifier is
-    received already is answered again and not taken again (MQTT-4.3.3-10); but one that is carried and comes from a remote without
-    DUP is new, because what is sent again has DUP (MQTT-3.3.1-1): the remote has lost the session that the identifier is from.
+    received already is answered again and not taken again (MQTT-4.3.3-10); but where DUP tells, one that is carried and comes
+    without it is new, because what is sent again has DUP (MQTT-3.3.1-1).
 
     Raises:
         PeerViolation: a packet is malformed, too large, or says what it must not. The packets in front of it are in ``builder``,
@@ -326,7 +326,7 @@ def parse_publishes(buffer: bytes, position: int, level: int, client: PublishSou
                 pubrec_ids.append(packet_id)
                 number = packet_id[0] << 8 | packet_id[1]
                 if number in received:
-                    stale = client.of_remote and number in client.carried and not buffer[position] & DUP
+                    stale = client.dup_tells and number in client.carried and not buffer[position] & DUP
                     client.carried.discard(number)
                     if not stale:
                         position = end

@@ -30,7 +30,7 @@ class Source:
     pubrec_ids: list[bytes] = field(default_factory=list)
     received: set[int] = field(default_factory=set)
     carried: set[int] = field(default_factory=set)
-    of_remote: bool = False
+    dup_tells: bool = False
     aliases: dict[int, bytes] = field(default_factory=dict)
     may_publish: Callable[[bytes], bool] | None = None
     forbidden: list[tuple[int, bytes]] = field(default_factory=list)
@@ -335,7 +335,7 @@ def test_the_packet_that_reaches_the_limit_in_bytes_is_the_last_one(over: int, r
 
 
 def test_a_carried_identifier_without_dup_is_a_new_message_once() -> None:
-    builder, source = new_builder(), Source(received={5, 6}, carried={5, 6}, of_remote=True)
+    builder, source = new_builder(), Source(received={5, 6}, carried={5, 6}, dup_tells=True)
     first = encode(Publish(topic="a", payload=b"new", qos=2, packet_id=5), 4)
     again = encode(Publish(topic="a", payload=b"new", qos=2, packet_id=5, dup=True), 4)
     same = encode(Publish(topic="a", payload=b"same", qos=2, packet_id=6, dup=True), 4)
