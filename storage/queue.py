@@ -90,7 +90,8 @@ class Queue:
         self._cache_bytes = cache_bytes
         self._next = row.tail  # the tail once everything appended is committed
         self._cursor = row.head
-        self._cursor_floor = row.trimmed  # at or below the first sequence of the chunk in which the cursor stands
+        # At or below the first sequence of the chunk in which the cursor stands, and the durable bytes before it, or fewer.
+        self._cursor_floor = (row.trimmed, 0)
         self._handed = row.handed
         self._marked = row.handed  # the committed mark (Q6)
         self._marking = row.handed  # the mark in the newest row that was written, committed or not
@@ -159,7 +160,7 @@ class Queue:
         if row.head < row.tail:
             known = queue._find_cursor()
         else:
-            queue._cursor_floor = row.head
+            queue._cursor_floor = (row.head, row.tail_bytes)
         queue._trimmed_bytes = queue._cursor_bytes if known and row.head == row.trimmed else 0
         if tail_known > row.tail:
             queue._lose_tail(tail_known)
@@ -367,7 +368,7 @@ class Queue:
         self._volatile.extendleft(reversed(list(self._flights.chunks_apart())))
         first = self._flights.first
         if first is not None:
-            self._cursor_floor, self._cursor_bytes = first.floor, first.bytes_before
+            self._cursor_floor, self._cursor_bytes = (first.floor, first.bytes_before), first.bytes_before
         self._flights.clear()
         self._cursor = self.head
         self._passed_bytes = None
@@ -560,11 +561,13 @@ class Queue:
         messages, size_bytes = floor - self._trimmed, floor_bytes - self._trimmed_bytes
         if messages < TRIM_MESSAGES and size_bytes < TRIM_BYTES and not (idle and messages > 0):
             return None
+        if size_bytes <= 0 and self.history is None:
+            return None  # only QoS 0 was there, as far as is known; if more was, it goes with what follows
         start, stop = chunk_key(self.number, self._trimmed), chunk_key(self.number, floor)
         self._trimmed, self._trimmed_bytes = floor, floor_bytes
         self.changed = True
-        if size_bytes <= 0 or self.history is not None:
-            return None  # only QoS 0 was there, or the history keeps them
+        if self.history is not None:
+            return None  # it keeps them
         write.delete_range("msg", start, stop)
         return start, stop
 
@@ -648,10 +651,10 @@ class Queue:
             self._count("dropped:damaged", rows)
         self._read_to, self._aligned = stop, True
         self._lose(start, stop, lost, str(error), value, unreadable=not value)
-        self._move_cursor(stop)
         self._passed_bytes = bytes_before
         if bytes_before is not None:
             self._cursor_bytes = bytes_before
+        self._move_cursor(stop)
         self._advance()
 
     def take_losses(self) -> list[Loss]:
@@ -684,7 +687,8 @@ class Queue:
         self._depth += messages
         self.tail = self._next = self._recent_low = tail
         if self._cursor == start:
-            self._cursor = self._cursor_floor = self._read_to = tail
+            self._cursor = self._read_to = tail
+            self._cursor_floor = (tail, self._tail_bytes)
         self._lose(start, tail, messages, "commits are missing")
         self._handed = max(self._handed, self._cursor)
         self.session = ""
@@ -826,27 +830,28 @@ class Queue:
 
     def _jump(self, seq: int) -> None:
         """Put the cursor forward to ``seq``; everything before it is settled."""
+        floor: tuple[int, int] | None = self._cursor_floor  # the chunk around ``seq`` may begin anywhere above, until it is read
         while self._ahead and self._ahead[0].stop <= seq:
-            self._pass(self._ahead.popleft())
+            floor = self._pass(self._ahead.popleft())
         while self._recent and self._recent[0].stop <= seq:
-            self._pass(self._forget_recent())
+            floor = self._pass(self._forget_recent())
         while self._volatile and self._volatile[0].stop <= seq:
             self._volatile_bytes -= self._volatile.popleft().size_bytes
         following = self._ahead[0] if self._ahead else self._recent[0] if self._recent else None
         if following is not None and following.first_seq <= seq:
-            floor = following.first_seq
+            floor = (following.first_seq, following.bytes_before)
         elif seq == self.tail or (self._aligned and self._read_to >= seq):
-            floor = seq
-        else:
-            floor = self._cursor_floor  # the chunk around ``seq`` has not been read: it may begin anywhere below
+            floor = None
         self._move_cursor(seq, floor)
         self._passed_bytes = None
         if self._read_to < seq:
             self._read_to = seq
             self._aligned = False
 
-    def _pass(self, chunk: Chunk) -> None:
+    def _pass(self, chunk: Chunk) -> tuple[int, int]:
+        """Where ``chunk`` ends: its sequence, and the durable bytes before it."""
         self._cursor_bytes = self._passed_bytes = chunk.bytes_before + chunk.size_bytes
+        return chunk.stop, self._cursor_bytes
 
     def _pass_over(self, seq: int) -> None:
         """Nothing is left between the cursor and ``seq``: it was QoS 0 that is gone."""
@@ -857,11 +862,12 @@ class Queue:
         self._advance()
         self.changed = True
 
-    def _move_cursor(self, seq: int, floor: int | None = None) -> None:
+    def _move_cursor(self, seq: int, floor: tuple[int, int] | None = None) -> None:
+        """To ``seq``, where a chunk begins, or where nobody knows: then ``floor`` is at or below the beginning of the chunk."""
         self._cursor = seq
-        self._cursor_floor = seq if floor is None else floor
         if seq == self.tail:
             self._cursor_bytes = self._committed_bytes
+        self._cursor_floor = (seq, self._cursor_bytes) if floor is None else floor
 
     def _pop(self, durable: Chunk | None, volatile: Chunk | None) -> None:
         """Take what ``_peek`` returned out of the memory it was in."""
@@ -891,7 +897,7 @@ class Queue:
 
     def _take_whole(self, chunk: Chunk, *, is_volatile: bool) -> Piece:
         self._pop(None if is_volatile else chunk, chunk if is_volatile else None)
-        self._fly(chunk, chunk.first_seq, chunk.stop, chunk.offsets, chunk.count, is_volatile=is_volatile)
+        self._fly(chunk, chunk.first_seq, chunk.stop, chunk.offsets, chunk.count, self._cursor_bytes if is_volatile else None)
         offsets = b""
         if chunk.offsets is not None:
             offsets = pack_column(chunk.offsets)
@@ -901,8 +907,8 @@ class Queue:
 
     def _take_both(self, durable: Chunk, volatile: Chunk, whole: bytes) -> Piece:
         self._pop(durable, volatile)
-        self._fly(durable, durable.first_seq, durable.stop, durable.offsets, durable.count, is_volatile=False)
-        self._fly(volatile, volatile.first_seq, volatile.stop, volatile.offsets, volatile.count, is_volatile=True)
+        self._fly(durable, durable.first_seq, durable.stop, durable.offsets, durable.count)
+        self._fly(volatile, volatile.first_seq, volatile.stop, volatile.offsets, volatile.count, durable.bytes_before)
         self._move_cursor(durable.stop)
         size_bytes = durable.size_bytes + volatile.size_bytes
         return Piece(durable.first_seq, durable.count + volatile.count, size_bytes, b"", whole, durable.accepted_ms)
@@ -910,6 +916,7 @@ class Queue:
     def _take_rows(self, durable: Chunk | None, volatile: Chunk | None, rows_max: int | None) -> Piece | None:
         chunks = [chunk for chunk in (durable, volatile) if chunk is not None]
         start, stop = self._cursor, chunks[0].stop
+        bytes_before = durable.bytes_before if durable is not None else self._cursor_bytes
         piece, taken = pick(chunks, start, self.settled, rows_max)
         end = stop
         if rows_max is not None and piece is not None and piece.count == rows_max and taken[0][-1] + 1 < stop:
@@ -919,10 +926,10 @@ class Queue:
         for chunk, seqs in zip(chunks, taken, strict=True):
             if seqs:
                 offsets = array("I", [seq - start for seq in seqs])
-                self._fly(chunk, start, end, offsets, len(seqs), is_volatile=chunk is volatile)
+                self._fly(chunk, start, end, offsets, len(seqs), bytes_before if chunk is volatile else None)
             elif chunk is volatile:
                 self._volatile_bytes -= chunk.size_bytes
-        self._move_cursor(end, None if end == stop else chunks[0].first_seq)
+        self._move_cursor(end, None if end == stop else (chunks[0].first_seq, bytes_before))
         if end < stop:  # the rest of the chunk is read again
             self._ahead.clear()
             self._read_to = end
@@ -943,9 +950,12 @@ class Queue:
             position = high
         self.changed = True
 
-    def _fly(self, chunk: Chunk, start: int, stop: int, offsets: array[int] | None, count: int, *, is_volatile: bool) -> None:
-        if is_volatile:
-            self._flights.leave_apart(chunk, start, stop, offsets, count, bytes_before=self._cursor_bytes)
+    def _fly(
+        self, chunk: Chunk, start: int, stop: int, offsets: array[int] | None, count: int, bytes_before: int | None = None
+    ) -> None:
+        """bytes_before: durable bytes before ``chunk``, which is QoS 0 kept apart; None: it is durable."""
+        if bytes_before is not None:
+            self._flights.leave_apart(chunk, start, stop, offsets, count, bytes_before=bytes_before)
         else:
             self._flights.leave(chunk, start, stop, offsets, count)
 
@@ -980,10 +990,11 @@ class Queue:
                 self._volatile_bytes -= volatile.size_bytes
             self._move_cursor(end)
         else:
+            bytes_before = durable.bytes_before if durable is not None else self._cursor_bytes
             if durable is not None:
                 passed = durable.size_bytes * durable.rows_in(durable.first_seq, end) // durable.count
-                self._cursor_bytes = durable.bytes_before + passed
-            self._move_cursor(end, chunk.first_seq)
+                self._cursor_bytes = bytes_before + passed
+            self._move_cursor(end, (chunk.first_seq, bytes_before))
 
     def _unsettled_rows(self, chunk: Chunk, start: int, stop: int | None = None) -> int:
         start, stop = max(start, chunk.first_seq), chunk.stop if stop is None else stop
@@ -1169,7 +1180,7 @@ class Queue:
         first = self._flights.first
         if first is not None:
             return first.floor, first.bytes_before
-        return self._cursor_floor, self._cursor_bytes
+        return self._cursor_floor
 
     def _find_cursor(self) -> bool:
         """Read the chunk at the cursor; False if that cannot be done, which is met again, and told, when it is to be handed out."""
@@ -1177,8 +1188,8 @@ class Queue:
             durable, _ = self._peek(chunks_max=1)
         except (StorageDamaged, Unavailable):
             return False
-        self._cursor_floor = self._cursor
         if durable is not None:
             self._cursor_bytes = durable.bytes_before
-            self._cursor_floor = min(self._cursor, durable.first_seq)
+        floor = self._cursor if durable is None else min(self._cursor, durable.first_seq)
+        self._cursor_floor = (floor, self._cursor_bytes)
         return True

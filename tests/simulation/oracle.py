@@ -344,13 +344,15 @@ class Oracle:
 
     def handed_out(self, frame: HandOut) -> None:
         """Q6: a durable message leaves the store only below the mark that is on record."""
+        batch = Batch.decode(frame.bodies[0])
+        offsets = unpack_column("I", frame.offsets) if frame.offsets else range(frame.count)
+        for offset, payload in zip(offsets, batch.rows_payloads(), strict=True):  # QoS 0 is never on the disk
+            self._entered.setdefault(payload, set()).add((frame.queue, frame.first_seq + offset))
         value = self._meta(b"L" + self._number(frame.queue).to_bytes(4, "big")) if self.durable and not self.relaxed else None
         if value is None:
             return
         handed = LaneRow.decode(value, queue=frame.queue).handed
-        offsets = unpack_column("I", frame.offsets) if frame.offsets else range(frame.count)
-        flags = Batch.decode(frame.bodies[0]).flags
-        last = max((frame.first_seq + offset for offset, flag in zip(offsets, flags, strict=True) if flag & 3), default=-1)
+        last = max((frame.first_seq + offset for offset, flag in zip(offsets, batch.flags, strict=True) if flag & 3), default=-1)
         if last >= handed:
             raise Violation("Q6", f"{frame.queue}: {last} is handed out, and the record says that nothing is from {handed} on")
 
@@ -444,18 +446,19 @@ class Oracle:
 
     def _first_arrival(self, message: Message, client_id: str) -> None:
         """P4. A topic is always in the same lane, unless the number of lanes changes."""
+        payload = message.payload
         key = (_queue_of(client_id), message.topic, message.qos)
-        place = self._order[message.payload]
-        if message.payload in self._remote_refused or message.payload in self._ever_refused:
+        place = self._order[payload]
+        if payload in self._remote_refused or payload in self._ever_refused:
             return  # refused, told or not: its place was then
         if self._limited and self.shape.overflow != "reject":
             return  # dropped, and published again because the acknowledgement was lost
-        if self.times_entered(message.payload) > 1 and (self.relaxed or message.payload in self._purged.values()):
+        if self.times_entered(payload) > 1 and (self.relaxed or payload in self._purged.values()):
             return  # purged, or lost with the store's memory and its publisher's session, and published again
         if self.relaxed and self.shape.acknowledge == "fast":
             return  # in the batch that died uncommitted with the store; it may have been answered, in part, before
-        if message.qos and not self.applied_qos(message) and self._store_has_died:
-            return  # lowered to QoS 0, lost with the store's memory, and published again because the acknowledgement was lost
+        if message.qos and not self.applied_qos(message) and (self._store_has_died or self.times_entered(payload) > 1):
+            return  # lowered to QoS 0, lost on the way, and published again because the acknowledgement was lost
         if place < self._last_arrival.get(key, -1):
             raise Violation("P4", f"m{message.number} came after a later one of {key}")
         self._last_arrival[key] = place

@@ -9,6 +9,7 @@ import pytest
 
 from storage.chunk import Chunk
 from storage.engine import Family, Write
+from storage.keys import first_seq_of
 from storage.pieces import JOINED_ROWS_MAX, Piece
 from storage.queue import Queue
 from tests.storage.building import QUEUE, RecordingEngine, batch, messages, qos0_rows
@@ -254,6 +255,42 @@ def test_settled_chunks_are_deleted_many_at_a_time() -> None:
     assert queue.trim(write, idle=True) is not None
     engine.commit(write, sync=False)
     assert list(engine.scan("msg", b"\0", b"\xff")) == []
+
+
+def trimmed(engine: RecordingEngine, queue: Queue) -> list[int]:
+    """Trim and commit; the first sequences of the chunks that are left."""
+    write = Write()
+    queue.trim(write, idle=True)
+    queue.write_row(write)
+    engine.commit(write, sync=True)
+    return [first_seq_of(key) for key, _ in engine.scan("msg", b"\0", b"\xff")]
+
+
+def test_chunks_that_were_settled_before_they_were_read_are_deleted_with_those_around_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new life of the store hands out two chunks, has read the third, and is told that this and half of the next are settled."""
+    monkeypatch.setattr("storage.queue.READ_AHEAD_CHUNKS", 2)
+    engine = RecordingEngine()
+    append(engine, open_queue(engine), *[batch([b"%d" % number] * 2) for number in range(5)])
+    queue = open_queue(engine)
+    queue.hand_out(4, 1 << 30)
+    queue.settle("delivered", ((0, 7),))
+
+    assert trimmed(engine, queue)[-2:] == [6, 8]
+    queue.hand_out(100, 1 << 30)
+    assert trimmed(engine, queue) == [6, 8]
+    queue.settle("delivered", ((7, 10),))
+    assert trimmed(engine, queue) == []
+
+
+def test_a_chunk_that_is_handed_out_in_parts_is_deleted_after_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("storage.queue.SPLIT_ROWS", 2)
+    engine = RecordingEngine()
+    queue = open_queue(engine)
+    append(engine, queue, batch([b"a"] * 2), batch([b"b"] * 6))
+    for stop in (4, 6, 8):
+        queue.hand_out(4 if stop == 4 else 2, 1 << 30)
+        queue.settle("delivered", ((0, stop),))
+        assert trimmed(engine, queue) == ([2] if stop < 8 else [])
 
 
 def test_memory_follows_disk() -> None:

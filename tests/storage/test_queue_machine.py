@@ -58,6 +58,7 @@ class QueueMachine(RuleBasedStateMachine):
         kept = audit(self.engine, 1)
         assert kept is not None
         assert kept.problems == []
+        assert self.retained or self.queue.head < self.tail or not kept.chunks, "what is settled is deleted"
         if self.retained and not self.cut:
             for outcome, count in self.ended.items():
                 noted = len(kept.settled(outcome))
