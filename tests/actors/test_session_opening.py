@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import select
 import socket
+from array import array
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -20,8 +21,11 @@ from actors.remote_intake import Host as ConnectionHost
 from actors.remote_intake import RemoteIntake
 from tests.supervisor.settings import node_settings
 from tests.wire.rules import bridge_of, rule
+from wire.batch import pack_column
 from wire.frames import Frame, SessionOpen, SessionOpened, SessionsKnown
-from wire.mqtt.packets import Connect
+from wire.mqtt.codec import encode
+from wire.mqtt.packets import Connect, Publish
+from wire.mqtt.publish_stream import BatchBuilder, parse_publishes
 from wire.names import QUEUE_STORE
 from wire.settings import ListenerSettings
 
@@ -76,9 +80,9 @@ class FakeHost:
     def greeted(self, client: Client) -> None: ...
 
 
-def opened(asked: SessionOpen) -> SessionOpened:
+def opened(asked: SessionOpen, *, received: bytes = b"") -> SessionOpened:
     return SessionOpened(
-        sender=asked.sender, epoch=asked.epoch, request=asked.request, session=asked.session, present=False, received=b""
+        sender=asked.sender, epoch=asked.epoch, request=asked.request, session=asked.session, present=False, received=received
     )
 
 
@@ -166,3 +170,32 @@ def test_a_local_client_is_asked_for_again_as_the_same_opening_and_welcomed_once
         client.close()
 
     assert host.writes == 1, "one CONNACK"
+
+
+@pytest.mark.parametrize(
+    ("acknowledge", "sync", "rows"), [("after-commit", "full", 1), ("fast", "full", 2), ("after-commit", "os", 2)]
+)
+def test_an_identifier_on_record_is_doubted_where_its_removal_may_be_lost(
+    acknowledge: str, sync: str, rows: int, tmp_path: Path
+) -> None:
+    """Two PUBLISHes under an identifier that the record has, without DUP, and one under another that it has, with DUP."""
+    host: Any = FakeHost()
+    listeners = (ListenerSettings(host="127.0.0.1", port=1, protocol="tcp"),)
+    settings = replace(node_settings(tmp_path), listeners=listeners)
+    settings = replace(settings, persistence=replace(settings.persistence, acknowledge=acknowledge, sync=sync))
+    sessions = ClientSessions(cast("ClientHost", host), settings, Access(host, settings))
+    builder = BatchBuilder(rows_max=10, bytes_max=1000)
+    with socket.create_server(("127.0.0.1", 0)) as server, select.epoll() as outer:
+        client = Client(socket.create_connection(server.getsockname()), "somewhere", 1, PollGroup(outer), 0.0)
+        sessions.connect(client, Connect(level=4, client_id="c", clean_start=False, keep_alive_s=0))
+        sessions.known(SessionsKnown(epoch=1, sessions=(), last=True))
+        sessions.opened(opened(host.asked.pop(), received=pack_column(array("H", [5, 6]))))
+        assert client.flow is not None
+        for packet_id, dup in ((5, False), (5, False), (6, True), (7, False)):
+            parse_publishes(
+                encode(Publish(topic="t", payload=b"", qos=2, packet_id=packet_id, dup=dup), 4), 0, 4, client.flow, builder
+            )
+        client.close()
+
+    assert len(builder) == rows
+    assert len(client.flow.pubrec_ids) == 4
