@@ -97,6 +97,7 @@ class Oracle:
         self._entered: dict[bytes, set[tuple[str, int]]] = {}
         self._letters = LettersSeen()
         self._purged: dict[tuple[str, int], bytes] = {}  # queue and sequence -> payload
+        self._returned: set[bytes] = set()  # was purged, and the power went before that was on the disk
         self._sent: set[tuple[str, bytes, int]] = set()  # queue, payload, packet identifier of each QoS 1 and 2 PUBLISH
         self._carried_out: Counter[str] = Counter()  # messages purged and replayed, as the operator was answered
         self._deliveries: dict[bytes, list[int]] = {}
@@ -182,6 +183,7 @@ class Oracle:
         self.disk_wrote(ops)
         self._rebuilding = False
         open_rows = {(queue.name, seq) for queue in self._queues.values() for seq in queue.open}
+        self._returned |= {payload for place, payload in self._purged.items() if place in open_rows}
         self._purged = {place: payload for place, payload in self._purged.items() if place not in open_rows}
 
     def store_died(self) -> None:
@@ -451,6 +453,8 @@ class Oracle:
         place = self._order[payload]
         if payload in self._remote_refused or payload in self._ever_refused:
             return  # refused, told or not: its place was then
+        if payload in self._returned:
+            return  # what came after it did not wait
         if self._limited and self.shape.overflow != "reject":
             return  # dropped, and published again because the acknowledgement was lost
         if self.times_entered(payload) > 1 and (self.relaxed or payload in self._purged.values()):
