@@ -11,9 +11,11 @@ options, ``spark_filters`` pushes filters down, ``spark_stream`` reads what arri
 
 from __future__ import annotations
 
+import gc
 import logging
 from collections.abc import Iterator, MutableMapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
@@ -146,6 +148,7 @@ class SplitReading:
         """The rows of ``partition``. Runs in a Python worker of an executor."""
         if not isinstance(partition, SplitPartition):
             return iter(())  # Spark's way to say that there is nothing to read
+        _spare_the_collector()
         return read(partition.split, self._columns, partition.filters, damaged=self.options.damaged, on_problem=tell)
 
     def splits(self, found: Sequence[Found], filters: Filters) -> list[SplitPartition]:
@@ -183,6 +186,13 @@ class PushdownReader(SnapshotReader):
         for each in filters:
             self.narrowed.push(each)
         return iter(filters)
+
+
+@cache
+def _spare_the_collector() -> None:
+    """Once in each worker: what it has imported stays. Spark has the garbage collector look at everything after every task."""
+    gc.collect()
+    gc.freeze()
 
 
 def tell(problem: Problem) -> None:
