@@ -1,8 +1,8 @@
 """The control socket's commands that the store obeys: from text to a frame for the store, and who waits for its answer. Pure.
 
 The store carries a command out between two commits; the supervisor goes on meanwhile. If the store ends before it has answered,
-or does not answer in time, whoever asked is told so: an order to purge or replay may then have been carried out, or not. What is about
-local clients' sessions goes by the Listener, where one lives, and the same holds if that ends.
+or does not answer in time, whoever asked is told so: an order to purge or replay may then have been carried out, or not.
+What is about local clients' sessions goes by the Listener, where one lives, and the same holds if that ends.
 """
 
 from __future__ import annotations
@@ -114,9 +114,7 @@ class Relay(Generic[Asker]):
         self._pending: dict[int, _Pending[Asker]] = {}
         self._number = 0
 
-    def ask(
-        self, asker: Asker, request: Request, now_s: float, *, by_listener: bool = False
-    ) -> QueueCommand | SessionCommand:
+    def ask(self, asker: Asker, request: Request, now_s: float, *, by_listener: bool = False) -> QueueCommand | SessionCommand:
         """The frame for the store, or for the Listener, where that lives and has a part; ``asker`` waits from now on.
 
         Raises:
@@ -148,7 +146,9 @@ class Relay(Generic[Asker]):
 
     def listener_ended(self) -> list[tuple[Asker, ControlError]]:
         """The Listener has ended: what to tell those whose questions went by it."""
-        return self._give_up([number for number, pending in self._pending.items() if pending.by_listener], "the listener ended meanwhile")
+        return self._give_up(
+            [number for number, pending in self._pending.items() if pending.by_listener], "the listener ended meanwhile"
+        )
 
     def timed_out(self, now_s: float) -> list[tuple[Asker, ControlError]]:
         """What to tell those whose time is up at ``now_s``."""
