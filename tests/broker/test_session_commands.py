@@ -207,7 +207,7 @@ def test_paho_is_told_that_it_was_an_administrative_action(start_node: StartNode
     properties.SessionExpiryInterval = 600
     client.on_connect = lambda _client, _data, flags, _code, _properties: told.put(("connected", flags.session_present))
     client.on_disconnect = lambda _client, _data, _flags, code, _properties: told.put(("disconnected", code.getName()))
-    client.reconnect_delay_set(1, 1)
+    client.reconnect_delay_set(0, 0)
     client.connect("127.0.0.1", node.port, clean_start=False, properties=properties)
     client.loop_start()
     try:
