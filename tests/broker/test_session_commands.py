@@ -203,7 +203,7 @@ def test_paho_is_told_that_it_was_an_administrative_action(start_node: StartNode
     node = start_node(node_config())
     told: queue.Queue[tuple[str, object]] = queue.Queue()
     client = paho.Client(CallbackAPIVersion.VERSION2, "paho", protocol=paho.MQTTv5)
-    properties = Properties(PacketTypes.CONNECT)
+    properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]  # paho has no types for it
     properties.SessionExpiryInterval = 600
     client.on_connect = lambda _client, _data, flags, _code, _properties: told.put(("connected", flags.session_present))
     client.on_disconnect = lambda _client, _data, _flags, code, _properties: told.put(("disconnected", code.getName()))
