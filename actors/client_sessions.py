@@ -6,6 +6,8 @@ C1  a session is looked up once every batch that changes its identifiers, or has
 C2  a client identifier has one connection; a newer one ends the older first [MQTT-3.1.4-3].
 C3  a Will is published unless DISCONNECT with 0x00 came, or the session was resumed before its delay had passed [MQTT-3.1.3-9].
 C4  no session is looked up before it is known which Wills an earlier life of the Listener has left.
+C5  what a connection's end has changed of its session is told to a new store again, until one has committed it.
+C6  no session is looked up while an operator ends it: who comes meanwhile gets a new one, and the Will of the old one is out first.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from wire.batch import OFFERED, REFUSABLE, RETAIN, unpack_column
 from wire.frames import (
     LiveKnown,
     SessionClose,
+    SessionClosed,
     SessionDown,
     SessionGone,
     SessionOpen,
@@ -78,6 +81,8 @@ class ClientSessions:
         self._wills = PendingWills()
         self._refused = RefusedWills()
         self._refused_retry_s = 0.0
+        self._closing: dict[int, SessionClose] = {}  # by connection; not known to be committed
+        self._ending: set[str] = set()
 
     @property
     def pending_wills(self) -> int:
@@ -145,9 +150,9 @@ class ClientSessions:
         if not self._known:
             return
         for request, opening in list(self._openings.items()):
-            if opening.asked:
-                continue
             session = opening.client.session
+            if opening.asked or session in self._ending:
+                continue
             pending = self._wills.take(session, opening.client.user)
             if pending is not None and (opening.welcome.clean or pending.due_s <= self._host.mailbox.now_s()):
                 self._host.add_will(session, pending.message, pending.source)  # its session has ended, or it was due before
@@ -243,23 +248,26 @@ class ClientSessions:
         keep_will = publish_will and client.will is not None and client.flow is not None
         keep_will = keep_will and client.will is not None and self._access.may_publish(client, client.will[0])
         if client.will is not None or client.queue or client.expiry_s or opening is not None:
-            self._host.send(
-                QUEUE_STORE,
-                SessionClose(
-                    sender=self._host.name,
-                    epoch=self._host.epoch,
-                    session=client.session,
-                    source=client.number,
-                    wall_ms=self._host.mailbox.wall_ms(),
-                    expiry_s=client.expiry_s,
-                    keep_will=keep_will,
-                ),
+            close = SessionClose(
+                sender=self._host.name,
+                epoch=self._host.epoch,
+                session=client.session,
+                source=client.number,
+                wall_ms=self._host.mailbox.wall_ms(),
+                expiry_s=client.expiry_s,
+                keep_will=keep_will,
             )
+            self._closing[client.number] = close
+            self._host.send(QUEUE_STORE, close)
         if client.flow is not None:
             down = SessionDown(epoch=self._host.epoch, session=client.session, source=client.number, ended=not client.expiry_s)
             self._host.send(DISTRIBUTOR, down)
         if keep_will:
             self._publish_or_wait(client)
+
+    def close_committed(self, frame: SessionClosed) -> None:
+        """The store has on record how a connection has ended."""
+        self._closing.pop(frame.source, None)
 
     def _publish_or_wait(self, client: Client) -> None:
         assert client.will is not None
@@ -290,15 +298,47 @@ class ClientSessions:
                 self._host.add_will(will.session, will.message, NO_SOURCE, (will.epoch, will.number))
 
     def gone(self, frame: SessionGone) -> None:
-        """The session has ended, and not by its client's will."""
+        """The session has ended, and not by its client's will; a Will that waited for its delay is due [MQTT-3.1.3-9]."""
         client = self._clients.get(frame.session)
         if client is not None and client.flow is not None and client.queue and client.queue == frame.queue:
-            self._end(client, ReasonCode.ADMINISTRATIVE_ACTION, "session_ended")
+            self._end(client, ReasonCode.ADMINISTRATIVE_ACTION, "session_ended", publish_will=not frame.drops_will)
+        self.ended(frame.session, drops_will=frame.drops_will)
 
-    def _end(self, client: Client, reason_code: int, why: str) -> None:
+    def _end(self, client: Client, reason_code: int, why: str, *, publish_will: bool = True) -> None:
         if client.level == MQTT_5_0:
             self._send(client, Disconnect(reason_code=reason_code))
-        self._host.close_client(client, why)
+        self._host.close_client(client, why, publish_will=publish_will)
+
+    # --- by an operator's order ---
+
+    def connected(self, session: str) -> Client | None:
+        """The client that has its CONNACK and is connected under this identifier."""
+        client = self._clients.get(session)
+        return client if client is not None and client.flow is not None else None
+
+    def send_away(self, client: Client, *, publish_will: bool = True) -> None:
+        """End the connection; an MQTT 5 client is told that it is an administrative action."""
+        self._end(client, ReasonCode.ADMINISTRATIVE_ACTION, "administrative_action", publish_will=publish_will)
+
+    def hold(self, session: str) -> None:
+        """The session is being ended: who comes under its identifier waits for that (C6)."""
+        self._ending.add(session)
+
+    def release(self, session: str) -> None:
+        """It has ended, or will not end."""
+        self._ending.discard(session)
+        self.look_up()
+
+    def ended(self, session: str, *, drops_will: bool) -> None:
+        """The session has ended: its Will waits no longer."""
+        pending = self._wills.take_ended(session)
+        if pending is not None and not drops_will:
+            self._host.add_will(session, pending.message, pending.source)
+        self.release(session)
+
+    def lost(self, session: str) -> None:
+        """It has ended with a store that could not tell the Distributor any more."""
+        self._host.send(DISTRIBUTOR, SessionDown(epoch=self._host.epoch, session=session, source=NO_SOURCE, ended=True))
 
     # --- other actors begin anew ---
 
@@ -306,6 +346,8 @@ class ClientSessions:
         """Ask again for what was not answered, and whether the sessions of those that are connected are still there."""
         if not self._known:
             self._host.send(QUEUE_STORE, SessionsWanted(asker=self._host.name, epoch=self._host.epoch))
+        for close in self._closing.values():
+            self._host.send(QUEUE_STORE, close)
         self._resuming.clear()
         for client in self._clients.values():
             if client.flow is not None and client.queue:

@@ -17,6 +17,7 @@ from actors.access import Access, Verified
 from actors.acknowledgements import Acknowledgements, Owed
 from actors.actor import MailboxActor
 from actors.client import CROWDING, REQUESTS_MAX, TOO_FAST, Client
+from actors.client_admin import ClientAdmin
 from actors.client_deliveries import SETTLE_TIMER, Deliveries
 from actors.client_packets import ClientPackets
 from actors.client_sessions import ClientSessions
@@ -36,8 +37,11 @@ from wire.frames import (
     LaneReopen,
     NodeFigures,
     Publishes,
+    QueueAnswer,
     Retained,
     SenderResumes,
+    SessionClosed,
+    SessionCommand,
     SessionGone,
     SessionOpened,
     SessionsKnown,
@@ -88,6 +92,7 @@ class Listener(MailboxActor):
         self._clients: dict[int, Client] = {}
         self._access = Access(self, settings)
         self._sessions = ClientSessions(self, settings, self._access)
+        self._admin = ClientAdmin(self, self._sessions)
         self._subscriptions = ClientSubscriptions(self, settings, self._access)
         self._packets = ClientPackets(self, self._sessions, self._subscriptions, settings)
         self._deliveries = Deliveries(self, settings, self._access)
@@ -134,6 +139,7 @@ class Listener(MailboxActor):
             self._sessions.told_distributor()
         else:
             self._sessions.store_is_new()
+            self._admin.store_is_new()
             self._deliveries.store_is_new()
             self._subscriptions.repeat()
             number, stalled = self._link.committed + 1, self._acknowledgements.stalled
@@ -188,8 +194,13 @@ class Listener(MailboxActor):
             case HandOut() | LaneOpened() | Settled() | LaneReopen():
                 self._deliveries.lane(frame)
             case SessionGone():
+                self._admin.gone(frame.session)
                 self._sessions.gone(frame)
-            case Deliver() | Retained() | SessionOpened() | SubscriptionsKept() | SessionsKnown():
+            case SessionCommand():
+                self._admin.command(frame)
+            case QueueAnswer():
+                self._admin.answered(frame)
+            case Deliver() | Retained() | SessionOpened() | SessionClosed() | SubscriptionsKept() | SessionsKnown():
                 if frame.epoch == self.epoch:
                     self._of_this_life(frame)
             case AclChanged():
@@ -199,7 +210,7 @@ class Listener(MailboxActor):
             case _:
                 raise AssertionError(f"not for a Listener: {frame}")
 
-    def _of_this_life(self, frame: Deliver | Retained | SessionOpened | SubscriptionsKept | SessionsKnown) -> None:
+    def _of_this_life(self, frame: Deliver | Retained | SessionOpened | SessionClosed | SubscriptionsKept | SessionsKnown) -> None:
         match frame:
             case Deliver():
                 self._deliveries.deliver(frame)
@@ -209,6 +220,8 @@ class Listener(MailboxActor):
                 self._subscriptions.kept(frame)
             case SessionOpened():
                 self._sessions.opened(frame)
+            case SessionClosed():
+                self._sessions.close_committed(frame)
             case SessionsKnown():
                 self._sessions.known(frame)
 

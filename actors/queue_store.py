@@ -17,7 +17,7 @@ from storage.engine import Engine, RocksEngine
 from storage.memory import MemoryEngine
 from storage.tier1 import TICK_S, Effects, Tier1, refusal_facts
 from wire.errors import BasculeError, StorageDamaged, Unavailable
-from wire.frames import Frame, QueueAnswer, QueueCommand, SnapshotMade, SnapshotWanted
+from wire.frames import Frame, QueueAnswer, QueueCommand, SessionCommand, SnapshotMade, SnapshotWanted
 from wire.names import SUPERVISOR
 from wire.settings import NodeSettings
 
@@ -72,9 +72,10 @@ class QueueStore(MailboxActor):
             self._begin_snapshot(frame)
         elif self._tier1 is not None:  # before that nobody was told that we are up; they send again when they are
             self._tier1.receive(frame)
-        elif isinstance(frame, QueueCommand):
+        elif isinstance(frame, QueueCommand | SessionCommand):
             text = "the store is not open yet; nothing was done"
-            self.send(SUPERVISOR, QueueAnswer(request=frame.request, error="unavailable", message=text, result={}))
+            asker = frame.asker if isinstance(frame, SessionCommand) else SUPERVISOR
+            self.send(asker, QueueAnswer(request=frame.request, error="unavailable", message=text, result={}))
 
     def on_told(self, message: Any) -> None:
         match message:

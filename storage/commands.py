@@ -10,6 +10,8 @@ purge {bridge, lane?, dead?, in_flight?} -> {purged, kept, kept_in_flight}: with
 events {from?, count?} -> {events: [...], next, until}: from number ``from`` on; ``next`` is where the next page begins, ``until``
 one past the newest.
 replay {bridge, reason?, from?, count?} -> {replayed, skipped, damaged, full, next, tail}: one page goes back, by one commit.
+
+Commands about local clients' sessions are ``storage/session_commands.py``'s; they wait in the same line, and are answered likewise.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from storage.messages import Message, batch_of
 from storage.queue import Queue
 from wire.batch import QOS_MASK, RETAIN
 from wire.errors import BasculeError, ConfigError, StorageDamaged, Unavailable
-from wire.frames import Frame, QueueAnswer, QueueCommand
+from wire.frames import Frame, QueueAnswer, QueueCommand, SessionCommand
 from wire.names import SUPERVISOR, queue_name
 from wire.settings import NodeSettings
 
@@ -85,53 +87,68 @@ class Store(Protocol):
     def appended(self, name: str) -> None: ...
 
 
+class Sessions(Protocol):
+    """Who carries out what is about sessions."""
+
+    def carry_out(self, command: SessionCommand, wall_ms: int) -> dict[str, Any]: ...
+
+
+Order = QueueCommand | SessionCommand
+_CHANGES = ("purge", "replay", "end")
+ORDERED = "ordered"  # in the result of a command that is refused for now: it is done as soon as the disk takes it
+
+
 class Commands:
     """Takes commands as they come, carries them out when the store has committed."""
 
-    def __init__(self, store: Store, settings: NodeSettings) -> None:
+    def __init__(self, store: Store, settings: NodeSettings, sessions: Sessions) -> None:
         self._store = store
+        self._sessions = sessions
         self._bridges = {bridge.name: bridge for bridge in settings.bridges}
         self._rules = {bridge.name: {rule.number: rule.name for rule in bridge.local_subscriptions} for bridge in settings.bridges}
-        self._waiting: list[QueueCommand] = []
+        self._waiting: list[Order] = []
 
     @property
     def waiting(self) -> bool:
         """Whether a command is to be carried out."""
         return bool(self._waiting)
 
-    def receive(self, command: QueueCommand) -> None:
+    def receive(self, command: Order) -> None:
         """Take a command."""
         self._waiting.append(command)
 
     def refuse(self) -> list[tuple[str, Frame]]:
         """Answer those that wait while the disk refuses: nothing was done."""
         waiting, self._waiting = self._waiting, []
-        return [(SUPERVISOR, _unavailable(command)) for command in waiting]
+        return [(_asker(command), _unavailable(command)) for command in waiting]
 
     def obey(self, now_s: float, wall_ms: int) -> list[tuple[str, Frame]]:
         """Carry out those that wait, commit, and answer."""
-        answers: list[QueueAnswer] = []
+        answers: list[tuple[str, Frame]] = []
         while self._waiting:
             command = self._waiting.pop(0)
             try:
                 result = self._carry_out(command, now_s, wall_ms)
             except CommandError as error:
-                answers.append(_refusal(command, error.kind, error.message))
+                answer = _refusal(command, error.kind, error.message)
             except (StorageDamaged, ConfigError) as error:
-                answers.append(_refusal(command, "damaged", str(error)))
+                answer = _refusal(command, "damaged", str(error))
             except Unavailable as error:
                 self._store.disk_refuses(now_s, error)
-                return [*((SUPERVISOR, answer) for answer in answers), (SUPERVISOR, _unavailable(command)), *self.refuse()]
+                return [*answers, (_asker(command), _unavailable(command)), *self.refuse()]
             else:
-                if command.verb in ("purge", "replay") and not self._store.commit_now(now_s, wall_ms):
+                if command.verb in _CHANGES and not self._store.commit_now(now_s, wall_ms):
                     text = "the disk refuses for now; what was ordered is done as soon as it does not"
-                    answers.append(_refusal(command, "unavailable", text))
-                    return [*((SUPERVISOR, answer) for answer in answers), *self.refuse()]
-                answers.append(QueueAnswer(request=command.request, error="", message="", result=result))
-        return [(SUPERVISOR, answer) for answer in answers]
+                    answers.append((_asker(command), _refusal(command, "unavailable", text, {ORDERED: True})))
+                    return [*answers, *self.refuse()]
+                answer = QueueAnswer(request=command.request, error="", message="", result=result)
+            answers.append((_asker(command), answer))
+        return answers
 
-    def _carry_out(self, command: QueueCommand, now_s: float, wall_ms: int) -> dict[str, Any]:
+    def _carry_out(self, command: Order, now_s: float, wall_ms: int) -> dict[str, Any]:
         arguments = command.arguments
+        if isinstance(command, SessionCommand):
+            return self._sessions.carry_out(command, wall_ms)
         match command.verb:
             case "ls":
                 return self._list(arguments.get("bridge"), wall_ms)
@@ -416,9 +433,13 @@ def _place(row: tuple[str, Lane]) -> tuple[str, int]:
     return row[1].bridge, row[1].number
 
 
-def _refusal(command: QueueCommand, kind: str, message: str) -> QueueAnswer:
-    return QueueAnswer(request=command.request, error=kind, message=message, result={})
+def _asker(command: Order) -> str:
+    return command.asker if isinstance(command, SessionCommand) else SUPERVISOR
 
 
-def _unavailable(command: QueueCommand) -> QueueAnswer:
+def _refusal(command: Order, kind: str, message: str, result: dict[str, Any] | None = None) -> QueueAnswer:
+    return QueueAnswer(request=command.request, error=kind, message=message, result=result or {})
+
+
+def _unavailable(command: Order) -> QueueAnswer:
     return _refusal(command, "unavailable", "the disk refuses for now; nothing was done")

@@ -26,6 +26,8 @@ not synced by themselves: those on their way may be lost when an actor is killed
     bridge.paused       bridge
     bridge.resumed      bridge
     queue.purged        bridge, lane (-1: all, or its dead letters); reason: queue, dead_letters; count
+    session.ended       reason: operator; count: messages that went with its queue; details: client_id, user, subscriptions, will
+    session.disconnected  reason: operator; details: client_id, user, address
     clock.jumped        details: by_ms, how far the wall clock moved against the monotonic one
     snapshot.made       reason: the snapshot's id, or why there is none; details
     history.cut         bridge, lane; reason: size, disk, damage, off; count: messages whose history went before its time

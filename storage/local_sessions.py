@@ -12,6 +12,8 @@ S5  an opening that is asked for again, because its answer was lost with a store
     itself begun was not there before [MQTT-3.2.2-2, MQTT-3.2.2-4].
 S6  a session that ends with its connection is not there for the next one [MQTT-3.1.2-6].
 S7  what lasts of a session is its user's: nobody else opens it, not with a clean start either, nor ends its Will's delay by that.
+S8  what a connection said when it ended is kept by the Listener until it is committed here: it is sent again to a new store.
+S9  a session that an operator ends goes in one commit with its queue, its subscriptions and the event; its Will is due at once.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from wire.frames import (
     Frame,
     Retained,
     SessionClose,
+    SessionClosed,
     SessionGone,
     SessionOpen,
     SessionOpened,
@@ -45,6 +48,7 @@ from wire.wills import REFUSED_WILLS_MAX, REFUSED_WILLS_MAX_BYTES, size_bytes
 log = logging.getLogger("bascule")
 
 KNOWN_PER_FRAME = 500
+_OPERATOR = "operator"  # why a session has ended
 SessionFrame = SessionOpen | SessionClose | SessionsWanted | SubscriptionsAdd | SubscriptionsDrop
 
 
@@ -83,6 +87,7 @@ class LocalSessions:
         self._refused_wills = len(refused)
         self._refused_bytes = sum(map(size_bytes, refused))
         self._dropped_wills = 0
+        self._ended = self._purged = 0
         self.needs_sync = False
 
     # --- frames ---
@@ -100,6 +105,7 @@ class LocalSessions:
                 self._open(frame)
             case SessionClose():
                 self._close(frame)
+                self._answers.append((LISTENER, SessionClosed(epoch=frame.epoch, source=frame.source)))
             case SessionsWanted():
                 if frame.asker == LISTENER:
                     self._listener_lives(frame.epoch, wall_ms)
@@ -157,13 +163,38 @@ class LocalSessions:
                 )
                 self._end(session, "expired")
 
+    def end(self, session: Session, wall_ms: int, *, drops_will: bool) -> int:
+        """End ``session`` by an operator's order, with the open write (S9); how many messages went with its queue.
+
+        A Will that is to be published stays on record until it is out (S4).
+        """
+        self._answers.extend(
+            (peer, SessionGone(session=session.name, queue=session.queue, drops_will=drops_will))
+            for peer in (DISTRIBUTOR, LISTENER)
+        )
+        self._ended += 1
+        before = self._purged
+        if drops_will or session.will is None:
+            self._end(session, _OPERATOR)
+            return self._purged - before
+        if session.connected is not None:
+            session.connected, session.since_ms = None, wall_ms
+        session.expiry_s = 0
+        session.subscriptions.clear()
+        session.received.clear()
+        self._remove_queue(session, _OPERATOR)
+        self._changed(session)
+        return self._purged - before
+
     def figures(self) -> dict[str, Any]:
-        """Figures for ``status``."""
+        """Figures for ``status``. ended, purged: sessions that operators have ended in this life, and the messages that went."""
         connected = sum(1 for session in self._sessions if session.queue and session.connected is not None)
         return {
             "kept": self._kept,
             "connected": connected,
             "expired": self._expired,
+            "ended": self._ended,
+            "purged": self._purged,
             "refused_wills": self._refused_wills,
             "dropped_wills": self._dropped_wills,
             "retained": self._retained.figures(),
@@ -280,6 +311,8 @@ class LocalSessions:
             log.info("session.ended", extra={"client_id": session.name, "why": why, "discarded": discarded})
             session.queue = ""
             self._kept -= 1
+            if why == _OPERATOR:
+                self._purged += discarded
 
     def _changed(self, session: Session) -> None:
         self._sessions.keep(session)

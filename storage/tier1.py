@@ -36,6 +36,7 @@ from storage.queue import CACHE_BYTES, Queue
 from storage.retained import RetainedMessages
 from storage.retention import Retention
 from storage.senders import Senders, Verdict
+from storage.session_commands import SessionCommands
 from storage.sessions import Sessions
 from wire.batch import Batch, pack_column, unpack_column
 from wire.errors import ConfigError, DiskFull, StorageDamaged, Unavailable
@@ -54,6 +55,7 @@ from wire.frames import (
     ResetMarkers,
     SenderResumes,
     SessionClose,
+    SessionCommand,
     SessionOpen,
     SessionsWanted,
     Settle,
@@ -181,7 +183,7 @@ class Tier1:
             if lane_of_queue(name) is not None or session_of_queue(name) is not None:
                 self._open_lane(name)
         self._burials = Burials(engine, self._numbers, settings.bridges)
-        self._commands = Commands(self, settings)
+        self._commands = Commands(self, settings, SessionCommands(self))
         self._write = Write()
         self._retained = RetainedMessages(engine, settings.sessions)
         self._local = LocalSessions(
@@ -237,7 +239,7 @@ class Tier1:
                 self._lane_close(frame)
             case SenderResumes():
                 self._senders.resume(frame.sender, frame.epoch, frame.number, frame.stalled)
-            case QueueCommand():
+            case QueueCommand() | SessionCommand():
                 self._commands.receive(frame)
             case NodeEvents():
                 for event in frame.events:
@@ -480,10 +482,13 @@ class Tier1:
         self._effects.extend(self.admit(now_s, wall_ms))
         if at_once or self._commands.waiting or self._is_due(now_s):
             self._commit_write(now_s, wall_ms)
+        answers: Effects = []
         if self._commands.waiting:
-            self._effects.extend(self._commands.obey(now_s, wall_ms) if self._retry_s is None else self._commands.refuse())
+            answers = self._commands.obey(now_s, wall_ms) if self._retry_s is None else self._commands.refuse()
         if self._retry_s is None:
             self._answer()
+            self._effects.extend(answers)  # behind what a session's end tells
+            answers = []
             self._hand_out(wall_ms)
             while self._marks_wanted:  # once in a block of messages, where no other commit has moved the mark along (Q6)
                 self._marks_wanted = False
@@ -492,6 +497,7 @@ class Tier1:
                 if self._retry_s is None:
                     self._answer()
                     self._hand_out(wall_ms)
+        self._effects.extend(answers)
         return self._take_effects()
 
     def wakes_at_s(self, now_s: float) -> float:
@@ -946,6 +952,7 @@ class Tier1:
 
     def commit_now(self, now_s: float, wall_ms: int) -> bool:
         """Commit the open write, synced; whether the disk took it. If not, it is committed when it does."""
+        self._sync_what_sessions_changed()
         self._needs_sync = True
         self._commit_write(now_s, wall_ms)
         return self._retry_s is None
@@ -953,6 +960,27 @@ class Tier1:
     def disk_refuses(self, now_s: float, error: Unavailable) -> None:
         """The disk refused to be read: wait, and open the engine again."""
         self._disk_refuses(now_s, error)
+
+    @property
+    def sessions(self) -> Sessions:
+        """What is on record of sessions."""
+        return self._sessions
+
+    @property
+    def local_sessions(self) -> LocalSessions:
+        """Who ends them."""
+        return self._local
+
+    def session_queue(self, name: str) -> tuple[Queue, bool] | None:
+        """The queue of a session, and whether it is damaged; None if it is not there."""
+        lane = self._lanes.get(name)
+        return None if lane is None else (lane.queue, lane.damaged or lane.row_damaged)
+
+    def belongs_to_a_lane(self, name: str) -> bool:
+        """Whether ``name`` is a lane's queue or Connection."""
+        return name in self._bridge_lanes or any(
+            name == connection_name(lane.bridge, lane.number) for lane in self._bridge_lanes.values()
+        )
 
     def appended(self, name: str) -> None:
         """Something was put back into queue ``name`` and is committed."""
@@ -988,7 +1016,10 @@ class Tier1:
         self._ready.discard(name)
         number = self._numbers.forget(name, self._write)
         self._write.delete("meta", lane_key(number))
-        self._write.delete_range("msg", chunk_key(number, 0), chunk_key(number + 1, 0))
+        start, stop = chunk_key(number, 0), chunk_key(number + 1, 0)
+        self._write.delete_range("msg", start, stop)
+        if max(lane.peak_bytes, lane.queue.size_bytes) >= COMPACT_BYTES:  # give the disk back
+            self._write.on_commit(lambda: self._engine.compact("msg", start, stop))
         return lane.queue.depth
 
     def put(self, name: str, batch: Batch) -> None:

@@ -23,6 +23,7 @@ from supervisor.cli_export import export
 from supervisor.cli_passwd import passwd
 from supervisor.cli_queue import queue
 from supervisor.cli_report import report
+from supervisor.cli_session import session
 from supervisor.cli_snapshot import snapshot
 from supervisor.version import version
 from wire.errors import BasculeError, ConfigError
@@ -189,6 +190,7 @@ def restart(config: Path, name: str) -> int:
 
 
 cli.add_command(queue)
+cli.add_command(session)
 cli.add_command(events)
 cli.add_command(passwd)
 cli.add_command(report)

@@ -42,7 +42,7 @@ def place(command: Command) -> Command:
 
 
 class NotConfirmed(BasculeError):
-    """A purge without --yes, and nobody to ask."""
+    """What cannot be undone was ordered without --yes, and there is nobody to ask."""
 
     exit_status = 2
 

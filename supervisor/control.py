@@ -35,6 +35,10 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "queue.export": ("bridge",),
     "queue.purge": ("bridge",),
     "queue.replay": ("bridge",),
+    "session.ls": (),
+    "session.show": ("client_id",),
+    "session.end": ("client_id",),
+    "session.disconnect": ("client_id",),
     "events": (),
 }
 
@@ -45,6 +49,9 @@ OPTIONAL: dict[str, tuple[str, ...]] = {
     "queue.export": ("lane", "dead", "from", "count"),
     "queue.purge": ("lane", "dead", "in_flight"),
     "queue.replay": ("reason", "from", "count"),
+    "session.ls": ("after", "count", "like", "user", "connected"),
+    "session.show": ("from",),
+    "session.end": ("drops_will",),
     "events": ("from", "count"),
 }
 

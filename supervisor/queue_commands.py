@@ -2,6 +2,7 @@
 
 The store carries a command out between two commits; the supervisor goes on meanwhile. If the store ends before it has answered,
 or does not answer in time, whoever asked is told so: an order to purge or replay may then have been carried out, or not.
+What is about local clients' sessions goes by the Listener, where one lives, and the same holds if that ends.
 """
 
 from __future__ import annotations
@@ -11,13 +12,15 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from supervisor.control import ControlError, Request
-from wire.frames import QueueAnswer, QueueCommand
+from wire.frames import QueueAnswer, QueueCommand, SessionCommand
+from wire.names import SUPERVISOR
 
 Asker = TypeVar("Asker")
 
 ASKERS_MAX = 32
 ANSWER_TIMEOUT_S = 20.0
 UNKNOWN_OUTCOME = "an order to purge or replay may have been carried out or not: look with queue ls"
+UNKNOWN_SESSION = "an order to end or disconnect may have been carried out or not: look with session ls"
 
 _VERBS = {
     "queue.ls": "ls",
@@ -27,6 +30,13 @@ _VERBS = {
     "queue.replay": "replay",
     "events": "events",
 }
+_SESSION_VERBS = {
+    "session.ls": "ls",
+    "session.show": "show",
+    "session.end": "end",
+    "session.disconnect": "disconnect",
+}
+CHANGES = ("queue.purge", "queue.replay", "session.end", "session.disconnect")
 _PEEK_PAYLOAD_BYTES = 200
 
 
@@ -50,12 +60,23 @@ _READ: Mapping[str, Callable[[str], object]] = {
     "count": _number,
     "dead": _flag,
     "in_flight": _flag,
+    "client_id": str,
+    "after": str,
+    "like": str,
+    "user": str,
+    "connected": _flag,
+    "drops_will": _flag,
 }
 
 
 def is_queue_command(command: str) -> bool:
     """Whether ``command`` is the store's to carry out."""
-    return command in _VERBS
+    return command in _VERBS or is_session_command(command)
+
+
+def is_session_command(command: str) -> bool:
+    """Whether ``command`` is about local clients' sessions, and the Listener has a part in it."""
+    return command in _SESSION_VERBS
 
 
 def to_arguments(request: Request) -> dict[str, Any]:
@@ -82,6 +103,8 @@ class _Pending(Generic[Asker]):
     asker: Asker
     request_id: Any
     deadline_s: float
+    outcome: str  # what to say if it is not known
+    by_listener: bool
 
 
 class Relay(Generic[Asker]):
@@ -91,8 +114,8 @@ class Relay(Generic[Asker]):
         self._pending: dict[int, _Pending[Asker]] = {}
         self._number = 0
 
-    def ask(self, asker: Asker, request: Request, now_s: float) -> QueueCommand:
-        """The frame for the store; ``asker`` waits from now on.
+    def ask(self, asker: Asker, request: Request, now_s: float, *, by_listener: bool = False) -> QueueCommand | SessionCommand:
+        """The frame for the store, or for the Listener, where that lives and has a part; ``asker`` waits from now on.
 
         Raises:
             ControlError: the arguments are wrong, or too many wait.
@@ -101,7 +124,12 @@ class Relay(Generic[Asker]):
         if len(self._pending) >= ASKERS_MAX:
             raise ControlError("busy", "too many queue commands are waiting", request.request_id)
         self._number += 1
-        self._pending[self._number] = _Pending(asker, request.request_id, now_s + ANSWER_TIMEOUT_S)
+        about_sessions = is_session_command(request.command)
+        outcome = UNKNOWN_SESSION if about_sessions else UNKNOWN_OUTCOME
+        self._pending[self._number] = _Pending(asker, request.request_id, now_s + ANSWER_TIMEOUT_S, outcome, by_listener)
+        if about_sessions:
+            verb = _SESSION_VERBS[request.command]
+            return SessionCommand(request=self._number, verb=verb, arguments=arguments, asker=SUPERVISOR)
         return QueueCommand(request=self._number, verb=_VERBS[request.command], arguments=arguments)
 
     def answered(self, answer: QueueAnswer) -> tuple[Asker, Any, ControlError | None] | None:
@@ -116,6 +144,12 @@ class Relay(Generic[Asker]):
         """The store has ended: what to tell all who wait."""
         return self._give_up(list(self._pending), "the queue store ended meanwhile")
 
+    def listener_ended(self) -> list[tuple[Asker, ControlError]]:
+        """The Listener has ended: what to tell those whose questions went by it."""
+        return self._give_up(
+            [number for number, pending in self._pending.items() if pending.by_listener], "the listener ended meanwhile"
+        )
+
     def timed_out(self, now_s: float) -> list[tuple[Asker, ControlError]]:
         """What to tell those whose time is up at ``now_s``."""
         late = [number for number, pending in self._pending.items() if pending.deadline_s <= now_s]
@@ -129,5 +163,5 @@ class Relay(Generic[Asker]):
         given_up = []
         for number in numbers:
             pending = self._pending.pop(number)
-            given_up.append((pending.asker, ControlError("unavailable", f"{why}; {UNKNOWN_OUTCOME}", pending.request_id)))
+            given_up.append((pending.asker, ControlError("unavailable", f"{why}; {pending.outcome}", pending.request_id)))
         return given_up

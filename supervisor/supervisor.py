@@ -24,7 +24,7 @@ from supervisor.control import SOCKET_NAME, ControlError, Request, encode_error,
 from supervisor.event_queue import Detail, EventQueue
 from supervisor.figures import status_map
 from supervisor.nursery import Child, Nursery
-from supervisor.queue_commands import Relay, is_queue_command
+from supervisor.queue_commands import CHANGES, Relay, is_queue_command, is_session_command
 from supervisor.restart import Escalate, GiveUp, Restart
 from supervisor.signals import SignalPipe
 from supervisor.snapshots import Snapshots
@@ -243,6 +243,8 @@ class Supervisor(PolledActor):
         if child.name == QUEUE_STORE:
             self._refuse(self._relay.store_ended())
             self._snapshots.store_ended()
+        elif child.name == LISTENER:
+            self._refuse(self._relay.listener_ended())
         if self._stopping or not child.wanted:
             child.state = "stopped"
             self._stop_waits.discard(child.name)
@@ -407,9 +409,12 @@ class Supervisor(PolledActor):
         if store.life is None or store.state != "ready":
             text = f"the queue store is {store.state}; nothing was done"
             raise ControlError("unavailable", text, request.request_id)
-        self.send(QUEUE_STORE, self._relay.ask(whom, request, self.mailbox.now_s()))
+        listener = self._nursery[LISTENER]
+        by_listener = is_session_command(request.command) and listener.life is not None and listener.state == "ready"
+        frame = self._relay.ask(whom, request, self.mailbox.now_s(), by_listener=by_listener)
+        self.send(LISTENER if by_listener else QUEUE_STORE, frame)
         self._watch_relay()
-        if request.command in ("queue.purge", "queue.replay"):
+        if request.command in CHANGES:
             log.info("control.relayed", extra={"command": request.command, **request.arguments})
 
     def _queue_answered(self, answer: QueueAnswer) -> None:

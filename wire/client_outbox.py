@@ -132,6 +132,11 @@ class ClientOutbox:
         return self._flow.in_flight if self._flow.live else 0
 
     @property
+    def depth(self) -> int:
+        """QoS 1 and 2 messages that are here and not acknowledged; of a session that lasts, its queue has more."""
+        return self._waiting_messages + self._flow.unsent + self.in_flight
+
+    @property
     def sent(self) -> tuple[int, int]:
         """PUBLISHes and PUBRELs that have left."""
         return self._flow.counts.published, self._flow.pubrels_sent

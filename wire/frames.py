@@ -253,6 +253,7 @@ class SessionClose(Frame):
 
     expiry_s: how long the session lives on now, which DISCONNECT may have changed; 0 ends it. keep_will: its Will is still to be
     published; if not, it is dropped [MQTT-3.14.4-3]. Without effect where a newer connection has taken the session over.
+    Answered with ``SessionClosed``; sent again to a new store until it is.
     """
 
     sender: str
@@ -267,10 +268,25 @@ class SessionClose(Frame):
 @_frame(9)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionGone(Frame):
-    """QueueStore -> Distributor, Listener: ``session`` has ended, by its expiry or by an operator, and ``queue`` with it."""
+    """QueueStore -> Distributor, Listener: ``session`` has ended, by its expiry or by an operator, and ``queue`` with it.
+
+    drops_will: its Will, if one waits for its delay, is not to be published; else it is due now [MQTT-3.1.3-9].
+    """
+
+    VERSION: ClassVar[int] = 2
 
     session: str
     queue: str
+    drops_will: bool = False
+
+
+@_frame(10)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionClosed(Frame):
+    """QueueStore -> Listener: what ``SessionClose`` said of connection ``source`` is committed, or needs no commit."""
+
+    epoch: int
+    source: int
 
 
 @_frame(16)
@@ -625,7 +641,7 @@ class NodeFigures(Frame):
 @_frame(62)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeEvents(Frame):
-    """Supervisor or Connection -> QueueStore: what happened, to be kept with the events of the node.
+    """Supervisor, Connection or Listener -> QueueStore: what happened, to be kept with the events of the node.
 
     events: (UTC epoch in ms, kind, bridge, lane, actor, reason, count, details), as ``storage/events.py`` says.
     """
@@ -646,12 +662,32 @@ class QueueCommand(Frame):
 @_frame(47)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueAnswer(Frame):
-    """QueueStore -> Supervisor: the ``result`` of command ``request``, committed; or the kind of ``error`` and a ``message``."""
+    """QueueStore -> Supervisor: the ``result`` of command ``request``, committed; or the kind of ``error`` and a ``message``.
+
+    A ``SessionCommand`` is answered to its asker: to the Listener, which passes the answer on, or to the Supervisor.
+    """
 
     request: int
     error: str
     message: str
     result: dict[str, Any]
+
+
+@_frame(48)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionCommand(Frame):
+    """Supervisor -> Listener -> QueueStore: ``verb`` is ls, show, end or disconnect; storage/session_commands.py says more.
+
+    asker: the mailbox that gets the ``QueueAnswer``. live: what the Listener knows of the clients that are connected and meant;
+    of an ls only of those up to ``until``, None for all. Where no Listener lives, the store is asked at once, and none is.
+    """
+
+    request: int
+    verb: str
+    arguments: dict[str, Any]
+    asker: str
+    live: tuple[dict[str, Any], ...] = ()
+    until: str | None = None
 
 
 @_frame(63)

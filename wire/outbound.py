@@ -216,6 +216,11 @@ class OutboundFlow:
         return bool(self._waiting)
 
     @property
+    def unsent(self) -> int:
+        """How many messages were offered and never left."""
+        return max(0, self._offered_stop - self._sent_stop)
+
+    @property
     def in_flight_qos2(self) -> int:
         """How many of them are QoS 2."""
         return self._in_flight_2

@@ -86,6 +86,10 @@ class PendingWills:
             return None
         return self._pending.pop(session)
 
+    def take_ended(self, session: str) -> PendingWill | None:
+        """The Will of a session that has ended, whoever's it was; None if none is pending."""
+        return self._pending.pop(session, None)
+
     def take_due(self, now_s: float) -> list[tuple[str, PendingWill]]:
         """The Wills that are due, in the order in which they became so."""
         due = sorted((will.due_s, session) for session, will in self._pending.items() if will.due_s <= now_s)

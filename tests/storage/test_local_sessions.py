@@ -11,7 +11,7 @@ import pytest
 from storage.engine import Engine
 from storage.sessions import Session
 from storage.tier1 import Effects, Tier1
-from tests.storage.building import append_frame, batch, bridge, node
+from tests.storage.building import RecordingEngine, append_frame, batch, bridge, node
 from tests.support.settings import limits
 from wire.batch import REFUSABLE, RETAIN, Batch, from_rows
 from wire.frames import (
@@ -24,6 +24,7 @@ from wire.frames import (
     LaneOpened,
     Retained,
     SessionClose,
+    SessionClosed,
     SessionGone,
     SessionOpen,
     SessionOpened,
@@ -192,6 +193,19 @@ def test_a_session_ends_when_its_time_is_up_across_a_restart(engine: Engine) -> 
     assert not open_session(store, epoch=1, request=9).present
 
 
+def test_s8_what_a_connection_said_when_it_ended_is_answered_once_it_is_committed() -> None:
+    engine = RecordingEngine()
+    store = Tier1(engine, settings(), 1)
+    open_session(store)
+    close = SessionClose(sender=LISTENER, epoch=1, session="c", source=1, wall_ms=10_000, expiry_s=60, keep_will=False)
+    engine.refusing = True
+    assert turn(store, close) == []
+    engine.refusing = False
+    assert store.commit(100.0, 0) == [(LISTENER, SessionClosed(epoch=1, source=1))]
+    assert turn(store, close, now_s=101.0) == [(LISTENER, SessionClosed(epoch=1, source=1))], "asked again"
+    assert known(Tier1(engine.rebuilt(len(engine.writes)), settings(), 2))["c"][3] == 0
+
+
 def test_a_session_that_never_expires_stays(engine: Engine) -> None:
     store = Tier1(engine, settings(), 1)
     open_session(store, expiry_s=SESSION_NEVER_EXPIRES_S)
@@ -298,7 +312,7 @@ def test_s3_a_will_for_which_there_is_no_room_stays_on_record_until_there_is(eng
     assert store.status(0)["sessions"]["refused_wills"] == 1
 
     assert not open_session(store, clean=True, request=2, source=2).refused, "its client comes again"
-    assert not turn(store, SessionClose(sender=LISTENER, epoch=1, session="c", source=2, wall_ms=0, expiry_s=0, keep_will=False))
+    turn(store, SessionClose(sender=LISTENER, epoch=1, session="c", source=2, wall_ms=0, expiry_s=0, keep_will=False))
     turn(store, refused_will(store, 2, ("c", 0, 1, 1)))
     assert refused_ones(store) == [("c", 1, 1, WILL)], "refused again"
 

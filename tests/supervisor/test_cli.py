@@ -56,9 +56,11 @@ def test_a_wrong_configuration_is_refused_with_each_problem_on_its_line(tmp_path
     assert any("shape" in line for line in lines)
 
 
-@pytest.mark.parametrize("words", [("status",), ("status", "--json"), ("stop",), ("bridge", "pause"), ("queue", "purge")])
+@pytest.mark.parametrize(
+    "words", [("status",), ("status", "--json"), ("stop",), ("bridge", "pause"), ("queue", "purge"), ("session", "end")]
+)
 def test_a_node_that_does_not_run_is_said_so(config: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...]) -> None:
-    bridge = ["cloud"] if words[0] in ("bridge", "queue") else []
+    bridge = ["cloud"] if words[0] in ("bridge", "queue", "session") else []
     assert main([*words, str(config), *bridge]) == 69
     assert "node test does not run" in capsys.readouterr().err
 

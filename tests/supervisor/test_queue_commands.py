@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 from supervisor.cli import main
-from supervisor.control import OPTIONAL, ControlError, Request, encode_request, parse_request
+from supervisor.control import COMMANDS, OPTIONAL, ControlError, Request, encode_request, parse_request
 from supervisor.queue_commands import ANSWER_TIMEOUT_S, ASKERS_MAX, Relay, is_queue_command, to_arguments
 from supervisor.queue_text import message_json, printable, shown
 from tests.supervisor.conftest import StartSupervisor
 from tests.supervisor.test_cli import bascule
-from wire.frames import QueueAnswer
+from wire.frames import QueueAnswer, SessionCommand
 from wire.mqtt.properties import Properties, encode_properties
+from wire.names import SUPERVISOR
 
 
 def request(command: str = "queue.ls", **arguments: str) -> Request:
@@ -52,7 +53,7 @@ def test_wrong_arguments_are_refused_by_name(command: str, arguments: dict[str, 
 
 @pytest.mark.parametrize("command", OPTIONAL)
 def test_optional_arguments_may_be_there_and_others_not(command: str) -> None:
-    required = {} if command in ("queue.ls", "events") else {"bridge": "b"}
+    required = dict.fromkeys(COMMANDS[command], "b")
     everything = required | dict.fromkeys(OPTIONAL[command], "1")
     assert is_queue_command(command)
     assert parse_request(encode_request(1, command, everything)).arguments == everything
@@ -86,6 +87,18 @@ def test_who_is_not_answered_in_time_or_loses_the_store_is_told() -> None:
     assert "carried out or not" in given_up[0][1].message
     assert relay.answered(answer(later.request)) is None
     assert relay.store_ended() == []
+
+
+def test_who_asked_about_sessions_is_told_when_the_listener_ends() -> None:
+    relay: Relay[str] = Relay()
+    relay.ask("queues", request(), 0.0)
+    asked = relay.ask("sessions", request("session.end", client_id="c", drops_will="yes"), 0.0, by_listener=True)
+    relay.ask("the store", request("session.ls", connected="no"), 0.0)
+    assert asked == SessionCommand(request=2, verb="end", arguments={"client_id": "c", "drops_will": True}, asker=SUPERVISOR)
+    ((asker, error),) = relay.listener_ended()
+    assert (asker, error.kind) == ("sessions", "unavailable")
+    assert "look with session ls" in error.message
+    assert [asker for asker, _ in relay.store_ended()] == ["queues", "the store"]
 
 
 def test_only_so_many_may_wait() -> None:

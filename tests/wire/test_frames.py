@@ -33,6 +33,8 @@ from wire.frames import (
     Retained,
     SenderResumes,
     SessionClose,
+    SessionClosed,
+    SessionCommand,
     SessionDown,
     SessionGone,
     SessionOpen,
@@ -87,7 +89,12 @@ GOLDEN: list[tuple[Frame, str]] = [
         SessionClose(sender="l", epoch=2, session="s", source=9, wall_ms=1, expiry_s=0, keep_will=True),
         "990801a16c02a173090100c3",
     ),
-    (SessionGone(session="s", queue="session:1:s"), "940901a173ab73657373696f6e3a313a73"),
+    (SessionGone(session="s", queue="session:1:s", drops_will=True), "950902a173ab73657373696f6e3a313a73c3"),
+    (SessionClosed(epoch=2, source=9), "940a010209"),
+    (
+        SessionCommand(request=7, verb="ls", arguments={"like": "a*"}, asker="listener", live=({"depth": 1},), until="b"),
+        "98300107a26c7381a46c696b65a2612aa86c697374656e65729181a5646570746801a162",
+    ),
     (SessionsWanted(asker="d", epoch=2), "941001a16402"),
     (
         SessionsKnown(epoch=2, sessions=(("s", "session:1:s", (("a/#", 1, 0),), (b"t", 1, b"p", b"", 5), 7, "ada"),), last=True),
