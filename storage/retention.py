@@ -109,16 +109,16 @@ class Retention:
         """The oldest goes, however young it is, until about ``part`` of the bytes are left; that is told."""
         queue, history = lane.queue, lane.queue.history
         assert history is not None
-        before = history.begins
-        if history.look(_EVERYTHING, 0, queue.history_from(part), SETTLEMENTS_A_PASS):
+        before, below = history.begins, queue.history_from(part)
+        if not history.tells_reach() and history.look(_EVERYTHING, 0, below, SETTLEMENTS_A_PASS):
             self._begun.add(lane.bridge)
-        self._cut(lane, write)
+        self._cut(lane, write, below=below if history.tells_reach() else 0)
         self._events.count("history.cut", lane.bridge, lane.number, reason, history.begins - before)
 
-    def _cut(self, lane: Lane, write: Write) -> None:
+    def _cut(self, lane: Lane, write: Write, *, below: int = 0) -> None:
         queue = lane.queue
         before_bytes = queue.history_bytes
-        keys = queue.cut_history(write)
+        keys = queue.cut_history(write, below=below)
         if keys is None:
             return
         start, size_bytes = self._deleted.get(queue.number, (keys[0], 0))
