@@ -164,7 +164,7 @@ class QueueHistory:
                 noted.append((start, stop))
 
     def write(self, write: Write, wall_ms: int, head: int, reach: int) -> None:
-        """Put what was noted into ``write``. The queue's row that goes with it has this ``head``; from ``reach`` on nothing left."""
+        """Put what was noted into ``write``. The queue's row that goes with it has this ``head``; nothing left above ``reach``."""
         if self._deletes:
             self._deletes = False
             write.delete_range("history", settlement_key(self._queue, 0), settlement_key(self._queue + 1, 0))

@@ -24,7 +24,7 @@ from storage.tier1 import Effects, Tier1
 from tests.storage.building import QUEUE, RecordingEngine, append_frame, batch, bridge, messages, node, settle_frame
 from tests.storage.commanding import command
 from tests.support.history_audit import Kept, audit
-from wire.errors import ConfigError, StorageDamaged
+from wire.errors import ConfigError, DiskFull, StorageDamaged
 from wire.frames import Credit, Frame, HandOut, LaneOpen, LaneOpened
 from wire.settings import NodeSettings
 
@@ -266,6 +266,61 @@ def test_the_history_goes_before_the_disk_is_full() -> None:
     assert [(event["reason"], event["count"]) for event in box.events("history.cut")] == [("disk", 10)]
     box.settle((10, 15))
     assert box.kept().settled("delivered") == [*range(10, 15)]
+
+
+def test_with_little_room_the_history_takes_no_more_than_is_free_whatever_the_limit_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retention, "LITTLE_BYTES", 0)
+    engine = RecordingEngine()
+    box = Box(engine, kept_for(limit=replace(node().limits, min_free_disk_bytes=0)))
+    for start in range(0, 1000, 10):
+        box.publish(10, size=50)
+        box.settle((start, start + 10))
+    before = box.status()["retained"]["bytes"]
+    for free in (retention.LOW_BYTES, before + 1000):
+        engine.free = free
+        box.pass_time(11)
+        box.pass_time(11)
+        assert box.kept().row.history.begins == 0
+    engine.free = before * 2 // 3
+    box.pass_time(22, steps=2)
+
+    assert before // 3 < box.status()["retained"]["bytes"] <= before // 2, "half of it, once"
+    assert box.kept().row.history.begins == first_seqs(engine)[0]
+    assert {event["reason"] for event in box.events("history.cut")} == {"disk"}
+
+
+@pytest.mark.parametrize("refused", [1, 2, 3])
+def test_half_of_the_history_goes_each_time_the_disk_is_full(monkeypatch: pytest.MonkeyPatch, refused: int) -> None:
+    """refused: commits, one after the other, by a disk on which the store can be opened again."""
+
+    class Full(RecordingEngine):
+        left = 0
+
+        def commit(self, write: Write, *, sync: bool) -> None:
+            if self.left:
+                self.left -= 1
+                raise DiskFull("no space left")
+            super().commit(write, sync=sync)
+
+    monkeypatch.setattr(retention, "LITTLE_BYTES", 0)
+    engine = Full()
+    box = Box(engine, kept_for(limit=replace(node().limits, min_free_disk_bytes=0)))
+    for start in range(0, 1000, 10):
+        box.publish(10, size=50)
+        box.settle((start, start + 10))
+    before = box.status()["retained"]["bytes"]
+    box.publish(5)
+    engine.left = refused
+    box.publish(5)
+    assert [seq for seq, _ in box.handed][-1] == 1004, "what is not committed is not handed out"
+    box.pass_time(30, steps=6)
+
+    assert [seq for seq, _ in box.handed] == [*range(1010)]
+    assert before * 0.3**refused < box.status()["retained"]["bytes"] <= before * 0.5**refused
+    assert box.kept().row.history.begins == first_seqs(engine)[0] > 0
+    box.pass_time(700, steps=2)
+    assert {event["reason"] for event in box.events("history.cut")} == {"disk"}
+    assert box.status()["ledger_closes"]
 
 
 def test_retention_switched_off_drops_what_was_kept_and_on_again_begins_there(engine: Engine) -> None:
