@@ -31,6 +31,7 @@ from rocksdict import (
 )
 
 from storage.recovery import CommitMark, Evidence, StoreFolder
+from storage.reserve import Reserve
 from wire.errors import BasculeError, DiskFull, StorageDamaged, Unavailable
 
 log = logging.getLogger("bascule")
@@ -44,6 +45,7 @@ BLOCK_CACHE_BYTES = 32 << 20
 RECYCLED_LOGS = 3  # a log written over needs no new blocks: a sync takes a third of the time, half of the CPU
 KEY_BYTES: dict[Family, int] = {"msg": 12, "history": 13, "meta": 0}  # of the longest keys; of ``meta`` none may be lost
 COPY_BYTES = 1 << 20
+COMPACTIONS_MAX = 100  # that wait; RocksDB comes to the rest by itself
 PROBES_BY_ONE = 256
 BLOB_MIN_BYTES = 4096  # larger values go to blob files, which compaction does not rewrite
 
@@ -132,6 +134,9 @@ class Engine(Protocol):
     def free_bytes(self) -> int | None:
         """Free space where the engine keeps its data; None where that means nothing."""
 
+    def reserve(self, size_bytes: int) -> None:
+        """Hold so much room on the disk ready, if it can be had; ``reopen`` gives it up where the disk is full. 0: give it up."""
+
     def reopen(self) -> None:
         """Start afresh from what is durable, after ``Unavailable``."""
 
@@ -150,8 +155,10 @@ class RocksEngine:
         self._columns: dict[Family, Rdict] = {}
         self._handles: dict[Family, Any] = {}
         self._compaction: threading.Thread | None = None
+        self._compactions = _Compactions()
         self._flushing = threading.Lock()
         self._folder = StoreFolder(path)
+        self._reserve = Reserve(path.with_name(path.name + ".reserve"))
         self._mark: CommitMark | None = None
         self._tolerant = False  # whether a damaged table is opened, and a damaged block does not stop all writing
         self._keep = False
@@ -217,11 +224,9 @@ class RocksEngine:
             return (found, iterator.value()) if found >= low else None
 
     def compact(self, family: Family, start: bytes, stop: bytes) -> None:
-        if self._db is None or (self._compaction is not None and self._compaction.is_alive()):
-            return
-        column = self._columns[family]
-        self._compaction = threading.Thread(target=_compact, args=(column, start, stop), name="compaction", daemon=True)
-        self._compaction.start()
+        if self._db is not None and self._compactions.add(self._columns[family], start, stop):
+            self._compaction = threading.Thread(target=self._compactions.work, name="compaction", daemon=True)
+            self._compaction.start()
 
     def flush(self) -> None:
         with self._flushing, _TRANSLATED:
@@ -247,7 +252,21 @@ class RocksEngine:
             disk = os.statvfs(self._path)
             return disk.f_bavail * disk.f_frsize
 
+    def reserve(self, size_bytes: int) -> None:
+        if size_bytes:
+            self._reserve.hold(size_bytes)
+        else:
+            self._reserve.give_up()
+
     def reopen(self) -> None:
+        try:
+            self._reopen()
+        except DiskFull:
+            if not self._reserve.give_up():
+                raise
+            self._reopen()
+
+    def _reopen(self) -> None:
         self.close()
         self.missing, self._owed = None, False
         try:
@@ -268,6 +287,7 @@ class RocksEngine:
 
     def _close_database(self) -> None:
         db, self._db = self._db, None
+        self._compactions.forget()
         if self._compaction is not None:
             if db is not None:
                 db.cancel_all_background(False)
@@ -507,6 +527,39 @@ def _release(handle: Rdict) -> None:
         log.debug("store.closed_unflushed", extra={"error": str(error)})
     except StorageDamaged as error:  # what was committed stands in the log; the next opening tells
         log.warning("store.close_failed", extra={"error": str(error)})
+
+
+class _Compactions:
+    """What is to be compacted, one after the other, in a thread that is there while there is something."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._waiting: list[tuple[Rdict, bytes, bytes]] = []
+        self._works = False
+
+    def add(self, column: Rdict, start: bytes, stop: bytes) -> bool:
+        """Have ``[start, stop)`` compacted; whether a thread is to be started that does the ``work``."""
+        with self._lock:
+            if len(self._waiting) < COMPACTIONS_MAX:
+                self._waiting.append((column, start, stop))
+            works, self._works = self._works, True
+            return not works
+
+    def forget(self) -> None:
+        """Begin with no other."""
+        with self._lock:
+            self._waiting.clear()
+
+    def work(self) -> None:
+        """Do all that waits."""
+        while True:
+            with self._lock:
+                if not self._waiting:
+                    self._works = False
+                    return
+                column, start, stop = self._waiting.pop(0)
+            _compact(column, start, stop)
+            del column  # a handle would hold the store
 
 
 def _compact(column: Rdict, start: bytes, stop: bytes) -> None:

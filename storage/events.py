@@ -11,7 +11,8 @@ not synced by themselves: those on their way may be lost when an actor is killed
     kind                what it tells
     node.started        actor: supervisor; details: version
     node.stopped        reason: the exit status
-    node.reloaded       the configuration was read again
+    node.reload_refused actor: supervisor; reason: what is wrong with the file, with its line, or that a running node keeps its
+                        configuration; details: valid, problems (how many)
     actor.started       actor; count: its restarts so far; details: pid
     actor.ended         actor; reason: why, in a word; details: status (as of waitpid; negative for a signal), pid
     link.up             bridge, lane, actor; details: address

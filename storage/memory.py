@@ -104,6 +104,9 @@ class MemoryEngine:
     def free_bytes(self) -> int | None:
         return None
 
+    def reserve(self, size_bytes: int) -> None:
+        """There is no disk."""
+
     def reopen(self) -> None:
         """Nothing to do: memory does not refuse."""
 

@@ -578,8 +578,9 @@ class Queue:
         soon.
         """
         self._advance()
+        settled = self.settled.ranges()
         if self.history is not None:
-            self.history.write(write, wall_ms)
+            self.history.write(write, wall_ms, self.head, settled[-1][1] if settled else self.head)
         elif self._left_over is not None:
             self._left_over.drop(self._trimmed, write)
             self._left_over = None
@@ -600,7 +601,7 @@ class Queue:
             trimmed=self._trimmed,
             tail_bytes=self._tail_bytes,
             depth=self._depth,
-            settled=self.settled.ranges(),
+            settled=settled,
             released=self.released.ranges(),
             generation=self.generation,
             session=self.session,
@@ -1081,7 +1082,7 @@ class Queue:
     def _open_history(self, row: LaneRow, *, retained: bool) -> None:
         """Go on with the history, or begin one, or drop the one that nobody wants any more."""
         kept = row.history if row.history.begins >= 0 else row.history._replace(chunks_from=row.trimmed)
-        history = QueueHistory(self._engine, self.name, self.number, kept)
+        history = QueueHistory(self._engine, self.name, self.number, kept, row.head)
         if retained and row.history.begins >= 0:
             self.history = history
             return
@@ -1119,15 +1120,17 @@ class Queue:
         assert self.history is not None
         return self.history.seq_for(part, *self._floor())
 
-    def cut_history(self, write: Write) -> tuple[bytes, bytes] | None:
+    def cut_history(self, write: Write, *, below: int = 0) -> tuple[bytes, bytes] | None:
         """Delete with ``write`` what the history has found to be old; the keys of the chunks that are deleted, if any.
+
+        below: what is below it goes however young it is, where the settlements tell how far they reach.
 
         Raises:
             StorageDamaged, ConfigError, Unavailable: it cannot be read; nothing has changed.
         """
         assert self.history is not None
         floor, floor_bytes = self._floor()
-        deleted = self.history.cut(floor, floor_bytes, write)
+        deleted = self.history.cut(floor, floor_bytes, write, below=below)
         self._trimmed, self._trimmed_bytes = floor, floor_bytes  # what is deleted is below what the row says is live
         self.changed = True
         return deleted

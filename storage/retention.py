@@ -25,6 +25,8 @@ COMPACT_BYTES = 64 << 20  # deleted, and not yet given back by RocksDB's own com
 COMPACT_PART = 4  # or a quarter of what is kept
 SLACK = 0.05  # so much more than is needed goes, where it is for want of room
 LITTLE_BYTES = 1 << 20  # where room is wanted, the rest of so little goes whole
+LOW_BYTES = 256 << 20  # with less free space than this the histories do not take more than is free, whatever min_free_disk is
+RESERVE_BYTES = 64 << 20  # more than opening the store writes (engine.WAL_MAX_BYTES): with so much room a cut can be committed
 _EVERYTHING = 1 << 62
 
 
@@ -47,6 +49,8 @@ class Retention:
         least = max((limits.min_free_disk_bytes for limits in (settings.limits, *(b.limits for b in settings.bridges))), default=0)
         self._near_bytes = least + least // 4  # with so little free space the histories go
         self._cut_s = float("-inf")
+        if not self._bridges:
+            engine.reserve(0)
         self._begun: set[str] = set()  # bridges of which there was more to look at than one pass did
         self._deleted: dict[int, tuple[bytes, int]] = {}  # by queue: the first key, and the bytes deleted since the last compaction
 
@@ -67,21 +71,43 @@ class Retention:
             return
         if all_due:
             self._cut_s = now_s
-        near = all_due and free_bytes is not None and free_bytes < self._near_bytes
-        by_bridge: dict[str, list[Lane]] = {}
-        for lane in lanes:
-            if lane.queue.history is not None and not lane.row_damaged and (all_due or lane.bridge in self._begun):
-                by_bridge.setdefault(lane.bridge, []).append(lane)
+            if free_bytes is not None and free_bytes >= 2 * RESERVE_BYTES:
+                self._engine.reserve(RESERVE_BYTES)
+        by_bridge = self._by_bridge(lane for lane in lanes if all_due or lane.bridge in self._begun)
+        near = all_due and free_bytes is not None and self._is_near(free_bytes, by_bridge)
         self._begun.clear()
         for bridge, its_lanes in by_bridge.items():
             self._cut_bridge(self._bridges[bridge], its_lanes, write, wall_ms, near=near)
+
+    def make_room(self, lanes: Iterable[Lane], write: Write, wall_ms: int) -> None:
+        """The disk is full: half of every history goes with ``write``, and its space is given back once that is committed."""
+        for bridge, its_lanes in self._by_bridge(lanes).items():
+            self._cut_bridge(self._bridges[bridge], its_lanes, write, wall_ms, near=True, at_once=True)
+
+    def _by_bridge(self, lanes: Iterable[Lane]) -> dict[str, list[Lane]]:
+        """The lanes of which a history is kept."""
+        by_bridge: dict[str, list[Lane]] = {}
+        for lane in lanes:
+            if lane.queue.history is not None and not lane.row_damaged:
+                by_bridge.setdefault(lane.bridge, []).append(lane)
+        return by_bridge
+
+    def _is_near(self, free_bytes: int, by_bridge: Mapping[str, list[Lane]]) -> bool:
+        """Whether the disk is so near to being full that the histories are to give way."""
+        if free_bytes < self._near_bytes:
+            return True
+        return free_bytes < LOW_BYTES and free_bytes < sum(
+            lane.queue.history_bytes for lanes in by_bridge.values() for lane in lanes
+        )
 
     def went_back(self, lane: Lane) -> None:
         """Commits of the store are missing: the history of the lane may have a hole, so it begins anew."""
         if lane.queue.history is not None:
             self._forget(lane, "commits are missing")
 
-    def _cut_bridge(self, bridge: BridgeSettings, lanes: list[Lane], write: Write, wall_ms: int, *, near: bool) -> None:
+    def _cut_bridge(
+        self, bridge: BridgeSettings, lanes: list[Lane], write: Write, wall_ms: int, *, near: bool, at_once: bool = False
+    ) -> None:
         total = sum(lane.queue.history_bytes for lane in lanes)
         allowed = bridge.retention_max_bytes
         if near:
@@ -91,7 +117,7 @@ class Retention:
             try:
                 self._cut_lane(lane, bridge.retention_s, wall_ms, write)
                 if part < 1.0:
-                    self._cut_down(lane, part, write, "disk" if near else "size")
+                    self._cut_down(lane, part, write, "disk" if near else "size", at_once=at_once)
             except (StorageDamaged, ConfigError) as error:
                 self._forget(lane, error)
             except Unavailable as error:
@@ -105,25 +131,25 @@ class Retention:
             self._begun.add(lane.bridge)
         self._cut(lane, write)
 
-    def _cut_down(self, lane: Lane, part: float, write: Write, reason: str) -> None:
+    def _cut_down(self, lane: Lane, part: float, write: Write, reason: str, *, at_once: bool) -> None:
         """The oldest goes, however young it is, until about ``part`` of the bytes are left; that is told."""
         queue, history = lane.queue, lane.queue.history
         assert history is not None
-        before = history.begins
-        if history.look(_EVERYTHING, 0, queue.history_from(part), SETTLEMENTS_A_PASS):
+        before, below = history.begins, queue.history_from(part)
+        if not history.tells_reach() and history.look(_EVERYTHING, 0, below, SETTLEMENTS_A_PASS):
             self._begun.add(lane.bridge)
-        self._cut(lane, write)
+        self._cut(lane, write, below=below if history.tells_reach() else 0, at_once=at_once)
         self._events.count("history.cut", lane.bridge, lane.number, reason, history.begins - before)
 
-    def _cut(self, lane: Lane, write: Write) -> None:
+    def _cut(self, lane: Lane, write: Write, *, below: int = 0, at_once: bool = False) -> None:
         queue = lane.queue
         before_bytes = queue.history_bytes
-        keys = queue.cut_history(write)
+        keys = queue.cut_history(write, below=below)
         if keys is None:
             return
         start, size_bytes = self._deleted.get(queue.number, (keys[0], 0))
         size_bytes += before_bytes - queue.history_bytes
-        if size_bytes >= max(COMPACT_BYTES, queue.history_bytes // COMPACT_PART):  # give the disk back
+        if at_once or size_bytes >= max(COMPACT_BYTES, queue.history_bytes // COMPACT_PART):  # give the disk back
             write.on_commit(partial(self._engine.compact, "msg", start, keys[1]))
             start, size_bytes = keys[1], 0
         self._deleted[queue.number] = start, size_bytes

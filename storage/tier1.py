@@ -478,6 +478,8 @@ class Tier1:
             if self._retry_s is not None:
                 self._effects.extend(self._commands.refuse())
                 return self._take_effects()
+            if isinstance(self._refusal, DiskFull):
+                self._retention.make_room(self._bridge_lanes.values(), self._write, wall_ms)
             at_once = True
         self._effects.extend(self.admit(now_s, wall_ms))
         if at_once or self._commands.waiting or self._is_due(now_s):
@@ -657,6 +659,8 @@ class Tier1:
         assert self._retry_s is not None
         if now_s < self._retry_s:
             return False
+        if isinstance(self._refusal, DiskFull):
+            self._engine.reserve(0)
         try:
             self._engine.reopen()
         except Unavailable as error:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,24 +29,44 @@ _PAGE = 500
 @click.option("--follow", is_flag=True, help="Go on with what happens, until interrupted.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON Lines.")
 def events(config: Path, last: int, kind: str | None, follow: bool, as_json: bool) -> int:
-    """Show what happened to the node of CONFIG: links, restarts, drops, overflow."""
+    """Show what happened to the node of CONFIG, by time: links, restarts, drops, overflow."""
     settings = load(config)
-    start = 0
+    following = 0
     if last:
-        start = max(0, _page(settings, 0, 1)["until"] - last) if kind is None else 0
-    shown = [event for event in _events(settings, start) if _wanted(event, kind)]
-    following = shown[-1]["number"] + 1 if shown else start
-    for event in shown[-last:] if last else shown:
+        following = max(0, _page(settings, 0, 1)["until"] - last) if kind is None else 0
+    shown: list[dict[str, Any]] = []
+    for event in _events(settings, following):
+        following = event["number"] + 1
+        if _wanted(event, kind):
+            shown.append(event)
+    for event in by_time(shown[-last:]):
         _print(event, as_json=as_json)
     if not (shown or follow or as_json):
         print("no events" if kind is None else f"no events of the kind {kind}")
     while follow:
         time.sleep(_FOLLOW_PERIOD_S)
-        for event in _events(settings, following):
-            following = event["number"] + 1
+        news = list(_events(settings, following))
+        following = news[-1]["number"] + 1 if news else following
+        for event in by_time(news):
             if _wanted(event, kind):
                 _print(event, as_json=as_json)
     return 0
+
+
+def by_time(events: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """``events``, which are in the order in which the store got them, in that in which they happened.
+
+    Where the clock jumped, what came before that stays before it: times on both sides cannot be compared.
+    """
+    ordered: list[dict[str, Any]] = []
+    between: list[dict[str, Any]] = []
+    for event in events:
+        if event["kind"] == "clock.jumped":
+            ordered += [*sorted(between, key=itemgetter("at_ms")), event]
+            between = []
+        else:
+            between.append(event)
+    return ordered + sorted(between, key=itemgetter("at_ms"))
 
 
 def _page(settings: NodeSettings, start: int, count: int) -> Any:

@@ -574,7 +574,9 @@ class Bridge(Section):
     retention: Annotated[float, Duration(0, 10 * 366 * 86400)] = setting(
         "0s", "How long messages are kept that have left the queue, for analysis; 0s keeps none. file-native only."
     )
-    retention_max_bytes: Annotated[int, Size(1024)] = setting("1GiB", "Bytes of such messages; the oldest give way.")
+    retention_max_bytes: Annotated[int, Size(1024)] = setting(
+        "1GiB", "Bytes of such messages. The oldest give way, as they do when the disk is nearly full."
+    )
     local_subscriptions: tuple[Rule, ...] = setting((), "What goes to the remote.")
     remote_subscriptions: tuple[Rule, ...] = setting((), "What comes from the remote, by lane 0.")
     loop_prevention: LoopPrevention = section(LoopPrevention, "Keeps messages from going round.")

@@ -40,6 +40,7 @@ log = logging.getLogger("bascule")
 
 EXIT_ESCALATED = 70
 COLLECT_TIMEOUT_S = 0.5
+REASON_MAX = 500  # characters of a complaint about the configuration that go into an event
 
 
 class Supervisor(PolledActor):
@@ -297,6 +298,10 @@ class Supervisor(PolledActor):
         problems = self._recheck()
         remedy = "a running node keeps its configuration; stop it and run it again: no queue is lost"
         log.warning("reload.refused", extra={"valid": not problems, "problems": problems, "remedy": remedy})
+        reason = (problems[0] if problems else remedy)[:REASON_MAX]
+        self.note(
+            "node.reload_refused", actor=SUPERVISOR, reason=reason, details={"valid": not problems, "problems": len(problems)}
+        )
 
     def _end_node(self, exit_status: int) -> None:
         """Stop the children in reverse start order, then this actor; the first reason to stop gives the exit status."""

@@ -13,7 +13,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from storage.analysis.node_model import NodeModel
@@ -103,7 +103,7 @@ def _plant(model: NodeModel, wanted: Wanted) -> list[Planted]:
     if wanted.plant_duplicate:
         _, _, seq = _within(found, part=2)
         key, row = found[-1]
-        again = Settlement(row.settled_ms, row.by, (*row.outcomes, (DELIVERED, ((seq, seq + 1),))))
+        again = replace(row, outcomes=(*row.outcomes, (DELIVERED, ((seq, seq + 1),))))
         _put(model, key, again)
         planted.append(Planted(kind="duplicate", node=model.settings.name, queue=PLANTED_IN, seq=seq))
     return planted
@@ -143,7 +143,7 @@ def _without(row: Settlement, seq: int) -> Settlement:
             split = ((start, seq), (seq + 1, stop)) if start <= seq < stop and outcome == DELIVERED else ((start, stop),)
             kept.extend(bounds for bounds in split if bounds[0] < bounds[1])
         outcomes.append((outcome, tuple(kept)))
-    return Settlement(row.settled_ms, row.by, tuple(outcomes))
+    return replace(row, outcomes=tuple(outcomes))
 
 
 def _put(model: NodeModel, key: bytes, row: Settlement) -> None:

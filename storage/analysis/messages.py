@@ -17,7 +17,7 @@ import pyarrow as pa
 from storage.analysis.arrow import INT, Makers, batch, binaries, longs, picked, slices, texts, times
 from storage.analysis.columns import NONE, BadChunk, Chunks, Rows
 from storage.analysis.runs import Longs, Runs, painted
-from storage.analysis.settled import Settlements
+from storage.analysis.settled import Settlements, settlements_about
 from storage.analysis.snapshot import Snapshot
 from storage.analysis.splits import Filters, Part
 from storage.analysis.store import Bulk
@@ -64,7 +64,7 @@ def read_messages(snapshot: Snapshot, part: Part, schema: pa.Schema, filters: Fi
     if start >= stop:
         return
     if OF_SETTLEMENT & set(schema.names) or queue.name in filters.numbers_from:
-        place.settlements = _settlements(snapshot, queue, row, start, stop)
+        place.settlements = _settlements(snapshot, queue, row, start, stop, filters.numbers_from.get(queue.name, 0))
     with_lengths = PAYLOAD in schema.names
     for rows in decoded(snapshot, place, start, stop, filters):
         chosen = _chosen(rows, place, start, stop, filters)
@@ -289,16 +289,21 @@ def _of_settlement(name: str, place: Place, entries: Callable[[], Longs]) -> pa.
             return longs(settlements.at("numbers", entry), null=entry < 0)
 
 
-def _settlements(snapshot: Snapshot, queue: QueueFacts, row: LaneRow, start: int, stop: int) -> Settlements:
-    """All settlements of the queue that are kept, if anything in ``[start, stop)`` is settled. What is missing is told."""
+def _settlements(snapshot: Snapshot, queue: QueueFacts, row: LaneRow, start: int, stop: int, number: int) -> Settlements:
+    """The settlements from ``number`` on that can have anything of ``[start, stop)``; what is missing is told.
+
+    Nothing is read where nothing in there is settled.
+    """
     assert snapshot.store is not None
     settled = RangeSet((*row.settled, (0, row.head))).next_range(start)
     if settled is None or settled[0] >= stop:
         return Settlements()
+    low, high = settlements_about(snapshot.store, queue.number, (row.history.first, row.history.next), start, stop)
+    low = max(low, number)
     name = snapshot.path, snapshot.manifest.id, queue.number
     known = _RECENT.get(name)
-    if known is not None:
-        return known
+    if known is not None and known[0] <= low and high <= known[1]:
+        return known[2]
     whole = True
 
     def missing(first: int, stop: int, why: str) -> None:
@@ -306,13 +311,13 @@ def _settlements(snapshot: Snapshot, queue: QueueFacts, row: LaneRow, start: int
         whole = False
         snapshot.damaged(f"{why}: settlements {first} to {stop - 1}", queue.name)
 
-    history = row.history
-    found = Settlements.read(snapshot.store, queue.number, history.first, history.next, missing)
+    found = Settlements.read(snapshot.store, queue.number, low, high, missing)
     _RECENT.clear()
     if whole:
-        _RECENT[name] = found
+        _RECENT[name] = low, high, found
     return found
 
 
-# The settlements of the queue that was read last: its other parts are most often read next, by the same process.
-_RECENT: dict[tuple[str, str, int], Settlements] = {}
+# The settlements that were read last, and their numbers: those of a part are most often those of the next one as well where
+# nothing tells them apart, or where much was in the queue.
+_RECENT: dict[tuple[str, str, int], tuple[int, int, Settlements]] = {}

@@ -12,8 +12,16 @@ import numpy as np
 
 from storage.analysis.runs import Longs, Runs, numbered
 from storage.analysis.store import SnapshotStore, uncollected
-from storage.history import SETTLEMENT_VERSION, SETTLES_NOTHING, settlement_key
-from wire.errors import ConfigError
+from storage.history import (
+    SETTLEMENT_VERSION,
+    SETTLES_NOTHING,
+    VERSIONS_READ,
+    Settlement,
+    rows_about,
+    settlement_key,
+    settlement_of,
+)
+from wire.errors import ConfigError, StorageDamaged
 
 _KEY_BYTES = 13
 _UNPACK = partial(msgpack.unpackb, use_list=False)
@@ -55,7 +63,7 @@ class Settlements:
         groups, sizes, outcome_of, row_of = [], [], [], []
         row_ms, row_by = [], []
         for row, (version, settled_ms, by, outcomes, *_) in enumerate(rows):
-            if version != SETTLEMENT_VERSION:
+            if version not in VERSIONS_READ:
                 raise ConfigError("a settlement was written by another version", version=version, known=SETTLEMENT_VERSION)
             row_ms.append(settled_ms)
             row_by.append(self.by_names.setdefault(by, len(self.by_names)))
@@ -172,3 +180,31 @@ def read_settlements(
         yield found
     if due < stop:
         missing(due, stop, why)
+
+
+def settlements_about(store: SnapshotStore, queue: int, numbers: tuple[int, int], start: int, stop: int) -> tuple[int, int]:
+    """The settlements ``[low, high)`` of those with ``numbers`` that can have settled something of ``[start, stop)``.
+
+    Those that cannot be read are not told of here: they are left in where they may matter.
+
+    Raises:
+        ConfigError: another version wrote one.
+        Unavailable: the disk refuses for now.
+    """
+
+    def row_from(low: int, high: int) -> tuple[int, Settlement] | None:
+        key, end = settlement_key(queue, low), settlement_key(queue, high)
+        try:
+            value = store.get("history", key)
+            if value is not None:
+                return low, Settlement.decode(value)
+        except StorageDamaged:
+            pass  # the next one that can be read does as well
+        for bulk in store.bulks_around("history", key, end, _KEY_BYTES, lambda _start, _stop, _why: None, rows_max=1):
+            try:
+                return settlement_of(bulk.keys[0])[1], Settlement.decode(bulk.values[0])
+            except StorageDamaged:
+                continue
+        return None
+
+    return rows_about(numbers, start, stop, row_from)

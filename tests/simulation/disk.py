@@ -14,7 +14,7 @@ from storage.memory import MemoryEngine
 from storage.recovery import Evidence
 from tests.simulation.process import current
 from tests.simulation.world import World
-from wire.errors import Unavailable
+from wire.errors import DiskFull, Unavailable
 
 Ops = list[tuple[str, Family, bytes, bytes]]
 
@@ -120,7 +120,7 @@ class SimEngine:
         if disk.durable:
             current().effect("open")
             if disk.refuses():
-                raise Unavailable("no space left")
+                raise DiskFull("no space left")
             disk.sync()
             current().effect("opened")
 
@@ -136,12 +136,12 @@ class SimEngine:
         if disk.durable:
             refused = disk.refuses()
             if refused and late < 0.5:
-                raise Unavailable("no space left")
+                raise DiskFull("no space left")
             process.lag_s += 0.0002 + late * (0.3 if disk.now_slow() else 0.002)
             if write.ops:
                 disk.write(list(write.ops))
             if refused:
-                raise Unavailable("no space left, after the write")
+                raise DiskFull("no space left, after the write")
             process.effect("sync")
             if sync:
                 disk.sync()
@@ -181,6 +181,9 @@ class SimEngine:
 
     def free_bytes(self) -> int | None:
         return None
+
+    def reserve(self, size_bytes: int) -> None:
+        """The disk has no size."""
 
     def reopen(self) -> None:
         self._opened()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from storage.engine import Engine, RocksEngine, Write
 from storage.keys import QueueNumbers, check_format, chunk_key
 from tests.storage.building import wait_idle
+from tests.support.waiting import wait_until
 from wire.errors import ConfigError, StorageDamaged, Unavailable
 
 
@@ -150,6 +152,36 @@ def put_large(engine: Engine, seqs: range) -> None:
         write.put("msg", chunk_key(1, seq), os.urandom(500))
     write.put("msg", chunk_key(0, 0), b"overlaps")
     engine.commit(write, sync=False)
+
+
+def test_every_range_that_is_to_be_compacted_gives_its_space_back(tmp_path: Path) -> None:
+    """All of them are asked for at once, as when the histories of several lanes are cut."""
+    engine = RocksEngine(tmp_path / "store")
+    for queue in range(1, 9):
+        write = Write()
+        for seq in range(200):
+            write.put("msg", chunk_key(queue, seq), os.urandom(3000))
+        engine.commit(write, sync=False)
+        engine.flush()  # a table of its own
+
+    def size_bytes() -> int:
+        return sum(path.stat().st_size for path in (tmp_path / "store").glob("*.sst"))
+
+    before = size_bytes()
+    write = Write()
+    for queue in range(1, 9):
+        start, stop = chunk_key(queue, 0), chunk_key(queue + 1, 0)
+        write.delete_range("msg", start, stop)
+        write.on_commit(partial(engine.compact, "msg", start, stop))
+    engine.commit(write, sync=False)
+
+    assert before > 8 * 200 * 3000
+    wait_until(lambda: size_bytes() < before // 10, 60.0, lambda: f"{size_bytes()} of {before} bytes are left")
+    for _ in range(3):  # and a store that is closed meanwhile is closed
+        engine.compact("msg", chunk_key(1, 0), chunk_key(9, 0))
+        engine.reopen()
+    put(engine, chunk_key(1, 0))
+    engine.close()
 
 
 def test_a_recycled_log_torn_anywhere_keeps_a_prefix(tmp_path: Path) -> None:

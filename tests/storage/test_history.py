@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rocksdict import Options, Rdict
 
+from storage import retention
 from storage.chunk import Chunk
 from storage.engine import Engine, Family, RocksEngine, Write
 from storage.events import Event, event_key
@@ -23,7 +24,7 @@ from storage.tier1 import Effects, Tier1
 from tests.storage.building import QUEUE, RecordingEngine, append_frame, batch, bridge, messages, node, settle_frame
 from tests.storage.commanding import command
 from tests.support.history_audit import Kept, audit
-from wire.errors import ConfigError, StorageDamaged
+from wire.errors import ConfigError, DiskFull, StorageDamaged
 from wire.frames import Credit, Frame, HandOut, LaneOpen, LaneOpened
 from wire.settings import NodeSettings
 
@@ -120,9 +121,9 @@ def test_each_commit_that_settles_says_who_when_and_how(engine: Engine) -> None:
 
     of_connection = (("delivered", ((0, 4),)), ("dropped:refused_0x99", ((4, 5),)), ("redelivered", ((0, 2),)))
     assert rows == {
-        0: Settlement(1_000_000, f"{CONNECTION}@{box.lane_epoch}", of_connection),
-        1: Settlement(1_000_000, f"forwarder:cloud:0@{box.lane_epoch}", (("expired", ((6, 7),)),)),
-        2: Settlement(1_005_000, f"{CONNECTION}@{box.lane_epoch}", (("dead:0x87", ((5, 6),)),)),
+        0: Settlement(1_000_000, f"{CONNECTION}@{box.lane_epoch}", of_connection, head=0, reach=7),
+        1: Settlement(1_000_000, f"forwarder:cloud:0@{box.lane_epoch}", (("expired", ((6, 7),)),), head=0, reach=7),
+        2: Settlement(1_005_000, f"{CONNECTION}@{box.lane_epoch}", (("dead:0x87", ((5, 6),)),), head=5, reach=7),
     }
     assert box.status()["retained"]["messages"] == 7
 
@@ -203,6 +204,42 @@ def test_the_oldest_go_when_there_are_too_many_bytes(engine: Engine) -> None:
     assert event["count"] == kept.row.history.begins
 
 
+def as_version_1(engine: RecordingEngine) -> None:
+    """All settlements become what an older build wrote."""
+    write = Write()
+    for key, value in list(engine.scan("history", settlement_key(NUMBER, 0), settlement_key(NUMBER + 1, 0))):
+        _, settled_ms, by, outcomes, _, _ = msgpack.unpackb(value)
+        write.put("history", key, msgpack.packb((1, settled_ms, by, outcomes)))
+    engine.apply(write)
+
+
+@pytest.mark.parametrize("old_rows", [0, 10, 97])
+def test_for_want_of_room_settlements_go_unread_but_for_those_that_tell_no_bounds(
+    monkeypatch: pytest.MonkeyPatch, old_rows: int
+) -> None:
+    monkeypatch.setattr(retention, "SETTLEMENTS_A_PASS", 7)
+    engine = RecordingEngine()
+    box = Box(engine, kept_for(max_bytes=1 << 20))
+    for start in range(0, 1000, 10):
+        box.publish(10, size=50)
+        box.settle((start + 5, start + 10))  # out of order
+        box.settle((start, start + 5))
+        if start // 10 == old_rows - 1:
+            as_version_1(engine)
+    box = Box(engine, kept_for(max_bytes=40_000), epoch=2)
+    passes = 0
+    while box.status()["retained"]["bytes"] > 40_000:
+        box.pass_time(11)
+        passes += 1
+        assert passes < 100
+    kept = box.kept()
+
+    assert box.status()["retained"]["bytes"] > 15_000, "no more goes than has to"
+    assert 0 < kept.row.history.begins == first_seqs(engine)[0] < 1000
+    assert min(low for _, row in kept.settlements for _, ranges in row.outcomes for low, _ in ranges) >= kept.row.history.begins
+    assert passes == 1 or old_rows
+
+
 def test_the_rows_of_qos_0_count_too(engine: Engine) -> None:
     box = Box(engine, kept_for(max_bytes=20_000))
     for start in range(400):
@@ -229,6 +266,61 @@ def test_the_history_goes_before_the_disk_is_full() -> None:
     assert [(event["reason"], event["count"]) for event in box.events("history.cut")] == [("disk", 10)]
     box.settle((10, 15))
     assert box.kept().settled("delivered") == [*range(10, 15)]
+
+
+def test_with_little_room_the_history_takes_no_more_than_is_free_whatever_the_limit_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retention, "LITTLE_BYTES", 0)
+    engine = RecordingEngine()
+    box = Box(engine, kept_for(limit=replace(node().limits, min_free_disk_bytes=0)))
+    for start in range(0, 1000, 10):
+        box.publish(10, size=50)
+        box.settle((start, start + 10))
+    before = box.status()["retained"]["bytes"]
+    for free in (retention.LOW_BYTES, before + 1000):
+        engine.free = free
+        box.pass_time(11)
+        box.pass_time(11)
+        assert box.kept().row.history.begins == 0
+    engine.free = before * 2 // 3
+    box.pass_time(22, steps=2)
+
+    assert before // 3 < box.status()["retained"]["bytes"] <= before // 2, "half of it, once"
+    assert box.kept().row.history.begins == first_seqs(engine)[0]
+    assert {event["reason"] for event in box.events("history.cut")} == {"disk"}
+
+
+@pytest.mark.parametrize("refused", [1, 2, 3])
+def test_half_of_the_history_goes_each_time_the_disk_is_full(monkeypatch: pytest.MonkeyPatch, refused: int) -> None:
+    """refused: commits, one after the other, by a disk on which the store can be opened again."""
+
+    class Full(RecordingEngine):
+        left = 0
+
+        def commit(self, write: Write, *, sync: bool) -> None:
+            if self.left:
+                self.left -= 1
+                raise DiskFull("no space left")
+            super().commit(write, sync=sync)
+
+    monkeypatch.setattr(retention, "LITTLE_BYTES", 0)
+    engine = Full()
+    box = Box(engine, kept_for(limit=replace(node().limits, min_free_disk_bytes=0)))
+    for start in range(0, 1000, 10):
+        box.publish(10, size=50)
+        box.settle((start, start + 10))
+    before = box.status()["retained"]["bytes"]
+    box.publish(5)
+    engine.left = refused
+    box.publish(5)
+    assert [seq for seq, _ in box.handed][-1] == 1004, "what is not committed is not handed out"
+    box.pass_time(30, steps=6)
+
+    assert [seq for seq, _ in box.handed] == [*range(1010)]
+    assert before * 0.3**refused < box.status()["retained"]["bytes"] <= before * 0.5**refused
+    assert box.kept().row.history.begins == first_seqs(engine)[0] > 0
+    box.pass_time(700, steps=2)
+    assert {event["reason"] for event in box.events("history.cut")} == {"disk"}
+    assert box.status()["ledger_closes"]
 
 
 def test_retention_switched_off_drops_what_was_kept_and_on_again_begins_there(engine: Engine) -> None:
@@ -364,7 +456,8 @@ def test_opening_reads_no_more_of_a_long_history() -> None:
 
 
 STEPS = st.lists(
-    st.sampled_from(["publish", "publish0", "mixed", "settle", "settle", "later", "time", "restart", "purge"]), max_size=40
+    st.sampled_from(["publish", "publish0", "mixed", "settle", "settle", "later", "time", "restart", "purge", "purge all"]),
+    max_size=40,
 )
 
 
@@ -394,6 +487,8 @@ def test_the_history_adds_up_after_a_crash_at_any_write(script: list[str], reten
             box = Box(engine, wanted, epoch=box.epoch + 1, wall_ms=box.wall_ms)
         elif step == "purge":
             command(box.store, "purge", bridge="cloud", now_s=box.now_s)
+        elif step == "purge all":
+            command(box.store, "purge", bridge="cloud", in_flight=True, now_s=box.now_s)
     for _, kept, survivor in engine.survivors():
         found = audit(survivor, NUMBER)
         assert found is None or found.problems == [], f"after {kept} writes"
@@ -403,15 +498,18 @@ def test_the_history_adds_up_after_a_crash_at_any_write(script: list[str], reten
 
 
 def test_the_bytes_of_a_settlement() -> None:
-    settlement = Settlement(
-        1_700_000_000_000, "connection:cloud:0@5", (("delivered", ((1, 4), (6, 7))), ("redelivered", ((1, 2),)))
-    )
+    outcomes = (("delivered", ((1, 4), (6, 7))), ("redelivered", ((1, 2),)))
+    settlement = Settlement(1_700_000_000_000, "connection:cloud:0@5", outcomes, head=1, reach=300)
 
-    assert settlement.encode().hex() == (
-        "9401cf0000018bcfe56800b4636f6e6e656374696f6e3a636c6f75643a304035"
+    fields = (
+        "cf0000018bcfe56800b4636f6e6e656374696f6e3a636c6f75643a304035"
         "9292a964656c697665726564929201049206079 2ab726564656c697665726564919201 02".replace(" ", "")
     )
+    assert settlement.encode().hex() == "9602" + fields + "01cd012c"
     assert Settlement.decode(settlement.encode()) == settlement
+    assert Settlement.decode(bytes.fromhex("9401" + fields)) == replace(settlement, head=-1, reach=-1), "as version 1 had it"
+    with pytest.raises(StorageDamaged):
+        Settlement.decode(msgpack.packb((2, 7, "by", (), 1)))
     assert settlement_key(1, 258).hex() == "54000000010000000000000102"
 
 

@@ -1,4 +1,4 @@
-"""Reads what a store keeps of one queue, live and settled, and says whether the two add up (H1, H2)."""
+"""Reads what a store keeps of one queue, live and settled, and says whether the two add up (H1, H2, H4)."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def audit(engine: Engine, number: int, *, all_durable: bool = False) -> Kept | N
 
 
 def problems_of(kept: Kept, *, all_durable: bool) -> Iterator[str]:
-    """What contradicts H1 or H2 in ``kept``, one sentence each."""
+    """What contradicts H1, H2 or H4 in ``kept``, one sentence each."""
     row, history = kept.row, kept.row.history
     if history.begins < 0:
         if kept.settlements:
@@ -64,6 +64,7 @@ def problems_of(kept: Kept, *, all_durable: bool) -> Iterator[str]:
         yield f"settlements {history.first}..{history.next} are to be there, and there are {numbers}"
     if not history.chunks_from <= min(history.begins, row.trimmed):
         yield f"chunks from {history.chunks_from}, history from {history.begins}, live from {row.trimmed}"
+    yield from _bounds_of(kept)
     settled = RangeSet()
     for number, settlement in kept.settlements:
         for outcome, ranges in settlement.outcomes:
@@ -86,6 +87,21 @@ def problems_of(kept: Kept, *, all_durable: bool) -> Iterator[str]:
         )
         if missing := there.missing(history.begins, row.tail):
             yield f"chunks are missing: {missing}"
+
+
+def _bounds_of(kept: Kept) -> Iterator[str]:
+    head = reach = 0
+    for number, settlement in kept.settlements:
+        if settlement.reach < 0:
+            if reach:
+                yield f"settlement {number} does not tell its bounds, and one before it does"
+            continue
+        if settlement.head < head or settlement.reach < reach or settlement.reach > kept.row.tail:
+            yield f"settlement {number} has the bounds {settlement.head}, {settlement.reach} after {head}, {reach}"
+        head, reach = settlement.head, settlement.reach
+        for outcome, ranges in settlement.outcomes:
+            if outcome != SETTLES_NOTHING and any(low < head or high > reach for low, high in ranges):
+                yield f"settlement {number} has {ranges} outside of its bounds {head}, {reach}"
 
 
 def chunk_offsets(chunk: Chunk) -> range | list[int]:

@@ -64,7 +64,7 @@ TOLD: dict[str, tuple[Verdict, str]] = {
     "actor.ended": ("attention", "an actor ended"),
     "node.started": ("ok", "the node started"),
     "node.stopped": ("ok", "the node stopped"),
-    "node.reloaded": ("ok", "the configuration was reloaded"),
+    "node.reload_refused": ("ok", "a new configuration was refused while the node ran"),
     "overflow.began": ("attention", "a queue overflowed"),
     "disk.full": ("attention", "the disk was full"),
     "clock.jumped": ("attention", "the clock jumped"),
