@@ -18,7 +18,7 @@ from storage.sessions import Sessions
 from storage.tier1 import Tier1
 from supervisor.epochs import Epochs
 from supervisor.supervisor import Supervisor
-from tests.simulation import change_mutations, command_mutations, history_mutations, snapshot_mutations
+from tests.simulation import change_mutations, command_mutations, history_mutations, session_mutations, snapshot_mutations
 from tests.simulation.disk import SimEngine
 from wire.frames import HandOut, LaneOpened, Settle, Settled
 from wire.inbound import AnswerBurst, InboundFlow
@@ -612,6 +612,7 @@ for _name, _what, _patches in (
     *change_mutations.PLANTED,
     *history_mutations.PLANTED,
     *snapshot_mutations.PLANTED,
+    *session_mutations.PLANTED,
 ):
     _mutation(_name, _what, *_patches)
 
