@@ -166,8 +166,15 @@ class Oracle:
 
     @staticmethod
     def _rows(ops: Ops, kind: bytes) -> dict[bytes, bytes]:
-        """The newest row of each queue that the commit has; ``kind`` is the key's first byte."""
-        return {key: value for operation, family, key, value in ops if family == "meta" and key[:1] == kind and operation == "put"}
+        """The newest row of each queue that is there after the commit; ``kind`` is the key's first byte."""
+        rows: dict[bytes, bytes] = {}
+        for operation, family, key, value in ops:
+            if family == "meta" and key[:1] == kind:
+                if operation == "put":
+                    rows[key] = value
+                else:
+                    rows.pop(key, None)
+        return rows
 
     def disk_synced(self, ops: Ops) -> None:
         for operation, family, key, value in ops:
