@@ -637,4 +637,10 @@ SEEN_AT = {
     "snapshot-before-the-commit": 47,
     "snapshot-counts-qos-0": 47,
     "snapshot-settled-in-flight": 29,
+    "9-client-publish-after-pubrec": 18,
+    "9-client-no-dup": 7,
+    "9-client-sent-again": 27,
+    "9-client-early-release-lost": 616,
+    "9-offline-not-routed": 7,
+    "9-live-delivered-twice": 129,
 }

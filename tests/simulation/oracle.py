@@ -116,6 +116,7 @@ class Oracle:
     # --- the disk ---
 
     def disk_wrote(self, ops: Ops) -> None:
+        self._names_written(ops)
         buried = self._letters_written(ops)
         for operation, family, key, value in ops:
             if family == "msg":
@@ -129,11 +130,6 @@ class Oracle:
                     self._chunks_deleted(queue, low, high)
             elif family == "history":
                 self._history_written(operation, key, value)
-            elif key[:1] == b"N" and operation == "put":
-                self._names[int.from_bytes(value, "big")] = key[1:].decode()
-                self._removed.discard(key[1:].decode())
-            elif key[:1] == b"N" and operation == "delete":
-                self._removed.add(key[1:].decode())
             elif key[:1] == b"P" and operation == "put":
                 self._sender_written(key[1:].decode(), value)
         for key, value in self._rows(ops, b"L").items():  # a write that was refused before may have an older row, too
@@ -146,6 +142,16 @@ class Oracle:
         for key, value in self._rows(ops, b"D").items():
             name = self._queue(int.from_bytes(key[1:], "big")).name
             self._letters.row(name, DeadRow.decode(value, queue=name), self._dead_of(name.removeprefix(PREFIX)))
+
+    def _names_written(self, ops: Ops) -> None:
+        for operation, family, key, value in ops:
+            if family == "meta" and key[:1] == b"N":
+                name = key[1:].decode()
+                if operation == "put":
+                    self._names[int.from_bytes(value, "big")] = name
+                    self._removed.discard(name)
+                else:
+                    self._removed.add(name)
 
     def _letters_written(self, ops: Ops) -> list[tuple[str, int, bytes]]:
         touched = any(

@@ -9,6 +9,7 @@ from actors.client_deliveries import Deliveries
 from actors.client_subscriptions import ClientSubscriptions
 from actors.local_routing import LocalRouting
 from storage.local_sessions import LocalSessions
+from storage.queue import Queue
 from wire.client_outbox import ClientOutbox
 from wire.frames import LaneOpened, Ranges, Settle, SubscriptionsKept
 
@@ -138,6 +139,13 @@ def _resent_live(original: Any) -> Any:
     return deliver
 
 
+def _released_below_the_cursor(original: Any) -> Any:
+    def release(self: Queue, ranges: Ranges) -> None:
+        original(self, tuple((start, min(stop, self.cursor)) for start, stop in ranges))
+
+    return release
+
+
 def _sent_again(original: Any) -> Any:
     def opened(self: ClientOutbox, lane: LaneOpened) -> None:
         original(self, lane)
@@ -176,6 +184,11 @@ PLANTED: tuple[tuple[str, str, tuple[tuple[Any, str, Any], ...]], ...] = (
     ),
     ("9-client-window-exceeded", "one more than a client's receive maximum", ((ClientOutbox, "_connected", _wider),)),
     ("9-client-sent-again", "a new store has a connected client sent again what it had", ((ClientOutbox, "opened", _sent_again),)),
+    (
+        "9-client-early-release-lost",
+        "a PUBREC is forgotten that comes before a new store has handed its message out again",
+        ((Queue, "release", _released_below_the_cursor),),
+    ),
     ("9-subscription-not-kept", "subscriptions stay in memory", ((LocalSessions, "_add", _not_kept),)),
     ("9-suback-before-commit", "SUBACK does not wait for the store", ((ClientSubscriptions, "_ask", _answered_at_once),)),
     (

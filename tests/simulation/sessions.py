@@ -37,7 +37,7 @@ What is promised less:
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
@@ -82,6 +82,14 @@ class _Rows:
         self.low = _NEVER
 
 
+class _Ever:
+    """The payloads that ever were in one queue."""
+
+    def __init__(self) -> None:
+        self.written: set[bytes] = set()
+        self.synced: set[bytes] = set()
+
+
 @dataclass(slots=True)
 class Session:
     """One session. lasting: it outlives its connection. subscribes: SUBSCRIBEs sent; subscribed: SUBACK is written."""
@@ -120,6 +128,7 @@ class SessionsJudge:
         self.opened_at: dict[str, int] = {}  # queue -> when its lane was opened last
         self._epochs: dict[str, int] = {}
         self._rows: dict[str, _Rows] = {}
+        self._ever: defaultdict[str, _Ever] = defaultdict(_Ever)
         self._sessions: dict[str, Session] = {}  # client identifier -> the newest
         self._by_queue: dict[str, Session] = {}
 
@@ -147,7 +156,7 @@ class SessionsJudge:
 
     def chunk_written(self, queue: str, chunk: Chunk) -> None:
         """Messages came into a session's queue."""
-        kept, oracle = self.rows(queue), self.oracle
+        kept, ever, oracle = self.rows(queue), self._ever[queue].written, self.oracle
         batch = Batch.decode(chunk.body)
         self.clock += 1
         for seq, payload, flags in zip(chunk.seqs(), batch.rows_payloads(), batch.flags, strict=True):
@@ -155,6 +164,7 @@ class SessionsJudge:
                 continue
             kept.rows[seq] = payload, flags
             kept.entered[seq] = self.clock
+            ever.add(payload)
             kept.low = min(kept.low, seq)
             places = kept.places.setdefault(payload, [])
             places.append(seq)
@@ -167,6 +177,7 @@ class SessionsJudge:
     def chunk_synced(self, queue: str, chunk: Chunk) -> None:
         """They are on the disk."""
         self.rows(queue).synced.update(chunk.seqs())
+        self._ever[queue].synced.update(Batch.decode(chunk.body).rows_payloads())
 
     def ended(self, queue: str, seqs: set[int], row: LaneRow) -> None:
         """S8: these left the queue, as its row says."""
@@ -228,13 +239,9 @@ class SessionsJudge:
             return
         for session in self._sessions.values():
             if message.payload in session.owed and not session.ending and self.strict(session):
-                kept = self.rows(session.queue)
-                places = kept.places.get(message.payload, [])
-                if not any(self._is_kept(kept, seq) for seq in places):
-                    raise Violation("P1", f"m{message.number} is acknowledged and not committed for {session.queue}: {places}")
-
-    def _is_kept(self, kept: _Rows, seq: int) -> bool:
-        return seq in (kept.synced if self.oracle.strong else kept.rows)
+                ever = self._ever[session.queue]
+                if message.payload not in (ever.synced if self.oracle.strong else ever.written):
+                    raise Violation("P1", f"m{message.number} is acknowledged and not committed for {session.queue}")
 
     # --- sessions ---
 
@@ -249,7 +256,7 @@ class SessionsJudge:
         dials, client.dials = client.dials, 0
         session = self._sessions.get(client.client_id)
         had = session is not None and session.lasting
-        if present and (clean or (not had and dials == 1)):
+        if present and (clean or (not had and dials == 1 and not self.oracle.amnesia)):
             raise Violation("session", f"{client.client_id} had no session, and it is said to be present")
         if not present and had and not clean and not self.may_be_lost(client):
             raise Violation("session", f"the session of {client.client_id} is lost")
