@@ -343,9 +343,12 @@ class Queue:
         self._count("redelivered", sum(stop - start for start, stop in ranges))
 
     def release(self, ranges: Ranges) -> None:
-        """Remember that PUBREC came for ``ranges``: never PUBLISH again. It holds once the row is committed."""
+        """Remember that PUBREC came for ``ranges``: never PUBLISH again. It holds once the row is committed.
+
+        A client whose connection outlives the store tells of what the new store has not handed out again yet.
+        """
         for start, stop in ranges:
-            self.released.add(max(start, self.head), min(stop, self._cursor))
+            self.released.add(max(start, self.head), min(stop, self.tail))
         self.changed = True
 
     def new_session(self, generation: int, session: str) -> None:

@@ -179,12 +179,13 @@ class OutboundFlow:
         self._waiting.clear()
         self._kept.clear()
         self._offered_stop = max(self._sent_stop, lane.head)
-        if lane.head < self._sent_stop:
+        if lane.head < self._sent_stop or lane.released:  # of those none need have been sent as PUBLISH on this connection
             known = RangeSet(lane.settled)
             for start, stop in (each for unsettled in self._unsettled for each in unsettled):
                 known.add(start, stop)
-            for start, stop in known.missing(lane.head, self._sent_stop):
-                self._settle(DELIVERED, start, stop)
+            for low, high in ((lane.head, self._sent_stop), *lane.released):
+                for start, stop in known.missing(low, high) if low < high else ():
+                    self._settle(DELIVERED, start, stop)
         self._commits.clear()
         for start, stop in self._releasing:
             self._released_new.add(start, stop)

@@ -11,6 +11,7 @@ from tests.simulation.node import Machine
 from tests.simulation.plan import Fault
 from tests.simulation.publisher import Publisher
 from tests.simulation.snapshots import Snapshots
+from tests.simulation.subscriber import SubscriberFaults
 from tests.simulation.tcp import Link
 from tests.simulation.world import World
 from wire.names import connection_name, forwarder_name
@@ -19,13 +20,21 @@ from wire.names import connection_name, forwarder_name
 class Faults:
     """Carries out faults."""
 
-    def __init__(self, world: World, machine: Machine, broker: Broker, publishers: list[Publisher]) -> None:
+    def __init__(
+        self, world: World, machine: Machine, broker: Broker, publishers: list[Publisher], subscribers: SubscriberFaults
+    ) -> None:
         self._world = world
         self._machine = machine
         self._broker = broker
         self._publishers = publishers
         self._rng: Random = world.chance("faults")
-        self._more = (Operator(world, machine, machine.oracle), machine.remotes, Changes(world, machine), Snapshots(world, machine))
+        self._more = (
+            Operator(world, machine, machine.oracle),
+            machine.remotes,
+            Changes(world, machine),
+            Snapshots(world, machine),
+            subscribers,
+        )
 
     def happen(self, fault: Fault) -> None:
         """Let ``fault`` happen now."""

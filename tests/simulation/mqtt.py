@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 CONNECT, CONNACK, PUBLISH, PUBACK, PUBREC, PUBREL, PUBCOMP = 1, 2, 3, 4, 5, 6, 7
@@ -181,11 +182,14 @@ def _text(value: str) -> bytes:
     return len(data).to_bytes(2, "big") + data
 
 
-def connect(client_id: str, level: int, *, clean: bool, keep_alive_s: int) -> bytes:
+def connect(client_id: str, level: int, *, clean: bool, keep_alive_s: int, receive_maximum: int = 65_535) -> bytes:
     """CONNECT; at level 5 the session outlives the connection by a day and an hour."""
     body = b"\x00\x04MQTT" + bytes((level, 2 if clean else 0)) + keep_alive_s.to_bytes(2, "big")
     if level == 5:
-        body += b"\x05\x11" + (90_000).to_bytes(4, "big")  # longer than the wall clock jumps
+        properties = b"\x11" + (90_000).to_bytes(4, "big")  # longer than the wall clock jumps
+        if receive_maximum < 65_535:
+            properties += b"\x21" + receive_maximum.to_bytes(2, "big")
+        body += bytes((len(properties),)) + properties
     return _packet(0x10, body + _text(client_id))
 
 
@@ -203,6 +207,12 @@ def ack(kind: int, packet_id: int, reason: int = 0) -> bytes:
     """PUBACK, PUBREC, PUBREL or PUBCOMP."""
     first = kind << 4 | (2 if kind == PUBREL else 0)
     return _packet(first, packet_id.to_bytes(2, "big") + (bytes((reason,)) if reason else b""))
+
+
+def subscribe(packet_id: int, filters: Iterable[tuple[str, int]], level: int) -> bytes:
+    """SUBSCRIBE to filters, each with its QoS."""
+    body = b"".join(_text(topic_filter) + bytes((qos,)) for topic_filter, qos in filters)
+    return _packet(SUBSCRIBE << 4 | 2, packet_id.to_bytes(2, "big") + (b"\x00" if level == 5 else b"") + body)
 
 
 def parse_subscribe(body: bytes, level: int) -> tuple[int, list[Subscription]]:

@@ -18,7 +18,7 @@ from storage.sessions import Sessions
 from storage.tier1 import Tier1
 from supervisor.epochs import Epochs
 from supervisor.supervisor import Supervisor
-from tests.simulation import change_mutations, command_mutations, history_mutations, snapshot_mutations
+from tests.simulation import change_mutations, command_mutations, history_mutations, session_mutations, snapshot_mutations
 from tests.simulation.disk import SimEngine
 from wire.frames import HandOut, LaneOpened, Settle, Settled
 from wire.inbound import AnswerBurst, InboundFlow
@@ -612,6 +612,7 @@ for _name, _what, _patches in (
     *change_mutations.PLANTED,
     *history_mutations.PLANTED,
     *snapshot_mutations.PLANTED,
+    *session_mutations.PLANTED,
 ):
     _mutation(_name, _what, *_patches)
 
@@ -621,14 +622,14 @@ SEEN_AT = {
     "I4-stale-ids-believed": 337,
     "N3-opened-while-busy": 168,
     "N4-left-out-for-good": 199,
-    "L1-gaps-taken": 100,
+    "L1-gaps-taken": 240,
     "L1-old-epoch-taken": 294,
-    "lane-not-fenced": 205,
+    "lane-not-fenced": 374,
     "T2-handed-out-before-commit": 39,
-    "F3-identifier-given-twice": 145,
+    "F3-identifier-given-twice": 512,
     "purge-leaves-the-lane": 181,
     "replay-in-two-commits": 149,
-    "replay-keeps-the-letter": 150,
+    "replay-keeps-the-letter": 182,
     "replay-loses-the-letter": 149,
     "P7-renamed-rule-unmapped": 268,
     "H1-lost-qos-0-unseen": 47,
@@ -636,4 +637,10 @@ SEEN_AT = {
     "snapshot-before-the-commit": 47,
     "snapshot-counts-qos-0": 47,
     "snapshot-settled-in-flight": 29,
+    "9-client-publish-after-pubrec": 18,
+    "9-client-no-dup": 7,
+    "9-client-sent-again": 27,
+    "9-client-early-release-lost": 616,
+    "9-offline-not-routed": 7,
+    "9-live-delivered-twice": 129,
 }

@@ -40,7 +40,7 @@ from tests.simulation.process import KILLED, Process, current
 from tests.simulation.tcp import Far, Link, SimSocket
 from tests.simulation.world import Pollable, World
 from wire.errors import Unavailable
-from wire.frames import Frame, HandOut, LaneOpened, Publishes, SnapshotMade
+from wire.frames import Frame, HandOut, LaneOpen, LaneOpened, Publishes, SnapshotMade
 from wire.settings import ListenerSettings, RemoteSettings
 
 LEVEL_5 = 5
@@ -366,10 +366,14 @@ class Machine:
         elif isinstance(frame, HandOut):
             if sender == "queue_store":
                 self.oracle.handed_out(frame)
+            if receiver == LISTENER:
+                return
             self.oracle.handed_rows_max = max(self.oracle.handed_rows_max, frame.count)
             if receiver.startswith("connection"):
                 key = (frame.queue, frame.epoch)
                 self.oracle.handed_to_connection[key] = self.oracle.handed_to_connection.get(key, 0) + frame.count
+        elif isinstance(frame, LaneOpen | LaneOpened) and LISTENER in (sender, receiver):
+            self.oracle.session_lane(frame)
         elif isinstance(frame, LaneOpened) and receiver.startswith("forwarder"):
             self._lane_openings.add((frame.queue, frame.epoch))
             if len(self._lane_openings) > sum(bridge.lanes for bridge in self.settings.bridges):
@@ -377,16 +381,16 @@ class Machine:
 
     # --- the network ---
 
-    def dial(self, far: Far) -> Link | None:
-        """A local client connects."""
+    def dial(self, far: Far, name: str = "clients") -> Link | None:
+        """A local client connects. name: of its kind."""
         listening = self.listening
         process = self._processes.get(LISTENER)
         if listening is None or listening.closed or process is None or not process.alive:
             return None
-        link = self._link(process, far, "clients")
+        link = self._link(process, far, name)
         listening.waiting.append(link.near)
         listening.changed()
-        if self.half_open_next == "client":
+        if self.half_open_next == "client" and name == "clients":
             self.half_open_next = ""
             self.world.after(0.2, setattr, link, "silent", True)
         return link
@@ -440,12 +444,15 @@ def small_constants(shape: Shape) -> list[tuple[Any, str, Any]]:
     import storage.queue
     import storage.retention
     import supervisor.supervisor
+    import wire.client_outbox
     import wire.link
     import wire.remote_inbox
 
-    incoming = shape.incoming
+    incoming, subscribers = shape.incoming, shape.subscribers
+    outbox = [] if subscribers is None else [(wire.client_outbox, "MESSAGES_IN_HAND_MIN", subscribers.in_hand)]
     inbox = [] if incoming is None else [("OFFER_ROWS_MIN", incoming.offer_rows)]
     return [
+        *outbox,
         *((wire.remote_inbox, name, value) for name, value in inbox),
         (actors.connection, "open_remote", open_remote),
         (actors.connection, "MESSAGES_IN_HAND_MIN", shape.in_hand),

@@ -25,10 +25,11 @@ from tests.simulation.letters import PREFIX, LettersSeen
 from tests.simulation.mqtt import Publish
 from tests.simulation.plan import BRIDGE, Plan
 from tests.simulation.publisher import Client, Message, Publisher
+from tests.simulation.sessions import SessionsJudge
 from tests.simulation.world import Violation
 from tests.support.history_audit import Kept, problems_of
 from wire.batch import Batch, unpack_column
-from wire.frames import HandOut, Publishes
+from wire.frames import HandOut, LaneOpen, LaneOpened, Publishes
 from wire.names import lane_of_queue, queue_name, session_of_queue
 
 _COUNTED_LOSSES = ("overflow", "too_large")
@@ -105,6 +106,9 @@ class Oracle:
         self._last_arrival: dict[tuple[str, str, int], int] = {}
         self._order = {message.payload: place for place, message in enumerate(plan.messages)}
         self._retained: set[bytes] = set()  # came from the remote with RETAIN
+        self._removed: set[str] = set()  # queues of sessions that have ended
+        shape = self.shape.subscribers
+        self.sessions = None if shape is None else SessionsJudge(self, shape)
 
     def applied_qos(self, message: Message) -> int:
         """The QoS under which the bridge carries ``message``."""
@@ -113,6 +117,7 @@ class Oracle:
     # --- the disk ---
 
     def disk_wrote(self, ops: Ops) -> None:
+        self._names_written(ops)
         buried = self._letters_written(ops)
         for operation, family, key, value in ops:
             if family == "msg":
@@ -126,8 +131,6 @@ class Oracle:
                     self._chunks_deleted(queue, low, high)
             elif family == "history":
                 self._history_written(operation, key, value)
-            elif key[:1] == b"N" and operation == "put":
-                self._names[int.from_bytes(value, "big")] = key[1:].decode()
             elif key[:1] == b"P" and operation == "put":
                 self._sender_written(key[1:].decode(), value)
         for key, value in self._rows(ops, b"L").items():  # a write that was refused before may have an older row, too
@@ -140,6 +143,16 @@ class Oracle:
         for key, value in self._rows(ops, b"D").items():
             name = self._queue(int.from_bytes(key[1:], "big")).name
             self._letters.row(name, DeadRow.decode(value, queue=name), self._dead_of(name.removeprefix(PREFIX)))
+
+    def _names_written(self, ops: Ops) -> None:
+        for operation, family, key, value in ops:
+            if family == "meta" and key[:1] == b"N":
+                name = key[1:].decode()
+                if operation == "put":
+                    self._names[int.from_bytes(value, "big")] = name
+                    self._removed.discard(name)
+                else:
+                    self._removed.add(name)
 
     def _letters_written(self, ops: Ops) -> list[tuple[str, int, bytes]]:
         touched = any(
@@ -160,12 +173,24 @@ class Oracle:
 
     @staticmethod
     def _rows(ops: Ops, kind: bytes) -> dict[bytes, bytes]:
-        """The newest row of each queue that the commit has; ``kind`` is the key's first byte."""
-        return {key: value for operation, family, key, value in ops if family == "meta" and key[:1] == kind and operation == "put"}
+        """The newest row of each queue that is there after the commit; ``kind`` is the key's first byte."""
+        rows: dict[bytes, bytes] = {}
+        for operation, family, key, value in ops:
+            if family == "meta" and key[:1] == kind:
+                if operation == "put":
+                    rows[key] = value
+                else:
+                    rows.pop(key, None)
+        return rows
 
     def disk_synced(self, ops: Ops) -> None:
         for operation, family, key, value in ops:
-            if family == "msg" and operation == "put" and not self._queue(int.from_bytes(key[:4], "big")).name.startswith(PREFIX):
+            if family != "msg" or operation != "put":
+                continue
+            name = self._queue(int.from_bytes(key[:4], "big")).name
+            if self.sessions is not None and session_of_queue(name) is not None:
+                self.sessions.chunk_synced(name, self._chunk_of(name, value))
+            elif not name.startswith(PREFIX):
                 self._ever_synced.update(payload for _, payload in self._rows_of(value))
 
     def disk_lost_power(self, kept: int, lost: list[Ops]) -> None:
@@ -177,10 +202,15 @@ class Oracle:
         """The disk was replaced by what survived: ``ops`` are all its rows."""
         self._queues.clear()
         self._names.clear()
+        self._removed.clear()
         self._letters.forget()
+        if self.sessions is not None:
+            self.sessions.rebuilding()
         self._rebuilding = True
         self.disk_wrote([op for op in ops if op[1] == "meta" and op[2][:1] == b"N"])
         self.disk_wrote(ops)
+        if self.sessions is not None:
+            self.disk_synced(ops)
         self._rebuilding = False
         open_rows = {(queue.name, seq) for queue in self._queues.values() for seq in queue.open}
         self._returned |= {payload for place, payload in self._purged.items() if place in open_rows}
@@ -189,6 +219,8 @@ class Oracle:
     def store_died(self) -> None:
         """The QueueStore's process has ended."""
         self._store_has_died = True
+        if self.sessions is not None:
+            self.sessions.store_died(durable=self.durable)
         if not self.durable:
             self.relaxed = True
             self._queues.clear()
@@ -214,8 +246,9 @@ class Oracle:
         return rows
 
     def _chunk_written(self, queue: _QueueSeen, value: bytes) -> None:
-        first_seq = int.from_bytes(value[14:22], "little")
-        queue.chunks[first_seq] = Chunk.decode(value, queue=queue.name, seq=first_seq)
+        chunk = self._chunk_of(queue.name, value)
+        queue.chunks[chunk.first_seq] = chunk
+        of_session = self.sessions is not None and session_of_queue(queue.name) is not None
         for seq, payload in self._rows_of(value):
             message = self.messages.get(payload)
             if message is None:
@@ -224,13 +257,21 @@ class Oracle:
                 raise Violation("Q1", f"{queue.name}: sequence {seq} was {queue.rows[seq]!r} and is {payload!r}")
             known = queue.entries.setdefault(payload, set())
             known.add(seq)
-            if len(known) > 1 + self._letters.replays[payload] and message.qos == 2 and not self.relaxed:
+            copies_most = 1 + self._letters.replays[payload]
+            if len(known) > copies_most and message.qos == 2 and not self.relaxed and not of_session:
                 raise Violation("entered twice", f"m{message.number} (QoS 2) is in {queue.name} at {known}")
             queue.rows[seq] = payload
-            self._entered.setdefault(payload, set()).add((queue.name, seq))
             if seq not in queue.ended:
                 queue.open.add(seq)
-            self._ever_written.add(payload)
+            if not of_session:
+                self._entered.setdefault(payload, set()).add((queue.name, seq))
+                self._ever_written.add(payload)
+        if self.sessions is not None and of_session:
+            self.sessions.chunk_written(queue.name, chunk)
+
+    @staticmethod
+    def _chunk_of(name: str, value: bytes) -> Chunk:
+        return Chunk.decode(value, queue=name, seq=int.from_bytes(value[14:22], "little"))
 
     def _chunks_deleted(self, queue: _QueueSeen, low: int, high: int) -> None:
         queue.deleted.append((low, high))
@@ -279,6 +320,10 @@ class Oracle:
         rest = ledger.accepted - ledger.ended() - row.depth
         if rest < 0 or (rest and not self.durable):
             raise Violation("P6", f"{queue.name}: accepted {ledger.accepted} is not ended {ledger.ended()} + depth {row.depth}")
+        if self.sessions is not None and session_of_queue(queue.name) is not None:
+            if not self._rebuilding and ended:
+                self.sessions.ended(queue.name, ended, row)
+            return
         if self._rebuilding or self.relaxed:
             return
         left = map(queue.rows.__getitem__, ended - dead - purged)
@@ -348,7 +393,10 @@ class Oracle:
         """Q6: a durable message leaves the store only below the mark that is on record."""
         batch = Batch.decode(frame.bodies[0])
         offsets = unpack_column("I", frame.offsets) if frame.offsets else range(frame.count)
-        for offset, payload in zip(offsets, batch.rows_payloads(), strict=True):  # QoS 0 is never on the disk
+        of_bridge = lane_of_queue(frame.queue) is not None
+        for offset, payload in zip(
+            offsets, batch.rows_payloads() if of_bridge else (), strict=of_bridge
+        ):  # QoS 0 is never on the disk
             self._entered.setdefault(payload, set()).add((frame.queue, frame.first_seq + offset))
         value = self._meta(b"L" + self._number(frame.queue).to_bytes(4, "big")) if self.durable and not self.relaxed else None
         if value is None:
@@ -371,6 +419,11 @@ class Oracle:
         else:
             self._unrouted.update(payloads)
 
+    def published(self, message: Message) -> None:
+        """A publisher, or the remote, sends a message, once more perhaps."""
+        if self.sessions is not None:
+            self.sessions.published(message)
+
     def acknowledged(self, publisher: Client, message: Message, packet_id: int) -> None:
         """P1: a PUBACK or PUBREC is written."""
         payload = message.payload
@@ -382,6 +435,8 @@ class Oracle:
         kept |= payload in self._unrouted
         if not kept and not (self._limited and self.shape.overflow != "reject"):
             raise Violation("P1", f"m{message.number} is acknowledged and not committed")
+        if self.sessions is not None:
+            self.sessions.acknowledged(message)
         if message.qos == 2 and packet_id not in self.received_ids(publisher.client_id):
             raise Violation("P1", f"PUBREC {packet_id} for m{message.number}: the identifier is not committed")
 
@@ -501,6 +556,8 @@ class Oracle:
         if self.relaxed:
             return
         for queue in self._queues.values():
+            if session_of_queue(queue.name) is not None:
+                continue
             for seq in queue.entries.get(payload, ()):
                 value = self._meta(b"L" + self._number(queue.name).to_bytes(4, "big"))
                 assert value is not None
@@ -528,6 +585,8 @@ class Oracle:
         if kind == "listener":
             if len(actor._link) > 2:
                 raise Violation("P5", f"{len(actor._link)} batches are outstanding")
+            if self.sessions is not None:
+                self.sessions.outboxes(client.outbox for client in actor._deliveries._lanes.values())
         elif kind == "forwarder":
             most = self.shape.tier2_messages + max(self.chunk_rows_max, self.shape.batch_rows if not self.durable else 1)
             if actor._tier2.messages > most + self.handed_rows_max:
@@ -556,6 +615,9 @@ class Oracle:
 
     def store_opened(self, rows_read: int, clients: int) -> None:
         """P8: what is read does not grow with the backlog."""
+        if self.sessions is not None:
+            self.sessions.store_opened()
+            clients += 4 * len(self.sessions.shape.clients)
         lanes = self.lanes_most + (self.shape.incoming is not None)
         if rows_read > 20 + 8 * lanes + 2 * clients:
             raise Violation("P8", f"{rows_read} rows were read to open the store")
@@ -579,11 +641,56 @@ class Oracle:
         if done < self._carried_out[command]:
             raise Violation("answer", f"{command}: {self._carried_out[command]} answered so far, {done} committed")
 
+    # --- for the sessions of local subscribers ---
+
+    @property
+    def strong(self) -> bool:
+        """Whether what is promised is synced."""
+        return self.durable and self.shape.sync == "full"
+
+    def on_record(self, key: bytes) -> bytes | None:
+        """A row of the ``meta`` family with the strength that the configuration promises."""
+        return self._meta(key)
+
+    def lane_row(self, queue: str) -> LaneRow | None:
+        """The queue's row, with that strength."""
+        number = next((number for number, known in self._names.items() if known == queue), None)
+        value = None if number is None else self._meta(b"L" + number.to_bytes(4, "big"))
+        return None if value is None else LaneRow.decode(value, queue=queue)
+
+    def queue_row(self, queue: str) -> LaneRow | None:
+        """The queue's row as it was written last."""
+        seen = None if queue in self._removed else self._queues.get(queue)
+        return None if seen is None else seen.row
+
+    def packet_id(self, seq: int) -> int:
+        """The packet identifier of a sequence."""
+        return self._packet_id(seq)
+
+    def place_of(self, payload: bytes) -> int:
+        """Its place in the order of publication."""
+        return self._order[payload]
+
+    def was_refused(self, payload: bytes) -> bool:
+        """Whether it was refused once, whether or not its publisher has heard of it."""
+        return payload in self._ever_refused
+
+    def is_retained(self, payload: bytes) -> bool:
+        """Whether it was published with RETAIN."""
+        return payload in self._retained
+
+    def session_lane(self, frame: LaneOpen | LaneOpened) -> None:
+        """The lane of a session is asked for, or was opened."""
+        if self.sessions is not None:
+            self.sessions.seen(frame)
+
     # --- the end ---
 
     def empty(self) -> bool:
         """Whether every queue is empty, by its row."""
         rows = [queue.row for queue in self._queues.values() if lane_of_queue(queue.name) is not None]
+        if self.sessions is not None and not self.sessions.empty():
+            return False
         return all(row.ledger.accepted == row.ledger.ended() and not row.depth for row in rows)
 
     def depths(self) -> str:
@@ -593,6 +700,8 @@ class Oracle:
 
     def judge_the_whole(self) -> None:
         """P2, P3: all is healed and quiet, so everything that was acknowledged has arrived or is accounted for."""
+        if self.sessions is not None:
+            self.sessions.judge_the_whole()
         if self.relaxed:
             return
         known = {*self._letters.accounted(), *self._purged.values()}

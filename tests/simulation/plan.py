@@ -26,6 +26,14 @@ from tests.simulation.incoming import (
     with_incoming,
 )
 from tests.simulation.publisher import Message
+from tests.simulation.subscribing import (
+    FIRST_NUMBER,
+    SubscribersShape,
+    session_settings,
+    subscriber_chains,
+    subscriber_fault,
+    subscribers_shape,
+)
 from wire.names import CONNECTION, FORWARDER, actor_name
 from wire.sequences import PACKET_IDS
 from wire.settings import BackoffSettings, LimitSettings, NodeSettings
@@ -70,6 +78,7 @@ class Shape:
     retention_s: float = 0.0
     retention_max_bytes: int = 1 << 30
     settlements_a_pass: int = 2000
+    subscribers: SubscribersShape | None = None  # local clients that subscribe
     second: str = ""  # what a second address of the remote is: the same broker, or another; nothing for no second address
 
 
@@ -132,7 +141,7 @@ def make_plan(seed: int) -> Plan:
         topic = f"plant/{publisher}/{rng.choice('ab')}"
         (qos,) = rng.choices((0, 1, 2), qos_weights)
         messages.append(Message(number, publisher, at_s, topic, qos, rng.choice((0, 0, 5, 40))))
-    return _with_incoming(Plan(seed, shape, faults, tuple(messages)), span_s)
+    return _with_subscribers(_with_incoming(Plan(seed, shape, faults, tuple(messages)), span_s), span_s)
 
 
 def _with_incoming(plan: Plan, span_s: float) -> Plan:
@@ -148,6 +157,19 @@ def _with_incoming(plan: Plan, span_s: float) -> Plan:
     more = list(_linked(rng, chain, at_s, shape, first=60))
     faults = sorted((*plan.faults, *more), key=lambda fault: fault.at_s)
     return replace(plan, shape=shape, faults=tuple(faults), incoming=tuple(incoming_messages(plan.seed, incoming, span_s)))
+
+
+def _with_subscribers(plan: Plan, span_s: float) -> Plan:
+    """The plan with local clients that subscribe, if there are any, and faults that come with them."""
+    subscribers = subscribers_shape(plan.seed, span_s)
+    if subscribers is None:
+        return plan
+    shape = replace(plan.shape, subscribers=subscribers)
+    more: list[Fault] = []
+    for rng, at_s, chain in subscriber_chains(plan.seed, span_s):
+        more += _linked(rng, chain, at_s, shape, first=FIRST_NUMBER + len(more))
+    faults = sorted((*plan.faults, *more), key=lambda fault: fault.at_s)
+    return replace(plan, shape=shape, faults=tuple(faults))
 
 
 def _linked(rng: Random, chain: Iterable[str], at_s: float, shape: Shape, *, first: int) -> Iterable[Fault]:
@@ -297,6 +319,8 @@ def _fault(rng: Random, kind: str, at_s: float, shape: Shape) -> Fault:
             amount = rng.choice((-7200.0, -5.0, 3.0, 7200.0))
         case "delay":
             target, amount = rng.choice(children), rng.choice((0.05, 0.5, 5.0))
+        case _ if kind.startswith("subscriber-") and shape.subscribers is not None:
+            target, amount = subscriber_fault(rng, kind, len(shape.subscribers.clients))
     return Fault(0, at_s, kind, target, amount)
 
 
@@ -361,6 +385,7 @@ def settings_of(shape: Shape) -> NodeSettings:
             sync=shape.sync,
         ),
         limits=replace(base.limits, max_messages=None, max_bytes=None, max_age_s=None, min_free_disk_bytes=0),
+        sessions=base.sessions if shape.subscribers is None else session_settings(base.sessions, shape.subscribers),
         bridges=(bridge,) if shape.incoming is None else with_incoming(bridge, shape.incoming),
         supervision=replace(
             base.supervision,

@@ -45,6 +45,7 @@ class PublisherWatcher(Protocol):
 
     amnesia: bool
 
+    def published(self, message: Message) -> None: ...
     def acknowledged(self, publisher: Client, message: Message, packet_id: int) -> None: ...
     def completed(self, publisher: Client, packet_id: int) -> None: ...
     def refused(self, message: Message) -> None: ...
@@ -54,7 +55,7 @@ class PublisherWatcher(Protocol):
 class Doors(Protocol):
     """Where a client connects."""
 
-    def dial(self, far: Far) -> Link | None: ...
+    def dial(self, far: Far, name: str = "clients") -> Link | None: ...
 
 
 @dataclass(slots=True)
@@ -174,6 +175,7 @@ class Publisher:
     def _encode(self, exchange: _Exchange, *, dup: bool) -> bytes:
         message = exchange.message
         exchange.refused = False
+        self._watcher.published(message)
         self.world.note("publisher", self.number, f"m{message.number} QoS {message.qos} id {exchange.packet_id} dup={dup}")
         packet = Publish(message.topic, message.payload, message.qos, exchange.packet_id, dup)
         assert self._connection is not None
@@ -188,6 +190,7 @@ class Publisher:
         while self._waiting and len(self._exchanges) < min(self._window, self._quota):
             message = self._waiting.popleft()
             if message.qos == 0:
+                self._watcher.published(message)
                 self.world.note("publisher", self.number, f"m{message.number} QoS 0")
                 data += mqtt.publish(Publish(message.topic, message.payload, 0, 0), self.level)
                 continue

@@ -35,6 +35,7 @@ class SendingBroker(Protocol):
 class RemotePublisherWatcher(Protocol):
     """Who is told what the node answers."""
 
+    def published(self, message: Message) -> None: ...
     def acknowledged(self, publisher: Client, message: Message, packet_id: int) -> None: ...
     def completed(self, publisher: Client, packet_id: int) -> None: ...
     def incoming_sent(self, message: Message, *, retain: bool) -> None: ...
@@ -197,6 +198,7 @@ class Delivery:
                 exchange = session.exchanges[packet_id] = _Exchange(message, retain)
                 data += self._publish(packet_id, exchange, dup=False)
             else:
+                publisher.watcher.published(message)
                 publisher.world.note("remote publishes", f"m{message.number} QoS 0")
                 data += mqtt.publish(Publish(self._topic(message), message.payload, 0, 0, retain=retain), self._level)
         if data:
@@ -232,6 +234,7 @@ class Delivery:
     def _publish(self, packet_id: int, exchange: _Exchange, *, dup: bool) -> bytes:
         message = exchange.message
         exchange.sent += 1
+        self._publisher.watcher.published(message)
         self._sent[mqtt.PUBACK if message.qos == 1 else mqtt.PUBREC].append(packet_id)
         self._publisher.world.note("remote publishes", f"m{message.number} QoS {message.qos} id {packet_id} dup={dup}")
         packet = Publish(self._topic(message), message.payload, message.qos, packet_id, dup, exchange.retain)

@@ -21,6 +21,7 @@ from tests.simulation.oracle import Oracle
 from tests.simulation.plan import Plan
 from tests.simulation.publisher import Publisher
 from tests.simulation.remote_publisher import RemotePublisher
+from tests.simulation.subscriber import Subscriber, SubscriberFaults
 from tests.simulation.world import Violation, World
 from wire.frames import Heartbeat
 from wire.remote_inbox import RemoteInbox
@@ -86,7 +87,13 @@ class Simulation:
             Publisher(self.world, number, level, window, self.machine, self.oracle)
             for number, (level, window) in enumerate(shape.publishers)
         ]
-        self.faults = Faults(self.world, self.machine, self.broker, self.publishers)
+        self.subscribers: list[Subscriber] = []
+        if shape.subscribers is not None and self.oracle.sessions is not None:
+            self.subscribers = [
+                Subscriber(self.world, number, client, self.machine, self.oracle.sessions)
+                for number, client in enumerate(shape.subscribers.clients)
+            ]
+        self.faults = Faults(self.world, self.machine, self.broker, self.publishers, SubscriberFaults(self.world, self.subscribers))
         self._healed = False
         self._quiet = 0
         self._done = False
@@ -120,6 +127,7 @@ class Simulation:
         quiet = all(publisher.idle for publisher in self.publishers) and self.oracle.empty() and self.broker.publisher.idle
         quiet = quiet and (self.oracle.amnesia or self.machine.remotes.quiet())
         quiet = quiet and self.machine.settings is self.machine.next_settings
+        quiet = quiet and all(subscriber.quiet for subscriber in self.subscribers)
         self._quiet = self._quiet + 1 if quiet else 0
         if self._quiet >= QUIET_LOOKS:
             self._done = True
@@ -132,7 +140,8 @@ class Simulation:
     def _state(self) -> str:
         busy = [publisher.client_id for publisher in self.publishers if not publisher.idle]
         remote = f"remote quiet: {self.machine.remotes.quiet()}, its own messages delivered: {self.broker.publisher.idle}"
-        return f"publishers not done: {busy}; queues: {self.oracle.depths()}; {remote}"
+        unquiet = [subscriber.client_id for subscriber in self.subscribers if not subscriber.quiet]
+        return f"not done: {busy}, not quiet: {unquiet}; queues: {self.oracle.depths()}; {remote}"
 
 
 def run(plan: Plan, *, tracing: bool = False) -> Outcome:

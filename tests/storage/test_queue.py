@@ -158,6 +158,22 @@ def test_what_is_settled_before_it_is_handed_out_again_is_released_no_more() -> 
     assert (queue.head, queue.size_bytes) == (4, 0)
 
 
+def test_what_is_released_before_it_is_handed_out_again_is_on_record() -> None:
+    """A client whose connection outlives the store tells of its PUBRECs as soon as the lane is opened."""
+    engine = RecordingEngine()
+    queue = open_queue(engine)
+    append(engine, queue, batch([b"a", b"b", b"c"], 2))
+    queue.hand_out(100, 1 << 30)
+    append(engine, queue)
+
+    reopened = open_queue(engine)
+    reopened.reset(forwarder_lives=True)
+    reopened.release(((0, 2), (2, 9)))
+    append(engine, reopened)
+
+    assert open_queue(engine).released.ranges() == ((0, 3),)
+
+
 def test_the_order_of_the_pubrecs_is_on_record() -> None:
     engine = RecordingEngine()
     queue = open_queue(engine)

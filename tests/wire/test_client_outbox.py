@@ -228,6 +228,28 @@ def test_a_new_store_is_told_again_and_the_client_gets_nothing_twice() -> None:
     assert [packet.packet_id for packet in rest if packet.kind == 6] == [3]
 
 
+def test_a_new_store_is_told_of_what_was_released_before_the_connection_and_completed_on_it() -> None:
+    """Nothing was sent as PUBLISH on this connection; what the old store heard may not be on record."""
+    one = outbox(QUEUE)
+    one.opening(1)
+    one.opened(lane(1, dup_below=3, released=((0, 2),), session="client"))
+    assert [packet.packet_id for packet in packets(one.pump(1 << 16, 0.0, 0))] == [1, 2]
+    one.received(puback(1, first_byte=0x70), 0)
+    told = one.settle()
+    assert told is not None
+    assert told.settled == (("delivered", ((0, 1),)),)
+
+    one.opening(2)
+    one.opened(lane(2, dup_below=3, released=((0, 2),), session="client"))
+
+    assert one.has_facts
+    told = one.settle()
+    assert told is not None
+    assert told.settled == (("delivered", ((0, 1),)),)
+    one.hand_out(hand_out(2, 0, batch(3, qos=2)))
+    assert payloads(one.pump(1 << 16, 0.0, 0)) == [b"2"]
+
+
 def test_o5_what_the_store_has_lost_is_released_at_a_client_that_stays_connected() -> None:
     """Sequences 5 to 9 may have been sent; 6 and 7 are damaged, 5 was handed out on this connection and 8 was not."""
     box = kept(head=5, dup_below=10, released=((9, 10),))

@@ -1,0 +1,200 @@
+"""Bugs planted in what local subscribers are owed: only their part of the simulation can find them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from actors.client_deliveries import Deliveries
+from actors.client_subscriptions import ClientSubscriptions
+from actors.local_routing import LocalRouting
+from storage.local_sessions import LocalSessions
+from storage.queue import Queue
+from wire.client_outbox import ClientOutbox
+from wire.frames import LaneOpened, Ranges, Settle, SubscriptionsKept
+
+
+def _nothing(*arguments: Any, **named: Any) -> None:
+    return None
+
+
+def _pubrel_at_once(original: Any) -> Any:
+    def received(self: ClientOutbox, buffer: bytes, position: int) -> int:
+        end: int = original(self, buffer, position)
+        for start, stop in tuple(self._flow._releasing):
+            self._flow._releasing.discard(start, stop)
+            self._flow._release_due.add(start, stop)
+        return end
+
+    return received
+
+
+def _settled_when_sent(original: Any) -> Any:
+    def pump(self: ClientOutbox, bytes_max: int, now_s: float, wall_ms: int) -> bytes:
+        data: bytes = original(self, bytes_max, now_s, wall_ms)
+        for start, stop in self._flow._await_puback:
+            self._flow._settle("delivered", start, stop)
+        return data
+
+    return pump
+
+
+def _opened_with(**changes: Any) -> Any:
+    def change(original: Any) -> Any:
+        def opened(self: ClientOutbox, lane: LaneOpened) -> None:
+            original(self, lane if self.live else replace(lane, **changes))
+
+        return opened
+
+    return change
+
+
+def _shifted(self: ClientOutbox) -> int:
+    """Another number for each connection of the session."""
+    return self.lane_epoch % 7
+
+
+def _opened_shifted(original: Any) -> Any:
+    def opened(self: ClientOutbox, lane: LaneOpened) -> None:
+        by = _shifted(self)
+        original(
+            self,
+            replace(
+                lane,
+                head=lane.head + by,
+                tail=lane.tail + by,
+                dup_below=lane.dup_below + by,
+                settled=_moved(lane.settled, by),
+                released=_moved(lane.released, by),
+            ),
+        )
+
+    return opened
+
+
+def _hand_out_shifted(original: Any) -> Any:
+    def hand_out(self: ClientOutbox, frame: Any, rights: Any = None) -> int:
+        left_out: int = original(self, replace(frame, first_seq=frame.first_seq + _shifted(self)), rights)
+        return left_out
+
+    return hand_out
+
+
+def _settle_shifted(original: Any) -> Any:
+    def settle(self: ClientOutbox) -> Settle | None:
+        found: Settle | None = original(self)
+        if found is None:
+            return None
+        by = -_shifted(self)
+        settled = tuple((outcome, _moved(ranges, by)) for outcome, ranges in found.settled)
+        return replace(found, settled=settled, released=_moved(found.released, by))
+
+    return settle
+
+
+def _moved(ranges: Ranges, by: int) -> Ranges:
+    return tuple((start + by, stop + by) for start, stop in ranges)
+
+
+def _wider(original: Any) -> Any:
+    def connected(self: ClientOutbox, *, session_present: bool) -> None:
+        self._window += 1
+        self._flow._receive_maximum_set += 1
+        original(self, session_present=session_present)
+
+    return connected
+
+
+def _not_kept(original: Any) -> Any:
+    def add(self: LocalSessions, frame: Any, wall_ms: int) -> None:
+        self._changed = _nothing  # type: ignore[method-assign]
+        try:
+            original(self, frame, wall_ms)
+        finally:
+            del self._changed
+
+    return add
+
+
+def _answered_at_once(original: Any) -> Any:
+    def ask(self: ClientSubscriptions, request: Any) -> None:
+        original(self, request)
+        self.kept(SubscriptionsKept(epoch=0, request=self._number, source=0))
+
+    return ask
+
+
+def _forgotten_offline(original: Any) -> Any:
+    def offline(self: LocalRouting, session: str, source: int, queue: str) -> None:
+        original(self, session, source, "")
+
+    return offline
+
+
+def _resent_live(original: Any) -> Any:
+    def deliver(self: Deliveries, frame: Any) -> None:
+        self._delivered.clear()
+        original(self, frame)
+
+    return deliver
+
+
+def _released_below_the_cursor(original: Any) -> Any:
+    def release(self: Queue, ranges: Ranges) -> None:
+        original(self, tuple((start, min(stop, self.cursor)) for start, stop in ranges))
+
+    return release
+
+
+def _sent_again(original: Any) -> Any:
+    def opened(self: ClientOutbox, lane: LaneOpened) -> None:
+        original(self, lane)
+        self._skip_below = 0
+        self._flow._offered_stop = min(self._flow._offered_stop, lane.head)
+        self._flow._sent_stop = min(self._flow._sent_stop, lane.head)
+
+    return opened
+
+
+PLANTED: tuple[tuple[str, str, tuple[tuple[Any, str, Any], ...]], ...] = (
+    (
+        "9-client-pubrel-before-commit",
+        "PUBREL to a client does not wait for the commit",
+        ((ClientOutbox, "received", _pubrel_at_once),),
+    ),
+    (
+        "9-client-settled-when-sent",
+        "QoS 1 leaves a session's queue before its PUBACK",
+        ((ClientOutbox, "pump", _settled_when_sent),),
+    ),
+    (
+        "9-client-publish-after-pubrec",
+        "what a client released is published again",
+        ((ClientOutbox, "opened", _opened_with(released=())),),
+    ),
+    ("9-client-no-dup", "a client that comes back gets no DUP", ((ClientOutbox, "opened", _opened_with(dup_below=0)),)),
+    (
+        "9-client-identifiers-not-restored",
+        "each connection of a session has other identifiers",
+        (
+            (ClientOutbox, "opened", _opened_shifted),
+            (ClientOutbox, "hand_out", _hand_out_shifted),
+            (ClientOutbox, "settle", _settle_shifted),
+        ),
+    ),
+    ("9-client-window-exceeded", "one more than a client's receive maximum", ((ClientOutbox, "_connected", _wider),)),
+    ("9-client-sent-again", "a new store has a connected client sent again what it had", ((ClientOutbox, "opened", _sent_again),)),
+    (
+        "9-client-early-release-lost",
+        "a PUBREC is forgotten that comes before a new store has handed its message out again",
+        ((Queue, "release", _released_below_the_cursor),),
+    ),
+    ("9-subscription-not-kept", "subscriptions stay in memory", ((LocalSessions, "_add", _not_kept),)),
+    ("9-suback-before-commit", "SUBACK does not wait for the store", ((ClientSubscriptions, "_ask", _answered_at_once),)),
+    (
+        "9-offline-not-routed",
+        "nothing is routed to a session whose client is away",
+        ((LocalRouting, "_offline", _forgotten_offline),),
+    ),
+    ("9-live-delivered-twice", "a batch that is sent again is delivered live again", ((Deliveries, "deliver", _resent_live),)),
+)
