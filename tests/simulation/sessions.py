@@ -32,7 +32,8 @@ What is promised less:
   acknowledged.
 - QoS 0, published or granted, is sent live and to those who are connected; it may be lost, and a publisher that resends a message
   of QoS 1 or 2 gives it another copy.
-- A clean start ends what was before it, from the CONNECT on.
+- A clean start ends what was before it, from the CONNECT on. Of a message that was published before SUBACK, and again, the session
+  may have the later copy alone (S10).
 """
 
 from __future__ import annotations
@@ -516,6 +517,8 @@ class OnConnection:
             return  # its place was when it was refused, or dropped
         if again and (oracle.relaxed or (message.qos and not qos)):
             return  # lost with the store, or on its way as QoS 0, and published again
+        if again and message.payload not in session.owed:
+            return  # its first copy may have come before the session was subscribed
         if oracle.relaxed and oracle.shape.acknowledge == "fast":
             return
         place, key = oracle.place_of(message.payload), (message.topic, message.qos)
