@@ -27,7 +27,8 @@ What is promised less:
   begin again, and clients hold identifiers that the node has forgotten. With ``sync: full`` nothing is relaxed.
 - A session's queue with a limit: ``drop-newest`` drops what never had a sequence, ``drop-oldest`` takes out what was not handed
   out. So many may be missing (S8, S9) as the queue's row counts, and gaps are allowed (S4); an acknowledgement says nothing of
-  this queue (S9), and what was dropped and published again is behind others (S10).
+  this queue (S9), and what was dropped and published again is behind others (S10). Of what was dropped from ``drop-oldest`` since
+  the lane was opened, a new store does not know that it was never sent: it is released as if it were lost by damage (S6).
 - The bridge's limits, its QoS and its absence are no excuse: they concern its own queue. What a bridge *refuses* is not
   acknowledged.
 - QoS 0, published or granted, is sent live and to those who are connected; it may be lost, and a publisher that resends a message
@@ -463,6 +464,8 @@ class OnConnection:
         if not judge.strict(session):
             return
         facts = f"{packet} for {session.queue}"
+        if packet.packet_id not in {*session.recs, *session.exchanges} and judge.shape.overflow == "drop-oldest":
+            return  # it was in the queue when the lane was opened, and was dropped before it could be sent
         if packet.packet_id not in session.recs or packet.reason >= _FAILURE:
             raise Violation("S6", f"without a PUBREC: {facts}")
         place, seq = session.recs[packet.packet_id]
