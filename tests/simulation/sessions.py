@@ -27,12 +27,14 @@ What is promised less:
   begin again, and clients hold identifiers that the node has forgotten. With ``sync: full`` nothing is relaxed.
 - A session's queue with a limit: ``drop-newest`` drops what never had a sequence, ``drop-oldest`` takes out what was not handed
   out. So many may be missing (S8, S9) as the queue's row counts, and gaps are allowed (S4); an acknowledgement says nothing of
-  this queue (S9), and what was dropped and published again is behind others (S10).
+  this queue (S9), and what was dropped and published again is behind others (S10). Of what was dropped from ``drop-oldest`` since
+  the lane was opened, a new store does not know that it was never sent: it is released as if it were lost by damage (S6).
 - The bridge's limits, its QoS and its absence are no excuse: they concern its own queue. What a bridge *refuses* is not
   acknowledged.
 - QoS 0, published or granted, is sent live and to those who are connected; it may be lost, and a publisher that resends a message
   of QoS 1 or 2 gives it another copy.
-- A clean start ends what was before it, from the CONNECT on.
+- A clean start ends what was before it, from the CONNECT on. Of a message that was published before SUBACK, and again, the session
+  may have the later copy alone (S10).
 """
 
 from __future__ import annotations
@@ -462,6 +464,8 @@ class OnConnection:
         if not judge.strict(session):
             return
         facts = f"{packet} for {session.queue}"
+        if packet.packet_id not in {*session.recs, *session.exchanges} and judge.shape.overflow == "drop-oldest":
+            return  # it was in the queue when the lane was opened, and was dropped before it could be sent
         if packet.packet_id not in session.recs or packet.reason >= _FAILURE:
             raise Violation("S6", f"without a PUBREC: {facts}")
         place, seq = session.recs[packet.packet_id]
@@ -516,6 +520,8 @@ class OnConnection:
             return  # its place was when it was refused, or dropped
         if again and (oracle.relaxed or (message.qos and not qos)):
             return  # lost with the store, or on its way as QoS 0, and published again
+        if again and message.payload not in session.owed:
+            return  # its first copy may have come before the session was subscribed
         if oracle.relaxed and oracle.shape.acknowledge == "fast":
             return
         place, key = oracle.place_of(message.payload), (message.topic, message.qos)
