@@ -20,7 +20,7 @@ from wire.settings import NodeSettings
 __all__ = ["small_disk"]  # a fixture
 
 ROWS = 20
-CUTS = 2
+CUTS = 1
 SOAK_CUTS = 20
 TURNS_MAX = 100_000
 RESERVE_BYTES = 8 << 20

@@ -32,6 +32,7 @@ class BrokerWatcher(RemotePublisherWatcher, Protocol):
 
     def remote_delivered(self, client_id: str, packet: Publish, session: int) -> None: ...
     def remote_refused(self, client_id: str, packet: Publish) -> None: ...
+    def remote_swallowed(self, packet: Publish) -> None: ...
     def remote_publish_written(self, client_id: str, packet: Publish, session: int) -> None: ...
     def remote_release_written(self, client_id: str, payload: bytes) -> None: ...
 
@@ -250,6 +251,8 @@ class BrokerConnection(Far):
             self.session.refused.add((packet.payload, packet.packet_id))
         elif known is None:
             broker.watcher.remote_delivered(self.client_id, packet, self.session.number)
+        elif known != packet.payload:
+            broker.watcher.remote_swallowed(packet)
         if packet.qos == 1:
             self._answer(Ack(mqtt.PUBACK, packet.packet_id, reason))
         elif packet.qos == 2:

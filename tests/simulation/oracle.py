@@ -98,7 +98,7 @@ class Oracle:
         self._entered: dict[bytes, set[tuple[str, int]]] = {}
         self._letters = LettersSeen()
         self._purged: dict[tuple[str, int], bytes] = {}  # queue and sequence -> payload
-        self._returned: set[bytes] = set()  # was purged, and the power went before that was on the disk
+        self._returned: set[bytes] = set()  # was purged or swallowed, with commits that are lost, and comes back
         self._sent: set[tuple[str, bytes, int]] = set()  # queue, payload, packet identifier of each QoS 1 and 2 PUBLISH
         self._carried_out: Counter[str] = Counter()  # messages purged and replayed, as the operator was answered
         self._deliveries: dict[bytes, list[int]] = {}
@@ -524,6 +524,12 @@ class Oracle:
 
     def remote_refused(self, client_id: str, packet: Publish) -> None:
         self._remote_refused.add(packet.payload)
+
+    def remote_swallowed(self, packet: Publish) -> None:
+        """The remote takes it for another message, whose identifier it holds: that one's sequence went with lost commits."""
+        if not self.relaxed:
+            raise Violation("swallowed", f"the remote holds the identifier of {packet}")
+        self._returned.add(packet.payload)
 
     def remote_publish_written(self, client_id: str, packet: Publish, session: int) -> None:
         """A QoS 1 or 2 PUBLISH is written: the session that it goes to must be on record (commit point 7)."""
