@@ -10,6 +10,7 @@ import re
 from dataclasses import replace
 from fnmatch import translate
 from heapq import nsmallest
+from operator import attrgetter
 from typing import Any
 
 from actors.client import Client
@@ -122,7 +123,7 @@ class ClientAdmin:
             for client in self._host.clients()
             if client.flow is not None and client.session > after and (like is None or like.match(client.session))
         )
-        clients = nsmallest(LIVE_PER_PAGE + 1, wanted, key=_session)
+        clients = nsmallest(LIVE_PER_PAGE + 1, wanted, key=attrgetter("session"))
         until = clients[LIVE_PER_PAGE - 1].session if len(clients) > LIVE_PER_PAGE else None
         return tuple(self._row(client) for client in clients[:LIVE_PER_PAGE]), until
 
@@ -154,7 +155,3 @@ class ClientAdmin:
             "received": len(client.flow.received) if client.flow is not None else 0,
             "will": client.will is not None,
         }
-
-
-def _session(client: Client) -> str:
-    return client.session

@@ -92,6 +92,15 @@ class Box:
         return lane
 
 
+def filled(box: Box) -> int:
+    """Publish and settle 1,000 messages in batches of ten; the bytes of the history then."""
+    for start in range(0, 1000, 10):
+        box.publish(10, size=50)
+        box.settle((start, start + 10))
+    size_bytes: int = box.status()["retained"]["bytes"]
+    return size_bytes
+
+
 @pytest.fixture(params=["recording", "rocksdb"])
 def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
     if request.param == "recording":
@@ -189,10 +198,7 @@ def test_the_history_outlives_restarts_and_settles_nothing_twice(engine: Engine)
 
 def test_the_oldest_go_when_there_are_too_many_bytes(engine: Engine) -> None:
     box = Box(engine, kept_for(max_bytes=20_000))
-    for start in range(0, 1000, 10):
-        box.publish(10, size=50)
-        box.settle((start, start + 10))
-    before = box.status()["retained"]["bytes"]
+    before = filled(box)
     box.pass_time(60, steps=6)
     kept = box.kept()
 
@@ -272,10 +278,7 @@ def test_with_little_room_the_history_takes_no_more_than_is_free_whatever_the_li
     monkeypatch.setattr(retention, "LITTLE_BYTES", 0)
     engine = RecordingEngine()
     box = Box(engine, kept_for(limit=replace(node().limits, min_free_disk_bytes=0)))
-    for start in range(0, 1000, 10):
-        box.publish(10, size=50)
-        box.settle((start, start + 10))
-    before = box.status()["retained"]["bytes"]
+    before = filled(box)
     for free in (retention.LOW_BYTES, before + 1000):
         engine.free = free
         box.pass_time(11)
@@ -305,10 +308,7 @@ def test_half_of_the_history_goes_each_time_the_disk_is_full(monkeypatch: pytest
     monkeypatch.setattr(retention, "LITTLE_BYTES", 0)
     engine = Full()
     box = Box(engine, kept_for(limit=replace(node().limits, min_free_disk_bytes=0)))
-    for start in range(0, 1000, 10):
-        box.publish(10, size=50)
-        box.settle((start, start + 10))
-    before = box.status()["retained"]["bytes"]
+    before = filled(box)
     box.publish(5)
     engine.left = refused
     box.publish(5)
