@@ -128,12 +128,8 @@ class Deliveries:
 
     def deliver(self, frame: Deliver) -> None:
         """Send live messages, each batch once even if it was resent to a new Distributor."""
-        sender = (frame.sender, frame.sender_epoch)
-        if frame.number <= self._delivered.get(sender, 0):
+        if frame.number and self._has_delivered((frame.sender, frame.sender_epoch), frame.number):
             return
-        if sender not in self._delivered:
-            self._delivered = {known: last for known, last in self._delivered.items() if known[0] != frame.sender}
-        self._delivered[sender] = frame.number
         batch = Batch.decode(frame.bodies[0])
         wall_ms = self._host.mailbox.wall_ms()
         grants = frame.grants or ((0, False, ()),) * len(frame.groups)
@@ -146,6 +142,15 @@ class Deliveries:
                 identifiers=identifiers,
             )
             self.send(Copies(granted, wall_ms), unpack_column("I", subscribers))
+
+    def _has_delivered(self, sender: tuple[str, int], number: int) -> bool:
+        """Whether ``number`` of ``sender`` came before; from now on it has."""
+        if number <= self._delivered.get(sender, 0):
+            return True
+        if sender not in self._delivered:
+            self._delivered = {known: last for known, last in self._delivered.items() if known[0] != sender[0]}
+        self._delivered[sender] = number
+        return False
 
     def send(self, all_copies: Copies, subscribers: Sequence[int]) -> None:
         """Send granted messages to these connections, each without what it may not receive."""

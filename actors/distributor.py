@@ -11,15 +11,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from actors.actor import MailboxActor
-from actors.local_routing import LocalRouting, Part, retained_part
+from actors.local_routing import LocalRouting, Part, Routed, retained_part
 from actors.mailbox import Mailbox
-from wire.batch import QOS_ONLY, REFUSABLE, Batch, pack_column
+from wire.batch import QOS_ONLY, REFUSABLE, Batch, pack_column, unpack_column
 from wire.frames import (
     Append,
     Deliver,
     Frame,
     LiveKnown,
     Publishes,
+    PublishesAhead,
     SessionDown,
     SessionGone,
     SessionsKnown,
@@ -68,6 +69,8 @@ class Distributor(MailboxActor):
                     self._distribute(frame)
                 else:
                     self._held.append(frame)
+            case PublishesAhead():
+                self._deliver_ahead(frame)
             case SubscriptionsAdd():
                 if self._is_listener(frame.epoch):
                     self._local.subscribe(frame.session, frame.source, (filters[:3] for filters in frame.filters))
@@ -126,11 +129,10 @@ class Distributor(MailboxActor):
         sender = lane_of_actor(frame.sender)  # None: the Listener
         parts, bodies = self._parts(batch, None if sender is None else sender.bridge)
         self._routed += len(batch)
-        deliver: Deliver | None = None
-        if self._local:
-            more, more_bodies, deliver = self._local.route(frame, batch, self._listener_epoch)
-            parts += more
-            bodies += more_bodies
+        local = self._local.route(batch, unpack_column("I", frame.sources) if sender is None else None) if self._local else None
+        if local is not None:
+            parts += local.parts
+            bodies += local.bodies
         for part, body in retained_part(batch):
             parts.append(part)
             bodies.append(body)
@@ -149,8 +151,29 @@ class Distributor(MailboxActor):
                 bodies=tuple(bodies),
             ),
         )
-        if deliver is not None:
-            self.send(LISTENER, deliver)
+        if local is not None:
+            self._deliver(local, frame.sender, frame.epoch, frame.number, frame.bodies)
+
+    def _deliver_ahead(self, frame: PublishesAhead) -> None:
+        """Deliver live what does not wait for its batch; without effect until it is known who is connected."""
+        if self._sessions_known and self._live_known and frame.epoch == self._listener_epoch and self._local:
+            local = self._local.route(Batch.decode(frame.bodies[0]), unpack_column("I", frame.sources))
+            self._deliver(local, LISTENER, frame.epoch, 0, frame.bodies)
+
+    def _deliver(self, local: Routed, sender: str, sender_epoch: int, number: int, bodies: tuple[bytes, ...]) -> None:
+        if local.groups:
+            self.send(
+                LISTENER,
+                Deliver(
+                    sender=sender,
+                    sender_epoch=sender_epoch,
+                    number=number,
+                    epoch=self._listener_epoch,
+                    groups=local.groups,
+                    grants=local.grants,
+                    bodies=bodies,
+                ),
+            )
 
     def _parts(self, batch: Batch, origin: str | None) -> tuple[list[Part], list[bytes]]:
         """The batch cut by queue. One that goes to a queue whole keeps its columns; only flags and rules change."""

@@ -24,6 +24,7 @@ from actors.client_sessions import ClientSessions
 from actors.client_subscriptions import ClientSubscriptions
 from actors.client_sys import SysTopics
 from actors.mailbox import HANGUP, READ, WRITE, Mailbox
+from actors.passing import PASSING_TIMER, Passing
 from actors.reception import Door, Reception
 from wire.batch import pack_column
 from wire.errors import PeerViolation
@@ -114,6 +115,7 @@ class Listener(MailboxActor):
         self._touched: dict[int, Client] = {}
         self._unparsed: dict[int, Client] = {}
         self._acknowledgements = Acknowledgements(self, self._link, self._builder)
+        self._passing = Passing(self, self._link, self._builder)
         self._wills: list[tuple[str, int, int, int]] = []  # those in the batch that is being built, as in ``Publishes``
         self._reception = Reception(mailbox, self._group, settings.clients)
         self._too_fast: dict[int, float] = {}
@@ -167,6 +169,7 @@ class Listener(MailboxActor):
             "pending_wills": self._sessions.pending_wills,
             "refused_wills": self._sessions.refused_wills,
             **self._deliveries.figures(),
+            "passing": self._passing.figures(),
             "access": self._access.status(),
         }
 
@@ -243,10 +246,20 @@ class Listener(MailboxActor):
             while self._unparsed and self._link.may_send():  # what a full batch left in the clients' buffers
                 self._parse_leftovers()
                 self._send_batch(now_s)
+        if len(self._builder):
+            self._pass_on(now_s)
         if self._heard and len(self._link) and rows < RESTING_ROWS_MAX and len(self._clients) >= RESTING_CLIENTS_MIN:
             self._rest(now_s)
         self._heard = False
         self._group.hear(self._may_hear())
+
+    def _pass_on(self, now_s: float) -> None:
+        """Messages of QoS 0 don't wait for the disk."""
+        self._passing.turn_end(now_s)
+        while self._builder.full and (places := self._passing.make_room(row for _, row, _, _ in self._wills)) is not None:
+            self._wills = [(session, places[row], epoch, number) for session, row, epoch, number in self._wills]
+            self._parse_leftovers()
+            self._passing.turn_end(now_s)
 
     def _may_hear(self) -> bool:
         return not self._resting and not self._builder.full and self.state == "ready"
@@ -279,6 +292,8 @@ class Listener(MailboxActor):
             self._sessions.publish_due_wills(now_s)
             if not self._builder.full:
                 self._sessions.publish_refused_wills(now_s)
+        elif name == PASSING_TIMER:
+            self._passing.on_timer()  # what is due goes at the turn's end
         elif name == SETTLE_TIMER:
             self._deliveries.settle_all()
         elif name == "accept":
@@ -512,7 +527,7 @@ class Listener(MailboxActor):
     def released(self, client: Client) -> None:
         """The client's PUBREL is to be answered with the batch that is being built, and takes room in it like a message."""
         self._touched[client.number] = client
-        self._builder.used_bytes += PUBREL_BYTES
+        self._builder.take_room(PUBREL_BYTES)
 
     def busy(self, session: str) -> bool:
         """Whether a batch that is not committed changes the received identifiers of ``session``, or has its Will.

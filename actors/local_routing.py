@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
-from wire.batch import OFFERED, QOS_MASK, QOS_ONLY, RETAIN_ONLY, Batch, pack_column, unpack_column
+from wire.batch import OFFERED, QOS_MASK, QOS_ONLY, RETAIN_ONLY, Batch, pack_column
 from wire.copies import as_granted
-from wire.frames import Deliver, Publishes, SessionDown, SessionGone, SessionsKnown, SessionUp
+from wire.frames import SessionDown, SessionGone, SessionsKnown, SessionUp
 from wire.match import Match, Way
-from wire.names import LISTENER, RETAINED
+from wire.names import RETAINED
 from wire.shared_group import SharedGroup
 from wire.subscriber import Delivery, Subscriber, SubscriptionOptions
 from wire.subscriptions import Subscriptions
@@ -29,6 +30,15 @@ _OFFERED_ONLY = bytes(flags & OFFERED for flags in range(256))
 def options_of(byte: int, identifier: int) -> SubscriptionOptions:
     """The options of a subscription as frames carry them."""
     return SubscriptionOptions(byte & QOS_MASK, bool(byte & _NO_LOCAL), bool(byte & _RETAIN_AS_PUBLISHED), identifier)
+
+
+class Routed(NamedTuple):
+    """Parts of an ``Append`` with their bodies, and ``groups`` and ``grants`` of a ``Deliver``."""
+
+    parts: list[Part]
+    bodies: list[bytes]
+    groups: tuple[tuple[bytes, bytes], ...]
+    grants: tuple[Grant, ...]
 
 
 class LocalRouting:
@@ -102,9 +112,9 @@ class LocalRouting:
 
     # --- batches ---
 
-    def route(self, frame: Publishes, batch: Batch, listener_epoch: int) -> tuple[list[Part], list[bytes], Deliver | None]:
-        """What goes into the queues of sessions, as parts of an ``Append`` with their bodies, and what is delivered live."""
-        found = _Found(batch, unpack_column("I", frame.sources) if frame.sender == LISTENER else None)
+    def route(self, batch: Batch, sources: Sequence[int] | None) -> Routed:
+        """Who gets what of ``batch``. sources: per row the connection that it came from; None: no local client's."""
+        found = _Found(batch, sources)
         by_match: dict[Match, set[int]] = {}
         by_group: dict[SharedGroup, set[int]] = {}
         for index, topic in enumerate(batch.topics):
@@ -121,20 +131,7 @@ class LocalRouting:
             rows = found.rows_of(topics)
             for subscriber, delivery, offsets in group.deal(len(rows)):
                 found.send_one(subscriber, delivery, rows[offsets.start : offsets.stop : offsets.step])
-        parts, bodies = found.parts()
-        groups, grants = found.groups()
-        if not groups:
-            return parts, bodies, None
-        deliver = Deliver(
-            sender=frame.sender,
-            sender_epoch=frame.epoch,
-            number=frame.number,
-            epoch=listener_epoch,
-            groups=groups,
-            grants=grants,
-            bodies=frame.bodies,
-        )
-        return parts, bodies, deliver
+        return Routed(*found.parts(), *found.groups())
 
 
 class _Found:

@@ -117,6 +117,19 @@ class Publishes(Frame):
     bodies: tuple[bytes, ...]
 
 
+@_frame(49)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishesAhead(Frame):
+    """Listener -> Distributor: messages of QoS 0 that local clients get now, though the batch that has them waits for another.
+
+    They are delivered live, and nothing else is done with them. sources: as in ``Publishes``. It is not sent again.
+    """
+
+    epoch: int
+    sources: bytes
+    bodies: tuple[bytes, ...]
+
+
 @_frame(2)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Append(Frame):
@@ -326,7 +339,7 @@ class SessionsKnown(Frame):
 @_frame(12)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deliver(Frame):
-    """Distributor -> Listener: live messages out of ``Publishes`` number ``number`` of ``sender``.
+    """Distributor -> Listener: live messages out of ``Publishes`` number ``number`` of ``sender``; 0: out of ``PublishesAhead``.
 
     groups: (client connections u32 column, rows of the batch u16 column, empty for all); ``bodies`` is the one batch.
     grants: for each group (granted QoS, whether RETAIN goes as published, subscription identifiers); empty: QoS 0, nothing else.

@@ -57,6 +57,11 @@ class SendingLink(Generic[Kept]):
     def __iter__(self) -> Iterator[Outstanding[Kept]]:
         return iter(self._outstanding)
 
+    @property
+    def waiting_since_s(self) -> float:
+        """Since when the oldest of what is outstanding waits for its commit."""
+        return self._progress_s
+
     def may_send(self) -> bool:
         """Whether fewer than ``BATCHES_OUTSTANDING_MAX`` batches are on their way."""
         return len(self._outstanding) < BATCHES_OUTSTANDING_MAX

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.broker.exchange import publish, take, take_one
 from tests.support.mqtt_client import PUBACK, PUBLISH, SUBSCRIPTION_IDENTIFIER, TOPIC_ALIAS, MqttClient
-from tests.support.node import Node, node_config
+from tests.support.node import Config, Node, node_config
 
 TOPIC_ALIAS_MAXIMUM = 0x22
+STANDING = 20_000  # messages that are published while the store stands still: more than two batches
 NO_LOCAL, RETAIN_AS_PUBLISHED, ONLY_IF_NEW, NEVER = 0x04, 0x08, 0x10, 0x20
+
+
+def standing_config() -> Config:
+    """A node whose supervisor has patience with a store that stands still."""
+    config = node_config()
+    config["supervision"] |= {"heartbeat_timeout": "300s"}
+    return config
 
 
 @pytest.fixture(scope="module")
@@ -128,6 +139,46 @@ def test_retained_messages_come_as_the_subscription_says(node: Node) -> None:
         while take_one(subscriber).topic != "ret/0":
             pass
         assert retained(0) == {"ret/2": (1, True)}
+
+
+def test_qos_0_never_waits_for_the_disk(tmp_path: Path) -> None:
+    """A store that takes nothing: a full batch of them and more goes through, in order, and QoS 1 waits and gets its commit."""
+    with (
+        Node(standing_config(), tmp_path) as node,
+        MqttClient(node.port, "s", version=5) as subscriber,
+        MqttClient(node.port, "lasting", version=5, session_expiry_s=600) as lasting,
+        MqttClient(node.port, "p") as publisher,
+    ):
+        for client in (subscriber, lasting):
+            client.subscribe("t/#", qos=1)
+        store = node.kill("queue_store", signal.SIGSTOP)
+        expected = []
+        for number in range(STANDING // 100):
+            publisher.send_raw(b"".join(publisher.encode_publish("t/0", f"{number}.{at}", 0, 0) for at in range(100)))
+            publisher.publish(f"t/retained/{number % 10}", str(number), retain=True)
+            expected += [f"{number}.{at}" for at in range(100)] + [str(number)]
+        publisher.publish("t/1", "waits", qos=1, packet_id=1)
+        publisher.publish("t/0", "last")
+
+        for client in (subscriber, lasting):
+            got = take(client, len(expected) + 1)
+            in_order = [message.payload.decode() for message in got] == [*expected, "last"]
+            assert in_order
+        publisher.ping()  # and nothing is acknowledged
+        os.kill(store, signal.SIGCONT)
+        publisher.expect(PUBACK, packet_id=1)
+        for client in (subscriber, lasting):
+            assert take_one(client).payload == b"waits"
+            client.ping()
+        figures = node.status()["listener"]
+        assert figures["passing"]["passed"] >= STANDING - 100
+        assert 0 < figures["passing"]["dropped"] < figures["passing"]["passed"]
+        assert figures["published"] == len(expected) + 2
+        assert len(node.events("listener.qos_0_dropped")) == 1
+        with MqttClient(node.port, "later") as later:
+            later.subscribe("t/retained/+")
+            states = {message.topic[-1]: int(message.payload) for message in take(later, 10)}
+        assert states == {str(number % 10): number for number in range(STANDING // 100 - 10, STANDING // 100)}
 
 
 def test_a_client_takes_no_more_than_it_said(node: Node) -> None:

@@ -642,5 +642,6 @@ SEEN_AT = {
     "9-client-sent-again": 27,
     "9-client-early-release-lost": 616,
     "9-offline-not-routed": 7,
+    "9-passed-delivered-again": 92,
     "9-live-delivered-twice": 129,
 }

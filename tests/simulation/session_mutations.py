@@ -10,8 +10,10 @@ from actors.client_subscriptions import ClientSubscriptions
 from actors.local_routing import LocalRouting
 from storage.local_sessions import LocalSessions
 from storage.queue import Queue
+from wire.batch import OFFERED
 from wire.client_outbox import ClientOutbox
 from wire.frames import LaneOpened, Ranges, Settle, SubscriptionsKept
+from wire.mqtt.publish_stream import BatchBuilder
 
 
 def _nothing(*arguments: Any, **named: Any) -> None:
@@ -139,6 +141,15 @@ def _resent_live(original: Any) -> Any:
     return deliver
 
 
+def _passed_unmarked(original: Any) -> Any:
+    def pass_on(self: BatchBuilder, accepted_ms: int) -> Any:
+        passed = original(self, accepted_ms)
+        self.flags = bytearray(flags & ~OFFERED for flags in self.flags)
+        return passed
+
+    return pass_on
+
+
 def _released_below_the_cursor(original: Any) -> Any:
     def release(self: Queue, ranges: Ranges) -> None:
         original(self, tuple((start, min(stop, self.cursor)) for start, stop in ranges))
@@ -195,6 +206,11 @@ PLANTED: tuple[tuple[str, str, tuple[tuple[Any, str, Any], ...]], ...] = (
         "9-offline-not-routed",
         "nothing is routed to a session whose client is away",
         ((LocalRouting, "_offline", _forgotten_offline),),
+    ),
+    (
+        "9-passed-delivered-again",
+        "what has passed a batch is delivered live with its own again",
+        ((BatchBuilder, "pass_on", _passed_unmarked),),
     ),
     ("9-live-delivered-twice", "a batch that is sent again is delivered live again", ((Deliveries, "deliver", _resent_live),)),
 )

@@ -26,6 +26,7 @@ from wire.frames import (
     NodeFigures,
     PeerUp,
     Publishes,
+    PublishesAhead,
     QueueAnswer,
     QueueCommand,
     ReportNow,
@@ -62,6 +63,7 @@ GOLDEN: list[tuple[Frame, str]] = [
         Publishes(sender="l", epoch=2, number=3, sources=b"\1", received={"s": (b"a", b"b")}, released={}, bodies=(b"x",)),
         "990103a16c0203c4010181a17392c40161c401628090",
     ),
+    (PublishesAhead(epoch=2, sources=b"\1", bodies=(b"x",)), "94310102c40101"),
     (
         Append(
             sender="l",

@@ -8,7 +8,7 @@ Packets of other types go through ``codec.py``; counting against the receive max
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Protocol
 
 from wire.batch import OFFERED, QOS_MASK, REFUSABLE, RETAIN, ROWS_MAX, Batch, pack_column
@@ -86,7 +86,9 @@ class BatchBuilder:
         "forbidden_take_room",
         "known_properties",
         "known_topics",
+        "other_bytes",
         "packet_max_bytes",
+        "passed_rows",
         "payloads",
         "properties",
         "properties_max",
@@ -135,7 +137,8 @@ class BatchBuilder:
         self.properties: dict[int, bytes] = {}
         self.sources: array[int] = array("I")
         self.received_rows: dict[str, tuple[list[int], list[int]]] = {}
-        self.used_bytes = 0
+        self.passed_rows = 0  # rows before this one have been passed if they are of QoS 0
+        self.used_bytes = self.other_bytes = 0
 
     def __len__(self) -> int:
         return len(self.payloads)
@@ -153,6 +156,11 @@ class BatchBuilder:
             for session, (packet_ids, rows) in self.received_rows.items()
         }
 
+    def take_room(self, size_bytes: int) -> None:
+        """Something else is kept until the batch is committed, and takes room in it like a message."""
+        self.other_bytes += size_bytes
+        self.used_bytes += size_bytes
+
     def sources_column(self) -> bytes:
         """Per row the number of the client it came from (u32 column)."""
         return pack_column(self.sources)
@@ -168,6 +176,59 @@ class BatchBuilder:
             payloads=b"".join(self.payloads),
             properties=self.properties,
         )
+
+    def pass_on(self, accepted_ms: int) -> tuple[Batch, bytes] | None:
+        """The messages of QoS 0 that were not passed before, and their sources as ``sources_column``; None if there are none.
+
+        They stay, marked as ``OFFERED``.
+        """
+        rows = [row for row in range(self.passed_rows, len(self)) if not self.flags[row] & (QOS_MASK | OFFERED)]
+        self.passed_rows = len(self)
+        if not rows:
+            return None
+        topics = list(self.topics)
+        numbers: dict[int, int] = {}
+        topic_of = array("H", [numbers.setdefault(self.topic_of[row], len(numbers)) for row in rows])
+        payloads = [self.payloads[row] for row in rows]
+        batch = Batch(
+            accepted_ms=accepted_ms,
+            topics=[topics[index] for index in numbers],
+            topic_of=topic_of,
+            flags=bytes([self.flags[row] for row in rows]),
+            lengths=array("I", map(len, payloads)),
+            payloads=b"".join(payloads),
+            properties={new: self.properties[row] for new, row in enumerate(rows) if row in self.properties},
+        )
+        for row in rows:
+            self.flags[row] |= OFFERED
+        return batch, pack_column(array("I", [self.sources[row] for row in rows]))
+
+    def shed(self, wanted: Collection[int]) -> dict[int, int]:
+        """Take out the messages of QoS 0 that have been passed, but for the rows ``wanted`` and what is retained by topic.
+
+        Returns: the rows that are left, in order, and which rows they are now.
+        """
+        passed = range(min(self.passed_rows, len(self)))
+        retained = {self.topic_of[row]: row for row, flags in enumerate(self.flags) if flags & RETAIN}
+        kept = {*wanted, *retained.values()}
+        gone = {row for row in passed if not self.flags[row] & QOS_MASK and row not in kept}
+        left = [row for row in range(len(self)) if row not in gone]
+        now = {old: new for new, old in enumerate(left)}
+        if not gone:
+            return now
+        topics = list(self.topics)
+        numbers: dict[int, int] = {}
+        self.topic_of = [numbers.setdefault(self.topic_of[row], len(numbers)) for row in left]
+        self.topics = {topics[old]: new for old, new in numbers.items()}
+        self.flags = bytearray([self.flags[row] for row in left])
+        self.payloads = [self.payloads[row] for row in left]
+        self.sources = array("I", [self.sources[row] for row in left])
+        self.properties = {now[row]: raw for row, raw in self.properties.items() if row in now}
+        for _, rows in self.received_rows.values():
+            rows[:] = [now[row] for row in rows]
+        self.passed_rows = len(left)
+        self.used_bytes = self.other_bytes + self.build(0).size_bytes()
+        return now
 
     def add(self, topic: bytes, flags: int, payload: bytes, *, source: int, properties: bytes = b"") -> None:
         """Add one message whose topic is valid, such as a Will; also into a full builder, so look at ``full`` now and then."""

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.wire.mqtt.strategies import LEVELS, publishes, topics
-from wire.batch import OFFERED, REFUSABLE, RETAIN, unpack_column
+from wire.batch import OFFERED, QOS_MASK, REFUSABLE, RETAIN, unpack_column
 from wire.errors import PeerViolation
 from wire.mqtt.codec import encode
 from wire.mqtt.encode_publish import encode_deliveries
@@ -431,3 +431,77 @@ def test_without_a_reserved_beginning_every_topic_is_taken() -> None:
     builder = new_builder()
     parse_publishes(encode(Publish(topic="$SYS/a", payload=b"x"), 4), 0, 4, Source(), builder)
     assert list(builder.topics) == [b"$SYS/a"]
+
+
+Added = tuple[bytes, int, bytes, bytes, int]  # topic, flags, payload, properties, source
+ADDED: st.SearchStrategy[Added] = st.tuples(
+    st.sampled_from([b"a", b"b", b"c"]),
+    st.sampled_from([0, RETAIN, 1, 1 | RETAIN, 2]),
+    st.binary(max_size=3),
+    st.sampled_from([b"", b"\1\1"]),
+    st.integers(1, 3),
+)
+
+
+@given(st.lists(ADDED | st.sampled_from(["pass", "shed"]), max_size=40), st.sets(st.integers(0, 39), max_size=2))
+def test_what_passes_goes_once_and_what_is_shed_has_passed(course: list[Added | str], wanted: set[int]) -> None:
+    """Against a list of rows. Every QoS 0 row passes once, in order; shed are those alone that nobody needs any more."""
+    builder = new_builder()
+    rows: list[tuple[Added, bool]] = []  # and whether it has passed
+    identifiers = 0
+    for step in course:
+        if step == "pass":
+            passed = builder.pass_on(1000)
+            expected = [row for row, has_passed in rows if not row[1] & QOS_MASK and not has_passed]
+            got: list[Added] = []
+            if passed is not None:
+                batch, sources = passed
+                columns = zip(batch.topic_of, batch.flags, batch.rows_payloads(), unpack_column("I", sources), strict=True)
+                for at, (index, flags, payload, source) in enumerate(columns):
+                    got.append((batch.topics[index], flags, payload, batch.properties.get(at, b""), source))
+            assert got == expected
+            rows = [(row, True) for row, _ in rows]
+        elif step == "shed":
+            keep = {row for row in wanted if row < len(rows)}
+            last = {row[0]: at for at, (row, _) in enumerate(rows) if row[1] & RETAIN}
+            places = builder.shed(keep)
+            left = [
+                at
+                for at, (row, has_passed) in enumerate(rows)
+                if row[1] & QOS_MASK or not has_passed or at in keep or last.get(row[0]) == at
+            ]
+            assert places == {old: new for new, old in enumerate(left)}
+            rows = [rows[at] for at in left]
+        else:
+            assert not isinstance(step, str)
+            topic, flags, payload, properties, source = step
+            if flags & QOS_MASK == 2:
+                identifiers += 1
+                packet_ids, of_rows = builder.received_rows.setdefault("s", ([], []))
+                packet_ids.append(identifiers)
+                of_rows.append(len(builder))
+            builder.add(topic, flags, payload, source=source, properties=properties)
+            rows.append((step, False))
+    assert [(row[0].decode(), row[2], row[1], row[3], row[4]) for row, _ in rows] == [
+        (topic, payload, flags & ~OFFERED, properties, source) for topic, payload, flags, properties, source in rows_of(builder)
+    ]
+    assert [has_passed and not row[1] & QOS_MASK for row, has_passed in rows] == [
+        bool(row[2] & OFFERED) for row in rows_of(builder)
+    ]
+    _, of_rows = builder.received_rows.get("s", ([], []))
+    assert of_rows == [at for at, (row, _) in enumerate(rows) if row[1] & QOS_MASK == 2]
+
+
+def test_what_is_shed_makes_room_and_what_else_takes_room_keeps_it() -> None:
+    builder = BatchBuilder(rows_max=1000, bytes_max=1000)
+    builder.take_room(300)
+    while not builder.full:
+        builder.add(b"t", 0, b"x" * 99, source=1)
+    builder.add(b"t", 1, b"x" * 99, source=1)
+    assert list(builder.shed(())) == list(range(len(builder))), "nothing has passed"
+
+    builder.pass_on(1000)
+    builder.shed(())
+
+    assert not builder.full
+    assert (len(builder), builder.used_bytes) == (1, 400)

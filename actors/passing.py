@@ -1,0 +1,88 @@
+"""Where messages of QoS 0 pass the batch before them: local clients get them, however long the disk takes to commit that one.
+
+They stay in the batch that is being built, because bridges want them too and some are retained. When it is full and the store still
+takes nothing, those that were passed on leave it: no queue gets them, nobody waits for them, and they are counted. What is routed
+live, and who has had it already, is the Distributor's and ``actors/local_routing.py``'s.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import Any
+
+from actors.acknowledgements import Owed
+from actors.client_host import ClientHost
+from wire.frames import PublishesAhead
+from wire.link import OVERLAPPING_ROWS_MIN, SendingLink
+from wire.mqtt.publish_stream import BatchBuilder
+from wire.names import DISTRIBUTOR
+
+log = logging.getLogger("bascule")
+
+PASS_AFTER_S = 0.005
+PASS_MANY_AFTER_S = 0.1  # under full load many messages wait for each commit, and to pass them all on would cost as much again
+PASSING_TIMER = "pass"
+
+
+class Passing:
+    """Passes messages of QoS 0 on when a commit takes long."""
+
+    def __init__(self, host: ClientHost, link: SendingLink[Owed], builder: BatchBuilder) -> None:
+        self._host = host
+        self._link = link
+        self._builder = builder
+        self._timed = False
+        self._passed = 0
+        self._dropped = 0
+        self._told = -1  # the number of the batch behind which messages were dropped that the log tells of
+
+    def figures(self) -> dict[str, Any]:
+        """Figures for ``status``: messages that were passed on, and those of them that no queue got because there was no room."""
+        return {"passed": self._passed, "dropped": self._dropped}
+
+    def turn_end(self, now_s: float) -> None:
+        """Pass on what has waited long enough; the batch could not be sent in this turn."""
+        if not len(self._link) or self._builder.passed_rows == len(self._builder):
+            return
+        many = len(self._builder) >= OVERLAPPING_ROWS_MIN
+        due_s = self._link.waiting_since_s + (PASS_MANY_AFTER_S if many else PASS_AFTER_S)
+        if now_s >= due_s:
+            self._pass_on()
+        elif not self._timed:
+            self._timed = True
+            self._host.mailbox.set_timer(PASSING_TIMER, due_s)
+
+    def on_timer(self) -> None:
+        """The timer is due."""
+        self._timed = False
+
+    def make_room(self, wanted: Iterable[int]) -> dict[int, int] | None:
+        """Drop from the full batch what was passed on, but for the rows ``wanted``.
+
+        Returns: the rows that are left, and where they are now; None if nothing could be dropped.
+        """
+        rows = len(self._builder)
+        if self._builder.passed_rows < rows:
+            return None  # it waits for its moment
+        places = self._builder.shed(frozenset(wanted))
+        dropped = rows - len(places)
+        if not dropped:
+            return None
+        self._dropped += dropped
+        self._host.traffic.publish_received += dropped
+        self._host.traffic.messages_received += dropped
+        if self._told != self._link.committed:
+            self._told = self._link.committed
+            log.warning("listener.qos_0_dropped", extra={"messages": dropped, "why": "the store has taken nothing for long"})
+        return places
+
+    def _pass_on(self) -> None:
+        if not any(client.filters for client in self._host.clients()):
+            return  # nobody would get them: bridges do, when the batch is committed
+        passed = self._builder.pass_on(self._host.mailbox.wall_ms())
+        if passed is not None:
+            batch, sources = passed
+            self._passed += len(batch)
+            ahead = PublishesAhead(epoch=self._host.epoch, sources=sources, bodies=(batch.encode(),))
+            self._host.send(DISTRIBUTOR, ahead)
