@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections import deque
 
 from actors.mailbox import READ, WRITE, PollGroup
 from wire.access_rules import ClientAccess
@@ -10,6 +11,7 @@ from wire.client_outbox import ClientOutbox
 from wire.inbound import InboundFlow
 from wire.mqtt.aliases import OutgoingAliases
 from wire.rate_limit import PublishRate
+from wire.retained_first import RetainedFirst
 from wire.wills import Message
 
 REQUESTS_MAX = 16  # SUBSCRIBEs and UNSUBSCRIBEs of one client that are not answered; then it is not read
@@ -32,6 +34,7 @@ class Client:
         "aliases",
         "asking",
         "backlog",
+        "backlog_bytes",
         "buffer",
         "certificate_user",
         "closed",
@@ -53,6 +56,7 @@ class Client:
         "queue",
         "rate",
         "receive_maximum",
+        "retained_first",
         "rights",
         "session",
         "user",
@@ -89,7 +93,9 @@ class Client:
         self.filters: dict[str, tuple[int, int]] = {}  # topic filter -> options as in ``SessionOpened``, subscription identifier
         self.flow: InboundFlow | None = None  # set when CONNACK was sent; so is the outbox
         self.outbox: ClientOutbox | None = None
-        self.backlog: list[bytes] = []  # retained messages of QoS 0 that wait for the socket
+        self.backlog: deque[bytes] = deque()  # retained messages of QoS 0 that wait for the socket, and what came behind them
+        self.backlog_bytes = 0
+        self.retained_first: RetainedFirst | None = None  # while it waits for retained messages
         self.will: Message | None = None
         self.rate: PublishRate | None = None  # None: it may publish as fast as it can
         self.certificate_user: str | None = None  # the user name that its certificate gives

@@ -21,6 +21,7 @@ from wire.copies import Copies, as_granted
 from wire.frames import Deliver, HandOut, LaneClose, LaneOpen, LaneOpened, LaneReopen, Retained, Settled
 from wire.mqtt.publish_stream import PACKET_BYTES_LIMIT
 from wire.names import LANE_EPOCH_SHIFT, QUEUE_STORE
+from wire.retained_first import RetainedFirst
 from wire.settings import NodeSettings
 
 log = logging.getLogger("bascule")
@@ -159,8 +160,10 @@ class Deliveries:
             if client is None or client.outbox is None:
                 continue
             copies = all_copies if client.rights is None else self._readable(all_copies, client.rights)
+            if client.retained_first is not None:
+                copies = self._hold(copies, client.retained_first)
             if copies.qos0_messages:
-                if client.output_bytes > self._output_max_bytes // 2:
+                if client.output_bytes > self._output_max_bytes // 2 and not client.backlog:
                     self._dropped["output_limit"] += copies.qos0_messages
                 else:
                     packet_max_bytes = client.packet_max_bytes or PACKET_BYTES_LIMIT
@@ -168,13 +171,34 @@ class Deliveries:
                         packets = copies.qos0(client.level, packet_max_bytes)
                     else:
                         packets = copies.qos0_aliased(client.aliases, packet_max_bytes)
-                    self._host.traffic.publish_sent += copies.qos0_messages
-                    self._host.write(client, packets, copies.qos0_messages)
+                    if client.backlog:
+                        self._put_back(client, packets, copies.qos0_messages)
+                    else:
+                        self._host.traffic.publish_sent += copies.qos0_messages
+                        self._host.write(client, packets, copies.qos0_messages)
             if copies.parcel is not None:
                 if client.outbox.queue:
                     continue  # those it gets through its queue
                 client.outbox.put(copies.parcel)
                 self._touched[number] = client
+
+    def _put_back(self, client: Client, packets: bytes, messages: int) -> None:
+        """Write ``packets`` of QoS 0 when the client's socket has taken what is before them."""
+        if client.backlog_bytes + len(packets) > self._settings.queue_max_bytes:
+            self._dropped["queue_full"] += messages
+            return
+        self._host.traffic.publish_sent += messages
+        self._host.traffic.messages_sent += messages
+        client.backlog.append(packets)
+        client.backlog_bytes += len(packets)
+
+    def _hold(self, copies: Copies, first: RetainedFirst) -> Copies:
+        """``copies`` without what has to wait for retained messages."""
+        dropped = first.dropped
+        copies = first.hold(copies)
+        if first.dropped > dropped:
+            self._dropped["output_limit"] += first.dropped - dropped
+        return copies
 
     def _readable(self, copies: Copies, rights: ClientAccess) -> Copies:
         """``copies`` without what the client may not receive."""
@@ -195,12 +219,7 @@ class Deliveries:
             copies = self._readable(copies, client.rights)
         if copies.qos0_messages:
             packets = copies.qos0(client.level, client.packet_max_bytes or PACKET_BYTES_LIMIT)
-            if sum(map(len, client.backlog)) + len(packets) > self._settings.queue_max_bytes:
-                self._dropped["queue_full"] += copies.qos0_messages
-            else:
-                self._host.traffic.publish_sent += copies.qos0_messages
-                self._host.traffic.messages_sent += copies.qos0_messages
-                client.backlog.append(packets)
+            self._put_back(client, packets, copies.qos0_messages)
         if copies.parcel is not None and not client.outbox.queue:
             client.outbox.put(copies.parcel)
         self._touched[client.number] = client
@@ -245,7 +264,9 @@ class Deliveries:
     def _write(self, client: Client, outbox: ClientOutbox, now_s: float, wall_ms: int) -> None:
         while not client.closed and client.output_bytes < PUMP_BELOW_BYTES:
             if client.backlog:
-                self._host.write(client, client.backlog.pop(0), 0)  # counted when it was put there
+                packets = client.backlog.popleft()
+                client.backlog_bytes -= len(packets)
+                self._host.write(client, packets, 0)  # counted when they were put there
                 continue
             publishes, pubrels = outbox.sent
             data = outbox.pump(BURST_BYTES, now_s, wall_ms)

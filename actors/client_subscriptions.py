@@ -6,18 +6,20 @@ is published from then on. What is not answered is asked again when either of th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from actors.access import Access
 from actors.client import ASKING, REQUESTS_MAX, Client
 from actors.client_host import ClientHost
-from wire.frames import Frame, SubscriptionsAdd, SubscriptionsDrop, SubscriptionsKept
+from wire.batch import Batch
+from wire.frames import Frame, Retained, SubscriptionsAdd, SubscriptionsDrop, SubscriptionsKept
 from wire.mqtt.codec import encode
 from wire.mqtt.packets import MQTT_5_0, Suback, Subscribe, Subscription, Unsuback, Unsubscribe
 from wire.mqtt.reason_codes import ReasonCode
 from wire.mqtt.topics import TopicLimits
 from wire.names import DISTRIBUTOR
 from wire.retained import sends_retained
+from wire.retained_first import RetainedFirst
 from wire.settings import NodeSettings
 
 _FAILURE_311 = 0x80
@@ -26,12 +28,16 @@ _NO_LOCAL, _RETAIN_AS_PUBLISHED = 0x04, 0x08
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """A SUBSCRIBE or UNSUBSCRIBE that the store has not answered. wanted: topic filter -> whether its retained messages are."""
+    """A SUBSCRIBE or UNSUBSCRIBE that the store has not answered. wanted: topic filter -> whether its retained messages are.
+
+    retained: those that have come; they go out behind the answer.
+    """
 
     client: Client
     answer: bytes
     adds: bool
     wanted: dict[str, bool]
+    retained: list[Retained] = field(default_factory=list)
 
 
 class ClientSubscriptions:
@@ -41,6 +47,7 @@ class ClientSubscriptions:
         self._host = host
         self._access = access
         self._subscriptions_max = settings.clients.subscriptions_max
+        self._late_max_bytes = settings.clients.output_max_bytes
         self._topic_limits = TopicLimits(settings.clients.topic_levels_max, settings.clients.topic_max_bytes)
         self._requests: dict[int, _Request] = {}
         self._number = 0
@@ -82,6 +89,12 @@ class ClientSubscriptions:
         answer = encode(Unsuback(packet_id=packet.packet_id, reason_codes=codes), client.level)
         self._ask(_Request(client, answer, False, gone))
 
+    def retained(self, frame: Retained) -> None:
+        """Retained messages that a request asked for: they wait for its answer."""
+        request = self._requests.get(frame.request)
+        if request is not None:
+            request.retained.append(frame)
+
     def kept(self, frame: SubscriptionsKept) -> None:
         """The store has what the request asked for: answer it."""
         request = self._requests.pop(frame.request, None)
@@ -90,7 +103,12 @@ class ClientSubscriptions:
         client = request.client
         self._host.write(client, request.answer)
         if request.adds:
-            self._host.subscribed(client, request.wanted)
+            late: list[Batch] = []
+            if client.retained_first is not None:
+                late = client.retained_first.answer(frame.request)
+                if not client.retained_first:
+                    client.retained_first = None
+            self._host.subscribed(client, request.wanted, request.retained, late)
         client.asking -= 1
         if client.asking == REQUESTS_MAX - 1 and not client.closed:
             client.hear(True, ASKING)
@@ -100,6 +118,12 @@ class ClientSubscriptions:
         """Nobody waits for the client's answers any more."""
         for number in [number for number, request in self._requests.items() if request.client is client]:
             del self._requests[number]
+
+    def store_is_new(self) -> None:
+        """What the former one has sent may not be all: ask again."""
+        for request in self._requests.values():
+            request.retained.clear()
+        self.repeat()
 
     def repeat(self) -> None:
         """Ask again for what is not answered, as far as it still holds: a later request may have been answered already."""
@@ -115,6 +139,10 @@ class ClientSubscriptions:
         request.client.asking += 1
         if request.client.asking == REQUESTS_MAX:
             request.client.hear(False, ASKING)  # the way to the store has no other limit
+        asked = [topic_filter for topic_filter, wanted in request.wanted.items() if wanted] if request.adds else []
+        if asked:
+            request.client.retained_first = request.client.retained_first or RetainedFirst(self._late_max_bytes)
+            request.client.retained_first.ask(self._number, asked)
         self._host.send(DISTRIBUTOR, self._frame(self._number))
 
     def _frame(self, number: int) -> Frame:

@@ -61,8 +61,9 @@ class SysTopics:
             if rows:
                 _, identifier = client.filters[topic_filter]
                 body = self._latest.select(rows).encode()
-                retained = Retained(epoch=self._host.epoch, source=client.number, qos=0, identifier=identifier, bodies=(body,))
-                self._deliveries.retained(retained)
+                self._deliveries.retained(
+                    Retained(epoch=self._host.epoch, request=0, source=client.number, qos=0, identifier=identifier, bodies=(body,))
+                )
 
     @staticmethod
     def _filters(client: Client) -> Filters:

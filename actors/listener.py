@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from actors.access import Access, Verified
@@ -26,7 +26,8 @@ from actors.client_sys import SysTopics
 from actors.mailbox import HANGUP, READ, WRITE, Mailbox
 from actors.passing import PASSING_TIMER, Passing
 from actors.reception import Door, Reception
-from wire.batch import pack_column
+from wire.batch import Batch, pack_column
+from wire.copies import Copies
 from wire.errors import PeerViolation
 from wire.frames import (
     AclChanged,
@@ -143,7 +144,7 @@ class Listener(MailboxActor):
             self._sessions.store_is_new()
             self._admin.store_is_new()
             self._deliveries.store_is_new()
-            self._subscriptions.repeat()
+            self._subscriptions.store_is_new()
             number, stalled = self._link.committed + 1, self._acknowledgements.stalled
             self.send(name, SenderResumes(sender=self.name, epoch=self.epoch, number=number, stalled=stalled))
         self._resend()
@@ -218,7 +219,7 @@ class Listener(MailboxActor):
             case Deliver():
                 self._deliveries.deliver(frame)
             case Retained():
-                self._deliveries.retained(frame)
+                self._subscriptions.retained(frame)
             case SubscriptionsKept():
                 self._subscriptions.kept(frame)
             case SessionOpened():
@@ -553,9 +554,16 @@ class Listener(MailboxActor):
         self._sys.opened(client)
         self._most_connected = max(self._most_connected, len(self._clients) - self._reception.admission.half_open)
 
-    def subscribed(self, client: Client, wanted: dict[str, bool]) -> None:
-        """The client has its SUBACK. wanted: topic filter -> whether it is to get what is retained."""
+    def subscribed(self, client: Client, wanted: dict[str, bool], retained: Sequence[Retained], late: Sequence[Batch]) -> None:
+        """The client has its SUBACK. wanted: topic filter -> whether it is to get what is retained.
+
+        retained: what the store has of that; late: what was published meanwhile, as granted.
+        """
+        for frame in retained:
+            self._deliveries.retained(frame)
         self._sys.subscribed(client, wanted)
+        for batch in late:
+            self._deliveries.send(Copies(batch, self.mailbox.wall_ms()), (client.number,))
 
     def _sys_figures(self) -> ListenerFigures:
         connected = sum(client.flow is not None for client in self._clients.values())

@@ -355,7 +355,6 @@ class LocalSessions:
                 session.subscriptions[topic_filter] = (options, identifier)
             session.request = (frame.epoch, frame.request)
             self._changed(session)
-        self._answers.append((LISTENER, SubscriptionsKept(epoch=frame.epoch, request=frame.request, source=frame.source)))
         for qos, identifier, batch in retained:
             live = batch
             if session is not None:
@@ -366,8 +365,16 @@ class LocalSessions:
                     self._queues.put(session.queue, granted)
                 live = batch.select([row for row, flags in enumerate(batch.flags) if not (flags & QOS_MASK and qos)])
             if len(live):
-                answer = Retained(epoch=frame.epoch, source=frame.source, qos=qos, identifier=identifier, bodies=(live.encode(),))
+                answer = Retained(
+                    epoch=frame.epoch,
+                    request=frame.request,
+                    source=frame.source,
+                    qos=qos,
+                    identifier=identifier,
+                    bodies=(live.encode(),),
+                )
                 self._answers.append((LISTENER, answer))
+        self._answers.append((LISTENER, SubscriptionsKept(epoch=frame.epoch, request=frame.request, source=frame.source)))
 
     def _session_of(self, frame: SubscriptionsAdd | SubscriptionsDrop) -> Session | None:
         """The kept session that is meant; None for a live one, and for one that has ended meanwhile."""

@@ -5,7 +5,7 @@ The Distributor makes what goes into queues with it, the Listener what is delive
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from wire.access_rules import ClientAccess
 from wire.batch import QOS_ONLY, RETAIN, Batch, applied_qos_table
@@ -82,7 +82,7 @@ class Copies:
         self._aliased: dict[tuple[int, ...], bytes] = {}
         self._topics: tuple[list[int], list[bytes], int] | None = None  # of QoS 0: their indexes, their names; no packet is larger
         self._wall_ms = wall_ms
-        self._readable: dict[frozenset[int], Copies] = {}
+        self._without: dict[frozenset[int], Copies] = {}
         self.qos0_messages = count
         self.parcel: Parcel | None = None
         if count < len(batch):
@@ -98,11 +98,24 @@ class Copies:
         forbidden = rights.forbidden(topics, range(len(topics)))
         if not forbidden:
             return self
-        copies = self._readable.get(forbidden)
+        return self.without(forbidden)
+
+    @property
+    def topics(self) -> Sequence[bytes]:
+        """Topics by their indexes; there need not be a message of each."""
+        return self._batch.topics
+
+    def without(self, topics: frozenset[int]) -> Copies:
+        """Without the messages of these topics; the same object for all that ask for the same."""
+        copies = self._without.get(topics)
         if copies is None:
-            rows = [row for row, index in enumerate(self._batch.topic_of) if index not in forbidden]
-            copies = self._readable[forbidden] = Copies(self._batch.select(rows), self._wall_ms)
+            rows = [row for row, index in enumerate(self._batch.topic_of) if index not in topics]
+            copies = self._without[topics] = Copies(self._batch.select(rows), self._wall_ms)
         return copies
+
+    def only(self, topics: Collection[int]) -> Batch:
+        """The messages of these topics, as granted."""
+        return self._batch.select([row for row, index in enumerate(self._batch.topic_of) if index in topics])
 
     def qos0(self, level: int, packet_max_bytes: int) -> bytes:
         """The PUBLISH packets of QoS 0 at protocol ``level``; larger ones are left out."""

@@ -424,7 +424,10 @@ class SubscriptionsDrop(Frame):
 @_frame(29)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubscriptionsKept(Frame):
-    """QueueStore -> Listener: what ``request`` asked for is committed, or needs no commit: send the SUBACK or UNSUBACK."""
+    """QueueStore -> Listener: what ``request`` asked for is committed, or needs no commit: send the SUBACK or UNSUBACK.
+
+    The ``Retained`` that ``request`` asked for have gone before.
+    """
 
     epoch: int
     request: int
@@ -434,12 +437,14 @@ class SubscriptionsKept(Frame):
 @_frame(30)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retained(Frame):
-    """QueueStore -> Listener: retained messages for connection ``source``, to be sent with RETAIN 1 [MQTT-3.3.1-8].
+    """QueueStore -> Listener: retained messages that ``request`` of connection ``source`` asked for, to be sent with RETAIN 1.
 
-    Of those that went into the session's queue there is none here. qos: the subscription's; identifier: its identifier, 0 for none.
+    They follow its SUBACK [MQTT-3.3.1-8]. Of those that went into the session's queue there is none here. qos: the subscription's;
+    identifier: its identifier, 0 for none.
     """
 
     epoch: int
+    request: int
     source: int
     qos: int
     identifier: int

@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from tests.broker.exchange import publish, take, take_one
-from tests.support.mqtt_client import PUBACK, PUBLISH, SUBSCRIPTION_IDENTIFIER, TOPIC_ALIAS, MqttClient
+from tests.support.mqtt_client import PUBACK, PUBLISH, SUBACK, SUBSCRIBE, SUBSCRIPTION_IDENTIFIER, TOPIC_ALIAS, MqttClient, string
 from tests.support.node import Config, Node, node_config
 
 TOPIC_ALIAS_MAXIMUM = 0x22
+RETAINED = 75  # of 100 kB each: under sessions.queue_max_bytes, more than the buffers of a connection
 STANDING = 20_000  # messages that are published while the store stands still: more than two batches
 NO_LOCAL, RETAIN_AS_PUBLISHED, ONLY_IF_NEW, NEVER = 0x04, 0x08, 0x10, 0x20
 
@@ -179,6 +180,55 @@ def test_qos_0_never_waits_for_the_disk(tmp_path: Path) -> None:
             later.subscribe("t/retained/+")
             states = {message.topic[-1]: int(message.payload) for message in take(later, 10)}
         assert states == {str(number % 10): number for number in range(STANDING // 100 - 10, STANDING // 100)}
+
+
+@pytest.mark.parametrize("expiry_s", [0, 600])
+def test_a_retained_message_comes_before_what_was_published_after_it(tmp_path: Path, expiry_s: int) -> None:
+    """However long the store takes for it: a client that keeps the last value of a topic keeps the newest. Others don't wait."""
+    with (
+        Node(standing_config(), tmp_path) as node,
+        MqttClient(node.port, "s", version=5, session_expiry_s=expiry_s) as subscriber,
+        MqttClient(node.port, "p") as publisher,
+    ):
+        publish(publisher, "state/1", "old", retain=True)
+        subscriber.subscribe("state/+", options=NEVER)
+        subscriber.subscribe("news", options=NEVER)
+        publisher.ping()
+        store = node.kill("queue_store", signal.SIGSTOP)
+        subscriber.send(SUBSCRIBE, 2, b"\0\7" + b"\0" + string("state/1") + b"\0")
+        subscriber.ping()
+        publish(publisher, "state/1", "new")
+        publish(publisher, "state/2", "other")
+        publish(publisher, "news", "news")
+
+        meanwhile = take(subscriber, 2)
+        os.kill(store, signal.SIGCONT)
+        suback, *states = subscriber.read(), *take(subscriber, 2)
+
+        assert [(message.topic, message.payload) for message in meanwhile] == [("state/2", b"other"), ("news", b"news")]
+        assert suback.kind == SUBACK
+        assert [(message.payload, message.retain) for message in states] == [(b"old", True), (b"new", False)]
+        publish(publisher, "state/1", "newest")
+        assert take_one(subscriber).payload == b"newest"
+
+
+def test_a_client_that_is_slow_to_read_gets_the_newest_value_last(tmp_path: Path) -> None:
+    with (
+        Node(node_config(), tmp_path) as node,
+        MqttClient(node.port, "s", version=5) as subscriber,
+        MqttClient(node.port, "p") as publisher,
+    ):
+        for number in range(RETAINED):
+            publish(publisher, f"state/{number:03d}", "old".ljust(100_000), retain=True)
+        publisher.ping()
+        subscriber.subscribe("state/#", qos=0)  # more than its socket takes
+        publish(publisher, f"state/{RETAINED - 1:03d}", "new")
+        publisher.ping()
+
+        states = {message.topic: message.payload.rstrip() for message in take(subscriber, RETAINED + 1)}
+
+        assert len(states) == RETAINED
+        assert [topic for topic, state in states.items() if state == b"new"] == [f"state/{RETAINED - 1:03d}"]
 
 
 def test_a_client_takes_no_more_than_it_said(node: Node) -> None:

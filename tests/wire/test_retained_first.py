@@ -1,0 +1,60 @@
+"""Live messages behind the retained ones that their client has asked for."""
+
+from __future__ import annotations
+
+from wire.batch import Batch, from_rows
+from wire.copies import Copies
+from wire.retained_first import RetainedFirst
+
+PLENTY = 1 << 20
+
+
+def copies(*topics: bytes, qos: int = 0) -> Copies:
+    return Copies(from_rows([(topic, qos, b"payload") for topic in topics], accepted_ms=1000), 1000)
+
+
+def topics_of(batch: Batch) -> list[bytes]:
+    return [batch.topics[index] for index in batch.topic_of]
+
+
+def passed(of: Copies) -> list[bytes]:
+    return topics_of(of.only(range(len(of.topics))))
+
+
+def test_messages_of_what_was_asked_for_wait_for_the_answer_and_keep_their_order() -> None:
+    first = RetainedFirst(PLENTY)
+    first.ask(1, ["a/#"])
+    assert first
+    assert passed(first.hold(copies(b"a/1", b"b", b"a/2"))) == [b"b"]
+    assert passed(first.hold(copies(b"a/1", qos=1))) == []
+    others = copies(b"b", b"c")
+    assert first.hold(others) is others
+
+    late = first.answer(1)
+
+    assert [topics_of(batch) for batch in late] == [[b"a/1", b"a/2"], [b"a/1"]]
+    assert not first
+    assert first.dropped == 0
+
+
+def test_what_waits_goes_when_nothing_is_awaited_any_more() -> None:
+    first = RetainedFirst(PLENTY)
+    first.ask(1, ["a"])
+    first.ask(2, ["a", "b"])
+    first.hold(copies(b"a"))
+
+    assert first.answer(1) == []
+    assert passed(first.hold(copies(b"b", b"a"))) == []
+    assert first.answer(7) == [], "nobody has asked that"
+    assert [topics_of(batch) for batch in first.answer(2)] == [[b"a"], [b"b", b"a"]]
+    assert first.answer(2) == []
+
+
+def test_what_is_beyond_the_limit_is_dropped_and_counted() -> None:
+    first = RetainedFirst(2 * len(b"apayload"))
+    first.ask(1, ["a"])
+    for _ in range(3):
+        assert passed(first.hold(copies(b"a", b"b"))) == [b"b"]
+
+    assert first.dropped == 1
+    assert len(first.answer(1)) == 2

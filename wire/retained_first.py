@@ -1,0 +1,59 @@
+"""What a client is sent live waits behind the retained messages that it has asked for. Pure.
+
+The retained ones come from the store, with the commit of the SUBSCRIBE; live ones don't wait for a commit. Without this a new value
+of a topic could arrive first, and the client would take the old, retained one for the latest. Messages of other topics don't wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from wire.batch import Batch
+from wire.copies import Copies
+from wire.topic_tree import TopicTree
+
+
+class RetainedFirst:
+    """One client's. It is true while retained messages are awaited; ``dropped`` counts what found no room meanwhile."""
+
+    __slots__ = ("_asked", "_held", "_held_bytes", "_max_bytes", "_wanted", "dropped")
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._asked: dict[int, tuple[str, ...]] = {}
+        self._wanted: TopicTree[int] = TopicTree()
+        self._held: list[Batch] = []
+        self._held_bytes = 0
+        self.dropped = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._asked)
+
+    def ask(self, request: int, filters: Collection[str]) -> None:
+        """``request`` has asked for what is retained under the plain ``filters``."""
+        self._asked[request] = tuple(filters)
+        for topic_filter in filters:
+            self._wanted.add(topic_filter, request)
+
+    def hold(self, copies: Copies) -> Copies:
+        """What of ``copies`` may go out now."""
+        late = frozenset(index for index, topic in enumerate(copies.topics) if self._wanted.match(topic))
+        if not late:
+            return copies
+        held = copies.only(late)
+        size_bytes = held.size_bytes()
+        if self._held_bytes + size_bytes > self._max_bytes:
+            self.dropped += len(held)
+        elif len(held):
+            self._held_bytes += size_bytes
+            self._held.append(held)
+        return copies.without(late)
+
+    def answer(self, request: int) -> list[Batch]:
+        """All that ``request`` has asked for goes out now: what follows it, in order; nothing while another one is unanswered."""
+        for topic_filter in self._asked.pop(request, ()):
+            self._wanted.remove(topic_filter, request)
+        if self._asked:
+            return []
+        held, self._held, self._held_bytes = self._held, [], 0
+        return held
