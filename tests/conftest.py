@@ -1,7 +1,15 @@
-"""Options of the whole test run, and the real partners most end-to-end tests start with."""
+"""Options of the whole test run, its limits, and the real partners most end-to-end tests start with.
+
+A test that hangs fails: after ``timeout`` (pyproject.toml) pytest-timeout breaks into it and shows the stacks of its threads. That
+cannot reach a test that waits outside of Python, and it ends with the first failure of a test, before its fixtures are taken down.
+Behind it are therefore ``HANG_S`` for each test, and again for what follows it, after which the process shows its stacks and ends;
+pytest-xdist reports a crash and goes on with another. A soak has no limits.
+"""
 
 from __future__ import annotations
 
+import faulthandler
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
@@ -15,6 +23,9 @@ from tests.support.mosquitto import Mosquitto
 from tests.support.node import Config, Node
 
 StartNode = Callable[[Config], Node]
+HANG_S = 480.0  # more than ``timeout`` in pyproject.toml, so that what can be broken into is
+END_S = 120.0  # what a process may take to end when all its tests have
+_STDERR = pytest.StashKey[int]()
 _SAID = "said"  # the user property of a test that has a word for the end of the run
 
 
@@ -25,8 +36,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--broker", default="bascule", choices=("bascule", "mosquitto"), help="whom tests/conformance looks at")
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Hypothesis measures no time, since a loaded machine keeps any example waiting, and draws the same each run but in a soak."""
+    # Told that it runs in CI, pytest shows the whole difference of what is not equal: for 200 payloads of 5,000 bytes it looks for
+    # it for hours. Without, the first difference is shown at once.
+    for name in ("CI", "BUILD_NUMBER"):
+        os.environ.pop(name, None)
+    config.stash[_STDERR] = os.dup(2)  # 2 itself is captured while a test runs
+    if config.getoption("--soak") is not None:
+        config.option.timeout = 0
     slow = [HealthCheck.too_slow]
     soaks = config.getoption("--soak") is not None
     settings.register_profile("bascule", deadline=None, suppress_health_check=slow, derandomize=not soaks, print_blob=True)
@@ -41,6 +60,35 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
                 for name, line in report.user_properties:
                     if name == _SAID:
                         terminalreporter.write_line(str(line))
+
+
+@pytest.hookimpl(wrapper=True, trylast=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """End this process if the test does not."""
+    end_after(HANG_S, item.config)
+    try:
+        return (yield)
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
+    """The same for the end of its fixtures: a failure has called off what would have ended it, and pytest-timeout too."""
+    end_after(HANG_S, item.config)
+    return (yield)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """The same for what is left to do when all tests have ended."""
+    end_after(END_S, session.config)
+
+
+def end_after(period_s: float, config: pytest.Config) -> None:
+    """Show the stacks of this process and end it with 1 after ``period_s``, unless it is called again or called off."""
+    if config.getoption("--soak") is None:
+        faulthandler.dump_traceback_later(period_s, exit=True, file=config.stash[_STDERR])
 
 
 class Chances:
