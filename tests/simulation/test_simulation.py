@@ -17,17 +17,16 @@ import pytest
 
 from tests.simulation.tcp import Far, Link
 from tests.simulation.world import World
+from tests.support import programs
 
 ROOT = Path(__file__).resolve().parents[2]
 SEEDS = "0..2000"
-PATIENCE_S = 850.0  # about a minute alone on two processors
+PATIENCE_S = 400.0  # less than pytest's own; about a minute alone on two processors, three beside other tests
 JOBS = str(min(2, os.cpu_count() or 1))
 
 
 def simulation(*words: str, timeout_s: float = PATIENCE_S) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "tests.simulation", *words], cwd=ROOT, capture_output=True, text=True, timeout=timeout_s, check=False
-    )
+    return programs.run([sys.executable, "-m", "tests.simulation", *words], cwd=ROOT, timeout_s=timeout_s)
 
 
 def replay(output: str) -> Sequence[str]:
