@@ -15,12 +15,14 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.support.mosquitto import Mosquitto
 from tests.support.node import Config, Node
+from tests.support.schedule import rank, together
 
 StartNode = Callable[[Config], Node]
 HANG_S = 480.0  # more than ``timeout`` in pyproject.toml, so that what can be broken into is
@@ -60,6 +62,25 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
                 for name, line in report.user_properties:
                     if name == _SAID:
                         terminalreporter.write_line(str(line))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Of ``--dist loadfile``: the files in the order in which they are collected, and each group in one process."""
+    if config.getoption("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    config.option.loadscopereorder = False
+    scheduler = LoadFileScheduling(config, log)
+    scheduler._split_scope = together
+    return scheduler
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """One of several processes has the slow tests first."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        items.sort(key=lambda item: rank(item.nodeid))
 
 
 @pytest.hookimpl(wrapper=True, trylast=True)

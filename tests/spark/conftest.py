@@ -23,6 +23,7 @@ def spark() -> Iterator[SparkSession]:
         pytest.skip(f"{error.message}: the tests of the data source are skipped")
     session = spark_session("tests", cores=2, memory_mb=768, quick=True)
     java = session.sparkContext._gateway.proc  # type: ignore[union-attr]  # there is one without spark-submit
+    session.conf.set("spark.sql.streaming.stopTimeout", f"{STOP_S:.0f}s")  # none, unless it is set
     yield session
     stopping = threading.Thread(target=session.stop, name="spark-stop", daemon=True)
     stopping.start()
