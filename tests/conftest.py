@@ -27,6 +27,7 @@ from tests.support.schedule import rank, together
 StartNode = Callable[[Config], Node]
 HANG_S = 480.0  # more than ``timeout`` in pyproject.toml, so that what can be broken into is
 END_S = 120.0  # what a process may take to end when all its tests have
+_IS_ONE_OF_SEVERAL = "PYTEST_XDIST_WORKER" in os.environ
 _STDERR = pytest.StashKey[int]()
 _SAID = "said"  # the user property of a test that has a word for the end of the run
 
@@ -79,7 +80,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """One of several processes has the slow tests first."""
-    if "PYTEST_XDIST_WORKER" in os.environ:
+    if _IS_ONE_OF_SEVERAL:
         items.sort(key=lambda item: rank(item.nodeid))
 
 
@@ -104,6 +105,13 @@ def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """The same for what is left to do when all tests have ended."""
     end_after(END_S, session.config)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_unconfigure() -> None:
+    """One of several processes waits from here on until the others have ended, too."""
+    if _IS_ONE_OF_SEVERAL:
+        faulthandler.cancel_dump_traceback_later()
 
 
 def end_after(period_s: float, config: pytest.Config) -> None:
