@@ -2,8 +2,8 @@
 
 A test that hangs fails: after ``timeout`` (pyproject.toml) pytest-timeout breaks into it and shows the stacks of its threads. That
 cannot reach a test that waits outside of Python, and it ends with the first failure of a test, before its fixtures are taken down.
-Behind it are therefore ``HANG_S`` for each test, and again for what follows it, after which the process shows its stacks and ends;
-pytest-xdist reports a crash and goes on with another. A soak has no limits.
+Behind it, therefore, ``GRACE_S`` later, the process shows its stacks and ends, and as long after the test itself has ended, if its
+fixtures have not; pytest-xdist reports a crash and goes on with another process. A soak has no limits.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tests.support.node import Config, Node
 from tests.support.schedule import rank, together
 
 StartNode = Callable[[Config], Node]
-HANG_S = 480.0  # more than ``timeout`` in pyproject.toml, so that what can be broken into is
+GRACE_S = 60.0  # what can be broken into is, by then
 END_S = 120.0  # what a process may take to end when all its tests have
 _IS_ONE_OF_SEVERAL = "PYTEST_XDIST_WORKER" in os.environ
 _STDERR = pytest.StashKey[int]()
@@ -87,7 +87,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.hookimpl(wrapper=True, trylast=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     """End this process if the test does not."""
-    end_after(HANG_S, item.config)
+    end_after(limit_s(item) + GRACE_S, item.config)
     try:
         return (yield)
     finally:
@@ -97,7 +97,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
     """The same for the end of its fixtures: a failure has called off what would have ended it, and pytest-timeout too."""
-    end_after(HANG_S, item.config)
+    end_after(limit_s(item) + GRACE_S, item.config)
     return (yield)
 
 
@@ -112,6 +112,12 @@ def pytest_unconfigure() -> None:
     """One of several processes waits from here on until the others have ended, too."""
     if _IS_ONE_OF_SEVERAL:
         faulthandler.cancel_dump_traceback_later()
+
+
+def limit_s(item: pytest.Item) -> float:
+    """After how many seconds pytest-timeout breaks into a test."""
+    own = item.get_closest_marker("timeout")
+    return float(own.args[0] if own else item.config.getini("timeout"))
 
 
 def end_after(period_s: float, config: pytest.Config) -> None:
