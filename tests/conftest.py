@@ -47,8 +47,6 @@ def pytest_configure(config: pytest.Config) -> None:
     for name in ("CI", "BUILD_NUMBER"):
         os.environ.pop(name, None)
     config.stash[_STDERR] = os.dup(2)  # 2 itself is captured while a test runs
-    if config.getoption("--soak") is not None:
-        config.option.timeout = 0
     slow = [HealthCheck.too_slow]
     soaks = config.getoption("--soak") is not None
     settings.register_profile("bascule", deadline=None, suppress_health_check=slow, derandomize=not soaks, print_blob=True)
@@ -78,8 +76,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return scheduler
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """One of several processes has the slow tests first."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """One of several processes has the slow tests first. In a soak none is broken into."""
+    if config.getoption("--soak") is not None:
+        for item in items:
+            item.add_marker(pytest.mark.timeout(0), append=False)  # before its own
     if _IS_ONE_OF_SEVERAL:
         items.sort(key=lambda item: rank(item.nodeid))
 
