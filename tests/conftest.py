@@ -1,20 +1,34 @@
-"""Options of the whole test run, and the real partners most end-to-end tests start with."""
+"""Options of the whole test run, its limits, and the real partners most end-to-end tests start with.
+
+A test that hangs fails: after ``timeout`` (pyproject.toml) pytest-timeout breaks into it and shows the stacks of its threads. That
+cannot reach a test that waits outside of Python, and it ends with the first failure of a test, before its fixtures are taken down.
+Behind it, therefore, ``GRACE_S`` later, the process shows its stacks and ends, and as long after the test itself has ended, if its
+fixtures have not; pytest-xdist reports a crash and goes on with another process. A soak has no limits.
+"""
 
 from __future__ import annotations
 
+import faulthandler
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.support.mosquitto import Mosquitto
 from tests.support.node import Config, Node
+from tests.support.schedule import rank, together
 
 StartNode = Callable[[Config], Node]
+GRACE_S = 60.0  # what can be broken into is, by then
+END_S = 120.0  # what a process may take to end when all its tests have
+_IS_ONE_OF_SEVERAL = "PYTEST_XDIST_WORKER" in os.environ
+_STDERR = pytest.StashKey[int]()
 _SAID = "said"  # the user property of a test that has a word for the end of the run
 
 
@@ -25,8 +39,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--broker", default="bascule", choices=("bascule", "mosquitto"), help="whom tests/conformance looks at")
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Hypothesis measures no time, since a loaded machine keeps any example waiting, and draws the same each run but in a soak."""
+    # Told that it runs in CI, pytest shows the whole difference of what is not equal: for 200 payloads of 5,000 bytes it looks for
+    # it for hours. Without, the first difference is shown at once.
+    for name in ("CI", "BUILD_NUMBER"):
+        os.environ.pop(name, None)
+    config.stash[_STDERR] = os.dup(2)  # 2 itself is captured while a test runs
     slow = [HealthCheck.too_slow]
     soaks = config.getoption("--soak") is not None
     settings.register_profile("bascule", deadline=None, suppress_health_check=slow, derandomize=not soaks, print_blob=True)
@@ -41,6 +61,70 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
                 for name, line in report.user_properties:
                     if name == _SAID:
                         terminalreporter.write_line(str(line))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Of ``--dist loadfile``: the files in the order in which they are collected, and each group in one process."""
+    if config.getoption("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    config.option.loadscopereorder = False
+    scheduler = LoadFileScheduling(config, log)
+    scheduler._split_scope = together
+    return scheduler
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """One of several processes has the slow tests first. In a soak none is broken into."""
+    if config.getoption("--soak") is not None:
+        for item in items:
+            item.add_marker(pytest.mark.timeout(0), append=False)  # before its own
+    if _IS_ONE_OF_SEVERAL:
+        items.sort(key=lambda item: rank(item.nodeid))
+
+
+@pytest.hookimpl(wrapper=True, trylast=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """End this process if the test does not."""
+    end_after(limit_s(item) + GRACE_S, item.config)
+    try:
+        return (yield)
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
+    """The same for the end of its fixtures: a failure has called off what would have ended it, and pytest-timeout too."""
+    end_after(limit_s(item) + GRACE_S, item.config)
+    return (yield)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """The same for what is left to do when all tests have ended."""
+    end_after(END_S, session.config)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_unconfigure() -> None:
+    """One of several processes waits from here on until the others have ended, too."""
+    if _IS_ONE_OF_SEVERAL:
+        faulthandler.cancel_dump_traceback_later()
+
+
+def limit_s(item: pytest.Item) -> float:
+    """After how many seconds pytest-timeout breaks into a test."""
+    own = item.get_closest_marker("timeout")
+    return float(own.args[0] if own else item.config.getini("timeout"))
+
+
+def end_after(period_s: float, config: pytest.Config) -> None:
+    """Show the stacks of this process and end it with 1 after ``period_s``, unless it is called again or called off."""
+    if config.getoption("--soak") is None:
+        faulthandler.dump_traceback_later(period_s, exit=True, file=config.stash[_STDERR])
 
 
 class Chances:

@@ -29,7 +29,7 @@ def certificate(folder: Path) -> tuple[Path, Path]:
     cert, key = folder / "cert.pem", folder / "key.pem"
     words = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
     names = ["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
-    subprocess.run([*words, *names, "-keyout", str(key), "-out", str(cert)], check=True, capture_output=True)
+    subprocess.run([*words, *names, "-keyout", str(key), "-out", str(cert)], check=True, capture_output=True, timeout=PATIENCE_S)
     return cert, key
 
 

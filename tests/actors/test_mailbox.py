@@ -24,6 +24,7 @@ from actors.mailbox import (
     ipc_endpoint,
     socket_path,
 )
+from tests.support.waiting import PATIENCE_S
 from wire.frames import PeerUp, Stop
 
 
@@ -140,7 +141,8 @@ def test_a_message_told_by_another_thread_wakes_the_actor(boxes: tuple[Mailbox, 
     thread = threading.Thread(target=lambda: one.put(Envelope("told")))
     thread.start()
     assert turn(one) == ["told"]
-    thread.join()
+    thread.join(PATIENCE_S)
+    assert not thread.is_alive()
 
 
 def test_a_request_at_the_router_is_answered_to_its_asker(boxes: tuple[Mailbox, Mailbox], tmp_path: Path) -> None:
@@ -157,7 +159,7 @@ def test_a_request_at_the_router_is_answered_to_its_asker(boxes: tuple[Mailbox, 
     (whom, payload) = requests[0]
     assert payload == b"question"
     router.answer(whom, b"answer")
-    asker.join()
+    asker.join(PATIENCE_S)
     assert answers == [b"answer"]
 
 

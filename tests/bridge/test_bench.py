@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 import sys
 
 import pytest
 
+from tests.support import programs
 from tests.support.mosquitto import program
 from tests.support.node import ROOT
 
@@ -20,7 +20,7 @@ def test_the_bench_measures_both_systems_and_a_backlog() -> None:
         pytest.skip("the bench compiles its load generator, and there is no C compiler")
     words = [str(ROOT / "scripts" / "bench"), "--quick", "--messages", "2000", "--backlog", "5000", "--json"]
     environment = {**os.environ, "BASCULE_PYTHON": sys.executable}
-    done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    done = programs.run(words, env=environment, timeout_s=300.0)
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
     assert report["lost"] == 0
@@ -38,7 +38,7 @@ def test_the_bench_measures_intake_beside_snapshots() -> None:
         pytest.skip("the bench compiles its load generator, and there is no C compiler")
     words = [str(ROOT / "scripts" / "bench"), "--snapshot", "--quick", "--messages", "2000", "--json"]
     environment = {**os.environ, "BASCULE_PYTHON": sys.executable}
-    done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    done = programs.run(words, env=environment, timeout_s=120.0)
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
     assert report["lost"] == 0

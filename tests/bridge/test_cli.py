@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import StartNode
+from tests.support import programs
 from tests.support.mosquitto import Mosquitto, mosquitto_pub
 from tests.support.node import ROOT, bascule, bridge_config, node_config
 from tests.support.subscriber import Subscriber
@@ -46,7 +47,7 @@ ROW_KEYS = COUNTS | {"name", "lane", "state", "oldest_age_s", "dropped", "ledger
 
 def run(*words: str) -> subprocess.CompletedProcess[str]:
     """``bascule`` with ``words``."""
-    return subprocess.run([*bascule(*words)], cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    return programs.run(bascule(*words), cwd=ROOT, timeout_s=PATIENCE_S)
 
 
 def test_check_accepts_a_good_configuration(tmp_path: Path) -> None:

@@ -260,7 +260,7 @@ def test_mosquitto_sub_sees_local_traffic_live(start_node: StartNode) -> None:
         assert watcher.wait(PATIENCE_S) == 0
     finally:
         watcher.kill()
-        watcher.wait()
+        watcher.wait(PATIENCE_S)
     assert seen == ["plant/1/state m", "plant/2/state m", "plant/3/state m"]
 
 

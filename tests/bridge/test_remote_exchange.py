@@ -17,7 +17,7 @@ from tests.support.node import Config, node_config
 from tests.support.proxy import Proxy
 from tests.support.scripted_remote import RemoteEnd, ScriptedRemote
 from tests.support.subscriber import Subscriber
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE_S, wait_until
 
 RULE: Config = {"filters": ["in/#"]}
 LEVELS = [("mqtt311", 4), ("mqtt5", 5)]
@@ -171,7 +171,7 @@ def test_without_suback_the_connection_is_made_again(start_node: StartNode) -> N
 
         played = thread.submit(play)  # in time, however long the node takes until it is ready
         node = start_node(node_config(taking(remote.port, RULE, protocol="mqtt311", remote={"connect_timeout": "2s"})))
-        played.result()
+        played.result(PATIENCE_S)
         subscribed(node)
         assert [event["error"] for event in node.events("bridge.retry")] == ["no SUBACK in time"]
 

@@ -479,7 +479,7 @@ def test_a_will_that_may_not_be_published_is_refused_at_once(tmp_path: Path, sta
         living = subprocess.Popen([*words, "own/bob/will"])
         wait_until(lambda: len(node.events("client.connected")) == 2, WAIT_S, "the client with a Will")
         living.kill()
-        living.wait()
+        living.wait(WAIT_S)
         assert reader.expect(PUBLISH).payload == b"gone"
 
 

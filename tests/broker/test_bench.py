@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 import sys
 
 import pytest
 
+from tests.support import programs
 from tests.support.mosquitto import program
 from tests.support.node import ROOT
 
@@ -20,7 +20,7 @@ def test_the_bench_measures_many_clients_and_a_fan_out() -> None:
         pytest.skip("the bench compiles its load generator, and there is no C compiler")
     words = [str(ROOT / "scripts" / "bench"), "--quick", "--clients", "100", "--fan-out", "10", "--messages", "4000", "--json"]
     environment = {**os.environ, "BASCULE_PYTHON": sys.executable}
-    done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    done = programs.run(words, env=environment, timeout_s=300.0)
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
     assert report["lost"] == 0

@@ -257,9 +257,10 @@ def test_mosquitto_s_clients(node: Node) -> None:
         bufsize=1,
     ) as subscriber:
         assert subscriber.stdout is not None
-        said = ""
-        while "Subscribed" not in said:
+        said = "nothing yet"
+        while said and "Subscribed" not in said:
             said = subscriber.stdout.readline()
+        assert said, "it has ended before it was subscribed"
         for payload in ("a", "b", "c"):
             subprocess.run(["mosquitto_pub", *base, "-m", payload], check=True, timeout=60)
         lines = [line.strip() for line in subscriber.stdout.read().splitlines()]

@@ -20,7 +20,7 @@ from tests.support.mqtt_client import PUBACK, PUBCOMP, PUBREC, PUBREL, MqttClien
 from tests.support.node import Config, Node, bridge_config, node_config
 from tests.support.publisher import Publisher
 from tests.support.subscriber import Subscriber
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE_S, wait_until
 
 PATIENT = {"heartbeat_period": "200ms", "heartbeat_timeout": "60s", "restart_backoff": {"initial": "20ms", "max": "200ms"}}
 DISK_BYTES = 48 << 20
@@ -40,11 +40,11 @@ def disk_of(path: Path, size_bytes: int) -> Iterator[Path]:
         pytest.skip("mounting a small file system needs root")
     path.mkdir()
     words = ["mount", "-t", "tmpfs", "-o", f"size={size_bytes}", "tmpfs", str(path)]
-    mounted = subprocess.run(words, capture_output=True, text=True, check=False)
+    mounted = subprocess.run(words, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
     if mounted.returncode != 0:
         pytest.skip(f"this environment does not allow mounting: {mounted.stderr.strip()}")
     yield path
-    subprocess.run(["umount", "-l", str(path)], check=True)
+    subprocess.run(["umount", "-l", str(path)], check=True, timeout=PATIENCE_S)
 
 
 def fill(disk: Path, *, leave_bytes: int = 0) -> Path:
@@ -114,7 +114,8 @@ def test_a_qos_2_message_sent_again_after_its_connection_broke_before_the_commit
         connecting.start()
         wait_until(lambda: node.status()["listener"]["clients"] == 2, 10.0, "the publisher is back")
         node.kill("queue_store", signal.SIGCONT)
-        connecting.join()
+        connecting.join(PATIENCE_S)
+        assert not connecting.is_alive()
         again.publish("t", "once", qos=2, packet_id=7, dup=True)
         again.expect(PUBREC, packet_id=7)
         again.acknowledge(PUBREL, 7)

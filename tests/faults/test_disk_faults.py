@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import errno
 import os
+import select
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -34,7 +36,7 @@ from tests.support.shim import (
     compile_shim,
 )
 from tests.support.subscriber import Subscriber
-from tests.support.waiting import holds_for, wait_still, wait_until
+from tests.support.waiting import PATIENCE_S, holds_for, wait_still, wait_until
 
 __all__ = ["small_disk"]  # a fixture
 
@@ -363,15 +365,21 @@ class Opener:
     def __init__(self, folder: Path, environment: dict[str, str]) -> None:
         words = [sys.executable, "-c", OPENER, "queue_store", str(folder)]
         self._process = subprocess.Popen(
-            words, cwd=ROOT, env={**os.environ, **environment}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            words,
+            cwd=ROOT,
+            env={**os.environ, **environment},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
         )
 
     def __enter__(self) -> Opener:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._process.kill()
-        self._process.communicate()
+        os.killpg(self._process.pid, signal.SIGKILL)  # the one that opens it, too: it has the same pipes
+        self._process.communicate(timeout=PATIENCE_S)
 
     def open(self) -> str:
         """How many rows there were then, or what kind of error there was; ``died`` when it was none of ours."""
@@ -379,6 +387,7 @@ class Opener:
         assert self._process.stdout is not None
         self._process.stdin.write("again\n")
         self._process.stdin.flush()
+        assert select.select([self._process.stdout], [], [], PATIENCE_S)[0], "the store neither opens nor refuses to"
         return self._process.stdout.readline().strip()
 
 

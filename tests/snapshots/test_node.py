@@ -22,7 +22,7 @@ from tests.support.mqtt_client import PUBACK, MqttClient
 from tests.support.node import Node, bridge_config, node_config
 from tests.support.ports import free_port
 from tests.support.publisher import Publisher
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE_S, wait_until
 
 
 def folder(node: Node) -> Path:
@@ -94,7 +94,7 @@ def test_a_snapshot_of_a_node_under_load_is_whole_and_holds_what_its_manifest_sa
         for publisher in running:
             publisher.finish()
         ended.set()
-        thread.join()
+        thread.join(PATIENCE_S)
     for snapshot in made:
         check(snapshot)
     manifests = [read_manifest(snapshot) for snapshot in made]

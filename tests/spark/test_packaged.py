@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import pytest
 
 from storage.analysis.session import JavaMissing, java_version
 from tests.spark.nodes import Edge
+from tests.support import programs
 from tests.support.node import ROOT
 
 JOB = """
@@ -38,7 +38,8 @@ def test_a_job_runs_under_spark_submit_with_the_packed_code_alone(tmp_path: Path
     packed = tmp_path / "analysis.zip"
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     environment.update(BASCULE_PYTHON=sys.executable, PYSPARK_PYTHON=sys.executable, SPARK_LOCAL_IP="127.0.0.1")
-    subprocess.run([ROOT / "scripts" / "package-analysis", packed], env=environment, check=True, timeout=60, capture_output=True)
+    done = programs.run([ROOT / "scripts" / "package-analysis", packed], env=environment, timeout_s=60.0)
+    assert done.returncode == 0, done.stderr
     job = tmp_path / "job.py"
     job.write_text(JOB)
     edge = Edge(tmp_path / "store")
@@ -51,7 +52,7 @@ def test_a_job_runs_under_spark_submit_with_the_packed_code_alone(tmp_path: Path
     words += ["--driver-memory", "768m"]
     words += [word for setting in settings for word in ("--conf", setting)]
     words += ["--py-files", packed, job, snapshot]
-    done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=180, check=False)
+    done = programs.run(words, cwd=tmp_path, env=environment, timeout_s=240.0)
 
     assert done.returncode == 0, done.stderr[-4000:]
     (line,) = (line for line in done.stdout.splitlines() if line.startswith("RESULT "))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 from collections import Counter
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -19,6 +18,7 @@ from storage.analysis.reader import read_table
 from storage.analysis.report_model import Report, Section
 from storage.manifest import MANIFEST_NAME, find_snapshots, read_manifest
 from tests.spark.report_plain import facts, latencies, percentile
+from tests.support import programs
 from tests.support.node import ROOT, bascule
 
 pytestmark = pytest.mark.usefixtures("spark")
@@ -102,9 +102,7 @@ def test_without_java_the_command_says_what_to_install(tmp_path: Path) -> None:
     environment = {**os.environ, "PATH": str(tmp_path)}
     environment.pop("JAVA_HOME", None)
 
-    done = subprocess.run(
-        [*bascule("report"), str(tmp_path)], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=False
-    )
+    done = programs.run([*bascule("report"), str(tmp_path)], cwd=ROOT, env=environment, timeout_s=60.0)
 
     assert done.returncode == 78
     assert "Spark runs in Java, and there is none on PATH or in JAVA_HOME" in done.stderr

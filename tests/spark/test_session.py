@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from storage.analysis.session import JavaMissing, java_version
 from storage.analysis.tables import TABLES, arrow_schema
 from storage.spark_options import Options, WrongOption
 from storage.spark_source import spark_schema
+from tests.support import programs
 from tests.support.node import ROOT
 
 
@@ -76,7 +76,8 @@ def test_without_pyspark_one_is_told_what_to_install(tmp_path: Path) -> None:
         "try: spark_session()\n"
         "except SparkMissing as error: print(error)\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
+    done = programs.run([sys.executable, "-c", program], cwd=ROOT, timeout_s=60.0)
+    assert done.returncode == 0, done.stderr
 
     assert "pip install 'bascule[analysis]'" in done.stdout
 

@@ -171,7 +171,7 @@ def test_what_a_writer_acknowledged_is_there_after_kill_9(tmp_path: Path, sync: 
         acknowledged = max(
             [acknowledged, *[int(line) for line in writer.stdout.read().splitlines(keepends=True) if line.endswith(b"\n")]]
         )
-        writer.wait()
+        writer.wait(60.0)
         guard.cancel()
         assert writer.returncode == -signal.SIGKILL
         writer.stdout.close()

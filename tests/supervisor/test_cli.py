@@ -11,12 +11,11 @@ import pytest
 
 from supervisor.cli import main
 from tests.supervisor.conftest import ROOT, StartSupervisor
+from tests.support import programs
 
 
 def bascule(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "supervisor.cli", *words], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
-    )
+    return programs.run([sys.executable, "-m", "supervisor.cli", *words], cwd=ROOT, timeout_s=60.0)
 
 
 @pytest.fixture

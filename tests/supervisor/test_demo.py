@@ -13,6 +13,7 @@ import pytest
 from storage.manifest import find_snapshots, verify
 from supervisor.demo import account
 from supervisor.demo_link import Link
+from tests.support import programs
 from tests.support.node import ROOT
 from tests.support.waiting import wait_until
 
@@ -72,7 +73,7 @@ def test_a_link_relays_until_it_is_cut_and_again_when_mended() -> None:
 
 def demo(folder: Path) -> subprocess.CompletedProcess[str]:
     words = [sys.executable, "-P", "-m", "supervisor.cli", "demo", "--messages", "300", "--keep", str(folder)]
-    return subprocess.run(words, env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=90, check=False)
+    return programs.run(words, env={"PYTHONPATH": str(ROOT)}, timeout_s=120.0)
 
 
 def test_the_demo_keeps_promises_and_two_whole_snapshots_with_their_history(tmp_path: Path) -> None:

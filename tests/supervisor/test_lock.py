@@ -29,7 +29,7 @@ def test_a_new_run_waits_for_the_children_of_a_dead_one(tmp_path: Path) -> None:
     lock = lock_data_dir(tmp_path)
     orphan = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, pass_fds=(lock,))
     dead = subprocess.Popen(["true"])
-    dead.wait()
+    dead.wait(60.0)
     (tmp_path / FILE_NAME).write_text(f"{dead.pid}\n")
     os.close(lock)
     wait_until(lambda: running_pid(tmp_path) is None, 1.0, "the holder is dead")

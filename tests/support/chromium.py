@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.waiting import PATIENCE_S
+
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 
@@ -39,6 +41,8 @@ class Chromium:
             options.add_argument(f"--{argument}")
         options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
         self._driver: Any = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
+        self._driver.set_page_load_timeout(PATIENCE_S)
+        self._driver.set_script_timeout(PATIENCE_S)
 
     def open(
         self, page: Path, *, width: int = 1280, height: int = 900, dark: bool = False, script: bool = True, hash_: str = ""
@@ -70,7 +74,6 @@ class Chromium:
 
     def ask_later(self, script: str, *arguments: object) -> Any:
         """What ``script`` passes to its last argument, a function."""
-        self._driver.set_script_timeout(10)
         return self._driver.execute_async_script(script, *arguments)
 
     def find(self, selector: str) -> Any:

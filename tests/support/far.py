@@ -15,6 +15,8 @@ from typing import Self
 
 import pytest
 
+from tests.support.waiting import PATIENCE_S
+
 _SEARCH_PATH = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
 _LINK, _CLEAR = "cable", "clear"
 
@@ -61,7 +63,7 @@ class Far:
     def lost(self) -> int:
         """How many packets were dropped since the trouble began."""
         words = [*self.prefix, _program("nft"), "list", "ruleset"]
-        shown = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+        shown = subprocess.run(words, capture_output=True, text=True, check=True, timeout=PATIENCE_S).stdout
         return sum(int(packets) for packets in re.findall(r"counter packets (\d+)", shown))
 
     def heal(self) -> None:
@@ -91,9 +93,9 @@ class Far:
         self.heal()
 
     def _remove(self) -> None:
-        for cable in (_LINK, _CLEAR):
-            subprocess.run([_program("ip"), "link", "delete", self._near(cable)], capture_output=True, check=False)
-        subprocess.run([_program("ip"), "netns", "delete", self._name], capture_output=True, check=False)
+        what = [("link", "delete", self._near(cable)) for cable in (_LINK, _CLEAR)]
+        for words in (*what, ("netns", "delete", self._name)):
+            subprocess.run([_program("ip"), *words], capture_output=True, check=False, timeout=PATIENCE_S)
 
     def _near(self, cable: str) -> str:
         return f"b{os.getpid()}{cable}"[:15]
@@ -131,7 +133,7 @@ def _program(name: str) -> str:
 
 
 def _run(*words: str, text: str = "") -> None:
-    subprocess.run(words, input=text, capture_output=True, text=True, check=True)
+    subprocess.run(words, input=text, capture_output=True, text=True, check=True, timeout=PATIENCE_S)
 
 
 def _run_or_skip(*words: str, text: str = "") -> None:

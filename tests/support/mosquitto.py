@@ -131,13 +131,14 @@ class Mosquitto:
                 process.wait(PATIENCE_S)
             except subprocess.TimeoutExpired:
                 process.kill()
-                process.wait()
+                process.wait(PATIENCE_S)
 
     def _password_file(self, users: dict[str, str]) -> Path:
         path = self.folder / "passwords"
         path.touch(mode=0o600)
         for user, password in users.items():
-            subprocess.run([program("mosquitto_passwd"), "-b", str(path), user, password], check=True, capture_output=True)
+            words = [program("mosquitto_passwd"), "-b", str(path), user, password]
+            subprocess.run(words, check=True, capture_output=True, timeout=PATIENCE_S)
         return path
 
 

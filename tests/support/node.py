@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from supervisor.control import call
+from tests.support import programs
 from tests.support.ports import free_port
 from tests.support.waiting import PATIENCE_S, wait_until
 from wire.names import QUEUE_STORE, connection_name, forwarder_name
@@ -221,7 +222,7 @@ class Node:
 
     def cli(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Run a command of the command line, such as ``status``, on this node."""
-        return subprocess.run([*bascule(*words)], cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+        return programs.run(bascule(*words), cwd=ROOT, timeout_s=PATIENCE_S)
 
     def status(self) -> dict[str, Any]:
         """What the control socket answers to ``status``; ``bascule status`` prints the same.

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE_S, wait_until
 
 SOURCE = Path(__file__).resolve().parents[1] / "faults" / "shim.c"
 
@@ -35,7 +35,7 @@ def compile_shim(folder: Path) -> Path:
         pytest.skip("the tests of disk faults need a C compiler (Debian: apt-get install gcc libc6-dev)")
     library = folder / "shim.so"
     words = [compiler, "-shared", "-fPIC", "-O2", "-Wall", "-Werror", "-o", str(library), str(SOURCE), "-ldl"]
-    compiled = subprocess.run(words, capture_output=True, text=True, check=False)
+    compiled = subprocess.run(words, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
     if compiled.returncode != 0 and "headers" in compiled.stderr:
         pytest.skip(f"the C compiler lacks its library: {compiled.stderr.splitlines()[0]}")
     assert compiled.returncode == 0, compiled.stderr

@@ -28,7 +28,7 @@ from tests.support.proxy import Proxy
 from tests.support.publisher import Publisher
 from tests.support.recorder import Recorder
 from tests.support.subscriber import Subscriber
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE_S, wait_until
 
 
 @pytest.mark.parametrize("qos", [0, 1, 2])
@@ -196,4 +196,4 @@ def test_no_port_is_given_to_two_processes() -> None:
             assert accepts(port)
             assert all(free_port() != port for _ in range(100))
         for other in others:
-            other.communicate("\n")
+            other.communicate("\n", timeout=PATIENCE_S)
