@@ -304,8 +304,7 @@ class Tier1:
     def _credit(self, frame: Credit) -> None:
         lane = self._lanes.get(frame.queue)
         if lane is not None and lane.open and frame.epoch == lane.epoch:
-            lane.credit_messages = max(lane.credit_messages, frame.messages)
-            lane.credit_bytes = max(lane.credit_bytes, frame.size_bytes)
+            lane.credit_messages, lane.credit_bytes = frame.messages, frame.size_bytes  # less than before withdraws it
             self._ready.add(frame.queue)
 
     def _lane_open(self, frame: LaneOpen) -> None:
