@@ -43,9 +43,22 @@ def status_view(status: dict[str, Any]) -> RenderableType:
     head.append(f"  up {duration(status['supervisor']['uptime_s'])}")
     if status["store"].get("mode"):
         head.append(f"  {status['store']['mode']}")
-    rows = _actors(status["actors"]), _bridges(status["bridges"])
+    rows = *_store(status["store"]), _actors(status["actors"]), _bridges(status["bridges"])
     queues = (*_unserved(status["unserved"]), *_history(status["bridges"]))
     return Group(head, *rows, *queues, *_clients(status), *_snapshots(status["snapshots"]))
+
+
+def _store(figures: dict[str, Any]) -> list[RenderableType]:
+    """What is wrong with the disk, if anything is."""
+    state = figures.get("state", "running")
+    if state == "running":
+        return []
+    line = Text.assemble(("store ", "bold"), (state, _BAD))
+    if figures.get("error"):
+        line.append(f"  {figures['error']}")
+    if figures.get("disk_free_bytes") is not None:
+        line.append(f"  {size(figures['disk_free_bytes'])} free")
+    return [line]
 
 
 def _actors(rows: Iterable[dict[str, Any]]) -> Table:
