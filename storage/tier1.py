@@ -182,6 +182,7 @@ class Tier1:
         for name in sorted({*self._configured, *self._numbers.names()}):
             if lane_of_queue(name) is not None or session_of_queue(name) is not None:
                 self._open_lane(name)
+        self._name_unserved()
         self._burials = Burials(engine, self._numbers, settings.bridges)
         self._commands = Commands(self, settings, SessionCommands(self))
         self._write = Write()
@@ -304,8 +305,7 @@ class Tier1:
     def _credit(self, frame: Credit) -> None:
         lane = self._lanes.get(frame.queue)
         if lane is not None and lane.open and frame.epoch == lane.epoch:
-            lane.credit_messages = max(lane.credit_messages, frame.messages)
-            lane.credit_bytes = max(lane.credit_bytes, frame.size_bytes)
+            lane.credit_messages, lane.credit_bytes = frame.messages, frame.size_bytes  # less than before withdraws it
             self._ready.add(frame.queue)
 
     def _lane_open(self, frame: LaneOpen) -> None:
@@ -836,6 +836,12 @@ class Tier1:
             self._free_bytes = self._engine.free_bytes()
 
     # --- inside: lanes ---
+
+    def _name_unserved(self) -> None:
+        """Say what waits for a bridge or lane that is not configured any more: it is kept, and nobody delivers it (P7)."""
+        for name, lane in self._bridge_lanes.items():
+            if name not in self._configured and lane.queue.depth:
+                log.warning("queue.unserved", extra={"queue": name, "messages": lane.queue.depth})
 
     def _open_lane(self, name: str) -> _Lane:
         place = lane_of_queue(name)

@@ -57,6 +57,17 @@ def bridge_row(bridge: str, lane: int, actors: Mapping[str, ActorView]) -> dict[
     return row
 
 
+def unserved_rows(lanes: Iterable[tuple[str, int]], queues: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """What waits in ``queues`` for bridges and lanes that are not configured any more; it stays until they are again (P7)."""
+    served = {queue_name(bridge, lane) for bridge, lane in lanes}
+    keys = ("depth", "bytes", "oldest_age_s")
+    return [
+        {"queue": name, **{key: queue.get(key) for key in keys}}
+        for name, queue in sorted(queues.items())
+        if name not in served and queue.get("depth")
+    ]
+
+
 def status_map(
     *,
     node: str,
@@ -69,8 +80,9 @@ def status_map(
 ) -> dict[str, Any]:
     """The whole answer to ``status``; only values that msgpack and JSON know."""
     views = {view.name: view for view in actors}
+    lanes = list(lanes)
     store = dict(views[QUEUE_STORE].figures)
-    store.pop("queues", None)
+    queues = store.pop("queues", {})
     store.pop("dead_letters", None)
     return {
         "node": node,
@@ -87,6 +99,7 @@ def status_map(
             for view in views.values()
         ],
         "bridges": [bridge_row(bridge, lane, views) for bridge, lane in lanes],
+        "unserved": unserved_rows(lanes, queues),
         "store": store,
         "listener": dict(views[LISTENER].figures),
         "distributor": dict(views[DISTRIBUTOR].figures),

@@ -43,8 +43,22 @@ def status_view(status: dict[str, Any]) -> RenderableType:
     head.append(f"  up {duration(status['supervisor']['uptime_s'])}")
     if status["store"].get("mode"):
         head.append(f"  {status['store']['mode']}")
-    rows = _actors(status["actors"]), _bridges(status["bridges"])
-    return Group(head, *rows, *_history(status["bridges"]), *_clients(status), *_snapshots(status["snapshots"]))
+    rows = *_store(status["store"]), _actors(status["actors"]), _bridges(status["bridges"])
+    queues = (*_unserved(status["unserved"]), *_history(status["bridges"]))
+    return Group(head, *rows, *queues, *_clients(status), *_snapshots(status["snapshots"]))
+
+
+def _store(figures: dict[str, Any]) -> list[RenderableType]:
+    """What is wrong with the disk, if anything is."""
+    state = figures.get("state", "running")
+    if state == "running":
+        return []
+    line = Text.assemble(("store ", "bold"), (state, _BAD))
+    if figures.get("error"):
+        line.append(f"  {figures['error']}")
+    if figures.get("disk_free_bytes") is not None:
+        line.append(f"  {size(figures['disk_free_bytes'])} free")
+    return [line]
 
 
 def _actors(rows: Iterable[dict[str, Any]]) -> Table:
@@ -80,6 +94,12 @@ def _bridges(rows: Sequence[dict[str, Any]]) -> RenderableType:
             ledger,
         )
     return Group(table, *_remote_subscriptions(rows))
+
+
+def _unserved(rows: Sequence[dict[str, Any]]) -> list[RenderableType]:
+    """What is kept of bridges and lanes that are not configured any more."""
+    kept = "; ".join(f"{row['queue']} {row['depth']} messages, {size(row['bytes'])}" for row in rows)
+    return [Text.assemble(("waits for what is not configured any more: ", _BAD), kept)] if rows else []
 
 
 def _history(rows: Sequence[dict[str, Any]]) -> list[RenderableType]:

@@ -489,7 +489,7 @@ class LaneOpened(Frame):
 class Credit(Frame):
     """Receiver -> giver (Forwarder -> QueueStore, Connection -> Forwarder): how far it may hand out, in messages and bytes.
 
-    Both are totals since the lane was opened under ``epoch``, so a repeated frame is harmless.
+    Both are totals since the lane was opened under ``epoch``, so a repeated frame is harmless. Lower ones withdraw what is unused.
     """
 
     queue: str

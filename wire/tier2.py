@@ -2,6 +2,7 @@
 
 T1  hand-outs leave in the order in which they came.
 T2  credit towards the store never exceeds what was passed on plus the limits, so Tier 2 holds at most its limits and one chunk.
+T3  credit that was withdrawn is given again by the next grant, so far as there is room.
 """
 
 from __future__ import annotations
@@ -72,3 +73,11 @@ class Tier2:
             return None
         self._granted = (messages, size_bytes)
         return self._granted
+
+    def withdraw(self) -> tuple[int, int] | None:
+        """The totals of what came so far, for the store to stop at, if more was granted."""
+        came = (self._passed_messages + self.messages, self._passed_bytes + self.size_bytes)
+        if self._granted[0] <= came[0] or self._granted[1] <= came[1]:
+            return None
+        self._granted = came
+        return came

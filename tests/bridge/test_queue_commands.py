@@ -189,6 +189,10 @@ def test_the_queue_of_a_bridge_that_is_gone_stays_until_it_is_purged(
     node.configure(node_config(bridge_config("other", free_port(), protocol="mqtt5")))
     node.start()
 
+    (unserved,) = node.status()["unserved"]
+    assert (unserved["queue"], unserved["depth"]) == ("bridge:cloud:0", 700)
+    assert [event["queue"] for event in node.events("queue.unserved")] == ["bridge:cloud:0"]
+    assert "bridge:cloud:0 700 messages" in node.cli("status", str(node.config_path)).stdout
     rows = {row["queue"]: row for row in queue.json("ls")["queues"]}
     assert (rows["bridge:cloud:0"]["configured"], rows["bridge:cloud:0"]["depth"]) == (False, 700)
     assert (rows["bridge:other:0"]["configured"], rows["bridge:other:0"]["depth"]) == (True, 0)
@@ -203,6 +207,7 @@ def test_the_queue_of_a_bridge_that_is_gone_stays_until_it_is_purged(
 
     assert "700 messages purged" in queue("purge", "cloud", "--in-flight", "--yes")
     assert queue.json("ls", "cloud")["queues"][0]["depth"] == 0
+    assert node.status()["unserved"] == []
 
 
 def test_a_store_that_ends_before_it_answers_is_told(start_node: StartNode, capsys: pytest.CaptureFixture[str]) -> None:

@@ -307,6 +307,7 @@ def test_disk_full_as_the_issue_says_it(tmp_path: Path, small_disk: Path, remote
         publisher.wait_acknowledged(100)
         filler = fill(small_disk)
         wait_until(lambda: node.status()["store"]["state"] == "disk_full", 60.0, "a status that says disk_full")
+        assert "store disk_full" in node.cli("status", str(node.config_path)).stdout
         client.publish("t2", "while full", qos=1, packet_id=1)
         acknowledged = wait_still(lambda: publisher.acknowledged)
         assert client.is_silent_for(1.5), "no acknowledgement"

@@ -44,6 +44,28 @@ def test_the_tables_show_actors_bridges_and_an_open_ledger() -> None:
         assert wanted in text
 
 
+@pytest.mark.parametrize(
+    ("figures", "line"),
+    [
+        ({"state": "running", "disk_free_bytes": 4096}, None),
+        ({"state": "disk_full", "error": "No space left", "disk_free_bytes": 4096}, "store disk_full  No space left  4.0 KiB free"),
+        ({"state": "disk_low", "disk_free_bytes": 4096}, "store disk_low  4.0 KiB free"),
+    ],
+)
+def test_a_disk_that_refuses_is_shown(figures: dict[str, Any], line: str | None) -> None:
+    actors = [
+        ActorView(
+            name=name, pid=7, state="ready", restarts=0, heartbeat_age_s=0.1, figures=figures if name == "queue_store" else {}
+        )
+        for name in ("queue_store", "distributor", "listener")
+    ]
+    console = Console(width=200)
+    with console.capture() as capture:
+        console.print(status_view(status_map(node="n", pid=1, ready=True, uptime_s=1.0, actors=actors, lanes=[])))
+    lines = [shown.rstrip() for shown in capture.get().splitlines()]
+    assert line in lines if line is not None else not any(shown.startswith("store ") for shown in lines)
+
+
 def test_what_is_kept_for_local_clients_is_shown_once_it_is_known() -> None:
     sessions = {"kept": 41, "connected": 3, "depth": 712, "bytes": 3 << 20, "dropped": 5, "refused_wills": 1}
     figures: dict[str, dict[str, Any]] = {

@@ -325,7 +325,11 @@ class Node:
 
 def _is_stale(actor: Mapping[str, Any], took_s: float) -> bool:
     """Whether ``actor``, which runs, was not heard within the ``took_s`` that its status took."""
-    if actor["state"] != "ready" or actor["heartbeat_age_s"] <= took_s + 0.001:  # it is rounded
+    if actor["state"] != "ready":
+        return False
+    if actor["heartbeat_age_s"] is None:
+        return True  # it has just ended
+    if actor["heartbeat_age_s"] <= took_s + 0.001:  # it is rounded
         return False
     try:
         return Path(f"/proc/{actor['pid']}/stat").read_text().rpartition(")")[2].split()[0] != "T"

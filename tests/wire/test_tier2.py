@@ -40,6 +40,18 @@ def test_nothing_is_passed_on_without_credit_and_clear_forgets_it() -> None:
     assert (tier2.messages, tier2.size_bytes) == (0, 0)
 
 
+def test_what_is_withdrawn_stops_at_what_came_and_is_granted_again_with_room() -> None:
+    tier2 = Tier2(messages_max=100, bytes_max=10_000)
+    assert tier2.withdraw() is None, "nothing was granted"
+    assert tier2.grant() == (100, 10_000)
+    tier2.hold(handout(0))
+    assert tier2.withdraw() == (10, 100)
+    assert tier2.withdraw() is None
+    tier2.hold(handout(10))  # it was on its way
+    assert tier2.withdraw() is None
+    assert tier2.grant() == (100, 10_000)
+
+
 @given(st.lists(st.one_of(st.just("take"), st.integers(1, 50)), max_size=60))
 def test_what_leaves_is_what_came_in_order_and_never_more_than_granted(steps: list[str | int]) -> None:
     tier2 = Tier2(messages_max=64, bytes_max=1 << 30)
