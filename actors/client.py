@@ -18,7 +18,7 @@ REQUESTS_MAX = 16  # SUBSCRIBEs and UNSUBSCRIBEs of one client that are not answ
 RECEIVE_BYTES = 256 * 1024
 UNIX = "unix:"  # what the address of a client on a Unix socket begins with
 LABEL_MAX = 100
-HELD_BACK, TOO_FAST, CROWDING, ASKING = 1, 2, 4, 8  # why a client is not read
+HELD_BACK, TOO_FAST, CROWDING, ASKING, NO_ROOM = 1, 2, 4, 8, 16  # why a client is not read
 
 
 class Client:
@@ -120,10 +120,10 @@ class Client:
         """What the client's socket has not taken yet."""
         return len(self._output)
 
-    def receive(self) -> bytes | None:
+    def receive(self, bytes_max: int = RECEIVE_BYTES) -> bytes | None:
         """What the socket has: empty for nothing just now, None when the client is gone."""
         try:
-            data = self._sock.recv(RECEIVE_BYTES)
+            data = self._sock.recv(bytes_max)
         except BlockingIOError:
             return b""
         except OSError:

@@ -33,6 +33,7 @@ from wire.hops import hops_of
 from wire.names import LISTENER, QUEUE_STORE, lane_of_actor, lane_of_queue
 from wire.routing import Route, Router
 from wire.settings import NodeSettings
+from wire.subscriber import Publisher
 
 _REFUSABLE_ONLY = bytes(flags & REFUSABLE for flags in range(256))
 
@@ -129,7 +130,7 @@ class Distributor(MailboxActor):
         sender = lane_of_actor(frame.sender)  # None: the Listener
         parts, bodies = self._parts(batch, None if sender is None else sender.bridge)
         self._routed += len(batch)
-        local = self._local.route(batch, unpack_column("I", frame.sources) if sender is None else None) if self._local else None
+        local = self._local.route(batch, _publishers(frame) if sender is None else None) if self._local else None
         if local is not None:
             parts += local.parts
             bodies += local.bodies
@@ -208,6 +209,17 @@ class Distributor(MailboxActor):
         """Rows that have crossed bridges before -> how many."""
         known = {raw: hops_of(raw) for raw in set(batch.properties.values())}
         return {row: hops for row, raw in batch.properties.items() if (hops := known[raw])}
+
+
+def _publishers(frame: Publishes) -> Sequence[Publisher]:
+    """Per row the connection that published it; of a Will its session, whose connection may be of an earlier Listener."""
+    sources = unpack_column("I", frame.sources)
+    if not frame.wills:
+        return sources
+    publishers: list[Publisher] = list(sources)
+    for session, row, _, _ in frame.wills:
+        publishers[row] = session
+    return publishers
 
 
 def _routed(batch: Batch, by_topic: dict[int, Route]) -> Batch:

@@ -16,7 +16,7 @@ from typing import Any
 from actors.access import Access, Verified
 from actors.acknowledgements import Acknowledgements, Owed
 from actors.actor import MailboxActor
-from actors.client import CROWDING, REQUESTS_MAX, TOO_FAST, Client
+from actors.client import CROWDING, NO_ROOM, RECEIVE_BYTES, REQUESTS_MAX, TOO_FAST, Client
 from actors.client_admin import ClientAdmin
 from actors.client_deliveries import SETTLE_TIMER, Deliveries
 from actors.client_packets import ClientPackets
@@ -76,7 +76,11 @@ PACKETS_PER_TURN = 500  # of one client, runs of PUBLISH aside: each is handled 
 REST_S = 0.004  # while a batch is being committed and little comes, clients are heard when it is committed, or after this
 RESTING_CLIENTS_MIN = 8  # what a few send meanwhile gathers in their own sockets, and is there sooner when it is read at once
 RESTING_ROWS_MAX = 16  # if more came in a turn, clients stay heard: there may soon be enough for another batch
-PUBLISH_BYTE = 0x30
+PUBLISH_BYTE, PUBREL_BYTE = 0x30, 0x60
+QOS_0_MASK, QOS_0_BYTE = 0xF6, 0x30  # a PUBLISH of QoS 0, whatever its other flags
+BESIDE_ROWS, BESIDE_BYTES = 2_048, 512 * 1024  # room for messages of QoS 0 in a batch that is full of others
+RECEIVE_BYTES_FULL = 4_096  # from each client while the batch is full: what they send may have to wait here
+STOOD_STILL_S = 2 * HOUSEKEEPING_S  # the Listener did: nobody was read, so nobody was silent
 _ACKNOWLEDGEMENTS = (PUBACK, PUBREC, PUBCOMP)
 LIMIT_OF: dict[int, str] = {  # reason code of a violation -> the limit that it broke
     ReasonCode.PACKET_TOO_LARGE: "packet_max_bytes",
@@ -125,6 +129,7 @@ class Listener(MailboxActor):
         self._passed_over: set[Any] = set()
         self._slowed = 0
         self._heard = False  # clients published this turn
+        self._looked_s = mailbox.now_s()
         self._resting = False
 
     # --- life ---
@@ -263,7 +268,7 @@ class Listener(MailboxActor):
             self._passing.turn_end(now_s)
 
     def _may_hear(self) -> bool:
-        return not self._resting and not self._builder.full and self.state == "ready"
+        return not self._resting and self.state == "ready"
 
     def _rest(self, now_s: float) -> None:
         """Leave clients alone for a moment: what they publish waits for the commit anyway, and a turn for each message costs."""
@@ -286,10 +291,7 @@ class Listener(MailboxActor):
             self._access.reload()
             if self._link.overdue(now_s):
                 self._resend()
-            for client in self._packets.overdue(list(self._clients.values()), now_s):
-                if client.flow is None:
-                    self.limited("connect_timeout")
-                self.close_client(client, "keep_alive_timeout" if client.flow else "connect_timeout")
+            self._close_silent(now_s)
             self._sessions.publish_due_wills(now_s)
             if not self._builder.full:
                 self._sessions.publish_refused_wills(now_s)
@@ -305,6 +307,18 @@ class Listener(MailboxActor):
             self._parse_crowding(now_s)
         elif name == "retry_refused":
             self._acknowledgements.offer_again()
+
+    def _close_silent(self, now_s: float) -> None:
+        """Close clients that are silent for too long; a time in which this process stood still does not count."""
+        passed_s, self._looked_s = now_s - self._looked_s, now_s
+        if passed_s > STOOD_STILL_S:
+            for client in self._clients.values():
+                client.heard_s = min(now_s, client.heard_s + passed_s)
+                client.accepted_s = min(now_s, client.accepted_s + passed_s)
+        for client in self._packets.overdue(list(self._clients.values()), now_s):
+            if client.flow is None:
+                self.limited("connect_timeout")
+            self.close_client(client, "keep_alive_timeout" if client.flow else "connect_timeout")
 
     # --- intake ---
 
@@ -342,7 +356,7 @@ class Listener(MailboxActor):
         self.close_client(self._clients[number], "half_open_max")
 
     def _read(self, client: Client, now_s: float) -> None:
-        data = client.receive()
+        data = client.receive(RECEIVE_BYTES_FULL if self._builder.full else RECEIVE_BYTES)
         if data is None:
             self._reception.failed(client, now_s)
             self.close_client(client, client.fault or "gone")
@@ -382,9 +396,13 @@ class Listener(MailboxActor):
                         position = parse_publishes(data, position, client.level, client.flow, self._builder)
                     if position != before:
                         client.flow.check_quota()
-                    if self._builder.full:
-                        self._unparsed[client.number] = client
-                        break
+                    if self._builder.full and position < len(data):
+                        if client.rate is None and data[position] & QOS_0_MASK == QOS_0_BYTE:
+                            position = self._parse_beside(client, client.flow, data, position)
+                        if self._waits_for_room(data, position):
+                            self._unparsed[client.number] = client
+                            client.hear(False, NO_ROOM)
+                            break
                     if position < len(data) and data[position] in _ACKNOWLEDGEMENTS:
                         before = position
                         position = self._take_acknowledgements(client, data, position)
@@ -456,6 +474,33 @@ class Listener(MailboxActor):
             self._slow_down(client, now_s + wait_s)
         return position
 
+    def _parse_beside(self, client: Client, flow: InboundFlow, data: bytes, position: int) -> int:
+        """Take PUBLISHes of QoS 0 into the full batch: they don't wait for the disk, which those that fill it do."""
+        builder, packet_max_bytes, stop = self._builder, self.settings.clients.packet_max_bytes, position
+        while stop < len(data) and data[stop] & QOS_0_MASK == QOS_0_BYTE:
+            packet = split(data, stop, packet_max_bytes)
+            if packet is None:
+                break
+            stop = packet[2]
+        rows_max, bytes_max = builder.rows_max, builder.bytes_max
+        builder.rows_max, builder.bytes_max = rows_max + BESIDE_ROWS, bytes_max + BESIDE_BYTES
+        try:
+            if not builder.full:
+                position = parse_publishes(data[:stop], position, client.level, flow, builder)
+        finally:
+            builder.rows_max, builder.bytes_max = rows_max, bytes_max
+        return position
+
+    def _waits_for_room(self, data: bytes, position: int) -> bool:
+        """Whether what stands at ``position`` has to wait until the full batch has room."""
+        if position == len(data) or data[position] & 0xF0 not in (PUBLISH_BYTE, PUBREL_BYTE):
+            return False
+        if data[position] & QOS_0_MASK == QOS_0_BYTE:
+            if split(data, position, self.settings.clients.packet_max_bytes) is None:
+                return False
+            self._passing.crowded = True
+        return True
+
     def _wait_a_turn(self, client: Client) -> None:
         """Leave what ``client`` has sent for later, unread what it goes on to send: others are served first."""
         client.hear(False, CROWDING)
@@ -495,12 +540,19 @@ class Listener(MailboxActor):
 
     def _parse_leftovers(self) -> None:
         waiting, self._unparsed = self._unparsed, {}
+        now_s = self.mailbox.now_s()
         for client in waiting.values():
             if not client.closed:
-                if self._builder.full:
+                if self._builder.full and client.buffer and client.buffer[0] & QOS_0_MASK != QOS_0_BYTE:
                     self._unparsed[client.number] = client
                 else:
+                    self._has_room(client, now_s)
                     self._parse(client)
+
+    def _has_room(self, client: Client, now_s: float) -> None:
+        """Read ``client`` again, which waited for room in the batch."""
+        client.heard_s = now_s
+        client.hear(True, NO_ROOM)
 
     # --- for ClientPackets and Acknowledgements ---
 
@@ -510,7 +562,8 @@ class Listener(MailboxActor):
 
     def parse_on(self, client: Client) -> None:
         """Go on with what a client sent before its CONNACK."""
-        self._unparsed.pop(client.number, None)
+        if self._unparsed.pop(client.number, None) is not None:
+            self._has_room(client, self.mailbox.now_s())
         self._parse(client)
 
     def limited(self, limit: str) -> None:
@@ -634,6 +687,7 @@ class Listener(MailboxActor):
         self.traffic.publish_received += len(self._builder)
         self.traffic.messages_received += len(self._builder)
         self._builder.clear()
+        self._passing.batch_sent()
         parts = encode(
             Publishes(
                 sender=self.name,

@@ -16,7 +16,7 @@ from wire.frames import SessionDown, SessionGone, SessionsKnown, SessionUp
 from wire.match import Match, Way
 from wire.names import RETAINED
 from wire.shared_group import SharedGroup
-from wire.subscriber import Delivery, Subscriber, SubscriptionOptions
+from wire.subscriber import Delivery, Publisher, Subscriber, SubscriptionOptions
 from wire.subscriptions import Subscriptions
 
 Part = tuple[str, int, int, int, bytes]
@@ -76,10 +76,11 @@ class LocalRouting:
             self._forget(frame.session)
 
     def nobody_is_connected(self) -> None:
-        """The Listener is new: every connection has ended."""
+        """The Listener is new: every connection has ended, and it numbers its own from 1."""
         for session, (source, queue) in list(self._places.items()):
             if source:
                 self._offline(session, source, queue)
+        self._subscriptions.numbered_anew()
 
     def subscribe(self, session: str, source: int, filters: Iterable[tuple[str, int, int]]) -> None:
         """Route by these filters from the next batch on; without effect for a connection that has ended."""
@@ -112,8 +113,8 @@ class LocalRouting:
 
     # --- batches ---
 
-    def route(self, batch: Batch, sources: Sequence[int] | None) -> Routed:
-        """Who gets what of ``batch``. sources: per row the connection that it came from; None: no local client's."""
+    def route(self, batch: Batch, sources: Sequence[Publisher] | None) -> Routed:
+        """Who gets what of ``batch``. sources: per row who published it; None: no local client."""
         found = _Found(batch, sources)
         by_match: dict[Match, set[int]] = {}
         by_group: dict[SharedGroup, set[int]] = {}
@@ -137,7 +138,7 @@ class LocalRouting:
 class _Found:
     """What one batch comes to: rows by who gets them live, and rows by queue."""
 
-    def __init__(self, batch: Batch, sources: Sequence[int] | None) -> None:
+    def __init__(self, batch: Batch, sources: Sequence[Publisher] | None) -> None:
         self._batch = batch
         self._sources = sources
         self._qos = batch.flags.translate(QOS_ONLY)
@@ -152,8 +153,8 @@ class _Found:
             return range(len(self._batch))
         return [row for row, index in enumerate(self._batch.topic_of) if index in topics]
 
-    def publishers(self, match: Match) -> frozenset[int]:
-        """The connections that some of the match do not want to hear and that published in this batch."""
+    def publishers(self, match: Match) -> frozenset[Publisher]:
+        """The connections and sessions that some of the match do not want to hear and that published in this batch."""
         if self._sources is None or not match.no_local:
             return frozenset()
         return match.no_local.intersection(self._sources)

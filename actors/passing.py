@@ -23,6 +23,7 @@ log = logging.getLogger("bascule")
 PASS_AFTER_S = 0.005
 PASS_MANY_AFTER_S = 0.1  # under full load many messages wait for each commit, and to pass them all on would cost as much again
 PASSING_TIMER = "pass"
+SHED_ROWS_MIN = 256  # fewer leave a full batch only where there is no room for another one of QoS 0: looking for them costs
 
 
 class Passing:
@@ -34,6 +35,8 @@ class Passing:
         self._builder = builder
         self._timed = False
         self._passed = 0
+        self._sheddable = 0
+        self.crowded = False  # there is no room for more messages of QoS 0
         self._dropped = 0
         self._told = -1  # the number of the batch behind which messages were dropped that the log tells of
 
@@ -53,6 +56,11 @@ class Passing:
             self._timed = True
             self._host.mailbox.set_timer(PASSING_TIMER, due_s)
 
+    def batch_sent(self) -> None:
+        """The batch is on its way, and a new one is begun."""
+        self._sheddable = 0
+        self.crowded = False
+
     def on_timer(self) -> None:
         """The timer is due."""
         self._timed = False
@@ -65,6 +73,10 @@ class Passing:
         rows = len(self._builder)
         if self._builder.passed_rows < rows:
             return None  # it waits for its moment
+        if self._sheddable < SHED_ROWS_MIN and not self.crowded:
+            return None
+        self.crowded = False
+        self._sheddable = 0
         places = self._builder.shed(frozenset(wanted))
         dropped = rows - len(places)
         if not dropped:
@@ -84,5 +96,6 @@ class Passing:
         if passed is not None:
             batch, sources = passed
             self._passed += len(batch)
+            self._sheddable += len(batch)
             ahead = PublishesAhead(epoch=self._host.epoch, sources=sources, bodies=(batch.encode(),))
             self._host.send(DISTRIBUTOR, ahead)

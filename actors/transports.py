@@ -10,7 +10,7 @@ import socket
 from collections.abc import Sequence
 from typing import Protocol
 
-from actors.client import Client
+from actors.client import RECEIVE_BYTES, Client
 from actors.mailbox import PollGroup
 from actors.tls import HandshakeTurn
 
@@ -68,13 +68,13 @@ class LayeredClient(Client):
         self._established = False
         self.failed = False
 
-    def receive(self) -> bytes | None:
+    def receive(self, bytes_max: int = RECEIVE_BYTES) -> bytes | None:
         """What the client says in MQTT; a handshake goes on inside and is empty. None when it is gone, ``fault`` says why."""
         if not self._established:
             if not self._turn.left:
                 return b""
             self._turn.left -= 1
-        data = super().receive()
+        data = super().receive(bytes_max)
         if not data:
             return data
         for depth, layer in enumerate(self._layers):

@@ -27,6 +27,7 @@ log = logging.getLogger("bascule")
 BATCH_ROWS = 500
 BATCH_BYTES = 1 << 20
 SWEEP_S = 60.0
+MAKE_ROOM_MS = 1000  # while there is no room, what has expired is looked for so often
 
 
 class RetainedMessages:
@@ -46,6 +47,7 @@ class RetainedMessages:
         self._pending: dict[bytes, bytes] = {}  # in the open write
         self._bytes = 0
         self._swept_s = 0.0
+        self._made_room_ms = 0
         self._damaged: list[bytes] = []
         self.refused = 0
         for key, value in engine.scan("meta", retained_key(b""), b"S"):
@@ -80,7 +82,7 @@ class RetainedMessages:
                 payloads = batch.rows_payloads()
             kept = _single(batch, row, payloads[row])
             value = kept.encode()
-            if self._room_for(topic, len(value)):
+            if self._room_for(topic, len(value)) or self._makes_room_for(topic, len(value), batch.accepted_ms, write):
                 self._note(topic, kept, len(value))
                 write.put("meta", retained_key(topic), value)
                 if not self._pending:
@@ -112,8 +114,11 @@ class RetainedMessages:
         self._damaged.clear()
         if now_s - self._swept_s >= SWEEP_S:
             self._swept_s = now_s
-            for topic in [topic for topic, expires_ms in self._expires_ms.items() if expires_ms <= wall_ms]:
-                self._remove(topic, write)
+            self._sweep(write, wall_ms)
+
+    def _sweep(self, write: Write, wall_ms: int) -> None:
+        for topic in [topic for topic, expires_ms in self._expires_ms.items() if expires_ms <= wall_ms]:
+            self._remove(topic, write)
 
     def _read(self, topic: bytes) -> Batch | None:
         value = self._pending.get(topic)
@@ -129,6 +134,14 @@ class RetainedMessages:
         if old is None and len(self._sizes) >= self._settings.retained_max_messages:
             return False
         return self._bytes - (old or 0) + size_bytes <= self._settings.retained_max_bytes
+
+    def _makes_room_for(self, topic: bytes, size_bytes: int, wall_ms: int, write: Write) -> bool:
+        """Remove what has expired: nobody gets it any more, so it takes no room from others."""
+        if abs(wall_ms - self._made_room_ms) < MAKE_ROOM_MS:
+            return False
+        self._made_room_ms = wall_ms
+        self._sweep(write, wall_ms)
+        return self._room_for(topic, size_bytes)
 
     def _refuse(self, topic: bytes) -> None:
         if not self.refused:

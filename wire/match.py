@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from wire.batch import pack_column
 from wire.shared_group import SharedGroup
-from wire.subscriber import Delivery, Subscriber, SubscriptionOptions, delivery_for
+from wire.subscriber import Delivery, Publisher, Subscriber, SubscriptionOptions, delivery_for
 
 
 class Group:
@@ -36,8 +36,8 @@ class Way(NamedTuple):
     """Rows for ``group``: all of the topic's, or all but those published by ``without``, or just those published by ``only``."""
 
     group: Group
-    without: tuple[int, ...] = ()
-    only: tuple[int, ...] = ()
+    without: tuple[Publisher, ...] = ()
+    only: tuple[Publisher, ...] = ()
 
 
 class NoLocal(NamedTuple):
@@ -51,8 +51,8 @@ class NoLocal(NamedTuple):
 class Match:
     """Who gets the messages of a topic. Topics that the same filters match share one object, so a caller can group by it.
 
-    no_local: the connections (living or gone) whose messages some of the subscribers do not want. shared: groups of which one
-    member gets each message. size: how many subscribers there are, without the members of shared groups.
+    no_local: the connections (living or gone) and sessions whose messages some of the subscribers do not want. shared: groups of
+    which one member gets each message. size: how many subscribers there are, without the members of shared groups.
     """
 
     __slots__ = ("_apart", "_of_others", "_ways", "no_local", "shared", "size")
@@ -73,7 +73,7 @@ class Match:
         self.no_local = frozenset(source for one in self._apart for source in one.subscriber.published_as)
         self.size: int = (base.size if base else 0) + sum(len(group.subscribers) for group in groups) + len(apart)
 
-    def ways(self, publishers: Set[int] = frozenset()) -> list[Way]:
+    def ways(self, publishers: Set[Publisher] = frozenset()) -> list[Way]:
         """How to deliver rows that these connections published. No two ways bring the same row to the same subscriber.
 
         ``publishers`` may leave out connections that are not in ``no_local``. The answer for none of those is kept.
@@ -88,7 +88,7 @@ class Match:
             return self._of_others
         return self._told_apart(publishers)
 
-    def _told_apart(self, publishers: Set[int]) -> list[Way]:
+    def _told_apart(self, publishers: Set[Publisher]) -> list[Way]:
         theirs: dict[Delivery, list[Subscriber]] = {}
         ways: list[Way] = []
         for subscriber, delivery, of_its_own in self._apart:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+Publisher = int | str  # the number of a connection, or a session's name
+
 
 class SubscriptionOptions(NamedTuple):
     """What the client asked for with one topic filter, QoS as granted.
@@ -31,8 +33,8 @@ class Subscriber:
     """A client session. Owned by ``Subscriptions``; everyone else reads.
 
     source: the number of its live connection, 0 when it is offline. queue: its Tier-1 queue, empty for a session that ends with its
-    connection. published_as: the numbers of its last two connections; No Local knows its own messages by them, also when it is
-    offline or was taken over since it published.
+    connection. published_as: its name, by which its Wills are known, and the numbers of its last two connections; No Local knows
+    its own messages by them, also when it is offline or was taken over since it published.
     """
 
     __slots__ = ("filters", "published_as", "queue", "session", "source")
@@ -41,7 +43,7 @@ class Subscriber:
         self.session = session
         self.source = 0
         self.queue = ""
-        self.published_as: tuple[int, ...] = ()
+        self.published_as: tuple[Publisher, ...] = (session,)
         self.filters: dict[str, SubscriptionOptions] = {}
 
     def __repr__(self) -> str:

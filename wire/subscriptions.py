@@ -113,8 +113,8 @@ class Subscriptions:
         subscriber = self._subscribers.get(session)
         if subscriber is None:
             subscriber = self._subscribers[session] = Subscriber(session)
-        if source and source not in subscriber.published_as[:1]:
-            subscriber.published_as = (source, *subscriber.published_as[:1])
+        if source and source not in subscriber.published_as[1:2]:
+            subscriber.published_as = (session, source, *subscriber.published_as[1:2])
         subscriber.source = source
         subscriber.queue = queue
         self._is_reached_otherwise(subscriber)
@@ -132,6 +132,13 @@ class Subscriptions:
             return
         subscriber.source = 0
         self._is_reached_otherwise(subscriber)
+
+    def numbered_anew(self) -> None:
+        """Connections are numbered from the beginning again: their numbers so far name others from now on."""
+        for subscriber in self._subscribers.values():
+            if len(subscriber.published_as) > 1:
+                subscriber.published_as = subscriber.published_as[:1]
+                self._is_reached_otherwise(subscriber)
 
     def forget(self, session: str) -> None:
         """``session`` is gone with all its subscriptions. An unknown one is ignored."""

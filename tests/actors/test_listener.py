@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
+
+import pytest
 
 from actors.acknowledgements import Owed
 from actors.listener import Listener
@@ -54,3 +57,23 @@ def test_what_a_former_store_had_committed_is_offered_to_the_next(tmp_path: Path
 
     listener.on_frame(committed(2, store=8))
     assert listener._link.committed == 2
+
+
+@pytest.mark.parametrize(("greeted", "why"), [(True, "keep_alive_timeout"), (False, "connect_timeout")])
+def test_a_time_in_which_the_listener_stood_still_is_no_client_s_silence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, greeted: bool, why: str
+) -> None:
+    """What came meanwhile waits in the clients' sockets, which are looked at after the timers."""
+    listener = Listener(cast(Mailbox, RecordingMailbox()), node_settings(tmp_path), 5)
+    flow = object() if greeted else None
+    client: Any = SimpleNamespace(flow=flow, level=0, keep_alive_s=1.0, heard=True, heard_s=1.0, accepted_s=1.0)
+    closed: list[str] = []
+    monkeypatch.setattr(listener, "limited", lambda limit: None)
+    monkeypatch.setattr(listener, "close_client", lambda client, why: closed.append(why))
+    listener._clients[1] = client
+    for now_s in (1.5, 101.5, 102.0):
+        listener._close_silent(now_s)
+    assert not closed
+    for half_seconds in range(30):
+        listener._close_silent(102.5 + half_seconds / 2)
+    assert closed[0] == why

@@ -20,6 +20,7 @@ from tests.support.mqtt_client import (
 from tests.support.node import Node, node_config
 from tests.support.waiting import wait_until
 
+NO_LOCAL = 0x04
 BOTH = pytest.mark.parametrize("version", [4, 5])
 
 
@@ -249,12 +250,14 @@ def test_a_will_with_a_delay_waits_and_is_cancelled_by_its_client(start_node: St
 
 @pytest.mark.parametrize("actor", ["listener", "supervisor", None])
 def test_a_will_is_published_once_when_the_node_dies(start_node: StartNode, actor: str | None) -> None:
+    """And not to the session that left it, which has No Local, though its connection is forgotten by then."""
     node = start_node(node_config())
     watcher = lasting(node, "w")
     watcher.connect()
     watcher.subscribe("will", qos=1)
-    client = MqttClient(node.port, "c", will=will("x"))
+    client = MqttClient(node.port, "c", version=5, clean=False, session_expiry_s=3600, will=will("x"))
     client.connect()
+    client.subscribe("will", qos=1, options=NO_LOCAL)
     if actor == "listener":
         node.wait_replaced(actor, node.kill(actor))
     elif actor == "supervisor":
@@ -269,6 +272,8 @@ def test_a_will_is_published_once_when_the_node_dies(start_node: StartNode, acto
     watcher.acknowledge(PUBACK, message.packet_id)
     publish_once(node.port, "will", "end")
     assert watcher.expect(PUBLISH).payload == b"end"
+    assert reconnect(client)
+    assert client.expect(PUBLISH).payload == b"end"
 
 
 def test_what_waits_for_a_live_client_is_limited_and_counted(start_node: StartNode) -> None:

@@ -17,6 +17,7 @@ from tests.support.node import Config, Node, node_config
 TOPIC_ALIAS_MAXIMUM = 0x22
 RETAINED = 75  # of 100 kB each: under sessions.queue_max_bytes, more than the buffers of a connection
 STANDING = 20_000  # messages that are published while the store stands still: more than two batches
+CROWD = 5_000  # messages of 1,000 bytes: more than two batches
 NO_LOCAL, RETAIN_AS_PUBLISHED, ONLY_IF_NEW, NEVER = 0x04, 0x08, 0x10, 0x20
 
 
@@ -180,6 +181,33 @@ def test_qos_0_never_waits_for_the_disk(tmp_path: Path) -> None:
             later.subscribe("t/retained/+")
             states = {message.topic[-1]: int(message.payload) for message in take(later, 10)}
         assert states == {str(number % 10): number for number in range(STANDING // 100 - 10, STANDING // 100)}
+
+
+def test_who_waits_for_the_disk_keeps_nobody_else_waiting(tmp_path: Path) -> None:
+    """A batch is full of QoS 1 that the store does not take: others are heard, and what they send at QoS 0 is delivered."""
+    with (
+        Node(standing_config(), tmp_path) as node,
+        MqttClient(node.port, "s") as subscriber,
+        MqttClient(node.port, "p", version=5) as publisher,
+        MqttClient(node.port, "crowd") as crowd,
+    ):
+        subscriber.subscribe("t")
+        store = node.kill("queue_store", signal.SIGSTOP)
+        crowd.send_raw(b"".join(crowd.encode_publish("crowd", b"x" * 1000, 1, at + 1) for at in range(CROWD)))
+        publisher.publish("crowd", "waits", qos=1, packet_id=1)
+        for at in range(5):
+            messages = b"".join(subscriber.encode_publish("t", f"{at}.{n}", 0) for n in range(1000))
+            subscriber.send_raw(messages)
+            got = [message.payload.decode() for message in take(subscriber, 1000)]
+            assert got == [f"{at}.{n}" for n in range(1000)]
+            subscriber.ping()
+        with pytest.raises(TimeoutError):
+            crowd.read(0.01)
+        os.kill(store, signal.SIGCONT)
+        publisher.expect(PUBACK, packet_id=1)
+        for at in range(CROWD):
+            crowd.expect(PUBACK, packet_id=at + 1)
+        crowd.ping()
 
 
 @pytest.mark.parametrize("expiry_s", [0, 600])

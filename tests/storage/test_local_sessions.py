@@ -399,6 +399,19 @@ def test_retained_messages_have_limits(engine: Engine) -> None:
     assert (figures["messages"], figures["refused"]) == (1, 1)
 
 
+def test_retained_messages_that_have_expired_take_no_room(engine: Engine) -> None:
+    store = Tier1(engine, settings(retained_max_messages=2), 1)
+    expiring = from_rows([(b"a/1", 1 | RETAIN, b"x"), (b"a/2", 1 | RETAIN, b"y")], accepted_ms=1000)
+    expiring.properties = dict.fromkeys((0, 1), b"\x02\0\0\0\x05")
+    later = from_rows([(b"a/3", 1 | RETAIN, b"z")], accepted_ms=6000)
+    turn(store, append_frame(1, {RETAINED: (expiring, None)}))
+    turn(store, append_frame(2, {RETAINED: (later, None)}))
+    figures = store.status(6000)["sessions"]["retained"]
+    assert (figures["messages"], figures["refused"]) == (1, 0)
+    if engine.durable:
+        assert Tier1(engine, settings(), 2).status(6000)["sessions"]["retained"]["messages"] == 1
+
+
 def test_the_markers_of_a_session_are_answered_like_a_bridges(engine: Engine) -> None:
     store = Tier1(engine, settings(), 1)
     queue = open_session(store).queue

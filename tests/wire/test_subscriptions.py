@@ -99,7 +99,7 @@ def test_mqtt_3_8_3_3_no_local_leaves_out_the_publisher_and_nobody_else() -> Non
         subscriptions.subscribe(session, "t", SubscriptionOptions(no_local=True))
     subscriptions.subscribe("c", "t", PLAIN)
     match = subscriptions.match(b"t")
-    assert match.no_local == {1, 2}
+    assert match.no_local == {"a", 1, "b", 2}
     assert match.size == 3
     quiet = match.ways({3, 9})
     assert quiet is match.ways()
@@ -129,6 +129,8 @@ def test_mqtt_3_8_3_3_a_client_is_known_by_its_messages_after_it_left_or_was_tak
     subscriptions.disconnected("a", 8)
     assert delivered(subscriptions.match(b"t"), 5) == delivered(subscriptions.match(b"t"), 8) == {}
     assert set(delivered(subscriptions.match(b"t"), 6)) == {"a"}
+    subscriptions.numbered_anew()
+    assert set(delivered(subscriptions.match(b"t"), 5)) == set(delivered(subscriptions.match(b"t"), 8)) == {"a"}, "others' now"
 
 
 def test_mqtt_4_7_2_1_leading_wildcards_do_not_match_dollar_topics() -> None:
