@@ -250,8 +250,19 @@ class Fault:
 
 def snapshot_id(node: str, at_ms: int, epoch: int) -> str:
     """What a snapshot is called: by node, time and life of the store; the names of one node sort by time."""
-    day = time.strftime("%Y%m%dT%H%M%S", time.gmtime(at_ms // 1000))
-    return f"{node}-{day}{at_ms % 1000:03d}Z-{epoch}"
+    return f"{node}-{_stamp(at_ms)}Z-{epoch}"
+
+
+def age_key(snapshot: str, now_ms: int) -> tuple[bool, int, str]:
+    """Sorts the names of snapshots by when they were made, the oldest first, though a clock was set back in between.
+
+    What bears a time after ``now_ms`` was made before that. The lives of a store are numbered upwards whatever the clock says.
+    """
+    match = _ID.fullmatch(snapshot)
+    if match is None:
+        return False, 0, snapshot
+    stamp = match["day"] + match["ms"]
+    return stamp <= _stamp(now_ms), int(match["epoch"]), stamp
 
 
 def node_of(snapshot: str) -> str | None:
@@ -376,6 +387,10 @@ def _look_at(path: Path) -> Found:
         return Found(path=path, manifest=None, problem="is half made: it has no manifest", half_made=True)
     except (BasculeError, OSError) as error:
         return Found(path=path, manifest=None, problem=str(error), newer=isinstance(error, ManifestNewer))
+
+
+def _stamp(at_ms: int) -> str:
+    return time.strftime("%Y%m%dT%H%M%S", time.gmtime(at_ms // 1000)) + f"{at_ms % 1000:03d}"
 
 
 def _check(fields: Mapping[str, Any]) -> str:
