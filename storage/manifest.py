@@ -40,6 +40,7 @@ FOLDERS_DEEP_MAX = 2  # a folder of snapshots, or of such folders
 Ranges = tuple[tuple[int, int], ...]
 
 _ID = re.compile(r"(?P<node>.+)-(?P<day>\d{8}T\d{6})(?P<ms>\d{3})Z-(?P<epoch>\d+)")
+_INDEX = (f"{STORE_NAME}/CURRENT", f"{STORE_NAME}/MANIFEST-")
 _HEX = re.compile(r"[0-9a-f]{64}")
 
 
@@ -314,6 +315,15 @@ def verify(folder: Path, *, files: bool = True, on_file: Callable[[str], None] |
     if not is_half_made(folder.name) and node_of(folder.name) is not None and folder.name != manifest.id:
         faults.append(Fault(MANIFEST_NAME, f"is of the snapshot {manifest.id}"))
     return faults
+
+
+def index_faults(folder: Path, manifest: Manifest) -> list[Fault]:
+    """What is wrong with the files that say which others are the store's; all of each is read, and they are small.
+
+    RocksDB takes the first record of them that is cut short for their end, and opens the store as it was once.
+    """
+    index = (entry for entry in manifest.files if entry.name.startswith(_INDEX))
+    return [Fault(entry.name, problem) for entry in index if (problem := file_problem(folder / entry.name, entry, content=True))]
 
 
 def file_problem(path: Path, entry: FileFacts, *, content: bool) -> str:
