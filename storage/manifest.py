@@ -40,6 +40,7 @@ FOLDERS_DEEP_MAX = 2  # a folder of snapshots, or of such folders
 Ranges = tuple[tuple[int, int], ...]
 
 _ID = re.compile(r"(?P<node>.+)-(?P<day>\d{8}T\d{6})(?P<ms>\d{3})Z-(?P<epoch>\d+)")
+_INDEX = (f"{STORE_NAME}/CURRENT", f"{STORE_NAME}/MANIFEST-")
 _HEX = re.compile(r"[0-9a-f]{64}")
 
 
@@ -250,8 +251,19 @@ class Fault:
 
 def snapshot_id(node: str, at_ms: int, epoch: int) -> str:
     """What a snapshot is called: by node, time and life of the store; the names of one node sort by time."""
-    day = time.strftime("%Y%m%dT%H%M%S", time.gmtime(at_ms // 1000))
-    return f"{node}-{day}{at_ms % 1000:03d}Z-{epoch}"
+    return f"{node}-{_stamp(at_ms)}Z-{epoch}"
+
+
+def age_key(snapshot: str, now_ms: int) -> tuple[bool, int, str]:
+    """Sorts the names of snapshots by when they were made, the oldest first, though a clock was set back in between.
+
+    What bears a time after ``now_ms`` was made before that. The lives of a store are numbered upwards whatever the clock says.
+    """
+    match = _ID.fullmatch(snapshot)
+    if match is None:
+        return False, 0, snapshot
+    stamp = match["day"] + match["ms"]
+    return stamp <= _stamp(now_ms), int(match["epoch"]), stamp
 
 
 def node_of(snapshot: str) -> str | None:
@@ -303,6 +315,15 @@ def verify(folder: Path, *, files: bool = True, on_file: Callable[[str], None] |
     if not is_half_made(folder.name) and node_of(folder.name) is not None and folder.name != manifest.id:
         faults.append(Fault(MANIFEST_NAME, f"is of the snapshot {manifest.id}"))
     return faults
+
+
+def index_faults(folder: Path, manifest: Manifest) -> list[Fault]:
+    """What is wrong with the files that say which others are the store's; all of each is read, and they are small.
+
+    RocksDB takes the first record of them that is cut short for their end, and opens the store as it was once.
+    """
+    index = (entry for entry in manifest.files if entry.name.startswith(_INDEX))
+    return [Fault(entry.name, problem) for entry in index if (problem := file_problem(folder / entry.name, entry, content=True))]
 
 
 def file_problem(path: Path, entry: FileFacts, *, content: bool) -> str:
@@ -376,6 +397,10 @@ def _look_at(path: Path) -> Found:
         return Found(path=path, manifest=None, problem="is half made: it has no manifest", half_made=True)
     except (BasculeError, OSError) as error:
         return Found(path=path, manifest=None, problem=str(error), newer=isinstance(error, ManifestNewer))
+
+
+def _stamp(at_ms: int) -> str:
+    return time.strftime("%Y%m%dT%H%M%S", time.gmtime(at_ms // 1000)) + f"{at_ms % 1000:03d}"
 
 
 def _check(fields: Mapping[str, Any]) -> str:

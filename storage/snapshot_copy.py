@@ -27,6 +27,7 @@ from storage.manifest import (
     READ_BYTES,
     FileFacts,
     Manifest,
+    age_key,
     file_problem,
     is_half_made,
     node_of,
@@ -65,13 +66,15 @@ def copy_snapshot(source: Path, folder: Path, *, on_progress: Callable[[int, int
         raise kind(what, target=str(folder), path=str(place), error=error.strerror or str(error)) from error
 
 
-def prune_target(folder: Path, node: str, keep: int) -> list[str]:
+def prune_target(folder: Path, node: str, keep: int, now_ms: int) -> list[str]:
     """Remove the oldest copies of ``node``'s snapshots beyond ``keep``; their names. Those of other nodes are left alone.
+
+    now_ms: the wall clock of the node, which may have been set back.
 
     Raises:
         OSError: one cannot be removed.
     """
-    own = [path for path, _ in _whole(folder, node)]
+    own = sorted((path for path, _ in _whole(folder, node)), key=lambda path: age_key(path.name, now_ms))
     removed = []
     for path in own[: max(0, len(own) - keep)]:
         part = path.with_name(path.name + PART_SUFFIX)

@@ -14,6 +14,7 @@ import errno
 import fcntl
 import os
 import shutil
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ from storage.manifest import (
     STORE_NAME,
     FileFacts,
     Manifest,
+    age_key,
     is_half_made,
     node_of,
     read_manifest,
@@ -53,11 +55,15 @@ class Usage:
 
 
 class SnapshotFolder:
-    """The snapshots below ``path``, of the store in the folder ``store``."""
+    """The snapshots below ``path``, of the store in the folder ``store``.
 
-    def __init__(self, path: Path, store: Path) -> None:
+    The oldest is the one that was made first. Where a clock was set back since, that is not the one with the earliest time.
+    """
+
+    def __init__(self, path: Path, store: Path, wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000) -> None:
         self.path = path
         self._store = store
+        self._wall_ms = wall_ms
 
     # --- making ---
 
@@ -138,7 +144,8 @@ class SnapshotFolder:
         if not self.path.exists():
             return []
         names = [path.name for path in self.path.iterdir() if not is_half_made(path.name) and node_of(path.name) is not None]
-        return sorted(names, key=lambda name: name.removeprefix(node_of(name) or ""))
+        now_ms = self._wall_ms()
+        return sorted(names, key=lambda name: age_key(name, now_ms))
 
     def manifests(self) -> Iterator[tuple[Path, Manifest]]:
         """Those that have a sound manifest, the oldest first."""

@@ -71,7 +71,7 @@ class Shipping:
             at_ms = read_manifest(copied.path).at_ms
             done.append({"id": name, "at_ms": at_ms, "copied_bytes": copied.copied_bytes, "kept_bytes": copied.kept_bytes})
         if self._keep:
-            prune_target(target, self._node, self._keep)
+            prune_target(target, self._node, self._keep, self._host.mailbox.wall_ms())
         return done
 
     def _all_shipped(self, done: list[dict[str, Any]]) -> None:

@@ -70,7 +70,7 @@ class Snapshots:
         self._store_state = store_state
         self._note = note
         data_dir = Path(settings.data_dir)
-        self._folder = SnapshotFolder(data_dir / FOLDER_NAME, data_dir / "store")
+        self._folder = SnapshotFolder(data_dir / FOLDER_NAME, data_dir / "store", lambda: host.mailbox.wall_ms())
         self._space = Space.of(settings)
         self._durable = settings.persistence.mode != "in-memory"
         self._stopping = False

@@ -6,7 +6,8 @@ repeat, so what a stream has had of a node is one number for each queue, and one
 A1  a snapshot is taken once, and a batch names its snapshots: repeated, it reads the same, whatever has arrived since.
 A2  a settlement, a settled message and an event is taken once: in the first snapshot taken that has it.
 A3  the snapshots of a node are taken in the order in which they were made. One that arrives behind a newer one is still taken
-    while it is younger than the last ``REMEMBERED``; of what is numbered it has nothing new, the newer one had it all.
+    while it is younger than the last ``REMEMBERED``; of what is numbered it has nothing new, the newer one had it all. If it has,
+    in the same life of the store, then the clock was set back in between, and what is new is taken.
 A4  numbers that begin again are those of another store under the same name: all of it is new.
 """
 
@@ -34,9 +35,12 @@ class NodeProgress:
     taken: tuple[Made, ...] = ()
     numbers: Mapping[str, int] = field(default_factory=dict)
 
-    def is_new(self, made: Made) -> bool:
-        """Whether the snapshot made then was not taken, as far as is remembered."""
-        return made not in self.taken and (len(self.taken) < REMEMBERED or made > self.taken[0])
+    def is_new(self, manifest: Manifest) -> bool:
+        """Whether the snapshot was not taken, as far as is remembered, or has news though it seems older than all that is."""
+        mine = made(manifest)
+        return mine not in self.taken and (
+            len(self.taken) < REMEMBERED or mine > self.taken[0] or bool(self.numbers_from(manifest))
+        )
 
     def is_late(self, made: Made) -> bool:
         """Whether a newer one was taken."""
@@ -44,12 +48,13 @@ class NodeProgress:
 
     def numbers_from(self, manifest: Manifest) -> dict[str, int]:
         """The first numbers in the snapshot that are new; nothing for a queue without any."""
-        if self.is_late(made(manifest)):
+        same_life = self._is_of_last_life(manifest)
+        if self.is_late(made(manifest)) and not same_life:
             return {}
         new = {}
         for name, (first, stop) in _numbers(manifest):
             known = self.numbers.get(name, 0)
-            start = first if stop < known else max(first, known)
+            start = first if stop < known and not same_life else max(first, known)
             if start < stop:
                 new[name] = start
         return new
@@ -57,11 +62,18 @@ class NodeProgress:
     def after(self, manifest: Manifest) -> NodeProgress:
         """The progress once the snapshot is taken."""
         taken = tuple(sorted({*self.taken, made(manifest)})[-REMEMBERED:])
+        stops = {name: stop for name, (_, stop) in _numbers(manifest)}
+        if self._is_of_last_life(manifest):
+            return NodeProgress(taken, {**self.numbers, **{name: stops[name] for name in self.numbers_from(manifest)}})
         if self.is_late(made(manifest)):
             return NodeProgress(taken, self.numbers)
         unread = {queue.name for queue in manifest.queues if queue.damaged}
         numbers = {name: number for name, number in self.numbers.items() if name in unread}
-        return NodeProgress(taken, numbers | {name: stop for name, (_, stop) in _numbers(manifest)})
+        return NodeProgress(taken, numbers | stops)
+
+    def _is_of_last_life(self, manifest: Manifest) -> bool:
+        """Whether the newest that was taken is of the same life of the store: numbers only rise in it, whatever the clock does."""
+        return bool(self.taken) and self.taken[-1][0] == manifest.epoch
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +91,7 @@ class Progress:
         waiting: dict[str, dict[Made, Manifest]] = {}
         for manifest in manifests:
             known = self.nodes.get(manifest.node, NodeProgress())
-            if known.is_new(made(manifest)) and (only is None or manifest.id in only):
+            if known.is_new(manifest) and (only is None or manifest.id in only):
                 waiting.setdefault(manifest.node, {})[made(manifest)] = manifest
         in_order = ([snapshots[each] for each in sorted(snapshots)] for snapshots in waiting.values())
         batch = list(islice(merge(*in_order, key=_time_and_id), limit))

@@ -15,7 +15,7 @@ from storage.analysis.splits import Filters, Problem, Trouble, wants
 from storage.analysis.store import SnapshotStore
 from storage.keys import lane_key
 from storage.ledger import LaneRow
-from storage.manifest import STORE_NAME, Manifest, QueueFacts, read_manifest, verify
+from storage.manifest import STORE_NAME, Manifest, QueueFacts, index_faults, read_manifest, verify
 from wire.errors import BasculeError, StorageDamaged
 
 
@@ -36,10 +36,17 @@ class Snapshot:
         self._constant: dict[tuple[object, pa.DataType], pa.Array] = {}
         self.store: SnapshotStore | None = None
         try:
-            self.store = SnapshotStore(Path(path) / STORE_NAME)
+            store = SnapshotStore(Path(path) / STORE_NAME)
         except StorageDamaged as error:
             faults = [f"{fault.name} {fault.problem}" for fault in verify(Path(path), files=False)]
             self.damaged("; ".join(["the store cannot be opened", *faults, str(error)]))
+            return
+        index = [f"{fault.name} {fault.problem}" for fault in index_faults(Path(path), self.manifest)]
+        if not index:
+            self.store = store
+            return
+        store.close()
+        self.damaged("; ".join(["the store is not all there", *index]))
 
     def __enter__(self) -> Snapshot:
         return self

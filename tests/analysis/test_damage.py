@@ -23,6 +23,7 @@ from wire.errors import ConfigError
 
 QUEUE = "bridge:cloud:0"
 START_MS = 1_700_000_000_000
+RECORD_HEAD_BYTES = 7  # of a record of RocksDB's logs: checksum, length, kind
 
 
 def copied(snapshot: Path, to: Path) -> Path:
@@ -171,6 +172,26 @@ def test_a_file_that_is_missing_is_named(tmp_path: Path, pattern: str) -> None:
     assert victim.name in str(refused.value.problem) + refused.value.problem.why
     assert problems
     assert [row["path"] for row in table(snapshot, "damage")] == [str(snapshot)] * len(problems)
+
+
+def test_an_index_of_the_store_that_ends_early_is_named(day: Made, tmp_path: Path) -> None:
+    """RocksDB opens the store as it was before the last flushes: that is a sound one, but not what the snapshot was made of."""
+    snapshot = copied(day.snapshots[1], tmp_path)
+    (index,) = (snapshot / "store").glob("MANIFEST-*")
+    content = index.read_bytes()
+    ends = [0]
+    while ends[-1] < len(content):
+        ends.append(ends[-1] + RECORD_HEAD_BYTES + int.from_bytes(content[ends[-1] + 4 : ends[-1] + 6], "little"))
+    assert ends[-1] == len(content)
+
+    for end in ends[-5:-1]:
+        index.write_bytes(content[:end])
+        for name in ("messages", "events", "retained"):
+            problems: list[Problem] = []
+            assert table(snapshot, name, problems=problems) == [], "an older state of the store is not passed off as this one"
+            assert [index.name in problem.why for problem in problems] == [True]
+            with pytest.raises(SnapshotDamaged, match=index.name):
+                table(snapshot, name)
 
 
 def test_a_damaged_row_of_a_queue_takes_that_queue_only(day: Made, tmp_path: Path) -> None:

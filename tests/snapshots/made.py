@@ -65,7 +65,7 @@ class Box:
         self.store = folder / "store"
         self.store.mkdir(parents=True)
         (self.store / "CURRENT").write_bytes(b"MANIFEST-1\n")
-        self.snapshots = SnapshotFolder(folder / "snapshots", self.store)
+        self.snapshots = SnapshotFolder(folder / "snapshots", self.store, lambda: self.at_ms)
         self._random = Random(seed)
         self._number = 0
         self.at_ms = AT_MS

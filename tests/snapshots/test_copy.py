@@ -218,5 +218,9 @@ def test_old_copies_of_the_node_go_and_those_of_others_stay(tmp_path: Path) -> N
         box.table()
         for _ in range(4):
             copy_snapshot(box.make(), target)
-    assert prune_target(target, "edge", 2) == edge.snapshots.names()[:2]
+    assert prune_target(target, "edge", 2, edge.at_ms) == edge.snapshots.names()[:2]
     assert whole(target) == edge.snapshots.names()[2:] + mill.snapshots.names()
+    edge.at_ms -= 86_400_000  # the clock is set back
+    newest = copy_snapshot(edge.make(), target).path.name
+    assert prune_target(target, "edge", 2, edge.at_ms) == edge.snapshots.names()[2:3]
+    assert whole(target) == sorted([edge.snapshots.names()[3], newest]) + mill.snapshots.names()

@@ -9,12 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage import snapshots
-from storage.manifest import FileFacts, find_snapshots, read_manifest, sha256_of, verify
+from storage.manifest import FileFacts, age_key, find_snapshots, read_manifest, sha256_of, snapshot_id, verify
 from storage.snapshots import held
 from supervisor.snapshot_plan import MARGIN_BYTES, Space, next_s
 from tests.snapshots.made import Box
 from tests.support.settings import bridge, limits, node
 from wire.errors import Unavailable
+
+DAY_MS = 86_400_000
 
 
 def always() -> bool:
@@ -74,6 +76,23 @@ def test_the_oldest_go_first_and_the_newest_stays(tmp_path: Path) -> None:
     assert box.snapshots.prune(keep=1, max_bytes=0, enough_free=always) == [(name, "keep") for name in names[2:4]]
     assert box.snapshots.prune(keep=1, max_bytes=0, enough_free=always) == []
     assert box.snapshots.names() == names[4:]
+
+
+def test_what_is_made_after_the_clock_was_set_back_is_the_newest(tmp_path: Path) -> None:
+    box = Box(tmp_path)
+    box.table()
+    before = [box.make().name for _ in range(3)]
+    box.at_ms -= DAY_MS
+    after = [box.make().name for _ in range(2)]
+    assert box.snapshots.names() == before + after
+    assert [path.name for path, _ in box.snapshots.manifests()] == before + after
+    assert box.snapshots.prune(keep=2, max_bytes=None, enough_free=always) == [(name, "keep") for name in before]
+    assert box.snapshots.names() == after
+
+
+def test_a_later_life_of_the_store_is_newer_whatever_its_clock_says() -> None:
+    first, second = snapshot_id("edge", 5 * DAY_MS, 9), snapshot_id("edge", 4 * DAY_MS, 10)
+    assert sorted([second, first], key=lambda name: age_key(name, 6 * DAY_MS)) == [first, second]
 
 
 def test_what_the_store_shares_takes_no_room_until_the_store_lets_go_of_it(tmp_path: Path) -> None:

@@ -83,6 +83,19 @@ def test_a_clock_that_is_set_back_in_a_new_life_makes_no_snapshot_late() -> None
     assert taken(progress, [after])[1] == [(after, {"q": 10})]
 
 
+def test_a_clock_that_is_set_back_in_the_same_life_hides_nothing() -> None:
+    before = [manifest(at_ms=90_000 + number, numbers={"q": (0, 10 + number)}, events=(0, number)) for number in range(REMEMBERED)]
+    progress, _ = taken(Progress(), before)
+
+    first, second = (manifest(at_ms=at_ms, numbers={"q": (5, stop)}, events=(0, stop)) for at_ms, stop in ((1000, 40), (2000, 50)))
+
+    progress, news = taken(restarted(progress), [*before, first])
+    assert news == [(first, {"q": 9 + REMEMBERED, EVENTS: REMEMBERED - 1})]
+    progress, news = taken(restarted(progress), [*before, first, second])
+    assert news == [(second, {"q": 40, EVENTS: 40})]
+    assert taken(progress, [*before, first, second])[1] == []
+
+
 def test_numbers_that_begin_again_are_another_store() -> None:
     progress, _ = taken(Progress(), [manifest(at_ms=1000, numbers={"q": (90, 100)})])
 
@@ -103,11 +116,11 @@ def test_a_queue_that_could_not_be_read_for_once_does_not_begin_again() -> None:
 
 @given(st.data())
 def test_each_number_is_taken_once_whatever_arrives_when(data: st.DataObject) -> None:
-    """Snapshots of two nodes arrive in any order, in batches of any size, with a restart after each."""
+    """Snapshots of two nodes arrive in any order, in batches of any size, with a restart after each; clocks are set back."""
     made: list[Manifest] = []
     for node in ("a", "b"):
         first = stop = 0
-        for at_ms in range(1, data.draw(st.integers(1, 6)) + 1):
+        for at_ms in data.draw(st.lists(st.integers(1, 60), min_size=1, max_size=6, unique=True)):
             stop += data.draw(st.integers(0, 4))
             first = min(stop, first + data.draw(st.integers(0, 1)))
             made.append(manifest(node, at_ms, numbers={"q": (first, stop)}))
