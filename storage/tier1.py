@@ -179,10 +179,7 @@ class Tier1:
         self._quarantine = Quarantine(Path(settings.data_dir) / "damaged")
         self._effects: Effects = []
         self._configured = {queue_name(bridge.name, lane) for bridge in settings.bridges for lane in range(bridge.lanes)}
-        for name in sorted({*self._configured, *self._numbers.names()}):
-            if lane_of_queue(name) is not None or session_of_queue(name) is not None:
-                self._open_lane(name)
-        self._name_unserved()
+        self._open_lanes()
         self._burials = Burials(engine, self._numbers, settings.bridges)
         self._commands = Commands(self, settings, SessionCommands(self))
         self._write = Write()
@@ -837,8 +834,11 @@ class Tier1:
 
     # --- inside: lanes ---
 
-    def _name_unserved(self) -> None:
-        """Say what waits for a bridge or lane that is not configured any more: it is kept, and nobody delivers it (P7)."""
+    def _open_lanes(self) -> None:
+        """Open what is configured and what is there; what waits for others is kept, and named (P7)."""
+        for name in sorted({*self._configured, *self._numbers.names()}):
+            if lane_of_queue(name) is not None or session_of_queue(name) is not None:
+                self._open_lane(name)
         for name, lane in self._bridge_lanes.items():
             if name not in self._configured and lane.queue.depth:
                 log.warning("queue.unserved", extra={"queue": name, "messages": lane.queue.depth})
