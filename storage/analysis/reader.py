@@ -29,7 +29,7 @@ from storage.dead_letters import LETTER_VERSION
 from storage.history import SETTLEMENT_VERSION
 from storage.keys import STORE_FORMAT
 from storage.ledger import ROW_VERSION
-from storage.manifest import Found, Manifest, QueueFacts
+from storage.manifest import Found, Manifest, QueueFacts, is_half_made
 from wire.batch import BATCH_VERSION
 from wire.errors import ConfigError
 
@@ -80,11 +80,12 @@ def plan(
     """The splits that together read ``table`` of the snapshots ``found``, of about ``target_rows`` rows each; [] for nothing.
 
     Reads manifests only. A large queue becomes several splits, many small ones become one. A snapshot whose manifest cannot be
-    used is an error, or is told to ``on_problem`` and left out; the table ``snapshots`` has a row for it.
+    used is an error, or is told to ``on_problem`` and left out; the table ``snapshots`` has a row for it. A copy that is under way
+    by its name is always left out and told: it is no damage, and where nodes ship to one place there is often one.
 
     Raises:
         ValueError: there is no such table.
-        SnapshotDamaged: ``damaged`` is fail, and one is half-made or damaged.
+        SnapshotDamaged: ``damaged`` is fail, and one is damaged, or has no manifest under the name of a whole one.
         ConfigError: ``newer`` is fail, and a newer build wrote one.
     """
     columns_of(table)
@@ -114,7 +115,7 @@ def _usable(
         if is_newer and newer == "fail":
             raise ConfigError("the snapshot is of a newer version of Bascule", path=str(each.path), problem=why)
         problem = Problem(str(each.path), each.manifest.id if each.manifest is not None else each.path.name, why)
-        if is_newer:
+        if is_newer or is_half_made(each.path.name):
             if on_problem is not None:
                 on_problem(problem)
         else:

@@ -71,7 +71,8 @@ class Problem:
     def __str__(self) -> str:
         where = f" queue {self.queue}" if self.queue else ""
         seqs = f" sequences {self.first_seq} to {self.last_seq}" if self.first_seq >= 0 else ""
-        return f"{self.path}:{where}{seqs}: {self.why}"
+        place = f":{where}{seqs}" if where or seqs else ""
+        return f"{self.path}{place}: {self.why}"
 
 
 class SnapshotDamaged(StorageDamaged):

@@ -1,17 +1,21 @@
-"""Which snapshots a report reads: C1-C3, against sets of sequences."""
+"""Which snapshots a report reads: C1-C4, against sets of sequences and the order in which snapshots were made."""
 
 from __future__ import annotations
 
+from itertools import pairwise
+from random import Random
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.analysis.reports.choice import Covered, Numbers, QueueAt, bucket_s, covered, takes
+from storage.analysis.reports.choice import Covered, MadeAt, Numbers, QueueAt, bucket_s, covered, in_order, set_backs, takes
 
 QUEUE = "bridge:cloud:0"
 
 
 def stood(at: int, history_from: int, head: int, tail: int) -> QueueAt:
-    return QueueAt(node="n", snapshot_id=f"s{at:03}", at_us=at, queue=QUEUE, history_from=history_from, head=head, tail=tail)
+    return QueueAt(node="n", snapshot_id=f"s{at:03}", place=at, queue=QUEUE, history_from=history_from, head=head, tail=tail)
 
 
 @st.composite
@@ -52,6 +56,57 @@ def test_what_a_former_store_of_that_name_had_is_left_out() -> None:
     old, new = stood(1, 0, 500, 900), stood(2, 0, 3, 5)
 
     assert {take.snapshot_id for take in takes([old, new])} == {"s002"}
+
+
+@st.composite
+def made(draw: st.DrawFn) -> list[MadeAt]:
+    """Snapshots of a node in the order in which they were made: lives follow each other, queues come, and any clock may be set."""
+    found: list[MadeAt] = []
+    epoch, progress = 5, {"a": 1}
+    for number in range(draw(st.integers(1, 9))):
+        if draw(st.integers(0, 4)) == 0:
+            epoch += 1
+            progress = {"a": 1} if draw(st.booleans()) else progress  # perhaps another store, whose numbers begin again
+        progress = {queue: reached + draw(st.integers(0, 3)) for queue, reached in progress.items()}
+        progress["a"] += 1
+        if draw(st.integers(0, 2)) == 0:
+            progress.setdefault("b", draw(st.integers(0, 2)))
+        damaged = {queue: 0 for queue in progress if queue == "b" and draw(st.integers(0, 5)) == 0}
+        at_ms = draw(st.integers(0, 20))
+        found.append(MadeAt(node="n", snapshot_id=f"s{number:03}", epoch=epoch, at_ms=at_ms, progress={**progress, **damaged}))
+    return found
+
+
+@given(made(), st.randoms(use_true_random=False))
+def test_snapshots_are_in_the_order_in_which_they_were_made_whatever_the_clock_said(found: list[MadeAt], random: Random) -> None:
+    arrived = list(found)
+    random.shuffle(arrived)
+
+    ordered = in_order(arrived)
+
+    assert ordered == found  # C4
+    assert [after.snapshot_id for _, after in set_backs(ordered)] == [
+        after.snapshot_id for before, after in pairwise(found) if after.at_ms < before.at_ms
+    ]
+
+
+@pytest.mark.parametrize(
+    ("epoch", "early", "late"),
+    [
+        (None, {"a": 9}, {"a": 3}),  # the life is not known
+        (5, {"a": 9}, {"a": 9}),  # nothing was done in between
+        (5, {"a": 9}, {"b": 3}),  # nothing to compare
+        (5, {"a": 9}, {"a": 0}),  # a row that could not be read
+        (5, {"a": 9, "b": 1}, {"a": 3, "b": 2}),  # no order can be true
+    ],
+)
+def test_where_queues_prove_nothing_time_decides(epoch: int | None, early: dict[str, int], late: dict[str, int]) -> None:
+    first, second = (
+        MadeAt(node="n", snapshot_id=name, epoch=epoch, at_ms=at_ms, progress=progress)
+        for name, at_ms, progress in (("first", 1, early), ("second", 2, late))
+    )
+
+    assert in_order([second, first]) == [first, second]
 
 
 def test_settlements_that_join_lead_further_back() -> None:

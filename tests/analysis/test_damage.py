@@ -8,6 +8,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from click.testing import CliRunner
 
 from storage.analysis.generate import Made
 from storage.analysis.node_model import NodeModel
@@ -16,6 +17,7 @@ from storage.engine import Write
 from storage.history import settlement_key
 from storage.keys import chunk_key, lane_key
 from storage.manifest import MANIFEST_NAME, find_snapshots, read_manifest
+from supervisor import cli_export as cli
 from tests.analysis.rows import Row, table
 from tests.analysis.test_columns import resealed
 from tests.storage.building import batch, bridge, node
@@ -251,6 +253,29 @@ def test_half_made_damaged_and_newer_manifests_are_refused_or_told(day: Made, tm
 
     assert [part.path for split in splits for part in split.parts] == [str(sound)]
     assert [each.path for each in problems] == [str(half), str(damaged), str(newer)]
+
+
+@pytest.mark.parametrize("name", ["{}.part", ".part-{}"])
+def test_a_copy_under_way_is_left_out_and_named_and_real_damage_beside_it_is_refused(day: Made, tmp_path: Path, name: str) -> None:
+    share, target = tmp_path / "share", tmp_path / "exported"
+    sound, coming, damaged = (copied(path, share) for path in day.snapshots)
+    damaged = damaged.rename(tmp_path / damaged.name)
+    coming = coming.rename(share / name.format(coming.name))  # its manifest is there: only the name tells
+    problems: list[Problem] = []
+
+    splits = plan(find_snapshots(share), "queues", on_problem=problems.append)
+    assert [part.path for split in splits for part in split.parts] == [str(sound)]
+    assert [(each.path, each.why) for each in problems] == [(str(coming), "is half made")]
+    rows = table(share, "snapshots", ["path", "problem"])
+    assert {(row["path"], row["problem"]) for row in rows} == {(str(sound), None), (str(coming), "is half made")}
+    command = CliRunner().invoke(cli.export, [str(share), "--to", str(target), "--tables", "queues"], standalone_mode=False)
+    assert (command.exception, command.return_value) == (None, 0)
+    assert f"left out: {coming}: is half made" in command.stderr
+    assert [path.stem for path in target.rglob("*.parquet")] == [sound.name]
+
+    (damaged.rename(share / damaged.name) / MANIFEST_NAME).unlink()
+    with pytest.raises(SnapshotDamaged, match="no manifest"):
+        plan(find_snapshots(share), "queues")
 
 
 def test_the_table_of_damage_reads_everything_and_finds_nothing_in_a_sound_snapshot(day: Made, tmp_path: Path) -> None:

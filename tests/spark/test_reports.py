@@ -490,6 +490,31 @@ def test_clock_jumps_and_negative_latencies_are_counted_apart(spark: SparkSessio
     assert (row["messages"], row["clock_jumps"], row["negative"], row["max_s"]) == (2, 1, 1, 4.0)
 
 
+def test_a_clock_that_was_set_back_makes_no_older_snapshot_the_newest(spark: SparkSession) -> None:
+    """s1 and s2, then the clock goes back by a day, then s3, which has a loss: in one life of the store."""
+    rows = Rows()
+    names = []
+    for seconds, tail in ((0, 10), (3600, 20), (7200 - 86_400, 30)):
+        names.append(rows.snapshot("n", seconds))
+        rows.queue(QUEUE, head=tail, tail=tail, history_from=0, accepted=tail, delivered=tail, retention_s=9e6)
+        for number in range(0, tail, 10):
+            rows.settled(QUEUE, number // 10, number, number, number + 9 - (number == 20))
+        for number in range(5 if tail == 30 else 0, tail):
+            rows.event(number, number, "link.up", bridge="cloud", lane=0)
+    context = Context(spark, RowsSource(spark, rows.tables))
+    report = build(context, names=["reconciliation", "growth"], made_at_ms=0).report
+    events = sorted((row["number"], row["snapshot_id"]) for row in collect(context.events))
+    context.close()
+
+    assert [(one.snapshot_id, one.newest) for one in report.snapshots] == list(zip(names, (False, False, True), strict=True))
+    (row,) = rows_of(report.section("reconciliation"))
+    assert (row["verdict"], row["accepted"], row["lost"]) == ("problem", 30, 1)
+    assert "29" in report.section("sequences").summary
+    for name in ("reconciliation", "growth"):
+        assert any("set back by 23 h" in note and names[1] in note and names[2] in note for note in report.section(name).notes)
+    assert events == [(number, names[2] if number >= 5 else names[1]) for number in range(30)]
+
+
 @pytest.mark.parametrize("form", ["json", "html", "parquet"])
 def test_what_is_written_is_whole(spark: SparkSession, finished: Finished, tmp_path: Path, form: str) -> None:
     from storage.analysis.reports.output import write

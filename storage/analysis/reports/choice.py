@@ -7,13 +7,16 @@ overlap, and what two of them have is read from one.
 C1  of a queue, each sequence is taken from one snapshot at most.
 C2  what any snapshot of the store's present life has kept of a queue's history is taken, unless a gap between two of them hides it.
 C3  the sequences from ``Covered.seq_from`` on are all accounted for by what was taken, if nothing was lost.
+C4  the snapshots of a node are in the order in which they were made, whatever its clock said: lives of a store are numbered
+    upwards, and within one the numbers of a queue only rise. Where these say nothing, time decides.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby, pairwise
 
 _WIDTHS_S = (1, 2, 5, 10, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21_600, 43_200, 86_400, 604_800)
 POINTS_MAX = 120
@@ -21,15 +24,40 @@ POINTS_MAX = 120
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueAt:
-    """Where a queue stood in one snapshot: settled chunks kept from ``history_from``, [``head``, ``tail``) in the queue."""
+    """Where a queue stood in one snapshot: settled chunks kept from ``history_from``, [``head``, ``tail``) in the queue.
+
+    place: where the snapshot stands among all (``in_order``).
+    """
 
     node: str
     snapshot_id: str
-    at_us: int
+    place: int
     queue: str
     history_from: int
     head: int
     tail: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MadeAt:
+    """When a snapshot was made: the life of the store (None: not known), the clock, and how far each queue of a bridge was then.
+
+    progress: by queue, a number that only rises within a life; a queue that is not there, or is at 0, says nothing.
+    """
+
+    node: str
+    snapshot_id: str
+    epoch: int | None
+    at_ms: int
+    progress: Mapping[str, int]
+
+    def is_before(self, other: MadeAt) -> bool:
+        """Whether the queues prove, within one life, that this one was made first."""
+        if self.epoch is None or self.epoch != other.epoch:
+            return False
+        both = [(mine, other.progress.get(queue, 0)) for queue, mine in self.progress.items()]
+        known = [(mine, theirs) for mine, theirs in both if mine and theirs]
+        return any(mine < theirs for mine, theirs in known) and all(mine <= theirs for mine, theirs in known)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,13 +91,40 @@ class Covered:
     seq_from: int
 
 
+def in_order(made: Iterable[MadeAt]) -> list[MadeAt]:
+    """The snapshots, by node, in the order in which they were made (C4)."""
+    found: list[MadeAt] = []
+    by_clock = sorted(made, key=lambda one: (one.node, -1 if one.epoch is None else one.epoch, one.at_ms, one.snapshot_id))
+    for _, life in groupby(by_clock, key=lambda one: (one.node, one.epoch)):
+        found.extend(_in_order_of_life(life))
+    return found
+
+
+def _in_order_of_life(by_clock: Iterable[MadeAt]) -> list[MadeAt]:
+    placed: list[MadeAt] = []
+    reached: dict[str, int] = {}
+    for one in by_clock:
+        place = len(placed)
+        if any(0 < progress < reached.get(queue, 0) for queue, progress in one.progress.items()):  # the clock was set back
+            place = next((at for at, other in enumerate(placed) if one.is_before(other)), place)
+        placed.insert(place, one)
+        for queue, progress in one.progress.items():
+            reached[queue] = max(reached.get(queue, 0), progress)
+    return placed
+
+
+def set_backs(ordered: Sequence[MadeAt]) -> list[tuple[MadeAt, MadeAt]]:
+    """The neighbours, of snapshots in order, between which a node's clock was set back."""
+    return [(before, after) for before, after in pairwise(ordered) if before.node == after.node and after.at_ms < before.at_ms]
+
+
 def lives(queues: Iterable[QueueAt]) -> dict[tuple[str, str], list[QueueAt]]:
     """(node, queue) -> its snapshots of the store's present life, newest first.
 
     A tail never goes back; where it seems to, the store was made anew, and what came before belongs to another one.
     """
     by_queue: dict[tuple[str, str], list[QueueAt]] = defaultdict(list)
-    for one in sorted(queues, key=lambda each: (each.at_us, each.snapshot_id), reverse=True):
+    for one in sorted(queues, key=lambda each: each.place, reverse=True):
         newer = by_queue[one.node, one.queue]
         if not newer or (newer[-1].tail >= one.tail >= 0):
             newer.append(one)
@@ -78,7 +133,7 @@ def lives(queues: Iterable[QueueAt]) -> dict[tuple[str, str], list[QueueAt]]:
     return {key: [one for one in found if one is not _END] for key, found in by_queue.items()}
 
 
-_END = QueueAt(node="", snapshot_id="", at_us=0, queue="", history_from=0, head=0, tail=-1)
+_END = QueueAt(node="", snapshot_id="", place=0, queue="", history_from=0, head=0, tail=-1)
 
 
 def takes(queues: Iterable[QueueAt]) -> list[Take]:

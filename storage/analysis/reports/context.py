@@ -1,9 +1,9 @@
 """What all reports look at: the tables of the snapshots, each fact in them once.
 
-State comes from the newest snapshot of each node, history from the fewest snapshots that hold all of it (``choice``),
-settlements and
-events by their numbers, so that what several snapshots have is counted once. Messages are read once, without payloads, and kept by
-Spark as columns, in memory or on disk; nothing per message comes to the driver.
+State comes from the newest snapshot of each node, by what its store says and not by its clock alone, history from the fewest
+snapshots that hold all of it (``choice``), settlements and events by their numbers, so that what several snapshots have is counted
+once. Messages are read once, without payloads, and kept by Spark as columns, in memory or on disk; nothing per message comes to the
+driver.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Protocol
 
 from storage.analysis.report_model import SnapshotUsed
-from storage.analysis.reports.choice import Covered, Numbers, QueueAt, Take, bucket_s, covered, takes
-from storage.analysis.reports.made import Row, Thresholds, collect
+from storage.analysis.reports.choice import Covered, MadeAt, Numbers, QueueAt, Take, bucket_s, covered, in_order, set_backs, takes
+from storage.analysis.reports.made import Row, Thresholds, collect, duration
 from storage.analysis.session import QUICK_SETTINGS
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ _HEAD = ("node", "snapshot_id", "snapshot_at")
 _QUEUE = ("queue", "bridge", "lane")
 _LEDGER = ("accepted", "delivered", "expired", "redelivered", "dropped", "dead")
 COLUMNS: dict[str, tuple[str, ...]] = {
-    "snapshots": (*_HEAD, "path", "problem", "max_messages", "max_bytes", "min_free_disk_bytes", "disk_free_bytes"),
+    "snapshots": (*_HEAD, "epoch", "path", "problem", "max_messages", "max_bytes", "min_free_disk_bytes", "disk_free_bytes"),
     "queues": (
         *(*_HEAD, *_QUEUE, "head", "tail", "history_from", "depth", "depth_volatile", "bytes", "in_flight", "released", *_LEDGER),
         *("generation", "oldest_at", "max_messages", "max_bytes", "retention_s", "settled_above", "volatile_ranges"),
@@ -188,15 +188,52 @@ class Context:
         for row in sorted(every, key=lambda row: row["path"]):
             if row["problem"] is None and (until_ms is None or row["snapshot_at"] <= until_ms):
                 usable.setdefault(row["snapshot_id"], row)
-        newest: dict[str, Row] = {}
-        for row in sorted(usable.values(), key=lambda row: (row["snapshot_at"], row["snapshot_id"])):
-            newest[row["node"]] = row
-        if not newest:
+        if not usable:
             raise NoSnapshots("there is no usable snapshot" + ("" if not every else ": all were left out"))
+        self._usable = usable
+        self.unusable_rows = [row for row in every if row["problem"] is not None]
+
+    def _read_queues(self) -> None:
+        self.queues_all = self.keep(self._table("queues", sorted(self._usable)))
+        lanes = self.sql(
+            "SELECT node, snapshot_id, queue, coalesce(history_from, head) history_from, head, tail,"
+            " tail + head + delivered progress FROM {queues_all} WHERE bridge IS NOT NULL"
+        )
+        self._be_quick()
+        stood = collect(lanes)
+        self._order(stood)
+        newest = self.rows("newest", [(one,) for one in self.newest], "snapshot_id string")
+        self.queues = self.sql(
+            "SELECT /*+ BROADCAST(n) */ q.* FROM {queues_all} q JOIN {newest} n ON q.snapshot_id = n.snapshot_id", newest=newest
+        )
+        self._states = [
+            QueueAt(place=self._places[row["snapshot_id"]], **{name: row[name] for name in row if name != "progress"})
+            for row in stood
+        ]
+        newest_ids = set(self.newest)
+        self._older = [take for take in takes(self._states) if take.snapshot_id not in newest_ids]
+        self._older_ids = sorted({take.snapshot_id for take in self._older})
+
+    def _order(self, stood: Sequence[Row]) -> None:
+        """Bring the snapshots into the order in which they were made; the last of each node is its newest."""
+        progress: dict[str, dict[str, int]] = {name: {} for name in self._usable}
+        for row in stood:
+            progress[row["snapshot_id"]][row["queue"]] = row["progress"]
+        ordered = in_order(
+            MadeAt(node=row["node"], snapshot_id=name, epoch=row["epoch"], at_ms=row["snapshot_at"], progress=progress[name])
+            for name, row in self._usable.items()
+        )
+        self._places = {one.snapshot_id: place for place, one in enumerate(ordered)}
+        self.snapshot_rows = [self._usable[one.snapshot_id] for one in ordered]
+        newest = {row["node"]: row for row in self.snapshot_rows}
         self.newest = tuple(row["snapshot_id"] for row in newest.values())
         self.newest_rows = list(newest.values())
-        self.snapshot_rows = sorted(usable.values(), key=lambda row: (row["node"], row["snapshot_at"]))
-        self.unusable_rows = [row for row in every if row["problem"] is not None]
+        self.clock_notes = tuple(
+            f"The clock of {after.node} was set back by {duration((before.at_ms - after.at_ms) / 1000)} or more between its"
+            f" snapshots {before.snapshot_id} and {after.snapshot_id}, the later one. What is counted is right; ages, rates"
+            " and trends across that are not."
+            for before, after in set_backs(ordered)
+        )
         self.used = tuple(
             SnapshotUsed(
                 node=row["node"],
@@ -208,21 +245,8 @@ class Context:
             for row in self.snapshot_rows
         )
 
-    def _read_queues(self) -> None:
-        self.queues_all = self.keep(self._table("queues", [one.snapshot_id for one in self.used]))
-        newest = self.rows("newest", [(one,) for one in self.newest], "snapshot_id string")
-        self.queues = self.sql(
-            "SELECT /*+ BROADCAST(n) */ q.* FROM {queues_all} q JOIN {newest} n ON q.snapshot_id = n.snapshot_id", newest=newest
-        )
-        lanes = self.sql(
-            "SELECT node, snapshot_id, unix_micros(snapshot_at) at_us, queue, coalesce(history_from, head) history_from, head, tail"
-            " FROM {queues_all} WHERE bridge IS NOT NULL"
-        )
-        self._be_quick()
-        self._states = [QueueAt(**row.asDict()) for row in lanes.collect()]
-        newest_ids = set(self.newest)
-        self._older = [take for take in takes(self._states) if take.snapshot_id not in newest_ids]
-        self._older_ids = sorted({take.snapshot_id for take in self._older})
+    def _frame_of_places(self) -> DataFrame:
+        return self.rows("places", list(self._places.items()), "snapshot_id string, place long")
 
     def _be_quick(self) -> None:
         """With few messages, compiling queries and planning them again on the way takes longer than running them."""
@@ -246,10 +270,11 @@ class Context:
             # The newest snapshot that has a number has all rows of it.
             self.settlements = self.keep(
                 self.sql(
-                    "SELECT * EXCEPT (newest) FROM (SELECT *, max(struct(snapshot_at, snapshot_id)) OVER (PARTITION BY node,"
-                    " queue, number) newest"
-                    " FROM {read}) WHERE newest.snapshot_id = snapshot_id",
+                    "SELECT * EXCEPT (place, newest) FROM (SELECT /*+ BROADCAST(p) */ r.*, p.place, max(p.place) OVER (PARTITION BY"
+                    " r.node, r.queue, r.number) newest FROM {read} r JOIN {places} p ON r.snapshot_id = p.snapshot_id)"
+                    " WHERE newest = place",
                     read=read,
+                    places=self._frame_of_places(),
                 )
             )
         found = covered(self._states, [Numbers(**row) for row in numbers])
@@ -287,10 +312,10 @@ class Context:
         if older_ids:
             self.events = self.keep(
                 self.sql(
-                    "SELECT * EXCEPT (place) FROM (SELECT *, row_number() OVER (PARTITION BY node, number ORDER BY"
-                    " snapshot_at DESC,"
-                    " snapshot_id DESC) place FROM {every}) WHERE place = 1",
+                    "SELECT * EXCEPT (age) FROM (SELECT /*+ BROADCAST(p) */ e.*, row_number() OVER (PARTITION BY e.node, e.number"
+                    " ORDER BY p.place DESC) age FROM {every} e JOIN {places} p ON e.snapshot_id = p.snapshot_id) WHERE age = 1",
                     every=newest.unionByName(self._table("events", older_ids)),
+                    places=self._frame_of_places(),
                 )
             )
         else:

@@ -54,7 +54,10 @@ def make(context: Context) -> Made:
         rows=table(_COLUMNS, rows),
         rows_total=rows_total,
         charts=_charts(points, context, rows),
-        notes=("A straight line through the snapshots of the last day; what grows in bursts is full sooner or later than that.",),
+        notes=(
+            "A straight line through the snapshots of the last day; what grows in bursts is full sooner or later than that.",
+            *context.clock_notes,
+        ),
     )
     marks = {
         (row["node"], row["bridge"]): Mark(

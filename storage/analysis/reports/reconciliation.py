@@ -303,6 +303,7 @@ def _notes(context: Context, bridges: list[Row]) -> tuple[str, ...]:
         f"Counted as of each node's newest snapshot; the oldest of these is of {utc(oldest)}.",
         "Sequences are checked as far back as settlements are kept (retention of the bridge); without them from the head of"
         " the queue.",
+        *context.clock_notes,
     ]
     if gone := sum(row["gone"] for row in bridges):
         notes.append(
