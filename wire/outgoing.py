@@ -1,7 +1,8 @@
 """A batch as the remote is to see it: topics mapped, retain by rule, expiry, user properties and hop count. Pure.
 
 Rows that are too old are left out; message expiry intervals stay as they came, for the Connection, which knows when a message
-leaves, counts them down. The QoS was lowered before queueing (``wire/routing.py``); what the remote itself cannot do is the Connection's business.
+leaves, counts them down. The QoS was lowered before queueing (``wire/routing.py``); what the remote itself cannot do is the
+Connection's business.
 """
 
 from __future__ import annotations
