@@ -41,9 +41,12 @@ def without_rows(batch: Batch, rows: Collection[int]) -> Batch:
 
 
 def aged(raw: bytes, waited: int) -> bytes:
-    """Valid properties with their Message Expiry Interval, if any, lowered by ``waited`` seconds, to 0 at least [MQTT-3.3.2-6]."""
+    """Valid properties with their Message Expiry Interval, if any, lowered by ``waited`` seconds [MQTT-3.3.2-6].
+
+    What is sent again though its time is up says 1: there are receivers, such as Mosquitto, for which 0 is no expiry at all.
+    """
     expiry_s = message_expiry_s(raw)
-    return raw if expiry_s is None or not waited else with_message_expiry(raw, max(0, expiry_s - waited))
+    return raw if not expiry_s or not waited else with_message_expiry(raw, max(1, expiry_s - waited))
 
 
 def aged_properties(batch: Batch, now_ms: int) -> dict[int, bytes]:
