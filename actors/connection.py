@@ -483,7 +483,7 @@ class Connection(MailboxActor):
             return
         for _ in range(BURSTS_PER_TURN_MAX):
             if not self._output:
-                burst = self._flow.pump(BURST_BYTES, self.mailbox.now_s())
+                burst = self._flow.pump(BURST_BYTES, self.mailbox.now_s(), self.mailbox.wall_ms())
                 if self._control:
                     burst = b"".join(self._control) + burst
                     self._control.clear()

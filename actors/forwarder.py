@@ -27,6 +27,7 @@ from wire.frames import (
     Settled,
 )
 from wire.names import LANE_EPOCH_SHIFT, QUEUE_STORE, connection_name, lane_of_actor, queue_name
+from wire.outbound import seen_through_below
 from wire.outgoing import RemoteForm
 from wire.ranges import ranges_of
 from wire.settings import NodeSettings
@@ -57,7 +58,7 @@ class Forwarder(MailboxActor):
         # The queue neither drops nor expires what was handed out; where that is wanted, nothing is while the remote is away.
         limits = self._bridge.limits
         self._waits_for_link = limits.overflow == "drop-oldest" or limits.max_age_s is not None
-        self._dup_below = 0
+        self._seen_through_below = 0
         self._settled: list[tuple[str, Ranges]] = []
         self._logged_rules: set[int] = set()
         self._logged_topics: set[bytes] = set()
@@ -89,7 +90,7 @@ class Forwarder(MailboxActor):
             case LaneOpened():
                 if frame.epoch == self._lane_epoch:
                     self._open = True
-                    self._dup_below = frame.dup_below
+                    self._seen_through_below = seen_through_below(frame)
                     self.send(self._connection, frame)
             case LaneReopen():
                 if self._open:  # otherwise an opening is under way already
@@ -128,7 +129,7 @@ class Forwarder(MailboxActor):
         batch, expired = self._form.transform(
             Batch.decode(handout.bodies[0]),
             now_ms=self.mailbox.wall_ms(),
-            may_expire=handout.first_seq >= self._dup_below,  # what may have been sent is seen through
+            may_expire=handout.first_seq >= self._seen_through_below,  # what may have been sent is seen through
         )
         if expired:
             gone = set(expired)

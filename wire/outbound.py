@@ -19,6 +19,8 @@ F8  PUBLISHes leave in the order of their sequences; the first that may not leav
 F9  a refused message is settled, or kept and sent as new [MQTT-4.4.0-2], by policy; either way its exchange has ended.
 F10 PUBRELs leave in the order in which their PUBRECs came [MQTT-4.6.0-4], also on a resumed session and after a crash. What was
     refused and tried again has its PUBREC after others of higher sequences.
+F11 a message whose Message Expiry Interval has passed when it could leave is settled as expired [MQTT-3.3.2-5], unless it may have
+    been sent before; any other leaves with what is left of its time [MQTT-3.3.2-6]. Before a session is on record nothing was sent.
 """
 
 from __future__ import annotations
@@ -48,6 +50,7 @@ from wire.sequences import (
 
 DELIVERED = "delivered"
 REDELIVERED = "redelivered"
+EXPIRED = "expired"
 
 _LEVEL_5 = 5
 _NOT_FOUND = b"\x92"
@@ -76,12 +79,21 @@ class Counts:
     redelivered: int = 0
     qos_lowered: int = 0
     retain_stripped: int = 0
+    expired: int = 0
     too_large: int = 0
     refused: int = 0
     retried: int = 0
     sessions_lost: int = 0
     assumed_delivered: int = 0
     republished: int = 0
+
+
+def seen_through_below(lane: LaneOpened) -> int:
+    """Messages below it may have been sent before, so they are sent however old they are.
+
+    Nothing leaves before the remote session is on record (F7). One that was forgotten because of damage is ended at the remote.
+    """
+    return lane.dup_below if lane.session or lane.released else 0
 
 
 class OutboundFlow:
@@ -115,6 +127,8 @@ class OutboundFlow:
         self._offered_stop = 0
         self._sent_stop = 0  # every row below was sent at least once, or never will be
         self._dup_below = 0
+        self._seen_through_below = 0  # what may have been sent before the lane was opened does not expire (F11)
+        self._wall_ms = 0  # when what ``pump`` gives leaves
         self._barred = RangeSet()  # settled or released when the lane was opened: no PUBLISH
         self._again = RangeSet()  # sent before, unsettled, due again: on this connection, or since it was held back
         self._retry = RangeSet()  # refused for now: due again when the hold is over
@@ -163,6 +177,7 @@ class OutboundFlow:
         self._clear()
         self._first_seq = self._sent_stop = self._offered_stop = self._recorded = lane.head
         self._dup_below = lane.dup_below
+        self._seen_through_below = seen_through_below(lane)
         self._barred = RangeSet((*lane.settled, *lane.released))
         for start, stop in lane.released:
             self._release_due.add(start, stop)
@@ -361,8 +376,12 @@ class OutboundFlow:
         """Whether the session of the live connection is on record, so that it may be used (F7)."""
         return self.live and not self._record_new and self._record_number is None
 
-    def pump(self, bytes_max: int, now_s: float) -> bytes:
-        """The next burst to write, about ``bytes_max`` at most; empty when nothing may leave. It counts as sent."""
+    def pump(self, bytes_max: int, now_s: float, wall_ms: int = 0) -> bytes:
+        """The next burst to write, about ``bytes_max`` at most; empty when nothing may leave. It counts as sent.
+
+        wall_ms: UTC epoch, for message expiry; without it nothing ages.
+        """
+        self._wall_ms = wall_ms
         if not self.on_record:
             return b""  # F7
         parts: list[bytes] = []
@@ -392,6 +411,8 @@ class OutboundFlow:
         """Add PUBLISHes to ``parts``, about ``bytes_max`` bytes at most."""
         while bytes_max > 0 and self._waiting:
             segment = self._waiting[0]
+            if segment.expires:
+                segment.age(self._wall_ms)
             while bytes_max > 0 and not segment.finished():
                 sent = self._pump_run(segment, bytes_max, parts)
                 if sent is None:
@@ -428,6 +449,10 @@ class OutboundFlow:
             rows = min(rows, self._window_2 - self._in_flight_2)  # F2
         if rows <= 0:
             return None  # F8
+        if not again and segment.expires:
+            rows = self._rows_in_time(segment, run, start, rows)
+            if not rows:
+                return 0
         dup = start < self._dup_below and not (self._as_new and start in self._as_new)
         parts.extend(segment.publishes(rows, start, dup, self._style, self._heads))
         self._sent(run, qos, start, start + rows, again)
@@ -502,6 +527,20 @@ class OutboundFlow:
                 self._pass(segment, 1)
                 return 0
         return rows
+
+    def _rows_in_time(self, segment: Segment, run: Run, seq: int, rows: int) -> int:
+        """How many of the next ``rows`` rows may leave; if the first ones have expired, those are settled (F11)."""
+        if seq < self._seen_through_below:
+            return min(rows, self._seen_through_below - seq)
+        alike, in_time = segment.alike_in_time(rows)
+        if in_time:
+            return alike
+        self.counts.expired += alike
+        self._sent_stop = seq + alike
+        if run.flags & QOS_MASK:  # QoS 0 was settled by the Forwarder
+            self._settle(EXPIRED, seq, seq + alike)
+        self._pass(segment, alike)
+        return 0
 
     def _give_up_too_large(self, run: Run, seq: int) -> None:
         self.counts.too_large += 1

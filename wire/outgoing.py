@@ -1,6 +1,8 @@
 """A batch as the remote is to see it: topics mapped, retain by rule, expiry, user properties and hop count. Pure.
 
-The QoS was lowered before queueing (``wire/routing.py``); what the remote itself cannot do is the Connection's business.
+Rows that are too old are left out; message expiry intervals stay as they came, for the Connection, which knows when a message
+leaves, counts them down. The QoS was lowered before queueing (``wire/routing.py``); what the remote itself cannot do is the
+Connection's business.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from wire.batch import RETAIN, Batch
 from wire.hops import hops_of, hops_property, without_hops
 from wire.mapping import TopicMapper
 from wire.mqtt.publish_properties import append_user_properties
-from wire.publish_expiry import aged, expired_rows, waited_s, without_rows
+from wire.publish_expiry import expired_rows, expiry_only, without_rows
 from wire.settings import BridgeSettings, RuleSettings
 
 LEVEL_5 = 5
@@ -50,7 +52,7 @@ class RemoteForm:
                 flags=self._flags(batch, rules),
                 lengths=batch.lengths,
                 payloads=batch.payloads,
-                properties=self._properties(batch, rules, now_ms) if self._level == LEVEL_5 else {},
+                properties=self._properties(batch, rules) if self._level == LEVEL_5 else expiry_only(batch),
                 topic_properties=[self._own_properties(rule, 1) for rule in rules] if self._level == LEVEL_5 else [],
             ),
             expired,
@@ -80,11 +82,9 @@ class RemoteForm:
             return list(range(len(batch)))  # it waited in Tier 2, where the store cannot see it age
         return expired_rows(batch, now_ms)
 
-    def _properties(self, batch: Batch, rules: list[RuleSettings | None], now_ms: int) -> dict[int, bytes]:
-        waited = waited_s(batch, now_ms)
+    def _properties(self, batch: Batch, rules: list[RuleSettings | None]) -> dict[int, bytes]:
         properties = {}
         for row, raw in batch.properties.items():
-            raw = aged(raw, waited)
             hops = hops_of(raw) if self._counts_hops else 0
             properties[row] = (without_hops(raw) if hops else raw) + self._own_properties(rules[batch.topic_of[row]], hops + 1)
         return properties

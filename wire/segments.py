@@ -18,6 +18,8 @@ from wire.frames import HandOut
 from wire.mqtt.aliases import Names, OutgoingAliases
 from wire.mqtt.encoder import encode_with_length
 from wire.mqtt.primitives import encode_variable_byte_integer
+from wire.mqtt.publish_properties import message_expiry_s
+from wire.publish_expiry import aged, waited_s
 from wire.sequences import PACKET_IDS, packet_id_fields
 
 _HEADS_MAX = 50_000
@@ -122,6 +124,7 @@ class Segment:
     """Rows in hand from sequence ``first_seq`` on, with the place up to which they have been looked at on this connection."""
 
     __slots__ = (
+        "_accepted_ms",
         "_common",
         "_fields",
         "_heads",
@@ -132,8 +135,10 @@ class Segment:
         "_passed_bytes",
         "_payloads",
         "_properties",
+        "_shortest_s",
         "_topic_of",
         "_topics",
+        "_waited_s",
         "count",
         "ends",
         "first_seq",
@@ -167,12 +172,44 @@ class Segment:
         self.row = 0
         self._passed = 0
         self._passed_bytes = 0
+        self._accepted_ms = 0
+        self._waited_s = 0
+        self._shortest_s: int | None = None  # the shortest message expiry interval, if any row has one and is to age here
 
     @classmethod
     def of(cls, frame: HandOut) -> Segment:
-        """The segment that is one hand-out."""
+        """The segment that is one hand-out. Its rows age: their message expiry intervals count from the batch's time."""
         offsets = unpack_column("I", frame.offsets) if frame.offsets else None
-        return cls(Columns(Batch.decode(frame.bodies[0]), offsets), frame.first_seq, frame.size_bytes)
+        batch = Batch.decode(frame.bodies[0])
+        segment = cls(Columns(batch, offsets), frame.first_seq, frame.size_bytes)
+        if batch.properties:
+            segment._accepted_ms = batch.accepted_ms
+            intervals = [interval for raw in batch.properties.values() if (interval := message_expiry_s(raw)) is not None]
+            segment._shortest_s = min(intervals, default=None)
+        return segment
+
+    @property
+    def expires(self) -> bool:
+        """Whether any row has a message expiry interval that counts here."""
+        return self._shortest_s is not None
+
+    def age(self, wall_ms: int) -> None:
+        """What leaves from now on leaves at ``wall_ms`` (UTC epoch)."""
+        self._waited_s = waited_s(self._accepted_ms, wall_ms)
+
+    def alike_in_time(self, rows: int) -> tuple[int, bool]:
+        """How many of the next ``rows`` rows have time left, as of ``age``, or else have none; and which of the two it is."""
+        if self._shortest_s is None or self._waited_s < self._shortest_s:
+            return rows, True
+        first = self._has_time(self.row)
+        stop = self.row + 1
+        while stop < self.row + rows and self._has_time(stop) == first:
+            stop += 1
+        return stop - self.row, first
+
+    def _has_time(self, row: int) -> bool:
+        interval_s = message_expiry_s(self._properties.get(row, b""))
+        return interval_s is None or interval_s > self._waited_s
 
     def rewind(self) -> None:
         """Begin again at the first row, for a new connection."""
@@ -309,7 +346,7 @@ class Segment:
             if own is None or not start <= row < stop:
                 continue
             topic = self._topics[self._topic_of[row]]
-            field = encode_with_length(own)
+            field = encode_with_length(aged(own, self._waited_s) if self._waited_s else own)
             remaining = 2 + len(topic) + id_bytes + len(field) + self._lengths[row]
             place = (row - start) * stride
             parts[place] = first + encode_variable_byte_integer(remaining) + len(topic).to_bytes(2, "big") + topic

@@ -6,13 +6,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
+import pytest
+
 from actors.forwarder import Forwarder
 from actors.mailbox import Mailbox
 from tests.storage.building import batch
 from tests.supervisor.settings import node_settings
 from tests.support.settings import bridge
 from tests.wire.outbound_model import lane_opened
-from wire.frames import Credit, Frame, HandOut, LaneOpen, LaneReopen, LinkState
+from wire.frames import Credit, Frame, HandOut, LaneOpen, LaneReopen, LinkState, Settle
+from wire.mqtt.publish_properties import with_message_expiry
 from wire.names import QUEUE_STORE
 
 QUEUE = "bridge:cloud:0"
@@ -80,3 +83,24 @@ def test_a_former_life_of_the_connection_says_nothing_of_the_link(tmp_path: Path
 
     lane.turn(LinkState(queue=QUEUE, epoch=epoch, state="backoff"), hand_out(2, epoch))
     assert lane.mailbox.passed_on() == [0, 1]
+
+
+@pytest.mark.parametrize(("session", "expires"), [("", True), ("edge@here", False)])
+def test_what_may_have_been_sent_does_not_expire_and_without_a_session_on_record_nothing_was_sent(
+    tmp_path: Path, session: str, expires: bool
+) -> None:
+    lane = Lane(tmp_path)
+    lane.forwarder.on_peer_up(QUEUE_STORE, 1)
+    ((_, opening),) = lane.mailbox.sent
+    assert isinstance(opening, LaneOpen)
+    epoch = opening.epoch
+    lane.turn(
+        lane_opened(epoch=epoch, tail=1, dup_below=1, session=session),
+        Credit(queue=QUEUE, epoch=epoch, messages=100, size_bytes=1 << 20),
+        LinkState(queue=QUEUE, epoch=epoch, state="connected"),
+    )
+    old = replace(batch([b"m"], 1), rules=[0], accepted_ms=-1000, properties={0: with_message_expiry(b"", 2)})
+    lane.turn(HandOut(queue=QUEUE, epoch=epoch, first_seq=0, count=1, size_bytes=2, offsets=b"", bodies=(old.encode(),)))
+    settled = [frame.settled for _, frame in lane.mailbox.sent if isinstance(frame, Settle)]
+    assert settled == ([(("expired", ((0, 1),)),)] if expires else [])
+    assert lane.mailbox.passed_on() == ([] if expires else [0])

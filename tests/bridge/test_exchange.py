@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -10,7 +11,19 @@ import pytest
 
 from tests.conftest import StartNode
 from tests.support.fake_remote import Cut, FakeRemote
-from tests.support.mqtt_client import CONNACK, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, RECEIVE_MAXIMUM, MqttClient, Packet
+from tests.support.mqtt_client import (
+    CONNACK,
+    MESSAGE_EXPIRY,
+    PUBACK,
+    PUBCOMP,
+    PUBLISH,
+    PUBREC,
+    PUBREL,
+    RECEIVE_MAXIMUM,
+    MqttClient,
+    Packet,
+    Properties,
+)
 from tests.support.node import Node, bridge_config, node_config
 from tests.support.waiting import holds_for, wait_until
 
@@ -221,4 +234,32 @@ def test_a_refused_connect_is_tried_again(start_node: StartNode) -> None:
         node.wait_lane_until(lambda row: "0x97" in row["link"]["error"], "the reason code in the status")
         remote.refuse_connect = 0
         remote.wait_finished(1)
+        remote.check()
+
+
+def test_what_waits_for_the_receive_maximum_counts_down_and_expires(start_node: StartNode) -> None:
+    """[MQTT-3.3.2-5] [MQTT-3.3.2-6] hold to the moment in which a message leaves."""
+    with FakeRemote(properties=[(RECEIVE_MAXIMUM, 1)]) as remote:
+        node = bridged(start_node, remote)
+        node.wait_lane("cloud", state="connected")
+        remote.cut(Cut(PUBACK, at=0, hold=True))
+        publish(node, ["first"], 1)
+        remote.wait_held()
+        with MqttClient(node.port, "aging", version=5) as client:
+            for packet_id, (payload, expiry_s) in enumerate((("short", 1), ("long", 600), ("none", None)), start=1):
+                properties: Properties = [] if expiry_s is None else [(MESSAGE_EXPIRY, expiry_s)]
+                client.publish("t", payload, qos=1, packet_id=packet_id, properties=properties)
+                client.expect(PUBACK, packet_id=packet_id)
+        accepted_s = time.time()
+        wait_until(lambda: time.time() > accepted_s + 1.0, 10.0, "the end of a second")
+        remote.release()
+        lane = node.wait_lane("cloud", depth=0, delivered=3, expired=1, ledger_closes=True)
+        assert lane["exchange"]["expired"] == 1
+        first = [("first", False), ("first", True)]  # what is held ends with its connection
+        assert dups(remote.received(PUBLISH)) == [*first, ("long", False), ("none", False)]
+        *_, long, none = remote.received(PUBLISH)
+        left_s = long.property(MESSAGE_EXPIRY)
+        assert isinstance(left_s, int)
+        assert 500 <= left_s <= 599
+        assert none.property(MESSAGE_EXPIRY) is None
         remote.check()

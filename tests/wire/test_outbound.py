@@ -23,6 +23,8 @@ from tests.wire.outbound_model import (
 )
 from wire.batch import RETAIN, from_rows
 from wire.errors import PeerViolation
+from wire.frames import HandOut
+from wire.mqtt.publish_properties import message_expiry_s, with_message_expiry
 from wire.outbound import OutboundFlow
 
 EDGE = "edge@here"
@@ -725,3 +727,131 @@ def test_f10_a_lane_opened_anew_releases_in_the_order_on_record() -> None:
     flow.open(lane_opened(tail=3, dup_below=3, released=[1, 0], session=EDGE))
     flow.connected(session=EDGE, session_present=True, level=5)
     assert kinds(burst(flow, 5)) == [(PUBREL, 2), (PUBREL, 1)]
+
+
+# --- message expiry (F11) ---
+
+ACCEPTED_MS = 1_000_000
+
+
+def aging(first_seq: int, *rows: tuple[int, int | None]) -> HandOut:
+    """One row for each (QoS, message expiry interval) of ``rows``, accepted at ``ACCEPTED_MS``."""
+    batch = from_rows(((b"t", qos, b"%d" % (first_seq + at)) for at, (qos, _) in enumerate(rows)), accepted_ms=ACCEPTED_MS)
+    batch.properties = {row: with_message_expiry(b"", each) for row, (_, each) in enumerate(rows) if each is not None}
+    return hand_out(first_seq, batch)
+
+
+def after(flow: OutboundFlow, waited_s: float, level: int = 5) -> list[tuple[int, int | None]]:
+    """What leaves ``waited_s`` after it was accepted: sequence and what it says of its time."""
+    packets = parse(flow.pump(1 << 20, 0.0, ACCEPTED_MS + int(waited_s * 1000)), level)
+    return [(int(packet.payload), message_expiry_s(packet.properties)) for packet in packets if packet.kind == PUBLISH]
+
+
+@pytest.mark.parametrize("level", [4, 5])
+def test_f11_what_waits_for_the_window_counts_down_and_expires_there(level: int) -> None:
+    """[MQTT-3.3.2-5] [MQTT-3.3.2-6], where a remote that takes no properties is told of no time."""
+    flow = flow_at(receive_maximum=1, level=level)
+    flow.offer(aging(0, (1, 60), (1, 2), (0, 2), (2, 2), (1, None), (1, 60), (1, 3)))
+    assert after(flow, 0.0, level) == [(0, 60 if level == 5 else None)]
+    assert after(flow, 2.5, level) == []
+    assert settled(flow) == {}, "nothing expires before it could leave"
+    flow.received(ack(PUBACK, 1))
+    assert after(flow, 2.5, level) == [(4, None)]
+    assert settled(flow, 2) == {"delivered": ((0, 1),), "expired": ((1, 2), (3, 4))}, "the Forwarder has settled QoS 0"
+    flow.received(ack(PUBACK, 5))
+    assert after(flow, 2.999, level) == [(5, 58 if level == 5 else None)]
+    flow.received(ack(PUBACK, 6))
+    assert after(flow, 3.0, level) == []
+    assert settled(flow, 3) == {"delivered": ((4, 6),), "expired": ((6, 7),)}
+    assert flow.counts.expired == 4
+    assert (flow.in_flight, flow.unsent, flow.passed_messages) == (0, 0, 7)
+
+
+def test_f11_what_was_sent_goes_again_however_old_it_is_and_tells_its_age() -> None:
+    flow = flow_at(level=5)
+    flow.offer(aging(0, (1, 2), (2, 60), (1, 2)))
+    assert after(flow, 1.0) == [(0, 1), (1, 59), (2, 1)]
+    flow.received(ack(PUBACK, 3))
+    flow.disconnected()
+    flow.offer(aging(3, (1, 2), (1, None)))
+    flow.connected(session=EDGE, session_present=True, level=5)
+    assert after(flow, 10.0) == [(0, 1), (1, 50), (4, None)]
+    assert settled(flow) == {"delivered": ((2, 3),), "redelivered": ((0, 2),), "expired": ((3, 4),)}
+
+
+def test_f11_what_an_earlier_life_may_have_sent_is_seen_through() -> None:
+    for present in (True, False):
+        flow = outbound_flow()
+        flow.open(lane_opened(head=0, tail=4, dup_below=2, session=EDGE))
+        flow.connected(session=EDGE, session_present=present, level=5)
+        flow.facts(1)
+        flow.committed(1)
+        flow.offer(aging(0, (1, 2), (1, 2), (1, 2), (1, None)))
+        assert after(flow, 5.0) == [(0, 1), (1, 1), (3, None)]
+        assert settled(flow, 2)["expired"] == ((2, 3),)
+
+
+def test_f11_nothing_was_sent_before_a_session_is_on_record() -> None:
+    """So what the queue's mark only says may have been sent, since the node was stopped before the remote was reached, expires."""
+    flow = outbound_flow()
+    flow.open(lane_opened(head=0, tail=3, dup_below=3))
+    flow.connected(session=EDGE, session_present=False, level=5)
+    flow.facts(1)
+    flow.committed(1)
+    flow.offer(aging(0, (1, 2), (1, 60), (2, 2)))
+    assert after(flow, 5.0) == [(1, 55)]
+    assert settled(flow, 2) == {"expired": ((0, 1), (2, 3))}
+
+
+def test_f11_a_clock_that_went_back_and_rows_without_an_interval_change_nothing() -> None:
+    flow = flow_at(level=5)
+    flow.offer(aging(0, (1, 2), (1, None)))
+    assert after(flow, -500.0) == [(0, 2), (1, None)]
+    offer(flow, 2, 1, 1)
+    assert [packet.payload for packet in parse(flow.pump(1 << 20, 0.0, 1 << 50), 5)] == [b"2", b"3"]
+    assert flow.counts.expired == 0
+
+
+@given(
+    rows=st.lists(st.tuples(st.integers(0, 2), st.none() | st.integers(0, 6)), min_size=1, max_size=30),
+    dup_below=st.integers(0, 30),
+    window=st.integers(1, 5),
+    steps=st.lists(st.integers(0, 3_000), max_size=30),
+)
+def test_f11_each_row_leaves_in_order_or_expires_and_each_is_settled_once(
+    rows: list[tuple[int, int | None]], dup_below: int, window: int, steps: list[int]
+) -> None:
+    flow = outbound_flow(receive_maximum=window)
+    flow.open(lane_opened(tail=len(rows), dup_below=dup_below, session=EDGE))
+    flow.connected(session=EDGE, session_present=True, level=5)
+    flow.offer(aging(0, *rows))
+    waited_ms, left, packets = 0, [], []
+    for step_ms in steps + [0] * 3 * len(rows):
+        waited_ms += step_ms
+        sent = parse(flow.pump(200, 0.0, ACCEPTED_MS + waited_ms), 5)
+        for packet in sent:
+            if packet.kind == PUBLISH:
+                seq = int(packet.payload)
+                left.append(seq)
+                own = rows[seq][1]
+                said = message_expiry_s(packet.properties)
+                assert said == (None if own is None else max(1, own - waited_ms // 1000) if own else 0)
+                assert own is None or own > waited_ms // 1000 or seq < dup_below
+                assert packet.qos == 0 or packet.packet_id == seq + 1
+        packets += [packet for packet in sent if packet.packet_id]
+        answers = {1: PUBACK, 2: PUBREC}
+        for packet in packets:
+            flow.received(ack(answers[packet.qos] if packet.kind == PUBLISH else PUBCOMP, packet.packet_id))
+        packets = []
+        if (facts := flow.facts(1)) is not None:
+            flow.committed(1)
+            for outcome, ranges in facts.settled:
+                if outcome != "redelivered":
+                    left += [-1 - seq for start, stop in ranges for seq in range(start, stop) if outcome == "expired"]
+    gone = [-1 - each for each in left if each < 0]
+    sent_seqs = [each for each in left if each >= 0]
+    assert sent_seqs == sorted(set(sent_seqs))
+    assert not set(gone) & set(sent_seqs)
+    assert all(seq >= dup_below and rows[seq][1] is not None and rows[seq][0] for seq in gone)
+    assert flow.counts.expired + len(sent_seqs) == len(rows)
+    assert flow.in_flight == 0

@@ -42,7 +42,8 @@ def test_retain_is_kept_or_stripped_rule_by_rule() -> None:
     assert form().transform(bare, now_ms=0)[0].flags == bytes([1])
 
 
-def test_expired_rows_are_left_out_and_named_and_the_others_count_down() -> None:
+def test_expired_rows_are_left_out_and_named_and_the_others_keep_their_time() -> None:
+    """The Connection counts it down, also towards a remote that takes no properties."""
     batch = queued((b"plant/a", 1, b"0"), (b"plant/a", 1, b"1"), (b"plant/a", 1, b"2"), rules=[1])
     batch.properties = {
         0: encode_properties(Properties(message_expiry_interval=5)),
@@ -52,11 +53,9 @@ def test_expired_rows_are_left_out_and_named_and_the_others_count_down() -> None
         sent, expired = form(level).transform(batch, now_ms=1_000_000 + 5_000)
         assert expired == [0]
         assert sent.rows_payloads() == [b"1", b"2"]
-        if level == 4:
-            assert sent.properties == {}
-        else:
-            view = decode_properties(sent.properties[0], Place.PUBLISH)
-            assert (view.message_expiry_interval, view.content_type) == (55, "t")
+        assert sent.accepted_ms == 1_000_000
+        view = decode_properties(sent.properties[0], Place.PUBLISH)
+        assert (view.message_expiry_interval, view.content_type) == (60, "t" if level == 5 else None)
 
 
 def test_a_clock_that_went_back_expires_nothing() -> None:

@@ -10,7 +10,7 @@ from tests.wire.test_batch import rows_of
 from wire.batch import Batch, from_rows
 from wire.mqtt.properties import Place, Properties, decode_properties, encode_properties
 from wire.mqtt.publish_properties import message_expiry_s
-from wire.publish_expiry import aged, aged_properties, expired_rows, waited_s, without_rows
+from wire.publish_expiry import aged, aged_properties, expired_rows, expiry_only, waited_s, without_rows
 
 ACCEPTED_MS = 1_000_000
 
@@ -50,9 +50,16 @@ def test_what_did_not_wait_a_second_or_has_no_interval_is_left_as_it_is() -> Non
     assert aged(bare, 100) is bare
 
 
+def test_nothing_but_the_intervals_is_kept_for_a_remote_that_takes_no_properties() -> None:
+    batch = batch_of(60, None, 5)
+    batch.properties[1] = encode_properties(Properties(content_type="x"))
+    expected = {row: encode_properties(Properties(message_expiry_interval=expiry_s)) for row, expiry_s in ((0, 60), (2, 5))}
+    assert expiry_only(batch) == expected
+
+
 def test_a_clock_that_went_back_makes_nothing_older_or_younger() -> None:
     batch = batch_of(60)
-    assert waited_s(batch, ACCEPTED_MS - 50_000) == 0
+    assert waited_s(ACCEPTED_MS, ACCEPTED_MS - 50_000) == 0
     assert expired_rows(batch, ACCEPTED_MS - 50_000) == []
     assert aged_properties(batch, ACCEPTED_MS - 50_000) is batch.properties
 
@@ -66,7 +73,7 @@ def test_each_row_is_either_expired_or_has_the_rest_of_its_time(expiries_s: list
         if expiry_s is not None:
             left = expiry_s - waited_ms // 1000
             assert (row in expired) == (left <= 0)
-            assert message_expiry_s(later[row]) == max(0, left)
+            assert message_expiry_s(later[row]) == (max(1, left) if expiry_s else 0), "0 is no expiry at all for Mosquitto"
         else:
             assert row not in expired
             assert row not in later
