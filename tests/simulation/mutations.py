@@ -618,13 +618,15 @@ for _name, _what, _patches in (
 
 # Where a bug is rare: a seed that noticed it, to begin with.
 SEEN_AT = {
+    "8-address-ignored": 43,
     "8-remote-refused-acknowledged": 101,
+    "purge-takes-what-was-sent": 30,
     "I4-stale-ids-believed": 337,
     "N3-opened-while-busy": 168,
     "N4-left-out-for-good": 199,
     "L1-gaps-taken": 240,
     "L1-old-epoch-taken": 294,
-    "lane-not-fenced": 374,
+    "lane-not-fenced": 436,
     "T2-handed-out-before-commit": 39,
     "F3-identifier-given-twice": 512,
     "purge-leaves-the-lane": 181,
