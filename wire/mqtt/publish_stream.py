@@ -8,7 +8,7 @@ Packets of other types go through ``codec.py``; counting against the receive max
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
 from wire.batch import OFFERED, QOS_MASK, REFUSABLE, RETAIN, ROWS_MAX, Batch, pack_column
@@ -186,14 +186,12 @@ class BatchBuilder:
         self.passed_rows = len(self)
         if not rows:
             return None
-        topics = list(self.topics)
-        numbers: dict[int, int] = {}
-        topic_of = array("H", [numbers.setdefault(self.topic_of[row], len(numbers)) for row in rows])
+        topics, topic_of = self._topics_of(rows)
         payloads = [self.payloads[row] for row in rows]
         batch = Batch(
             accepted_ms=accepted_ms,
-            topics=[topics[index] for index in numbers],
-            topic_of=topic_of,
+            topics=topics,
+            topic_of=array("H", topic_of),
             flags=bytes([self.flags[row] for row in rows]),
             lengths=array("I", map(len, payloads)),
             payloads=b"".join(payloads),
@@ -208,18 +206,15 @@ class BatchBuilder:
 
         Returns: the rows that are left, in order, and which rows they are now.
         """
-        passed = range(min(self.passed_rows, len(self)))
         retained = {self.topic_of[row]: row for row, flags in enumerate(self.flags) if flags & RETAIN}
         kept = {*wanted, *retained.values()}
-        gone = {row for row in passed if not self.flags[row] & QOS_MASK and row not in kept}
+        gone = {row for row in range(self.passed_rows) if not self.flags[row] & QOS_MASK and row not in kept}
         left = [row for row in range(len(self)) if row not in gone]
         now = {old: new for new, old in enumerate(left)}
         if not gone:
             return now
-        topics = list(self.topics)
-        numbers: dict[int, int] = {}
-        self.topic_of = [numbers.setdefault(self.topic_of[row], len(numbers)) for row in left]
-        self.topics = {topics[old]: new for old, new in numbers.items()}
+        topics, self.topic_of = self._topics_of(left)
+        self.topics = {topic: number for number, topic in enumerate(topics)}
         self.flags = bytearray([self.flags[row] for row in left])
         self.payloads = [self.payloads[row] for row in left]
         self.sources = array("I", [self.sources[row] for row in left])
@@ -229,6 +224,13 @@ class BatchBuilder:
         self.passed_rows = len(left)
         self.used_bytes = self.other_bytes + self.build(0).size_bytes()
         return now
+
+    def _topics_of(self, rows: Sequence[int]) -> tuple[list[bytes], list[int]]:
+        """The topics of these rows and no others, and for each row the number of its topic among them."""
+        topics = list(self.topics)
+        numbers: dict[int, int] = {}
+        topic_of = [numbers.setdefault(self.topic_of[row], len(numbers)) for row in rows]
+        return [topics[number] for number in numbers], topic_of
 
     def add(self, topic: bytes, flags: int, payload: bytes, *, source: int, properties: bytes = b"") -> None:
         """Add one message whose topic is valid, such as a Will; also into a full builder, so look at ``full`` now and then."""
