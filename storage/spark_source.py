@@ -6,16 +6,12 @@
 What the tables are is ``analysis.tables``', how they are read ``analysis.reader``'s; this module says it in Spark's words. Planning
 reads manifests alone, one partition is one split of the reader, and rows cross as Arrow batches. Spark passes no list of wanted
 columns to a Python data source, so ``.schema("queue string, seq bigint")`` is what prunes them. ``spark_options`` understands the
-options, ``spark_filters`` pushes filters down, ``spark_stream`` reads what arrives.
+options, ``spark_filters`` pushes filters down, ``spark_splits`` is what a task reads, ``spark_stream`` reads what arrives.
 """
 
 from __future__ import annotations
 
-import gc
-import logging
 from collections.abc import Iterator, MutableMapping, Sequence
-from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
@@ -34,17 +30,14 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from storage.analysis.reader import Filters, Problem, Split, plan, read
 from storage.analysis.tables import TABLES, columns_of
-from storage.manifest import Found
 from storage.spark_filters import Narrowed
 from storage.spark_options import Options, WrongOption
+from storage.spark_splits import SplitReading
+from storage.spark_stream import ArrivalReader
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import SparkSession
-
-log = logging.getLogger("bascule")
 
 NAME = "bascule"
 PUSHDOWN_SETTING = "spark.sql.python.filterPushdown.enabled"
@@ -83,8 +76,6 @@ class BasculeSource(DataSource):
         return reader(self._options, columns_wanted(self._options.table, schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
-        from storage.spark_stream import ArrivalReader  # it reads as this module does
-
         return ArrivalReader(self._options, columns_wanted(self._options.table, schema))
 
 
@@ -128,43 +119,6 @@ def columns_wanted(table: str, schema: StructType) -> tuple[str, ...]:
     return tuple(field.name for field in schema.fields)
 
 
-@dataclass
-class SplitPartition(InputPartition):
-    """What one task reads, and of it what is wanted."""
-
-    split: Split
-    filters: Filters
-
-
-class SplitReading:
-    """How a task reads a partition; the batch reader's and the stream reader's."""
-
-    def __init__(self, options: Options, columns: tuple[str, ...]) -> None:
-        """columns: those to build, in that order."""
-        self.options = options
-        self._columns = columns
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of ``partition``. Runs in a Python worker of an executor."""
-        if not isinstance(partition, SplitPartition):
-            return iter(())  # Spark's way to say that there is nothing to read
-        _spare_the_collector()
-        return read(partition.split, self._columns, partition.filters, damaged=self.options.damaged, on_problem=tell)
-
-    def splits(self, found: Sequence[Found], filters: Filters) -> list[SplitPartition]:
-        """The partitions that read ``found``; a snapshot that cannot be used is an error, or is told to the log."""
-        splits = plan(
-            found,
-            self.options.table,
-            self.options.rows_per_partition,
-            filters,
-            damaged=self.options.damaged,
-            newer=self.options.newer,
-            on_problem=tell,
-        )
-        return [SplitPartition(split, filters) for split in splits]
-
-
 class SnapshotReader(SplitReading, DataSourceReader):
     """Reads the snapshots that are there when the query is planned."""
 
@@ -186,15 +140,3 @@ class PushdownReader(SnapshotReader):
         for each in filters:
             self.narrowed.push(each)
         return iter(filters)
-
-
-@cache
-def _spare_the_collector() -> None:
-    """Once in each worker: what it has imported stays. Spark has the garbage collector look at everything after every task."""
-    gc.collect()
-    gc.freeze()
-
-
-def tell(problem: Problem) -> None:
-    """Name in the log what was left out; the tables ``snapshots`` and ``damage`` have it as rows."""
-    log.warning("snapshot.skipped: %s", problem)

@@ -18,7 +18,7 @@ from storage.analysis.reader import Filters
 from storage.analysis.tables import SETTLED
 from storage.manifest import Found, Manifest, NoManifest
 from storage.spark_options import Options, WrongOption
-from storage.spark_source import SplitPartition, SplitReading
+from storage.spark_splits import SplitPartition, SplitReading
 from wire.errors import Unavailable
 
 
