@@ -55,7 +55,7 @@ from wire.wills import Message, PendingWill, PendingWills, RefusedWill, RefusedW
 
 log = logging.getLogger("bascule")
 
-LATE_S = 1.0  # a client with a Will does not wait longer for the store
+LATE_S = 0.5  # a client with a Will does not wait longer for the store
 UNANSWERED_S = 10.0  # and who needs the store, not longer than this, beside the flush period
 RETRY_WILLS_S = 1.0
 RETRIED_WILLS_MAX = 100  # at a time

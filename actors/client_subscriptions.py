@@ -26,7 +26,7 @@ from wire.retained_first import RetainedFirst
 from wire.settings import NodeSettings
 from wire.topic_tree import TopicTree
 
-LATE_S = 1.0  # a request of a session that ends with its connection waits no longer for the store
+LATE_S = 0.5  # a request of a session that ends with its connection waits no longer for the store
 LATE_REQUESTS_MAX = 1000  # of one client, that still wait for retained messages; further ones wait for the store
 _FAILURE_311 = 0x80
 _NO_LOCAL, _RETAIN_AS_PUBLISHED = 0x04, 0x08

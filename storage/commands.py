@@ -201,7 +201,7 @@ class Commands:
         damaged = lane.damaged
         if not damaged:
             try:
-                oldest_ms = queue.oldest_ms()
+                oldest_ms = queue.oldest_ms() if not self._refused else _oldest_on_record(queue)
             except StorageDamaged:
                 damaged = True
             except Unavailable:
@@ -412,6 +412,12 @@ class _Page:
             return None
         following = int(self.rows[-1]["seq"]) + 1
         return following if following < stop else None
+
+
+def _oldest_on_record(queue: Queue) -> int | None:
+    """As ``oldest_ms``, but nothing that is found, or not, changes the queue."""
+    oldest = next(queue.read(queue.head, queue.tail), None)
+    return None if oldest is None else oldest.accepted_ms
 
 
 def _bounded(letters: Iterable[tuple[int, DeadLetter | None]]) -> Iterator[tuple[int, DeadLetter | None]]:
