@@ -239,7 +239,8 @@ class Door:
 
     def __init__(self, folder: Path, *records: str) -> None:
         """``records``: identifiers of sessions that are on record."""
-        self.host: Any = FakeHost()
+        host: Any = FakeHost()
+        self.host = host
         listeners = (ListenerSettings(host="127.0.0.1", port=1, protocol="tcp"),)
         settings = replace(node_settings(folder), listeners=listeners)
         self.sessions = ClientSessions(cast("ClientHost", self.host), settings, Access(self.host, settings))
