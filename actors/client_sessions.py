@@ -8,12 +8,18 @@ C3  a Will is published unless DISCONNECT with 0x00 came, or the session was res
 C4  no session is looked up before it is known which Wills an earlier life of the Listener has left.
 C5  what a connection's end has changed of its session is told to a new store again, until one has committed it.
 C6  no session is looked up while an operator ends it: who comes meanwhile gets a new one, and the Will of the old one is out first.
+C7  a client whose session ends with its connection is let in without the store, where nothing that lasts is on record under its
+    identifier: there is nothing to find and nothing to keep. With a Will, which is to be on record, it waits for the store, but not
+    for long: from then on the Will is in memory only until the store takes it.
+C8  whoever needs the store is refused where that does not answer [MQTT-3.2.2-7]; what is asked for an identifier is asked once at a
+    time, so that those who try again do not pile up.
 """
 
 from __future__ import annotations
 
 import logging
 import uuid
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -49,6 +55,8 @@ from wire.wills import Message, PendingWill, PendingWills, RefusedWill, RefusedW
 
 log = logging.getLogger("bascule")
 
+LATE_S = 0.5  # a client with a Will does not wait longer for the store
+UNANSWERED_S = 10.0  # and who needs the store, not longer than this, beside the flush period
 RETRY_WILLS_S = 1.0
 RETRIED_WILLS_MAX = 100  # at a time
 NO_SOURCE = 0  # a connection that nothing waits behind
@@ -56,11 +64,16 @@ NO_SOURCE = 0  # a connection that nothing waits behind
 
 @dataclass(slots=True)
 class Opening:
-    """A client between its CONNECT and its CONNACK; asked: the store was."""
+    """A client between its CONNECT and its CONNACK, or with a Will that the store has not got yet.
+
+    since_s: when it might first have been asked for. asked: the store was. let_in: it has its CONNACK (C7).
+    """
 
     client: Client
     welcome: Welcome
+    since_s: float
     asked: bool = False
+    let_in: bool = False
 
 
 class ClientSessions:
@@ -72,6 +85,7 @@ class ClientSessions:
         self._limits = settings.clients
         self._settings = settings.sessions
         self._answers_may_be_lost = settings.persistence.answers_may_be_lost
+        self._unanswered_s = UNANSWERED_S + settings.persistence.flush_period_s
         self._topic_limits = TopicLimits(settings.clients.topic_levels_max, settings.clients.topic_max_bytes)
         self._clients: dict[str, Client] = {}
         self._openings: dict[int, Opening] = {}
@@ -83,6 +97,9 @@ class ClientSessions:
         self._refused_retry_s = 0.0
         self._closing: dict[int, SessionClose] = {}  # by connection; not known to be committed
         self._ending: set[str] = set()
+        self._lasting: dict[str, int] = {}  # what may be on record of sessions that last -> the connection that asked last, or 0
+        self._left: dict[str, int] = {}  # who went without an answer -> the connection, until its end is committed (C8)
+        self._let_in: list[Opening] = []  # at the turn's end
 
     @property
     def pending_wills(self) -> int:
@@ -142,11 +159,11 @@ class ClientSessions:
         client.aliases = OutgoingAliases(welcome.topic_alias_maximum) if welcome.topic_alias_maximum else None
         client.will = None if will is None else _message(will)
         self._requests += 1
-        self._openings[self._requests] = Opening(client, welcome)
+        self._openings[self._requests] = Opening(client, welcome, self._host.mailbox.now_s())
         self.look_up()
 
     def look_up(self) -> None:
-        """Ask the store for the sessions that may be looked up now (C1, C4)."""
+        """Ask the store for the sessions that may be looked up now (C1, C4), and for no others (C7)."""
         if not self._known:
             return
         for request, opening in list(self._openings.items()):
@@ -156,12 +173,48 @@ class ClientSessions:
             pending = self._wills.take(session, opening.client.user)
             if pending is not None and (opening.welcome.clean or pending.due_s <= self._host.mailbox.now_s()):
                 self._host.add_will(session, pending.message, pending.source)  # its session has ended, or it was due before
-            if not self._host.busy(session):
+            if opening.client.will is None and self._keeps_nothing(opening):
+                del self._openings[request]
+                self._let_in.append(opening)
+            elif session not in self._left and not self._host.busy(session):
                 opening.asked = True
                 self._open(request, opening)
 
+    def _keeps_nothing(self, opening: Opening) -> bool:
+        """Whether nothing of the client's session, but for a Will, is or will be on record, and nothing of one before it (C7)."""
+        session = opening.client.session
+        return self._known and not opening.welcome.expiry_s and session not in self._lasting and session not in self._ending
+
+    def let_in(self) -> None:
+        """Send CONNACK to those that need nothing of the store; call it at the turn's end, when nobody's packets are being read."""
+        while self._let_in:
+            opening = self._let_in.pop(0)
+            if not opening.client.closed:
+                self._begin(opening)
+
+    def wait_no_longer(self, now_s: float) -> None:
+        """The store does not answer: let in who can do without it for now (C7), and refuse the others (C8)."""
+        for opening in list(self._openings.values()):
+            client, waited_s = opening.client, now_s - opening.since_s
+            if opening.let_in or client.closed:
+                continue
+            if waited_s >= LATE_S and self._keeps_nothing(opening):
+                opening.let_in = True
+                self._begin(opening)
+            elif waited_s >= self._unanswered_s:
+                self._host.limited("store_unavailable")
+                self._send(client, refuse_login(LoginFault.UNAVAILABLE, client.level))
+                self._host.close_client(client, "store_unavailable", publish_will=False)
+
+    def stood_still(self, period_s: float) -> None:
+        """The Listener did, so it could not hear the store either."""
+        for opening in self._openings.values():
+            opening.since_s += period_s
+
     def _open(self, request: int, opening: Opening) -> None:
         client, welcome = opening.client, opening.welcome
+        if welcome.expiry_s or client.session in self._lasting:
+            self._lasting[client.session] = client.number
         self._host.send(
             QUEUE_STORE,
             SessionOpen(
@@ -183,20 +236,34 @@ class ClientSessions:
         if resumed is not None and not frame.present and not resumed.closed:
             self._end(resumed, ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR, "session_lost")
         opening = self._openings.pop(frame.request, None)
-        if opening is None or opening.client.closed:
+        if opening is None or opening.client.closed or opening.let_in:
             return
-        client, welcome = opening.client, opening.welcome
+        client = opening.client
         if frame.refused:
+            if client.session in self._lasting:
+                self._lasting[client.session] = 0
             if frame.refused == "user":
                 self._access.refuse_session(client)
                 self._send(client, refuse_login(LoginFault.ANOTHERS, client.level))
             else:
                 self._host.limited("sessions_max")
-                self._send(client, welcome.no_room())
+                self._send(client, opening.welcome.no_room())
             self._host.close_client(client, "refused", publish_will=False)
             return
+        if not frame.queue:
+            self._lasts_no_more(client.session, client.number)
         client.queue = frame.queue
         client.filters = {topic_filter: (options, identifier) for topic_filter, options, identifier in frame.subscriptions}
+        self._begin(opening, present=frame.present, received=unpack_column("H", frame.received))
+
+    def _lasts_no_more(self, session: str, source: int) -> None:
+        """Nothing that lasts is on record of ``session`` any more, unless another connection than ``source`` has asked since."""
+        if self._lasting.get(session) == source:
+            del self._lasting[session]
+
+    def _begin(self, opening: Opening, *, present: bool = False, received: Iterable[int] = ()) -> None:
+        """Let the client in."""
+        client, welcome = opening.client, opening.welcome
         client.flow = InboundFlow(
             number=client.number,
             session=client.session,
@@ -205,11 +272,11 @@ class ClientSessions:
             topic_alias_maximum=TOPIC_ALIAS_MAXIMUM if client.level == MQTT_5_0 else 0,
             dup_tells=self._answers_may_be_lost,
         )
-        client.flow.carry(unpack_column("H", frame.received))
+        client.flow.carry(received)
         self._access.set_out(client)
         self._up(client)
         client.hear(True)
-        self._send(client, welcome.connack(frame.present, self._response_information(client)))
+        self._send(client, welcome.connack(present, self._response_information(client)))
         log.debug("client.connected", extra={"client_id": client.session, "address": client.address, "level": client.level})
         if not client.closed:
             self._host.opened(client)
@@ -243,11 +310,16 @@ class ClientSessions:
         del self._clients[client.session]
         request = next((request for request, opening in self._openings.items() if opening.client is client), None)
         opening = self._openings.pop(request) if request is not None else None
-        if opening is not None and not opening.asked:
+        if opening is not None and not opening.asked and not opening.let_in:
             return
+        told = opening is None or opening.asked
         keep_will = publish_will and client.will is not None and client.flow is not None
         keep_will = keep_will and client.will is not None and self._access.may_publish(client, client.will[0])
-        if client.will is not None or client.queue or client.expiry_s or opening is not None:
+        if told and (client.will is not None or client.queue or client.expiry_s or opening is not None):
+            if opening is not None:
+                self._left[client.session] = client.number
+                if client.session in self._lasting:
+                    self._lasting[client.session] = 0
             close = SessionClose(
                 sender=self._host.name,
                 epoch=self._host.epoch,
@@ -255,7 +327,7 @@ class ClientSessions:
                 source=client.number,
                 wall_ms=self._host.mailbox.wall_ms(),
                 expiry_s=client.expiry_s,
-                keep_will=keep_will,
+                keep_will=keep_will and opening is None,  # what is not on record yet need not get there: it is published now
             )
             self._closing[client.number] = close
             self._host.send(QUEUE_STORE, close)
@@ -267,7 +339,13 @@ class ClientSessions:
 
     def close_committed(self, frame: SessionClosed) -> None:
         """The store has on record how a connection has ended."""
-        self._closing.pop(frame.source, None)
+        close = self._closing.pop(frame.source, None)
+        if close is None:
+            return
+        if self._left.get(close.session) == close.source:
+            del self._left[close.session]
+        if not close.expiry_s:
+            self._lasts_no_more(close.session, close.source)
 
     def _publish_or_wait(self, client: Client) -> None:
         assert client.will is not None
@@ -302,6 +380,8 @@ class ClientSessions:
         client = self._clients.get(frame.session)
         if client is not None and client.flow is not None and client.queue and client.queue == frame.queue:
             self._end(client, ReasonCode.ADMINISTRATIVE_ACTION, "session_ended", publish_will=not frame.drops_will)
+        if frame.session not in self._clients:
+            self._lasting.pop(frame.session, None)
         self.ended(frame.session, drops_will=frame.drops_will)
 
     def _end(self, client: Client, reason_code: int, why: str, *, publish_will: bool = True) -> None:
@@ -377,7 +457,9 @@ class ClientSessions:
         if self._known:
             return
         now_s, wall_ms = self._host.mailbox.now_s(), self._host.mailbox.wall_ms()
-        for session, _, _, will, due_ms, user in frame.sessions:
+        for session, queue, _, will, due_ms, user in frame.sessions:
+            if queue:
+                self._lasting[session] = 0
             if will is not None:
                 self._wills.add(session, PendingWill(will, now_s + max(0, due_ms - wall_ms) / 1000, 0, user))
         for session, epoch, number, will in frame.refused:

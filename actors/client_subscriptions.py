@@ -2,11 +2,14 @@
 
 Requests go by way of the Distributor, which routes by them before the store keeps them; so a client that has its SUBACK gets what
 is published from then on. What is not answered is asked again when either of the two is new.
+
+Of a session that ends with its connection the store keeps nothing, so its requests are answered without it where it is late.
+Retained messages are sent when they come, with RETAIN, behind what was sent meanwhile.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from actors.access import Access
 from actors.client import ASKING, REQUESTS_MAX, Client
@@ -21,23 +24,28 @@ from wire.names import DISTRIBUTOR
 from wire.retained import sends_retained
 from wire.retained_first import RetainedFirst
 from wire.settings import NodeSettings
+from wire.topic_tree import TopicTree
 
+LATE_S = 0.5  # a request of a session that ends with its connection waits no longer for the store
+LATE_REQUESTS_MAX = 1000  # of one client, that still wait for retained messages; further ones wait for the store
 _FAILURE_311 = 0x80
 _NO_LOCAL, _RETAIN_AS_PUBLISHED = 0x04, 0x08
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Request:
     """A SUBSCRIBE or UNSUBSCRIBE that the store has not answered. wanted: topic filter -> whether its retained messages are.
 
-    retained: those that have come; they go out behind the answer.
+    retained: those that have come; they go out behind the answer. late: its client has been answered without the store.
     """
 
     client: Client
     answer: bytes
     adds: bool
     wanted: dict[str, bool]
+    asked_s: float
     retained: list[Retained] = field(default_factory=list)
+    late: bool = False
 
 
 class ClientSubscriptions:
@@ -68,7 +76,7 @@ class ClientSubscriptions:
             client.filters[one.topic_filter] = options, identifier  # a later one replaces an earlier one [MQTT-3.8.4-3]
             codes.append(one.qos)
         answer = encode(Suback(packet_id=packet.packet_id, reason_codes=tuple(codes)), client.level)
-        self._ask(_Request(client, answer, True, wanted))
+        self._ask(_Request(client, answer, True, wanted, self._host.mailbox.now_s()))
 
     def _refusal(self, client: Client, one: Subscription) -> ReasonCode | None:
         if not self._topic_limits.allow(one.topic_filter):
@@ -87,7 +95,7 @@ class ClientSubscriptions:
         codes = tuple(ReasonCode.SUCCESS if was else ReasonCode.NO_SUBSCRIPTION_EXISTED for was in known)
         gone = {topic_filter: False for topic_filter, was in zip(packet.topic_filters, known, strict=True) if was}
         answer = encode(Unsuback(packet_id=packet.packet_id, reason_codes=codes), client.level)
-        self._ask(_Request(client, answer, False, gone))
+        self._ask(_Request(client, answer, False, gone, self._host.mailbox.now_s()))
 
     def retained(self, frame: Retained) -> None:
         """Retained messages that a request asked for: they wait for its answer."""
@@ -100,15 +108,53 @@ class ClientSubscriptions:
         request = self._requests.pop(frame.request, None)
         if request is None:
             return
+        if request.late:
+            self._host.subscribed(request.client, {}, self._still_wanted(request), ())
+        else:
+            self._answer(frame.request, request)
+
+    def wait_no_longer(self, now_s: float) -> None:
+        """The store does not answer: answer clients of which it keeps nothing."""
+        late: dict[int, int] = {}
+        for number, request in list(self._requests.items()):
+            client = request.client
+            if client.queue or client.closed:
+                continue
+            if request.late:
+                late[client.number] = late.get(client.number, 0) + 1
+            elif now_s - request.asked_s >= LATE_S and late.get(client.number, 0) < LATE_REQUESTS_MAX:
+                request.late = True
+                if not (request.adds and any(request.wanted.values())):
+                    del self._requests[number]  # nothing more will come of it
+                self._answer(number, request)
+
+    def _still_wanted(self, request: _Request) -> list[Retained]:
+        """What has come of ``request`` without that to which its client is subscribed no more [MQTT-3.10.4-2]."""
+        filters = [topic_filter for topic_filter in request.wanted if topic_filter in request.client.filters]
+        if len(filters) == len(request.wanted):
+            return request.retained
+        wanted: TopicTree[bool] = TopicTree()
+        for topic_filter in filters:
+            wanted.add(topic_filter, True)
+        found = []
+        for frame in request.retained:
+            batch = Batch.decode(frame.bodies[0])
+            rows = [row for row, index in enumerate(batch.topic_of) if wanted.match(batch.topics[index])]
+            if rows:
+                found.append(replace(frame, bodies=(batch.select(rows).encode(),)))
+        return found
+
+    def _answer(self, number: int, request: _Request) -> None:
         client = request.client
         self._host.write(client, request.answer)
         if request.adds:
-            late: list[Batch] = []
+            held: list[Batch] = []
             if client.retained_first is not None:
-                late = client.retained_first.answer(frame.request)
+                held = client.retained_first.answer(number)
                 if not client.retained_first:
                     client.retained_first = None
-            self._host.subscribed(client, request.wanted, request.retained, late)
+            self._host.subscribed(client, request.wanted, request.retained, held)
+            request.retained = []
         client.asking -= 1
         if client.asking == REQUESTS_MAX - 1 and not client.closed:
             client.hear(True, ASKING)

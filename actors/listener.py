@@ -239,6 +239,7 @@ class Listener(MailboxActor):
         self._access.verified(message)
 
     def on_turn_end(self, now_s: float) -> None:
+        self._sessions.let_in()
         self._end_batch(now_s)
         self._sessions.look_up()
         self._deliveries.turn_end(now_s)
@@ -292,6 +293,8 @@ class Listener(MailboxActor):
             if self._link.overdue(now_s):
                 self._resend()
             self._close_silent(now_s)
+            self._sessions.wait_no_longer(now_s)
+            self._subscriptions.wait_no_longer(now_s)
             self._sessions.publish_due_wills(now_s)
             if not self._builder.full:
                 self._sessions.publish_refused_wills(now_s)
@@ -312,6 +315,7 @@ class Listener(MailboxActor):
         """Close clients that are silent for too long; a time in which this process stood still does not count."""
         passed_s, self._looked_s = now_s - self._looked_s, now_s
         if passed_s > STOOD_STILL_S:
+            self._sessions.stood_still(passed_s)
             for client in self._clients.values():
                 client.heard_s = min(now_s, client.heard_s + passed_s)
                 client.accepted_s = min(now_s, client.accepted_s + passed_s)

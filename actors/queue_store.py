@@ -73,7 +73,8 @@ class QueueStore(MailboxActor):
         elif self._tier1 is not None:  # before that nobody was told that we are up; they send again when they are
             self._tier1.receive(frame)
         elif isinstance(frame, QueueCommand | SessionCommand):
-            text = "the store is not open yet; nothing was done"
+            why = "is not open yet" if self._refusal is None else f"cannot be opened for now: {self._refusal}"
+            text = f"the store {why}; nothing was done"
             asker = frame.asker if isinstance(frame, SessionCommand) else SUPERVISOR
             self.send(asker, QueueAnswer(request=frame.request, error="unavailable", message=text, result={}))
 

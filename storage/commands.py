@@ -1,6 +1,7 @@
 """What an operator may do with queues and dead letters: ls, peek, purge, replay. Each looks at, or changes, a page at most.
 
 A command is carried out between two commits of the store: what it sees is committed, and it is answered when what it changed is.
+While the disk refuses, those that only look are carried out all the same, as far as the disk can be read; others need a commit.
 Arguments (``QueueCommand.arguments``) and results are maps of msgpack types; times are UTC milliseconds.
 
 ls {bridge?} -> {queues: [...], dead_letters: [...]}.
@@ -31,7 +32,7 @@ from storage.limits import Room
 from storage.messages import Message, batch_of
 from storage.queue import Queue
 from wire.batch import QOS_MASK, RETAIN
-from wire.errors import BasculeError, ConfigError, StorageDamaged, Unavailable
+from wire.errors import BasculeError, ConfigError, DiskFull, StorageDamaged, Unavailable
 from wire.frames import Frame, QueueAnswer, QueueCommand, SessionCommand
 from wire.names import SUPERVISOR, queue_name
 from wire.settings import NodeSettings
@@ -95,6 +96,7 @@ class Sessions(Protocol):
 
 Order = QueueCommand | SessionCommand
 _CHANGES = ("purge", "replay", "end")
+_LOOKS = ("ls", "peek", "events", "show")
 ORDERED = "ordered"  # in the result of a command that is refused for now: it is done as soon as the disk takes it
 
 
@@ -107,6 +109,7 @@ class Commands:
         self._bridges = {bridge.name: bridge for bridge in settings.bridges}
         self._rules = {bridge.name: {rule.number: rule.name for rule in bridge.local_subscriptions} for bridge in settings.bridges}
         self._waiting: list[Order] = []
+        self._refused = False  # whether the disk refuses
 
     @property
     def waiting(self) -> bool:
@@ -117,10 +120,27 @@ class Commands:
         """Take a command."""
         self._waiting.append(command)
 
-    def refuse(self) -> list[tuple[str, Frame]]:
-        """Answer those that wait while the disk refuses: nothing was done."""
+    def look(self, now_s: float, wall_ms: int, refusal: Unavailable) -> list[tuple[str, Frame]]:
+        """Answer those that wait while the disk refuses for ``refusal``: what needs a commit is not done."""
         waiting, self._waiting = self._waiting, []
-        return [(_asker(command), _unavailable(command)) for command in waiting]
+        self._refused = True
+        try:
+            return [(_asker(command), self._looked(command, now_s, wall_ms, refusal)) for command in waiting]
+        finally:
+            self._refused = False
+
+    def _looked(self, command: Order, now_s: float, wall_ms: int, refusal: Unavailable) -> QueueAnswer:
+        if command.verb not in _LOOKS and (command.verb in _CHANGES or isinstance(command, QueueCommand)):
+            return _refusal(command, "unavailable", needs_a_commit(refusal))
+        try:
+            result = self._carry_out(command, now_s, wall_ms)
+        except CommandError as error:
+            return _refusal(command, error.kind, error.message)
+        except (StorageDamaged, ConfigError) as error:
+            return _refusal(command, "damaged", str(error))
+        except Unavailable as error:
+            return _refusal(command, "unavailable", f"the store cannot be read for now: {error}")
+        return QueueAnswer(request=command.request, error="", message="", result=result)
 
     def obey(self, now_s: float, wall_ms: int) -> list[tuple[str, Frame]]:
         """Carry out those that wait, commit, and answer."""
@@ -135,12 +155,13 @@ class Commands:
                 answer = _refusal(command, "damaged", str(error))
             except Unavailable as error:
                 self._store.disk_refuses(now_s, error)
-                return [*answers, (_asker(command), _unavailable(command)), *self.refuse()]
+                self._waiting.insert(0, command)
+                return [*answers, *self.look(now_s, wall_ms, error)]
             else:
                 if command.verb in _CHANGES and not self._store.commit_now(now_s, wall_ms):
                     text = "the disk refuses for now; what was ordered is done as soon as it does not"
                     answers.append((_asker(command), _refusal(command, "unavailable", text, {ORDERED: True})))
-                    return [*answers, *self.refuse()]
+                    return [*answers, *self.look(now_s, wall_ms, Unavailable("the disk refuses"))]
                 answer = QueueAnswer(request=command.request, error="", message="", result=result)
             answers.append((_asker(command), answer))
         return answers
@@ -180,9 +201,12 @@ class Commands:
         damaged = lane.damaged
         if not damaged:
             try:
-                oldest_ms = queue.oldest_ms()
+                oldest_ms = queue.oldest_ms() if not self._refused else _oldest_on_record(queue)
             except StorageDamaged:
                 damaged = True
+            except Unavailable:
+                if not self._refused:
+                    raise
         state = "damaged" if damaged else "open" if lane.open else "opening" if lane.opening else "waiting"
         return {
             "queue": name,
@@ -203,7 +227,7 @@ class Commands:
     def _dead_row(self, bridge: str, letters: DeadLetters, wall_ms: int) -> dict[str, Any]:
         oldest_ms = None
         if letters.held:
-            with suppress(StorageDamaged):
+            with suppress(StorageDamaged, *((Unavailable,) if self._refused else ())):
                 _, oldest = next(letters.read(), (0, None))
                 oldest_ms = oldest.at_ms if oldest is not None else None
         return {
@@ -390,6 +414,12 @@ class _Page:
         return following if following < stop else None
 
 
+def _oldest_on_record(queue: Queue) -> int | None:
+    """As ``oldest_ms``, but nothing that is found, or not, changes the queue."""
+    oldest = next(queue.read(queue.head, queue.tail), None)
+    return None if oldest is None else oldest.accepted_ms
+
+
 def _bounded(letters: Iterable[tuple[int, DeadLetter | None]]) -> Iterator[tuple[int, DeadLetter | None]]:
     """``letters``, as many as one page may look at."""
     size_bytes = 0
@@ -441,5 +471,8 @@ def _refusal(command: Order, kind: str, message: str, result: dict[str, Any] | N
     return QueueAnswer(request=command.request, error=kind, message=message, result=result or {})
 
 
-def _unavailable(command: Order) -> QueueAnswer:
-    return _refusal(command, "unavailable", "the disk refuses for now; nothing was done")
+def needs_a_commit(refusal: Unavailable) -> str:
+    """What an operator is told whose order the disk does not let us carry out."""
+    if isinstance(refusal, DiskFull):
+        return f"{refusal}; what is removed is written down first, so make room and say it again; nothing was done"
+    return f"{refusal}; nothing was done"

@@ -30,7 +30,7 @@ from rocksdict import (
     WriteBatch,
 )
 
-from storage.recovery import CommitMark, Evidence, StoreFolder
+from storage.recovery import PROBE_NAME, CommitMark, Evidence, StoreFolder
 from storage.reserve import Reserve
 from wire.errors import BasculeError, DiskFull, StorageDamaged, Unavailable
 
@@ -45,6 +45,7 @@ BLOCK_CACHE_BYTES = 32 << 20
 RECYCLED_LOGS = 3  # a log written over needs no new blocks: a sync takes a third of the time, half of the CPU
 KEY_BYTES: dict[Family, int] = {"msg": 12, "history": 13, "meta": 0}  # of the longest keys; of ``meta`` none may be lost
 COPY_BYTES = 1 << 20
+PROBE_BYTES = 16 << 10  # opening the store takes more, but for a moment it cannot be read then
 COMPACTIONS_MAX = 100  # that wait; RocksDB comes to the rest by itself
 PROBES_BY_ONE = 256
 BLOB_MIN_BYTES = 4096  # larger values go to blob files, which compaction does not rewrite
@@ -138,7 +139,7 @@ class Engine(Protocol):
         """Hold so much room on the disk ready, if it can be had; ``reopen`` gives it up where the disk is full. 0: give it up."""
 
     def reopen(self) -> None:
-        """Start afresh from what is durable, after ``Unavailable``."""
+        """Start afresh from what is durable, after ``Unavailable``; while the disk takes nothing, it can be read as before."""
 
     def close(self) -> None:
         """Release everything; the engine is not used again, unless by ``reopen``."""
@@ -267,6 +268,8 @@ class RocksEngine:
             self._reopen()
 
     def _reopen(self) -> None:
+        if self._db is not None:
+            self._probe()
         self.close()
         self.missing, self._owed = None, False
         try:
@@ -274,6 +277,19 @@ class RocksEngine:
         except BasculeError:
             self.close()
             raise
+
+    def _probe(self) -> None:
+        """See whether the disk takes anything at all: while it does not, the store stays open, so that it can be read."""
+        path = self._path / PROBE_NAME
+        with _TRANSLATED:
+            try:
+                with path.open("wb", buffering=0) as file:
+                    left = PROBE_BYTES
+                    while left:
+                        left -= file.write(bytes(left))
+                    os.fsync(file.fileno())
+            finally:
+                path.unlink(missing_ok=True)
 
     def close(self) -> None:
         if self._mark is not None:

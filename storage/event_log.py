@@ -46,6 +46,7 @@ class EventLog:
         self._max_age_ms = int(settings.events_max_age_s * 1000)
         self._first = self._next = 0
         self.waiting: list[Event] = []  # for the next commit
+        self._uncommitted: list[Event] = []  # in the open write, the last of the numbers given
         self._lost = 0
         self._trimmed_s = float("-inf")
         self._said_s: dict[_About, float] = {}
@@ -161,12 +162,16 @@ class EventLog:
             self._damaged = False
             write.delete_range("history", event_key(0), event_key(_LAST))
             self._first = self._next = wall_ms * 1000
+            self._uncommitted.clear()
         if self._lost:
             self.waiting.append(Event(at_ms=wall_ms, kind="events.lost", count=self._lost))
             self._lost = 0
+        if self.waiting and not self._uncommitted:
+            write.on_commit(self._uncommitted.clear)
         for event in self.waiting:
             write.put("history", event_key(self._next), event.encode())
             self._next += 1
+        self._uncommitted += self.waiting
         self.waiting.clear()
 
     def _trim(self, write: Write, wall_ms: int) -> None:
@@ -193,35 +198,29 @@ class EventLog:
     def read(self, start: int, count: int) -> tuple[list[dict[str, Any]], int]:
         """At most ``count`` events from number ``start`` on, as ``bascule events`` shows them; and where the next page begins.
 
+        Those that wait for the disk are among them, under the numbers that they will have.
+
         Raises:
             StorageDamaged, ConfigError, Unavailable: they cannot be read.
         """
         rows: list[dict[str, Any]] = []
         following, size_bytes = max(start, self._first), 0
-        for key, value in self._engine.scan("history", event_key(following), event_key(max(following, self._next))):
-            event = Event.decode(value)
+        committed = self._next - len(self._uncommitted)
+        for key, value in self._engine.scan("history", event_key(following), event_key(max(following, committed))):
             following, size_bytes = event_number(key) + 1, size_bytes + len(value)
-            rows.append(
-                {
-                    "number": event_number(key),
-                    "at_ms": event.at_ms,
-                    "kind": event.kind,
-                    "bridge": event.bridge,
-                    "lane": event.lane,
-                    "actor": event.actor,
-                    "reason": event.reason,
-                    "count": event.count,
-                    "details": dict(event.details),
-                }
-            )
+            rows.append(_row(event_number(key), Event.decode(value)))
             if len(rows) >= count or size_bytes >= _PAGE_BYTES:
-                break
+                return rows, following
+        for number, event in enumerate((*self._uncommitted, *self.waiting), committed):
+            if number >= following and len(rows) < count:
+                following = number + 1
+                rows.append(_row(number, event))
         return rows, following
 
     @property
     def next(self) -> int:
         """The number of the next event."""
-        return self._next
+        return self._next + len(self.waiting)
 
     def figures(self) -> dict[str, int]:
         """For ``bascule status``."""
@@ -249,6 +248,20 @@ class _Overflow:
         self.since_ms = self.met_ms = since_ms
         self.met_s = 0.0
         self.count = 0
+
+
+def _row(number: int, event: Event) -> dict[str, Any]:
+    return {
+        "number": number,
+        "at_ms": event.at_ms,
+        "kind": event.kind,
+        "bridge": event.bridge,
+        "lane": event.lane,
+        "actor": event.actor,
+        "reason": event.reason,
+        "count": event.count,
+        "details": dict(event.details),
+    }
 
 
 def _losses(ledger: Ledger) -> dict[tuple[str, str], int]:

@@ -34,6 +34,7 @@ log = logging.getLogger("bascule")
 
 MARK_NAME = "COMMITTED"
 SPARE_NAME = "SPARE"
+PROBE_NAME = "PROBE"  # a file that comes and goes: whether the disk takes anything
 MARK_SLOT_BYTES = 32 << 10  # two slots, written in turn: a power cut may tear the one being written
 TAILS_MAX = 4000  # queues whose tails fit into a slot
 DAMAGED_KEPT_MAX = 3
@@ -41,7 +42,7 @@ _MARK = struct.Struct("<QQBI")
 _CHECK = struct.Struct("<I")
 _SPARE = struct.Struct("<28sI")  # the MANIFEST's name, and the CRC-32 of the copy
 _CURRENT = re.compile(rb"MANIFEST-\d{6,}\n")
-_LEFT_OUT = ("LOCK", SPARE_NAME)
+_LEFT_OUT = ("LOCK", SPARE_NAME, PROBE_NAME)
 
 
 @dataclass(frozen=True, slots=True)

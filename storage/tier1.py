@@ -85,6 +85,7 @@ _Ordered = Append | SourceResumed | SessionFrame  # what takes effect in the ord
 
 TICK_S = 1.0
 EARLY_COMMIT_BYTES = 16 << 20  # a write this large does not wait for the flush period
+WAITING_MAX = 100_000  # while the disk refuses: with more, SUBSCRIBEs of sessions that do not last get nothing that is retained
 RETRY_FIRST_S = 0.1
 RETRY_MAX_S = 5.0
 TRIM_IDLE_S = 10.0
@@ -231,7 +232,10 @@ class Tier1:
             case SessionsWanted():
                 if frame.asker != LISTENER or self._senders.begin(frame.asker, frame.epoch).epoch == frame.epoch:
                     self._waiting.append(frame)
-            case SourceResumed() | SubscriptionsAdd() | SubscriptionsDrop():
+            case SubscriptionsAdd() | SubscriptionsDrop():
+                if frame.queue or self._retry_s is None or len(self._waiting) < WAITING_MAX:
+                    self._waiting.append(frame)
+            case SourceResumed():
                 self._waiting.append(frame)
             case LaneClose():
                 self._lane_close(frame)
@@ -467,13 +471,11 @@ class Tier1:
         """
         self._now_s, self._wall_ms = now_s, wall_ms
         if self._retry_s is not None:
-            if not self._reopen(now_s):
-                self._effects.extend(self._commands.refuse())
-                return self._take_effects()
-            for lane in self._lanes.values():
-                self._settle_waiting(lane)
+            if self._reopen(now_s):
+                for lane in self._lanes.values():
+                    self._settle_waiting(lane)
             if self._retry_s is not None:
-                self._effects.extend(self._commands.refuse())
+                self._effects.extend(self._look(now_s, wall_ms))
                 return self._take_effects()
             if isinstance(self._refusal, DiskFull):
                 self._retention.make_room(self._bridge_lanes.values(), self._write, wall_ms)
@@ -483,7 +485,7 @@ class Tier1:
             self._commit_write(now_s, wall_ms)
         answers: Effects = []
         if self._commands.waiting:
-            answers = self._commands.obey(now_s, wall_ms) if self._retry_s is None else self._commands.refuse()
+            answers = self._commands.obey(now_s, wall_ms) if self._retry_s is None else self._look(now_s, wall_ms)
         if self._retry_s is None:
             self._answer()
             self._effects.extend(answers)  # behind what a session's end tells
@@ -498,6 +500,10 @@ class Tier1:
                     self._hand_out(wall_ms)
         self._effects.extend(answers)
         return self._take_effects()
+
+    def _look(self, now_s: float, wall_ms: int) -> Effects:
+        """Answer commands while the disk refuses."""
+        return self._commands.look(now_s, wall_ms, self._refusal or Unavailable("the disk refuses"))
 
     def wakes_at_s(self, now_s: float) -> float:
         """When ``tick`` or ``commit`` has something to do even if no frame comes."""

@@ -412,7 +412,9 @@ class Supervisor(PolledActor):
     def _ask_store(self, whom: list[bytes], request: Request) -> None:
         store = self._nursery[QUEUE_STORE]
         if store.life is None or store.state != "ready":
-            text = f"the queue store is {store.state}; nothing was done"
+            refusal = store.figures.get("error") if store.life is not None else None
+            why = f"cannot open its files for now: {refusal}" if refusal else f"is {store.state}"
+            text = f"the queue store {why}; nothing was done"
             raise ControlError("unavailable", text, request.request_id)
         listener = self._nursery[LISTENER]
         by_listener = is_session_command(request.command) and listener.life is not None and listener.state == "ready"

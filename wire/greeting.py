@@ -25,6 +25,7 @@ class LoginFault(Enum):
     ANOTHERS = "its client identifier, or the session under it, is another user's"
     ADDRESS_BLOCKED = "too many failed logins from its address"
     BUSY = "too many logins are waiting"
+    UNAVAILABLE = "the store does not answer, and the session may be on record"
 
 
 _LOGIN_CODES = {  # MQTT 3.1.1, MQTT 5
@@ -34,6 +35,7 @@ _LOGIN_CODES = {  # MQTT 3.1.1, MQTT 5
     LoginFault.ANOTHERS: (ConnectReturnCode.IDENTIFIER_REJECTED, ReasonCode.CLIENT_IDENTIFIER_NOT_VALID),
     LoginFault.ADDRESS_BLOCKED: (ConnectReturnCode.SERVER_UNAVAILABLE, ReasonCode.CONNECTION_RATE_EXCEEDED),
     LoginFault.BUSY: (ConnectReturnCode.SERVER_UNAVAILABLE, ReasonCode.SERVER_BUSY),
+    LoginFault.UNAVAILABLE: (ConnectReturnCode.SERVER_UNAVAILABLE, ReasonCode.SERVER_UNAVAILABLE),
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import select
 import socket
 from array import array
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -14,7 +15,7 @@ import pytest
 from actors.access import Access
 from actors.client import Client
 from actors.client_host import ClientHost
-from actors.client_sessions import ClientSessions
+from actors.client_sessions import LATE_S, UNANSWERED_S, ClientSessions
 from actors.mailbox import PollGroup
 from actors.remote import Connack
 from actors.remote_intake import Host as ConnectionHost
@@ -22,19 +23,23 @@ from actors.remote_intake import RemoteIntake
 from tests.supervisor.settings import node_settings
 from tests.wire.rules import bridge_of, rule
 from wire.batch import pack_column
-from wire.frames import Frame, SessionOpen, SessionOpened, SessionsKnown
+from wire.frames import Frame, SessionClose, SessionClosed, SessionDown, SessionGone, SessionOpen, SessionOpened, SessionsKnown
 from wire.mqtt.codec import encode
-from wire.mqtt.packets import Connect, Publish
+from wire.mqtt.packets import Connect, Publish, Will
+from wire.mqtt.properties import Properties
 from wire.mqtt.publish_stream import BatchBuilder, parse_publishes
 from wire.names import QUEUE_STORE
 from wire.settings import ListenerSettings
+from wire.wills import Message
 
 
 class FakeMailbox:
-    """Time stands still."""
+    """Time goes on when it is told to."""
+
+    time_s = 0.0
 
     def now_s(self) -> float:
-        return 0.0
+        return self.time_s
 
     def wall_ms(self) -> int:
         return 0
@@ -53,6 +58,11 @@ class FakeHost:
     def __init__(self) -> None:
         self.mailbox = FakeMailbox()
         self.asked: list[SessionOpen] = []
+        self.ends: list[SessionClose] = []
+        self.down: list[SessionDown] = []
+        self.wills: list[str] = []
+        self.limits: list[str] = []
+        self.sessions: ClientSessions | None = None
         self.said = b""
         self.writes = 0
         self.session_on_record = True
@@ -60,6 +70,22 @@ class FakeHost:
     def send(self, peer: str, frame: Frame) -> None:
         if isinstance(frame, SessionOpen):
             self.asked.append(frame)
+        elif isinstance(frame, SessionClose):
+            self.ends.append(frame)
+        elif isinstance(frame, SessionDown):
+            self.down.append(frame)
+
+    def close_client(self, client: Client, why: str, *, publish_will: bool = True) -> None:
+        if not client.closed:
+            client.close()
+            assert self.sessions is not None
+            self.sessions.closed(client, publish_will=publish_will)
+
+    def add_will(self, session: str, message: Message, source: int, refused: tuple[int, int] = (0, 0)) -> None:
+        self.wills.append(session)
+
+    def limited(self, limit: str) -> None:
+        self.limits.append(limit)
 
     def say(self, data: bytes) -> None:
         self.said += data
@@ -159,7 +185,8 @@ def test_a_local_client_is_asked_for_again_as_the_same_opening_and_welcomed_once
     with socket.create_server(("127.0.0.1", 0)) as server, select.epoll() as outer:
         client = Client(socket.create_connection(server.getsockname()), "somewhere", 1, PollGroup(outer), 0.0)
 
-        sessions.connect(client, Connect(level=5, client_id="c", clean_start=clean, keep_alive_s=0))
+        lasting = Properties(session_expiry_interval=60)
+        sessions.connect(client, Connect(level=5, client_id="c", clean_start=clean, keep_alive_s=0, properties=lasting))
         assert not host.asked, "it is not known yet which Wills are left"
         sessions.known(SessionsKnown(epoch=1, sessions=(), last=True))
         sessions.store_is_new()
@@ -199,3 +226,223 @@ def test_an_identifier_on_record_is_doubted_where_its_removal_may_be_lost(
 
     assert len(builder) == rows
     assert len(client.flow.pubrec_ids) == 4
+
+
+# --- without the store (C7, C8) ---
+
+WILL = Will(topic="gone", payload=b"x", qos=0, retain=False)
+WELCOMED, REFUSED_311, REFUSED_5 = b"\x20\x02\x00\x00", b"\x20\x02\x00\x03", 0x88
+
+
+class Door:
+    """Local clients that come to ``ClientSessions``, whose store answers when the test does."""
+
+    def __init__(self, folder: Path, *records: str) -> None:
+        """``records``: identifiers of sessions that are on record."""
+        host: Any = FakeHost()
+        self.host = host
+        listeners = (ListenerSettings(host="127.0.0.1", port=1, protocol="tcp"),)
+        settings = replace(node_settings(folder), listeners=listeners)
+        self.sessions = ClientSessions(cast("ClientHost", self.host), settings, Access(self.host, settings))
+        self.host.sessions = self.sessions
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self._outer = select.epoll()
+        self._numbers = 0
+        rows = tuple((name, f"session:1:{name}", (), None, 0, None) for name in records)
+        self.sessions.known(SessionsKnown(epoch=1, sessions=rows, last=True))
+
+    def come(self, *, clean: bool = True, will: Will | None = None, level: int = 4, name: str = "c", expiry_s: int = 0) -> Client:
+        """A client sends CONNECT, and a turn ends."""
+        self._numbers += 1
+        sock = socket.create_connection(self._server.getsockname())
+        client = Client(sock, "somewhere", self._numbers, PollGroup(self._outer), self.host.mailbox.now_s())
+        properties = Properties(session_expiry_interval=expiry_s) if level == 5 else Properties()
+        connect = Connect(level=level, client_id=name, clean_start=clean, keep_alive_s=0, will=will, properties=properties)
+        self.sessions.connect(client, connect)
+        self.turn()
+        return client
+
+    def turn(self) -> None:
+        self.sessions.let_in()
+        self.sessions.look_up()
+
+    def wait(self, period_s: float) -> None:
+        """Time passes, in which the store says nothing."""
+        self.host.mailbox.time_s += period_s
+        self.sessions.wait_no_longer(self.host.mailbox.time_s)
+        self.turn()
+
+    def said(self) -> bytes:
+        """What was sent to clients since the last time."""
+        said, self.host.said = self.host.said, b""
+        return bytes(said)
+
+    def answer(self, *, queue: str = "", present: bool = False, refused: str = "") -> None:
+        """The store answers the oldest question."""
+        answer = opened(self.host.asked.pop(0))
+        self.sessions.opened(replace(answer, queue=queue, present=present, refused=refused))
+
+    def commit_ends(self) -> None:
+        """The store has committed how connections ended."""
+        ends, self.host.ends = self.host.ends, []
+        for end in ends:
+            self.sessions.close_committed(SessionClosed(epoch=1, source=end.source))
+        self.turn()
+
+    def close(self) -> None:
+        self._server.close()
+        self._outer.close()
+
+
+@pytest.fixture
+def door(tmp_path: Path) -> Iterator[Door]:
+    """The store has the session of one client, named kept."""
+    door = Door(tmp_path, "kept")
+    yield door
+    door.close()
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_client_of_which_nothing_is_to_be_kept_needs_no_store(door: Door, clean: bool) -> None:
+    client = door.come(clean=clean, level=5)
+    assert client.flow is not None
+    connack = door.said()
+    assert (connack[0], connack[2], connack[3]) == (0x20, 0, 0), "no session was there [MQTT-3.2.2-2]"
+    door.host.close_client(client, "gone")
+    assert (door.host.asked, door.host.ends) == ([], []), "the store hears nothing of it"
+    assert [down.ended for down in door.host.down] == [True], "the Distributor does"
+
+
+def test_a_newer_client_takes_such_a_session_over_without_the_store(door: Door) -> None:
+    older = door.come()
+    newer = door.come()
+    assert older.closed
+    assert newer.flow is not None
+    assert door.said() == WELCOMED * 2
+    assert door.host.asked == []
+
+
+def test_a_recorded_session_is_ended_by_the_store_and_by_nobody_else(door: Door) -> None:
+    client = door.come(name="kept")
+    assert client.flow is None
+    assert [asked.clean for asked in door.host.asked] == [True]
+    door.answer()
+    assert door.said() == WELCOMED
+    door.host.close_client(client, "gone")
+    assert door.come(name="kept").flow is not None, "it has ended"
+
+
+def test_a_session_that_another_s_name_protects_is_still_there_for_the_store_to_judge(door: Door) -> None:
+    """Refused, or gone before the answer: what is on record was not touched."""
+    door.come(name="kept")
+    door.answer(refused="user")
+    door.host.close_client(door.come(name="kept"), "gone")
+    door.answer()
+    door.commit_ends()
+    assert door.come(name="kept").flow is None
+
+
+@pytest.mark.parametrize("expiry_s", [0, 60])
+def test_a_session_is_on_record_until_its_end_is_committed(door: Door, expiry_s: int) -> None:
+    client = door.come(level=5, expiry_s=60)
+    door.answer(queue="session:2:c")
+    client.expiry_s = expiry_s  # as DISCONNECT may change it
+    door.host.close_client(client, "disconnect")
+    door.commit_ends()
+    assert (door.come().flow is not None) == (expiry_s == 0)
+
+
+def test_what_became_of_a_question_that_nobody_waits_for_is_not_known(door: Door) -> None:
+    """Whether the store ended the session, or refused to, it did not say."""
+    client = door.come(level=5, expiry_s=60)
+    door.answer(queue="session:2:c")
+    client.expiry_s = 0
+    door.host.close_client(client, "disconnect")
+    door.host.close_client(door.come(), "gone")
+    door.host.asked.clear()
+    door.commit_ends()
+    assert door.come().flow is None
+    door.answer()
+    assert door.come().flow is not None
+
+
+def test_an_expired_session_is_in_nobody_s_way(door: Door) -> None:
+    door.sessions.gone(SessionGone(session="kept", queue="session:1:kept"))
+    assert door.come(name="kept").flow is not None
+
+
+def test_a_client_with_a_will_waits_for_the_store_but_not_for_long(door: Door) -> None:
+    client = door.come(will=WILL)
+    door.wait(LATE_S / 2)
+    assert client.flow is None
+    door.wait(LATE_S)
+    assert client.flow is not None
+    assert door.said() == WELCOMED
+    door.answer()
+    door.wait(UNANSWERED_S)
+    assert door.said() == b"", "welcomed once, and not refused"
+    door.host.close_client(client, "gone")
+    assert [end.keep_will for end in door.host.ends] == [True], "it is on record until a batch with it is committed"
+    assert door.host.wills == ["c"]
+
+
+def test_a_will_that_is_not_on_record_when_its_connection_ends_need_not_get_there(door: Door) -> None:
+    client = door.come(will=WILL)
+    door.wait(LATE_S)
+    door.host.close_client(client, "gone")
+    assert door.host.wills == ["c"], "it is published"
+    assert [end.keep_will for end in door.host.ends] == [False], "the opening may come behind the batch with it"
+    for _ in range(3):  # it comes and goes while the store is silent
+        again = door.come(will=WILL)
+        door.wait(LATE_S)
+        assert again.flow is not None
+        door.host.close_client(again, "gone")
+    assert door.host.wills == ["c"] * 4
+    assert len(door.host.asked) == len(door.host.ends) == 1, "they do not pile up"
+    last = door.come(will=WILL)
+    door.wait(LATE_S)
+    door.commit_ends()
+    assert len(door.host.asked) == 2, "a Will of one that is connected gets on record when it can"
+    assert not last.closed
+
+
+@pytest.mark.parametrize("level", [4, 5])
+@pytest.mark.parametrize("name", ["kept", "new"])
+def test_who_needs_the_store_is_told_that_it_does_not_answer(door: Door, level: int, name: str) -> None:
+    client = door.come(clean=False, level=level, name=name, expiry_s=60)
+    door.wait(UNANSWERED_S - 1)
+    assert door.said() == b""
+    door.wait(1)
+    said = door.said()
+    assert said == REFUSED_311 if level == 4 else (said[0], said[2], said[3]) == (0x20, 0, REFUSED_5), "[MQTT-3.2.2-6]"
+    assert client.closed
+    assert door.host.limits == ["store_unavailable"]
+    door.come(clean=False, level=level, name=name, expiry_s=60)
+    assert len(door.host.asked) == 1, "the next one is asked for when the former one's end is committed"
+    door.commit_ends()
+    assert len(door.host.asked) == 2
+
+
+def test_time_in_which_the_listener_stood_still_is_not_the_store_s(door: Door) -> None:
+    client = door.come(clean=False)
+    door.sessions.stood_still(UNANSWERED_S)
+    door.wait(UNANSWERED_S)
+    assert not client.closed
+    door.wait(UNANSWERED_S)
+    assert client.closed
+
+
+def test_nobody_is_let_in_before_it_is_known_what_is_on_record(tmp_path: Path) -> None:
+    """Neither at once nor late; then they are refused."""
+    host: Any = FakeHost()
+    settings = replace(node_settings(tmp_path), listeners=(ListenerSettings(host="127.0.0.1", port=1, protocol="tcp"),))
+    host.sessions = sessions = ClientSessions(cast("ClientHost", host), settings, Access(host, settings))
+    with socket.create_server(("127.0.0.1", 0)) as server, select.epoll() as outer:
+        client = Client(socket.create_connection(server.getsockname()), "somewhere", 1, PollGroup(outer), 0.0)
+        sessions.connect(client, Connect(level=4, client_id="c", clean_start=True, keep_alive_s=0))
+        sessions.let_in()
+        sessions.wait_no_longer(LATE_S)
+        assert not host.said
+        sessions.wait_no_longer(UNANSWERED_S)
+    assert host.said == REFUSED_311
+    assert (host.asked, host.ends) == ([], [])

@@ -314,6 +314,9 @@ def test_disk_full_as_the_issue_says_it(tmp_path: Path, small_disk: Path, remote
         assert publisher.acknowledged == acknowledged, "no acknowledgement"
         assert "No space left" in node.status()["store"]["error"], "a clear status"
         assert [event["state"] for event in node.events("store.unavailable")] == ["disk_full"], "a clear event, once"
+        assert "disk.full" in node.cli("events", str(node.config_path)).stdout, "which is shown though it cannot be written"
+        purged = node.cli("queue", "purge", str(node.config_path), "cloud", "--yes")
+        assert (purged.returncode, "make room" in purged.stderr) == (1, True)
         filler.unlink()
         client.expect(PUBACK, packet_id=1, deadline_s=20.0)
         publisher.wait_acknowledged(100, deadline_s=40.0)

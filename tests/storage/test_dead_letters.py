@@ -264,8 +264,9 @@ def test_a_disk_that_refuses_is_said_so_and_nothing_dies_twice() -> None:
     die(store, first)
     engine.refusing = True
     die(store, second, number=2)
-    assert refused(store, "ls", now_s=100.01)[0] == "unavailable"
-    assert refused(store, "purge", bridge="cloud", dead=True, now_s=100.02)[0] == "unavailable"
+    assert [row["payload"] for row in dead(store)] == [b"a"], "of the other it is not on record"
+    kind, text = refused(store, "purge", bridge="cloud", dead=True, now_s=100.02)
+    assert (kind, "make room" in text) == ("unavailable", True)
     engine.refusing = False
     turn(store, now_s=110.0)
     assert [row["payload"] for row in dead(store)] == [b"a", b"b"]

@@ -179,18 +179,26 @@ def test_the_limit_of_the_node_is_told_without_a_bridge() -> None:
     assert [(event["kind"], event["bridge"]) for event in box.events()] == [("overflow.began", "")]
 
 
-def test_a_full_disk_is_told_once_it_can_be() -> None:
+def test_a_full_disk_is_told_at_once_and_on_record_when_it_can_be() -> None:
     engine = RecordingEngine()
     box = Box(engine)
     engine.refusing = True
     box.publish(1)
     full_ms = box.wall_ms
+    told = box.events()
+    assert [(event["kind"], event["number"]) for event in told] == [("disk.full", 0)]
+    box.tell("link.up")
     box.pass_time(3)
+    told = box.events()
+    assert [event["kind"] for event in told] == ["disk.full", "link.up"]
+    assert command(box.store, "events", now_s=box.now_s, **{"from": 1}) == {"events": told[1:], "next": 2, "until": 2}
+    assert command(box.store, "events", now_s=box.now_s, count=1)["next"] == 1
     engine.refusing = False
     for _ in range(8):
         box.pass_time(1)
 
-    full, available = box.events()
+    assert box.events()[:2] == told, "under the same numbers"
+    full, _, available = box.events()
     assert (full["kind"], full["reason"], full["at_ms"]) == ("disk.full", "disk_full", full_ms)
     assert (available["kind"], available["reason"]) == ("disk.available", "disk_full")
     assert available["details"]["lasted_ms"] == available["at_ms"] - full_ms

@@ -295,7 +295,8 @@ def test_an_end_that_the_disk_refuses_is_told_once_it_is_done() -> None:
     ((_, answer),) = effects
     assert isinstance(answer, QueueAnswer)
     assert (answer.error, answer.result) == ("unavailable", {"ordered": True})
-    assert ask(store, "end", client_id="c").message == "the disk refuses for now; nothing was done"
+    assert "make room and say it again; nothing was done" in ask(store, "end", client_id="c").message
+    assert names(result(store, "ls")) == [], "what was ordered is seen, though it waits"
     engine.refusing = False
     gone = SessionGone(session="c", queue=queue)
     assert store.commit(200.0, 0) == [(DISTRIBUTOR, gone), (LISTENER, gone)]

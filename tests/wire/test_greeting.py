@@ -117,6 +117,7 @@ def test_each_fault_of_a_login_has_its_codes() -> None:
         LoginFault.ANOTHERS: (2, 0x85),
         LoginFault.ADDRESS_BLOCKED: (3, 0x9F),
         LoginFault.BUSY: (3, 0x89),
+        LoginFault.UNAVAILABLE: (3, 0x88),
     }
 
 
