@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from actors.access import Access
 from actors.client import Client
 from actors.client_host import ClientHost
 from wire.access_rules import ClientAccess
-from wire.batch import Batch, unpack_column
+from wire.batch import RETAIN, Batch, unpack_column
 from wire.client_outbox import ClientOutbox
 from wire.copies import Copies, as_granted
 from wire.frames import Deliver, HandOut, LaneClose, LaneOpen, LaneOpened, LaneReopen, Retained, Settled
@@ -135,14 +136,15 @@ class Deliveries:
         wall_ms = self._host.mailbox.wall_ms()
         grants = frame.grants or ((0, False, ()),) * len(frame.groups)
         for (subscribers, rows_column), (qos, as_published, identifiers) in zip(frame.groups, grants, strict=True):
+            rows = unpack_column("H", rows_column) if rows_column else None
             granted = as_granted(
                 batch,
-                unpack_column("H", rows_column) if rows_column else None,
+                rows,
                 qos=qos,
                 retain_as_published=as_published,
                 identifiers=identifiers,
             )
-            self.send(Copies(granted, wall_ms), unpack_column("I", subscribers))
+            self.send(Copies(granted, wall_ms), unpack_column("I", subscribers), partial(_retained_topics, batch, rows))
 
     def _has_delivered(self, sender: tuple[str, int], number: int) -> bool:
         """Whether ``number`` of ``sender`` came before; from now on it has."""
@@ -153,15 +155,18 @@ class Deliveries:
         self._delivered[sender] = number
         return False
 
-    def send(self, all_copies: Copies, subscribers: Sequence[int]) -> None:
-        """Send granted messages to these connections, each without what it may not receive."""
+    def send(self, all_copies: Copies, subscribers: Sequence[int], replaced: Callable[[], Iterable[bytes]] = tuple) -> None:
+        """Send granted messages to these connections, each without what it may not receive.
+
+        replaced: the topics of those that were published with RETAIN.
+        """
         for number in subscribers:
             client = self._host.client(number)
             if client is None or client.outbox is None:
                 continue
             copies = all_copies if client.rights is None else self._readable(all_copies, client.rights)
             if client.retained_first is not None:
-                copies = self._hold(copies, client.retained_first)
+                copies = self._hold(copies, client.retained_first, replaced)
             if copies.qos0_messages:
                 if client.output_bytes > self._output_max_bytes // 2 and not client.backlog:
                     self._dropped["output_limit"] += copies.qos0_messages
@@ -192,10 +197,10 @@ class Deliveries:
         client.backlog.append(packets)
         client.backlog_bytes += len(packets)
 
-    def _hold(self, copies: Copies, first: RetainedFirst) -> Copies:
+    def _hold(self, copies: Copies, first: RetainedFirst, replaced: Callable[[], Iterable[bytes]]) -> Copies:
         """``copies`` without what has to wait for retained messages."""
         dropped = first.dropped
-        copies = first.hold(copies)
+        copies = first.hold(copies, replaced)
         if first.dropped > dropped:
             self._dropped["output_limit"] += first.dropped - dropped
         return copies
@@ -290,3 +295,8 @@ def _dropped_by(outbox: ClientOutbox) -> dict[str, int]:
         "refused": outbox.refused,
     }
     return {reason: count for reason, count in found.items() if count}
+
+
+def _retained_topics(batch: Batch, rows: Sequence[int] | None) -> set[bytes]:
+    """The topics of those ``rows`` (None: all) that were published with RETAIN."""
+    return {batch.topics[batch.topic_of[row]] for row in (range(len(batch)) if rows is None else rows) if batch.flags[row] & RETAIN}

@@ -109,7 +109,7 @@ class ClientSubscriptions:
         if request is None:
             return
         if request.late:
-            self._host.subscribed(request.client, {}, self._still_wanted(request), ())
+            self._host.subscribed(request.client, {}, self._still_wanted(frame.request, request), ())
         else:
             self._answer(frame.request, request)
 
@@ -128,18 +128,21 @@ class ClientSubscriptions:
                     del self._requests[number]  # nothing more will come of it
                 self._answer(number, request)
 
-    def _still_wanted(self, request: _Request) -> list[Retained]:
-        """What has come of ``request`` without that to which its client is subscribed no more [MQTT-3.10.4-2]."""
-        filters = [topic_filter for topic_filter in request.wanted if topic_filter in request.client.filters]
-        if len(filters) == len(request.wanted):
-            return request.retained
+    def _still_wanted(self, number: int, request: _Request) -> list[Retained]:
+        """What has come of a late request without that to which its client is subscribed no more [MQTT-3.10.4-2], or has newer."""
+        client = request.client
+        assert client.retained_first is not None, "it waits for these"
+        is_latest = client.retained_first.came(number)
+        self._awaits_no_more(client)
         wanted: TopicTree[bool] = TopicTree()
-        for topic_filter in filters:
-            wanted.add(topic_filter, True)
+        for topic_filter in request.wanted:
+            if topic_filter in client.filters:
+                wanted.add(topic_filter, True)
         found = []
         for frame in request.retained:
             batch = Batch.decode(frame.bodies[0])
-            rows = [row for row, index in enumerate(batch.topic_of) if wanted.match(batch.topics[index])]
+            keep = [is_latest(topic) and bool(wanted.match(topic)) for topic in batch.topics]
+            rows = [row for row, index in enumerate(batch.topic_of) if keep[index]]
             if rows:
                 found.append(replace(frame, bodies=(batch.select(rows).encode(),)))
         return found
@@ -150,15 +153,19 @@ class ClientSubscriptions:
         if request.adds:
             held: list[Batch] = []
             if client.retained_first is not None:
-                held = client.retained_first.answer(number)
-                if not client.retained_first:
-                    client.retained_first = None
+                first = client.retained_first
+                held = first.answer_late(number) if number in self._requests else first.answer(number)
+                self._awaits_no_more(client)
             self._host.subscribed(client, request.wanted, request.retained, held)
             request.retained = []
         client.asking -= 1
         if client.asking == REQUESTS_MAX - 1 and not client.closed:
             client.hear(True, ASKING)
             self._host.parse_on(client)
+
+    def _awaits_no_more(self, client: Client) -> None:
+        if not client.retained_first:
+            client.retained_first = None
 
     def closed(self, client: Client) -> None:
         """Nobody waits for the client's answers any more."""

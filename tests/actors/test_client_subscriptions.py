@@ -12,6 +12,7 @@ import pytest
 from actors.client_subscriptions import LATE_REQUESTS_MAX, LATE_S, ClientSubscriptions
 from tests.supervisor.settings import node_settings
 from wire.batch import Batch, from_rows
+from wire.copies import Copies
 from wire.frames import Frame, Retained, SubscriptionsKept
 from wire.mqtt.packets import Subscribe, Subscription, Unsubscribe
 
@@ -71,11 +72,22 @@ def test_it_is_answered_late_and_once_and_what_is_retained_comes_when_it_does(tm
     desk.subscriptions.wait_no_longer(2 * LATE_S)
     assert [answer[0] for answer in desk.host.answers] == [0x90]
     assert desk.client.asking == 0
-    assert desk.client.retained_first is None, "what is published goes out"
+    live = Copies(from_rows([(b"a/b", 0, b"x")], accepted_ms=0), 0)
+    assert desk.client.retained_first.hold(live) is live, "what is published goes out"
     desk.store_answers(1, b"a/b", b"a/c")
     assert desk.host.topics == [b"a/b", b"a/c"]
     assert len(desk.host.answers) == 1
     assert desk.client.asking == 0
+    assert desk.client.retained_first is None
+
+
+def test_what_was_replaced_while_it_was_late_does_not_come_behind_its_successor(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.subscribe("a/#")
+    desk.subscriptions.wait_no_longer(LATE_S)
+    desk.client.retained_first.hold(Copies(from_rows([(b"a/b", 0, b"new")], accepted_ms=0), 0), lambda: [b"a/b"])
+    desk.store_answers(1, b"a/b", b"a/c")
+    assert desk.host.topics == [b"a/c"]
 
 
 def test_nothing_comes_of_what_was_unsubscribed_meanwhile(tmp_path: Path) -> None:

@@ -58,3 +58,21 @@ def test_what_is_beyond_the_limit_is_dropped_and_counted() -> None:
 
     assert first.dropped == 1
     assert len(first.answer(1)) == 2
+
+
+def test_what_is_late_waits_for_no_more_and_tells_what_was_replaced_meanwhile() -> None:
+    first = RetainedFirst(PLENTY)
+    first.ask(1, ["a/#"])
+    first.hold(copies(b"a/held"), lambda: [b"a/held"])
+    assert [topics_of(batch) for batch in first.answer_late(1)] == [[b"a/held"]]
+    assert first, "what is retained is still to come"
+    live = copies(b"a/1", b"a/2")
+    assert first.hold(live, lambda: [b"a/1"]) is live
+    first.ask(2, ["a/1"])
+    first.answer_late(2)
+
+    is_latest, is_latest_2 = first.came(1), first.came(2)
+
+    assert not first
+    assert [is_latest(topic) for topic in (b"a/held", b"a/1", b"a/2")] == [False, False, True]
+    assert is_latest_2(b"a/1"), "it was replaced before that request, whose answer knows it"
