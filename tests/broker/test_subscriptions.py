@@ -259,6 +259,36 @@ def test_a_client_that_is_slow_to_read_gets_the_newest_value_last(tmp_path: Path
         assert [topic for topic, state in states.items() if state == b"new"] == [f"state/{RETAINED - 1:03d}"]
 
 
+def test_what_is_dropped_for_a_slow_reader_gives_no_topic_alias(tmp_path: Path) -> None:
+    """An alias that only a dropped packet has told the client would be a protocol error in the next one that uses it."""
+    with (
+        Node(node_config(sessions={"queue_max_bytes": "8MiB"}), tmp_path) as node,
+        MqttClient(node.port, "s", version=5, properties=[(TOPIC_ALIAS_MAXIMUM, 10)]) as subscriber,
+        MqttClient(node.port, "w") as witness,
+        MqttClient(node.port, "p") as publisher,
+    ):
+        for number in range(RETAINED):
+            publish(publisher, f"state/{number:03d}", "old".ljust(100_000), retain=True)
+        witness.subscribe("news/large")
+        subscriber.subscribe("state/#", "news/#")  # more than its socket takes
+        publish(publisher, "news/fill", *["x" * 900_000] * 12)
+        publish(publisher, "news/large", "x" * 900_000)
+        publish(publisher, "news/large", "small")
+        take(witness, 2)
+
+        topics: dict[object, str] = {}
+        large, last = 0, False
+        while not last:
+            message = take_one(subscriber)
+            alias = message.property(TOPIC_ALIAS)
+            assert message.topic or alias in topics, "the alias was never given"
+            topics.setdefault(alias, message.topic)
+            large += len(message.payload) == 900_000
+            last = message.payload == b"small"
+
+        assert large < 13, "something was dropped"
+
+
 def test_a_client_takes_no_more_than_it_said(node: Node) -> None:
     limits: list[tuple[int, int | bytes | str | tuple[str, str]]] = [(0x21, 2), (0x27, 100)]
     with MqttClient(node.port, "small", version=5, properties=limits) as subscriber, MqttClient(node.port, "small-p") as publisher:
