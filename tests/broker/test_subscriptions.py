@@ -11,7 +11,18 @@ from pathlib import Path
 import pytest
 
 from tests.broker.exchange import publish, take, take_one
-from tests.support.mqtt_client import PUBACK, PUBLISH, SUBACK, SUBSCRIBE, SUBSCRIPTION_IDENTIFIER, TOPIC_ALIAS, MqttClient, string
+from tests.support.mqtt_client import (
+    DISCONNECT,
+    PUBACK,
+    PUBLISH,
+    SUBACK,
+    SUBSCRIBE,
+    SUBSCRIPTION_IDENTIFIER,
+    TOPIC_ALIAS,
+    UNSUBSCRIBE,
+    MqttClient,
+    string,
+)
 from tests.support.node import Config, Node, node_config
 
 TOPIC_ALIAS_MAXIMUM = 0x22
@@ -304,6 +315,24 @@ def test_a_client_takes_no_more_than_it_said(node: Node) -> None:
         third = subscriber.expect(PUBLISH)
 
         assert [message.payload for message in (first, second, third)] == [b"0", b"1", b"2"]
+
+
+@pytest.mark.parametrize("kind", [SUBSCRIBE, UNSUBSCRIBE])
+def test_an_answer_that_a_client_cannot_take_is_not_sent_and_nothing_is_done(node: Node, kind: int) -> None:
+    """[MQTT-3.1.2-24]: it is told why, and can ask for less on its next connection."""
+    name = f"answer-{kind}"
+    filters = [f"{name}/{number}" for number in range(60)]
+    options = b"\0" if kind == SUBSCRIBE else b""
+    with MqttClient(node.port, name, version=5, session_expiry_s=60, properties=[(0x27, 50)]) as subscriber:
+        subscriber.subscribe(filters[0])
+        subscriber.send(kind, 2, b"\0\1" + b"\0" + b"".join(string(each) + options for each in filters))
+
+        goodbye = subscriber.expect(DISCONNECT)
+
+        assert goodbye.reason_code == 0x95
+    with MqttClient(node.port, name, version=5, session_expiry_s=0, clean=False) as again:
+        known = again.unsubscribe(*filters[:2])
+        assert known.reason_codes == (0x00, 0x11)
 
 
 def test_mosquitto_s_clients(node: Node) -> None:
