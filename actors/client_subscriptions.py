@@ -69,7 +69,8 @@ class ClientSubscriptions:
                 codes.append(refusal if client.level == MQTT_5_0 else _FAILURE_311)
                 continue
             existed = one.topic_filter in client.filters
-            wanted[one.topic_filter] = sends_retained(one.topic_filter, one.retain_handling, existed=existed)
+            sends = sends_retained(one.topic_filter, one.retain_handling, existed=existed)
+            wanted[one.topic_filter] = sends or wanted.get(one.topic_filter, False)  # named twice, it is as subscribed twice
             options = one.qos | (_NO_LOCAL if one.no_local else 0) | (_RETAIN_AS_PUBLISHED if one.retain_as_published else 0)
             client.filters[one.topic_filter] = options, identifier  # a later one replaces an earlier one [MQTT-3.8.4-3]
             codes.append(one.qos)

@@ -335,6 +335,16 @@ def test_an_answer_that_a_client_cannot_take_is_not_sent_and_nothing_is_done(nod
         assert known.reason_codes == (0x00, 0x11)
 
 
+def test_a_filter_that_is_named_twice_is_new_once(node: Node) -> None:
+    """As two SUBSCRIBEs one behind the other [MQTT-3.8.4-6]."""
+    with MqttClient(node.port, "twice", version=5) as subscriber, MqttClient(node.port, "twice-p") as publisher:
+        publish(publisher, "twice/t", "kept", qos=1, retain=True)
+        subscriber.subscribe("twice/t", "twice/t", options=ONLY_IF_NEW)
+
+        assert take_one(subscriber).payload == b"kept"
+        subscriber.ping()
+
+
 def test_mosquitto_s_clients(node: Node) -> None:
     base = ["-h", "127.0.0.1", "-p", str(node.port), "-t", "mosq/t", "-q", "2"]
     with subprocess.Popen(
