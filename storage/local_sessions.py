@@ -24,7 +24,7 @@ from typing import Any, Protocol
 
 from storage.engine import Write
 from storage.retained import RetainedMessages
-from storage.sessions import Opening, Session, Sessions, Will
+from storage.sessions import Opening, Session, Sessions, Will, is_remote
 from wire.batch import QOS_MASK, Batch
 from wire.copies import as_granted
 from wire.frames import (
@@ -79,6 +79,9 @@ class LocalSessions:
         self._queues = queues
         self._settings = settings
         self._tells_users_apart = tells_users_apart
+        for session in sessions:  # the limit may be lower than when they began
+            if not is_remote(session.name):
+                session.expiry_s = min(session.expiry_s, settings.expiry_max_s)
         self._listener_epoch = max((session.connected[0] for session in sessions if session.connected), default=0)
         self._kept = sum(1 for session in sessions if session.queue)
         self._answers: list[tuple[str, Frame]] = []
