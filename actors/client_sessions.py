@@ -208,6 +208,7 @@ class ClientSessions:
         client.flow.carry(unpack_column("H", frame.received))
         self._access.set_out(client)
         self._up(client)
+        client.heard_s = self._host.mailbox.now_s()  # it could not be heard till now
         client.hear(True)
         self._send(client, welcome.connack(frame.present, self._response_information(client)))
         log.debug("client.connected", extra={"client_id": client.session, "address": client.address, "level": client.level})

@@ -123,6 +123,7 @@ class ClientSubscriptions:
             self._host.subscribed(client, request.wanted, request.retained, late)
         client.asking -= 1
         if client.asking == REQUESTS_MAX - 1 and not client.closed:
+            client.heard_s = self._host.mailbox.now_s()  # it could not be heard till now
             client.hear(True, ASKING)
             self._host.parse_on(client)
 
