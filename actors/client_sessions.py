@@ -380,7 +380,8 @@ class ClientSessions:
         now_s, wall_ms = self._host.mailbox.now_s(), self._host.mailbox.wall_ms()
         for session, _, _, will, due_ms, user in frame.sessions:
             if will is not None:
-                self._wills.add(session, PendingWill(will, now_s + max(0, due_ms - wall_ms) / 1000, 0, user))
+                wait_s = min(max(0, due_ms - wall_ms) / 1000, will[4])  # no longer than its delay, if the clock was set back
+                self._wills.add(session, PendingWill(will, now_s + wait_s, 0, user))
         for session, epoch, number, will in frame.refused:
             topic, flags, payload, properties, _ = will
             self._refused.add(RefusedWill(session, epoch, number, (topic, flags | OFFERED, payload, properties, 0)))

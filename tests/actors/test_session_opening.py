@@ -28,6 +28,7 @@ from wire.mqtt.packets import Connect, Publish
 from wire.mqtt.publish_stream import BatchBuilder, parse_publishes
 from wire.names import QUEUE_STORE
 from wire.settings import ListenerSettings
+from wire.wills import Message
 
 
 class FakeMailbox:
@@ -57,6 +58,7 @@ class FakeHost:
         self.asked: list[SessionOpen] = []
         self.said = b""
         self.writes = 0
+        self.wills: list[str] = []
         self.session_on_record = True
 
     def send(self, peer: str, frame: Frame) -> None:
@@ -80,6 +82,9 @@ class FakeHost:
     def hear(self, heard: bool) -> None: ...
 
     def greeted(self, client: Client) -> None: ...
+
+    def add_will(self, session: str, message: Message, source: int) -> None:
+        self.wills.append(session)
 
 
 def opened(asked: SessionOpen, *, received: bytes = b"") -> SessionOpened:
@@ -173,6 +178,21 @@ def test_what_an_opening_takes_is_no_client_s_silence(tmp_path: Path) -> None:
         assert client.heard
         assert client.heard_s == 60.0
         client.close()
+
+
+@pytest.mark.parametrize(("due_ms", "wait_s"), [(20_000, 20), (36_000_000, 30)], ids=["usual", "set-back"])
+def test_a_will_that_is_left_waits_no_longer_than_its_delay(due_ms: int, wait_s: int, tmp_path: Path) -> None:
+    """Also when the clock was set back by hours since its client went: the record has when it is due."""
+    host: Any = FakeHost()
+    sessions = local_sessions(host, tmp_path)
+    will = (b"site/gone", 1, b"bye", b"", 30)
+
+    sessions.known(SessionsKnown(epoch=1, sessions=(("c", "session:1:c", (), will, due_ms, None),), last=True))
+
+    sessions.publish_due_wills(wait_s - 1.0)
+    assert not host.wills
+    sessions.publish_due_wills(float(wait_s))
+    assert host.wills == ["c"]
 
 
 @pytest.mark.parametrize("clean", [True, False])
