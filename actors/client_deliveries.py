@@ -172,7 +172,7 @@ class Deliveries:
                     self._dropped["output_limit"] += copies.qos0_messages
                 else:
                     packet_max_bytes = client.packet_max_bytes or PACKET_BYTES_LIMIT
-                    if client.aliases is None:
+                    if client.aliases is None or client.backlog:  # what may be dropped must not give an alias
                         packets = copies.qos0(client.level, packet_max_bytes)
                     else:
                         packets = copies.qos0_aliased(client.aliases, packet_max_bytes)

@@ -275,6 +275,7 @@ class ClientSessions:
         client.flow.carry(received)
         self._access.set_out(client)
         self._up(client)
+        client.heard_s = self._host.mailbox.now_s()  # it could not be heard till now
         client.hear(True)
         self._send(client, welcome.connack(present, self._response_information(client)))
         log.debug("client.connected", extra={"client_id": client.session, "address": client.address, "level": client.level})
@@ -461,7 +462,8 @@ class ClientSessions:
             if queue:
                 self._lasting[session] = 0
             if will is not None:
-                self._wills.add(session, PendingWill(will, now_s + max(0, due_ms - wall_ms) / 1000, 0, user))
+                wait_s = min(max(0, due_ms - wall_ms) / 1000, will[4])  # no longer than its delay, if the clock was set back
+                self._wills.add(session, PendingWill(will, now_s + wait_s, 0, user))
         for session, epoch, number, will in frame.refused:
             topic, flags, payload, properties, _ = will
             self._refused.add(RefusedWill(session, epoch, number, (topic, flags | OFFERED, payload, properties, 0)))

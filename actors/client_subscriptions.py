@@ -15,6 +15,7 @@ from actors.access import Access
 from actors.client import ASKING, REQUESTS_MAX, Client
 from actors.client_host import ClientHost
 from wire.batch import Batch
+from wire.errors import PeerViolation
 from wire.frames import Frame, Retained, SubscriptionsAdd, SubscriptionsDrop, SubscriptionsKept
 from wire.mqtt.codec import encode
 from wire.mqtt.packets import MQTT_5_0, Suback, Subscribe, Subscription, Unsuback, Unsubscribe
@@ -61,7 +62,12 @@ class ClientSubscriptions:
         self._number = 0
 
     def subscribe(self, client: Client, packet: Subscribe) -> None:
-        """Subscribe the client, and answer for each filter [MQTT-3.8.4-1, -5, -6]."""
+        """Subscribe the client, and answer for each filter [MQTT-3.8.4-1, -5, -6].
+
+        Raises:
+            PeerViolation: the answer would be larger than the client takes.
+        """
+        _check_fits(client, Suback(packet_id=packet.packet_id, reason_codes=(0,) * len(packet.subscriptions)))
         identifier = next(iter(packet.properties.subscription_identifiers), 0)
         codes: list[int] = []
         wanted: dict[str, bool] = {}
@@ -71,7 +77,8 @@ class ClientSubscriptions:
                 codes.append(refusal if client.level == MQTT_5_0 else _FAILURE_311)
                 continue
             existed = one.topic_filter in client.filters
-            wanted[one.topic_filter] = sends_retained(one.topic_filter, one.retain_handling, existed=existed)
+            sends = sends_retained(one.topic_filter, one.retain_handling, existed=existed)
+            wanted[one.topic_filter] = sends or wanted.get(one.topic_filter, False)  # named twice, it is as subscribed twice
             options = one.qos | (_NO_LOCAL if one.no_local else 0) | (_RETAIN_AS_PUBLISHED if one.retain_as_published else 0)
             client.filters[one.topic_filter] = options, identifier  # a later one replaces an earlier one [MQTT-3.8.4-3]
             codes.append(one.qos)
@@ -90,7 +97,12 @@ class ClientSubscriptions:
         return None
 
     def unsubscribe(self, client: Client, packet: Unsubscribe) -> None:
-        """Unsubscribe the client, and answer for each filter [MQTT-3.10.4-4, -6]."""
+        """Unsubscribe the client, and answer for each filter [MQTT-3.10.4-4, -6].
+
+        Raises:
+            PeerViolation: the answer would be larger than the client takes.
+        """
+        _check_fits(client, Unsuback(packet_id=packet.packet_id, reason_codes=(ReasonCode.SUCCESS,) * len(packet.topic_filters)))
         known = [client.filters.pop(topic_filter, None) is not None for topic_filter in packet.topic_filters]
         codes = tuple(ReasonCode.SUCCESS if was else ReasonCode.NO_SUBSCRIPTION_EXISTED for was in known)
         gone = {topic_filter: False for topic_filter, was in zip(packet.topic_filters, known, strict=True) if was}
@@ -160,6 +172,7 @@ class ClientSubscriptions:
             request.retained = []
         client.asking -= 1
         if client.asking == REQUESTS_MAX - 1 and not client.closed:
+            client.heard_s = self._host.mailbox.now_s()  # it could not be heard till now
             client.hear(True, ASKING)
             self._host.parse_on(client)
 
@@ -221,4 +234,14 @@ class ClientSubscriptions:
             source=client.number,
             queue=client.queue,
             filters=tuple(topic_filter for topic_filter in request.wanted if topic_filter not in client.filters),
+        )
+
+
+def _check_fits(client: Client, answer: Suback | Unsuback) -> None:
+    """Raises PeerViolation if ``client`` does not take so large a packet [MQTT-3.1.2-24], before anything is done."""
+    if client.packet_max_bytes is not None and len(encode(answer, client.level)) > client.packet_max_bytes:
+        raise PeerViolation(
+            "MQTT-3.1.2-24 the answer is larger than the client's maximum packet size",
+            reason_code=ReasonCode.PACKET_TOO_LARGE,
+            maximum_packet_size=client.packet_max_bytes,
         )

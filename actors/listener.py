@@ -392,6 +392,7 @@ class Listener(MailboxActor):
                     if client.rate is not None:
                         position = self._parse_rated(client, client.flow, data, position)
                         if client.number in self._too_fast:
+                            client.flow.check_quota()
                             break
                         if before < position < len(data) and data[position] & 0xF0 == PUBLISH_BYTE and not self._builder.full:
                             client.flow.check_quota()

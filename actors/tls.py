@@ -6,10 +6,10 @@ Bytes in, bytes out, through memory: sockets are ``actors/client.py``'s. TLS tow
 from __future__ import annotations
 
 import logging
-import os
 import ssl
 from pathlib import Path
 
+from actors.watched_file import State, state_of
 from wire.certificates import NotACertificate, identity, validity
 from wire.errors import Unavailable
 from wire.settings import ListenerTlsSettings
@@ -22,8 +22,6 @@ READ_BYTES = 256 * 1024
 _VERSIONS = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 _VERIFY = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 _PEM_BEGIN, _PEM_END = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
-
-_State = tuple[tuple[int, int, int] | None, ...]
 
 
 class FileFault(Unavailable):
@@ -127,18 +125,8 @@ class Certificates:
             extra = {"bind": self._bind, "cert_file": self._settings.cert_file, "not_before": before, "not_after": after}
             log.warning("certificates.not_valid_now", extra=extra)
 
-    def _state(self) -> _State:
-        return tuple(
-            _file_state(path) for path in (self._settings.cert_file, self._settings.key_file, self._settings.ca_file) if path
-        )
-
-
-def _file_state(path: str) -> tuple[int, int, int] | None:
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_ino, found.st_size
+    def _state(self) -> tuple[State, ...]:
+        return tuple(state_of(path) for path in (self._settings.cert_file, self._settings.key_file, self._settings.ca_file) if path)
 
 
 class HandshakeTurn:

@@ -24,7 +24,7 @@ from typing import Any, Protocol
 
 from storage.engine import Write
 from storage.retained import RetainedMessages
-from storage.sessions import Opening, Session, Sessions, Will
+from storage.sessions import Opening, Session, Sessions, Will, is_remote
 from wire.batch import QOS_MASK, Batch
 from wire.copies import as_granted
 from wire.frames import (
@@ -79,6 +79,9 @@ class LocalSessions:
         self._queues = queues
         self._settings = settings
         self._tells_users_apart = tells_users_apart
+        for session in sessions:  # the limit may be lower than when they began
+            if not is_remote(session.name):
+                session.expiry_s = min(session.expiry_s, settings.expiry_max_s)
         self._listener_epoch = max((session.connected[0] for session in sessions if session.connected), default=0)
         self._kept = sum(1 for session in sessions if session.queue)
         self._answers: list[tuple[str, Frame]] = []
@@ -102,7 +105,7 @@ class LocalSessions:
             case SessionOpen():
                 if frame.sender == LISTENER:
                     self._listener_lives(frame.epoch, wall_ms)
-                self._open(frame)
+                self._open(frame, wall_ms)
             case SessionClose():
                 self._close(frame)
                 self._answers.append((LISTENER, SessionClosed(epoch=frame.epoch, source=frame.source)))
@@ -156,12 +159,16 @@ class LocalSessions:
     def tick(self, wall_ms: int) -> None:
         """End the sessions whose time is up."""
         for session in self._sessions:
-            if (session.expiry_s or session.queue) and session.ended(wall_ms):
-                self._expired += 1
-                self._answers.extend(
-                    (peer, SessionGone(session=session.name, queue=session.queue)) for peer in (DISTRIBUTOR, LISTENER)
-                )
-                self._end(session, "expired")
+            self._end_if_expired(session, wall_ms)
+
+    def _end_if_expired(self, session: Session, wall_ms: int) -> bool:
+        """End ``session`` if its time is up; whether it was."""
+        if not (session.expiry_s or session.queue) or not session.ended(wall_ms):
+            return False
+        self._expired += 1
+        self._answers.extend((peer, SessionGone(session=session.name, queue=session.queue)) for peer in (DISTRIBUTOR, LISTENER))
+        self._end(session, "expired")
+        return True
 
     def end(self, session: Session, wall_ms: int, *, drops_will: bool) -> int:
         """End ``session`` by an operator's order, with the open write (S9); how many messages went with its queue.
@@ -216,8 +223,10 @@ class LocalSessions:
             if session.connected is not None and session.connected[0] < epoch:
                 self._disconnect(session, wall_ms)
 
-    def _open(self, frame: SessionOpen) -> None:
+    def _open(self, frame: SessionOpen, wall_ms: int) -> None:
         session = self._sessions.get(frame.session)
+        if session is not None and frame.sender == LISTENER and self._end_if_expired(session, wall_ms):
+            session = None
         opening = (frame.sender, frame.epoch, frame.request)
         present, refused = False, ""
         if session is not None and self._is_anothers(session, frame):

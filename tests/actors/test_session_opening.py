@@ -34,7 +34,7 @@ from wire.wills import Message
 
 
 class FakeMailbox:
-    """Time goes on when it is told to."""
+    """Time stands still until it is moved on."""
 
     time_s = 0.0
 
@@ -176,12 +176,49 @@ def test_a_session_that_was_new_is_still_to_be_forgotten_for_on_its_next_connect
     assert [asked.clean for asked in host.asked] == [True]
 
 
+def local_sessions(host: Any, tmp_path: Path) -> ClientSessions:
+    settings = replace(node_settings(tmp_path), listeners=(ListenerSettings(host="127.0.0.1", port=1, protocol="tcp"),))
+    return ClientSessions(cast("ClientHost", host), settings, Access(host, settings))
+
+
+def test_what_an_opening_takes_is_no_client_s_silence(tmp_path: Path) -> None:
+    """It is not heard meanwhile, and need not say anything before its CONNACK [MQTT-3.1.2-22]."""
+    host: Any = FakeHost()
+    sessions = local_sessions(host, tmp_path)
+    sessions.known(SessionsKnown(epoch=1, sessions=(), last=True))
+    with socket.create_server(("127.0.0.1", 0)) as server, select.epoll() as outer:
+        client = Client(socket.create_connection(server.getsockname()), "somewhere", 1, PollGroup(outer), 0.0)
+        lasts = Properties(session_expiry_interval=60)
+        sessions.connect(client, Connect(level=5, client_id="c", clean_start=False, keep_alive_s=2, properties=lasts))
+        assert not client.heard
+        host.mailbox.time_s = 60.0
+
+        sessions.opened(opened(host.asked.pop()))
+
+        assert client.heard
+        assert client.heard_s == 60.0
+        client.close()
+
+
+@pytest.mark.parametrize(("due_ms", "wait_s"), [(20_000, 20), (36_000_000, 30)], ids=["usual", "set-back"])
+def test_a_will_that_is_left_waits_no_longer_than_its_delay(due_ms: int, wait_s: int, tmp_path: Path) -> None:
+    """Also when the clock was set back by hours since its client went: the record has when it is due."""
+    host: Any = FakeHost()
+    sessions = local_sessions(host, tmp_path)
+    will = (b"site/gone", 1, b"bye", b"", 30)
+
+    sessions.known(SessionsKnown(epoch=1, sessions=(("c", "session:1:c", (), will, due_ms, None),), last=True))
+
+    sessions.publish_due_wills(wait_s - 1.0)
+    assert not host.wills
+    sessions.publish_due_wills(float(wait_s))
+    assert host.wills == ["c"]
+
+
 @pytest.mark.parametrize("clean", [True, False])
 def test_a_local_client_is_asked_for_again_as_the_same_opening_and_welcomed_once(clean: bool, tmp_path: Path) -> None:
     host: Any = FakeHost()
-    listeners = (ListenerSettings(host="127.0.0.1", port=1, protocol="tcp"),)
-    settings = replace(node_settings(tmp_path), listeners=listeners)
-    sessions = ClientSessions(cast("ClientHost", host), settings, Access(host, settings))
+    sessions = local_sessions(host, tmp_path)
     with socket.create_server(("127.0.0.1", 0)) as server, select.epoll() as outer:
         client = Client(socket.create_connection(server.getsockname()), "somewhere", 1, PollGroup(outer), 0.0)
 

@@ -138,6 +138,15 @@ def test_who_publishes_too_fast_is_slowed_down_and_loses_nothing(start_node: Sta
     assert node.status()["listener"]["slowed"] > 0
 
 
+def test_who_is_slowed_down_is_held_to_the_receive_maximum_too(start_node: StartNode) -> None:
+    node = start_node(broker_config(publish_messages_per_s=5, receive_maximum=3))
+    with MqttClient(node.port, "fast", version=5) as fast:
+        fast.send_raw(b"".join(fast.encode_publish("t", "x", 2) for _ in range(5)))
+
+        assert fast.expect(DISCONNECT).reason_code == 0x93
+        assert limited(node, "receive_maximum") == 1
+
+
 @pytest.mark.parametrize("version", [4, 5])
 def test_what_may_not_be_published_counts_for_the_rate(start_node: StartNode, version: int) -> None:
     """By its whole topic, and by a topic that is the node's own; whoever has tried is slow, and not silenced for long."""

@@ -11,7 +11,18 @@ from pathlib import Path
 import pytest
 
 from tests.broker.exchange import publish, take, take_one
-from tests.support.mqtt_client import PUBACK, PUBLISH, SUBACK, SUBSCRIBE, SUBSCRIPTION_IDENTIFIER, TOPIC_ALIAS, MqttClient, string
+from tests.support.mqtt_client import (
+    DISCONNECT,
+    PUBACK,
+    PUBLISH,
+    SUBACK,
+    SUBSCRIBE,
+    SUBSCRIPTION_IDENTIFIER,
+    TOPIC_ALIAS,
+    UNSUBSCRIBE,
+    MqttClient,
+    string,
+)
 from tests.support.node import Config, Node, node_config
 
 TOPIC_ALIAS_MAXIMUM = 0x22
@@ -259,6 +270,36 @@ def test_a_client_that_is_slow_to_read_gets_the_newest_value_last(tmp_path: Path
         assert [topic for topic, state in states.items() if state == b"new"] == [f"state/{RETAINED - 1:03d}"]
 
 
+def test_what_is_dropped_for_a_slow_reader_gives_no_topic_alias(tmp_path: Path) -> None:
+    """An alias that only a dropped packet has told the client would be a protocol error in the next one that uses it."""
+    with (
+        Node(node_config(sessions={"queue_max_bytes": "8MiB"}), tmp_path) as node,
+        MqttClient(node.port, "s", version=5, properties=[(TOPIC_ALIAS_MAXIMUM, 10)]) as subscriber,
+        MqttClient(node.port, "w") as witness,
+        MqttClient(node.port, "p") as publisher,
+    ):
+        for number in range(RETAINED):
+            publish(publisher, f"state/{number:03d}", "old".ljust(100_000), retain=True)
+        witness.subscribe("news/large")
+        subscriber.subscribe("state/#", "news/#")  # more than its socket takes
+        publish(publisher, "news/fill", *["x" * 900_000] * 12)
+        publish(publisher, "news/large", "x" * 900_000)
+        publish(publisher, "news/large", "small")
+        take(witness, 2)
+
+        topics: dict[object, str] = {}
+        large, last = 0, False
+        while not last:
+            message = take_one(subscriber)
+            alias = message.property(TOPIC_ALIAS)
+            assert message.topic or alias in topics, "the alias was never given"
+            topics.setdefault(alias, message.topic)
+            large += len(message.payload) == 900_000
+            last = message.payload == b"small"
+
+        assert large < 13, "something was dropped"
+
+
 def test_a_client_takes_no_more_than_it_said(node: Node) -> None:
     limits: list[tuple[int, int | bytes | str | tuple[str, str]]] = [(0x21, 2), (0x27, 100)]
     with MqttClient(node.port, "small", version=5, properties=limits) as subscriber, MqttClient(node.port, "small-p") as publisher:
@@ -274,6 +315,34 @@ def test_a_client_takes_no_more_than_it_said(node: Node) -> None:
         third = subscriber.expect(PUBLISH)
 
         assert [message.payload for message in (first, second, third)] == [b"0", b"1", b"2"]
+
+
+@pytest.mark.parametrize("kind", [SUBSCRIBE, UNSUBSCRIBE])
+def test_an_answer_that_a_client_cannot_take_is_not_sent_and_nothing_is_done(node: Node, kind: int) -> None:
+    """[MQTT-3.1.2-24]: it is told why, and can ask for less on its next connection."""
+    name = f"answer-{kind}"
+    filters = [f"{name}/{number}" for number in range(60)]
+    options = b"\0" if kind == SUBSCRIBE else b""
+    with MqttClient(node.port, name, version=5, session_expiry_s=60, properties=[(0x27, 50)]) as subscriber:
+        subscriber.subscribe(filters[0])
+        subscriber.send(kind, 2, b"\0\1" + b"\0" + b"".join(string(each) + options for each in filters))
+
+        goodbye = subscriber.expect(DISCONNECT)
+
+        assert goodbye.reason_code == 0x95
+    with MqttClient(node.port, name, version=5, session_expiry_s=0, clean=False) as again:
+        known = again.unsubscribe(*filters[:2])
+        assert known.reason_codes == (0x00, 0x11)
+
+
+def test_a_filter_that_is_named_twice_is_new_once(node: Node) -> None:
+    """As two SUBSCRIBEs one behind the other [MQTT-3.8.4-6]."""
+    with MqttClient(node.port, "twice", version=5) as subscriber, MqttClient(node.port, "twice-p") as publisher:
+        publish(publisher, "twice/t", "kept", qos=1, retain=True)
+        subscriber.subscribe("twice/t", "twice/t", options=ONLY_IF_NEW)
+
+        assert take_one(subscriber).payload == b"kept"
+        subscriber.ping()
 
 
 def test_mosquitto_s_clients(node: Node) -> None:

@@ -193,6 +193,39 @@ def test_a_session_ends_when_its_time_is_up_across_a_restart(engine: Engine) -> 
     assert not open_session(store, epoch=1, request=9).present
 
 
+def test_a_session_whose_time_is_up_is_not_there_for_who_comes_before_the_next_look(engine: Engine) -> None:
+    store = Tier1(engine, guarded(), 1)
+    queue = open_session(store, user="ada").queue
+    turn(store, append_frame(1, {queue: (batch([b"x"], 1), None)}))
+    turn(store, SessionClose(sender=LISTENER, epoch=1, session="c", source=1, wall_ms=10_000, expiry_s=60, keep_will=False))
+    store.tick(1.0, 69_999)
+
+    effects = turn(store, opening(request=2, user="bob"), now_s=2.0, wall_ms=70_000)
+
+    assert effects[:2] == [(peer, SessionGone(session="c", queue=queue)) for peer in (DISTRIBUTOR, LISTENER)]
+    ((_, opened),) = effects[2:]
+    assert isinstance(opened, SessionOpened)
+    assert (opened.present, opened.refused) == (False, ""), "it was ada's"
+    assert opened.queue not in ("", queue)
+
+
+def test_a_shorter_life_of_sessions_holds_for_those_that_are_there(engine: Engine) -> None:
+    if not engine.durable:
+        pytest.skip("nothing is there after a restart")
+    store = Tier1(engine, settings(), 1)
+    for request, session in enumerate(("away", "connected"), 1):
+        open_session(store, session, request=request, expiry_s=SESSION_NEVER_EXPIRES_S)
+    never = SESSION_NEVER_EXPIRES_S
+    turn(store, SessionClose(sender=LISTENER, epoch=1, session="away", source=1, wall_ms=10_000, expiry_s=never, keep_will=False))
+
+    store = Tier1(engine, settings(expiry_max_s=60), 2)
+    store.tick(1.0, 69_999)
+    assert set(known(store)) == {"away", "connected"}
+    store.tick(2.0, 70_000)
+
+    assert set(known(store)) == {"connected"}
+
+
 def test_s8_what_a_connection_said_when_it_ended_is_answered_once_it_is_committed() -> None:
     engine = RecordingEngine()
     store = Tier1(engine, settings(), 1)
