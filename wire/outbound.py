@@ -560,6 +560,8 @@ class OutboundFlow:
         self._sent(run, qos, start, start + rows, again)
         if self._suspects.active:
             self._suspects.left(start, qos)
+            if not qos:
+                self._suspects.settled(start, start + rows)
         size = segment.ends[segment.row + rows] - segment.ends[segment.row] + 16 * rows
         self._pass(segment, rows)
         return size
@@ -648,6 +650,7 @@ class OutboundFlow:
 
     def _give_up_too_large(self, run: Run, seq: int) -> None:
         self.counts.too_large += 1
+        self._suspects.settled(seq, seq + 1)
         self._count_refusal(TOO_LARGE)
         self._again.discard(seq, seq + 1)
         self._as_new.discard(seq, seq + 1)

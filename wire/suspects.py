@@ -88,11 +88,15 @@ class Suspects:
         self._unsure = False
         if self._alone is not None and start <= self._alone < stop:
             self._alone = None
-        if self.found:
-            for seq in [seq for seq in self.found if start <= seq < stop]:
-                del self.found[seq]
-                return
-        self.accepted_another |= accepted
+        suspected = self.settled(start, stop)
+        self.accepted_another |= accepted and not suspected
+
+    def settled(self, start: int, stop: int) -> bool:
+        """Messages of ``[start, stop)`` are none to be looked for any more; whether any was suspected."""
+        cleared = [seq for seq in self.found if start <= seq < stop]
+        for seq in cleared:
+            del self.found[seq]
+        return bool(cleared)
 
     def over(self, settled_below: int) -> None:
         """All that was sent below that sequence is settled: the search ends if it was for nothing else."""

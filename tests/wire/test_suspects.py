@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -25,7 +26,7 @@ from tests.wire.outbound_model import (
 from wire.batch import from_rows
 from wire.outbound import REDELIVERED, OutboundFlow
 from wire.refusal_policy import CLOSED
-from wire.suspects import BARREN, FIRST, PROOFS, SUSPECTS_MAX, Suspects
+from wire.suspects import BARREN, FIRST, PROOFS, SUSPECTS_MAX, Suspect, Suspects
 
 EDGE = "edge@here"
 # Closings until a message is convicted that others can pass: in bursts, first and alone, and by turns.
@@ -218,6 +219,29 @@ def test_a_search_ends_when_what_was_in_flight_has_arrived() -> None:
     flow.connected(session=EDGE, session_present=True, level=4)
     bridge.offer(*[1] * 10)
     assert len(parse(flow.pump(1 << 20, 0.0), 4)) == 10
+
+
+@pytest.mark.parametrize("limit", [{"maximum_qos": 0}, {"maximum_packet_size": 3}], ids=str)
+def test_a_suspect_that_is_settled_otherwise_is_none_any_more(limit: dict[str, Any]) -> None:
+    """As at another address, where the remote says more."""
+    bridge = scene(on(0))
+    bridge.offer(1, 1)
+    bridge.run(4)
+    assert [blamed.seq for blamed in bridge.flow.suspects] == [0]
+    bridge.flow.connected(session=EDGE, session_present=True, level=5, **limit)
+    bridge.flow.pump(1 << 20, 0.0)
+    assert bridge.flow.suspects == []
+    bridge.flow.disconnected(by_remote=True)
+    assert bridge.flow.suspects == []
+
+
+def test_a_suspect_that_is_refused_by_reason_code_is_none_any_more_and_shows_nothing_of_others() -> None:
+    suspects = Suspects(sets_aside=True)
+    suspects.active = True
+    suspects.found[7] = Suspect(closed=FIRST)
+    suspects.connected()
+    suspects.answered(7, 8, accepted=False)
+    assert (suspects.found, suspects.accepted_another) == ({}, False)
 
 
 def test_suspects_have_a_limit() -> None:
