@@ -362,11 +362,11 @@ class Connection(MailboxActor):
         self._tell_event("link.up", "", {"address": remote.address})
         self._guarded(self._read)  # TLS and WebSocket may hold bytes that the poll does not tell of
 
-    def _retry(self, error: BasculeError) -> None:
-        """Wait, longer each time, and connect again."""
+    def _retry(self, error: BasculeError, *, soon: bool = False) -> None:
+        """Wait, longer each time, and connect again; ``soon``: this once, not longer than at first."""
         now_s = self.mailbox.now_s()
         delay_s = self._backoff.next_delay_s()
-        if self._flow.wants_another:
+        if soon:
             delay_s = min(delay_s, self._bridge.backoff.initial_s)
         self._error = str(error.message)
         self._retry_at_s = now_s + delay_s
@@ -448,7 +448,7 @@ class Connection(MailboxActor):
             step()
         except Unavailable as error:
             self._drop(error.message, by_remote=bool(error.fields.get("by_remote")))
-            self._retry(error)
+            self._retry(error, soon=self._flow.wants_another)
         except PeerViolation as error:
             log.warning("remote.violated", extra={**self._facts, "error": str(error)})
             if self._remote is not None and not self._output and self._settings.protocol == LEVEL_5:

@@ -118,6 +118,10 @@ def test_a_remote_that_closes_on_everything_has_nothing_given_up(start_node: Sta
         publish(node, 2, *numbers)
         wait_until(lambda: remote.connections > 40, 60.0, "many connections")
         assert node.lane("cloud")["depth"] == len(numbers)
+        remote.refuse_connect = 3
+        refused = wait_until(lambda: [event for event in node.events("bridge.retry") if "refused" in event["error"]][6:], 60.0, "7")
+        assert refused[-1]["delay_s"] >= 0.015, "the backoff grows as ever"
+        remote.refuse_connect = 0
         sick = False
         node.wait_lane("cloud", depth=0, delivered=len(numbers), dead_lettered=0, ledger_closes=True)
         assert sorted(packet.payload.decode() for packet in remote.delivered) == numbers
