@@ -68,6 +68,7 @@ class Session:
         self.mistakable = False
         self.outgoing = Outgoing()
         self.closed_on: set[int] = set()  # identifiers of PUBLISHes on which the connection was closed
+        self.came_late: set[bytes] = set()  # their payloads: another may have been tried before them
 
 
 class _Judge:
@@ -123,7 +124,7 @@ class _Judge:
         if packet.dup and entry not in session.orders and first_ever:
             raise Violation("R3", f"DUP on a first sending: {facts}")
         order = session.orders.setdefault(entry, len(session.orders))
-        if not again:
+        if not again and payload not in session.came_late:
             if order <= self._last_order:
                 raise Violation("R4", f"out of order: {facts}")
             self._last_order = order
@@ -246,9 +247,11 @@ class BrokerConnection(Far):
 
     def _publish(self, packet: Publish) -> None:
         broker = self._broker
-        if broker.dislikes(packet.payload) and packet.payload not in self.session.ids:
-            broker.watcher.remote_closed_on(packet, always=broker.disliked_one_in > 1)
+        every = broker.disliked_one_in == 1
+        if broker.dislikes(packet.payload) and (every or packet.payload not in self.session.ids):
+            broker.watcher.remote_closed_on(packet, always=not every)
             self.session.closed_on.add(packet.packet_id)
+            self.session.came_late.add(packet.payload)
             self.close()
             return
         if packet.qos:
