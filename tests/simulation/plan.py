@@ -287,7 +287,7 @@ def _more(seed: int, shape: Shape, span_s: float) -> list[extras.Step]:
     if changes.random() < 0.12:
         steps += extras.changes(changes, span_s)
     dislikes = Random(f"dislikes {seed}")
-    if dislikes.random() < 0.08:
+    if dislikes.random() < 0.04:
         steps += extras.dislikes(dislikes, span_s)
     steps += snapshots.steps(Random(f"snapshots {seed}"), span_s)
     return sorted(steps)
