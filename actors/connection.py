@@ -8,6 +8,7 @@ What may be sent and what an acknowledgement means is the business of ``wire/out
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, NoReturn
@@ -36,7 +37,7 @@ from wire.frames import (
 from wire.link_watch import LinkWatch, Verdict
 from wire.mqtt.reason_codes import ReasonCode, reason_name
 from wire.names import QUEUE_STORE, forwarder_name, lane_of_actor, queue_name
-from wire.outbound import OutboundFlow
+from wire.outbound import Blamed, OutboundFlow
 from wire.refusal_policy import RefusalPolicy
 from wire.settings import NodeSettings
 
@@ -59,6 +60,22 @@ REST_OPEN_S = 0.005
 REST_BUSY_S = 0.001
 
 REFUSALS_LOGGED_EACH_S = 10.0
+
+# What a DISCONNECT may say because of a message that we sent; the others are about the connection, the remote or us.
+MAY_MEAN_A_MESSAGE = frozenset(
+    {
+        ReasonCode.UNSPECIFIED_ERROR,
+        ReasonCode.MALFORMED_PACKET,
+        ReasonCode.PROTOCOL_ERROR,
+        ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR,
+        ReasonCode.NOT_AUTHORIZED,
+        ReasonCode.TOPIC_NAME_INVALID,
+        ReasonCode.PACKET_TOO_LARGE,
+        ReasonCode.PAYLOAD_FORMAT_INVALID,
+        ReasonCode.RETAIN_NOT_SUPPORTED,
+        ReasonCode.QOS_NOT_SUPPORTED,
+    }
+)
 
 _RETRY, _WATCH, _SETTLE, _REST, _HELD = "retry", "watch", "settle", "rest", "held"
 
@@ -87,11 +104,12 @@ class Connection(MailboxActor):
         self._client_id = client_id(self._settings, lane, self._bridge.lanes)
         self._place = bridge, lane
         self._facts = {"bridge": bridge, "lane": lane}
+        self._policy = RefusalPolicy(self._bridge.on_refusal)
         self._flow = OutboundFlow(
             receive_maximum=self._settings.receive_maximum,
             qos2_maximum=self._settings.qos2_maximum,
             republish=self._bridge.on_session_loss == "republish",
-            policy=RefusalPolicy(self._bridge.on_refusal),
+            policy=self._policy,
             backoff=Backoff(self._bridge.backoff, mailbox.random),
         )
         self._credit = CreditGiver(
@@ -119,6 +137,7 @@ class Connection(MailboxActor):
         self._takeovers = 0  # connections in a row that ended so
         self._held_until_s: float | None = None
         self._refusals_logged_s = float("-inf")
+        self._suspected: dict[int, int] = {}  # messages on which the remote closes -> how often it had when that was last said
         self._intake = RemoteIntake(self, settings, self._bridge) if RemoteIntake.is_wanted(self._bridge, lane) else None
         self._input_limits = NOTHING_SUBSCRIBED if self._intake is None else self._intake.limits
         self._link = "connecting"
@@ -223,6 +242,7 @@ class Connection(MailboxActor):
                 "note": self._note(),
                 "address": self._remote.address if self._remote is not None else "",
                 "in_flight": self._flow.in_flight,
+                "suspects": [_facts_of(suspect) for suspect in self._flow.suspects],
             },
             "exchange": asdict(self._flow.counts) | {"unexpected_publishes": self._unexpected_publishes},
             "remote_subscriptions": self._intake.status() if self._intake is not None else {},
@@ -331,7 +351,7 @@ class Connection(MailboxActor):
             receive_maximum=connack.receive_maximum,
             maximum_qos=connack.maximum_qos,
             retain_available=connack.retain_available,
-            maximum_packet_size=connack.maximum_packet_size,
+            maximum_packet_size=_smaller(connack.maximum_packet_size, self._settings.packet_max_bytes),
         )
         if self._intake is not None:
             self._intake.connected(session, connack)
@@ -339,13 +359,15 @@ class Connection(MailboxActor):
         self.mailbox.set_timer(_WATCH, now_s + self._watch.period_s)
         self._now_is("connected")
         log.info("bridge.connected", extra={**self._facts, "address": remote.address, "session_present": connack.session_present})
-        self._tell_event("link.up", "", remote.address)
+        self._tell_event("link.up", "", {"address": remote.address})
         self._guarded(self._read)  # TLS and WebSocket may hold bytes that the poll does not tell of
 
-    def _retry(self, error: BasculeError) -> None:
-        """Wait, longer each time, and connect again."""
+    def _retry(self, error: BasculeError, *, soon: bool = False) -> None:
+        """Wait, longer each time, and connect again; ``soon``: this once, not longer than at first."""
         now_s = self.mailbox.now_s()
         delay_s = self._backoff.next_delay_s()
+        if soon:
+            delay_s = min(delay_s, self._bridge.backoff.initial_s)
         self._error = str(error.message)
         self._retry_at_s = now_s + delay_s
         self.mailbox.set_timer(_RETRY, self._retry_at_s)
@@ -361,7 +383,7 @@ class Connection(MailboxActor):
                 self._say(self._remote, DISCONNECT)
             self._drop(reason)
 
-    def _drop(self, reason: str) -> None:
+    def _drop(self, reason: str, *, by_remote: bool = False) -> None:
         remote = self._remote
         assert remote is not None
         self.mailbox.forget(remote.fileno())
@@ -371,7 +393,7 @@ class Connection(MailboxActor):
         self._output = memoryview(b"")
         self._control.clear()
         self._blocked = self._writing = self._resting = self._rest_timed = self._deaf = False
-        self._flow.disconnected()
+        self._flow.disconnected(by_remote=by_remote)
         if self._intake is not None:
             self._intake.disconnected()
         self.mailbox.cancel_timer(_REST)
@@ -380,14 +402,33 @@ class Connection(MailboxActor):
         self._backoff.lost(self.mailbox.now_s())
         self.mailbox.cancel_timer(_WATCH)
         log.info("bridge.disconnected", extra={**self._facts, "address": remote.address, "reason": reason})
-        self._tell_event("link.down", reason, remote.address)
+        self._tell_event("link.down", reason, {"address": remote.address})
+        if by_remote:
+            self._tell_suspects()
 
-    def _tell_event(self, kind: str, reason: str, address: str) -> None:
+    def _tell_suspects(self) -> None:
+        """Say for which messages the remote closes its connections, each time, and of which it was proven."""
+        for suspect in self._flow.suspects:
+            if suspect.closed > self._suspected.get(suspect.seq, 0):
+                log.warning("message.suspected", extra={**self._facts, **_facts_of(suspect)})
+                if suspect.closed == 1:
+                    self._tell_blamed("message.suspected", suspect)
+        self._suspected = {suspect.seq: suspect.closed for suspect in self._flow.suspects}
+        for blamed in self._flow.take_convicted():
+            log.warning("message.given_up", extra={**self._facts, **_facts_of(blamed), "on_refusal": self._policy.closed})
+            self._tell_blamed("message.given_up", blamed)
+            self._backoff.reset()  # it takes others
+
+    def _tell_blamed(self, kind: str, blamed: Blamed) -> None:
+        details: dict[str, str | int] = {"seq": blamed.seq, "topic": blamed.topic, "bytes": blamed.packet_bytes}
+        self._tell_event(kind, "connection_closed", details, count=blamed.closed)
+
+    def _tell_event(self, kind: str, reason: str, details: Mapping[str, str | int], *, count: int = 0) -> None:
         """Have the store keep what happened to the link; if it is gone, so is that."""
         bridge, lane = self._place
         self.send(
             QUEUE_STORE,
-            NodeEvents(events=((self.mailbox.wall_ms(), kind, bridge, lane, self.name, reason, 0, {"address": address}),)),
+            NodeEvents(events=((self.mailbox.wall_ms(), kind, bridge, lane, self.name, reason, count, details),)),
         )
 
     def _say_disconnect(self, remote: Remote) -> None:
@@ -406,8 +447,8 @@ class Connection(MailboxActor):
         try:
             step()
         except Unavailable as error:
-            self._drop(error.message)
-            self._retry(error)
+            self._drop(error.message, by_remote=bool(error.fields.get("by_remote")))
+            self._retry(error, soon=self._flow.wants_another)
         except PeerViolation as error:
             log.warning("remote.violated", extra={**self._facts, "error": str(error)})
             if self._remote is not None and not self._output and self._settings.protocol == LEVEL_5:
@@ -473,7 +514,10 @@ class Connection(MailboxActor):
                 "session.contended",
                 extra={**self._facts, "client_id": self._client_id, "why": "another client uses this client identifier"},
             )
-        raise Unavailable(f"the remote disconnected: {farewell.name} (0x{farewell.reason_code:02x})")
+        raise Unavailable(
+            f"the remote disconnected: {farewell.name} (0x{farewell.reason_code:02x})",
+            by_remote=farewell.reason_code in MAY_MEAN_A_MESSAGE,
+        )
 
     def _write(self) -> None:
         """Send bursts until nothing may leave, the socket is full, or it is another's turn."""
@@ -558,7 +602,14 @@ class Connection(MailboxActor):
         if self._takeovers > 1:
             return "another client uses this client identifier"
         reason_code = self._flow.refused_with
-        return f"remote says {reason_name(reason_code)}" if reason_code else ""
+        if reason_code:
+            return f"remote says {reason_name(reason_code)}"
+        suspects = self._flow.suspects
+        if not suspects:
+            return ""
+        worst = suspects[0]
+        others = f" and on {len(suspects) - 1} more" if len(suspects) > 1 else ""
+        return f"remote closes on message {worst.seq} ({worst.topic[:40]}, {worst.packet_bytes} B), {worst.closed} times{others}"
 
     def _lost(self, reason: str) -> None:
         self._drop(reason)
@@ -641,3 +692,13 @@ class Connection(MailboxActor):
             self._link = state
             self._link_since_s = self.mailbox.now_s()
             self.send(self._forwarder, LinkState(queue=self._queue, epoch=self._lane_epoch, state=state))
+
+
+def _facts_of(blamed: Blamed) -> dict[str, str | int]:
+    """The message for a log line and for ``status``; ``closed``: how often the remote closed on it."""
+    return {"seq": blamed.seq, "topic": blamed.topic, "bytes": blamed.packet_bytes, "closed": blamed.closed}
+
+
+def _smaller(one: int | None, other: int | None) -> int | None:
+    """The smaller of two limits, None being no limit."""
+    return min((limit for limit in (one, other) if limit is not None), default=None)

@@ -27,6 +27,9 @@ from wire.settings import RemoteSettings, TlsSettings
 LEVEL_5 = 5
 DISCONNECT = b"\xe0\x00"
 
+# How a connection ends that the far end has closed, and not the way there.
+_CLOSED_BY_REMOTE = (ConnectionResetError, BrokenPipeError, ssl.SSLZeroReturnError, ssl.SSLEOFError)
+
 _READ_BYTES = 262_144
 _WEBSOCKET_SEND_BYTES = 32_768  # one frame; paho masks it byte by byte, and wants a frame back until it is out whole
 
@@ -84,7 +87,7 @@ class Remote:
         Bytes that TLS or WebSocket hold back are read too: polling the descriptor would not tell of them.
 
         Raises:
-            Unavailable: the connection is closed.
+            Unavailable: the connection is closed; ``by_remote``: by the far end, and not on the way there.
         """
         pieces: list[bytes] = []
         size = 0
@@ -96,11 +99,11 @@ class Remote:
                     break
                 continue
             except OSError as error:
-                raise _closed(self.address, str(error)) from error
+                raise _closed(self.address, str(error), by_remote=isinstance(error, _CLOSED_BY_REMOTE)) from error
             if not data:
                 if pieces:
                     break  # told again by the next read
-                raise _closed(self.address, "closed by the remote")
+                raise _closed(self.address, "closed by the remote", by_remote=True)
             pieces.append(data)
             size += len(data)
             if self._pending is None and len(data) < _READ_BYTES:
@@ -120,7 +123,7 @@ class Remote:
         except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
             return 0
         except OSError as error:
-            raise _closed(self.address, str(error)) from error
+            raise _closed(self.address, str(error), by_remote=isinstance(error, _CLOSED_BY_REMOTE)) from error
 
     def close(self) -> None:
         """Close the socket; saying DISCONNECT before is the caller's business."""
@@ -287,5 +290,5 @@ def _unavailable(step: str, place: str, error: str, **fields: object) -> Unavail
     return Unavailable(f"{step}: {error}", step=step, address=place, **fields)
 
 
-def _closed(place: str, error: str) -> Unavailable:
-    return Unavailable(f"connection lost: {error}", step="connection", address=place)
+def _closed(place: str, error: str, *, by_remote: bool) -> Unavailable:
+    return Unavailable(f"connection lost: {error}", step="connection", address=place, by_remote=by_remote)

@@ -17,6 +17,9 @@ not synced by themselves: those on their way may be lost when an actor is killed
     actor.ended         actor; reason: why, in a word; details: status (as of waitpid; negative for a signal), pid
     link.up             bridge, lane, actor; details: address
     link.down           bridge, lane, actor; reason; details: address
+    message.suspected   bridge, lane, actor; reason: connection_closed; count: how often the remote has closed the connection on it;
+                        details: seq, topic, bytes (of the PUBLISH)
+    message.given_up    as before: the remote took others meanwhile; what became of it is on_refusal's
     messages.dropped    bridge, lane, reason; count: messages since the last such row; details: total (of the ledger)
     messages.expired    bridge, lane; count, details as before
     messages.dead       bridge, lane, reason; count, details as before

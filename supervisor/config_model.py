@@ -38,7 +38,7 @@ from wire.errors import BasculeError
 from wire.mapping import Template
 from wire.mqtt.packets import SESSION_NEVER_EXPIRES_S
 from wire.mqtt.topics import covers, overlap
-from wire.refusal_policy import ACTIONS, REASONS, RETRY, TOO_LARGE, code_of
+from wire.refusal_policy import ACTIONS, CLOSED, REASONS, RETRY, TOO_LARGE, code_of
 from wire.settings import ListenerTlsSettings
 
 NOT_AVAILABLE = "not available in this version"
@@ -487,6 +487,9 @@ class Remote(Section):
     stall_timeout: Annotated[float, Duration(1, 86400)] = setting(
         "30s", "Connect anew when nothing in flight was acknowledged for so long."
     )
+    packet_max_bytes: Annotated[int | None, Size(16, unlimited=True)] = setting(
+        "unlimited", "Largest packet that the remote takes, as far as it does not say so itself; one of MQTT 3.1.1 cannot."
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> Remote:
@@ -605,8 +608,11 @@ class Bridge(Section):
                 for index, rule in enumerate(self.local_subscriptions)
                 if rule.user_properties
             ]
-            if self.given("on_refusal"):
-                problems.append((("on_refusal",), "MQTT 3.1.1 refuses no messages; write protocol: mqtt5, or remove it"))
+            problems += [
+                (("on_refusal", reason), "MQTT 3.1.1 has no reason codes; only packet-too-large and connection-closed can be given")
+                for reason, action in self.on_refusal.items()
+                if action != ON_REFUSAL.get(reason) and (reason == DEFAULT_REASON or code_of(reason) not in (TOO_LARGE, CLOSED))
+            ]
         if problems:
             raise Inconsistent(problems)
         return self

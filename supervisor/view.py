@@ -93,7 +93,13 @@ def _bridges(rows: Sequence[dict[str, Any]]) -> RenderableType:
             *(_figure(sum(row["dropped"].values()) if name == "dropped" else row[name]) for name in counts),
             ledger,
         )
-    return Group(table, *_remote_subscriptions(rows))
+    return Group(table, *_notes(rows), *_remote_subscriptions(rows))
+
+
+def _notes(rows: Sequence[dict[str, Any]]) -> list[RenderableType]:
+    """What an operator should know of a link beside its state."""
+    noted = [(f"{row['name']}:{row['lane']}", note) for row in rows if (note := row["link"].get("note"))]
+    return [Text.assemble((f"{lane} ", "bold"), (note, _BAD)) for lane, note in noted]
 
 
 def _unserved(rows: Sequence[dict[str, Any]]) -> list[RenderableType]:

@@ -21,6 +21,8 @@ F10 PUBRELs leave in the order in which their PUBRECs came [MQTT-4.6.0-4], also 
     refused and tried again has its PUBREC after others of higher sequences.
 F11 a message whose Message Expiry Interval has passed when it could leave is settled as expired [MQTT-3.3.2-5], unless it may have
     been sent before; any other leaves with what is left of its time [MQTT-3.3.2-6]. Before a session is on record nothing was sent.
+F12 a message for which the remote closes its connections is found as ``wire/suspects.py`` says, and settled by policy once it is
+    proven. While it is looked for, others may be ahead of it. What was released is never given up.
 """
 
 from __future__ import annotations
@@ -47,6 +49,7 @@ from wire.sequences import (
     matching,
     seq_of,
 )
+from wire.suspects import Suspects
 
 DELIVERED = "delivered"
 REDELIVERED = "redelivered"
@@ -70,6 +73,17 @@ class Facts:
     generation: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blamed:
+    """A message for which the remote seems to close its connections: its topic there, the size of its PUBLISH, and how often."""
+
+    seq: int
+    topic: str
+    packet_bytes: int
+    closed: int
+    proofs: int
+
+
 @dataclass(slots=True)
 class Counts:
     """Counters since the flow was made."""
@@ -83,6 +97,7 @@ class Counts:
     too_large: int = 0
     refused: int = 0
     retried: int = 0
+    closed_on: int = 0
     sessions_lost: int = 0
     assumed_delivered: int = 0
     republished: int = 0
@@ -115,6 +130,9 @@ class OutboundFlow:
         self.counts = Counts()
         self.pubrels_sent = 0
         self._refusals: dict[int, int] = {}
+        self._suspects = Suspects(sets_aside=policy.closed is not None)
+        self._convicted: list[Blamed] = []
+        self._answers_before = 0  # acknowledgements before this connection
         self._style = Style(4, 2, True)
         self._heads = HeadCache(4)
         self._packet_max: int | None = None
@@ -133,6 +151,9 @@ class OutboundFlow:
         self._again = RangeSet()  # sent before, unsettled, due again: on this connection, or since it was held back
         self._retry = RangeSet()  # refused for now: due again when the hold is over
         self._as_new = RangeSet()  # those of _again that were refused: they leave without DUP
+        self._aside = RangeSet()  # suspected, and due again once another message was accepted (F12)
+        self._let_go: list[int] = []  # QoS 2 messages that were given up: the remote may hold their identifiers
+        self._suspects.clear()
         self._await_puback = RangeSet()
         self._await_pubrec = RangeSet()
         self._releasing = RangeSet()  # PUBREC came, not committed yet
@@ -147,6 +168,7 @@ class OutboundFlow:
             self._await_pubcomp,
             self._again,
             self._retry,
+            self._aside,
         )
         self._kept_max = _KEPT_MIN
         self._commits: deque[tuple[int, Ranges]] = deque()
@@ -310,7 +332,15 @@ class OutboundFlow:
                 self._session_lost()
             self.session = session
             self._record_new = True
+        elif self._let_go:
+            self._replies += [ack_slice(PUBREL, seq, 1) for seq in self._let_go]
+        self._let_go.clear()
         self._in_flight = self._in_flight_2 = self._releasing.count() + self._release_due.count()
+        self._answers_before = self.counts.acknowledged
+        if self._suspects.connected():
+            for seq in self._suspects.found:
+                self._again.discard(seq, seq + 1)
+                self._aside.add(seq, seq + 1)
         self.live = True
 
     def _session_lost(self) -> None:
@@ -334,9 +364,16 @@ class OutboundFlow:
                 self.counts.assumed_delivered += stop - start
                 self._settle(DELIVERED, start, stop)
 
-    def disconnected(self) -> None:
-        """The connection is gone: what it left unsettled is due again on the next one."""
+    def disconnected(self, *, by_remote: bool = False) -> None:
+        """The connection is gone: what it left unsettled is due again on the next one. by_remote: the remote has closed it."""
         self.live = False
+        convicted = self._suspects.closed(
+            by_remote=by_remote,
+            unanswered=bool(self._await_puback or self._await_pubrec or self._await_pubcomp),
+            answers=self.counts.acknowledged > self._answers_before,
+            sent_stop=self._sent_stop,
+        )
+        holds_identifier = convicted is not None and convicted in self._await_pubrec
         self._dup_below = max(self._dup_below, self._sent_stop)
         for unsettled in (self._await_puback, self._await_pubrec):
             for start, stop in unsettled:
@@ -345,10 +382,48 @@ class OutboundFlow:
         for start, stop in self._await_pubcomp:
             self._release_due.add(start, stop)
         self._await_pubcomp.clear()
+        for start, stop in self._aside:
+            self._again.add(start, stop)
+        self._aside.clear()
+        if convicted is not None:
+            self._give_up(convicted, holds_identifier=holds_identifier)
         self._replies.clear()
         self._in_flight = self._in_flight_2 = self._releasing.count() + self._release_due.count()
         self._drop_settled()
         self._rewind()
+
+    def _give_up(self, seq: int, *, holds_identifier: bool) -> None:
+        """Settle a message for which the remote closes its connections (F12)."""
+        assert self._policy.closed is not None, "convicted, and to be tried for ever"
+        self._convicted.append(self._blamed(seq))
+        del self._suspects.found[seq]
+        self.counts.closed_on += 1
+        self._again.discard(seq, seq + 1)
+        self._as_new.discard(seq, seq + 1)
+        self._settle(self._policy.closed, seq, seq + 1)
+        if holds_identifier:
+            self._let_go.append(seq)
+
+    def _blamed(self, seq: int) -> Blamed:
+        segment = next(each for each in (*self._kept, *self._waiting) if each.first_seq <= seq < each.stop_seq)
+        topic, packet_bytes = segment.describe(seq, self._style)
+        suspect = self._suspects.found[seq]
+        return Blamed(seq=seq, topic=topic, packet_bytes=packet_bytes, closed=suspect.closed, proofs=suspect.proofs)
+
+    @property
+    def suspects(self) -> list[Blamed]:
+        """The messages for which the remote seems to close its connections."""
+        return [self._blamed(seq) for seq in self._suspects.found]
+
+    @property
+    def wants_another(self) -> bool:
+        """Whether the next connection, soon, is to show what else the remote takes, or this one has shown it (F12)."""
+        return self._suspects.wants_another or bool(self._suspects.found and self._suspects.accepted_another)
+
+    def take_convicted(self) -> list[Blamed]:
+        """Those that were given up for it since the last call."""
+        convicted, self._convicted = self._convicted, []
+        return convicted
 
     def _rewind(self) -> None:
         """Look at all that is kept again, from the first row on."""
@@ -392,7 +467,10 @@ class OutboundFlow:
             self.pubrels_sent += stop - start
         self._release_due.clear()
         if not self._hold.reason_code or self._hold_over(now_s):  # F8
-            self._publish(bytes_max, parts)
+            if self._suspects.active:
+                self._publish_carefully(bytes_max, parts)
+            else:
+                self._publish(bytes_max, parts)
         parts.extend(self._replies)
         self.pubrels_sent += len(self._replies)
         self._replies.clear()
@@ -406,6 +484,25 @@ class OutboundFlow:
             return False
         self._take_up_refused()
         return True
+
+    def _publish_carefully(self, bytes_max: int, parts: list[bytes]) -> None:
+        """``_publish`` while a culprit is looked for (F12): suspects go when another message was accepted, or if there is none."""
+        if self._suspects.accepted_another and not self._in_flight:
+            self._take_suspects_back()
+        published = self.counts.published
+        self._publish(bytes_max, parts)
+        if self._suspects.aside and not self._in_flight and self.counts.published == published:
+            self._take_suspects_back()
+            self._publish(bytes_max, parts)
+        self._suspects.over(self._settled_below())
+
+    def _take_suspects_back(self) -> None:
+        if self._suspects.aside:
+            self._suspects.taken_back()
+            for start, stop in self._aside:
+                self._again.add(start, stop)
+            self._aside.clear()
+            self._rewind()
 
     def _publish(self, bytes_max: int, parts: list[bytes]) -> None:
         """Add PUBLISHes to ``parts``, about ``bytes_max`` bytes at most."""
@@ -447,6 +544,11 @@ class OutboundFlow:
                 return None  # F2: Mosquitto 2.0 then refuses a QoS 1 PUBLISH too
         if qos == 2:
             rows = min(rows, self._window_2 - self._in_flight_2)  # F2
+        if self._suspects.active:
+            if not self._suspects.may_leave(start, self._in_flight):
+                return None  # F12
+            if qos and self._suspects.goes_alone(start):
+                rows = min(rows, 1)
         if rows <= 0:
             return None  # F8
         if not again and segment.expires:
@@ -456,6 +558,10 @@ class OutboundFlow:
         dup = start < self._dup_below and not (self._as_new and start in self._as_new)
         parts.extend(segment.publishes(rows, start, dup, self._style, self._heads))
         self._sent(run, qos, start, start + rows, again)
+        if self._suspects.active:
+            self._suspects.left(start, qos)
+            if not qos:
+                self._suspects.settled(start, start + rows)
         size = segment.ends[segment.row + rows] - segment.ends[segment.row] + 16 * rows
         self._pass(segment, rows)
         return size
@@ -544,6 +650,7 @@ class OutboundFlow:
 
     def _give_up_too_large(self, run: Run, seq: int) -> None:
         self.counts.too_large += 1
+        self._suspects.settled(seq, seq + 1)
         self._count_refusal(TOO_LARGE)
         self._again.discard(seq, seq + 1)
         self._as_new.discard(seq, seq + 1)
@@ -630,8 +737,11 @@ class OutboundFlow:
     def _acknowledged(self, first_byte: int, start: int, stop: int) -> None:
         count = stop - start
         self.counts.acknowledged += count
-        if self._hold.growing and first_byte != PUBCOMP:
-            self._hold.accepted()
+        if first_byte != PUBCOMP:
+            if self._hold.growing:
+                self._hold.accepted()
+            if self._suspects.active:
+                self._suspects.answered(start, stop)
         if first_byte == PUBREC:
             self._releasing.add(start, stop)
             self._released_new.add(start, stop)
@@ -649,6 +759,8 @@ class OutboundFlow:
         self.counts.refused += 1
         self._count_refusal(reason_code)
         self._in_flight -= 1
+        if self._suspects.active:
+            self._suspects.answered(seq, seq + 1, accepted=False)
         if first_byte == PUBREC:
             self._in_flight_2 -= 1
         outcome = self._policy.outcome(reason_code)

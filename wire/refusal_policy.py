@@ -12,17 +12,18 @@ from wire.settings import RefusalSettings
 
 FAILURE = 0x80
 TOO_LARGE = int(ReasonCode.PACKET_TOO_LARGE)
+CLOSED = 0x100  # of our own, above all codes: the remote closes the connection on that message, and says nothing
 
 RETRY, DEAD_LETTER, DROP = "retry", "dead-letter", "drop"
 ACTIONS = (RETRY, DEAD_LETTER, DROP)
 
 _KINDS = {DEAD_LETTER: "dead", DROP: "dropped"}
 
-# The name of each reason that a PUBACK or PUBREC may give (MQTT 5.0 sections 3.4.2.1 and 3.5.2.1), and of our own.
+# The name of each reason that a PUBACK or PUBREC may give (MQTT 5.0 sections 3.4.2.1 and 3.5.2.1), and our own two.
 REASONS = {
     ReasonCode(code).name.lower().replace("_", "-"): code
     for code in sorted({*(code for code in PUBACK_CODES if code >= FAILURE), TOO_LARGE})
-}
+} | {"connection-closed": CLOSED}
 
 
 def code_of(reason: str) -> int:
@@ -44,13 +45,18 @@ def code_of(reason: str) -> int:
 
 
 class RefusalPolicy:
-    """The outcome of each reason code; ``too_large``: of a message larger than the remote takes, which is never tried again."""
+    """The outcome of each reason code; ``too_large``: of a message larger than the remote takes, which is never tried again.
+
+    ``closed``: of one that is proven to make the remote close the connection; None if it is to be tried for ever.
+    """
 
     def __init__(self, settings: RefusalSettings) -> None:
         self._default = settings.default
         self._actions = dict(settings.codes)
         action = self._actions.get(TOO_LARGE, DEAD_LETTER if settings.default == RETRY else settings.default)
         self.too_large = f"{_KINDS[action]}:packet_too_large"
+        action = self._actions.get(CLOSED, settings.default)
+        self.closed = None if action == RETRY else f"{_KINDS[action]}:connection_closed"
 
     def outcome(self, reason_code: int) -> str | None:
         """What a message refused with ``reason_code`` is settled as; None if it is to be tried again."""

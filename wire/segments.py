@@ -260,6 +260,12 @@ class Segment:
             remaining += len(self._fields[self._topic_of[row]] if own is None else encode_with_length(own))
         return 1 + len(encode_variable_byte_integer(remaining)) + remaining
 
+    def describe(self, seq: int, style: Style) -> tuple[str, int]:
+        """The topic name of the message ``seq``, which is here, and the size of its PUBLISH packet."""
+        run = next(run for run in self.runs if run.first_seq <= seq < run.first_seq + run.stop - run.start)
+        row = run.start + seq - run.first_seq
+        return self._topics[self._topic_of[row]].decode(errors="replace"), self.packet_bytes(row, run.flags, style)
+
     def publishes(self, rows: int, seq: int, dup: bool, style: Style, cache: HeadCache) -> list[bytes]:
         """The next ``rows`` rows, which begin at sequence ``seq``, as PUBLISH packets in pieces to be joined.
 

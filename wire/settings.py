@@ -182,7 +182,10 @@ class TlsSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteSettings:
-    """The remote broker of a bridge. protocol: 4 is MQTT 3.1.1, 5 is MQTT 5.0. transport: tcp | tls | ws | wss."""
+    """The remote broker of a bridge. protocol: 4 is MQTT 3.1.1, 5 is MQTT 5.0. transport: tcp | tls | ws | wss.
+
+    packet_max_bytes: the largest packet that it takes; one of MQTT 5 may say that it takes less.
+    """
 
     addresses: tuple[tuple[str, int], ...]
     protocol: int
@@ -199,6 +202,7 @@ class RemoteSettings:
     receive_maximum: int
     qos2_maximum: int
     stall_timeout_s: float
+    packet_max_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,7 +223,7 @@ class RuleSettings:
 class RefusalSettings:
     """What is done with a message that the remote refuses: retry | dead-letter | drop, by reason code, else ``default``.
 
-    0x95 is the code of a message larger than the remote takes.
+    0x95 is the code of a message larger than the remote takes, 0x100 of one for which it closes the connection.
     """
 
     default: str

@@ -2,7 +2,7 @@
 
 A session outlives its connections unless the broker is told to lose it. What it accepts is reported to the ``BrokerWatcher``. The
 rules it holds its peer to (R1 ...) are in ``_Judge``.
-Faults are switches: refusing CONNECT, stalling, rejecting PUBLISHes by reason code.
+Faults are switches: refusing CONNECT, stalling, rejecting PUBLISHes by reason code, or by closing the connection on some or on all.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from typing import Protocol
+from zlib import crc32
 
 from tests.simulation import mqtt
 from tests.simulation.mqtt import Ack, Other, Packet, PacketReader, Publish
@@ -32,6 +33,7 @@ class BrokerWatcher(RemotePublisherWatcher, Protocol):
 
     def remote_delivered(self, client_id: str, packet: Publish, session: int) -> None: ...
     def remote_refused(self, client_id: str, packet: Publish) -> None: ...
+    def remote_closed_on(self, packet: Publish, *, always: bool) -> None: ...
     def remote_swallowed(self, packet: Publish) -> None: ...
     def remote_publish_written(self, client_id: str, packet: Publish, session: int) -> None: ...
     def remote_release_written(self, client_id: str, payload: bytes) -> None: ...
@@ -65,6 +67,8 @@ class Session:
         # CONNACK will ever tell it. Then it resumes here what it began there.
         self.mistakable = False
         self.outgoing = Outgoing()
+        self.closed_on: set[int] = set()  # identifiers of PUBLISHes on which the connection was closed
+        self.came_late: set[bytes] = set()  # their payloads: another may have been tried before them
 
 
 class _Judge:
@@ -120,7 +124,7 @@ class _Judge:
         if packet.dup and entry not in session.orders and first_ever:
             raise Violation("R3", f"DUP on a first sending: {facts}")
         order = session.orders.setdefault(entry, len(session.orders))
-        if not again:
+        if not again and payload not in session.came_late:
             if order <= self._last_order:
                 raise Violation("R4", f"out of order: {facts}")
             self._last_order = order
@@ -147,6 +151,7 @@ class _Judge:
         if packet.reason == 0x92 or self._watcher.amnesia:
             return
         known = packet.packet_id in session.recs or (packet.packet_id in session.earlier_recs and self._assumes_delivered)
+        known |= packet.packet_id in session.closed_on  # it was given up; that its identifier is free may be made sure of
         if not known and not session.mistakable:
             raise Violation("R7", f"{packet} without a PUBREC on session {session.number}")
         payload = session.received.get(packet.packet_id)
@@ -242,6 +247,13 @@ class BrokerConnection(Far):
 
     def _publish(self, packet: Publish) -> None:
         broker = self._broker
+        every = broker.disliked_one_in == 1
+        if broker.dislikes(packet.payload) and (every or packet.payload not in self.session.ids):
+            broker.watcher.remote_closed_on(packet, always=not every)
+            self.session.closed_on.add(packet.packet_id)
+            self.session.came_late.add(packet.payload)
+            self.close()
+            return
         if packet.qos:
             self._judge.publish(packet, first_ever=self.session.connections == 1 and broker.first_lives)
         known = self.session.received.get(packet.packet_id) if packet.qos == 2 else None
@@ -321,6 +333,7 @@ class Broker:
         self.refusing_until_s = 0.0
         self.slow_until_s = 0.0
         self.rejections = 0
+        self.disliked_one_in = 0  # 1: the connection is closed on every PUBLISH; 0: on none
         self.sessions_lost = 0
         self.on_new_session: Callable[[str], None] | None = None  # told once, when a client finds its session lost
         self.may_be_left = False  # the client may go to another address or name, and what is open here stays open
@@ -432,6 +445,10 @@ class Broker:
         links = {name: connection.link for name, connection in self._connections.items()}
         heard = {name for name, link in links.items() if link is not None and not link.silent}  # half open, it would time out
         return [session for name, session in self._sessions.items() if name in heard]
+
+    def dislikes(self, payload: bytes) -> bool:
+        """Whether the connection is closed on that message."""
+        return self.disliked_one_in > 0 and crc32(payload) % self.disliked_one_in == 0
 
     def reason(self, level: int) -> int:
         """The reason code for the next PUBLISH."""

@@ -106,6 +106,16 @@ def commands(rng: Random, span_s: float) -> Iterator[Step]:
             at_s += rng.choice((0.001, 0.03, 0.1, 0.4, 1.0))
 
 
+def dislikes(rng: Random, span_s: float) -> Iterator[Step]:
+    """For a while the remote closes the connection on some messages, or on every one; and what makes that interesting."""
+    at_s = 0.3 + rng.random() * span_s
+    lasts_s = rng.choice((3.0, 15.0, 30.0))
+    yield at_s, "dislike", "", float(rng.choice((1, 2, 4, 8, 8, 16)))
+    for _ in range(rng.choice((0, 0, 1, 3))):
+        yield _step(rng, at_s + rng.random() * lasts_s, rng.choice(("cut", "cut", "kill", "session", "stall", "disk")), "")
+    yield at_s + lasts_s, "dislike", "", 0.0
+
+
 def _step(rng: Random, at_s: float, kind: str, target: str) -> Step:
     match kind:
         case "kill":

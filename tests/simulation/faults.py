@@ -57,7 +57,7 @@ class Faults:
         machine.half_open_next = ""
         broker.refusing_until_s = broker.slow_until_s = now_s
         broker.stalled_until_s = min(broker.stalled_until_s, now_s + 1.0)
-        broker.rejections = 0
+        broker.rejections = broker.disliked_one_in = 0
         broker.on_new_session = None
         broker.publisher.releases_held_until_s = now_s
         for link in self._links():
@@ -168,6 +168,10 @@ class Faults:
 
     def _reject(self, fault: Fault) -> None:
         self._broker.rejections += int(fault.amount)
+
+    def _dislike(self, fault: Fault) -> None:
+        """The remote closes the connection on one message in so many, or on none any more."""
+        self._broker.disliked_one_in = int(fault.amount)
 
     def _slow_broker(self, fault: Fault) -> None:
         self._broker.slow_until_s = self._world.now_s + fault.amount

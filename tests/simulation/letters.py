@@ -33,6 +33,7 @@ class LettersSeen:
         self._ever: dict[tuple[str, int], bytes] = {}
         self._purged: dict[tuple[str, int], bytes] = {}
         self._replayed: set[tuple[str, int]] = set()
+        self.closed_on: set[bytes] = set()  # payloads of what died because the remote closed the connection on it
 
     def forget(self) -> None:
         """The disk is read anew; what left by then is not there, or is held again."""
@@ -52,6 +53,8 @@ class LettersSeen:
             place = (name, int.from_bytes(key[4:12], "big"))
             if operation == "put":
                 letter = parse_letter(value)
+                if msgpack.unpackb(value[5:])[0] == "connection_closed":
+                    self.closed_on.add(letter[2])
                 came.append(letter)
                 self._held[place] = self._ever[place] = letter[2]
                 self._purged.pop(place, None)

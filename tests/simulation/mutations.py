@@ -25,6 +25,7 @@ from wire.inbound import AnswerBurst, InboundFlow
 from wire.link import SendingLink
 from wire.outbound import OutboundFlow
 from wire.remote_inbox import RemoteInbox
+from wire.suspects import FIRST, Suspects
 
 Change = Callable[[Any], Any]
 
@@ -606,6 +607,20 @@ def _quietly_lost(original: Any) -> Any:
 
 
 _mutation("Forwarder-loses-a-hand-out", "one hand-out in seven goes nowhere", (Forwarder, "_pass_on", _quietly_lost))
+
+
+def _unproven(original: Any) -> Any:
+    def closed(self: Suspects, **facts: Any) -> int | None:
+        convicted: int | None = original(self, **facts)
+        if convicted is None and self._sets_aside:
+            return next((seq for seq, suspect in self.found.items() if suspect.closed > FIRST), None)
+        return convicted
+
+    return closed
+
+
+_mutation("F12-given-up-unproven", "a message is given up though the remote takes no other", (Suspects, "closed", _unproven))
+
 
 for _name, _what, _patches in (
     *command_mutations.PLANTED,

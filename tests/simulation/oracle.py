@@ -103,6 +103,7 @@ class Oracle:
         self._carried_out: Counter[str] = Counter()  # messages purged and replayed, as the operator was answered
         self._deliveries: dict[bytes, list[int]] = {}
         self._remote_refused: set[bytes] = set()
+        self._always_closed_on: set[bytes] = set()
         self._last_arrival: dict[tuple[str, str, int], int] = {}
         self._order = {message.payload: place for place, message in enumerate(plan.messages)}
         self._retained: set[bytes] = set()  # came from the remote with RETAIN
@@ -353,6 +354,8 @@ class Oracle:
             return
         if queue.rows.get(seq) != payload:
             raise Violation("D2", f"{name}: sequence {seq} is {queue.rows.get(seq)!r}, and was buried as {payload!r}")
+        if payload in self._letters.closed_on - self._always_closed_on:
+            raise Violation("F12", f"{name}: {payload!r} is given up, and it was never the message on which the remote closed")
         if seq in queue.open:
             raise Violation("D2", f"{name}: sequence {seq} is a dead letter and still queued")
 
@@ -524,6 +527,12 @@ class Oracle:
 
     def remote_refused(self, client_id: str, packet: Publish) -> None:
         self._remote_refused.add(packet.payload)
+
+    def remote_closed_on(self, packet: Publish, *, always: bool) -> None:
+        """The remote closes the connection on that message; ``always``: and not on every other as well."""
+        self._remote_refused.add(packet.payload)
+        if always:
+            self._always_closed_on.add(packet.payload)
 
     def remote_swallowed(self, packet: Publish) -> None:
         """The remote takes it for another message, whose identifier it holds: that one's sequence went with lost commits."""

@@ -286,6 +286,9 @@ def _more(seed: int, shape: Shape, span_s: float) -> list[extras.Step]:
     changes = Random(f"changes {seed}")
     if changes.random() < 0.12:
         steps += extras.changes(changes, span_s)
+    dislikes = Random(f"dislikes {seed}")
+    if dislikes.random() < 0.04:
+        steps += extras.dislikes(dislikes, span_s)
     steps += snapshots.steps(Random(f"snapshots {seed}"), span_s)
     return sorted(steps)
 

@@ -141,6 +141,15 @@ def test_a_refusal_that_is_not_named_has_its_default(written: str, default: str,
     assert load_dumped(dump(loaded)) == loaded
 
 
+def test_at_mqtt_3_1_1_what_needs_no_reason_code_can_be_given(tmp_path: Path) -> None:
+    old = BRIDGE.replace("edge-1}", "edge-1, protocol: mqtt311, packet_max_bytes: 128KiB}")
+    actions = "{packet-too-large: drop, connection-closed: retry}"
+    bridge = load_text(tmp_path, HEAD + old + f"    on_refusal: {actions}\n").bridges[0]
+
+    assert dict(bridge.on_refusal.codes) == {0x91: "retry", 0x97: "retry", 0x95: "drop", 0x100: "retry"}
+    assert bridge.remote.packet_max_bytes == 128 << 10
+
+
 def test_bridges_may_be_empty_or_left_out(tmp_path: Path) -> None:
     assert load_text(tmp_path, HEAD).bridges == load_text(tmp_path, HEAD + "bridges: []\n").bridges == ()
 
@@ -455,8 +464,9 @@ REFUSALS = [
         "refusals in MQTT 3.1.1",
         HEAD + BRIDGE.replace("edge-1}", "edge-1, protocol: mqtt311}") + "    on_refusal: {default: drop}\n",
         8,
-        "bridges[0].on_refusal",
-        "MQTT 3.1.1 refuses no messages",
+        "bridges[0].on_refusal.default",
+        "MQTT 3.1.1 has no reason codes",
+        "connection-closed",
     ),
 ]
 

@@ -14,7 +14,8 @@ only if it was read whole; it is not answered then. A packet that goes out count
         remote.wait_held(); ...; remote.release()      # ... until told to close
 
 Other faults, which may be switched at any time: ``refuse_connect`` (a return or reason code for each CONNECT), ``reason_code``
-(a function of the PUBLISH: the reason code of its PUBACK or PUBREC), ``stalled`` (reads and answers nothing but CONNECT),
+(a function of the PUBLISH: the reason code of its PUBACK or PUBREC), ``closes_on`` (a function of the PUBLISH: whether the
+connection is closed on it, before it takes effect), ``stalled`` (reads and answers nothing but CONNECT),
 ``properties`` (of each CONNACK at level 5, such as the receive maximum), ``forget_sessions`` and ``plant_session``.
 """
 
@@ -104,6 +105,7 @@ class FakeRemote:
         self.established = False  # a whole CONNACK was written on the connection that stands
         self.refuse_connect = 0
         self.reason_code: Callable[[Packet], int] = lambda _packet: 0
+        self.closes_on: Callable[[Packet], bool] = lambda _packet: False
         self.stalled = False
         self.properties: Properties = list(properties or [])
         self._deliver_on = deliver_on
@@ -272,6 +274,8 @@ class FakeRemote:
         self._note(False, packet, len(data))
         if packet.kind == PUBLISH:
             assert packet.qos < 3, "[MQTT-3.3.1-4] QoS 3"
+            if self.closes_on(packet):
+                return False
             reason_code = self.reason_code(packet)
             session.publish(packet, reason_code)
             self._fire(sock, cut)

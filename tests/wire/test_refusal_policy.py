@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from wire.backoff import Backoff
-from wire.refusal_policy import REASONS, HoldBack, RefusalPolicy, code_of
+from wire.refusal_policy import CLOSED, REASONS, HoldBack, RefusalPolicy, code_of
 from wire.settings import BackoffSettings, RefusalSettings
 
 
@@ -14,7 +14,7 @@ def hold_back() -> HoldBack:
     return HoldBack(Backoff(BackoffSettings(initial_s=1.0, max_s=4.0, factor=2.0, jitter=0.0, stable_s=9.0), lambda: 0.5))
 
 
-def test_the_reasons_are_those_that_a_puback_may_give_and_packet_too_large() -> None:
+def test_the_reasons_are_those_that_a_puback_may_give_and_two_of_our_own() -> None:
     assert REASONS == {
         "unspecified-error": 0x80,
         "implementation-specific-error": 0x83,
@@ -24,6 +24,7 @@ def test_the_reasons_are_those_that_a_puback_may_give_and_packet_too_large() -> 
         "packet-too-large": 0x95,
         "quota-exceeded": 0x97,
         "payload-format-invalid": 0x99,
+        "connection-closed": CLOSED,
     }
 
 
@@ -44,6 +45,20 @@ def test_each_reason_has_its_action_and_all_others_the_default() -> None:
     assert policy.outcome(0x99) == "dropped:remote_0x99"
     assert policy.outcome(0x87) == "dead:remote_0x87"
     assert policy.too_large == "dead:packet_too_large"
+
+
+@pytest.mark.parametrize(
+    ("default", "codes", "outcome"),
+    [
+        ("dead-letter", (), "dead:connection_closed"),
+        ("drop", (), "dropped:connection_closed"),
+        ("retry", (), None),
+        ("retry", ((CLOSED, "dead-letter"),), "dead:connection_closed"),
+        ("dead-letter", ((CLOSED, "retry"), (0x95, "drop")), None),
+    ],
+)
+def test_what_the_remote_closes_on_has_an_action_too(default: str, codes: tuple[tuple[int, str], ...], outcome: str | None) -> None:
+    assert RefusalPolicy(RefusalSettings(default=default, codes=codes)).closed == outcome
 
 
 @pytest.mark.parametrize(
