@@ -201,12 +201,7 @@ class _Found:
 
     def groups(self) -> tuple[tuple[tuple[bytes, bytes], ...], tuple[Grant, ...]]:
         """``groups`` and ``grants`` of a ``Deliver``."""
-        count = len(self._batch)
-        columns = [
-            (subscribers, b"" if len(rows) == count else pack_column(array("H", rows)))
-            for (subscribers, _), several in self._live.items()
-            for rows in [_in_order(several)]
-        ]
+        columns = [(subscribers, self._column(_in_order(several))) for (subscribers, _), several in self._live.items()]
         return tuple(columns), tuple(grant for _, grant in self._live)
 
     def parts(self) -> tuple[list[Part], list[bytes]]:
@@ -216,7 +211,7 @@ class _Found:
         made: dict[tuple[Delivery, bytes], tuple[int, int, bytes]] = {}
         for (queue, delivery), several in self._queued.items():
             rows = _in_order(several)
-            column = b"" if len(rows) == len(self._batch) else pack_column(array("H", rows))
+            column = self._column(rows)
             known = made.get((delivery, column))
             if known is None:
                 body = as_granted(
@@ -231,8 +226,14 @@ class _Found:
             bodies.append(known[2])
         return parts, bodies
 
+    def _column(self, rows: Sequence[int]) -> bytes:
+        """``rows``, which ascend, as a u16 column, empty for all. A row may be there twice: by a shared subscription, and another."""
+        everything = len(rows) == len(self._batch) and (isinstance(rows, range) or len(set(rows)) == len(rows))
+        return b"" if everything else pack_column(array("H", rows))
+
 
 def _in_order(several: list[Sequence[int]]) -> Sequence[int]:
+    """The rows of all of them, ascending."""
     return several[0] if len(several) == 1 else sorted(row for rows in several for row in rows)
 
 

@@ -237,6 +237,18 @@ def test_each_message_goes_to_one_member_of_a_shared_subscription(site: Node) ->
     assert list(queued(site.take())) == [QUEUE], "while nobody is connected, what can wait does"
 
 
+def test_a_shared_subscription_beside_an_ordinary_one_brings_a_second_copy_and_nothing_else(site: Node) -> None:
+    """As many rows as the batch has need not be all of them; and each copy has the message's properties."""
+    site.start(("offline", QUEUE, (("a", 1, 0), ("$share/g/a", 1, 0))))
+    site.frames(up("live", 3, ("a", 1), ("$share/h/a", 1)))
+    site.publish((b"a", 1, b"x"), (b"b", 1, b"for nobody"))
+    sent = site.take()
+    assert queued(sent) == {QUEUE: [(b"a", 1, b"x")] * 2}
+    assert [row for row, _ in live(sent)[3]] == [0, 0]
+    twice = replace(from_rows([(b"a", 1, b"x")], accepted_ms=1), properties={0: b"\x02\0\0\0\x07"}).select([0, 0])
+    assert twice.properties == {0: b"\x02\0\0\0\x07", 1: b"\x02\0\0\0\x07"}
+
+
 def test_what_was_offered_before_is_not_delivered_live_again(site: Node) -> None:
     site.start(("offline", QUEUE, (("a", 1, 0),)))
     site.frames(up("live", 3, ("a", 1)))
