@@ -174,6 +174,7 @@ class ClientSessions:
                 source=client.number,
                 will=client.will,
                 user=client.user,
+                listener=self._access.bind_of(client),
             ),
         )
 
@@ -366,6 +367,7 @@ class ClientSessions:
                         will=client.will,
                         resumes=True,
                         user=client.user,
+                        listener=self._access.bind_of(client),
                     ),
                 )
         for request, opening in self._openings.items():
@@ -377,7 +379,7 @@ class ClientSessions:
         if self._known:
             return
         now_s, wall_ms = self._host.mailbox.now_s(), self._host.mailbox.wall_ms()
-        for session, _, _, will, due_ms, user in frame.sessions:
+        for session, _, _, will, due_ms, user, _ in frame.sessions:
             if will is not None:
                 self._wills.add(session, PendingWill(will, now_s + max(0, due_ms - wall_ms) / 1000, 0, user))
         for session, epoch, number, will in frame.refused:
@@ -408,6 +410,8 @@ class ClientSessions:
                 source=client.number,
                 queue=client.queue,
                 subscriptions=subscriptions,
+                user=client.user,
+                listener=self._access.bind_of(client),
             ),
         )
 

@@ -1,20 +1,24 @@
 """Where a batch goes among the local clients: who is sent it live, and what goes into the queues of sessions that last.
 
 Who matches is ``wire/subscriptions.py``'s, what becomes durable the store's. A session that ends with its connection is sent
-everything live; one that lasts gets QoS 1 and 2 through its queue, and QoS 0 live while it is connected.
+everything live; one that lasts gets QoS 1 and 2 through its queue, and QoS 0 live while it is connected. What a session may read
+is looked at where a shared subscription chooses one; the Listener looks at the rest when it delivers.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from typing import NamedTuple
 
+from wire.access_lists import AccessLists
+from wire.access_rules import ClientAccess
 from wire.batch import OFFERED, QOS_MASK, QOS_ONLY, RETAIN_ONLY, Batch, pack_column
 from wire.copies import as_granted
-from wire.frames import SessionDown, SessionGone, SessionsKnown, SessionUp
+from wire.frames import AclChanged, SessionDown, SessionGone, SessionsKnown, SessionUp
 from wire.match import Match, Way
 from wire.names import RETAINED
+from wire.settings import NodeSettings
 from wire.shared_group import SharedGroup
 from wire.subscriber import Delivery, Publisher, Subscriber, SubscriptionOptions
 from wire.subscriptions import Subscriptions
@@ -44,8 +48,10 @@ class Routed(NamedTuple):
 class LocalRouting:
     """The subscriptions of local clients, and the parts of a batch that they want."""
 
-    def __init__(self) -> None:
-        self._subscriptions = Subscriptions()
+    def __init__(self, settings: NodeSettings) -> None:
+        self._lists = AccessLists(settings)
+        self._subscriptions = Subscriptions(rights_of=self._rights_of)
+        self._clients: dict[str, tuple[str, str | None]] = {}  # session -> the listener by which its client came last, and its user
         self._places: dict[str, tuple[int, str]] = {}  # session -> its live connection, 0 for none, and its queue
 
     def __len__(self) -> int:
@@ -55,13 +61,15 @@ class LocalRouting:
 
     def kept(self, frame: SessionsKnown) -> None:
         """Sessions that are on record; those that are connected are known better."""
-        for session, queue, subscriptions, _, _, _ in frame.sessions:
+        for session, queue, subscriptions, _, _, user, listener in frame.sessions:
             if queue and session not in self._places:
+                self._clients[session] = listener, user
                 self._put(session, 0, queue, subscriptions)
 
     def up(self, frame: SessionUp) -> None:
         """A session is connected, with these subscriptions and no others."""
         self._subscriptions.forget(frame.session)
+        self._clients[frame.session] = frame.listener, frame.user
         self._put(frame.session, frame.source, frame.queue, frame.subscriptions)
 
     def down(self, frame: SessionDown) -> None:
@@ -110,6 +118,17 @@ class LocalRouting:
     def _forget(self, session: str) -> None:
         self._subscriptions.forget(session)
         self._places.pop(session, None)
+        self._clients.pop(session, None)
+
+    # --- rights ---
+
+    def acl_changed(self, frame: AclChanged) -> None:
+        """Deal by other rules from the next batch on."""
+        if self._lists.change(frame):
+            self._subscriptions.rights_changed()
+
+    def _rights_of(self, subscriber: Subscriber) -> ClientAccess | None:
+        return self._lists.rights_at(*self._clients[subscriber.session], subscriber.session)
 
     # --- batches ---
 
@@ -129,9 +148,10 @@ class LocalRouting:
             for way in match.ways(found.publishers(match)):
                 found.send(way, rows)
         for group, topics in by_group.items():
-            rows = found.rows_of(topics)
-            for subscriber, delivery, offsets in group.deal(len(rows)):
-                found.send_one(subscriber, delivery, rows[offsets.start : offsets.stop : offsets.step])
+            for hands, theirs in group.hands(batch.topics, topics):
+                rows = found.rows_of(theirs)
+                for subscriber, delivery, offsets in hands.deal(len(rows)):
+                    found.send_one(subscriber, delivery, rows[offsets.start : offsets.stop : offsets.step])
         return Routed(*found.parts(), *found.groups())
 
 
@@ -147,7 +167,7 @@ class _Found:
         self._live: dict[tuple[bytes, Grant], list[Sequence[int]]] = {}
         self._queued: dict[tuple[str, Delivery], list[Sequence[int]]] = {}
 
-    def rows_of(self, topics: set[int]) -> Sequence[int]:
+    def rows_of(self, topics: Set[int]) -> Sequence[int]:
         """The rows of these topics, in order."""
         if len(topics) == len(self._batch.topics):
             return range(len(self._batch))
@@ -227,7 +247,7 @@ class _Found:
         return parts, bodies
 
     def _column(self, rows: Sequence[int]) -> bytes:
-        """``rows``, which ascend, as a u16 column, empty for all. A row may be there twice: by a shared subscription, and another."""
+        """``rows``, which ascend, as a u16 column, empty for all. One may be there twice, by a shared subscription and another."""
         everything = len(rows) == len(self._batch) and (isinstance(rows, range) or len(set(rows)) == len(rows))
         return b"" if everything else pack_column(array("H", rows))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from dataclasses import replace
+from dataclasses import astuple, replace
 from pathlib import Path
 from typing import cast
 
@@ -14,6 +14,7 @@ from actors.mailbox import Mailbox
 from tests.supervisor.settings import node_settings
 from wire.batch import OFFERED, RETAIN, Batch, from_rows, pack_column, unpack_column
 from wire.frames import (
+    AclChanged,
     Append,
     Deliver,
     Frame,
@@ -28,6 +29,7 @@ from wire.frames import (
     SubscriptionsDrop,
 )
 from wire.names import LISTENER, QUEUE_STORE, RETAINED
+from wire.settings import AclRuleSettings, ListenerSettings, NodeSettings
 
 EPOCH, LIFE = 5, 7  # of the Distributor and of the Listener
 QUEUE = "session:65537:offline"
@@ -57,9 +59,9 @@ class RecordingMailbox:
 class Node:
     """A Distributor whose peers are the test."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, settings: NodeSettings | None = None) -> None:
         self.mailbox = RecordingMailbox()
-        self.distributor = Distributor(cast(Mailbox, self.mailbox), node_settings(folder), EPOCH)
+        self.distributor = Distributor(cast(Mailbox, self.mailbox), settings or node_settings(folder), EPOCH)
 
     def take(self) -> list[tuple[str, Frame]]:
         sent, self.mailbox.sent = self.mailbox.sent, []
@@ -67,7 +69,7 @@ class Node:
 
     def start(self, *sessions: tuple[str, str, tuple[tuple[str, int, int], ...]]) -> None:
         self.distributor.on_peer_up(QUEUE_STORE, 1)
-        rows = tuple((*session, None, 0, None) for session in sessions)
+        rows = tuple((*session, None, 0, None, "") for session in sessions)
         self.frames(SessionsKnown(epoch=EPOCH, sessions=rows, last=True))
         self.distributor.on_peer_up(LISTENER, LIFE)
         self.frames(LiveKnown(epoch=LIFE))
@@ -139,7 +141,7 @@ def test_it_is_ready_once_it_knows_the_sessions_that_are_kept(site: Node) -> Non
     site.publish((b"a", 1, b"early"))
     assert site.take() == [], "it would miss who is offline"
 
-    site.frames(SessionsKnown(epoch=EPOCH, sessions=(("offline", QUEUE, (("a", 1, 0),), None, 0, None),), last=True))
+    site.frames(SessionsKnown(epoch=EPOCH, sessions=(("offline", QUEUE, (("a", 1, 0),), None, 0, None, ""),), last=True))
 
     assert site.distributor.state == "ready"
     assert queued(site.take()) == {QUEUE: [(b"a", 1, b"early")]}
@@ -235,6 +237,54 @@ def test_each_message_goes_to_one_member_of_a_shared_subscription(site: Node) ->
     )
     site.publish((b"a/0", 1, b"x"))
     assert list(queued(site.take())) == [QUEUE], "while nobody is connected, what can wait does"
+
+
+def test_a_message_of_a_shared_subscription_goes_to_a_member_that_may_read_it_by_the_rules_of_now(tmp_path: Path) -> None:
+    """Of who is offline, too, whose listener the store knows. Rules come from the settings, and later from the Listener."""
+
+    def rule(user: str, topic: str) -> AclRuleSettings:
+        return AclRuleSettings(
+            allow=True, publish=True, subscribe=True, users=(user,), anonymous=False, clients=(), topics=(topic,)
+        )
+
+    plain = node_settings(tmp_path)
+    acl = (rule("ada", "a/#"), rule("bob", "a/open"), rule("eve", "a/open"))
+    access = replace(plain.access, acl=acl, acl_file="rules")
+    outside = ListenerSettings(host="h", port=1, protocol="tcp")
+    inside = replace(outside, port=2, access=replace(access, acl=(rule("eve", "#"),), acl_file=None))
+    site = Node(tmp_path, replace(plain, access=access, listeners=(outside, inside)))
+    site.distributor.on_peer_up(QUEUE_STORE, 1)
+    sessions = tuple(
+        (f"eve-{number}", f"session:{number}:eve", (("$share/g/#", 1, 0),), None, 0, "eve", bind)
+        for number, bind in enumerate(["h:2", "h:1", "", "h:3"])
+    )
+    site.frames(SessionsKnown(epoch=EPOCH, sessions=sessions, last=True))
+    site.distributor.on_peer_up(LISTENER, LIFE)
+    site.frames(
+        replace(up("one", 3, ("$share/g/#", 1)), user="ada"),
+        replace(up("two", 4, ("$share/g/#", 1)), user="bob"),
+        LiveKnown(epoch=LIFE),
+    )
+    site.take()
+    batch = [(b"a/open" if row % 2 else b"a/secret", 1, b"x") for row in range(20)]
+
+    def found() -> tuple[dict[int, list[int]], list[str]]:
+        sent = site.take()
+        return {source: [row for row, _ in rows] for source, rows in live(sent).items()}, sorted(queued(sent))
+
+    site.publish(*batch)
+    assert found() == ({3: sorted([*range(0, 20, 2), *range(1, 20, 4)]), 4: list(range(3, 20, 4))}, [])
+
+    site.frames(AclChanged(path="rules", rules=tuple(astuple(one) for one in (rule("bob", "a/secret"),))))
+    site.publish((b"a/secret", 1, b"x"), (b"a/secret", 0, b"x"))
+    assert found() == ({4: [0, 1]}, [])
+    site.publish(*[(b"a/open", 1, b"x")] * 5)
+    assert found() == ({}, ["session:0:eve"])
+
+    site.frames(AclChanged(path="rules", rules=()), AclChanged(path="unknown", rules=()))
+    site.frames(SessionGone(session="eve-0", queue="session:0:eve"))
+    site.publish(*[(b"a/open", 1, b"x")] * 4)
+    assert found() == ({4: [0, 2], 3: [1, 3]}, []), "nobody may: the Listener leaves it out and counts it"
 
 
 def test_a_shared_subscription_beside_an_ordinary_one_brings_a_second_copy_and_nothing_else(site: Node) -> None:
