@@ -149,7 +149,7 @@ class LocalRouting:
                 found.send(way, rows)
         for group, topics in by_group.items():
             for hands, theirs in group.hands(batch.topics, topics):
-                rows = found.rows_of(theirs)
+                rows = found.rows_to_deal(theirs)
                 for subscriber, delivery, offsets in hands.deal(len(rows)):
                     found.send_one(subscriber, delivery, rows[offsets.start : offsets.stop : offsets.step])
         return Routed(*found.parts(), *found.groups())
@@ -172,6 +172,11 @@ class _Found:
         if len(topics) == len(self._batch.topics):
             return range(len(self._batch))
         return [row for row, index in enumerate(self._batch.topic_of) if index in topics]
+
+    def rows_to_deal(self, topics: Set[int]) -> Sequence[int]:
+        """The same without those of QoS 0 that a member has had: they take nobody's turn."""
+        rows = self.rows_of(topics)
+        return [row for row in rows if self._qos[row] or not self._offered[row]] if self._offered else rows
 
     def publishers(self, match: Match) -> frozenset[Publisher]:
         """The connections and sessions that some of the match do not want to hear and that published in this batch."""

@@ -20,6 +20,7 @@ from wire.frames import (
     Frame,
     LiveKnown,
     Publishes,
+    PublishesAhead,
     SessionDown,
     SessionGone,
     SessionsKnown,
@@ -306,6 +307,19 @@ def test_what_was_offered_before_is_not_delivered_live_again(site: Node) -> None
     sent = site.take()
     assert [row for row, _ in live(sent)[3]] == [1]
     assert [payload for _, _, payload in queued(sent)[QUEUE]] == [b"again", b"new"]
+
+
+def test_messages_that_passed_their_batch_take_one_turn_of_a_shared_subscription_and_not_two(site: Node) -> None:
+    site.start()
+    site.frames(up("one", 3, ("$share/g/a", 0)), up("two", 4, ("$share/g/a", 0)))
+    counts = {3: 0, 4: 0}
+    for _ in range(6):
+        ahead = from_rows([(b"a", 0, b"x")], accepted_ms=1000).encode()
+        site.frames(PublishesAhead(epoch=LIFE, sources=pack_column(array("I", [99])), bodies=(ahead,)))
+        site.publish((b"a", OFFERED, b"x"))
+        for source, rows in live(site.take()).items():
+            counts[source] += len(rows)
+    assert counts == {3: 3, 4: 3}
 
 
 def test_what_remotes_publish_waits_until_it_is_known_who_is_connected(site: Node) -> None:
