@@ -22,6 +22,7 @@ from actors.client import Client
 from actors.client_host import ClientHost
 from wire.access_rules import resolve
 from wire.batch import OFFERED, REFUSABLE, RETAIN, unpack_column
+from wire.ended_connections import EndedConnections
 from wire.frames import (
     LiveKnown,
     SessionClose,
@@ -83,6 +84,7 @@ class ClientSessions:
         self._refused_retry_s = 0.0
         self._closing: dict[int, SessionClose] = {}  # by connection; not known to be committed
         self._ending: set[str] = set()
+        self._ended = EndedConnections()
 
     @property
     def pending_wills(self) -> int:
@@ -261,6 +263,7 @@ class ClientSessions:
             self._closing[client.number] = close
             self._host.send(QUEUE_STORE, close)
         if client.flow is not None:
+            self._ended.add(client.number, client.session)
             down = SessionDown(epoch=self._host.epoch, session=client.session, source=client.number, ended=not client.expiry_s)
             self._host.send(DISTRIBUTOR, down)
         if keep_will:
@@ -391,7 +394,9 @@ class ClientSessions:
             self.look_up()
 
     def tell_distributor(self) -> None:
-        """A new Distributor is to know who is connected."""
+        """A new Distributor is to know who is connected, and whose what is sent again was."""
+        for source, session in self._ended.items():
+            self._host.send(DISTRIBUTOR, SessionDown(epoch=self._host.epoch, session=session, source=source, ended=False))
         for client in self._clients.values():
             if client.flow is not None:
                 self._up(client)

@@ -15,6 +15,7 @@ from wire.access_lists import AccessLists
 from wire.access_rules import ClientAccess
 from wire.batch import OFFERED, QOS_MASK, QOS_ONLY, RETAIN_ONLY, Batch, pack_column
 from wire.copies import as_granted
+from wire.ended_connections import EndedConnections
 from wire.frames import AclChanged, SessionDown, SessionGone, SessionsKnown, SessionUp
 from wire.match import Match, Way
 from wire.names import RETAINED
@@ -52,6 +53,7 @@ class LocalRouting:
         self._lists = AccessLists(settings)
         self._subscriptions = Subscriptions(rights_of=self._rights_of)
         self._clients: dict[str, tuple[str, str | None]] = {}  # session -> the listener by which its client came last, and its user
+        self._ended = EndedConnections()
         self._places: dict[str, tuple[int, str]] = {}  # session -> its live connection, 0 for none, and its queue
 
     def __len__(self) -> int:
@@ -73,7 +75,9 @@ class LocalRouting:
         self._put(frame.session, frame.source, frame.queue, frame.subscriptions)
 
     def down(self, frame: SessionDown) -> None:
-        """A connection has ended; without effect where the session was taken over."""
+        """A connection has ended; the session stays as it is where it was taken over."""
+        if frame.source:
+            self._ended.add(frame.source, frame.session)
         source, queue = self._places.get(frame.session, (0, ""))
         if source == frame.source:
             self._offline(frame.session, source, "" if frame.ended else queue)
@@ -89,6 +93,7 @@ class LocalRouting:
             if source:
                 self._offline(session, source, queue)
         self._subscriptions.numbered_anew()
+        self._ended.clear()
 
     def subscribe(self, session: str, source: int, filters: Iterable[tuple[str, int, int]]) -> None:
         """Route by these filters from the next batch on; without effect for a connection that has ended."""
@@ -134,7 +139,7 @@ class LocalRouting:
 
     def route(self, batch: Batch, sources: Sequence[Publisher] | None) -> Routed:
         """Who gets what of ``batch``. sources: per row who published it; None: no local client."""
-        found = _Found(batch, sources)
+        found = _Found(batch, sources, self._ended)
         by_match: dict[Match, set[int]] = {}
         by_group: dict[SharedGroup, set[int]] = {}
         for index, topic in enumerate(batch.topics):
@@ -158,9 +163,10 @@ class LocalRouting:
 class _Found:
     """What one batch comes to: rows by who gets them live, and rows by queue."""
 
-    def __init__(self, batch: Batch, sources: Sequence[Publisher] | None) -> None:
+    def __init__(self, batch: Batch, sources: Sequence[Publisher] | None, ended: EndedConnections) -> None:
         self._batch = batch
         self._sources = sources
+        self._ended: EndedConnections | None = ended  # None: the sources are named by it
         self._qos = batch.flags.translate(QOS_ONLY)
         self._offered = batch.flags.translate(_OFFERED_ONLY) if any(batch.flags.translate(_OFFERED_ONLY)) else b""
         self._any_qos0 = b"\0" in self._qos
@@ -182,6 +188,8 @@ class _Found:
         """The connections and sessions that some of the match do not want to hear and that published in this batch."""
         if self._sources is None or not match.no_local:
             return frozenset()
+        if self._ended is not None:
+            self._sources, self._ended = self._ended.named(self._sources), None
         return match.no_local.intersection(self._sources)
 
     def send(self, way: Way, rows: Sequence[int]) -> None:

@@ -380,7 +380,10 @@ class SessionUp(Frame):
 @_frame(14)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionDown(Frame):
-    """Listener -> Distributor: connection ``source`` of ``session`` has ended; ``ended``: so has the session."""
+    """Listener -> Distributor: connection ``source`` of ``session`` has ended; ``ended``: so has the session.
+
+    Repeated to a new Distributor, which knows by it whose the messages were that the connection published.
+    """
 
     epoch: int
     session: str

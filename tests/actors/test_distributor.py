@@ -218,6 +218,32 @@ def test_who_published_does_not_hear_itself_where_it_said_so(site: Node) -> None
     assert found == {3: [1], 4: [0, 1]}
 
 
+@pytest.mark.parametrize("knew_it", [False, True])
+@pytest.mark.parametrize("queue", ["", QUEUE])
+def test_who_published_does_not_hear_itself_when_it_has_come_back_and_its_messages_come_late(
+    site: Node, knew_it: bool, queue: str
+) -> None:
+    """[MQTT-3.8.3-3]: they waited in a batch, or are sent again to a Distributor that never knew the connection."""
+    site.start(("c", queue, (("a", 1 | NO_LOCAL, 0),))) if queue else site.start()
+    if knew_it:
+        site.frames(up("c", 3, ("a", 1 | NO_LOCAL), queue=queue))
+    site.frames(SessionDown(epoch=LIFE, session="c", source=3, ended=not queue))
+    rows, sources = ((b"a", 1, b"of c"), (b"a", 1, b"of 4"), (b"a", 0, b"of c"), (b"a", 0, b"of 4")), [3, 4, 3, 4]
+    if queue:
+        site.publish(*rows, sources=sources)
+        assert queued(site.take()) == {queue: [(b"a", 1, b"of 4")]}
+    site.frames(up("c", 7, ("a", 1 | NO_LOCAL), queue=queue), up("other", 8, ("a", 1)))
+    site.publish(*rows, sources=sources)
+    sent = site.take()
+    found = {source: [row for row, _ in one] for source, one in live(sent).items()}
+    assert found == {7: [3] if queue else [1, 3], 8: [0, 1, 2, 3]}
+    assert queued(sent) == ({queue: [(b"a", 1, b"of 4")]} if queue else {})
+    site.distributor.on_peer_up(LISTENER, LIFE + 1)
+    site.frames(replace(up("c", 7, ("a", 1 | NO_LOCAL)), epoch=LIFE + 1), LiveKnown(epoch=LIFE + 1))
+    site.publish(*rows, sources=sources)
+    assert len(live(site.take())[7]) == 4, "numbers name others now"
+
+
 def test_connections_of_other_senders_are_nobodys_own(site: Node) -> None:
     site.start()
     site.frames(up("self", 3, ("a", 1 | NO_LOCAL)))
