@@ -6,7 +6,7 @@ codes in ``greeting.py``.
 
 A password is verified in a thread, a few at a time, because it takes tens of milliseconds on purpose; the client's socket is not
 read meanwhile. Password files are read again when they change; connections that are there stay. ACL files are read by the
-supervisor, which sends their rules.
+supervisor, which sends their rules; the Distributor gets them from here, in order with what clients publish.
 """
 
 from __future__ import annotations
@@ -21,14 +21,15 @@ from typing import Any, Protocol
 from actors.client import Client
 from actors.mailbox import Mailbox
 from actors.password_file import PasswordFile
-from wire.access_rules import AccessRules
-from wire.frames import AclChanged
+from wire.access_lists import AccessLists
+from wire.frames import AclChanged, Frame
 from wire.greeting import LoginFault
 from wire.login_limits import LoginLimits, network_of
 from wire.login_queue import LoginQueue
 from wire.mqtt.packets import Connect
+from wire.names import DISTRIBUTOR
 from wire.password_table import PasswordTable
-from wire.settings import AccessSettings, AclRuleSettings, NodeSettings
+from wire.settings import AccessSettings, NodeSettings
 
 log = logging.getLogger("bascule")
 
@@ -67,24 +68,17 @@ class Host(Protocol):
 
     mailbox: Mailbox
 
+    def send(self, peer: str, frame: Frame) -> None: ...
     def tell_from_thread(self, message: Any) -> bool: ...
     def clients(self) -> list[Client]: ...
 
 
-@dataclass(slots=True)
-class _Acl:
-    """The rules of one list as they are now."""
-
-    rules: AccessRules
-
-
 @dataclass(frozen=True, slots=True)
 class _Policy:
-    """The access of one listener; acl: None where everything is allowed."""
+    """Who may come in by one listener."""
 
     allow_anonymous: bool
     passwords: PasswordFile | None
-    acl: _Acl | None
 
 
 class Access:
@@ -98,7 +92,8 @@ class Access:
         self._verifying = 0
         self._key = os.urandom(32)
         self._passwords: dict[str, PasswordFile] = {}
-        self._acls: dict[str | tuple[AclRuleSettings, ...], _Acl] = {}  # by file, or by the rules themselves
+        self._lists = AccessLists(settings)
+        self._binds = [listener.bind for listener in settings.listeners]
         self._policies = [self._policy(listener.access or settings.access) for listener in settings.listeners]
         if self._passwords:
             from actors.passwords import give_memory_back  # only where there are passwords
@@ -125,11 +120,7 @@ class Access:
         path = access.password_file
         if path is not None and path not in self._passwords:
             self._passwords[path] = PasswordFile(path)
-        key = access.acl_file if access.acl_file is not None else access.acl
-        if key is not None and key not in self._acls:
-            self._acls[key] = _Acl(AccessRules(access.acl or ()))
-        passwords = None if path is None else self._passwords[path]
-        return _Policy(access.allow_anonymous, passwords, None if key is None else self._acls[key])
+        return _Policy(access.allow_anonymous, None if path is None else self._passwords[path])
 
     def status(self) -> dict[str, int]:
         """Figures for ``bascule status``."""
@@ -244,10 +235,13 @@ class Access:
 
     # --- rights ---
 
+    def bind_of(self, client: Client) -> str:
+        """Where the listener listens by which ``client`` came: by it other processes know what rights it has."""
+        return self._binds[client.listener]
+
     def give_rights(self, client: Client) -> None:
         """Set ``client.rights`` by its listener, user and session; also again, when the rules are others."""
-        acl = self._policies[client.listener].acl
-        client.rights = None if acl is None else acl.rules.for_client(client.user, client.session)
+        client.rights = self._lists.rights(client.listener, client.user, client.session)
 
     def set_out(self, client: Client) -> None:
         """Have the parser ask about what the client publishes, where not everything is allowed."""
@@ -256,16 +250,19 @@ class Access:
 
     def acl_changed(self, frame: AclChanged) -> None:
         """Judge everything from now on by other rules."""
-        acl = self._acls.get(frame.path)
-        if acl is None:
+        if not self._lists.change(frame):
             return
-        rules = [AclRuleSettings(*rule) for rule in frame.rules]
-        acl.rules = AccessRules(rules)
-        log.info("acl.reloaded", extra={"path": frame.path, "rules": len(rules)})
+        log.info("acl.reloaded", extra={"path": frame.path, "rules": len(frame.rules)})
         for client in self._host.clients():
-            if client.session and self._policies[client.listener].acl is acl:
+            if client.session:
                 self.give_rights(client)
                 self.set_out(client)
+        self._host.send(DISTRIBUTOR, frame)
+
+    def tell_distributor(self) -> None:
+        """A new Distributor has the rules of the settings: tell it which are others by now."""
+        for frame in self._lists.changed:
+            self._host.send(DISTRIBUTOR, frame)
 
     def may_publish(self, client: Client, topic: bytes) -> bool:
         """Whether ``client`` may publish to ``topic``; a no is counted and logged."""

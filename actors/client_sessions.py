@@ -28,6 +28,7 @@ from actors.client import Client
 from actors.client_host import ClientHost
 from wire.access_rules import resolve
 from wire.batch import OFFERED, REFUSABLE, RETAIN, unpack_column
+from wire.ended_connections import EndedConnections
 from wire.frames import (
     LiveKnown,
     SessionClose,
@@ -100,6 +101,7 @@ class ClientSessions:
         self._lasting: dict[str, int] = {}  # what may be on record of sessions that last -> the connection that asked last, or 0
         self._left: dict[str, int] = {}  # who went without an answer -> the connection, until its end is committed (C8)
         self._let_in: list[Opening] = []  # at the turn's end
+        self._ended = EndedConnections()
 
     @property
     def pending_wills(self) -> int:
@@ -227,6 +229,7 @@ class ClientSessions:
                 source=client.number,
                 will=client.will,
                 user=client.user,
+                listener=self._access.bind_of(client),
             ),
         )
 
@@ -333,6 +336,7 @@ class ClientSessions:
             self._closing[client.number] = close
             self._host.send(QUEUE_STORE, close)
         if client.flow is not None:
+            self._ended.add(client.number, client.session)
             down = SessionDown(epoch=self._host.epoch, session=client.session, source=client.number, ended=not client.expiry_s)
             self._host.send(DISTRIBUTOR, down)
         if keep_will:
@@ -447,6 +451,7 @@ class ClientSessions:
                         will=client.will,
                         resumes=True,
                         user=client.user,
+                        listener=self._access.bind_of(client),
                     ),
                 )
         for request, opening in self._openings.items():
@@ -458,7 +463,7 @@ class ClientSessions:
         if self._known:
             return
         now_s, wall_ms = self._host.mailbox.now_s(), self._host.mailbox.wall_ms()
-        for session, queue, _, will, due_ms, user in frame.sessions:
+        for session, queue, _, will, due_ms, user, _ in frame.sessions:
             if queue:
                 self._lasting[session] = 0
             if will is not None:
@@ -473,7 +478,9 @@ class ClientSessions:
             self.look_up()
 
     def tell_distributor(self) -> None:
-        """A new Distributor is to know who is connected."""
+        """A new Distributor is to know who is connected, and whose what is sent again was."""
+        for source, session in self._ended.items():
+            self._host.send(DISTRIBUTOR, SessionDown(epoch=self._host.epoch, session=session, source=source, ended=False))
         for client in self._clients.values():
             if client.flow is not None:
                 self._up(client)
@@ -492,6 +499,8 @@ class ClientSessions:
                 source=client.number,
                 queue=client.queue,
                 subscriptions=subscriptions,
+                user=client.user,
+                listener=self._access.bind_of(client),
             ),
         )
 

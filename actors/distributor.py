@@ -15,6 +15,7 @@ from actors.local_routing import LocalRouting, Part, Routed, retained_part
 from actors.mailbox import Mailbox
 from wire.batch import QOS_ONLY, REFUSABLE, Batch, pack_column, unpack_column
 from wire.frames import (
+    AclChanged,
     Append,
     Deliver,
     Frame,
@@ -48,7 +49,7 @@ class Distributor(MailboxActor):
     def __init__(self, mailbox: Mailbox, settings: NodeSettings, epoch: int) -> None:
         super().__init__(mailbox, settings, epoch)
         self._router = Router(settings.bridges)
-        self._local = LocalRouting()
+        self._local = LocalRouting(settings)
         self._hops_max = {bridge.name: bridge.max_hops for bridge in settings.bridges if bridge.loop_prevention}
         self._listener_epoch = 0
         self._sessions_known = False
@@ -88,6 +89,8 @@ class Distributor(MailboxActor):
                     self._local.down(frame)
             case SessionGone():
                 self._local.gone(frame)
+            case AclChanged():
+                self._local.acl_changed(frame)
             case LiveKnown():
                 if self._is_listener(frame.epoch):
                     self._live_known = True

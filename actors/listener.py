@@ -142,6 +142,7 @@ class Listener(MailboxActor):
         if name not in (DISTRIBUTOR, QUEUE_STORE):
             return
         if name == DISTRIBUTOR:
+            self._access.tell_distributor()
             self._sessions.tell_distributor()
             self._subscriptions.repeat()
             self._sessions.told_distributor()

@@ -1,20 +1,25 @@
 """Where a batch goes among the local clients: who is sent it live, and what goes into the queues of sessions that last.
 
 Who matches is ``wire/subscriptions.py``'s, what becomes durable the store's. A session that ends with its connection is sent
-everything live; one that lasts gets QoS 1 and 2 through its queue, and QoS 0 live while it is connected.
+everything live; one that lasts gets QoS 1 and 2 through its queue, and QoS 0 live while it is connected. What a session may read
+is looked at where a shared subscription chooses one; the Listener looks at the rest when it delivers.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from typing import NamedTuple
 
+from wire.access_lists import AccessLists
+from wire.access_rules import ClientAccess
 from wire.batch import OFFERED, QOS_MASK, QOS_ONLY, RETAIN_ONLY, Batch, pack_column
 from wire.copies import as_granted
-from wire.frames import SessionDown, SessionGone, SessionsKnown, SessionUp
+from wire.ended_connections import EndedConnections
+from wire.frames import AclChanged, SessionDown, SessionGone, SessionsKnown, SessionUp
 from wire.match import Match, Way
 from wire.names import RETAINED
+from wire.settings import NodeSettings
 from wire.shared_group import SharedGroup
 from wire.subscriber import Delivery, Publisher, Subscriber, SubscriptionOptions
 from wire.subscriptions import Subscriptions
@@ -44,8 +49,11 @@ class Routed(NamedTuple):
 class LocalRouting:
     """The subscriptions of local clients, and the parts of a batch that they want."""
 
-    def __init__(self) -> None:
-        self._subscriptions = Subscriptions()
+    def __init__(self, settings: NodeSettings) -> None:
+        self._lists = AccessLists(settings)
+        self._subscriptions = Subscriptions(rights_of=self._rights_of)
+        self._clients: dict[str, tuple[str, str | None]] = {}  # session -> the listener by which its client came last, and its user
+        self._ended = EndedConnections()
         self._places: dict[str, tuple[int, str]] = {}  # session -> its live connection, 0 for none, and its queue
 
     def __len__(self) -> int:
@@ -55,17 +63,21 @@ class LocalRouting:
 
     def kept(self, frame: SessionsKnown) -> None:
         """Sessions that are on record; those that are connected are known better."""
-        for session, queue, subscriptions, _, _, _ in frame.sessions:
+        for session, queue, subscriptions, _, _, user, listener in frame.sessions:
             if queue and session not in self._places:
+                self._clients[session] = listener, user
                 self._put(session, 0, queue, subscriptions)
 
     def up(self, frame: SessionUp) -> None:
         """A session is connected, with these subscriptions and no others."""
         self._subscriptions.forget(frame.session)
+        self._clients[frame.session] = frame.listener, frame.user
         self._put(frame.session, frame.source, frame.queue, frame.subscriptions)
 
     def down(self, frame: SessionDown) -> None:
-        """A connection has ended; without effect where the session was taken over."""
+        """A connection has ended; the session stays as it is where it was taken over."""
+        if frame.source:
+            self._ended.add(frame.source, frame.session)
         source, queue = self._places.get(frame.session, (0, ""))
         if source == frame.source:
             self._offline(frame.session, source, "" if frame.ended else queue)
@@ -81,6 +93,7 @@ class LocalRouting:
             if source:
                 self._offline(session, source, queue)
         self._subscriptions.numbered_anew()
+        self._ended.clear()
 
     def subscribe(self, session: str, source: int, filters: Iterable[tuple[str, int, int]]) -> None:
         """Route by these filters from the next batch on; without effect for a connection that has ended."""
@@ -110,12 +123,23 @@ class LocalRouting:
     def _forget(self, session: str) -> None:
         self._subscriptions.forget(session)
         self._places.pop(session, None)
+        self._clients.pop(session, None)
+
+    # --- rights ---
+
+    def acl_changed(self, frame: AclChanged) -> None:
+        """Deal by other rules from the next batch on."""
+        if self._lists.change(frame):
+            self._subscriptions.rights_changed()
+
+    def _rights_of(self, subscriber: Subscriber) -> ClientAccess | None:
+        return self._lists.rights_at(*self._clients[subscriber.session], subscriber.session)
 
     # --- batches ---
 
     def route(self, batch: Batch, sources: Sequence[Publisher] | None) -> Routed:
         """Who gets what of ``batch``. sources: per row who published it; None: no local client."""
-        found = _Found(batch, sources)
+        found = _Found(batch, sources, self._ended)
         by_match: dict[Match, set[int]] = {}
         by_group: dict[SharedGroup, set[int]] = {}
         for index, topic in enumerate(batch.topics):
@@ -129,34 +153,43 @@ class LocalRouting:
             for way in match.ways(found.publishers(match)):
                 found.send(way, rows)
         for group, topics in by_group.items():
-            rows = found.rows_of(topics)
-            for subscriber, delivery, offsets in group.deal(len(rows)):
-                found.send_one(subscriber, delivery, rows[offsets.start : offsets.stop : offsets.step])
+            for hands, theirs in group.hands(batch.topics, topics):
+                rows = found.rows_to_deal(theirs)
+                for subscriber, delivery, offsets in hands.deal(len(rows)):
+                    found.send_one(subscriber, delivery, rows[offsets.start : offsets.stop : offsets.step])
         return Routed(*found.parts(), *found.groups())
 
 
 class _Found:
     """What one batch comes to: rows by who gets them live, and rows by queue."""
 
-    def __init__(self, batch: Batch, sources: Sequence[Publisher] | None) -> None:
+    def __init__(self, batch: Batch, sources: Sequence[Publisher] | None, ended: EndedConnections) -> None:
         self._batch = batch
         self._sources = sources
+        self._ended: EndedConnections | None = ended  # None: the sources are named by it
         self._qos = batch.flags.translate(QOS_ONLY)
         self._offered = batch.flags.translate(_OFFERED_ONLY) if any(batch.flags.translate(_OFFERED_ONLY)) else b""
         self._any_qos0 = b"\0" in self._qos
         self._live: dict[tuple[bytes, Grant], list[Sequence[int]]] = {}
         self._queued: dict[tuple[str, Delivery], list[Sequence[int]]] = {}
 
-    def rows_of(self, topics: set[int]) -> Sequence[int]:
+    def rows_of(self, topics: Set[int]) -> Sequence[int]:
         """The rows of these topics, in order."""
         if len(topics) == len(self._batch.topics):
             return range(len(self._batch))
         return [row for row, index in enumerate(self._batch.topic_of) if index in topics]
 
+    def rows_to_deal(self, topics: Set[int]) -> Sequence[int]:
+        """The same without those of QoS 0 that a member has had: they take nobody's turn."""
+        rows = self.rows_of(topics)
+        return [row for row in rows if self._qos[row] or not self._offered[row]] if self._offered else rows
+
     def publishers(self, match: Match) -> frozenset[Publisher]:
         """The connections and sessions that some of the match do not want to hear and that published in this batch."""
         if self._sources is None or not match.no_local:
             return frozenset()
+        if self._ended is not None:
+            self._sources, self._ended = self._ended.named(self._sources), None
         return match.no_local.intersection(self._sources)
 
     def send(self, way: Way, rows: Sequence[int]) -> None:
@@ -201,12 +234,7 @@ class _Found:
 
     def groups(self) -> tuple[tuple[tuple[bytes, bytes], ...], tuple[Grant, ...]]:
         """``groups`` and ``grants`` of a ``Deliver``."""
-        count = len(self._batch)
-        columns = [
-            (subscribers, b"" if len(rows) == count else pack_column(array("H", rows)))
-            for (subscribers, _), several in self._live.items()
-            for rows in [_in_order(several)]
-        ]
+        columns = [(subscribers, self._column(_in_order(several))) for (subscribers, _), several in self._live.items()]
         return tuple(columns), tuple(grant for _, grant in self._live)
 
     def parts(self) -> tuple[list[Part], list[bytes]]:
@@ -216,7 +244,7 @@ class _Found:
         made: dict[tuple[Delivery, bytes], tuple[int, int, bytes]] = {}
         for (queue, delivery), several in self._queued.items():
             rows = _in_order(several)
-            column = b"" if len(rows) == len(self._batch) else pack_column(array("H", rows))
+            column = self._column(rows)
             known = made.get((delivery, column))
             if known is None:
                 body = as_granted(
@@ -231,8 +259,14 @@ class _Found:
             bodies.append(known[2])
         return parts, bodies
 
+    def _column(self, rows: Sequence[int]) -> bytes:
+        """``rows``, which ascend, as a u16 column, empty for all. One may be there twice, by a shared subscription and another."""
+        everything = len(rows) == len(self._batch) and (isinstance(rows, range) or len(set(rows)) == len(rows))
+        return b"" if everything else pack_column(array("H", rows))
+
 
 def _in_order(several: list[Sequence[int]]) -> Sequence[int]:
+    """The rows of all of them, ascending."""
     return several[0] if len(several) == 1 else sorted(row for rows in several for row in rows)
 
 

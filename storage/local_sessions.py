@@ -278,6 +278,7 @@ class LocalSessions:
         session.expiry_s = frame.expiry_s
         session.will = frame.will
         session.user = frame.user if frame.user is not None else session.user
+        session.listener = frame.listener
         if frame.sender == LISTENER:
             session.connected = (frame.epoch, frame.source)
         if makes_queue:
@@ -336,6 +337,7 @@ class LocalSessions:
                 session.will,
                 session.will_due_ms if session.will else 0,
                 session.user if self._tells_users_apart else None,
+                session.listener,
             )
             for session in self._sessions
             if session.queue or (session.will is not None and session.connected is None)

@@ -21,8 +21,8 @@ from wire.batch import pack_column, unpack_column
 from wire.errors import StorageDamaged
 from wire.mqtt.packets import SESSION_NEVER_EXPIRES_S
 
-ROW_VERSION = 3
-_OLDER_VERSIONS = (2, 1)  # had no user and no refused Wills; had received identifiers only
+ROW_VERSION = 4
+_OLDER_VERSIONS = (3, 2, 1)  # had no listener; no user and no refused Wills either; had received identifiers only
 
 Opening = tuple[str, int, int]  # sender, its epoch, its request
 
@@ -37,7 +37,8 @@ class Session:
     connection; None while there is none, since ``since_ms`` (UTC epoch). queue: its Tier-1 queue, empty for none. opening: the last
     one, and whether it found the session: asked for again, because a store died with the answer, it gets the same answer. user: who
     alone may open it; None: anybody, and the first user that does is the one. refused_wills: those for which there was no room,
-    under epoch and number of their batch; they outlive the session.
+    under epoch and number of their batch; they outlive the session. listener: where the listener listens by which its client came
+    last, empty where that is not known.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Session:
     found: bool = False
     user: str | None = None
     refused_wills: dict[tuple[int, int], Will] = field(default_factory=dict)
+    listener: str = ""
     request: tuple[int, int] = (0, 0)  # the newest SUBSCRIBE that is on record: epoch of the Listener's life, its number
 
     @property
@@ -88,6 +90,7 @@ class Session:
                 self.found,
                 self.user,
                 [(*batch, will) for batch, will in self.refused_wills.items()],
+                self.listener,
             )
         )
         return packed
@@ -108,8 +111,9 @@ class Session:
         try:
             if len(fields) == 2:
                 return cls(name=name, expiry_s=SESSION_NEVER_EXPIRES_S, received=set(unpack_column("H", fields[1])))
-            expiry_s, connected, since_ms, queue, subscriptions, will, received, *more = (*fields, None, ())[:12]
-            request, opening, found, user, refused = more
+            expiry_s, connected, since_ms, queue, subscriptions, will, received, *more = fields
+            more += (None, (), "")[len(more) - 3 :]
+            request, opening, found, user, refused, listener = more
             return cls(
                 name=name,
                 expiry_s=expiry_s,
@@ -124,6 +128,7 @@ class Session:
                 found=found,
                 user=user,
                 refused_wills={(epoch, number): will for epoch, number, will in refused},
+                listener=listener,
             )
         except (TypeError, ValueError) as error:
             raise StorageDamaged("the row of a session is damaged", session=name) from error

@@ -122,10 +122,10 @@ class Batch:
         )
 
     def select(self, rows: Sequence[int]) -> Batch:
-        """A batch of just ``rows``, in that order; topics keep their numbers."""
+        """A batch of just ``rows``, in that order, each as often as it is named; topics keep their numbers."""
         ends = list(accumulate(self.lengths, initial=0))
         payloads = self.payloads
-        renumbered = {old: new for new, old in enumerate(rows) if old in self.properties} if self.properties else {}
+        known = self.properties
         return Batch(
             accepted_ms=self.accepted_ms,
             topics=self.topics,
@@ -134,7 +134,7 @@ class Batch:
             flags=bytes([self.flags[row] for row in rows]),
             lengths=array("I", [self.lengths[row] for row in rows]),
             payloads=b"".join([payloads[ends[row] : ends[row + 1]] for row in rows]),
-            properties={new: self.properties[old] for old, new in renumbered.items()},
+            properties={new: known[old] for new, old in enumerate(rows) if old in known} if known else {},
             topic_properties=self.topic_properties,
         )
 

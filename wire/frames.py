@@ -200,10 +200,10 @@ class SessionOpen(Frame):
     expiry_s: how long the session outlives its connection; 0 ends with it, 0xFFFFFFFF never ends. Only a session that outlives it
     has a queue and kept subscriptions. source: the connection's number. will: (topic, flags, payload, properties, delay in
     seconds), kept until ``SessionClose`` drops it or a batch with it is committed. resumes: asked again because the store is new;
-    nothing is cleaned. user: who has logged in; None is nobody.
+    nothing is cleaned. user: who has logged in; None is nobody. listener: where the listener listens by which the client came.
     """
 
-    VERSION: ClassVar[int] = 4
+    VERSION: ClassVar[int] = 5
 
     sender: str
     epoch: int
@@ -215,6 +215,7 @@ class SessionOpen(Frame):
     will: tuple[bytes, int, bytes, bytes, int] | None = None
     resumes: bool = False
     user: str | None = None
+    listener: str = ""
 
 
 @_frame(6)
@@ -317,16 +318,16 @@ class SessionsKnown(Frame):
     """QueueStore -> asker: kept sessions, in several frames; ``last`` ends the answer.
 
     sessions: (session, queue, subscriptions as in ``SessionOpened``, Will as in ``SessionOpen`` or None, when that Will is due as
-    UTC epoch in ms, the user whose session it is or None). A session whose connection was of an older life of the Listener counts
-    as disconnected since this life began. refused: Wills that are to be sent again: (session, epoch and number of the batch in
-    which it was refused, the Will).
+    UTC epoch in ms, the user whose session it is or None, the listener as in ``SessionOpen``). A session whose connection was of an
+    older life of the Listener counts as disconnected since this life began. refused: Wills that are to be sent again: (session,
+    epoch and number of the batch in which it was refused, the Will).
     """
 
-    VERSION: ClassVar[int] = 2
+    VERSION: ClassVar[int] = 3
 
     epoch: int
     sessions: tuple[
-        tuple[str, str, tuple[tuple[str, int, int], ...], tuple[bytes, int, bytes, bytes, int] | None, int, str | None],
+        tuple[str, str, tuple[tuple[str, int, int], ...], tuple[bytes, int, bytes, bytes, int] | None, int, str | None, str],
         ...,
     ]
     last: bool
@@ -361,20 +362,28 @@ class Deliver(Frame):
 class SessionUp(Frame):
     """Listener -> Distributor: ``session`` is connected as ``source``, with these subscriptions and no others.
 
-    queue: its Tier-1 queue, empty if the session ends with its connection. subscriptions: as in ``SessionOpened``.
+    queue: its Tier-1 queue, empty if the session ends with its connection. subscriptions: as in ``SessionOpened``. user, listener:
+    as in ``SessionOpen``; who may read what follows from them.
     """
+
+    VERSION: ClassVar[int] = 2
 
     epoch: int
     session: str
     source: int
     queue: str
     subscriptions: tuple[tuple[str, int, int], ...]
+    user: str | None = None
+    listener: str = ""
 
 
 @_frame(14)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionDown(Frame):
-    """Listener -> Distributor: connection ``source`` of ``session`` has ended; ``ended``: so has the session."""
+    """Listener -> Distributor: connection ``source`` of ``session`` has ended; ``ended``: so has the session.
+
+    Repeated to a new Distributor, which knows by it whose the messages were that the connection published.
+    """
 
     epoch: int
     session: str
@@ -640,7 +649,10 @@ class Stop(Frame):
 @_frame(60)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AclChanged(Frame):
-    """Supervisor -> Listener: the rules in the ACL file ``path`` are these now; each has the fields of ``AclRuleSettings``."""
+    """Supervisor -> Listener -> Distributor: the rules in the ACL file ``path`` are these now.
+
+    Each has the fields of ``AclRuleSettings``. The Listener passes them on, so that what is published later is dealt by them.
+    """
 
     path: str
     rules: tuple[tuple[bool, bool, bool, tuple[str, ...], bool, tuple[str, ...], tuple[str, ...]], ...]

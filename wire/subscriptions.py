@@ -1,13 +1,14 @@
 """All subscriptions of the local sessions, and who gets the messages of a topic. Pure; the Distributor owns one.
 
-Rights, limits and well-formed filters are checked before (a No Local shared subscription is a protocol error, MQTT-3.8.3-4);
-what is queued where for whom is the Distributor's and the store's business. Bridges are routed in ``wire/routing.py``.
+Limits, well-formed filters and the right to subscribe are checked before (a No Local shared subscription is a protocol error,
+MQTT-3.8.3-4), and what a session may not read is left out at delivery; its rights matter here only to the shared subscriptions.
+What is queued where for whom is the Distributor's and the store's business. Bridges are routed in ``wire/routing.py``.
 
 S1  a session gets at most one copy of a message through its ordinary subscriptions, at the highest QoS of those that match,
     with all their Subscription Identifiers [MQTT-3.3.4-2, -3], and RETAIN as published if one of them asks for it. The copies
     for each subscription that the specification also allows are not made.
 S2  a message goes to one member of each matching shared subscription, which is known by share name and filter [MQTT-4.8.2-3].
-    A member's ordinary subscriptions get their own copy.
+    A member's ordinary subscriptions get their own copy. Whose turn it is, and who may read it: ``wire/shared_group.py``.
 S3  a change costs what it changes: a filter that comes or goes drops just the cached topics that it matches, and a subscriber
     that comes or goes under a known filter just the groups that were made of it.
 """
@@ -18,7 +19,7 @@ from collections.abc import Iterable
 
 from wire.match import Match, merged
 from wire.mqtt.topics import parse_shared
-from wire.shared_group import SharedGroup
+from wire.shared_group import RightsOf, SharedGroup
 from wire.subscriber import Subscriber, SubscriptionOptions, delivery_for
 from wire.topic_index import TopicIndex
 from wire.topic_tree import FilterMap
@@ -88,7 +89,14 @@ class _Matched:
 class Subscriptions:
     """The subscriptions of all sessions of a node. Sessions are named by client identifier."""
 
-    def __init__(self, *, cache_topics_max: int = CACHE_TOPICS_MAX, cache_subscribers_max: int = CACHE_SUBSCRIBERS_MAX) -> None:
+    def __init__(
+        self,
+        *,
+        rights_of: RightsOf = lambda _: None,
+        cache_topics_max: int = CACHE_TOPICS_MAX,
+        cache_subscribers_max: int = CACHE_SUBSCRIBERS_MAX,
+    ) -> None:
+        self._rights_of = rights_of
         self._cache_topics_max = cache_topics_max
         self._cache_subscribers_max = cache_subscribers_max
         self._subscribers: dict[str, Subscriber] = {}
@@ -152,6 +160,12 @@ class Subscriptions:
         """All sessions that are known."""
         return self._subscribers.values()
 
+    def rights_changed(self) -> None:
+        """Any session may read something else from now on."""
+        for subscriber in self._subscribers.values():
+            for topic_filter in subscriber.filters:
+                self._group_is_stale(topic_filter)
+
     # --- subscriptions ---
 
     def subscribe(self, session: str, topic_filter: str, options: SubscriptionOptions) -> bool:
@@ -177,7 +191,7 @@ class Subscriptions:
                 entry.groups = {}
             group = entry.groups.get(shared.share_name)
             if group is None:
-                group = entry.groups[shared.share_name] = SharedGroup(*shared)
+                group = entry.groups[shared.share_name] = SharedGroup(*shared, self._rights_of)
                 self._forget_matches(entry)
             group.put(subscriber, delivery_for((options,)))
         else:
@@ -284,14 +298,21 @@ class Subscriptions:
     def _is_reached_otherwise(self, subscriber: Subscriber) -> None:
         """The columns that ``subscriber`` is in are no longer true."""
         for topic_filter in subscriber.filters:
-            shared = parse_shared(topic_filter)
-            entry = self._entries.get(shared.topic_filter if shared else topic_filter)
-            assert entry is not None, topic_filter
-            if shared is None:
+            if not self._group_is_stale(topic_filter):
+                entry = self._entries.get(topic_filter)
+                assert entry is not None, topic_filter
                 self._forget_matches(entry)
-            else:
-                assert entry.groups is not None, topic_filter
-                entry.groups[shared.share_name].stale()
+
+    def _group_is_stale(self, topic_filter: str) -> bool:
+        """A member of the shared subscription ``topic_filter`` is another now; False for a plain filter."""
+        shared = parse_shared(topic_filter)
+        if shared is None:
+            return False
+        entry = self._entries.get(shared.topic_filter)
+        assert entry is not None, topic_filter
+        assert entry.groups is not None, topic_filter
+        entry.groups[shared.share_name].stale()
+        return True
 
     def _forget_matches(self, entry: _Entry) -> None:
         """Drop the groups that were made of ``entry``; which filters match which topics stays true."""

@@ -21,10 +21,11 @@ from wire.access_rules import AccessRules
 from wire.batch import from_rows
 from wire.copies import Copies
 from wire.errors import ConfigError
-from wire.frames import AclChanged
+from wire.frames import AclChanged, Frame
 from wire.greeting import LoginFault
 from wire.inbound import InboundFlow
 from wire.mqtt.packets import Connect
+from wire.names import DISTRIBUTOR
 from wire.settings import AccessSettings, AclRuleSettings, ListenerSettings, LoginLimitSettings, NodeSettings
 
 HASH = hash_password(b"right")
@@ -53,6 +54,10 @@ class Host:
         self.access: Access | None = None
         self.connected: list[Client] = []
         self.verified = 0
+        self.sent: list[tuple[str, Frame]] = []
+
+    def send(self, peer: str, frame: Frame) -> None:
+        self.sent.append((peer, frame))
 
     def tell_from_thread(self, message: Any) -> bool:
         assert isinstance(message, Verified)
@@ -302,7 +307,13 @@ def test_new_rules_reach_connections_that_are_there(tmp_path: Path, new_client: 
     may_publish = client.flow.may_publish
     assert may_publish is not None
     assert (may_publish(b"a"), may_publish(b"b")) == (True, False)
-    access.acl_changed(AclChanged(path="rules.yaml", rules=((True, True, True, (), False, (), ("b",)),)))
+    access.tell_distributor()
+    access.acl_changed(AclChanged(path="another.yaml", rules=()))
+    assert host.sent == []
+    changed = AclChanged(path="rules.yaml", rules=((True, True, True, (), False, (), ("b",)),))
+    access.acl_changed(changed)
+    access.tell_distributor()
+    assert host.sent == [(DISTRIBUTOR, changed)] * 2, "at once, and a new one"
     may_publish = client.flow.may_publish
     assert may_publish is not None
     assert (may_publish(b"a"), may_publish(b"b")) == (False, True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from dataclasses import replace
+from dataclasses import astuple, replace
 from pathlib import Path
 from typing import cast
 
@@ -14,11 +14,13 @@ from actors.mailbox import Mailbox
 from tests.supervisor.settings import node_settings
 from wire.batch import OFFERED, RETAIN, Batch, from_rows, pack_column, unpack_column
 from wire.frames import (
+    AclChanged,
     Append,
     Deliver,
     Frame,
     LiveKnown,
     Publishes,
+    PublishesAhead,
     SessionDown,
     SessionGone,
     SessionsKnown,
@@ -28,6 +30,7 @@ from wire.frames import (
     SubscriptionsDrop,
 )
 from wire.names import LISTENER, QUEUE_STORE, RETAINED
+from wire.settings import AclRuleSettings, ListenerSettings, NodeSettings
 
 EPOCH, LIFE = 5, 7  # of the Distributor and of the Listener
 QUEUE = "session:65537:offline"
@@ -57,9 +60,9 @@ class RecordingMailbox:
 class Node:
     """A Distributor whose peers are the test."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, settings: NodeSettings | None = None) -> None:
         self.mailbox = RecordingMailbox()
-        self.distributor = Distributor(cast(Mailbox, self.mailbox), node_settings(folder), EPOCH)
+        self.distributor = Distributor(cast(Mailbox, self.mailbox), settings or node_settings(folder), EPOCH)
 
     def take(self) -> list[tuple[str, Frame]]:
         sent, self.mailbox.sent = self.mailbox.sent, []
@@ -67,7 +70,7 @@ class Node:
 
     def start(self, *sessions: tuple[str, str, tuple[tuple[str, int, int], ...]]) -> None:
         self.distributor.on_peer_up(QUEUE_STORE, 1)
-        rows = tuple((*session, None, 0, None) for session in sessions)
+        rows = tuple((*session, None, 0, None, "") for session in sessions)
         self.frames(SessionsKnown(epoch=EPOCH, sessions=rows, last=True))
         self.distributor.on_peer_up(LISTENER, LIFE)
         self.frames(LiveKnown(epoch=LIFE))
@@ -139,7 +142,7 @@ def test_it_is_ready_once_it_knows_the_sessions_that_are_kept(site: Node) -> Non
     site.publish((b"a", 1, b"early"))
     assert site.take() == [], "it would miss who is offline"
 
-    site.frames(SessionsKnown(epoch=EPOCH, sessions=(("offline", QUEUE, (("a", 1, 0),), None, 0, None),), last=True))
+    site.frames(SessionsKnown(epoch=EPOCH, sessions=(("offline", QUEUE, (("a", 1, 0),), None, 0, None, ""),), last=True))
 
     assert site.distributor.state == "ready"
     assert queued(site.take()) == {QUEUE: [(b"a", 1, b"early")]}
@@ -215,6 +218,32 @@ def test_who_published_does_not_hear_itself_where_it_said_so(site: Node) -> None
     assert found == {3: [1], 4: [0, 1]}
 
 
+@pytest.mark.parametrize("knew_it", [False, True])
+@pytest.mark.parametrize("queue", ["", QUEUE])
+def test_who_published_does_not_hear_itself_when_it_has_come_back_and_its_messages_come_late(
+    site: Node, knew_it: bool, queue: str
+) -> None:
+    """[MQTT-3.8.3-3]: they waited in a batch, or are sent again to a Distributor that never knew the connection."""
+    site.start(("c", queue, (("a", 1 | NO_LOCAL, 0),))) if queue else site.start()
+    if knew_it:
+        site.frames(up("c", 3, ("a", 1 | NO_LOCAL), queue=queue))
+    site.frames(SessionDown(epoch=LIFE, session="c", source=3, ended=not queue))
+    rows, sources = ((b"a", 1, b"of c"), (b"a", 1, b"of 4"), (b"a", 0, b"of c"), (b"a", 0, b"of 4")), [3, 4, 3, 4]
+    if queue:
+        site.publish(*rows, sources=sources)
+        assert queued(site.take()) == {queue: [(b"a", 1, b"of 4")]}
+    site.frames(up("c", 7, ("a", 1 | NO_LOCAL), queue=queue), up("other", 8, ("a", 1)))
+    site.publish(*rows, sources=sources)
+    sent = site.take()
+    found = {source: [row for row, _ in one] for source, one in live(sent).items()}
+    assert found == {7: [3] if queue else [1, 3], 8: [0, 1, 2, 3]}
+    assert queued(sent) == ({queue: [(b"a", 1, b"of 4")]} if queue else {})
+    site.distributor.on_peer_up(LISTENER, LIFE + 1)
+    site.frames(replace(up("c", 7, ("a", 1 | NO_LOCAL)), epoch=LIFE + 1), LiveKnown(epoch=LIFE + 1))
+    site.publish(*rows, sources=sources)
+    assert len(live(site.take())[7]) == 4, "numbers name others now"
+
+
 def test_connections_of_other_senders_are_nobodys_own(site: Node) -> None:
     site.start()
     site.frames(up("self", 3, ("a", 1 | NO_LOCAL)))
@@ -237,6 +266,66 @@ def test_each_message_goes_to_one_member_of_a_shared_subscription(site: Node) ->
     assert list(queued(site.take())) == [QUEUE], "while nobody is connected, what can wait does"
 
 
+def test_a_message_of_a_shared_subscription_goes_to_a_member_that_may_read_it_by_the_rules_of_now(tmp_path: Path) -> None:
+    """Of who is offline, too, whose listener the store knows. Rules come from the settings, and later from the Listener."""
+
+    def rule(user: str, topic: str) -> AclRuleSettings:
+        return AclRuleSettings(
+            allow=True, publish=True, subscribe=True, users=(user,), anonymous=False, clients=(), topics=(topic,)
+        )
+
+    plain = node_settings(tmp_path)
+    acl = (rule("ada", "a/#"), rule("bob", "a/open"), rule("eve", "a/open"))
+    access = replace(plain.access, acl=acl, acl_file="rules")
+    outside = ListenerSettings(host="h", port=1, protocol="tcp")
+    inside = replace(outside, port=2, access=replace(access, acl=(rule("eve", "#"),), acl_file=None))
+    site = Node(tmp_path, replace(plain, access=access, listeners=(outside, inside)))
+    site.distributor.on_peer_up(QUEUE_STORE, 1)
+    sessions = tuple(
+        (f"eve-{number}", f"session:{number}:eve", (("$share/g/#", 1, 0),), None, 0, "eve", bind)
+        for number, bind in enumerate(["h:2", "h:1", "", "h:3"])
+    )
+    site.frames(SessionsKnown(epoch=EPOCH, sessions=sessions, last=True))
+    site.distributor.on_peer_up(LISTENER, LIFE)
+    site.frames(
+        replace(up("one", 3, ("$share/g/#", 1)), user="ada"),
+        replace(up("two", 4, ("$share/g/#", 1)), user="bob"),
+        LiveKnown(epoch=LIFE),
+    )
+    site.take()
+    batch = [(b"a/open" if row % 2 else b"a/secret", 1, b"x") for row in range(20)]
+
+    def found() -> tuple[dict[int, list[int]], list[str]]:
+        sent = site.take()
+        return {source: [row for row, _ in rows] for source, rows in live(sent).items()}, sorted(queued(sent))
+
+    site.publish(*batch)
+    assert found() == ({3: sorted([*range(0, 20, 2), *range(1, 20, 4)]), 4: list(range(3, 20, 4))}, [])
+
+    site.frames(AclChanged(path="rules", rules=tuple(astuple(one) for one in (rule("bob", "a/secret"),))))
+    site.publish((b"a/secret", 1, b"x"), (b"a/secret", 0, b"x"))
+    assert found() == ({4: [0, 1]}, [])
+    site.publish(*[(b"a/open", 1, b"x")] * 5)
+    assert found() == ({}, ["session:0:eve"])
+
+    site.frames(AclChanged(path="rules", rules=()), AclChanged(path="unknown", rules=()))
+    site.frames(SessionGone(session="eve-0", queue="session:0:eve"))
+    site.publish(*[(b"a/open", 1, b"x")] * 4)
+    assert found() == ({4: [0, 2], 3: [1, 3]}, []), "nobody may: the Listener leaves it out and counts it"
+
+
+def test_a_shared_subscription_beside_an_ordinary_one_brings_a_second_copy_and_nothing_else(site: Node) -> None:
+    """As many rows as the batch has need not be all of them; and each copy has the message's properties."""
+    site.start(("offline", QUEUE, (("a", 1, 0), ("$share/g/a", 1, 0))))
+    site.frames(up("live", 3, ("a", 1), ("$share/h/a", 1)))
+    site.publish((b"a", 1, b"x"), (b"b", 1, b"for nobody"))
+    sent = site.take()
+    assert queued(sent) == {QUEUE: [(b"a", 1, b"x")] * 2}
+    assert [row for row, _ in live(sent)[3]] == [0, 0]
+    twice = replace(from_rows([(b"a", 1, b"x")], accepted_ms=1), properties={0: b"\x02\0\0\0\x07"}).select([0, 0])
+    assert twice.properties == {0: b"\x02\0\0\0\x07", 1: b"\x02\0\0\0\x07"}
+
+
 def test_what_was_offered_before_is_not_delivered_live_again(site: Node) -> None:
     site.start(("offline", QUEUE, (("a", 1, 0),)))
     site.frames(up("live", 3, ("a", 1)))
@@ -244,6 +333,19 @@ def test_what_was_offered_before_is_not_delivered_live_again(site: Node) -> None
     sent = site.take()
     assert [row for row, _ in live(sent)[3]] == [1]
     assert [payload for _, _, payload in queued(sent)[QUEUE]] == [b"again", b"new"]
+
+
+def test_messages_that_passed_their_batch_take_one_turn_of_a_shared_subscription_and_not_two(site: Node) -> None:
+    site.start()
+    site.frames(up("one", 3, ("$share/g/a", 0)), up("two", 4, ("$share/g/a", 0)))
+    counts = {3: 0, 4: 0}
+    for _ in range(6):
+        ahead = from_rows([(b"a", 0, b"x")], accepted_ms=1000).encode()
+        site.frames(PublishesAhead(epoch=LIFE, sources=pack_column(array("I", [99])), bodies=(ahead,)))
+        site.publish((b"a", OFFERED, b"x"))
+        for source, rows in live(site.take()).items():
+            counts[source] += len(rows)
+    assert counts == {3: 3, 4: 3}
 
 
 def test_what_remotes_publish_waits_until_it_is_known_who_is_connected(site: Node) -> None:

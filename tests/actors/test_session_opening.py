@@ -207,7 +207,7 @@ def test_a_will_that_is_left_waits_no_longer_than_its_delay(due_ms: int, wait_s:
     sessions = local_sessions(host, tmp_path)
     will = (b"site/gone", 1, b"bye", b"", 30)
 
-    sessions.known(SessionsKnown(epoch=1, sessions=(("c", "session:1:c", (), will, due_ms, None),), last=True))
+    sessions.known(SessionsKnown(epoch=1, sessions=(("c", "session:1:c", (), will, due_ms, None, ""),), last=True))
 
     sessions.publish_due_wills(wait_s - 1.0)
     assert not host.wills
@@ -285,7 +285,7 @@ class Door:
         self._server = socket.create_server(("127.0.0.1", 0))
         self._outer = select.epoll()
         self._numbers = 0
-        rows = tuple((name, f"session:1:{name}", (), None, 0, None) for name in records)
+        rows = tuple((name, f"session:1:{name}", (), None, 0, None, "") for name in records)
         self.sessions.known(SessionsKnown(epoch=1, sessions=rows, last=True))
 
     def come(self, *, clean: bool = True, will: Will | None = None, level: int = 4, name: str = "c", expiry_s: int = 0) -> Client:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 
-from tests.broker.exchange import publish_once
+from tests.broker.exchange import publish_once, take_one
 from tests.conftest import StartNode
 from tests.support.mqtt_client import (
     DISCONNECT,
@@ -274,6 +276,27 @@ def test_a_will_is_published_once_when_the_node_dies(start_node: StartNode, acto
     assert watcher.expect(PUBLISH).payload == b"end"
     assert reconnect(client)
     assert client.expect(PUBLISH).payload == b"end"
+
+
+def test_a_client_with_no_local_does_not_get_its_own_message_back_from_a_new_distributor(start_node: StartNode) -> None:
+    """It has gone when its message, which the dead Distributor had not routed, is sent again."""
+    node = start_node(node_config())
+    client = lasting(node, "c", 5)
+    with MqttClient(node.port, "other", version=5) as other:
+        client.connect()
+        client.subscribe("t", qos=1, options=NO_LOCAL)
+        old = node.kill("distributor", signal.SIGSTOP)
+        for one, payload in ((client, "own"), (other, "another's")):
+            one.publish("t", payload, qos=1)
+            one.ping()  # the Listener has read it
+        client.disconnect()
+        other.ping()
+        node.kill("distributor")
+        node.wait_replaced("distributor", old)
+        other.expect(PUBACK)
+    assert reconnect(client)
+    assert take_one(client).payload == b"another's"
+    client.ping()
 
 
 def test_what_waits_for_a_live_client_is_limited_and_counted(start_node: StartNode) -> None:

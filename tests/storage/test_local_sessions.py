@@ -14,6 +14,7 @@ from storage.tier1 import Effects, Tier1
 from tests.storage.building import RecordingEngine, append_frame, batch, bridge, node
 from tests.support.settings import limits
 from wire.batch import REFUSABLE, RETAIN, Batch, from_rows
+from wire.errors import StorageDamaged
 from wire.frames import (
     Committed,
     Credit,
@@ -277,7 +278,7 @@ def test_s7_a_session_is_opened_by_its_user_alone_also_after_a_restart(engine: E
     refused = open_session(store, user=other, clean=clean, request=2, source=2)
 
     assert (refused.refused, refused.present, refused.queue, refused.subscriptions) == ("user", False, "", ())
-    assert known(store)["c"][2:] == (WILL, 31_000, "ada"), "nothing of it has changed"
+    assert known(store)["c"][2:] == (WILL, 31_000, "ada", ""), "nothing of it has changed"
     mine = open_session(store, user="ada", request=3, source=3)
     assert (mine.present, mine.queue, mine.refused) == (True, queue, "")
 
@@ -301,12 +302,28 @@ def test_s7_a_node_that_tells_no_users_apart_gives_a_session_to_anybody(engine: 
     assert known(store)["c"][4] is None
 
 
-def test_a_row_of_the_version_before_is_a_session_of_nobody() -> None:
-    row = Session("c", expiry_s=60, queue="session:1:c", subscriptions={"a/#": (1, 7)}, received={3}, user="ada")
+def test_rows_of_older_versions_are_sessions_of_an_unknown_listener_and_of_nobody() -> None:
+    row = Session("c", expiry_s=60, queue="session:1:c", subscriptions={"a/#": (1, 7)}, received={3}, user="ada", listener="h:1")
+    row.refused_wills[2, 3] = (b"t", 1, b"gone", b"", 0)
     version, *fields = msgpack.unpackb(row.encode(), use_list=False)
-    assert (version, fields[-2]) == (3, "ada")
+    assert (version, fields[-3], fields[-1]) == (4, "ada", "h:1")
     assert Session.decode("c", row.encode()) == row
-    assert Session.decode("c", msgpack.packb((2, *fields[:-2]))) == replace(row, user=None)
+    assert Session.decode("c", msgpack.packb((3, *fields[:-1]))) == replace(row, listener="")
+    assert Session.decode("c", msgpack.packb((2, *fields[:-3]))) == replace(row, listener="", user=None, refused_wills={})
+    for count in range(1, 10):
+        if count != 2:  # what the first version had
+            with pytest.raises(StorageDamaged):
+                Session.decode("c", msgpack.packb((2, *fields[:count])))
+
+
+def test_the_listener_by_which_a_client_came_last_is_told_with_its_session(engine: Engine) -> None:
+    store = Tier1(engine, settings(), 1)
+    open_session(store, listener="h:1")
+    assert known(store)["c"][5] == "h:1"
+    open_session(store, request=2, source=2, listener="h:2")
+    assert known(store)["c"][5] == "h:2"
+    if engine.durable:
+        assert known(Tier1(engine, settings(), 2))["c"][5] == "h:2"
 
 
 @pytest.mark.parametrize("expiry_s", [0, 60])

@@ -259,7 +259,7 @@ def test_the_will_of_a_session_that_is_ended_is_due_at_once_and_stays_on_record_
     assert result(store, "end", client_id="c")["will"] == "published"
 
     store = Tier1(engine, settings(), 2) if engine.durable else store
-    queue, subscriptions, will, due_ms, _ = known(store)["c"]
+    queue, subscriptions, will, due_ms, *_ = known(store)["c"]
     assert (queue, subscriptions, will, due_ms) == ("", (), WILL, MINUTE_MS), "its delay has passed"
     assert names(result(store, "ls")) == []
     refused = ask(store, "end", client_id="c")

@@ -80,7 +80,7 @@ GOLDEN: list[tuple[Frame, str]] = [
     ),
     (Committed(sender="l", epoch=2, store=9, number=3, refused={3: b"\0\0"}), "970302a16c0209038103c4020000"),
     (SourceResumed(sender="l", epoch=2, source=9, number=3), "960401a16c020903"),
-    (SessionOpen(sender="l", epoch=2, request=1, session="s", clean=True), "9c0504a16c0201a173c30000c0c2c0"),
+    (SessionOpen(sender="l", epoch=2, request=1, session="s", clean=True), "9d0505a16c0201a173c30000c0c2c0a0"),
     (SessionOpened(sender="l", epoch=2, request=1, session="s", present=False, received=b""), "9b0604a16c0201a173c2c400a090a0"),
     (SenderResumes(sender="l", epoch=2, number=4, stalled=(9,)), "960702a16c02049109"),
     (
@@ -99,10 +99,15 @@ GOLDEN: list[tuple[Frame, str]] = [
     ),
     (SessionsWanted(asker="d", epoch=2), "941001a16402"),
     (
-        SessionsKnown(epoch=2, sessions=(("s", "session:1:s", (("a/#", 1, 0),), (b"t", 1, b"p", b"", 5), 7, "ada"),), last=True),
-        "961102029196a173ab73657373696f6e3a313a739193a3612f23010095c4017401c40170c4000507a3616461c390",
+        SessionsKnown(
+            epoch=2, sessions=(("s", "session:1:s", (("a/#", 1, 0),), (b"t", 1, b"p", b"", 5), 7, "ada", "h:1"),), last=True
+        ),
+        "961103029197a173ab73657373696f6e3a313a739193a3612f23010095c4017401c40170c4000507a3616461a3683a31c390",
     ),
-    (SessionUp(epoch=2, session="s", source=9, queue="", subscriptions=(("a/#", 1, 0),)), "970d0102a17309a09193a3612f230100"),
+    (
+        SessionUp(epoch=2, session="s", source=9, queue="", subscriptions=(("a/#", 1, 0),), user="ada", listener="h:1"),
+        "990d0202a17309a09193a3612f230100a3616461a3683a31",
+    ),
     (SessionDown(epoch=2, session="s", source=9, ended=True), "960e0102a17309c3"),
     (LiveKnown(epoch=2), "930f0102"),
     (

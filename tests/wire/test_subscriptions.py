@@ -12,12 +12,20 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 
 import wire.subscriptions as module
 from tests.wire.naive_topics import naive_match
+from wire.access_rules import ClientAccess
 from wire.batch import pack_column
 from wire.match import Match
+from wire.shared_group import Dealt, SharedGroup
 from wire.subscriber import Delivery, SubscriptionOptions
 from wire.subscriptions import CACHED_TOPIC_BYTES_MAX, CACHED_TOPIC_LEVELS_MAX, Subscriptions
 
 PLAIN = SubscriptionOptions()
+
+
+def deal(group: SharedGroup, count: int, topic: str = "t") -> list[Dealt]:
+    """``count`` rows of one topic."""
+    ((hands, _),) = group.hands([topic.encode()], {0})
+    return hands.deal(count)
 
 
 def delivered(match: Match, publisher: int = 0, others: Iterable[int] = ()) -> dict[str, Delivery]:
@@ -200,7 +208,7 @@ def test_mqtt_4_8_2_a_group_is_known_by_name_and_filter_and_each_group_gets_a_co
     match = subscriptions.match(b"t/1")
     assert sorted((group.share_name, group.topic_filter) for group in match.shared) == [("g", "t/#"), ("g", "t/+"), ("h", "t/+")]
     for group in match.shared:
-        assert len(group.deal(1)) == 1
+        assert len(deal(group, 1)) == 1
     assert delivered(match) == {"a": Delivery(1, False, ())}
 
 
@@ -209,10 +217,10 @@ def test_mqtt_4_8_2_3_the_granted_qos_of_the_chosen_member_counts_and_its_own_id
     subscriptions.subscribe("a", "$share/g/t", SubscriptionOptions(qos=1, identifier=4))
     subscriptions.subscribe("b", "$share/g/t", SubscriptionOptions(qos=2, retain_as_published=True))
     (group,) = subscriptions.match(b"t").shared
-    dealt = {one.subscriber.session: one.delivery for one in group.deal(2)}
+    dealt = {one.subscriber.session: one.delivery for one in deal(group, 2)}
     assert dealt == {"a": Delivery(1, False, (4,)), "b": Delivery(2, True, ())}
     subscriptions.subscribe("a", "$share/g/t", SubscriptionOptions(qos=0))
-    assert {one.subscriber.session: one.delivery.qos for one in group.deal(2)} == {"a": 0, "b": 2}
+    assert {one.subscriber.session: one.delivery.qos for one in deal(group, 2)} == {"a": 0, "b": 2}
 
 
 # --- S3: what a change costs ---
@@ -345,7 +353,14 @@ class Model(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.subscriptions = Subscriptions(cache_topics_max=self.cache_topics_max, cache_subscribers_max=self.cache_subscribers_max)
+        self.readable: dict[str, str | None] = {}  # session -> the filter of what it may read; None: everything
+        self.subscriptions = Subscriptions(
+            rights_of=lambda one: (
+                None if (filter_ := self.readable.get(one.session)) is None else ClientAccess((), [(True, filter_)])
+            ),
+            cache_topics_max=self.cache_topics_max,
+            cache_subscribers_max=self.cache_subscribers_max,
+        )
         self.sources: dict[str, int] = {}
         self.queues: dict[str, str] = {}
         self.known_as: dict[str, list[int]] = {}
@@ -374,6 +389,11 @@ class Model(RuleBasedStateMachine):
             self.lose(session)
         elif source:
             self.sources[session] = 0
+
+    @rule(session=SESSIONS, readable=st.none() | FILTERS)
+    def change_rights(self, session: str, readable: str | None) -> None:
+        self.readable[session] = readable
+        self.subscriptions.rights_changed()
 
     @rule(session=SESSIONS)
     def forget(self, session: str) -> None:
@@ -436,8 +456,10 @@ class Model(RuleBasedStateMachine):
         assert {f"$share/{group.share_name}/{group.topic_filter}" for group in match.shared} == set(members)
         for group in match.shared:
             of_group = members[f"$share/{group.share_name}/{group.topic_filter}"]
-            may = {one for one in of_group if self.sources[one]} or {one for one in of_group if self.queues[one]}
-            dealt = group.deal(4)
+            can = {one for one in of_group if self.sources[one] or self.queues[one]}
+            can = {one for one in can if (rule_ := self.readable.get(one)) is None or naive_match(rule_, topic)} or can
+            may = {one for one in can if self.sources[one]} or can
+            dealt = deal(group, 4, topic)
             assert sorted(row for one in dealt for row in one.offsets) == (list(range(4)) if may else [])
             assert {one.subscriber.session for one in dealt} == may
             assert all(len(one.offsets) - 4 // len(may) in (0, 1) for one in dealt)
