@@ -8,8 +8,8 @@ from __future__ import annotations
 import logging
 import os
 import ssl
-from pathlib import Path
 
+from actors.plain_file import read_plain
 from wire.certificates import NotACertificate, identity, validity
 from wire.errors import Unavailable
 from wire.settings import ListenerTlsSettings
@@ -18,6 +18,7 @@ log = logging.getLogger("bascule")
 
 LOOK_PERIOD_S = 1.0
 READ_BYTES = 256 * 1024
+FILE_BYTES_MAX = 16 * 1024 * 1024
 
 _VERSIONS = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 _VERIFY = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
@@ -41,7 +42,7 @@ def certificate_dates(path: str) -> tuple[str, str]:
         FileFault: there is none.
     """
     try:
-        text = Path(path).read_text(encoding="ascii", errors="replace")
+        text = read_plain(path, FILE_BYTES_MAX).decode("ascii", errors="replace")
         start, end = text.index(_PEM_BEGIN), text.index(_PEM_END)
         return validity(ssl.PEM_cert_to_DER_cert(text[start : end + len(_PEM_END)]))
     except (OSError, ValueError, NotACertificate) as error:
@@ -59,6 +60,9 @@ def server_context(settings: ListenerTlsSettings, alpn: str = "mqtt") -> ssl.SSL
     context.options |= ssl.OP_NO_RENEGOTIATION
     context.set_alpn_protocols([alpn])
     certificate_dates(settings.cert_file)
+    for key, path in (("key_file", settings.key_file), ("ca_file", settings.ca_file)):
+        if path and os.path.exists(path) and not os.path.isfile(path):  # OpenSSL would wait for one who writes a pipe
+            raise FileFault(key, f"{path} is not a file")
     try:
         context.load_cert_chain(settings.cert_file, settings.key_file, password=_refuse_to_ask)
     except ssl.SSLError as error:

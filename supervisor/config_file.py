@@ -12,6 +12,7 @@ from pathlib import Path
 
 import yaml
 
+from actors.plain_file import read_plain
 from wire.errors import ConfigError
 
 Key = tuple[str | int, ...]
@@ -100,7 +101,7 @@ def read_document(path: Path, least: str = LEAST) -> Document:
 
 def _read_text(path: Path) -> str:
     try:
-        data = path.read_bytes()
+        data = read_plain(path, FILE_BYTES_MAX)
     except OSError as error:
         raise ConfigError(
             "the configuration cannot be read", problems=[f"{path}:1:1: {(error.strerror or 'not readable').lower()}"]
