@@ -10,13 +10,13 @@ import json
 import sys
 import time
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from supervisor.cli_calls import call_node, load
+from supervisor.units import write_time
 from wire.errors import BasculeError, ConfigError, StorageDamaged, Unavailable
 
 if TYPE_CHECKING:
@@ -123,7 +123,9 @@ def _list(settings: NodeSettings, as_json: bool) -> int:
     else:
         for row in rows:
             print(
-                row["path"] + ": " + (row["problem"] or f"{_time(row['at_ms'])}, {row['messages']} messages, {_size(row['bytes'])}")
+                row["path"]
+                + ": "
+                + (row["problem"] or f"{write_time(row['at_ms'])}, {row['messages']} messages, {_size(row['bytes'])}")
             )
         usage = folder.usage()
         print(f"together {_size(usage.size_bytes)}, of which {_size(usage.own_bytes)} are not in the store")
@@ -195,7 +197,3 @@ def _size(size_bytes: int) -> str:
     from supervisor.view import size
 
     return size(size_bytes)
-
-
-def _time(at_ms: int) -> str:
-    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(sep=" ", timespec="seconds").removesuffix("+00:00") + "Z"
