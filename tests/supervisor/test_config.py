@@ -246,6 +246,8 @@ TRAPS = [
     bad("text for a number", HEAD + BRIDGE + '    lanes: "2"\n', 8, "bridges[0].lanes", "whole number", "without quotes"),
     bad("infinity", HEAD + BRIDGE + "    backoff: {factor: .inf}\n", 8, "bridges[0].backoff.factor", "something special"),
     bad("tag", HEAD + "log: {level: !secret info}\n", 4, "log.level", "tag !secret", "remove"),
+    bad("tag of a set", HEAD + "log: !!set {a: 1}\n", 4, "log", "is not known here", "remove"),
+    bad("tag of an object", HEAD + "log: !!python/object:os.system {}\n", 4, "log", "is not known here"),
     bad("alias to itself", HEAD + "bridges: &all\n  - *all\n", 4, "bridges[0]", "what it is part of"),
 ]
 
@@ -589,6 +591,9 @@ bridges:
         pytest.param(b"- a\n- b\n", "1:1", "must be a mapping", id="a list"),
         pytest.param(b"node:\n\tname: a\n", "2:1", "use spaces", id="tab"),
         pytest.param(b"node: {name: a\nlog: {}\n", "2:4", "expected ',' or '}'", id="unclosed brace"),
+        pytest.param(b'node: "a\nlog: {}\n', "1:7", "unexpected end of stream", id="unclosed quotes"),
+        pytest.param(b"a:\n  filters: [#]\nb: {}\n", "2:13", 'a bare # begins a comment; write "#"', id="bare number sign"),
+        pytest.param(b"a: [x, # and so on\n  y\n", "1:4", "expected ',' or ']'", id="unclosed list with a comment"),
         pytest.param(b"node: a: b\n", "1:8", "quote a value that has a colon", id="colon in a value"),
         pytest.param(b"a: *nobody\n", "1:4", "undefined alias 'nobody'", id="alias without anchor"),
         pytest.param(b"a: 1\n---\nb: 2\n", "2:1", "a second document", id="two documents"),
