@@ -21,6 +21,7 @@ from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
 from actors.plain_file import read_plain
+from actors.tls import FileFault, show, trust
 from wire.errors import Unavailable
 from wire.settings import RemoteSettings, TlsSettings
 
@@ -200,9 +201,25 @@ def _client(settings: RemoteSettings, identifier: str, clean: bool, place: str) 
             client.username_pw_set(settings.username, password)
         if settings.transport in ("tls", "wss"):
             client.tls_set_context(_tls_context(settings.tls))
-    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
-        raise _unavailable("credentials", place, str(error)) from error
+    except (OSError, ValueError, FileFault) as error:  # ssl.SSLError is an OSError
+        raise _unavailable("credentials", place, _why(error)) from error
     return client
+
+
+def credentials_fault(settings: RemoteSettings) -> str | None:
+    """What is wrong now with the files of a password, certificates and a key for the remote; None if nothing is."""
+    try:
+        if settings.password_file is not None:
+            _first_line(settings.password_file)
+        if settings.transport in ("tls", "wss"):
+            _tls_context(settings.tls)
+    except (OSError, ValueError, FileFault) as error:
+        return _why(error)
+    return None
+
+
+def _why(error: OSError | ValueError | FileFault) -> str:
+    return error.message if isinstance(error, FileFault) else str(error)
 
 
 def _first_line(path: str) -> str:
@@ -233,11 +250,11 @@ def _tls_context(settings: TlsSettings) -> ssl.SSLContext:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     if settings.ca_file:
-        context.load_verify_locations(settings.ca_file)
+        trust(context, settings.ca_file)
     else:
         context.load_default_certs()
     if settings.cert_file:
-        context.load_cert_chain(settings.cert_file, settings.key_file or None)
+        show(context, settings.cert_file, settings.key_file)
     if settings.alpn:
         context.set_alpn_protocols(list(settings.alpn))
     return context

@@ -59,23 +59,9 @@ def server_context(settings: ListenerTlsSettings, alpn: str = "mqtt") -> ssl.SSL
     context.minimum_version = _VERSIONS[settings.min_version]
     context.options |= ssl.OP_NO_RENEGOTIATION
     context.set_alpn_protocols([alpn])
-    certificate_dates(settings.cert_file)
-    for key, path in (("key_file", settings.key_file), ("ca_file", settings.ca_file)):
-        if path and os.path.exists(path) and not os.path.isfile(path):  # OpenSSL would wait for one who writes a pipe
-            raise FileFault(key, f"{path} is not a file")
-    try:
-        context.load_cert_chain(settings.cert_file, settings.key_file, password=_refuse_to_ask)
-    except ssl.SSLError as error:
-        if error.reason == "KEY_VALUES_MISMATCH":
-            raise FileFault("key_file", f"{settings.key_file} is not the key of {settings.cert_file}") from error
-        raise FileFault("key_file", f"{settings.key_file} holds no key in PEM, or not one to use ({_reason(error)})") from error
-    except (OSError, ValueError) as error:
-        raise FileFault("key_file", f"{settings.key_file} cannot be read: {error}") from error
+    show(context, settings.cert_file, settings.key_file)
     if settings.ca_file:
-        try:
-            context.load_verify_locations(settings.ca_file)
-        except OSError as error:  # ssl.SSLError is one
-            raise FileFault("ca_file", f"{settings.ca_file} holds no certificates in PEM ({_reason(error)})") from error
+        trust(context, settings.ca_file)
     context.verify_mode = _VERIFY[settings.client_certificate]
     if settings.ciphers:
         try:
@@ -83,6 +69,42 @@ def server_context(settings: ListenerTlsSettings, alpn: str = "mqtt") -> ssl.SSL
         except ssl.SSLError as error:
             raise FileFault("ciphers", f"{settings.ciphers} selects no cipher of this OpenSSL") from error
     return context
+
+
+def show(context: ssl.SSLContext, cert_file: str, key_file: str) -> None:
+    """Have ``context`` show the certificate in ``cert_file``.
+
+    Raises:
+        FileFault: a file cannot be read, or they do not fit each other.
+    """
+    certificate_dates(cert_file)
+    _need_file("key_file", key_file)
+    try:
+        context.load_cert_chain(cert_file, key_file, password=_refuse_to_ask)
+    except ssl.SSLError as error:
+        if error.reason == "KEY_VALUES_MISMATCH":
+            raise FileFault("key_file", f"{key_file} is not the key of {cert_file}") from error
+        raise FileFault("key_file", f"{key_file} holds no key in PEM, or not one to use ({_reason(error)})") from error
+    except (OSError, ValueError) as error:
+        raise FileFault("key_file", f"{key_file} cannot be read: {error}") from error
+
+
+def trust(context: ssl.SSLContext, ca_file: str) -> None:
+    """Have ``context`` trust the authorities in ``ca_file``.
+
+    Raises:
+        FileFault: it cannot be read, or there are none in it.
+    """
+    _need_file("ca_file", ca_file)
+    try:
+        context.load_verify_locations(ca_file)
+    except OSError as error:  # ssl.SSLError is one
+        raise FileFault("ca_file", f"{ca_file} holds no certificates in PEM ({_reason(error)})") from error
+
+
+def _need_file(key: str, path: str) -> None:
+    if os.path.exists(path) and not os.path.isfile(path):  # OpenSSL would wait for who writes a pipe
+        raise FileFault(key, f"{path} is not a file")
 
 
 def _refuse_to_ask() -> str:

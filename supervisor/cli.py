@@ -93,7 +93,7 @@ def check(config: Path) -> int:
     lanes = sum(bridge.lanes for bridge in settings.bridges)
     bridges = ", ".join(bridge.name for bridge in settings.bridges) or "none"
     listeners = ", ".join(f"{listener.bind} ({listener.protocol})" for listener in settings.listeners)
-    faults = _certificate_faults(settings)
+    faults = _certificate_faults(settings) + _credentials_faults(settings)
     if faults:
         print("\n".join(f"{config}: {fault}" for fault in faults), file=sys.stderr)
         return ConfigError.exit_status
@@ -119,6 +119,14 @@ def _certificate_faults(settings: NodeSettings) -> list[str]:
     return faults
 
 
+def _credentials_faults(settings: NodeSettings) -> list[str]:
+    """What bridges could not log in with now. A node runs with them all the same, and reads the files anew at each attempt."""
+    from actors.remote import credentials_fault
+
+    found = [(index, credentials_fault(bridge.remote)) for index, bridge in enumerate(settings.bridges)]
+    return [f"bridges[{index}].remote: {fault}" for index, fault in found if fault is not None]
+
+
 @cli.command()
 @CONFIG
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -126,7 +134,7 @@ def _certificate_faults(settings: NodeSettings) -> list[str]:
 def status(config: Path, as_json: bool, watch: bool) -> int:
     """Say how the node of CONFIG is."""
     settings = _load(config)
-    if watch and not as_json:
+    if watch and not as_json and sys.stdout.isatty():
         from supervisor.view import watch_status
 
         watch_status(lambda: _call(settings, "status"), _WATCH_PERIOD_S)
@@ -139,6 +147,7 @@ def status(config: Path, as_json: bool, watch: bool) -> int:
             from supervisor.view import print_status
 
             print_status(figures)
+            sys.stdout.flush()
         if not watch:
             return 0
         time.sleep(_WATCH_PERIOD_S)

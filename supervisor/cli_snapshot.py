@@ -53,6 +53,8 @@ def snapshot(places: tuple[str, ...], target: Path | None, last: bool, listing: 
     settings = load(Path(places[0]))
     if listing:
         return _list(settings, as_json)
+    if target is not None and Path(settings.data_dir) in (target.resolve(), *target.resolve().parents):
+        raise click.BadParameter(f"{target} is in the node's data folder, which holds the snapshots themselves", param_hint="--to")
     made = _newest(settings) if last else _make(settings)
     facts: dict[str, Any] = {
         key: made[key] for key in ("id", "path", "at_ms", "bytes", "messages", "took_s", "pause_ms") if key in made
