@@ -16,6 +16,7 @@ import pykka
 from pykka import ThreadingFuture
 
 from actors.mailbox import BadFrame, Mailbox, SocketsReady, TimerDue, TurnEnded
+from wire.errors import Unavailable
 from wire.frames import Frame, Heartbeat, PeerUp, ReportNow, Stop
 from wire.names import SUPERVISOR
 from wire.settings import NodeSettings
@@ -120,7 +121,12 @@ class PolledActor(pykka.Actor):
         traceback: TracebackType | None,
     ) -> None:
         self.failure = exception_value  # pykka skips on_failure when on_start fails
-        super()._handle_failure(exception_type, exception_value, traceback)
+        if isinstance(exception_value, Unavailable):  # the world's fault, not ours: a line says it, and a trace only hides that
+            log.error("actor.failed", extra={"error": str(exception_value)})
+            pykka.ActorRegistry.unregister(self.actor_ref)
+            self.actor_stopped.set()
+        else:
+            super()._handle_failure(exception_type, exception_value, traceback)
 
 
 class MailboxActor(PolledActor):

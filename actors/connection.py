@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 from actors.actor import MailboxActor
 from actors.mailbox import HANGUP, READ, WRITE, Mailbox
-from actors.remote import DISCONNECT, LEVEL_5, NOTHING_SUBSCRIBED, Remote, client_id, open_remote
+from actors.remote import DISCONNECT, LEVEL_5, NOTHING_SUBSCRIBED, Remote, open_remote
 from actors.remote_intake import RemoteIntake
 from wire import remote_packets
 from wire.backoff import Backoff
@@ -36,7 +36,7 @@ from wire.frames import (
 )
 from wire.link_watch import LinkWatch, Verdict
 from wire.mqtt.reason_codes import ReasonCode, reason_name
-from wire.names import QUEUE_STORE, forwarder_name, lane_of_actor, queue_name
+from wire.names import QUEUE_STORE, forwarder_name, lane_of_actor, queue_name, remote_client_id
 from wire.outbound import Blamed, OutboundFlow
 from wire.refusal_policy import RefusalPolicy
 from wire.settings import NodeSettings
@@ -101,7 +101,7 @@ class Connection(MailboxActor):
         self._settings = self._bridge.remote
         self._queue = queue_name(bridge, lane)
         self._forwarder = forwarder_name(bridge, lane)
-        self._client_id = client_id(self._settings, lane, self._bridge.lanes)
+        self._client_id = remote_client_id(self._settings.client_id, lane, self._bridge.lanes)
         self._place = bridge, lane
         self._facts = {"bridge": bridge, "lane": lane}
         self._policy = RefusalPolicy(self._bridge.on_refusal)

@@ -282,6 +282,10 @@ class Mailbox:
         if threading.get_ident() != self._owner:
             os.eventfd_write(self._wake, 1)
 
+    def begin_with(self, frame: Frame) -> None:
+        """Have the actor, which has not begun, hear ``frame`` before anything that others send it."""
+        self._told.append(Envelope(frame))
+
     def empty(self) -> bool:
         """Whether nothing was told from within this process; frames are not counted."""
         return not self._told

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 
+from actors.plain_file import read_plain
 from actors.watched_file import WatchedFile
 from wire.errors import ConfigError
 from wire.password_table import PasswordTable, parse_passwords
@@ -26,8 +27,7 @@ def read_passwords(path: str | os.PathLike[str]) -> PasswordTable:
         ConfigError: it cannot be read, or a line of it is wrong; ``problems`` name file, line and remedy.
     """
     try:
-        with open(path, "rb") as file:
-            data = file.read(FILE_BYTES_MAX + 1)
+        data = read_plain(path, FILE_BYTES_MAX)
         if len(data) > FILE_BYTES_MAX:
             raise ConfigError("the password file is refused", problems=[f"{path}:1: larger than {FILE_BYTES_MAX} bytes"])
         table, faults = parse_passwords(data.decode("utf-8-sig"))

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from actors.logs import configure_logging
 from actors.mailbox import Mailbox
 from wire.errors import BasculeError, Unavailable
+from wire.frames import Command
 from wire.names import CONNECTION, DISTRIBUTOR, FORWARDER, LISTENER, QUEUE_STORE, actor_name
 from wire.settings import load
 
@@ -57,6 +58,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--epoch", type=int, required=True)
     parser.add_argument("--settings", type=Path, required=True)
     parser.add_argument("--parent", type=int, required=True)
+    parser.add_argument("--paused", action="store_true", help="a Connection that waits to be resumed")
     arguments = parser.parse_args(argv)
     die_with_parent(arguments.parent)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # the supervisor decides; it tells, and kills if it must
@@ -74,6 +76,8 @@ def main(argv: list[str] | None = None) -> int:
     except Unavailable as error:
         log.error("actor.failed", extra={"error": str(error)})
         return error.exit_status
+    if arguments.paused:  # it hears this before anything that would have it connect
+        mailbox.begin_with(Command(verb="pause"))
     try:
         failure = actor_class.run(mailbox, settings, arguments.epoch)
     except Exception as error:  # the edge of the process: nothing above can judge it

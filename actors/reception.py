@@ -97,7 +97,8 @@ class Reception:
             try:
                 sock = _listen_unix(settings) if settings.unix_path else _listen_tcp(settings)
             except OSError as error:
-                raise Unavailable("cannot listen", bind=settings.bind, error=str(error)) from error
+                remedy = "it is tried again and again; free the address, or change bind and run the node again"
+                raise Unavailable("cannot listen", bind=settings.bind, error=str(error), remedy=remedy) from error
             self.add(Door(sock, settings, index))
             log.info("listener.opened", extra={"bind": settings.bind, "protocol": settings.protocol})
 

@@ -12,7 +12,6 @@ import ssl
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol
 
 from paho.mqtt.client import Client, ConnectFlags, WebsocketConnectionError, error_string
@@ -21,6 +20,8 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
+from actors.plain_file import read_plain
+from actors.tls import FileFault, show, trust
 from wire.errors import Unavailable
 from wire.settings import RemoteSettings, TlsSettings
 
@@ -31,6 +32,7 @@ DISCONNECT = b"\xe0\x00"
 _CLOSED_BY_REMOTE = (ConnectionResetError, BrokenPipeError, ssl.SSLZeroReturnError, ssl.SSLEOFError)
 
 _READ_BYTES = 262_144
+_TEXT_BYTES_MAX = 65_535  # of a string of MQTT [MQTT-1.5.4]
 _WEBSOCKET_SEND_BYTES = 32_768  # one frame; paho masks it byte by byte, and wants a frame back until it is out whole
 
 
@@ -130,11 +132,6 @@ class Remote:
         self._socket.close()
 
 
-def client_id(settings: RemoteSettings, lane: int, lanes: int) -> str:
-    """The client identifier of a lane: the configured one, numbered when there are several lanes."""
-    return settings.client_id if lanes == 1 else f"{settings.client_id}-{lane}"
-
-
 def open_remote(
     settings: RemoteSettings,
     identifier: str,
@@ -203,13 +200,37 @@ def _client(settings: RemoteSettings, identifier: str, clean: bool, place: str) 
         if settings.username is not None:
             password = None
             if settings.password_file is not None:
-                password = Path(settings.password_file).read_text(encoding="utf-8").rstrip("\r\n")
+                password = _first_line(settings.password_file)
             client.username_pw_set(settings.username, password)
         if settings.transport in ("tls", "wss"):
             client.tls_set_context(_tls_context(settings.tls))
-    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
-        raise _unavailable("credentials", place, str(error)) from error
+    except (OSError, ValueError, FileFault) as error:  # ssl.SSLError is an OSError
+        raise _unavailable("credentials", place, _why(error)) from error
     return client
+
+
+def credentials_fault(settings: RemoteSettings) -> str | None:
+    """What is wrong now with the files of a password, certificates and a key for the remote; None if nothing is."""
+    try:
+        if settings.password_file is not None:
+            _first_line(settings.password_file)
+        if settings.transport in ("tls", "wss"):
+            _tls_context(settings.tls)
+    except (OSError, ValueError, FileFault) as error:
+        return _why(error)
+    return None
+
+
+def _why(error: OSError | ValueError | FileFault) -> str:
+    return error.message if isinstance(error, FileFault) else str(error)
+
+
+def _first_line(path: str) -> str:
+    data = read_plain(path, _TEXT_BYTES_MAX + 5)  # with a byte order mark and an end of line
+    line = data.decode("utf-8-sig").partition("\n")[0].removesuffix("\r")
+    if len(line.encode()) > _TEXT_BYTES_MAX:
+        raise ValueError(f"the first line of {path} is longer than {_TEXT_BYTES_MAX} bytes")
+    return line
 
 
 class _NamedContext(ssl.SSLContext):
@@ -232,11 +253,11 @@ def _tls_context(settings: TlsSettings) -> ssl.SSLContext:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     if settings.ca_file:
-        context.load_verify_locations(settings.ca_file)
+        trust(context, settings.ca_file)
     else:
         context.load_default_certs()
     if settings.cert_file:
-        context.load_cert_chain(settings.cert_file, settings.key_file or None)
+        show(context, settings.cert_file, settings.key_file)
     if settings.alpn:
         context.set_alpn_protocols(list(settings.alpn))
     return context

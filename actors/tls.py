@@ -6,9 +6,10 @@ Bytes in, bytes out, through memory: sockets are ``actors/client.py``'s. TLS tow
 from __future__ import annotations
 
 import logging
+import os
 import ssl
-from pathlib import Path
 
+from actors.plain_file import read_plain
 from actors.watched_file import State, state_of
 from wire.certificates import NotACertificate, identity, validity
 from wire.errors import Unavailable
@@ -18,6 +19,7 @@ log = logging.getLogger("bascule")
 
 LOOK_PERIOD_S = 1.0
 READ_BYTES = 256 * 1024
+FILE_BYTES_MAX = 16 * 1024 * 1024
 
 _VERSIONS = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 _VERIFY = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
@@ -39,7 +41,7 @@ def certificate_dates(path: str) -> tuple[str, str]:
         FileFault: there is none.
     """
     try:
-        text = Path(path).read_text(encoding="ascii", errors="replace")
+        text = read_plain(path, FILE_BYTES_MAX).decode("ascii", errors="replace")
         start, end = text.index(_PEM_BEGIN), text.index(_PEM_END)
         return validity(ssl.PEM_cert_to_DER_cert(text[start : end + len(_PEM_END)]))
     except (OSError, ValueError, NotACertificate) as error:
@@ -56,20 +58,9 @@ def server_context(settings: ListenerTlsSettings, alpn: str = "mqtt") -> ssl.SSL
     context.minimum_version = _VERSIONS[settings.min_version]
     context.options |= ssl.OP_NO_RENEGOTIATION
     context.set_alpn_protocols([alpn])
-    certificate_dates(settings.cert_file)
-    try:
-        context.load_cert_chain(settings.cert_file, settings.key_file, password=_refuse_to_ask)
-    except ssl.SSLError as error:
-        if error.reason == "KEY_VALUES_MISMATCH":
-            raise FileFault("key_file", f"{settings.key_file} is not the key of {settings.cert_file}") from error
-        raise FileFault("key_file", f"{settings.key_file} holds no key in PEM, or not one to use ({_reason(error)})") from error
-    except (OSError, ValueError) as error:
-        raise FileFault("key_file", f"{settings.key_file} cannot be read: {error}") from error
+    show(context, settings.cert_file, settings.key_file)
     if settings.ca_file:
-        try:
-            context.load_verify_locations(settings.ca_file)
-        except OSError as error:  # ssl.SSLError is one
-            raise FileFault("ca_file", f"{settings.ca_file} holds no certificates in PEM ({_reason(error)})") from error
+        trust(context, settings.ca_file)
     context.verify_mode = _VERIFY[settings.client_certificate]
     if settings.ciphers:
         try:
@@ -77,6 +68,42 @@ def server_context(settings: ListenerTlsSettings, alpn: str = "mqtt") -> ssl.SSL
         except ssl.SSLError as error:
             raise FileFault("ciphers", f"{settings.ciphers} selects no cipher of this OpenSSL") from error
     return context
+
+
+def show(context: ssl.SSLContext, cert_file: str, key_file: str) -> None:
+    """Have ``context`` show the certificate in ``cert_file``.
+
+    Raises:
+        FileFault: a file cannot be read, or they do not fit each other.
+    """
+    certificate_dates(cert_file)
+    _need_file("key_file", key_file)
+    try:
+        context.load_cert_chain(cert_file, key_file, password=_refuse_to_ask)
+    except ssl.SSLError as error:
+        if error.reason == "KEY_VALUES_MISMATCH":
+            raise FileFault("key_file", f"{key_file} is not the key of {cert_file}") from error
+        raise FileFault("key_file", f"{key_file} holds no key in PEM, or not one to use ({_reason(error)})") from error
+    except (OSError, ValueError) as error:
+        raise FileFault("key_file", f"{key_file} cannot be read: {error}") from error
+
+
+def trust(context: ssl.SSLContext, ca_file: str) -> None:
+    """Have ``context`` trust the authorities in ``ca_file``.
+
+    Raises:
+        FileFault: it cannot be read, or there are none in it.
+    """
+    _need_file("ca_file", ca_file)
+    try:
+        context.load_verify_locations(ca_file)
+    except OSError as error:  # ssl.SSLError is one
+        raise FileFault("ca_file", f"{ca_file} holds no certificates in PEM ({_reason(error)})") from error
+
+
+def _need_file(key: str, path: str) -> None:
+    if os.path.exists(path) and not os.path.isfile(path):  # OpenSSL would wait for who writes a pipe
+        raise FileFault(key, f"{path} is not a file")
 
 
 def _refuse_to_ask() -> str:

@@ -27,8 +27,8 @@ not synced by themselves: those on their way may be lost when an actor is killed
     overflow.ended      bridge; reason; count: messages refused or dropped; details: lasted_ms
     disk.full           reason: what the disk says, or min_free_disk; details: free_bytes
     disk.available      details: lasted_ms
-    bridge.paused       bridge
-    bridge.resumed      bridge
+    bridge.paused       bridge; actor: operator, or supervisor where a node begins with it; reason: then since when
+    bridge.resumed      bridge; actor: operator
     queue.purged        bridge, lane (-1: all, or its dead letters); reason: queue, dead_letters; count
     session.ended       reason: operator; count: messages that went with its queue; details: client_id, user, subscriptions, will
     session.disconnected  reason: operator; details: client_id, user, address

@@ -60,10 +60,10 @@ class Spawner:
         self._inherit = inherit
         self._environment = child_environment()
 
-    def spawn(self, spec: ChildSpec, epoch: int) -> Life:
-        """Start a life of ``spec`` under ``epoch``; it has not begun to work when this returns."""
+    def spawn(self, spec: ChildSpec, epoch: int, *, paused: bool = False) -> Life:
+        """Start a life of ``spec`` under ``epoch``, of a Connection perhaps a ``paused`` one; it does not work yet on return."""
         process = subprocess.Popen(
-            [*(spec.command or actor_command(spec)), *self._arguments(epoch)],
+            [*(spec.command or actor_command(spec)), *self._arguments(epoch), *(["--paused"] if paused else [])],
             stdin=subprocess.DEVNULL,
             env=self._environment,
             pass_fds=self._inherit,

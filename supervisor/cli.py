@@ -2,11 +2,13 @@
 
 ``bascule run`` starts within the blink that its users wait for, so everything heavier than click is imported by the command that
 needs it. Exit statuses: 0 done, 1 refused by the node, 2 wrong usage, 65 damaged data, 69 the node does not run, 70 a bug or too
-many crashes, 75 busy (another node runs there), 78 wrong configuration.
+many crashes, 74 a file, or what it printed to, failed, 75 busy (another node runs there), 78 wrong configuration, 130 interrupted,
+141 its reader has gone.
 """
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 import time
@@ -20,6 +22,7 @@ from supervisor.cli_calls import call_node as _call
 from supervisor.cli_calls import load as _load
 from supervisor.cli_events import events
 from supervisor.cli_export import export
+from supervisor.cli_output import complain, printing
 from supervisor.cli_passwd import passwd
 from supervisor.cli_queue import queue
 from supervisor.cli_report import report
@@ -37,16 +40,22 @@ _WATCH_PERIOD_S = 1.0
 
 def main(argv: list[str] | None = None) -> int:
     """Run the command line; the exit status."""
+    return printing(lambda: _main(argv))
+
+
+def _main(argv: list[str] | None) -> int:
     try:
         status = cli.main(args=argv, prog_name="bascule", standalone_mode=False)
     except ConfigError as error:
-        print("\n".join(error.problems or (str(error),)), file=sys.stderr)
+        complain("\n".join(error.problems or (str(error),)))
         return error.exit_status
     except BasculeError as error:
-        print(f"bascule: {error}", file=sys.stderr)
+        complain(f"bascule: {error}")
         return error.exit_status
     except click.ClickException as error:
-        error.show()
+        message = io.StringIO()
+        error.show(message)
+        complain(message.getvalue().rstrip("\n"))
         return error.exit_code
     except click.Abort:
         return 130
@@ -84,7 +93,7 @@ def check(config: Path) -> int:
     lanes = sum(bridge.lanes for bridge in settings.bridges)
     bridges = ", ".join(bridge.name for bridge in settings.bridges) or "none"
     listeners = ", ".join(f"{listener.bind} ({listener.protocol})" for listener in settings.listeners)
-    faults = _certificate_faults(settings)
+    faults = _certificate_faults(settings) + _credentials_faults(settings)
     if faults:
         print("\n".join(f"{config}: {fault}" for fault in faults), file=sys.stderr)
         return ConfigError.exit_status
@@ -110,6 +119,14 @@ def _certificate_faults(settings: NodeSettings) -> list[str]:
     return faults
 
 
+def _credentials_faults(settings: NodeSettings) -> list[str]:
+    """What bridges could not log in with now. A node runs with them all the same, and reads the files anew at each attempt."""
+    from actors.remote import credentials_fault
+
+    found = [(index, credentials_fault(bridge.remote)) for index, bridge in enumerate(settings.bridges)]
+    return [f"bridges[{index}].remote: {fault}" for index, fault in found if fault is not None]
+
+
 @cli.command()
 @CONFIG
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -117,7 +134,7 @@ def _certificate_faults(settings: NodeSettings) -> list[str]:
 def status(config: Path, as_json: bool, watch: bool) -> int:
     """Say how the node of CONFIG is."""
     settings = _load(config)
-    if watch and not as_json:
+    if watch and not as_json and sys.stdout.isatty():
         from supervisor.view import watch_status
 
         watch_status(lambda: _call(settings, "status"), _WATCH_PERIOD_S)
@@ -130,6 +147,7 @@ def status(config: Path, as_json: bool, watch: bool) -> int:
             from supervisor.view import print_status
 
             print_status(figures)
+            sys.stdout.flush()
         if not watch:
             return 0
         time.sleep(_WATCH_PERIOD_S)
@@ -163,9 +181,9 @@ def bridge() -> None:
 @CONFIG
 @click.argument("name", metavar="BRIDGE")
 def pause(config: Path, name: str) -> int:
-    """Let BRIDGE end its connection; messages for it are queued."""
+    """Let BRIDGE end its connection until it is resumed, restarts of the node included; messages for it are queued."""
     _call(_load(config), "bridge.pause", {"bridge": name})
-    print(f"{name}: paused; messages for it are queued")
+    print(f"{name}: paused until it is resumed; messages for it are queued")
     return 0
 
 

@@ -10,8 +10,10 @@ import fcntl
 import os
 import secrets
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from getpass import GetPassWarning
 from pathlib import Path
 
 import click
@@ -59,7 +61,12 @@ def _password(user: str, *, from_stdin: bool) -> bytes:
     if from_stdin:
         password = sys.stdin.buffer.readline().rstrip(b"\r\n")
     else:
-        prompted: str = click.prompt(f"Password for {user}", hide_input=True, confirmation_prompt="Again")
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("error", GetPassWarning)  # it would ask, and show what is typed
+                prompted: str = click.prompt(f"Password for {user}", hide_input=True, confirmation_prompt="Again")
+        except GetPassWarning as error:
+            raise click.UsageError("there is no terminal to ask for the password on; give it with --stdin") from error
         password = prompted.encode()
     if not 0 < len(password) <= _PASSWORD_BYTES_MAX:
         raise click.UsageError(f"a password has 1 to {_PASSWORD_BYTES_MAX} bytes")

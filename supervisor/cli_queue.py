@@ -237,6 +237,8 @@ def _rows(
 
 def _write_whole(path: Path, lines: Iterable[str]) -> int:
     """Write ``lines`` to ``path``, which is there whole or not at all; how many they were."""
+    if path.exists() and not path.is_file():
+        raise click.ClickException(f"{path} is not a plain file; - is standard output")
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     count = 0
     try:

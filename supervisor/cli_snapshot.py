@@ -10,13 +10,13 @@ import json
 import sys
 import time
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from supervisor.cli_calls import call_node, load
+from supervisor.units import write_time
 from wire.errors import BasculeError, ConfigError, StorageDamaged, Unavailable
 
 if TYPE_CHECKING:
@@ -53,6 +53,8 @@ def snapshot(places: tuple[str, ...], target: Path | None, last: bool, listing: 
     settings = load(Path(places[0]))
     if listing:
         return _list(settings, as_json)
+    if target is not None and Path(settings.data_dir) in (target.resolve(), *target.resolve().parents):
+        raise click.BadParameter(f"{target} is in the node's data folder, which holds the snapshots themselves", param_hint="--to")
     made = _newest(settings) if last else _make(settings)
     facts: dict[str, Any] = {
         key: made[key] for key in ("id", "path", "at_ms", "bytes", "messages", "took_s", "pause_ms") if key in made
@@ -123,7 +125,9 @@ def _list(settings: NodeSettings, as_json: bool) -> int:
     else:
         for row in rows:
             print(
-                row["path"] + ": " + (row["problem"] or f"{_time(row['at_ms'])}, {row['messages']} messages, {_size(row['bytes'])}")
+                row["path"]
+                + ": "
+                + (row["problem"] or f"{write_time(row['at_ms'])}, {row['messages']} messages, {_size(row['bytes'])}")
             )
         usage = folder.usage()
         print(f"together {_size(usage.size_bytes)}, of which {_size(usage.own_bytes)} are not in the store")
@@ -195,7 +199,3 @@ def _size(size_bytes: int) -> str:
     from supervisor.view import size
 
     return size(size_bytes)
-
-
-def _time(at_ms: int) -> str:
-    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(sep=" ", timespec="seconds").removesuffix("+00:00") + "Z"

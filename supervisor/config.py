@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -211,12 +212,14 @@ def _whole_file(document: Document) -> list[Problem]:
     for index, listener in _mappings(document.data.get("listeners")):
         bind = listener.get("bind")
         try:
-            address = (bind, 0) if isinstance(bind, str) and bind.startswith(UNIX) else parse_address(bind, port_min=1)
+            unix = isinstance(bind, str) and bind.startswith(UNIX)
+            address = (os.path.normpath(str(bind).removeprefix(UNIX)), 0) if unix else parse_address(bind, port_min=1)
         except ValueError:
             continue  # wrong, which is told elsewhere; or port 0, which is never the same
         key: Key = ("listeners", index, "bind")
-        if address in binds:
-            found.append((key, f"{shown(listener['bind'])} is bound already by {binds[address]}; each listener needs its own"))
+        taken = next((binds[other] for other in binds if _both_want(address, other)), None)
+        if taken is not None:
+            found.append((key, f"{shown(listener['bind'])} is bound already by {taken}; each listener needs its own"))
         binds.setdefault(address, f"listeners[{index}]")
     names: dict[object, int] = {}
     for index, bridge in _mappings(document.data.get("bridges")):
@@ -231,6 +234,16 @@ def _whole_file(document: Document) -> list[Problem]:
         for direction in ("local_subscriptions", "remote_subscriptions"):
             found += _rule_names(bridge.get(direction), ("bridges", index, direction))
     return [Problem(document.place(key), key, message) for key, message in found]
+
+
+def _both_want(one: tuple[str, int], other: tuple[str, int]) -> bool:
+    """Whether two listeners cannot be bound together: an address that stands for all takes the port of every other."""
+    hosts = one[0].lower(), other[0].lower()
+    if one[1] != other[1]:
+        return False
+    return hosts[0] == hosts[1] or (
+        one[1] != 0 and ("::" in hosts or ("0.0.0.0" in hosts and not any(":" in host for host in hosts)))
+    )
 
 
 def _rule_names(rules: object, key: Key) -> list[tuple[Key, str]]:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import yaml
 
+from actors.plain_file import read_plain
 from wire.errors import ConfigError
 
 Key = tuple[str | int, ...]
@@ -20,7 +21,9 @@ FILE_BYTES_MAX = 4 * 1024 * 1024
 NODES_MAX = 200_000  # what aliases of aliases can make of a small file is without limit
 
 _TAG = "tag:yaml.org,2002:"
+_COLLECTIONS = (f"{_TAG}map", f"{_TAG}seq")
 _DIGITS_MAX = 100
+_COMMENT = re.compile(r"^[^#\n]*[\[,]\s*(#)\s*[\],]", re.MULTILINE)  # such as filters: [#]
 _DECIMAL = re.compile(r"[-+]?(0|[1-9][0-9_]*)", re.ASCII)
 
 
@@ -81,7 +84,11 @@ def read_document(path: Path, least: str = LEAST) -> Document:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
+        if error.context_mark and mark and mark.index >= len(text.rstrip()):
+            mark = error.context_mark  # what was begun there never ends
         place = Place(mark.line + 1, mark.column + 1) if mark else Place(1, 1)
+        if (comment := _COMMENT.search(text)) is not None:
+            raise _refused(path, _place_at(text, comment.start(1)), 'not YAML: a bare # begins a comment; write "#"') from error
         raise _refused(path, place, f"not YAML: {_explain(error, text, place)}") from error
     except yaml.reader.ReaderError as error:
         raise _refused(path, _place_at(text, error.position), f"the character {error.character!r} is not allowed") from error
@@ -100,7 +107,7 @@ def read_document(path: Path, least: str = LEAST) -> Document:
 
 def _read_text(path: Path) -> str:
     try:
-        data = path.read_bytes()
+        data = read_plain(path, FILE_BYTES_MAX)
     except OSError as error:
         raise ConfigError(
             "the configuration cannot be read", problems=[f"{path}:1:1: {(error.strerror or 'not readable').lower()}"]
@@ -158,7 +165,8 @@ class _Walk:
             return self._problem(node, key, f'the alias refers to what it is part of; write "{key[-1]}" out')
         if self._nodes > NODES_MAX:
             return self._problem(node, key, "too many values in this file") if self._nodes == NODES_MAX + 1 else ""
-        if not str(node.tag).startswith(_TAG):
+        known = str(node.tag).startswith(_TAG) if isinstance(node, yaml.ScalarNode) else node.tag in _COLLECTIONS
+        if not known:
             return self._problem(node, key, f"the tag {node.tag} is not known here; remove it")
         if isinstance(node, yaml.ScalarNode):
             return self._scalar(node, key)

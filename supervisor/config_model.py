@@ -38,6 +38,7 @@ from wire.errors import BasculeError
 from wire.mapping import Template
 from wire.mqtt.packets import SESSION_NEVER_EXPIRES_S
 from wire.mqtt.topics import covers, overlap
+from wire.names import remote_client_id
 from wire.refusal_policy import ACTIONS, CLOSED, REASONS, RETRY, TOO_LARGE, code_of
 from wire.settings import ListenerTlsSettings
 
@@ -505,8 +506,8 @@ class Remote(Section):
             )
         if self.protocol == "mqtt311" and self.given("session_expiry"):
             problems.append((("session_expiry",), "is not in MQTT 3.1.1; write protocol: mqtt5, or remove it"))
-        if self.protocol == "mqtt311" and self.password_file and self.username is None:
-            problems.append((("password_file",), "needs username beside it in MQTT 3.1.1 [MQTT-3.1.2-22]"))
+        if self.password_file and self.username is None:
+            problems.append((("password_file",), "needs username beside it; a password alone is not sent"))
         for index, address in enumerate(self.addresses):
             if address in self.addresses[:index]:
                 problems.append((("addresses", index), f"{address} is given twice; keep one"))
@@ -617,6 +618,11 @@ class Bridge(Section):
             raise Inconsistent(problems)
         return self
 
+    def identifiers(self) -> set[str]:
+        """The client identifiers of its lanes at the remote; none that the remote makes."""
+        names = {remote_client_id(self.remote.client_id, lane, self.lanes) for lane in range(self.lanes)}
+        return names - {""}
+
     def _doubles(self) -> list[tuple[tuple[str | int, ...], str]]:
         """Remote filters of which a remote may send one message twice; one inside another is subscribed to once, so it may stay."""
         problems: list[tuple[tuple[str | int, ...], str]] = []
@@ -710,8 +716,9 @@ class Configuration(Section):
                 problems.append((("bridges", index, "retention"), message))
             for earlier, other in enumerate(self.bridges[:index]):
                 shared = set(bridge.remote.addresses) & set(other.remote.addresses)
-                if bridge.remote.client_id and bridge.remote.client_id == other.remote.client_id and shared:
-                    message = f"is that of bridges[{earlier}] at {min(shared)}, so each would throw out the other; take another"
+                if shared and (same := bridge.identifiers() & other.identifiers()):
+                    whose = f"makes {min(same)}, which is bridges[{earlier}]'s at {min(shared)}"
+                    message = f"{whose}, so each would throw out the other; take another"
                     problems.append((("bridges", index, "remote", "client_id"), message))
         problems += self._no_snapshots()
         if problems:

@@ -18,7 +18,7 @@ from wire.errors import BasculeError, Unavailable
 
 VERSION = 1
 SOCKET_NAME = "control.ipc"
-PAYLOAD_MAX_BYTES = 65_536
+PAYLOAD_MAX_BYTES = 262_144  # of three texts of 65,535 bytes, the longest that MQTT has, and some more
 
 # Every command with the names of the arguments that it must have, all of them text.
 COMMANDS: dict[str, tuple[str, ...]] = {
@@ -83,8 +83,15 @@ class Request:
 
 
 def encode_request(request_id: Any, command: str, arguments: dict[str, str]) -> bytes:
-    """A request as it goes over the socket."""
-    packed: bytes = msgpack.packb({"v": VERSION, "id": request_id, "cmd": command, "args": arguments})
+    """A request as it goes over the socket.
+
+    Raises:
+        ControlError: an argument is no text: what a terminal sent was not UTF-8.
+    """
+    try:
+        packed: bytes = msgpack.packb({"v": VERSION, "id": request_id, "cmd": command, "args": arguments})
+    except UnicodeEncodeError as error:
+        raise ControlError("bad_arguments", f"{error.object!r} is not UTF-8", request_id) from error
     return packed
 
 

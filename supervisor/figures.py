@@ -77,6 +77,7 @@ def status_map(
     actors: Iterable[ActorView],
     lanes: Iterable[tuple[str, int]],
     snapshots: Mapping[str, Any] | None = None,
+    paused_since_ms: Mapping[str, int | None] | None = None,
 ) -> dict[str, Any]:
     """The whole answer to ``status``; only values that msgpack and JSON know."""
     views = {view.name: view for view in actors}
@@ -98,7 +99,9 @@ def status_map(
             }
             for view in views.values()
         ],
-        "bridges": [bridge_row(bridge, lane, views) for bridge, lane in lanes],
+        "bridges": [
+            {**bridge_row(bridge, lane, views), "paused_since_ms": (paused_since_ms or {}).get(bridge)} for bridge, lane in lanes
+        ],
         "unserved": unserved_rows(lanes, queues),
         "store": store,
         "listener": dict(views[LISTENER].figures),

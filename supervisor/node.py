@@ -19,6 +19,7 @@ from supervisor.children import Spawner
 from supervisor.epochs import Epochs
 from supervisor.lock import lock_data_dir
 from supervisor.nursery import Nursery
+from supervisor.pauses import Pauses
 from supervisor.supervisor import Supervisor
 from supervisor.tree import ChildSpec, child_specs
 from wire.errors import BasculeError, Unavailable
@@ -53,6 +54,7 @@ def run_node(settings: NodeSettings, recheck: Callable[[], list[str]], specs: tu
     try:
         try:
             epochs = Epochs(data_dir, time.time())
+            pauses = Pauses(data_dir)
             settings_file = prepare_run_dir(run_dir, settings)
         except OSError as error:
             raise _unusable(data_dir, error) from error
@@ -60,7 +62,7 @@ def run_node(settings: NodeSettings, recheck: Callable[[], list[str]], specs: tu
         spawner = Spawner(settings_file, inherit=(lock,))
         table = child_specs(settings) if specs is None else specs
         nursery = Nursery(mailbox, settings.supervision, table, spawner, epochs)
-        supervisor = Supervisor(mailbox, settings, nursery, recheck)
+        supervisor = Supervisor(mailbox, settings, nursery, recheck, pauses)
         failure = supervisor.run_here()
         mailbox.close()
     finally:

@@ -77,13 +77,13 @@ class Nursery:
         """The children that run, ready or not."""
         return [child for child in self._children.values() if child.life is not None]
 
-    def spawn(self, child: Child) -> bool:
-        """Start a life of ``child``; False if the system would not."""
+    def spawn(self, child: Child, *, paused: bool = False) -> bool:
+        """Start a life of ``child`` (``paused``: it is to begin so); False if the system would not."""
         now_s = self._mailbox.now_s()
         child.hung = child.ordered = False
         child.state = "starting"
         try:
-            life = self._spawner.spawn(child.spec, self._epochs.next())
+            life = self._spawner.spawn(child.spec, self._epochs.next(), paused=paused)
         except OSError as error:  # no memory or no process left
             log.error("child.not_started", extra={"child": child.name, "error": str(error)})
             return False

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from supervisor.queue_text import printable, properties_of, shown
+from supervisor.units import write_time
 from supervisor.view import print_table, say, size
 
 _ID_MAX = 60  # characters of a client identifier in a list
@@ -133,6 +133,6 @@ def _time(at_ms: int | None) -> str:
     if at_ms is None:
         return "-"
     try:
-        return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(sep=" ", timespec="seconds").removesuffix("+00:00") + "Z"
+        return write_time(at_ms)
     except (OverflowError, ValueError):
         return "never"  # in more than 7,000 years

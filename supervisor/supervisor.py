@@ -10,7 +10,6 @@ import json
 import logging
 import os
 import signal
-import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,15 +18,18 @@ from typing import Any
 from actors.actor import PolledActor
 from actors.mailbox import READ, Mailbox
 from supervisor.acl_watch import AclWatch
+from supervisor.cli_output import tell
 from supervisor.collection import Collection
 from supervisor.control import SOCKET_NAME, ControlError, Request, encode_error, encode_result, parse_request
 from supervisor.event_queue import Detail, EventQueue
 from supervisor.figures import status_map
 from supervisor.nursery import Child, Nursery
+from supervisor.pauses import Pauses
 from supervisor.queue_commands import CHANGES, Relay, is_queue_command, is_session_command
 from supervisor.restart import Escalate, GiveUp, Restart
 from supervisor.signals import SignalPipe
 from supervisor.snapshots import Snapshots
+from supervisor.units import write_time
 from supervisor.version import version
 from supervisor.workers import Then
 from wire.errors import ConfigError, Unavailable
@@ -46,7 +48,9 @@ REASON_MAX = 500  # characters of a complaint about the configuration that go in
 class Supervisor(PolledActor):
     """One a node. ``recheck`` validates the configuration file again and returns its problems."""
 
-    def __init__(self, mailbox: Mailbox, settings: NodeSettings, nursery: Nursery, recheck: Callable[[], list[str]]) -> None:
+    def __init__(
+        self, mailbox: Mailbox, settings: NodeSettings, nursery: Nursery, recheck: Callable[[], list[str]], pauses: Pauses
+    ) -> None:
         super().__init__(mailbox)
         self.exit_status = 0
         self._settings = settings
@@ -58,7 +62,7 @@ class Supervisor(PolledActor):
         self._stopping = False
         self._stop_orders = sorted({child.spec.order for child in nursery})  # taken from the end
         self._stop_waits: set[str] = set()
-        self._paused: set[str] = set()
+        self._pauses = pauses
         self._collection: Collection[tuple[list[bytes], Any]] = Collection()
         self._relay: Relay[list[bytes]] = Relay()
         self._acl_watch = AclWatch(settings)
@@ -72,6 +76,11 @@ class Supervisor(PolledActor):
         self.mailbox.watch(self._signals.fileno(), READ, "signals")
         self._router = self.mailbox.router(Path(self._settings.run_dir) / SOCKET_NAME)
         self.note("node.started", actor=SUPERVISOR, details={"version": version()})
+        for bridge in self._settings.bridges:
+            if (since_ms := self._pauses.since_ms(bridge.name)) is not None:
+                since = write_time(since_ms)
+                self.note("bridge.paused", bridge=bridge.name, actor=SUPERVISOR, reason=f"since {since}")
+                log.warning("bridge.paused", extra={"bridge": bridge.name, "since": since, "remedy": "bascule bridge resume"})
         for child in self._nursery:
             self._spawn(child)
         self._snapshots.start()
@@ -148,7 +157,7 @@ class Supervisor(PolledActor):
     # --- lives ---
 
     def _spawn(self, child: Child) -> None:
-        if not self._nursery.spawn(child):
+        if not self._nursery.spawn(child, paused=self._is_paused(child)):
             self._judge(child, Unavailable.exit_status, self.mailbox.now_s())
 
     def _restart(self, child: Child) -> None:
@@ -165,8 +174,12 @@ class Supervisor(PolledActor):
         for peer in self._nursery.living():
             if peer is not child and peer.state == "ready" and peer.life is not None:
                 self.send(child.name, PeerUp(name=peer.name, epoch=peer.life.epoch))
-        if child.spec.kind == CONNECTION and child.spec.bridge in self._paused:
+        if self._is_paused(child):
             self.send(child.name, Command(verb="pause"))
+
+    def _is_paused(self, child: Child) -> bool:
+        bridge = child.spec.bridge
+        return child.spec.kind == CONNECTION and bridge is not None and self._pauses.since_ms(bridge) is not None
 
     def note(
         self,
@@ -224,8 +237,9 @@ class Supervisor(PolledActor):
         facts = {"pid": os.getpid(), "listeners": listeners, "took_s": took_s}
         log.info("node.ready", extra=facts)
         ts = datetime.now(UTC).isoformat(timespec="milliseconds")
-        sys.stdout.write(json.dumps({"ts": ts, "event": "node.ready", "node": self._settings.name, **facts}) + "\n")
-        sys.stdout.flush()
+        refusal = tell(json.dumps({"ts": ts, "event": "node.ready", "node": self._settings.name, **facts}))
+        if refusal is not None:
+            log.warning("output.refused", extra={"error": refusal, "why": "standard output did not take the line node.ready"})
 
     def _is_ready(self) -> bool:
         return not self._stopping and all(child.state == "ready" for child in self._nursery)
@@ -365,18 +379,22 @@ class Supervisor(PolledActor):
         if self._stopping:
             raise ControlError("stopping", "the node is stopping", request.request_id)
         match request.command:
-            case "bridge.pause":
-                self._paused.add(bridge)
-                self._command(connections, "pause")
-            case "bridge.resume":
-                self._paused.discard(bridge)
-                self._command(connections, "resume")
+            case "bridge.pause" | "bridge.resume":
+                self._pause_or_resume(request, bridge, connections)
             case "bridge.restart":
                 self._restart_on_order(connections)
-        if request.command != "bridge.restart":
-            self.note("bridge.paused" if request.command == "bridge.pause" else "bridge.resumed", bridge=bridge, actor="operator")
         log.info("control.obeyed", extra={"command": request.command, "bridge": bridge})
         return {"bridge": bridge, "connections": [child.name for child in connections]}
+
+    def _pause_or_resume(self, request: Request, bridge: str, connections: list[Child]) -> None:
+        verb = request.command.removeprefix("bridge.")
+        try:
+            self._pauses.pause(bridge) if verb == "pause" else self._pauses.resume(bridge)
+        except OSError as error:
+            text = f"the disk refuses to keep that: {error.strerror}; nothing was done"
+            raise ControlError("unavailable", text, request.request_id) from error
+        self._command(connections, verb)
+        self.note(f"bridge.{verb}d", bridge=bridge, actor="operator")
 
     def _obey_snapshots(self, request: Request) -> dict[str, Any]:
         try:
@@ -475,4 +493,5 @@ class Supervisor(PolledActor):
             actors=self._nursery.views(now_s),
             lanes=[(bridge.name, lane) for bridge in self._settings.bridges for lane in range(bridge.lanes)],
             snapshots=self._snapshots.figures(),
+            paused_since_ms={bridge.name: self._pauses.since_ms(bridge.name) for bridge in self._settings.bridges},
         )

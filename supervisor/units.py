@@ -10,6 +10,7 @@ import difflib
 import ipaddress
 import re
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from zlib import crc32
 
 UNLIMITED = "unlimited"
@@ -158,3 +159,12 @@ def nearest(word: str, known: Iterable[str]) -> str:
 def rule_number(name: str) -> int:
     """What the queue keeps of the rule called ``name``: its CRC-32, the same in every version; 0 is no rule."""
     return crc32(name.encode())
+
+
+def write_time(at_ms: int) -> str:
+    """UTC for people: ``2026-11-21 20:15:00Z``.
+
+    Raises:
+        ValueError, OverflowError: no calendar goes so far.
+    """
+    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(sep=" ", timespec="seconds").removesuffix("+00:00") + "Z"

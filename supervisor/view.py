@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from supervisor.queue_text import printable
+from supervisor.units import write_time
 
 _GOOD, _BAD, _BUSY = "green", "bold red", "yellow"
 _STATE_STYLES = {"ready": _GOOD, "connected": _GOOD, "damaged": _BAD, "misconfigured": _BAD}
@@ -44,7 +45,7 @@ def status_view(status: dict[str, Any]) -> RenderableType:
     if status["store"].get("mode"):
         head.append(f"  {status['store']['mode']}")
     rows = *_store(status["store"]), _actors(status["actors"]), _bridges(status["bridges"])
-    queues = (*_unserved(status["unserved"]), *_history(status["bridges"]))
+    queues = (*_paused(status["bridges"]), *_unserved(status["unserved"]), *_history(status["bridges"]))
     return Group(head, *rows, *queues, *_clients(status), *_snapshots(status["snapshots"]))
 
 
@@ -100,6 +101,13 @@ def _notes(rows: Sequence[dict[str, Any]]) -> list[RenderableType]:
     """What an operator should know of a link beside its state."""
     noted = [(f"{row['name']}:{row['lane']}", note) for row in rows if (note := row["link"].get("note"))]
     return [Text.assemble((f"{lane} ", "bold"), (note, _BAD)) for lane, note in noted]
+
+
+def _paused(rows: Sequence[dict[str, Any]]) -> list[RenderableType]:
+    """Which bridges wait for an operator."""
+    since = {row["name"]: write_time(row["paused_since_ms"]) for row in rows if row["paused_since_ms"] is not None}
+    told = "; ".join(f"{bridge} since {at}" for bridge, at in since.items())
+    return [Text.assemble(("paused until bascule bridge resume: ", _BUSY), told)] if since else []
 
 
 def _unserved(rows: Sequence[dict[str, Any]]) -> list[RenderableType]:

@@ -1,4 +1,4 @@
-"""The names by which actors and queues are known, made and taken apart here alone; and how a lane's epoch is made. Pure.
+"""The names by which actors, queues and lanes are known, made and taken apart here alone; and how a lane's epoch is made. Pure.
 
 An actor of the whole node is called by its kind (``listener``), a lane's by kind, bridge and lane (``forwarder:cloud:0``). A queue
 is called by its kind and by what it belongs to: ``bridge:cloud:0``, ``session:7:sensor-1``. Only the kind is sure to have no
@@ -64,6 +64,11 @@ def lane_of_queue(queue: str) -> BridgeLane | None:
     """The lane whose queue it is; None for a queue of another kind."""
     kind, _, lane = queue.partition(":")
     return _lane(lane) if kind == _BRIDGE_QUEUE else None
+
+
+def remote_client_id(configured: str, lane: int, lanes: int) -> str:
+    """A lane's client identifier at the remote: the ``configured`` one, numbered where there are several lanes; none stays none."""
+    return configured if lanes == 1 or not configured else f"{configured}-{lane}"
 
 
 def session_queue_name(number: int, session: str) -> str:

@@ -162,7 +162,7 @@ def test_user_and_password_are_read_at_each_attempt(tmp_path: Path) -> None:
             lane.open()
             status = lane.until_status(lambda status: bool(status["link"]["error"]), "an error")
             assert "Not authorized" in status["link"]["error"]
-            secret.write_text("right\n")
+            secret.write_bytes(b"\xef\xbb\xbfright\r\nwhat follows the first line is no password\n")
             lane.until_connected()
 
 
@@ -173,6 +173,7 @@ def test_user_and_password_are_read_at_each_attempt(tmp_path: Path) -> None:
         ({"transport": "tls", "tls": tls()}, "tls:"),
         ({"transport": "ws"}, "websocket:"),
         ({"password_file": "/nonexistent", "username": "edge"}, "credentials:"),
+        ({"password_file": "/dev/zero", "username": "edge"}, "credentials:"),
     ],
 )
 def test_the_status_says_at_which_step_connecting_failed(tmp_path: Path, failing: dict[str, Any], expected: str) -> None:

@@ -106,19 +106,27 @@ def test_status_names_every_actor_and_every_lane(remote: Mosquitto, start_node: 
     assert "cloud" in human.stdout
 
 
-def test_a_paused_bridge_queues_and_a_resumed_one_delivers(remote: Mosquitto, start_node: StartNode) -> None:
+def test_a_paused_bridge_queues_whatever_ends_and_a_resumed_one_delivers(remote: Mosquitto, start_node: StartNode) -> None:
     numbers = [str(number) for number in range(100)]
     node = start_node(node_config(bridge_config("cloud", remote.port)))
     with Subscriber(remote.port, "#") as subscriber:
         node.wait_lane("cloud", state="connected")
         assert node.cli("bridge", "pause", str(node.config_path), "cloud").returncode == 0
-        node.wait_lane("cloud", state="paused")
+        since_ms = node.wait_lane("cloud", state="paused")["paused_since_ms"]
         mosquitto_pub(node.port, "t", numbers, qos=1)
         assert node.wait_lane("cloud", depth=len(numbers))["delivered"] == 0
         assert subscriber.count() == 0
+        node.restart()
+        paused = node.wait_lane("cloud", state="paused", depth=len(numbers))
+        assert "paused until bascule bridge resume: cloud since" in node.cli("status", str(node.config_path)).stdout
+        assert (paused["paused_since_ms"], remote.log.count("as bridge-cloud")) == (since_ms, 1), "it has not connected again"
         assert node.cli("bridge", "resume", str(node.config_path), "cloud").returncode == 0
         assert subscriber.wait_for("t", numbers).are_exact()
-        node.wait_lane("cloud", state="connected", depth=0)
+        row = node.wait_lane("cloud", state="connected", depth=0)
+        assert row["paused_since_ms"] is None
+        events = node.cli("events", str(node.config_path), "--kind", "bridge", "--json").stdout.splitlines()
+        told = [(event["kind"], event["actor"]) for event in map(json.loads, events)]
+        assert told == [("bridge.paused", "operator"), ("bridge.paused", "supervisor"), ("bridge.resumed", "operator")]
 
 
 def test_bridge_restart_gives_the_lane_new_processes_and_loses_nothing(remote: Mosquitto, start_node: StartNode) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+import socket
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,7 @@ from tests.support.mosquitto import Mosquitto, mosquitto_pub
 from tests.support.node import HANGS_SOON, Node, bridge_config, node_config
 from tests.support.publisher import Publisher
 from tests.support.subscriber import Subscriber
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE_S, wait_until
 
 ACTORS = ["listener", "distributor", "queue_store", "forwarder", "connection"]
 
@@ -84,6 +86,18 @@ def test_a_second_node_on_the_same_data_folder_is_refused(tmp_path: Path, remote
     with Subscriber(remote.port, "#") as subscriber:
         mosquitto_pub(first.port, "t", ["still here"], qos=1)
         assert subscriber.wait_for("t", ["still here"]).are_exact()
+
+
+def test_an_address_that_is_taken_is_told_in_a_line_and_had_once_it_is_free(tmp_path: Path) -> None:
+    node = Node(node_config(), tmp_path / "node")
+    with ExitStack() as ends:
+        with socket.create_server(("127.0.0.1", node.port)):
+            node.spawn()
+            ends.push(node)
+            told = wait_until(lambda: node.events("actor.failed"), PATIENCE_S, lambda: f"a word about it\n{node.output[-3000:]}")[0]
+            assert f"127.0.0.1:{node.port}" in told["error"]
+            assert "Traceback" not in node.output
+        node.wait_ready()
 
 
 def test_a_child_that_keeps_crashing_takes_the_node_down_after_its_restarts(remote: Mosquitto, start_node: StartNode) -> None:

@@ -81,8 +81,13 @@ class Operator:
         self.resume()
 
     def resume(self) -> None:
-        """Resume the bridge, if it is paused."""
+        """Resume the bridge, if it is paused; again, if the node did not hear of it."""
         self._ask("bridge.resume", {})
+        self._world.after(0.5, self._look)
+
+    def _look(self) -> None:
+        if self._machine.paused_since_ms:
+            self.resume()
 
     def answered(self, payload: bytes) -> None:
         """An answer has come."""

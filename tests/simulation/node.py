@@ -26,6 +26,7 @@ from storage.engine import Engine
 from supervisor.children import Ending, Life, Spawner
 from supervisor.epochs import Epochs
 from supervisor.nursery import Nursery
+from supervisor.pauses import Pauses
 from supervisor.supervisor import Supervisor
 from supervisor.tree import ChildSpec, child_specs
 from tests.simulation import snapshots
@@ -40,7 +41,7 @@ from tests.simulation.process import KILLED, Process, current
 from tests.simulation.tcp import Far, Link, SimSocket
 from tests.simulation.world import Pollable, World
 from wire.errors import Unavailable
-from wire.frames import Frame, HandOut, LaneOpen, LaneOpened, Publishes, SnapshotMade
+from wire.frames import Command, Frame, HandOut, LaneOpen, LaneOpened, Publishes, SnapshotMade
 from wire.settings import ListenerSettings, RemoteSettings
 
 LEVEL_5 = 5
@@ -183,9 +184,23 @@ class SimSpawner(Spawner):
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
 
-    def spawn(self, spec: ChildSpec, epoch: int) -> Life:
+    def spawn(self, spec: ChildSpec, epoch: int, *, paused: bool = False) -> Life:
         current().effect("spawn")
-        return self._machine.spawn(spec, epoch)
+        return self._machine.spawn(spec, epoch, paused=paused)
+
+
+class SimPauses(Pauses):
+    """Pauses that a machine keeps over all lives of its node."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._world = machine.world
+        self._since_ms = machine.paused_since_ms
+
+    def pause(self, bridge: str) -> None:
+        self._since_ms.setdefault(bridge, int(self._world.wall_s() * 1000))
+
+    def resume(self, bridge: str) -> None:
+        self._since_ms.pop(bridge, None)
 
 
 class SimRemote(Remote):
@@ -243,6 +258,7 @@ class Machine:
         self.node_ends = 0
         self.ends: list[int] = []
         self.snapshots_judged = 0
+        self.paused_since_ms: dict[str, int] = {}
         self._processes: dict[str, Process] = {}
         self._lives: dict[int, SimLife] = {}
         self._lane_openings: set[tuple[str, int]] = set()
@@ -263,7 +279,7 @@ class Machine:
         def make(mailbox: SimMailbox) -> PolledActor:
             epochs = SimEpochs(self.disk, self.world.wall_s())
             nursery = Nursery(mailbox, self.settings.supervision, child_specs(self.settings), SimSpawner(self), epochs)
-            return SimSupervisor(mailbox, self.settings, nursery, list)
+            return SimSupervisor(mailbox, self.settings, nursery, list, SimPauses(self))
 
         self.supervisor = self._process(SUPERVISOR, 0, make)
         self.supervisor.start()
@@ -304,10 +320,16 @@ class Machine:
         if process.alive:
             process.die(KILLED)
 
-    def spawn(self, spec: ChildSpec, epoch: int) -> SimLife:
+    def spawn(self, spec: ChildSpec, epoch: int, *, paused: bool) -> SimLife:
         """Start a child."""
         actor_class = _CLASSES[spec.kind]
-        process = self._process(spec.name, epoch, lambda mailbox: actor_class(mailbox, self.settings, epoch))
+
+        def make(mailbox: SimMailbox) -> PolledActor:
+            if paused:
+                mailbox.begin_with(Command(verb="pause"))
+            return actor_class(mailbox, self.settings, epoch)
+
+        process = self._process(spec.name, epoch, make)
         self._processes[spec.name] = process
         self._pids += 1
         life = SimLife(self, process, self._pids)

@@ -82,6 +82,7 @@ def main() -> int:
     parser.add_argument("--epoch", type=int, required=True)
     parser.add_argument("--settings", type=Path, required=True)
     parser.add_argument("--parent", type=int, required=True)
+    parser.add_argument("--paused", action="store_true")
     arguments = parser.parse_args()
     die_with_parent(arguments.parent)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -90,6 +91,8 @@ def main() -> int:
     settings = load(arguments.settings.read_bytes())
     Quiet.ignore_stop, Quiet.needs = arguments.ignore_stop, arguments.needs
     mailbox = Mailbox(Path(settings.run_dir), arguments.name)
+    if arguments.paused:
+        mailbox.begin_with(Command(verb="pause"))
     failure = Quiet.run(mailbox, settings, arguments.epoch)
     mailbox.close()
     return 0 if failure is None else 70

@@ -42,6 +42,21 @@ def test_check_says_what_a_configuration_makes(config: Path, capsys: pytest.Capt
     assert "cloud" in printed
 
 
+def test_check_says_which_files_for_a_remote_cannot_serve(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    node = json.loads(config.read_text())
+    (config.parent / "ca.pem").write_text("no certificate\n")
+    (config.parent / "password").write_text("x" * 70_000)
+    remote = node["bridges"][0]["remote"]
+    remote |= {"transport": "tls", "tls": {"ca_file": "ca.pem"}}
+    config.write_text(json.dumps(node))
+    assert main(["check", str(config)]) == 78
+    assert f"bridges[0].remote: {config.parent / 'ca.pem'} holds no certificates in PEM" in capsys.readouterr().err
+    remote |= {"tls": {}, "username": "edge", "password_file": "password"}
+    config.write_text(json.dumps(node))
+    assert main(["check", str(config)]) == 78
+    assert "longer than 65535 bytes" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("command", ["run", "check", "status", "stop"])
 def test_a_wrong_configuration_is_refused_with_each_problem_on_its_line(tmp_path: Path, command: str) -> None:
     path = tmp_path / "wrong.yaml"
@@ -87,6 +102,25 @@ def test_status_prints_tables_for_people(start: StartSupervisor, config: Path, c
     printed = capsys.readouterr().out
     assert "node test" in printed
     assert "queue_store" in printed
+
+
+def test_status_is_watched_without_a_terminal_too(start: StartSupervisor, config: Path) -> None:
+    start().wait_ready()
+    command = [sys.executable, "-m", "supervisor.cli", "status", str(config), "--watch"]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as watching:
+        assert watching.stdout is not None
+        heads = 0
+        while heads < 2:
+            line = watching.stdout.readline()
+            assert line, "it goes on until it is interrupted"
+            heads += line.startswith("node test")
+        watching.terminate()
+
+
+def test_no_snapshot_is_copied_into_the_data_folder(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for target in ("data", "data/below"):
+        assert main(["snapshot", str(config), "--to", str(config.parent / target)]) == 2
+        assert "which holds the snapshots themselves" in capsys.readouterr().err
 
 
 def test_a_bridge_is_paused_resumed_and_restarted(start: StartSupervisor, config: Path, capsys: pytest.CaptureFixture[str]) -> None:

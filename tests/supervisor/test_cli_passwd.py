@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import os
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import click
@@ -15,6 +17,8 @@ from actors.password_file import read_passwords
 from actors.passwords import verify_password
 from supervisor.cli import main
 from supervisor.cli_passwd import passwd
+from tests.supervisor.conftest import ROOT
+from tests.support.waiting import PATIENCE_S
 
 
 class Stdin:
@@ -109,3 +113,13 @@ def test_the_prompt_asks_twice(file: Path) -> None:
     assert asked.output.count("Password for ada") == 2, "they differed, so it asked again"
     assert "one" not in asked.output.replace("done", "")
     assert verifies(file, "ada", b"one")
+
+
+def test_without_a_terminal_it_says_how_to_give_a_password(file: Path) -> None:
+    command = [sys.executable, "-m", "supervisor.cli", "passwd", str(file), "ada"]
+    done = subprocess.run(
+        command, cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, start_new_session=True, timeout=PATIENCE_S
+    )
+    assert done.returncode == 2
+    assert b"give it with --stdin" in done.stderr
+    assert not file.exists()

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from actors.passwords import DECOY
-from supervisor.config import load
+from supervisor.config import load, load_acl
 from supervisor.config_settings import IN_MEMORY_MAX_BYTES
 from wire.errors import ConfigError
 from wire.settings import AclRuleSettings, NodeSettings, dump
@@ -255,6 +255,8 @@ TRAPS = [
     bad("text for a number", HEAD + BRIDGE + '    lanes: "2"\n', 8, "bridges[0].lanes", "whole number", "without quotes"),
     bad("infinity", HEAD + BRIDGE + "    backoff: {factor: .inf}\n", 8, "bridges[0].backoff.factor", "something special"),
     bad("tag", HEAD + "log: {level: !secret info}\n", 4, "log.level", "tag !secret", "remove"),
+    bad("tag of a set", HEAD + "log: !!set {a: 1}\n", 4, "log", "is not known here", "remove"),
+    bad("tag of an object", HEAD + "log: !!python/object:os.system {}\n", 4, "log", "is not known here"),
     bad("alias to itself", HEAD + "bridges: &all\n  - *all\n", 4, "bridges[0]", "what it is part of"),
 ]
 
@@ -599,6 +601,9 @@ bridges:
         pytest.param(b"- a\n- b\n", "1:1", "must be a mapping", id="a list"),
         pytest.param(b"node:\n\tname: a\n", "2:1", "use spaces", id="tab"),
         pytest.param(b"node: {name: a\nlog: {}\n", "2:4", "expected ',' or '}'", id="unclosed brace"),
+        pytest.param(b'node: "a\nlog: {}\n', "1:7", "unexpected end of stream", id="unclosed quotes"),
+        pytest.param(b"a:\n  filters: [#]\nb: {}\n", "2:13", 'a bare # begins a comment; write "#"', id="bare number sign"),
+        pytest.param(b"a: [x, # and so on\n  y\n", "1:4", "expected ',' or ']'", id="unclosed list with a comment"),
         pytest.param(b"node: a: b\n", "1:8", "quote a value that has a colon", id="colon in a value"),
         pytest.param(b"a: *nobody\n", "1:4", "undefined alias 'nobody'", id="alias without anchor"),
         pytest.param(b"a: 1\n---\nb: 2\n", "2:1", "a second document", id="two documents"),
@@ -622,11 +627,19 @@ def test_aliases_of_aliases_do_not_eat_the_memory(tmp_path: Path) -> None:
     assert any("too many values" in problem for problem in problems_of(tmp_path, "\n".join(levels)))
 
 
-def test_a_file_that_is_not_there_or_is_a_folder_is_named(tmp_path: Path) -> None:
-    for path, hint in ((tmp_path / "none.yaml", "no such file"), (tmp_path, "is a directory")):
-        with pytest.raises(ConfigError) as caught:
-            load(path)
-        assert caught.value.problems == (f"{path}:1:1: {hint}{' or directory' if 'file' in hint else ''}",)
+def test_what_is_not_there_or_no_plain_file_is_named(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    no_plain_file = "not a plain file, but a pipe or a device"
+    for path, hint in (
+        (tmp_path / "none.yaml", "no such file or directory"),
+        (tmp_path, "is a directory"),
+        (tmp_path / "pipe", no_plain_file),
+        (Path("/dev/zero"), no_plain_file),
+    ):
+        for read in (load, load_acl):
+            with pytest.raises(ConfigError) as caught:
+                read(path)
+            assert caught.value.problems == (f"{path}:1:1: {hint}",)
 
 
 @pytest.mark.parametrize(
@@ -635,7 +648,8 @@ def test_a_file_that_is_not_there_or_is_a_folder_is_named(tmp_path: Path) -> Non
         ("password_file: gone, username: u", "password_file", "there is no file"),
         ("password_file: ., username: u", "password_file", "is not a file"),
         ("password_file: empty, username: u", "password_file", "is empty"),
-        ("protocol: mqtt311, password_file: full", "password_file", "MQTT-3.1.2-22"),
+        ("protocol: mqtt311, password_file: full", "password_file", "needs username"),
+        ("password_file: full", "password_file", "needs username"),
         ("transport: tls, tls: {ca_file: gone}", "tls.ca_file", "there is no file"),
         ("transport: tls, tls: {cert_file: full}", "tls.cert_file", "needs key_file"),
         ("transport: wss, tls: {key_file: full}", "tls.key_file", "needs cert_file"),
@@ -680,6 +694,18 @@ def test_one_client_id_serves_several_bridges_only_at_different_remotes(tmp_path
     assert "bridges[1].remote.client_id" in problem
     assert "bridges[0]" in problem
     assert len(load_text(tmp_path, HEAD + BRIDGE + other.replace("broker.example", "other.example")).bridges) == 2
+
+
+def test_the_client_ids_of_lanes_are_those_of_no_other_bridge(tmp_path: Path) -> None:
+    """Lanes add their number, so that they can meet what is written in full elsewhere."""
+    two_lanes = BRIDGE.replace("name: cloud", "name: cloud\n    lanes: 2")
+    other = BRIDGE.replace("bridges:\n", "").replace("cloud", "second")
+    (client_id,) = re.findall(r"client_id: ([\w-]+)", BRIDGE)
+
+    (problem,) = problems_of(tmp_path, HEAD + two_lanes + other.replace(client_id, f"{client_id}-1"))
+
+    assert f"bridges[1].remote.client_id: makes {client_id}-1, which is bridges[0]'s" in problem
+    assert len(load_text(tmp_path, HEAD + two_lanes + other).bridges) == 2
 
 
 # --- access -------------------------------------------------------------------------------------------------------------------

@@ -71,7 +71,10 @@ TLS_FILES = "cert_file: server.pem, key_file: server.key"
         ('bind: "unix:"', "bind", "must not be empty"),
         ('bind: "unix:gone/m.sock"', "bind", "there is no folder"),
         (f'bind: "unix:{"x" * 110}"', "bind", "too long"),
-        ('bind: "unix:a"}, {bind: "unix:a"', "", "bound already by listeners[0]"),
+        ('bind: "unix:a"}, {bind: "unix:./a"', "", "bound already by listeners[0]"),
+        ('bind: "127.0.0.1:1"}, {bind: "0.0.0.0:1"', "", "bound already by listeners[0]"),
+        ('bind: "[::]:1"}, {bind: "0.0.0.0:1"', "", "bound already by listeners[0]"),
+        ('bind: "localhost:1"}, {bind: "LOCALHOST:1"', "", "bound already by listeners[0]"),
     ],
 )
 def test_a_listener_that_cannot_work_is_refused(tmp_path: Path, certificates: Path, keys: str, key: str, hint: str) -> None:
@@ -96,6 +99,11 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
     subprocess.run(locking, check=True, capture_output=True, timeout=30)
     (folder / "text").write_text("for the test\n")
     return folder
+
+
+@pytest.mark.parametrize("other", ["127.0.0.2:1", "0.0.0.0:2", "[::1]:1"])
+def test_listeners_that_do_not_meet_may_stand_side_by_side(tmp_path: Path, other: str) -> None:
+    assert len(load(listener_of(tmp_path, f'bind: "127.0.0.1:1"}}, {{bind: "{other}"')).listeners) == 2
 
 
 def test_a_listener_has_what_was_written(tmp_path: Path, certificates: Path) -> None:

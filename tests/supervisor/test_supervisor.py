@@ -7,11 +7,12 @@ import os
 import signal
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from supervisor.control import SOCKET_NAME, ControlError, NotRunning, call, encode_request
-from tests.supervisor.conftest import StartSupervisor, alive
+from tests.supervisor.conftest import StartSupervisor, TestNode, alive
 from tests.support.waiting import wait_until
 
 CHILDREN = ["queue_store", "distributor", "forwarder:cloud:0", "connection:cloud:0", "listener"]
@@ -255,6 +256,31 @@ def test_pause_and_resume_reach_the_connection_and_pause_outlives_it(start: Star
     wait_until(lambda: ["command", "pause"] in node.heard(name)[node.heard(name).index(life) :], 10.0, "the pause again")
     call(node.run_dir, "bridge.resume", {"bridge": "cloud"})
     wait_until(lambda: node.heard(name)[-1] == ["command", "resume"], 10.0, "the resumption")
+
+
+def test_a_pause_outlives_the_node_and_is_what_a_new_connection_hears_first(start: StartSupervisor) -> None:
+    name = "connection:cloud:0"
+    node = start().wait_ready()
+    call(node.run_dir, "bridge.pause", {"bridge": "cloud"})
+    since_ms = node.status()["bridges"][0]["paused_since_ms"]
+    assert since_ms
+    node.process.kill()
+    node = start().wait_ready()
+    assert node.status()["bridges"][0]["paused_since_ms"] == since_ms
+    assert node.wait_for("bridge.paused")["bridge"] == "cloud"
+    assert _heard_in_this_run(node, name)[0] == ["command", "pause"]
+    call(node.run_dir, "bridge.resume", {"bridge": "cloud"})
+    wait_until(lambda: node.heard(name)[-1] == ["command", "resume"], 10.0, "the resumption")
+    node.process.kill()
+    node = start().wait_ready()
+    assert node.status()["bridges"][0]["paused_since_ms"] is None
+    assert not [note for note in _heard_in_this_run(node, name) if note[0] == "command"]
+    assert not node.named("bridge.paused")
+
+
+def _heard_in_this_run(node: TestNode, name: str) -> list[list[Any]]:
+    heard = node.heard(name)
+    return heard[heard.index(["started", node.named("child.started", name)[0]["epoch"]]) + 1 :]
 
 
 def test_bridge_restart_replaces_the_connection_and_counts_as_no_crash(start: StartSupervisor) -> None:

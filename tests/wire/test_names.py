@@ -17,6 +17,7 @@ from wire.names import (
     lane_of_queue,
     peer_of,
     queue_name,
+    remote_client_id,
     session_of_queue,
     session_queue_name,
 )
@@ -27,6 +28,12 @@ def test_names_of_actors_and_queues_are_those_of_the_architecture() -> None:
     assert forwarder_name("cloud", 0) == "forwarder:cloud:0"
     assert connection_name("cloud", 11) == "connection:cloud:11"
     assert queue_name("cloud", 0) == "bridge:cloud:0"
+
+
+def test_lanes_number_the_client_identifier_but_not_one_that_the_remote_is_to_make() -> None:
+    assert [remote_client_id("edge", lane, 1) for lane in range(1)] == ["edge"]
+    assert [remote_client_id("edge", lane, 2) for lane in range(2)] == ["edge-0", "edge-1"]
+    assert [remote_client_id("", lane, 2) for lane in range(2)] == ["", ""], "-1 would be that of every node"
 
 
 @given(st.text(), st.integers(0, 1000))

@@ -1,0 +1,20 @@
+"""Reads a file that an operator has named, of which nobody knows what it is: a pipe that nobody writes, a device without end."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+
+def read_plain(path: str | os.PathLike[str], max_bytes: int) -> bytes:
+    """The content of the file ``path``; one byte more than ``max_bytes`` where there is more. It never waits for a writer.
+
+    Raises:
+        OSError: it cannot be read, or is no plain file.
+    """
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "not a plain file, but a pipe or a device", str(Path(path)))
+        return file.read(max_bytes + 1)
