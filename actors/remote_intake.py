@@ -18,7 +18,7 @@ from wire.frames import Committed, Frame, SenderResumes, SessionOpen, SessionOpe
 from wire.incoming import LocalForm
 from wire.link import RESEND_AFTER_S
 from wire.mqtt.codec import decode
-from wire.mqtt.packets import SESSION_NEVER_EXPIRES_S, Pubrel, Suback
+from wire.mqtt.packets import SESSION_NEVER_EXPIRES_S, Pubrel, Suback, Unsuback
 from wire.names import DISTRIBUTOR, QUEUE_STORE
 from wire.remote_inbox import RemoteInbox
 from wire.remote_subscriptions import RemoteSubscriptions
@@ -157,6 +157,7 @@ class RemoteIntake:
                 session=self._session,
                 clean=bool(self._forget),
                 expiry_s=SESSION_NEVER_EXPIRES_S,
+                filters=self._subscriptions.asked_for,
             ),
         )
 
@@ -178,7 +179,8 @@ class RemoteIntake:
             return
         self._opening, self._forget = False, ""
         self._inbox.opened(frame.received)
-        self._host.say(self._subscriptions.subscribe(self._packet_max_bytes))
+        known = [topic_filter for topic_filter, *_ in frame.subscriptions]
+        self._host.say(self._subscriptions.subscribe(self._packet_max_bytes, known))
         if self._subscriptions.answered:
             self._log_subscribed()
         else:
@@ -233,7 +235,7 @@ class RemoteIntake:
         Raises:
             PeerViolation: it is malformed or answers nothing.
         """
-        if packet.first_byte & 0xF0 not in (remote_packets.PUBREL & 0xF0, remote_packets.SUBACK):
+        if packet.first_byte & 0xF0 not in (remote_packets.PUBREL & 0xF0, remote_packets.SUBACK, remote_packets.UNSUBACK):
             return False
         match decode(packet.first_byte, packet.body, self._level):
             case Pubrel(packet_id=packet_id):
@@ -243,6 +245,8 @@ class RemoteIntake:
                 if self._subscriptions.answered:
                     self._host.mailbox.cancel_timer(_SUBACK)
                     self._log_subscribed()
+            case Unsuback() as unsuback:
+                self._subscriptions.unsuback(unsuback)
         return True
 
     # --- batches ---
