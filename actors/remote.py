@@ -22,6 +22,7 @@ from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
 from wire.errors import Unavailable
+from wire.mqtt.publish_stream import PACKET_BYTES_LIMIT
 from wire.settings import RemoteSettings, TlsSettings
 
 LEVEL_5 = 5
@@ -37,6 +38,10 @@ class InputLimits:
 
     packet_max_bytes: int
     receive_maximum: int | None
+
+    def publish_max_bytes(self, level: int) -> int:
+        """The largest PUBLISH to take. A level 4 remote cannot be told a limit: it may send all that MQTT allows."""
+        return self.packet_max_bytes if level == LEVEL_5 else PACKET_BYTES_LIMIT
 
 
 NOTHING_SUBSCRIBED = InputLimits(packet_max_bytes=1 << 20, receive_maximum=None)  # so nothing large is expected

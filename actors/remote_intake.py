@@ -60,14 +60,14 @@ class RemoteIntake:
         self._timeout_s = remote.connect_timeout_s
         self._session = f"\0{host.name}"  # no client identifier has a NUL in it
         self.limits = InputLimits(packet_max_bytes=settings.clients.packet_max_bytes, receive_maximum=remote.receive_maximum)
-        self._form = LocalForm(bridge, node=settings.name)
+        self._form = LocalForm(bridge, node=settings.name, packet_max_bytes=settings.clients.packet_max_bytes)
         self._inbox = RemoteInbox(
             self._form,
             sender=host.name,
             epoch=host.epoch,
             session=self._session,
             level=remote.protocol,
-            packet_max_bytes=settings.clients.packet_max_bytes,
+            packet_max_bytes=self.limits.publish_max_bytes(remote.protocol),
             remote_keeps=not remote.clean_start and (remote.protocol != LEVEL_5 or remote.session_expiry_s > 0),
         )
         self._subscriptions = RemoteSubscriptions(
@@ -98,6 +98,7 @@ class RemoteIntake:
             **counts,
             "looped": self._form.looped,
             "unmatched": self._form.unmatched,
+            "too_large": self._form.too_large,
             "waiting": self._inbox.waiting,
             "outstanding_batches": self._inbox.outstanding,
         }
@@ -303,8 +304,12 @@ class RemoteIntake:
             log.warning("remote.subscription_refused", extra={**self._facts, "filters": codes})
 
     def _log_oddities(self) -> None:
-        """Once for each topic that no rule has (its messages are dropped) or that cannot be mapped (they keep it)."""
-        for event, topics in (("remote.unmatched", self._form.unmatched_topics), ("topic.unmapped", self._form.unmapped_topics)):
+        """Once for each topic that no rule has or of which one was too large (dropped), or that cannot be mapped (it stays)."""
+        for event, topics in (
+            ("remote.unmatched", self._form.unmatched_topics),
+            ("remote.too_large", self._form.too_large_topics),
+            ("topic.unmapped", self._form.unmapped_topics),
+        ):
             if not topics:
                 continue
             if new := topics - self._logged_topics:

@@ -228,3 +228,21 @@ def test_with_lanes_only_the_first_subscribes(source: Mosquitto, sink: Mosquitto
         publish(source.port, "t/1", LINES, qos=1)
         assert arrived.wait_for("t/1", LINES).are_exact()
         assert node.lane("from", 1)["remote_subscriptions"] == {}
+
+
+def test_a_message_too_large_for_the_node_stops_neither_direction(source: Mosquitto, start_node: StartNode) -> None:
+    """An MQTT 3.1.1 remote cannot be told how much is too much; without an answer it would send it on every connection."""
+    both = taking(source.port, {"filters": ["in/#"]}, protocol="mqtt311", local_subscriptions=[{"filters": ["out"]}])
+    node = start_node(node_config(both, clients={"packet_max_bytes": "64KiB"}))
+    with Subscriber(source.port, "out") as there, Subscriber(node.port, "in/#") as here:
+        subscribed(node)
+        for qos in (0, 1, 2):
+            publish(source.port, "in/big", ["x" * 400_000], qos=qos)
+            publish(source.port, "in/small", [f"small {qos}"], qos=qos)
+        publish(node.port, "out", ["went"], qos=1)
+        here.wait_for("in/small", ["small 0", "small 1", "small 2"])
+        there.wait_for("out", ["went"])
+        assert not here.payloads("in/big")
+    assert (figures(node)["too_large"], figures(node)["received"]) == (3, 6)
+    assert [event["topics"] for event in node.events("remote.too_large")] == [["b'in/big'"]]
+    assert not node.events("bridge.disconnected")
