@@ -6,7 +6,7 @@ The answers to the remote keep the QoS and the packet identifiers that it sent, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from wire.batch import OFFERED, QOS_MASK, RETAIN, Batch, applied_qos_table
 from wire.hops import hops_of, hops_property, without_hops
@@ -53,12 +53,13 @@ class LocalForm:
         self.unmapped_topics: set[bytes] = set()
         self.too_large_topics: set[bytes] = set()
 
-    def transform(self, batch: Batch) -> tuple[Batch, list[int] | None]:
-        """The batch as the node is to see it, and the rows of ``batch`` that are in it (None: all)."""
+    def transform(self, batch: Batch, unwanted: Collection[int] = ()) -> tuple[Batch, list[int] | None]:
+        """The batch without ``unwanted`` rows as the node is to see it, and the rows of ``batch`` that are in it (None: all)."""
         mapped = [self._map(topic) for topic in batch.topics]
         rules = [one.rule for one in mapped]
         properties, left_out = self._properties(batch, rules)
         left_out |= self._too_large(batch)
+        left_out.update(unwanted)
         flags = self._flags(batch, rules)
         taken = Batch(
             accepted_ms=batch.accepted_ms,
