@@ -270,8 +270,10 @@ def _await_connack(client: Client, answers: list[Any], deadline_s: float, place:
         if client.want_write():
             client.loop_write()
         code = client.loop_read()
-        if code and not answers:
+        if not answers and code:
             raise _unavailable("connack", place, f"closed or broken by the remote before a CONNACK: {error_string(code)}")
+        if not answers and client.socket() is None:
+            raise _unavailable("connack", place, "the remote sent DISCONNECT instead of a CONNACK")
 
 
 def _connack(flags: ConnectFlags, properties: Properties | None) -> Connack:
