@@ -43,7 +43,7 @@ from wire.settings import ListenerTlsSettings
 
 NOT_AVAILABLE = "not available in this version"
 
-# Half of what MQTT allows. A message grows on its way, by its hops, user properties and destination, and must fit a packet then, too;
+# Half of what MQTT allows. A message grows on its way, by hops, user properties and destination, and must fit a packet then as well;
 # and each process handles a message whole, in which time it is silent.
 PACKET_MAX_BYTES = 128 << 20
 
