@@ -43,8 +43,8 @@ from wire.settings import ListenerTlsSettings
 
 NOT_AVAILABLE = "not available in this version"
 
-# Half of what MQTT allows. A message grows on its way, by hops, user properties and destination, and must fit a packet then, too; and
-# each process handles a message whole, in which time it is silent.
+# Half of what MQTT allows. A message grows on its way, by hops, user properties and destination, and must fit a packet then.
+# And each process handles a message whole, in which time it is silent.
 PACKET_MAX_BYTES = 128 << 20
 
 # Keys that a later version will know, by path without list indices: refused with that reason, never ignored.
