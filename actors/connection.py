@@ -477,7 +477,12 @@ class Connection(MailboxActor):
                     break
                 if position != before:
                     continue
-            packet = remote_packets.next_packet(buffer, position, bytes_max=self._input_limits.packet_max_bytes)
+            packet = remote_packets.next_packet(
+                buffer,
+                position,
+                bytes_max=self._input_limits.packet_max_bytes,
+                publish_bytes_max=self._input_limits.publish_max_bytes(self._settings.protocol),
+            )
             if packet is None:
                 break
             self._take(packet)

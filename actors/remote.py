@@ -23,6 +23,7 @@ from paho.mqtt.reasoncodes import ReasonCode
 from actors.plain_file import read_plain
 from actors.tls import FileFault, show, trust
 from wire.errors import Unavailable
+from wire.mqtt.publish_stream import PACKET_BYTES_LIMIT
 from wire.settings import RemoteSettings, TlsSettings
 
 LEVEL_5 = 5
@@ -42,6 +43,10 @@ class InputLimits:
 
     packet_max_bytes: int
     receive_maximum: int | None
+
+    def publish_max_bytes(self, level: int) -> int:
+        """The largest PUBLISH to take. A level 4 remote cannot be told a limit: it may send all that MQTT allows."""
+        return self.packet_max_bytes if level == LEVEL_5 else PACKET_BYTES_LIMIT
 
 
 NOTHING_SUBSCRIBED = InputLimits(packet_max_bytes=1 << 20, receive_maximum=None)  # so nothing large is expected
@@ -289,8 +294,10 @@ def _await_connack(client: Client, answers: list[Any], deadline_s: float, place:
         if client.want_write():
             client.loop_write()
         code = client.loop_read()
-        if code and not answers:
+        if not answers and code:
             raise _unavailable("connack", place, f"closed or broken by the remote before a CONNACK: {error_string(code)}")
+        if not answers and client.socket() is None:
+            raise _unavailable("connack", place, "the remote sent DISCONNECT instead of a CONNACK")
 
 
 def _connack(flags: ConnectFlags, properties: Properties | None) -> Connack:

@@ -18,7 +18,7 @@ from wire.frames import Committed, Frame, SenderResumes, SessionOpen, SessionOpe
 from wire.incoming import LocalForm
 from wire.link import RESEND_AFTER_S
 from wire.mqtt.codec import decode
-from wire.mqtt.packets import SESSION_NEVER_EXPIRES_S, Pubrel, Suback
+from wire.mqtt.packets import SESSION_NEVER_EXPIRES_S, Pubrel, Suback, Unsuback
 from wire.names import DISTRIBUTOR, QUEUE_STORE
 from wire.remote_inbox import RemoteInbox
 from wire.remote_subscriptions import RemoteSubscriptions
@@ -60,14 +60,14 @@ class RemoteIntake:
         self._timeout_s = remote.connect_timeout_s
         self._session = f"\0{host.name}"  # no client identifier has a NUL in it
         self.limits = InputLimits(packet_max_bytes=settings.clients.packet_max_bytes, receive_maximum=remote.receive_maximum)
-        self._form = LocalForm(bridge, node=settings.name)
+        self._form = LocalForm(bridge, node=settings.name, packet_max_bytes=settings.clients.packet_max_bytes)
         self._inbox = RemoteInbox(
             self._form,
             sender=host.name,
             epoch=host.epoch,
             session=self._session,
             level=remote.protocol,
-            packet_max_bytes=settings.clients.packet_max_bytes,
+            packet_max_bytes=self.limits.publish_max_bytes(remote.protocol),
             remote_keeps=not remote.clean_start and (remote.protocol != LEVEL_5 or remote.session_expiry_s > 0),
         )
         self._subscriptions = RemoteSubscriptions(
@@ -98,6 +98,7 @@ class RemoteIntake:
             **counts,
             "looped": self._form.looped,
             "unmatched": self._form.unmatched,
+            "too_large": self._form.too_large,
             "waiting": self._inbox.waiting,
             "outstanding_batches": self._inbox.outstanding,
         }
@@ -157,6 +158,7 @@ class RemoteIntake:
                 session=self._session,
                 clean=bool(self._forget),
                 expiry_s=SESSION_NEVER_EXPIRES_S,
+                filters=self._subscriptions.asked_for,
             ),
         )
 
@@ -178,7 +180,8 @@ class RemoteIntake:
             return
         self._opening, self._forget = False, ""
         self._inbox.opened(frame.received)
-        self._host.say(self._subscriptions.subscribe(self._packet_max_bytes))
+        known = [topic_filter for topic_filter, *_ in frame.subscriptions]
+        self._host.say(self._subscriptions.subscribe(self._packet_max_bytes, known))
         if self._subscriptions.answered:
             self._log_subscribed()
         else:
@@ -233,7 +236,7 @@ class RemoteIntake:
         Raises:
             PeerViolation: it is malformed or answers nothing.
         """
-        if packet.first_byte & 0xF0 not in (remote_packets.PUBREL & 0xF0, remote_packets.SUBACK):
+        if packet.first_byte & 0xF0 not in (remote_packets.PUBREL & 0xF0, remote_packets.SUBACK, remote_packets.UNSUBACK):
             return False
         match decode(packet.first_byte, packet.body, self._level):
             case Pubrel(packet_id=packet_id):
@@ -243,6 +246,8 @@ class RemoteIntake:
                 if self._subscriptions.answered:
                     self._host.mailbox.cancel_timer(_SUBACK)
                     self._log_subscribed()
+            case Unsuback() as unsuback:
+                self._subscriptions.unsuback(unsuback)
         return True
 
     # --- batches ---
@@ -299,8 +304,12 @@ class RemoteIntake:
             log.warning("remote.subscription_refused", extra={**self._facts, "filters": codes})
 
     def _log_oddities(self) -> None:
-        """Once for each topic that no rule has (its messages are dropped) or that cannot be mapped (they keep it)."""
-        for event, topics in (("remote.unmatched", self._form.unmatched_topics), ("topic.unmapped", self._form.unmapped_topics)):
+        """Once for each topic that no rule has or of which one was too large (dropped), or that cannot be mapped (it stays)."""
+        for event, topics in (
+            ("remote.unmatched", self._form.unmatched_topics),
+            ("remote.too_large", self._form.too_large_topics),
+            ("topic.unmapped", self._form.unmapped_topics),
+        ):
             if not topics:
                 continue
             if new := topics - self._logged_topics:

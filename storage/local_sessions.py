@@ -246,6 +246,8 @@ class LocalSessions:
                 session, refused = None, "sessions_max"
             else:
                 session = self._begin(frame, opening, present, makes_queue=makes_queue)
+        if session is not None:
+            self._note_filters(session, frame.filters)
         self._answers.append(
             (
                 frame.sender,
@@ -287,6 +289,13 @@ class LocalSessions:
         if changes:
             self._changed(session)
         return session
+
+    def _note_filters(self, session: Session, filters: Iterable[str]) -> None:
+        """What a lane subscribes to at its remote; it stays noted, to be given up there once the configuration has it no more."""
+        new = [topic_filter for topic_filter in filters if topic_filter not in session.subscriptions]
+        if new:
+            session.subscriptions.update(dict.fromkeys(new, (0, 0)))
+            self._changed(session)
 
     def _close(self, frame: SessionClose) -> None:
         session = self._sessions.get(frame.session)

@@ -44,6 +44,10 @@ from wire.settings import ListenerTlsSettings
 
 NOT_AVAILABLE = "not available in this version"
 
+# Half of what MQTT allows. A message grows on its way, by hops, user properties and destination, and must fit a packet then.
+# And each process handles a message whole, in which time it is silent.
+PACKET_MAX_BYTES = 128 << 20
+
 # Keys that a later version will know, by path without list indices: refused with that reason, never ignored.
 NOT_YET = {
     "listeners.persistence": "persistence is set for the whole node",
@@ -296,7 +300,9 @@ class Clients(Section):
 
     connections_max: Annotated[int, Number(1, 1_000_000)] = setting(4096, "Clients connected at a time.")
     connect_timeout: Annotated[float, Duration(0.1, 3600)] = setting("10s", "How long a new connection may take to send CONNECT.")
-    packet_max_bytes: Annotated[int, Size(1024, 268_435_455)] = setting("1MiB", "Largest packet taken from a client.")
+    packet_max_bytes: Annotated[int, Size(1024, PACKET_MAX_BYTES)] = setting(
+        "1MiB", "Largest packet taken from a client, at most 128MiB."
+    )
     input_max_bytes: Annotated[int, Size(1024)] = setting(
         "256MiB", "What all clients have sent of packets that are not complete; beyond, the client with most of it is closed."
     )

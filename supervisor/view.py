@@ -185,8 +185,8 @@ def _remote_subscriptions(rows: Sequence[dict[str, Any]]) -> list[RenderableType
     subscribed = [row for row in rows if row["remote_subscriptions"]]
     if not subscribed:
         return []
-    counts = ("received", "duplicates", "waiting", "looped", "unmatched", "dropped")
-    table = _table("remote subscriptions", ">granted", *(f">{name}" for name in counts), "refused filters")
+    counts = ("received", "duplicates", "waiting", "looped", "unmatched", "too_large", "expired", "dropped")
+    table = _table("remote subscriptions", ">granted", *(f">{name.replace('_', ' ')}" for name in counts), "refused filters")
     for row in subscribed:
         figures = row["remote_subscriptions"]
         refused = ", ".join(f"{topic_filter} ({code})" for topic_filter, code in figures["refused"].items())

@@ -201,6 +201,7 @@ class SessionOpen(Frame):
     has a queue and kept subscriptions. source: the connection's number. will: (topic, flags, payload, properties, delay in
     seconds), kept until ``SessionClose`` drops it or a batch with it is committed. resumes: asked again because the store is new;
     nothing is cleaned. user: who has logged in; None is nobody. listener: where the listener listens by which the client came.
+    filters: what a lane is about to subscribe to in its session.
     """
 
     VERSION: ClassVar[int] = 5
@@ -216,6 +217,7 @@ class SessionOpen(Frame):
     resumes: bool = False
     user: str | None = None
     listener: str = ""
+    filters: tuple[str, ...] = ()
 
 
 @_frame(6)
@@ -225,8 +227,9 @@ class SessionOpened(Frame):
 
     queue: ``session:<number>:<session>``, a number that is never given twice; empty where the session ends with its connection.
     subscriptions: what is kept: (topic filter, options, subscription identifier), the options being those of a SUBSCRIBE as one
-    byte (QoS 0x03, No Local 0x04, Retain As Published 0x08), the identifier 0 for none. refused: empty, or why nothing was opened:
-    ``sessions_max`` is reached, or the session is another ``user``'s.
+    byte (QoS 0x03, No Local 0x04, Retain As Published 0x08), the identifier 0 for none. Of a lane's session: each filter that was
+    ever subscribed to in it, without options. refused: empty, or why nothing was opened: ``sessions_max`` is reached, or the
+    session is another ``user``'s.
     """
 
     VERSION: ClassVar[int] = 4

@@ -6,16 +6,20 @@ The answers to the remote keep the QoS and the packet identifiers that it sent, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
-from wire.batch import OFFERED, RETAIN, Batch, applied_qos_table
+from wire.batch import OFFERED, QOS_MASK, RETAIN, Batch, applied_qos_table
 from wire.hops import hops_of, hops_property, without_hops
 from wire.mapping import NO_RULE, Mapped, TopicMapper
+from wire.mqtt.primitives import encode_variable_byte_integer
 from wire.mqtt.publish_properties import append_user_properties
+from wire.mqtt.publish_stream import PACKET_BYTES_LIMIT
 from wire.settings import BridgeSettings, RuleSettings
 
 KNOWN_PROPERTIES_MAX = 1_000
 KNOWN_BYTES_MAX = 256  # longer ones are not worth remembering
+
+_HEAD_MAX_BYTES = 9  # of a PUBLISH without properties: fixed header, length of the topic, packet identifier
 
 _UNWANTED = bytes(256)
 
@@ -25,30 +29,37 @@ class LocalForm:
 
     H1  a message that has crossed ``max_hops`` bridges is not taken; one that is taken has crossed one more.
     H2  QoS is lowered to the rule's ``max_qos`` and never raised; RETAIN stays where the rule preserves it; no row is refusable.
+    H3  a message whose packet is larger than a local client's may be is not taken: an MQTT 3.1.1 remote cannot be told the limit,
+        and would send it again on every connection.
 
-    ``looped`` and ``unmatched`` count what was left out; ``unmatched_topics`` and ``unmapped_topics`` (no destination could be
-    made, so the topic stays) gather topics that the caller logs and clears.
+    ``looped``, ``unmatched`` and ``too_large`` count what was left out; ``unmatched_topics``, ``unmapped_topics`` (no destination
+    could be made, so the topic stays) and ``too_large_topics`` gather topics that the caller logs and clears.
     """
 
-    def __init__(self, bridge: BridgeSettings, *, node: str) -> None:
+    def __init__(self, bridge: BridgeSettings, *, node: str, packet_max_bytes: int = PACKET_BYTES_LIMIT) -> None:
         rules = bridge.remote_subscriptions
         self._mapper = TopicMapper(bridge, node=node, rules=rules)
         self._tables = {
             rule.number: applied_qos_table(rule.max_qos, OFFERED | (RETAIN if rule.preserve_retain else 0)) for rule in rules
         }
+        self._packet_max_bytes = packet_max_bytes
         self._hops_max = bridge.max_hops if bridge.loop_prevention else None
         self._added = {rule.number: append_user_properties(b"", rule.user_properties) for rule in rules}
         self._own: dict[tuple[int, bytes], bytes | None] = {}
         self.looped = 0
         self.unmatched = 0
+        self.too_large = 0
         self.unmatched_topics: set[bytes] = set()
         self.unmapped_topics: set[bytes] = set()
+        self.too_large_topics: set[bytes] = set()
 
-    def transform(self, batch: Batch) -> tuple[Batch, list[int] | None]:
-        """The batch as the node is to see it, and the rows of ``batch`` that are in it (None: all)."""
+    def transform(self, batch: Batch, unwanted: Collection[int] = ()) -> tuple[Batch, list[int] | None]:
+        """The batch without ``unwanted`` rows as the node is to see it, and the rows of ``batch`` that are in it (None: all)."""
         mapped = [self._map(topic) for topic in batch.topics]
         rules = [one.rule for one in mapped]
         properties, left_out = self._properties(batch, rules)
+        left_out |= self._too_large(batch)
+        left_out.update(unwanted)
         flags = self._flags(batch, rules)
         taken = Batch(
             accepted_ms=batch.accepted_ms,
@@ -102,6 +113,19 @@ class LocalForm:
             elif formed:
                 properties[row] = formed
         return properties, left_out
+
+    def _too_large(self, batch: Batch) -> set[int]:
+        """The rows whose packets are too large (H3). Those have no properties, because an MQTT 5 remote is told the limit."""
+        if len(batch.payloads) + max(map(len, batch.topics), default=0) + _HEAD_MAX_BYTES <= self._packet_max_bytes:
+            return set()
+        found = set()
+        for row, (index, flags, length) in enumerate(zip(batch.topic_of, batch.flags, batch.lengths, strict=True)):
+            remaining = 2 + len(batch.topics[index]) + (2 if flags & QOS_MASK else 0) + length
+            if 1 + len(encode_variable_byte_integer(remaining)) + remaining > self._packet_max_bytes:
+                found.add(row)
+                self.too_large_topics.add(batch.topics[index])
+        self.too_large += len(found)
+        return found
 
     def _form(self, rule: RuleSettings, raw: bytes) -> bytes | None:
         """Properties ``raw`` as they go on by ``rule``; None for a message that goes round (H1)."""

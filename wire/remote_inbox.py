@@ -5,7 +5,8 @@ Sockets, timers and the frames around it are the business of ``actors/remote_int
 
 N1  an answer leaves only after the commit of its batch, on the connection that its packet came by, in order (I1, I2).
 N2  rows that the store refuses are never answered with a failure, because the remote would throw the message away: they are held,
-    and offered again in order, before anything that came later.
+    and offered again in order, before anything that came later. Their message expiry intervals run on meanwhile; what has
+    expired is answered and left out [MQTT-3.3.2-5, MQTT-3.3.2-6].
 N3  the session is asked for only when no batch of an earlier connection is on its way, so its identifiers are all there.
 N4  what is held and gathered has a limit. Beyond it QoS 0 is dropped, and QoS 1 and 2 are left unanswered and unrecorded, all that
     follow them too; when there is room again a new connection makes the remote send them again. A remote that would not keep them
@@ -17,8 +18,10 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from itertools import islice
+from typing import NamedTuple
 
 from wire.batch import QOS_MASK, Batch, pack_column, unpack_column
 from wire.frames import Committed, Publishes, encode
@@ -26,7 +29,9 @@ from wire.inbound import AnswerBurst, InboundFlow
 from wire.incoming import LocalForm
 from wire.link import BATCH_BYTES_MAX, BATCH_ROWS_MAX, SendingLink
 from wire.mqtt.codec import split
+from wire.mqtt.publish_properties import message_expiry_s
 from wire.mqtt.publish_stream import BatchBuilder, parse_publishes
+from wire.publish_expiry import aged, waited_s
 from wire.refusals import RefusedMessage, refused_messages
 
 OFFER_ROWS_MIN = 64  # what is offered again begins small: most of it would only come back
@@ -45,12 +50,23 @@ class InboxCounts:
     duplicates: int = 0
     refused: int = 0
     dropped: int = 0
+    expired: int = 0
     skipped: int = 0
+
+
+class _Held(NamedTuple):
+    """A message that the store refused. since_ms: when it came from the remote (UTC epoch)."""
+
+    message: RefusedMessage
+    since_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class _Owed:
-    """What is wanted back when a batch is committed; ``rows`` says which rows of ``came`` it has (None: all)."""
+    """What is wanted back when a batch is committed; ``rows`` says which rows of ``came`` it has (None: all).
+
+    again: what was held before and is the batch's rows now; empty for what has just come.
+    """
 
     source: int
     burst: AnswerBurst | None
@@ -58,7 +74,7 @@ class _Owed:
     sources: bytes
     received: dict[str, tuple[bytes, bytes]]
     rows: list[int] | None
-    again: bool
+    again: tuple[_Held, ...]
 
 
 class RemoteInbox:
@@ -89,7 +105,7 @@ class RemoteInbox:
         self._link: SendingLink[_Owed] = SendingLink()
         self._source = 0
         self._flow: InboundFlow | None = None
-        self._held: deque[RefusedMessage] = deque()
+        self._held: deque[_Held] = deque()
         self._stalled = False  # the store refuses what comes by this connection
         self._refusing: set[int] = set()  # connections that the store refuses until it is told
         self._offer_rows = OFFER_ROWS_MIN
@@ -122,7 +138,7 @@ class RemoteInbox:
         self.blocked = self._skipping = False
         if self._stalled:
             self._stalled = False
-            self.counts.dropped += sum(1 for message in self._held if not message.qos)
+            self.counts.dropped += sum(1 for message, _ in self._held if not message.qos)
             self._held.clear()
             self._drop_gathered()
 
@@ -251,7 +267,7 @@ class RemoteInbox:
         if sealed is None and not len(builder):
             return None
         burst, released = sealed if sealed is not None else (None, [])
-        parts = self._send(builder, burst, released, now_s, wall_ms, again=False)
+        parts = self._send(builder, burst, released, now_s, wall_ms)
         builder.clear()
         return parts
 
@@ -264,20 +280,34 @@ class RemoteInbox:
         again = InboundFlow(
             number=flow.number, session=self._session, level=self._level, receive_maximum=RECEIVE_MAXIMUM, topic_alias_maximum=0
         )
-        for message in islice(self._held, self._offer_rows):
+        expired: list[int] = []
+        for message, since_ms in islice(self._held, self._offer_rows):
             if builder.full:
                 break
+            interval_s, waited = message_expiry_s(message.properties), waited_s(since_ms, wall_ms)
+            if interval_s is not None:
+                if interval_s <= waited:
+                    expired.append(len(builder))
+                message = replace(message, properties=aged(message.properties, waited))
             builder.add_again(again, message)
-        for _ in range(len(builder)):
-            self._held.popleft()
+        held = tuple(self._held.popleft() for _ in range(len(builder)))
+        self.counts.expired += len(expired)
         sealed = again.seal()
-        return self._send(builder, sealed[0] if sealed else None, [], now_s, wall_ms, again=True)
+        return self._send(builder, sealed[0] if sealed else None, [], now_s, wall_ms, expired, again=held)
 
     def _send(
-        self, builder: BatchBuilder, burst: AnswerBurst | None, released: list[int], now_s: float, wall_ms: int, *, again: bool
+        self,
+        builder: BatchBuilder,
+        burst: AnswerBurst | None,
+        released: list[int],
+        now_s: float,
+        wall_ms: int,
+        expired: Collection[int] = (),
+        *,
+        again: tuple[_Held, ...] = (),
     ) -> list[bytes]:
         came, sources, received = builder.build(accepted_ms=wall_ms), builder.sources_column(), builder.received
-        batch, rows = self._form.transform(came)
+        batch, rows = self._form.transform(came, expired)
         parts = encode(
             Publishes(
                 sender=self._sender,
@@ -323,14 +353,16 @@ class RemoteInbox:
         self._stalled = True
         if owed.rows is not None:
             rows = pack_column(array("H", [owed.rows[row] for row in unpack_column("H", rows)]))
-        pubacks = {owed.source: owed.burst.pubacks} if owed.burst is not None else {}
-        messages = refused_messages(owed.came, owed.sources, pubacks, owed.received, rows)
-        self.counts.refused += len(messages)
         if owed.again:
-            self._held.extendleft(reversed(messages))
+            held = [owed.again[row] for row in unpack_column("H", rows)]
+            self._held.extendleft(reversed(held))
         else:
-            self._held.extend(messages)
-        return owed.burst.without(frozenset(message.packet_id for message in messages)) if owed.burst is not None else None
+            pubacks = {owed.source: owed.burst.pubacks} if owed.burst is not None else {}
+            messages = refused_messages(owed.came, owed.sources, pubacks, owed.received, rows)
+            held = [_Held(message, owed.came.accepted_ms) for message in messages]
+            self._held.extend(held)
+        self.counts.refused += len(held)
+        return owed.burst.without(frozenset(message.packet_id for message, _ in held)) if owed.burst is not None else None
 
     def resend(self, now_s: float) -> list[list[bytes]]:
         """Everything outstanding, in order, because an actor on the way started anew."""

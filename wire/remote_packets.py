@@ -20,6 +20,7 @@ PUBLISH = 0x30
 
 PUBREL = 0x62
 SUBACK = 0x90
+UNSUBACK = 0xB0
 
 _PUBACK, _PUBREC, _PUBCOMP = 0x40, 0x50, 0x70
 
@@ -60,11 +61,11 @@ def farewell(packet: RemotePacket) -> Farewell:
     return Farewell(reason_code, properties.reason_string or "", properties.server_reference or "")
 
 
-def next_packet(buffer: bytes, position: int, *, bytes_max: int) -> RemotePacket | None:
+def next_packet(buffer: bytes, position: int, *, bytes_max: int, publish_bytes_max: int) -> RemotePacket | None:
     """The packet that begins at ``position``; None if it is not all there.
 
     Raises:
-        PeerViolation: its length is malformed, or larger than ``bytes_max``.
+        PeerViolation: its length is malformed, or larger than ``bytes_max``; that of a PUBLISH than ``publish_bytes_max``.
     """
     size = len(buffer)
     if size - position < 2:
@@ -73,7 +74,7 @@ def next_packet(buffer: bytes, position: int, *, bytes_max: int) -> RemotePacket
     if found is None:
         return None
     length, start = found
-    if length > bytes_max:
+    if length > (publish_bytes_max if buffer[position] & 0xF0 == PUBLISH else bytes_max):
         raise PeerViolation("MQTT-3.1.2-24 packet larger than allowed", reason_code=0x95, length=length)
     if start + length > size:
         return None

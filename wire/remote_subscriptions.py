@@ -1,16 +1,17 @@
-"""What a bridge subscribes to at its remote: the SUBSCRIBEs of a connection, and what the SUBACKs said. Pure.
+"""What a bridge subscribes to at its remote: the SUBSCRIBEs and UNSUBSCRIBEs of a connection, and what the SUBACKs said. Pure.
 
 Every connection subscribes to every filter anew: a resumed session has them already, and then MQTT 5 sends no retained messages a
-second time (retain handling 1) while MQTT 3.1.1 does [MQTT-3.8.4-3].
+second time (retain handling 1) while MQTT 3.1.1 does [MQTT-3.8.4-3]. It has those too that the configuration has lost: they are
+given up.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from wire.errors import PeerViolation
 from wire.mqtt.codec import encode
-from wire.mqtt.packets import Suback, Subscribe, Subscription
+from wire.mqtt.packets import Suback, Subscribe, Subscription, Unsuback, Unsubscribe
 from wire.mqtt.reason_codes import ReasonCode
 from wire.mqtt.topics import covers
 from wire.sequences import PACKET_IDS
@@ -39,6 +40,9 @@ class RemoteSubscriptions:
         not asked for, because a remote may send a message once for each filter that it matches [MQTT 5.0, 3.3.4]; the
         configuration refuses filters that overlap otherwise.
     S2  a refused filter is asked for again by the next connection; the others are not held up by it.
+    S3  a filter that was subscribed to in this session and is not asked for any more is given up, because a remote may send once
+        for it, too, what a filter of today matches. That comes after the SUBSCRIBEs: between the two a message may come twice,
+        the other way round it could be missed.
     """
 
     def __init__(self, rules: Sequence[RuleSettings], *, level: int, no_local: bool) -> None:
@@ -54,6 +58,7 @@ class RemoteSubscriptions:
                 retain_handling=_ONLY_WHEN_NEW,
             )
         self._asked: dict[int, list[str]] = {}
+        self._given_up: set[int] = set()  # identifiers of the UNSUBSCRIBEs without UNSUBACK
         self.granted: dict[str, int] = {}
         self.refused: dict[str, int] = {}
 
@@ -63,6 +68,11 @@ class RemoteSubscriptions:
         return len(self._wanted)
 
     @property
+    def asked_for(self) -> tuple[str, ...]:
+        """What a connection subscribes to."""
+        return tuple(self._wanted)
+
+    @property
     def answered(self) -> bool:
         """Whether every SUBSCRIBE has its SUBACK."""
         return not self._asked
@@ -70,11 +80,13 @@ class RemoteSubscriptions:
     def forget(self) -> None:
         """The connection is gone."""
         self._asked = {}
+        self._given_up = set()
         self.granted = {}
 
-    def subscribe(self, packet_max_bytes: int | None) -> bytes:
+    def subscribe(self, packet_max_bytes: int | None, known: Iterable[str] = ()) -> bytes:
         """The SUBSCRIBEs of a new connection whose remote takes packets of up to ``packet_max_bytes`` (None: any).
 
+        known: what may have been subscribed to in this session; UNSUBSCRIBEs of what is not wanted any more follow (S3).
         A filter that fits no packet counts as refused with 0x95 (Packet too large), one without a packet identifier with 0x97.
         """
         self.forget()
@@ -99,7 +111,28 @@ class RemoteSubscriptions:
         for packet_id, run in enumerate(runs, start=PACKET_IDS + 1):
             self._asked[packet_id] = [subscription.topic_filter for subscription in run]
             packets.append(encode(Subscribe(packet_id=packet_id, subscriptions=tuple(run)), self._level))
+        packets += self._give_up([topic_filter for topic_filter in known if topic_filter not in self._wanted], room, len(runs))
         return b"".join(packets)
+
+    def _give_up(self, filters: Sequence[str], room: int, packets: int) -> list[bytes]:
+        """UNSUBSCRIBEs of ``filters``, as far as identifiers go, each with ``room`` bytes; ``packets`` identifiers are taken."""
+        runs: list[list[str]] = []
+        left = 0
+        for topic_filter in filters:
+            size = len(topic_filter.encode()) + 2
+            if size > room:
+                continue  # it cannot have been subscribed to in so small a packet either
+            if size > left:
+                runs.append([])
+                left = room
+            runs[-1].append(topic_filter)
+            left -= size
+        ids = range(PACKET_IDS + 1 + packets, PACKET_IDS + 1 + PACKETS_MAX)
+        self._given_up = set(ids[: len(runs)])
+        return [
+            encode(Unsubscribe(packet_id=packet_id, topic_filters=tuple(run)), self._level)
+            for packet_id, run in zip(ids, runs, strict=False)
+        ]
 
     def suback(self, packet: Suback) -> None:
         """Take an answer.
@@ -112,3 +145,13 @@ class RemoteSubscriptions:
             raise PeerViolation("MQTT-3.8.4-6 SUBACK that answers no SUBSCRIBE", packet_id=packet.packet_id)
         for topic_filter, code in zip(filters, packet.reason_codes, strict=True):
             (self.refused if code >= FAILURE else self.granted)[topic_filter] = code
+
+    def unsuback(self, packet: Unsuback) -> None:
+        """Take an answer. A filter that the remote did not know, or will not give up, is asked about again by the next connection.
+
+        Raises:
+            PeerViolation: nothing was given up under its packet identifier.
+        """
+        if packet.packet_id not in self._given_up:
+            raise PeerViolation("MQTT-3.10.4-4 UNSUBACK that answers no UNSUBSCRIBE", packet_id=packet.packet_id)
+        self._given_up.remove(packet.packet_id)

@@ -118,17 +118,43 @@ def test_the_first_rule_that_has_a_topic_maps_it(source: Mosquitto, sink: Mosqui
 
 
 def test_what_a_rule_no_longer_has_is_acknowledged_dropped_and_named(source: Mosquitto, start_node: StartNode) -> None:
-    """The remote's session still holds a subscription that the configuration has lost."""
+    """The remote has kept for the session what a filter brought that the configuration has lost meanwhile."""
     node = start_node(node_config(taking(source.port, {"filters": ["old/#", "new/#"]})))
     subscribed(node)
     assert node.stop() == 0
+    publish(source.port, "old/a", ["1", "2"], qos=2)
     node.configure(node_config(taking(source.port, {"filters": ["new/#"]})))
     node.start()
     subscribed(node)
-    publish(source.port, "old/a", ["1", "2"], qos=2)
     wait_until(lambda: figures(node)["unmatched"] == 2, 10.0, lambda: f"unmatched messages; {figures(node)}")
     wait_until(lambda: source.log.count("Received PUBCOMP from bridge-from") == 2, 10.0, "the exchange is completed")
     assert [event["topics"] for event in node.events("remote.unmatched")] == [["b'old/a'"]]
+    publish(source.port, "old/a", ["3"], qos=2)
+    publish(source.port, "new/a", ["4"], qos=2)
+    wait_until(lambda: source.log.count("Received PUBCOMP from bridge-from") == 3, 10.0, "the last exchange is completed")
+    assert figures(node)["received"] == 3, "what came for the lost filter before, and nothing since"
+
+
+@pytest.mark.parametrize(("protocol", "before", "after"), [("mqtt5", "cmd/a/#", "cmd/#"), ("mqtt311", "cmd/#", "cmd/a/#")])
+def test_a_filter_that_was_made_wider_or_narrower_brings_nothing_twice(
+    source: Mosquitto, start_node: StartNode, protocol: str, before: str, after: str
+) -> None:
+    """The session still has the filter of before, for which the remote would send once more what both match."""
+    node = start_node(node_config(taking(source.port, {"filters": [before]}, protocol=protocol)))
+    subscribed(node)
+    assert node.stop() == 0
+    publish(source.port, "cmd/a/away", ["away"], qos=2)
+    node.configure(node_config(taking(source.port, {"filters": [after]}, protocol=protocol)))
+    node.start()
+    with Subscriber(node.port, "#") as arrived:
+        wait_until(lambda: "bridge-from " + before in source.log.partition("Received UNSUBSCRIBE from")[2], 20.0, "UNSUBSCRIBE")
+        publish(source.port, "cmd/a", LINES, qos=2)
+        arrived.wait_for("cmd/a", LINES)
+        wait_until(
+            lambda: source.log.count("Received PUBCOMP from bridge-from") >= len(LINES) + 1, 10.0, "each exchange is completed"
+        )
+        assert arrived.arrivals("cmd/a", LINES).are_exact()
+    assert figures(node)["received"] == len(LINES) + 1
 
 
 @pytest.mark.parametrize("protocol", ["mqtt311", "mqtt5"])
@@ -202,3 +228,21 @@ def test_with_lanes_only_the_first_subscribes(source: Mosquitto, sink: Mosquitto
         publish(source.port, "t/1", LINES, qos=1)
         assert arrived.wait_for("t/1", LINES).are_exact()
         assert node.lane("from", 1)["remote_subscriptions"] == {}
+
+
+def test_a_message_too_large_for_the_node_stops_neither_direction(source: Mosquitto, start_node: StartNode) -> None:
+    """An MQTT 3.1.1 remote cannot be told how much is too much; without an answer it would send it on every connection."""
+    both = taking(source.port, {"filters": ["in/#"]}, protocol="mqtt311", local_subscriptions=[{"filters": ["out"]}])
+    node = start_node(node_config(both, clients={"packet_max_bytes": "64KiB"}))
+    with Subscriber(source.port, "out") as there, Subscriber(node.port, "in/#") as here:
+        subscribed(node)
+        for qos in (0, 1, 2):
+            publish(source.port, "in/big", ["x" * 400_000], qos=qos)
+            publish(source.port, "in/small", [f"small {qos}"], qos=qos)
+        publish(node.port, "out", ["went"], qos=1)
+        here.wait_for("in/small", ["small 0", "small 1", "small 2"])
+        there.wait_for("out", ["went"])
+        assert not here.payloads("in/big")
+    assert (figures(node)["too_large"], figures(node)["received"]) == (3, 6)
+    assert [event["topics"] for event in node.events("remote.too_large")] == [["b'in/big'"]]
+    assert not node.events("bridge.disconnected")

@@ -367,6 +367,23 @@ def test_each_sender_opens_its_sessions_in_lives_of_its_own(engine: Engine) -> N
     assert turn(store, replace(remote, epoch=2)) == []
 
 
+def test_what_a_lane_has_subscribed_to_in_its_session_stays_noted_until_that_is_forgotten(engine: Engine) -> None:
+    lane = SessionOpen(
+        sender="connection:c:0", epoch=3, request=1, session="\0connection:c:0", clean=False, expiry_s=60, filters=("a", "b")
+    )
+
+    def noted(store: Tier1, frame: SessionOpen) -> list[str]:
+        ((_, opened),) = turn(store, frame)
+        assert isinstance(opened, SessionOpened)
+        return [topic_filter for topic_filter, *_ in opened.subscriptions]
+
+    assert noted(Tier1(engine, node(), 1), lane) == ["a", "b"]
+    later = Tier1(engine, node(), 2)
+    assert noted(later, replace(lane, epoch=4, filters=("c",))) == ["a", "b", "c"]
+    assert noted(Tier1(engine, node(), 3), replace(lane, epoch=5, filters=("c",))) == ["a", "b", "c"]
+    assert noted(later, replace(lane, epoch=6, filters=("c",), clean=True)) == ["c"]
+
+
 def test_a_batch_of_a_former_listener_is_not_taken_once_a_new_one_has_opened_a_session(engine: Engine) -> None:
     """Its identifiers would come after the answer that the new Listener goes by; its publisher was not answered and sends again."""
     store = Tier1(engine, node(), 1)

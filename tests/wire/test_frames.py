@@ -80,7 +80,7 @@ GOLDEN: list[tuple[Frame, str]] = [
     ),
     (Committed(sender="l", epoch=2, store=9, number=3, refused={3: b"\0\0"}), "970302a16c0209038103c4020000"),
     (SourceResumed(sender="l", epoch=2, source=9, number=3), "960401a16c020903"),
-    (SessionOpen(sender="l", epoch=2, request=1, session="s", clean=True), "9d0505a16c0201a173c30000c0c2c0a0"),
+    (SessionOpen(sender="l", epoch=2, request=1, session="s", clean=True), "9e0505a16c0201a173c30000c0c2c0a090"),
     (SessionOpened(sender="l", epoch=2, request=1, session="s", present=False, received=b""), "9b0604a16c0201a173c2c400a090a0"),
     (SenderResumes(sender="l", epoch=2, number=4, stalled=(9,)), "960702a16c02049109"),
     (

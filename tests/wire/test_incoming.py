@@ -1,4 +1,4 @@
-"""What this node makes of a batch from a remote (H1, H2), row by row."""
+"""What this node makes of a batch from a remote (H1-H3), row by row."""
 
 from __future__ import annotations
 
@@ -86,3 +86,16 @@ def test_a_topic_without_a_destination_stays_and_is_named() -> None:
 def test_an_empty_batch_stays_empty() -> None:
     batch, rows = form().transform(from_rows([]))
     assert (len(batch), rows) == (0, None)
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_what_is_larger_than_a_client_may_send_is_left_out_and_named(qos: int) -> None:
+    topic = b"cmd/big"
+    largest = 300 - 1 - 2 - 2 - len(topic) - (2 if qos else 0)
+    bridge = replace(bridge_of("cloud"), remote_subscriptions=(SET, ALL))
+    local = LocalForm(bridge, node="n", packet_max_bytes=300)
+    came = from_rows([(topic, qos, b"x" * largest), (topic, qos, b"x" * (largest + 1)), (b"cmd/a", qos, b"1"), (b"a", qos, b"2")])
+    batch, rows = local.transform(came)
+    assert rows == [0, 2]
+    assert [topic for topic, _, _ in seen(batch)] == [b"cloud/big", b"cloud/a"]
+    assert (local.too_large, local.too_large_topics, local.unmatched) == (1, {topic}, 1)

@@ -1,23 +1,31 @@
-"""RemoteInbox: what a schedule of the simulation found, in small."""
+"""RemoteInbox: what a schedule of the simulation found, in small, and what is held for long."""
 
 from __future__ import annotations
+
+import pytest
 
 from tests.storage.building import u16
 from tests.wire.rules import bridge_of
 from tests.wire.rules import rule as any_rule
-from wire.frames import Committed
+from wire.batch import Batch
+from wire.frames import Committed, Publishes
+from wire.frames import decode as decode_frame
 from wire.incoming import LocalForm
 from wire.mqtt.codec import encode
-from wire.mqtt.packets import Puback, Publish
+from wire.mqtt.packets import Puback, Publish, Pubrec
+from wire.mqtt.properties import Properties
+from wire.mqtt.publish_properties import message_expiry_s
 from wire.remote_inbox import RemoteInbox
 from wire.settings import BridgeSettings
 
 
-def inbox_of(*, rows_max: int) -> RemoteInbox:
+def inbox_of(*, rows_max: int, level: int = 4) -> RemoteInbox:
     bridge = bridge_of("cloud")
     fields = {name: getattr(bridge, name) for name in bridge.__slots__}
     form = LocalForm(BridgeSettings(**fields | {"remote_subscriptions": (any_rule(1, "t"),)}), node="n")
-    return RemoteInbox(form, sender="c", epoch=1, session="s", level=4, packet_max_bytes=1000, remote_keeps=True, rows_max=rows_max)
+    return RemoteInbox(
+        form, sender="c", epoch=1, session="s", level=level, packet_max_bytes=1000, remote_keeps=True, rows_max=rows_max
+    )
 
 
 def publishes(first: int, count: int) -> bytes:
@@ -50,3 +58,46 @@ def test_acknowledgements_behind_publishes_are_read_although_a_queue_refuses_tho
     assert not inbox.blocked
     assert buffer[position:] == encode(Puback(packet_id=1), 4)
     assert inbox.counts.skipped == 1
+
+
+def offered(parts: list[bytes] | None) -> list[tuple[bytes, int | None]]:
+    """Payload and message expiry interval of each message in a ``Publishes``."""
+    assert parts is not None
+    frame = decode_frame(parts)
+    assert isinstance(frame, Publishes)
+    batch = Batch.decode(frame.bodies[0])
+    payloads = batch.rows_payloads()
+    return [(payloads[row], message_expiry_s(batch.properties.get(row, b""))) for row in range(len(batch))]
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+def test_what_is_held_goes_on_ageing_and_is_answered_when_it_has_expired(qos: int) -> None:
+    """However short the offers are apart."""
+    inbox = inbox_of(rows_max=100, level=5)
+    inbox.connected()
+    inbox.opened(b"")
+    came = [(b"short", 2), (b"long", 100), (b"ever", None)]
+    packets = (
+        Publish(topic="t", payload=payload, qos=qos, packet_id=at, properties=Properties(message_expiry_interval=interval_s))
+        for at, (payload, interval_s) in enumerate(came, start=1)
+    )
+    buffer = b"".join(encode(packet, 5) for packet in packets)
+    assert inbox.take(buffer, 0) == len(buffer)
+    assert offered(inbox.next_batch(0.0, 10_000)) == came
+
+    answers = inbox.committed(Committed(sender="c", epoch=1, store=1, number=1, refused={1: u16([0, 1, 2])}), 0.0)
+    for number in range(2, 8):  # 10.3 s, 10.6 s, ... 11.8 s
+        left_s = 2 - (number - 1) * 300 // 1000
+        assert offered(inbox.offer_again(0.0, 10_000 + (number - 1) * 300)) == [(b"short", left_s), (b"long", 98 + left_s), came[2]]
+        answers += inbox.committed(Committed(sender="c", epoch=1, store=1, number=number, refused={number: u16([0, 1, 2])}), 0.0)
+    assert not answers
+    assert offered(inbox.offer_again(0.0, 12_000)) == [(b"long", 98), came[2]]
+
+    answers = inbox.committed(Committed(sender="c", epoch=1, store=1, number=8, refused={8: u16([0, 1])}), 0.0)
+
+    kind = Puback if qos == 1 else Pubrec
+    assert answers == encode(kind(packet_id=1), 5)
+    assert (inbox.counts.expired, inbox.waiting) == (1, 2)
+    assert offered(inbox.offer_again(0.0, 13_000)) == [(b"long", 97), came[2]]
+    answers = inbox.committed(Committed(sender="c", epoch=1, store=1, number=9, refused={}), 0.0)
+    assert answers == encode(kind(packet_id=2), 5) + encode(kind(packet_id=3), 5)

@@ -19,8 +19,8 @@ from wire.remote_packets import RemotePacket, acknowledge, farewell, is_publish,
 )
 def test_a_publish_is_completed_whatever_its_qos(packet: bytes, answer: bytes) -> None:
     for end in range(len(packet)):
-        assert next_packet(packet[:end], 0, bytes_max=100) is None
-    found = next_packet(b"\xd0\x00" + packet, 2, bytes_max=100)
+        assert next_packet(packet[:end], 0, bytes_max=100, publish_bytes_max=100) is None
+    found = next_packet(b"\xd0\x00" + packet, 2, bytes_max=100, publish_bytes_max=100)
     assert found is not None
     assert (found.end, is_publish(found)) == (2 + len(packet), True)
     assert acknowledge(found) == answer
@@ -30,7 +30,7 @@ def test_a_publish_is_completed_whatever_its_qos(packet: bytes, answer: bytes) -
     "packet", [b"\x36\x05\x00\x01t\x00\x09", b"\x32\x03\x00\x01t", b"\x32\x05\x00\x01t\x00\x00", b"\x62\x01\x00"]
 )
 def test_a_malformed_publish_or_pubrel_is_a_violation(packet: bytes) -> None:
-    found = next_packet(packet, 0, bytes_max=100)
+    found = next_packet(packet, 0, bytes_max=100, publish_bytes_max=100)
     assert found is not None
     with pytest.raises(PeerViolation):
         acknowledge(found)
@@ -39,7 +39,13 @@ def test_a_malformed_publish_or_pubrel_is_a_violation(packet: bytes) -> None:
 @pytest.mark.parametrize("packet", [b"\x30\x65", b"\x30\xff\xff\xff\xff\x01"])
 def test_a_length_beyond_the_limit_is_a_violation_before_the_packet_is_there(packet: bytes) -> None:
     with pytest.raises(PeerViolation):
-        next_packet(packet, 0, bytes_max=100)
+        next_packet(packet, 0, bytes_max=100, publish_bytes_max=100)
+
+
+def test_a_publish_has_a_limit_of_its_own() -> None:
+    assert next_packet(b"\x30\x65", 0, bytes_max=100, publish_bytes_max=200) is None
+    with pytest.raises(PeerViolation):
+        next_packet(b"\x90\x65", 0, bytes_max=100, publish_bytes_max=200)
 
 
 @pytest.mark.parametrize(

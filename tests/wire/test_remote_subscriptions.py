@@ -9,7 +9,7 @@ import pytest
 from tests.wire.rules import rule
 from wire.errors import PeerViolation
 from wire.mqtt.codec import decode, split
-from wire.mqtt.packets import Suback, Subscribe
+from wire.mqtt.packets import Suback, Subscribe, Unsuback, Unsubscribe
 from wire.remote_subscriptions import PACKETS_MAX, RemoteSubscriptions, outermost
 
 
@@ -91,3 +91,33 @@ def test_a_suback_that_answers_nothing_breaks_the_protocol(packet_id: int, codes
     subscriptions.subscribe(None)
     with pytest.raises(PeerViolation, match=r"MQTT-3\.8\.4-6"):
         subscriptions.suback(Suback(packet_id=packet_id, reason_codes=codes))
+
+
+@pytest.mark.parametrize("level", [4, 5])
+def test_what_is_not_asked_for_any_more_is_given_up_behind_what_is(level: int) -> None:
+    """S3. What another filter of today covers is not asked for either, so it goes as well."""
+    known = ["a/#", "a/b", "old/#", "c", *(f"gone/{number:03d}" for number in range(20))]
+    subscriptions = RemoteSubscriptions([rule(1, "a/b", "a/#", "c")], level=level, no_local=False)
+    data = subscriptions.subscribe(100, known)
+    pieces = [decode(piece[0], piece[2:], level) for piece in _pieces(data)]
+    assert all(len(piece) <= 100 for piece in _pieces(data))
+    asked, given_up = [one for one in pieces if isinstance(one, Subscribe)], [one for one in pieces if isinstance(one, Unsubscribe)]
+    assert pieces == [*asked, *given_up]
+    assert [one.topic_filter for packet in asked for one in packet.subscriptions] == ["a/#", "c"]
+    assert [name for packet in given_up for name in packet.topic_filters] == ["a/b", "old/#", *known[4:]]
+    ids = [*(packet.packet_id for packet in asked), *(packet.packet_id for packet in given_up)]
+    assert ids == list(range(65_001, 65_001 + len(pieces)))
+    answer = Unsuback(packet_id=given_up[0].packet_id, reason_codes=(0,))
+    subscriptions.unsuback(answer)
+    for unwanted in (answer, Unsuback(packet_id=asked[0].packet_id)):
+        with pytest.raises(PeerViolation, match="answers no UNSUBSCRIBE"):
+            subscriptions.unsuback(unwanted)
+    subscriptions.forget()
+    with pytest.raises(PeerViolation):
+        subscriptions.unsuback(Unsuback(packet_id=given_up[1].packet_id))
+
+
+def test_no_identifier_is_left_for_giving_up() -> None:
+    names = [f"{number:03d}" for number in range(PACKETS_MAX)]
+    subscriptions = RemoteSubscriptions([rule(1, *names)], level=4, no_local=False)
+    assert len(packets(subscriptions.subscribe(14, ["old"]), 4)) == PACKETS_MAX
