@@ -58,7 +58,8 @@ class Queue:
     Q4  accepted = ended + depth (P6), in memory and in every row that is written.
     Q5  a chunk is deleted only in or after the write whose row has all of it settled.
     Q6  a durable message is handed out only below a committed mark, ``handed`` in the row. So after any crash it is known what may
-        have been sent: that is neither dropped nor expired, for the remote may hold its packet identifier.
+        have been sent: that is neither dropped nor expired, for the remote may hold its packet identifier. Where commits do not
+        survive the loss of power the mark may be an older one: then it is all that can be in flight from the head on.
     Q7  where a history is kept, what leaves the queue is noted in it, each sequence once, and trimming deletes no chunk.
     """
 
@@ -72,6 +73,7 @@ class Queue:
         volatile_max_bytes: int,
         cache_bytes: int = CACHE_BYTES,
         on_change: Callable[[], None] = lambda: None,
+        mark_holds: bool = True,
     ) -> None:
         self.name = name
         self.number = number
@@ -92,12 +94,11 @@ class Queue:
         self._cursor = row.head
         # At or below the first sequence of the chunk in which the cursor stands, and the durable bytes before it, or fewer.
         self._cursor_floor = (row.trimmed, 0)
-        self._handed = row.handed
+        self._handed = row.handed if mark_holds else max(row.handed, min(row.tail, row.head + PACKET_IDS))
         self._marked = row.handed  # the committed mark (Q6)
         self._marking = row.handed  # the mark in the newest row that was written, committed or not
         self._mark_wanted = 0
         self.cut_short = False  # the last hand-out stopped before what could not be read
-        self._may_be_sent = min(row.tail, row.head + PACKET_IDS)
         self._trimmed = row.trimmed
         self._tail_bytes = self._committed_bytes = self._cursor_bytes = row.tail_bytes
         self._trimmed_bytes = 0
@@ -135,12 +136,14 @@ class Queue:
         tail_known: int = 0,
         cache_bytes: int = CACHE_BYTES,
         on_change: Callable[[], None] = lambda: None,
+        mark_holds: bool = True,
         retained: bool = False,
     ) -> Queue:
         """The queue as the engine has it, or a new one that begins at ``first_seq``. Reads its row and its first chunk (P8).
 
         tail_known: evidence from elsewhere that the queue went that far once; what is missing up to there is lost. on_change: is
-        called when the row is to be written. retained: whether a history is kept.
+        called when the row is to be written. mark_holds: nothing is committed that a loss of power takes back (Q6). retained:
+        whether a history is kept.
 
         Raises:
             StorageDamaged: its row is damaged.
@@ -150,7 +153,16 @@ class Queue:
             row = LaneRow(head=first_seq, tail=first_seq, handed=first_seq, trimmed=first_seq)
         else:
             row = LaneRow.decode(value, queue=name)
-        queue = cls(engine, name, number, row, volatile_max_bytes=volatile_max_bytes, cache_bytes=cache_bytes, on_change=on_change)
+        queue = cls(
+            engine,
+            name,
+            number,
+            row,
+            volatile_max_bytes=volatile_max_bytes,
+            cache_bytes=cache_bytes,
+            on_change=on_change,
+            mark_holds=mark_holds,
+        )
         queue.ledger_opened = row.ledger.copy()
         lost = row.ledger.accepted - row.ledger.ended() - row.depth  # QoS 0 of the store's former life
         queue._count("dropped:restart", lost)
@@ -198,7 +210,7 @@ class Queue:
     @property
     def dup_below(self) -> int:
         """Sequences below it may have been sent before."""
-        return max(self._handed, self._may_be_sent)
+        return self._handed
 
     def waiting(self) -> bool:
         """Whether there is something that was not handed out."""
@@ -378,6 +390,12 @@ class Queue:
         self._ahead.clear()
         self._read_to = self.head
         self._aligned = False
+
+    def close(self) -> None:
+        """Nothing is handed out for now; what was not may be dropped, and expires (Q6). The next hand-out commits a mark anew."""
+        self._marked = min(self._marked, self._handed)
+        self._marking = self._mark_wanted = self._handed
+        self.changed = True
 
     def cache(self, size_bytes: int) -> None:
         """Keep so much in memory of what is on disk as well; 0 where nobody takes from the queue for now."""
@@ -617,7 +635,7 @@ class Queue:
         self.changed = False
 
     def _mark(self, mark: int) -> None:
-        self._marked = max(self._marked, mark)
+        self._marked = max(self._marked, min(mark, self._marking))  # it may have been taken back meanwhile
 
     # --- damage ---
 

@@ -337,6 +337,7 @@ class Tier1:
         if lane is not None and frame.epoch == lane.epoch:
             lane.open = lane.opening = False
             lane.queue.reset(forwarder_lives=True)
+            lane.queue.close()
             lane.queue.cache(0)
 
     def _reset_markers(self, frame: ResetMarkers) -> None:
@@ -864,6 +865,7 @@ class Tier1:
                 tail_known=self._engine.missing.tails.get(number, 0) if self._engine.missing is not None else 0,
                 cache_bytes=CACHE_BYTES if place is not None else 0,
                 on_change=lambda: self._changed.add(name),
+                mark_holds=self._persistence.sync == "full",
                 retained=place is not None and self._retention.wants(place.bridge),
             )
             if place is not None:

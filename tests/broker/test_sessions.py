@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import time
 
 import pytest
 
@@ -23,6 +24,7 @@ from tests.support.node import Node, node_config
 from tests.support.waiting import wait_until
 
 NO_LOCAL = 0x04
+MESSAGE_EXPIRY = 0x02
 BOTH = pytest.mark.parametrize("version", [4, 5])
 
 
@@ -71,6 +73,34 @@ def test_what_came_while_a_client_was_away_waits_for_it(start_node: StartNode, v
     assert [(one.payload, one.dup) for one in again] == [(b"1", True), (b"2", True), (b"3", True)]
     assert [one.packet_id for one in again[:2]] == [first.packet_id, second.packet_id]
     client.ping()
+
+
+def test_what_waits_for_a_client_expires_though_the_store_died_meanwhile(start_node: StartNode) -> None:
+    """[MQTT-3.3.2-5]; but for what may have been sent before, which is seen through."""
+    node = start_node(node_config())
+    client = lasting(node, "c", 5)
+    client.connect()
+    client.subscribe("t", qos=2)
+    with MqttClient(node.port, "p", version=5) as publisher:
+
+        def publish(payload: str, *properties: tuple[int, int]) -> None:
+            publisher.expect(PUBACK, packet_id=publisher.publish("t", payload, qos=1, properties=list(properties)))
+
+        publish("sent", (MESSAGE_EXPIRY, 1))
+        assert client.expect(PUBLISH).payload == b"sent"
+        client.close()
+        wait_until(lambda: not node.status()["store"]["sessions"]["connected"], 10.0, "the store knows that the client has gone")
+        publish("too late", (MESSAGE_EXPIRY, 1))
+        publish("in time", (MESSAGE_EXPIRY, 600))
+        publish("for ever")
+        published_s = time.time()
+    node.wait_replaced("queue_store", node.kill("queue_store"))
+    wait_until(lambda: time.time() > published_s + 2.0, 10.0, "the time is up")
+    assert reconnect(client)
+
+    found = [client.expect(PUBLISH) for _ in range(3)]
+
+    assert [(one.payload, one.dup) for one in found] == [(b"sent", True), (b"in time", False), (b"for ever", False)]
 
 
 @BOTH

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import msgpack
 import pytest
 
-from storage.engine import Engine
+from storage.engine import Engine, RocksEngine
 from storage.sessions import Session
 from storage.tier1 import Effects, Tier1
 from tests.storage.building import RecordingEngine, append_frame, batch, bridge, node
@@ -136,6 +137,29 @@ def test_messages_wait_in_the_sessions_queue_for_the_client_and_leave_no_memory_
     turn(store, LaneClose(queue=queue, epoch=1 << 20))
 
     assert [payload for _, _, payload in queued(store, queue, epoch=2 << 20)] == [b"x", b"y"], "nothing of it was settled"
+
+
+def test_what_waits_for_a_client_that_has_gone_counts_as_sent_only_as_far_as_it_was_handed_out(tmp_path: Path) -> None:
+    """What was never sent expires as it waits [MQTT-3.3.2-5], also over a crash."""
+    store = Tier1(RocksEngine(tmp_path / "store"), settings(), 1)
+    queue = open_session(store).queue
+    turn(store, LaneOpen(queue=queue, epoch=1 << 20), append_frame(1, {queue: (batch([b"x"], 1), None)}))
+    effects = turn(store, Credit(queue=queue, epoch=1 << 20, messages=1, size_bytes=1 << 20))
+    (handed,) = [frame for _, frame in effects if isinstance(frame, HandOut)]
+    for number in range(2, 9):
+        turn(store, append_frame(number, {queue: (batch([b"y"], 1), None)}))
+    turn(store, LaneClose(queue=queue, epoch=1 << 20))
+
+    for epoch in (2, 3):  # a crash, and nobody comes for the queue; and another
+        store.close()
+        store = Tier1(RocksEngine(tmp_path / "store"), settings(), epoch)
+        turn(store, append_frame(7 + epoch, {queue: (batch([b"z"], 1), None)}))
+    effects = turn(store, LaneOpen(queue=queue, epoch=9 << 20))
+
+    (opened,) = [frame for _, frame in effects if isinstance(frame, LaneOpened)]
+    assert opened.dup_below == handed.first_seq + 1
+    assert [payload for _, _, payload in queued(store, queue, epoch=10 << 20)] == [b"x", *[b"y"] * 7, *[b"z"] * 2]
+    store.close()
 
 
 def test_a_clean_start_ends_the_session_and_what_was_routed_for_it_goes_nowhere(engine: Engine) -> None:
