@@ -93,7 +93,7 @@ class Deliveries:
         if outbox.queue and self._lanes.get(outbox.queue) is client:
             self._settle(outbox)
             del self._lanes[outbox.queue]
-            self._host.send(QUEUE_STORE, LaneClose(queue=outbox.queue, epoch=outbox.lane_epoch))
+            self._host.send(QUEUE_STORE, LaneClose(queue=outbox.queue, epoch=outbox.lane_epoch, sent_below=outbox.sent_below))
 
     def store_is_new(self) -> None:
         """Open every lane again; the connections stay."""

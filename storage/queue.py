@@ -391,8 +391,13 @@ class Queue:
         self._read_to = self.head
         self._aligned = False
 
-    def close(self) -> None:
-        """Nothing is handed out for now; what was not may be dropped, and expires (Q6). The next hand-out commits a mark anew."""
+    def close(self, sent_below: int) -> None:
+        """Nothing is handed out for now; what was not sent may be dropped, and expires (Q6). The next hand-out commits a mark anew.
+
+        sent_below: what was handed out from there on was never sent; -1: that is not known.
+        """
+        if sent_below >= 0:
+            self._handed = min(self._handed, max(sent_below, self.head))
         self._marked = min(self._marked, self._handed)
         self._marking = self._mark_wanted = self._handed
         self.changed = True

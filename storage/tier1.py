@@ -335,9 +335,10 @@ class Tier1:
         """Nobody takes from the queue of a session for now: nothing of it stays in memory."""
         lane = self._lanes.get(frame.queue)
         if lane is not None and frame.epoch == lane.epoch:
+            sent_below = frame.sent_below if lane.open else -1
             lane.open = lane.opening = False
             lane.queue.reset(forwarder_lives=True)
-            lane.queue.close()
+            lane.queue.close(sent_below)
             lane.queue.cache(0)
 
     def _reset_markers(self, frame: ResetMarkers) -> None:

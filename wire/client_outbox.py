@@ -122,6 +122,11 @@ class ClientOutbox:
         self._passed_bytes = 0
 
     @property
+    def sent_below(self) -> int:
+        """As in ``LaneClose``: what the store has handed out from this sequence on was never sent."""
+        return max(self._flow.sent_below, self._dup_below) if self._lane_open else -1
+
+    @property
     def live(self) -> bool:
         """Whether the exchange has begun; acknowledgements that come before answer nothing."""
         return self._flow.live

@@ -585,10 +585,16 @@ class LinkState(Frame):
 @_frame(28)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaneClose(Frame):
-    """Listener -> QueueStore: nobody takes from ``queue`` until it is opened again; its markers and what is in memory go."""
+    """Listener -> QueueStore: nobody takes from ``queue`` until it is opened again; its markers and what is in memory go.
+
+    sent_below: what was handed out from this sequence on was never sent; -1: that is not known.
+    """
+
+    VERSION: ClassVar[int] = 2
 
     queue: str
     epoch: int
+    sent_below: int
 
 
 # --- supervision ------------------------------------------------------------------------------------------------------------

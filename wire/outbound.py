@@ -451,6 +451,11 @@ class OutboundFlow:
         """Whether the session of the live connection is on record, so that it may be used (F7)."""
         return self.live and not self._record_new and self._record_number is None
 
+    @property
+    def sent_below(self) -> int:
+        """No message from this sequence on was sent since the lane was opened."""
+        return self._sent_stop
+
     def pump(self, bytes_max: int, now_s: float, wall_ms: int = 0) -> bytes:
         """The next burst to write, about ``bytes_max`` at most; empty when nothing may leave. It counts as sent.
 

@@ -134,21 +134,24 @@ def test_messages_wait_in_the_sessions_queue_for_the_client_and_leave_no_memory_
     turn(store, append_frame(1, {queue: (batch([b"x", b"y"], 1), None)}))
 
     assert [payload for _, _, payload in queued(store, queue)] == [b"x", b"y"]
-    turn(store, LaneClose(queue=queue, epoch=1 << 20))
+    turn(store, LaneClose(queue=queue, epoch=1 << 20, sent_below=-1))
 
     assert [payload for _, _, payload in queued(store, queue, epoch=2 << 20)] == [b"x", b"y"], "nothing of it was settled"
 
 
-def test_what_waits_for_a_client_that_has_gone_counts_as_sent_only_as_far_as_it_was_handed_out(tmp_path: Path) -> None:
-    """What was never sent expires as it waits [MQTT-3.3.2-5], also over a crash."""
+@pytest.mark.parametrize(("sent", "counts"), [(None, 3), (0, 0), (1, 1), (3, 3), (9, 3)])
+def test_what_waits_for_a_client_that_has_gone_counts_as_sent_only_as_far_as_it_may_be(
+    sent: int | None, counts: int, tmp_path: Path
+) -> None:
+    """What was never sent expires as it waits [MQTT-3.3.2-5], also over a crash. sent: messages; None: that is not known."""
     store = Tier1(RocksEngine(tmp_path / "store"), settings(), 1)
     queue = open_session(store).queue
-    turn(store, LaneOpen(queue=queue, epoch=1 << 20), append_frame(1, {queue: (batch([b"x"], 1), None)}))
+    turn(store, LaneOpen(queue=queue, epoch=1 << 20), append_frame(1, {queue: (batch([b"x"] * 3, 1), None)}))
     effects = turn(store, Credit(queue=queue, epoch=1 << 20, messages=1, size_bytes=1 << 20))
     (handed,) = [frame for _, frame in effects if isinstance(frame, HandOut)]
     for number in range(2, 9):
         turn(store, append_frame(number, {queue: (batch([b"y"], 1), None)}))
-    turn(store, LaneClose(queue=queue, epoch=1 << 20))
+    turn(store, LaneClose(queue=queue, epoch=1 << 20, sent_below=-1 if sent is None else handed.first_seq + sent))
 
     for epoch in (2, 3):  # a crash, and nobody comes for the queue; and another
         store.close()
@@ -157,8 +160,8 @@ def test_what_waits_for_a_client_that_has_gone_counts_as_sent_only_as_far_as_it_
     effects = turn(store, LaneOpen(queue=queue, epoch=9 << 20))
 
     (opened,) = [frame for _, frame in effects if isinstance(frame, LaneOpened)]
-    assert opened.dup_below == handed.first_seq + 1
-    assert [payload for _, _, payload in queued(store, queue, epoch=10 << 20)] == [b"x", *[b"y"] * 7, *[b"z"] * 2]
+    assert opened.dup_below == handed.first_seq + counts
+    assert [payload for _, _, payload in queued(store, queue, epoch=10 << 20)] == [*[b"x"] * 3, *[b"y"] * 7, *[b"z"] * 2]
     store.close()
 
 

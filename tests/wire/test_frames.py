@@ -117,7 +117,7 @@ GOLDEN: list[tuple[Frame, str]] = [
     (SubscriptionsDrop(epoch=2, request=1, session="s", source=9, queue="", filters=("a/#",)), "9813010201a17309a091a3612f23"),
     (SubscriptionsKept(epoch=2, request=1, source=9), "951d01020109"),
     (Retained(epoch=2, request=3, source=9, qos=1, identifier=0, bodies=(b"x",)), "971e010203090100"),
-    (LaneClose(queue=QUEUE, epoch=2), "941c01ae6272696467653a636c6f75643a3002"),
+    (LaneClose(queue=QUEUE, epoch=2, sent_below=7), "951c02ae6272696467653a636c6f75643a300207"),
     (LaneOpen(queue=QUEUE, epoch=2), "941401ae6272696467653a636c6f75643a3002"),
     (
         LaneOpened(queue=QUEUE, epoch=2, head=1, tail=9, dup_below=3, settled=((4, 6),), released=(), generation=1, session="c@h"),
