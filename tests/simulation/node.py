@@ -41,7 +41,7 @@ from tests.simulation.process import KILLED, Process, current
 from tests.simulation.tcp import Far, Link, SimSocket
 from tests.simulation.world import Pollable, World
 from wire.errors import Unavailable
-from wire.frames import Command, Frame, HandOut, LaneOpen, LaneOpened, Publishes, SnapshotMade
+from wire.frames import Command, Frame, HandOut, LaneClose, LaneOpen, LaneOpened, Publishes, SnapshotMade
 from wire.settings import ListenerSettings, RemoteSettings
 
 LEVEL_5 = 5
@@ -394,6 +394,8 @@ class Machine:
             if receiver.startswith("connection"):
                 key = (frame.queue, frame.epoch)
                 self.oracle.handed_to_connection[key] = self.oracle.handed_to_connection.get(key, 0) + frame.count
+        elif isinstance(frame, LaneClose):
+            self.oracle.lane_closed(frame)
         elif isinstance(frame, LaneOpen | LaneOpened) and LISTENER in (sender, receiver):
             self.oracle.session_lane(frame)
         elif isinstance(frame, LaneOpened) and receiver.startswith("forwarder"):

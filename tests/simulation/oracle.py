@@ -29,7 +29,7 @@ from tests.simulation.sessions import SessionsJudge
 from tests.simulation.world import Violation
 from tests.support.history_audit import Kept, problems_of
 from wire.batch import Batch, unpack_column
-from wire.frames import HandOut, LaneOpen, LaneOpened, Publishes
+from wire.frames import HandOut, LaneClose, LaneOpen, LaneOpened, Publishes
 from wire.names import lane_of_queue, queue_name, session_of_queue
 
 _COUNTED_LOSSES = ("overflow", "too_large")
@@ -95,6 +95,7 @@ class Oracle:
         self._recorded: dict[int, tuple[str, int]] = {}  # session of the remote -> queue and generation
         self._recorded_at: dict[int, str] = {}  # and the address under which it was recorded
         self.places: dict[int, str] = {}  # session of the remote -> the address at which it was reached last
+        self._closed_epochs: dict[str, int] = {}  # by queue, the last lane of a session that was closed
         self._entered: dict[bytes, set[tuple[str, int]]] = {}
         self._letters = LettersSeen()
         self._purged: dict[tuple[str, int], bytes] = {}  # queue and sequence -> payload
@@ -401,6 +402,8 @@ class Oracle:
             offsets, batch.rows_payloads() if of_bridge else (), strict=of_bridge
         ):  # QoS 0 is never on the disk
             self._entered.setdefault(payload, set()).add((frame.queue, frame.first_seq + offset))
+        if frame.epoch <= self._closed_epochs.get(frame.queue, -1):
+            return  # nobody takes it any more, and the record may be of the time after
         value = self._meta(b"L" + self._number(frame.queue).to_bytes(4, "big")) if self.durable and not self.relaxed else None
         if value is None:
             return
@@ -693,6 +696,10 @@ class Oracle:
     def is_retained(self, payload: bytes) -> bool:
         """Whether it was published with RETAIN."""
         return payload in self._retained
+
+    def lane_closed(self, frame: LaneClose) -> None:
+        """Nobody takes from the queue of a session any more."""
+        self._closed_epochs[frame.queue] = frame.epoch
 
     def session_lane(self, frame: LaneOpen | LaneOpened) -> None:
         """The lane of a session is asked for, or was opened."""

@@ -167,6 +167,13 @@ def _sent_again(original: Any) -> Any:
     return opened
 
 
+def _never_sent(original: Any) -> Any:
+    def close(self: Queue, sent_below: int) -> None:
+        original(self, 0)
+
+    return close
+
+
 PLANTED: tuple[tuple[str, str, tuple[tuple[Any, str, Any], ...]], ...] = (
     (
         "9-client-pubrel-before-commit",
@@ -184,6 +191,7 @@ PLANTED: tuple[tuple[str, str, tuple[tuple[Any, str, Any], ...]], ...] = (
         ((ClientOutbox, "opened", _opened_with(released=())),),
     ),
     ("9-client-no-dup", "a client that comes back gets no DUP", ((ClientOutbox, "opened", _opened_with(dup_below=0)),)),
+    ("9-client-nothing-sent", "what a client was sent counts as never sent when it has gone", ((Queue, "close", _never_sent),)),
     (
         "9-client-identifiers-not-restored",
         "each connection of a session has other identifiers",
