@@ -101,7 +101,7 @@ class Connection(MailboxActor):
         self._settings = self._bridge.remote
         self._queue = queue_name(bridge, lane)
         self._forwarder = forwarder_name(bridge, lane)
-        self._client_id = remote_client_id(self._settings.client_id, lane, self._bridge.lanes)
+        self._client_id = remote_client_id(self._settings.client_id, lane)
         self._place = bridge, lane
         self._facts = {"bridge": bridge, "lane": lane}
         self._policy = RefusalPolicy(self._bridge.on_refusal)

@@ -66,9 +66,12 @@ def lane_of_queue(queue: str) -> BridgeLane | None:
     return _lane(lane) if kind == _BRIDGE_QUEUE else None
 
 
-def remote_client_id(configured: str, lane: int, lanes: int) -> str:
-    """A lane's client identifier at the remote: the ``configured`` one, numbered where there are several lanes; none stays none."""
-    return configured if lanes == 1 or not configured else f"{configured}-{lane}"
+def remote_client_id(configured: str, lane: int) -> str:
+    """A lane's client identifier at the remote: the ``configured`` one, numbered from the second lane on; none stays none.
+
+    It does not depend on how many lanes there are, so a lane keeps its session at the remote when others come or go.
+    """
+    return f"{configured}-{lane}" if lane and configured else configured
 
 
 def session_queue_name(number: int, session: str) -> str:

@@ -78,8 +78,6 @@ class Changes:
         self._start_again()
 
     def _lanes(self, lanes: int) -> None:
-        if lanes != self._bridge.lanes:  # the lanes have other client identifiers, so other sessions
-            self._machine.remotes.switches += 1
         self._machine.oracle.lanes_most = max(self._machine.oracle.lanes_most, lanes)
         self._bridge = replace(self._bridge, lanes=lanes)
 

@@ -297,7 +297,7 @@ class Delivery:
         self._subscribes += 1
         wanted = [("cmd/#", self._publisher.shape.max_qos)] if self._publisher.shape is not None else []
         asked = [(subscription.topic_filter, subscription.qos) for subscription in subscriptions]
-        if self._subscribes > 1 or asked != wanted or self._client_id not in ("edge", "edge-0"):
+        if self._subscribes > 1 or asked != wanted or self._client_id != "edge":
             raise Violation("protocol", f"SUBSCRIBE number {self._subscribes} of {self._client_id} for {asked}")
         session = self._session
         if session.subscription is None:

@@ -698,7 +698,7 @@ def test_one_client_id_serves_several_bridges_only_at_different_remotes(tmp_path
 
 
 def test_the_client_ids_of_lanes_are_those_of_no_other_bridge(tmp_path: Path) -> None:
-    """Lanes add their number, so that they can meet what is written in full elsewhere."""
+    """Lanes from the second on add their number, so that they can meet what is written in full elsewhere."""
     two_lanes = BRIDGE.replace("name: cloud", "name: cloud\n    lanes: 2")
     other = BRIDGE.replace("bridges:\n", "").replace("cloud", "second")
     (client_id,) = re.findall(r"client_id: ([\w-]+)", BRIDGE)
@@ -706,7 +706,7 @@ def test_the_client_ids_of_lanes_are_those_of_no_other_bridge(tmp_path: Path) ->
     (problem,) = problems_of(tmp_path, HEAD + two_lanes + other.replace(client_id, f"{client_id}-1"))
 
     assert f"bridges[1].remote.client_id: makes {client_id}-1, which is bridges[0]'s" in problem
-    assert len(load_text(tmp_path, HEAD + two_lanes + other).bridges) == 2
+    assert len(load_text(tmp_path, HEAD + two_lanes + other.replace(client_id, f"{client_id}-2")).bridges) == 2
 
 
 # --- access -------------------------------------------------------------------------------------------------------------------

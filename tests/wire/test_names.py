@@ -31,9 +31,8 @@ def test_names_of_actors_and_queues_are_those_of_the_architecture() -> None:
 
 
 def test_lanes_number_the_client_identifier_but_not_one_that_the_remote_is_to_make() -> None:
-    assert [remote_client_id("edge", lane, 1) for lane in range(1)] == ["edge"]
-    assert [remote_client_id("edge", lane, 2) for lane in range(2)] == ["edge-0", "edge-1"]
-    assert [remote_client_id("", lane, 2) for lane in range(2)] == ["", ""], "-1 would be that of every node"
+    assert [remote_client_id("edge", lane) for lane in range(3)] == ["edge", "edge-1", "edge-2"]
+    assert [remote_client_id("", lane) for lane in range(2)] == ["", ""], "-1 would be that of every node"
 
 
 @given(st.text(), st.integers(0, 1000))
