@@ -472,7 +472,9 @@ class Remote(Section):
     addresses: tuple[Address, ...] = Field(min_length=1, description="host:port, tried in turn.")
     protocol: Literal["mqtt5", "mqtt311"] = setting("mqtt5", "MQTT 5.0 or 3.1.1.")
     transport: Literal["tcp", "tls", "ws", "wss"] = setting("tcp", "tls and wss encrypt; ws and wss are WebSocket.")
-    client_id: Text = setting("", "The remote keeps the session under it, so clean_start: false needs one. Lanes from the second on add their number.")
+    client_id: Text = setting(
+        "", "The remote keeps the session under it, so clean_start: false needs one. Lanes from the second on add their number."
+    )
     keep_alive: Annotated[float, Duration(0, 65535, whole=True)] = setting(
         "60s", "PINGREQ when nothing was sent for so long; 0s is never."
     )
