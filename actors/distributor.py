@@ -53,7 +53,7 @@ class Distributor(MailboxActor):
         self._hops_max = {bridge.name: bridge.max_hops for bridge in settings.bridges if bridge.loop_prevention}
         self._listener_epoch = 0
         self._sessions_known = False
-        self._live_known = True
+        self._live_known = False
         self._held: list[Publishes] = []
         self._routed = 0
         self._loops = 0
@@ -67,7 +67,7 @@ class Distributor(MailboxActor):
     def on_frame(self, frame: Frame) -> None:
         match frame:
             case Publishes():
-                if self._may_route(frame.sender):
+                if self._may_route:
                     self._distribute(frame)
                 else:
                     self._held.append(frame)
@@ -116,17 +116,17 @@ class Distributor(MailboxActor):
             self._local.nobody_is_connected()
         return epoch == self._listener_epoch
 
-    def _may_route(self, sender: str) -> bool:
-        return self._sessions_known and (self._live_known or sender == LISTENER)
+    @property
+    def _may_route(self) -> bool:
+        """Whether it is known who is to get what. The Listener may have sent a batch before it was told of this life."""
+        return self._sessions_known and self._live_known
 
     def _route_held(self) -> None:
         """Route what waited, in order. It may have been sent again, which the store and the Listener notice by its number."""
-        held, self._held = self._held, []
-        for frame in held:
-            if self._may_route(frame.sender):
+        if self._may_route:
+            held, self._held = self._held, []
+            for frame in held:
                 self._distribute(frame)
-            else:
-                self._held.append(frame)
 
     def _distribute(self, frame: Publishes) -> None:
         batch = Batch.decode(frame.bodies[0])
@@ -160,7 +160,7 @@ class Distributor(MailboxActor):
 
     def _deliver_ahead(self, frame: PublishesAhead) -> None:
         """Deliver live what does not wait for its batch; without effect until it is known who is connected."""
-        if self._sessions_known and self._live_known and frame.epoch == self._listener_epoch and self._local:
+        if self._may_route and frame.epoch == self._listener_epoch and self._local:
             local = self._local.route(Batch.decode(frame.bodies[0]), unpack_column("I", frame.sources))
             self._deliver(local, LISTENER, frame.epoch, 0, frame.bodies)
 

@@ -145,6 +145,7 @@ def test_it_is_ready_once_it_knows_the_sessions_that_are_kept(site: Node) -> Non
     site.frames(SessionsKnown(epoch=EPOCH, sessions=(("offline", QUEUE, (("a", 1, 0),), None, 0, None, ""),), last=True))
 
     assert site.distributor.state == "ready"
+    site.frames(LiveKnown(epoch=LIFE))
     assert queued(site.take()) == {QUEUE: [(b"a", 1, b"early")]}
 
 
@@ -354,6 +355,19 @@ def test_what_remotes_publish_waits_until_it_is_known_who_is_connected(site: Nod
     site.publish((b"a", 1, b"x"), sender="connection:cloud:0")
     assert site.take() == []
     site.frames(replace(up("live", 3, ("a", 1)), epoch=LIFE + 1), LiveKnown(epoch=LIFE + 1))
+    assert list(live(site.take())) == [3]
+
+
+@pytest.mark.parametrize("sender", [LISTENER, "connection:cloud:0"])
+def test_what_comes_before_a_new_distributor_was_told_of_waits_until_it_knows_who_is_connected(site: Node, sender: str) -> None:
+    """It would be committed without those who are connected, and so not be sent again."""
+    site.distributor.on_peer_up(QUEUE_STORE, 1)
+    site.frames(SessionsKnown(epoch=EPOCH, sessions=(), last=True))
+    site.take()
+    site.publish((b"a", 1, b"x"), sender=sender)
+    assert site.take() == []
+    site.distributor.on_peer_up(LISTENER, LIFE)
+    site.frames(up("live", 3, ("a", 1)), LiveKnown(epoch=LIFE))
     assert list(live(site.take())) == [3]
 
 
