@@ -12,7 +12,7 @@ from supervisor.cli import main
 from tests.conftest import StartNode
 from tests.support.fake_remote import FakeRemote
 from tests.support.mosquitto import Mosquitto
-from tests.support.mqtt_client import PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, MqttClient
+from tests.support.mqtt_client import PUBLISH, MqttClient
 from tests.support.node import Node, bridge_config, node_config
 from tests.support.subscriber import Subscriber
 from tests.support.waiting import wait_until
@@ -29,13 +29,7 @@ def bridged(start_node: StartNode, port: int, **keys: Any) -> Node:
 def publish(node: Node, qos: int, *payloads: str, topic: str = "t") -> None:
     """Publish ``payloads`` in one burst and return when the node has acknowledged all."""
     with MqttClient(node.port, "publisher") as client:
-        client.send_raw(b"".join(client.encode_publish(topic, payload, qos) for payload in payloads))
-        for _ in payloads:
-            packet = client.expect(PUBACK if qos == 1 else PUBREC)
-            if qos == 2:
-                client.acknowledge(PUBREL, packet.packet_id)
-        for _ in payloads if qos == 2 else ():
-            client.expect(PUBCOMP)
+        client.publish_burst(topic, payloads, qos)
 
 
 def kept_events(node: Node, capsys: pytest.CaptureFixture[str], kind: str) -> list[dict[str, Any]]:

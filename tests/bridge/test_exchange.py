@@ -15,7 +15,6 @@ from tests.support.mqtt_client import (
     CONNACK,
     MESSAGE_EXPIRY,
     PUBACK,
-    PUBCOMP,
     PUBLISH,
     PUBREC,
     PUBREL,
@@ -41,13 +40,7 @@ def publisher(node: Node) -> Iterator[MqttClient]:
 def publish(node: Node, payloads: list[str], qos: int) -> None:
     """Publish ``payloads`` in one burst and return when the node has acknowledged all."""
     with publisher(node) as client:
-        client.send_raw(b"".join(client.encode_publish("t", payload, qos) for payload in payloads))
-        for _ in payloads:
-            packet = client.expect(PUBACK if qos == 1 else PUBREC)
-            if qos == 2:
-                client.acknowledge(PUBREL, packet.packet_id)
-        for _ in payloads if qos == 2 else ():
-            client.expect(PUBCOMP)
+        client.publish_burst("t", payloads, qos)
 
 
 def bridged(start_node: StartNode, *remotes: FakeRemote, level: int = 5, remote: dict[str, Any] | None = None, **keys: Any) -> Node:

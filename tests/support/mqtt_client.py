@@ -10,6 +10,7 @@ import socket
 import ssl
 import struct
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
@@ -313,6 +314,16 @@ class MqttClient:
             body += encode_properties(properties or [])
         body += payload.encode() if isinstance(payload, str) else payload
         return bytes([PUBLISH << 4 | (8 if dup else 0) | qos << 1 | retain]) + variable(len(body)) + body
+
+    def publish_burst(self, topic: str, payloads: Sequence[str], qos: int) -> None:
+        """Publish ``payloads`` at QoS 1 or 2 in one burst, and return when the node has acknowledged all."""
+        self.send_raw(b"".join(self.encode_publish(topic, payload, qos) for payload in payloads))
+        for _ in payloads:
+            packet = self.expect(PUBACK if qos == 1 else PUBREC)
+            if qos == 2:
+                self.acknowledge(PUBREL, packet.packet_id)
+        for _ in payloads if qos == 2 else ():
+            self.expect(PUBCOMP)
 
     def acknowledge(self, kind: int, packet_id: int, reason_code: int = 0) -> None:
         """Send a PUBACK, PUBREC, PUBREL or PUBCOMP."""
