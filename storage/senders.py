@@ -85,6 +85,11 @@ class Senders:
             self._changed.add(name)
         return sender
 
+    def is_fenced(self, name: str, epoch: int) -> bool:
+        """Whether a newer epoch of ``name`` has begun."""
+        sender = self._senders.get(name)
+        return sender is not None and epoch < sender.epoch
+
     def went_back(self) -> None:
         """Commits are missing: a sender that lives may know of more than the store, and is believed from now on."""
         self._lenient = True

@@ -359,6 +359,8 @@ class Tier1:
         for place, frame in enumerate(waiting):
             match frame:
                 case Append():
+                    if self._senders.is_fenced(frame.sender, frame.epoch):
+                        continue  # since it came: what its sender's stalled sources were is forgotten with that life
                     queued, retained = self._told_apart(frame)
                     if not all(part[0] in rooms for part in queued.parts):
                         rooms = self._rooms(now_s, [part[0] for part in queued.parts])

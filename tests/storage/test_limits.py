@@ -20,6 +20,7 @@ from wire.frames import (
     SenderResumes,
     SessionOpen,
     SessionOpened,
+    SessionsWanted,
     SourceResumed,
 )
 
@@ -142,6 +143,20 @@ def test_a_source_whose_rows_were_refused_again_is_not_resumed_by_a_late_word() 
     assert refused(turn(store, rows(3, b"a2", sources=[1], refusable=bytes(1))), 3) == {3: u16([0])}, "a1 comes first"
     turn(store, SourceResumed(sender="listener", epoch=1, source=1, number=4))
     assert refused(turn(store, rows(4, b"a1", sources=[1], refusable=bytes(1))), 4) == {}
+
+
+def test_what_came_before_its_sender_was_fenced_and_is_looked_at_after_that_is_not_taken() -> None:
+    """Who was stalled is forgotten with the sender's life, and what it had sent later would come first."""
+    store = store_with(max_messages=1)
+    turn(store, rows(1, b"full", b"a1", sources=[2, 1], refusable=bytes(2)))
+    assert queued(store) == [b"full"]
+    turn(store, _delivered())
+
+    effects = turn(store, rows(2, b"a2", sources=[1], refusable=bytes(1)), SessionsWanted(asker="listener", epoch=2))
+
+    assert not [frame for _, frame in effects if isinstance(frame, Committed)]
+    assert queued_again(store, 2) == []
+    assert refused(turn(store, rows(1, b"a1", sources=[1], refusable=bytes(1), epoch=2))) == {}
 
 
 def test_a_store_that_has_forgotten_whom_it_refused_is_told() -> None:
