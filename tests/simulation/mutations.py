@@ -435,7 +435,12 @@ def _numbers_in_memory(original: Any) -> Any:
 
 _mutation("L1-repeats-taken", "a batch that is committed already is taken again", (Senders, "judge", _no_repeats))
 _mutation("L1-gaps-taken", "a batch is taken although one before it is missing", (Senders, "judge", _gaps_taken))
-_mutation("L1-old-epoch-taken", "a batch of a former Listener is taken", (Senders, "judge", _not_fenced))
+_mutation(
+    "L1-old-epoch-taken",
+    "a batch of a former Listener is taken",
+    (Senders, "judge", _not_fenced),
+    (Senders, "is_fenced", _instead(lambda self, name, epoch: False)),
+)
 _mutation("L2-number-not-committed", "the last number of a sender stays in memory", (Senders, "write_rows", _numbers_in_memory))
 _mutation(
     "L3-never-resent",
