@@ -315,10 +315,9 @@ class ClientOutbox:
         bursts = []
         while bytes_max > 0:
             self._feed(wall_ms)
-            too_large = self.too_large
             burst = self._flow.pump(bytes_max, now_s)
-            if not burst and self.too_large == too_large:
-                break  # else what was passed over made room for more
+            if not burst and (self._flow.waits or not self._waiting or self._flow.in_flight >= self._flow.window):
+                break  # else all that was fed was passed over, which made room for more
             bursts.append(burst)
             bytes_max -= len(burst)
         return b"".join(bursts)

@@ -191,6 +191,19 @@ def test_a_resumed_session_goes_on_with_its_identifiers() -> None:
     ]
 
 
+def test_what_was_released_before_makes_room_for_what_was_handed_out_behind_it() -> None:
+    """It is handed out again as well, and is passed over."""
+    box = outbox(QUEUE, receive_maximum=1)
+    box.opening(1)
+    box.opened(lane(1, dup_below=1, released=((0, 1),), session="client"))
+    assert [packet.kind for packet in packets(box.pump(1000, 0.0, 0))] == [6]
+    for seq in range(3):
+        box.hand_out(hand_out(1, seq, batch(1, qos=2, first=seq)))
+    assert box.pump(1000, 0.0, 0) == b""
+    box.received(puback(1, first_byte=0x70), 0)
+    assert payloads(box.pump(1000, 0.0, 0)) == [b"1"]
+
+
 def test_what_was_settled_is_told_the_store() -> None:
     box = kept()
     box.hand_out(hand_out(1, 0, batch(3, expiry_s=5)))
