@@ -9,6 +9,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Protocol
 
+from actors.client_sessions import UNANSWERED_S
 from tests.simulation import mqtt
 from tests.simulation.mqtt import Ack, Connack, Other, Packet, PacketReader, Publish
 from tests.simulation.tcp import Far, Link
@@ -16,6 +17,7 @@ from tests.simulation.world import Violation, World
 
 KEEP_ALIVE_S = 30
 ANSWER_TIMEOUT_S = 9.0
+LEVEL_5 = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,13 @@ class _Exchange:
     packet_id: int
     released: bool = False
     refused: bool = False
+
+
+def judge_refusal(client_id: str, connack: Connack, level: int, waited_s: float) -> None:
+    """A client is refused for one reason only: the store has said nothing for long (C8) [MQTT-3.2.2-7]."""
+    unavailable = 0x88 if level == LEVEL_5 else 0x03
+    if connack.reason != unavailable or connack.present or waited_s < UNANSWERED_S:
+        raise Violation("connack", f"{client_id} was refused with {connack} after {waited_s:.3f} s")
 
 
 class Publisher:
@@ -148,8 +157,6 @@ class Publisher:
 
     def welcomed(self, connack: Connack) -> None:
         """CONNACK: resend what is open, in order [MQTT-4.4.0-1]."""
-        if connack.reason:
-            raise Violation("connack", f"{self.client_id} was refused with 0x{connack.reason:02x}")
         self._progress_s = self.world.now_s
         self._quota = connack.receive_maximum
         assert self._connection is not None
@@ -241,6 +248,9 @@ class Publisher:
         self._progress_s = self.world.now_s
         self.world.note("publisher", self.number, f"<- {packet}")
         match packet:
+            case Connack() if packet.reason:
+                judge_refusal(self.client_id, packet, self.level, self.world.now_s - connection.dialled_s)
+                self.hang_up()
             case Connack():
                 connection.welcome = True
                 self.welcomed(packet)
@@ -273,6 +283,7 @@ class Publisher:
 class _Connection(Far):
     def __init__(self, publisher: Publisher) -> None:
         self.link: Link | None = None
+        self.dialled_s = publisher.world.now_s
         self.welcome = False
         self.published: list[int] = []
         self.open: set[int] = set()

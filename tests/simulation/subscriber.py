@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from tests.simulation import mqtt
 from tests.simulation.mqtt import Ack, Connack, Other, Packet, PacketReader, Publish
-from tests.simulation.publisher import ANSWER_TIMEOUT_S, KEEP_ALIVE_S, Doors
+from tests.simulation.publisher import ANSWER_TIMEOUT_S, KEEP_ALIVE_S, LEVEL_5, Doors, judge_refusal
 from tests.simulation.sessions import OnConnection, Session, SessionsJudge
 from tests.simulation.subscribing import SubscriberShape
 from tests.simulation.tcp import Far, Link
@@ -21,7 +21,6 @@ from tests.simulation.world import Violation, World
 if TYPE_CHECKING:
     from tests.simulation.plan import Fault
 
-LEVEL_5 = 5
 _NOT_FOUND = 0x92
 _SUBSCRIBE_ID = 7
 _GOODBYES = (0x8B, 0x8E, 0x8D)  # shutting down, taken over, keep alive
@@ -132,6 +131,8 @@ class Subscriber:
         self._progress_s = self.world.now_s
         self.world.note("subscriber", self.number, f"<- {packet}")
         match packet:
+            case Connack() if packet.reason:
+                self.hang_up()
             case Connack():
                 if self._clean and connection.clean:
                     self._clean = False
@@ -156,6 +157,7 @@ class _Connection(Far):
         self.link: Link | None = None
         self.clean = clean
         self.welcome = False
+        self._dialled_s = subscriber.world.now_s
         self._subscriber = subscriber
         self._judged: OnConnection | None = None
         self._reader = PacketReader(subscriber.shape.level)
@@ -184,9 +186,10 @@ class _Connection(Far):
         subscriber = self._subscriber
         for position, packet in packets:
             seq = None
-            if isinstance(packet, Connack):
-                if packet.reason:
-                    raise Violation("connack", f"{subscriber.client_id} was refused with 0x{packet.reason:02x}")
+            if isinstance(packet, Connack) and packet.reason:
+                waited_s = subscriber.world.now_s - self._dialled_s
+                judge_refusal(subscriber.client_id, packet, subscriber.shape.level, waited_s)
+            elif isinstance(packet, Connack):
                 if self._closed:  # it has been taken over, or has gone, and does not hear it any more
                     return
                 self._judged = subscriber.judge.welcomed(subscriber, present=packet.present, clean=self.clean)
