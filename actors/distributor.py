@@ -1,6 +1,6 @@
 """The Distributor: decides for each topic of a batch which bridges and which local clients get it, by which rule and at which QoS.
 
-It keeps no message: what dies with it is sent again by its sender, the Listener or a Connection with remote subscriptions. The
+What dies with it is sent again by its sender, the Listener or a Connection with remote subscriptions. The
 routing to bridges is ``wire/routing.py``'s, that to local clients ``actors/local_routing.py``'s; the store commits.
 """
 
@@ -13,6 +13,7 @@ from typing import Any
 from actors.actor import MailboxActor
 from actors.local_routing import LocalRouting, Part, Routed, retained_part
 from actors.mailbox import Mailbox
+from actors.routed_batches import RoutedBatches
 from wire.batch import QOS_ONLY, REFUSABLE, Batch, pack_column, unpack_column
 from wire.frames import (
     AclChanged,
@@ -55,6 +56,7 @@ class Distributor(MailboxActor):
         self._sessions_known = False
         self._live_known = False
         self._held: list[Publishes] = []
+        self._newest = RoutedBatches()
         self._routed = 0
         self._loops = 0
 
@@ -129,6 +131,10 @@ class Distributor(MailboxActor):
                 self._distribute(frame)
 
     def _distribute(self, frame: Publishes) -> None:
+        again = self._newest.again(frame)
+        if again is not None:  # who gets it live has got it
+            self.send(QUEUE_STORE, again)
+            return
         batch = Batch.decode(frame.bodies[0])
         sender = lane_of_actor(frame.sender)  # None: the Listener
         parts, bodies = self._parts(batch, None if sender is None else sender.bridge)
@@ -140,21 +146,20 @@ class Distributor(MailboxActor):
         for part, body in retained_part(batch):
             parts.append(part)
             bodies.append(body)
-        self.send(
-            QUEUE_STORE,
-            Append(
-                sender=frame.sender,
-                epoch=frame.epoch,
-                number=frame.number,
-                sources=frame.sources,
-                received=frame.received,
-                released=frame.released,
-                refusable=batch.flags.translate(_REFUSABLE_ONLY),
-                wills=frame.wills,
-                parts=tuple(parts),
-                bodies=tuple(bodies),
-            ),
+        append = Append(
+            sender=frame.sender,
+            epoch=frame.epoch,
+            number=frame.number,
+            sources=frame.sources,
+            received=frame.received,
+            released=frame.released,
+            refusable=batch.flags.translate(_REFUSABLE_ONLY),
+            wills=frame.wills,
+            parts=tuple(parts),
+            bodies=tuple(bodies),
         )
+        self._newest.keep(append)
+        self.send(QUEUE_STORE, append)
         if local is not None:
             self._deliver(local, frame.sender, frame.epoch, frame.number, frame.bodies)
 

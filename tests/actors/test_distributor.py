@@ -9,6 +9,7 @@ from typing import cast
 
 import pytest
 
+from actors import routed_batches
 from actors.distributor import Distributor
 from actors.mailbox import Mailbox
 from tests.supervisor.settings import node_settings
@@ -63,6 +64,7 @@ class Node:
     def __init__(self, folder: Path, settings: NodeSettings | None = None) -> None:
         self.mailbox = RecordingMailbox()
         self.distributor = Distributor(cast(Mailbox, self.mailbox), settings or node_settings(folder), EPOCH)
+        self._number = 0
 
     def take(self) -> list[tuple[str, Frame]]:
         sent, self.mailbox.sent = self.mailbox.sent, []
@@ -80,13 +82,17 @@ class Node:
         for frame in frames:
             self.distributor.on_frame(frame)
 
-    def publish(self, *rows: tuple[bytes, int, bytes], sources: list[int] | None = None, sender: str = LISTENER) -> None:
+    def publish(
+        self, *rows: tuple[bytes, int, bytes], sources: list[int] | None = None, sender: str = LISTENER, again: int = 0
+    ) -> None:
+        """again: 1 sends the newest number once more, 2 the one before it."""
+        self._number += 0 if again else 1
         column = pack_column(array("I", sources or [99] * len(rows)))
         self.frames(
             Publishes(
                 sender=sender,
                 epoch=LIFE,
-                number=1,
+                number=self._number - max(0, again - 1),
                 sources=column,
                 received={},
                 released={},
@@ -347,6 +353,53 @@ def test_messages_that_passed_their_batch_take_one_turn_of_a_shared_subscription
         for source, rows in live(site.take()).items():
             counts[source] += len(rows)
     assert counts == {3: 3, 4: 3}
+
+
+def test_what_is_sent_again_goes_where_it_went_the_first_time(site: Node) -> None:
+    """The store has died with it. Who has subscribed since is sent later messages of QoS 0 already (P4) [MQTT-4.6.0-6]."""
+    site.start(("offline", QUEUE, (("$share/g/b", 1, 0),)))
+    site.frames(up("early", 3, ("a", 1)))
+    first, second = ((b"a", 0, b"first"), (b"b", 1, b"dealt")), ((b"a", 1, b"second"), (b"b", 2, b"dealt too"))
+    site.publish(*first)
+    site.publish(*second)
+    went = site.take()
+    assert list(live(went)) == [3]
+    site.frames(up("late", 4, ("a", 1), ("$share/g/b", 2)))
+
+    site.publish(*first, again=2)
+    site.publish(*second, again=1)
+
+    again = site.take()
+    assert [frame for _, frame in again] == [frame for _, frame in went if isinstance(frame, Append)]
+    site.publish(*second)
+    assert sorted(live(site.take())) == [3, 4]
+
+
+def test_what_came_to_too_much_is_routed_again(site: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(routed_batches, "KEPT_BYTES_MAX", 10)
+    site.start(("offline", QUEUE, (("a", 1, 0),)))
+    site.publish((b"a", 1, b"x" * 20))
+    site.take()
+    site.frames(up("late", 4, ("a", 1)))
+
+    site.publish((b"a", 1, b"x" * 20), again=1)
+
+    sent = site.take()
+    assert (list(queued(sent)), list(live(sent))) == ([QUEUE], [4])
+
+
+def test_a_sender_that_starts_anew_counts_from_one_again(site: Node) -> None:
+    site.start()
+    site.frames(up("live", 3, ("a", 1)))
+    site.publish((b"a", 1, b"x"), sender="connection:cloud:0")
+    site.take()
+    body = from_rows(((b"a", 1, b"y"),), accepted_ms=1000).encode()
+
+    site.frames(
+        Publishes(sender="connection:cloud:0", epoch=LIFE + 1, number=1, sources=bytes(4), received={}, released={}, bodies=(body,))
+    )
+
+    assert list(live(site.take())) == [3]
 
 
 def test_what_remotes_publish_waits_until_it_is_known_who_is_connected(site: Node) -> None:
