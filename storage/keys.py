@@ -3,7 +3,7 @@
 ``msg``: ``queue u32 | first_seq u64``, big endian. ``meta``: one letter for the kind, then what it is about:
 ``F`` the store's format, ``N<name>`` the number of a queue, ``L<number>`` a queue's row, ``P<name>`` a sender's row,
 ``S<session>`` a session's row, ``R<topic>`` a retained message, ``H`` the highest number of a queue that is gone, ``D<number>``
-the row of a dead-letter queue (its letters: ``dead_letters``).
+the row of a dead-letter queue (its letters: ``dead_letters``), ``B<bridge>`` the lanes of a bridge (``lane_changes``).
 """
 
 from __future__ import annotations
@@ -37,6 +37,11 @@ def lane_key(queue: int) -> bytes:
 def dead_key(queue: int) -> bytes:
     """The key of the row of dead-letter queue ``queue``."""
     return b"D" + queue.to_bytes(4, "big")
+
+
+def lanes_key(bridge: str) -> bytes:
+    """The key of what is known of the lanes of ``bridge``."""
+    return b"B" + bridge.encode()
 
 
 def sender_key(sender: str) -> bytes:

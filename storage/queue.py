@@ -275,10 +275,10 @@ class Queue:
 
     # --- hand out ---
 
-    def hand_out(self, messages: int, size_bytes: int, *, accepted_before_ms: int = 0) -> list[Piece]:
+    def hand_out(self, messages: int, size_bytes: int, *, accepted_before_ms: int = 0, below: int | None = None) -> list[Piece]:
         """Hand out, in order, until ``messages`` or ``size_bytes`` are reached (by a chunk more), and mark it in flight.
 
-        What was accepted before ``accepted_before_ms`` is expired instead.
+        What was accepted before ``accepted_before_ms`` is expired instead. below: nothing from there on, where a chunk begins.
 
         Raises:
             StorageDamaged: the next chunk cannot be read.
@@ -288,7 +288,8 @@ class Queue:
         """
         pieces: list[Piece] = []
         self.cut_short = False
-        while messages > 0 and size_bytes > 0 and self._cursor < self.tail:
+        end = self.tail if below is None else min(below, self.tail)
+        while messages > 0 and size_bytes > 0 and self._cursor < end:
             try:
                 durable, volatile = self._peek()
             except (StorageDamaged, Unavailable):
@@ -296,7 +297,7 @@ class Queue:
                 if pieces:
                     break  # hand out what could be read; the trouble is met again next time
                 raise
-            if durable is None and volatile is None:
+            if self._cursor >= end:  # there was nothing left before it
                 break
             if self._too_old(durable, volatile, accepted_before_ms):
                 self._discard(durable, volatile, None, "expired")

@@ -28,6 +28,7 @@ from storage.damage import Quarantine
 from storage.engine import Engine, Write
 from storage.event_log import EventLog, event_of
 from storage.keys import QueueNumbers, check_format, chunk_key, lane_key
+from storage.lane_changes import LaneChanges
 from storage.ledger import LaneRow
 from storage.limits import Admission, Room, admit
 from storage.local_sessions import LocalSessions, SessionFrame
@@ -181,6 +182,7 @@ class Tier1:
         self._effects: Effects = []
         self._configured = {queue_name(bridge.name, lane) for bridge in settings.bridges for lane in range(bridge.lanes)}
         self._open_lanes()
+        self._lane_changes = LaneChanges(engine, settings.bridges, self._bridge_lanes)
         self._burials = Burials(engine, self._numbers, settings.bridges)
         self._commands = Commands(self, settings, SessionCommands(self))
         self._write = Write()
@@ -621,10 +623,11 @@ class Tier1:
             lane = self._lanes.get(name)
             if lane is not None and (lane.queue.changed or lane.queue.wants_mark) and not lane.row_damaged:
                 self._trim(lane, idle=False)
-                ahead = lane.open and lane.credit_messages > lane.given_messages
+                ahead = lane.open and lane.credit_messages > lane.given_messages and self._lane_changes.below(lane) is None
                 lane.queue.write_row(write, strong=strong, ahead=ahead, wall_ms=wall_ms)
                 if not lane.bridge:  # no evidence is kept of queues that come and go
                     del write.tails[lane.queue.number]
+        self._lane_changes.write_rows(write)
         self._burials.write(write, now_s, wall_ms, evict=not self._refused)
         self._senders.write_rows(write)
         self._sessions.write_rows(write)
@@ -681,6 +684,7 @@ class Tier1:
     def _went_back(self) -> None:
         """Commits are missing in the store that was opened: put on record where everything stands."""
         self._senders.went_back()
+        self._lane_changes.went_back()
         self._needs_sync = self._uncommitted = True
         for lane in self._lanes.values():
             lane.queue.changed = True
@@ -735,6 +739,8 @@ class Tier1:
     # --- inside: hand out ---
 
     def _hand_out(self, wall_ms: int) -> None:
+        if self._lane_changes.waiting:
+            self._ready.update(self._lane_changes.look())
         for name in tuple(self._ready):
             self._ready.discard(name)
             lane = self._lanes.get(name)
@@ -750,13 +756,14 @@ class Tier1:
     def _hand_out_lane(self, name: str, lane: _Lane, wall_ms: int) -> None:
         max_age_s = lane.limits.max_age_s if lane.limits.max_age_s is not None else self._settings.limits.max_age_s
         before_ms = wall_ms - int(max_age_s * 1000) if max_age_s is not None else 0
+        below = self._lane_changes.below(lane)
         more = True
         while more:
             messages = lane.credit_messages - lane.given_messages
             size_bytes = lane.credit_bytes - lane.given_bytes
             if messages <= 0 or size_bytes <= 0:
                 return
-            self._give(name, lane, lane.queue.hand_out(messages, size_bytes, accepted_before_ms=before_ms))
+            self._give(name, lane, lane.queue.hand_out(messages, size_bytes, accepted_before_ms=before_ms, below=below))
             more = lane.queue.cut_short  # nobody else would see to what could not be read
 
     def _give(self, name: str, lane: _Lane, pieces: list[Piece]) -> None:
@@ -850,7 +857,7 @@ class Tier1:
             if lane_of_queue(name) is not None or session_of_queue(name) is not None:
                 self._open_lane(name)
         for name, lane in self._bridge_lanes.items():
-            if name not in self._configured and lane.queue.depth:
+            if lane.bridge not in self._limits and lane.queue.depth:
                 log.warning("queue.unserved", extra={"queue": name, "messages": lane.queue.depth})
 
     def _open_lane(self, name: str) -> _Lane:
@@ -1102,6 +1109,7 @@ class Tier1:
             "dropped": dict(ledger.dropped),
             "dead_lettered": sum(ledger.dead.values()),
             "redelivered": ledger.redelivered,
+            "waits_for_lanes": self._lane_changes.waits_for(lane),
             "ledger_closes": ledger.closes(queue.depth),
             "retained": {"messages": queue.retained, "bytes": queue.history_bytes},
             "damaged": {

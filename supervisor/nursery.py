@@ -73,6 +73,18 @@ class Nursery:
     def __getitem__(self, name: str) -> Child:
         return self._children[name]
 
+    def __contains__(self, name: str) -> bool:
+        return name in self._children
+
+    def add(self, spec: ChildSpec) -> Child:
+        """A new row, of a child that does not run yet."""
+        child = self._children[spec.name] = Child(spec, _restarts(spec, self._mailbox))
+        return child
+
+    def remove(self, child: Child) -> None:
+        """Take the row of a child that does not run out of the tree."""
+        del self._children[child.name]
+
     def living(self) -> list[Child]:
         """The children that run, ready or not."""
         return [child for child in self._children.values() if child.life is not None]

@@ -10,7 +10,7 @@ import json
 import logging
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -29,12 +29,13 @@ from supervisor.queue_commands import CHANGES, Relay, is_queue_command, is_sessi
 from supervisor.restart import Escalate, GiveUp, Restart
 from supervisor.signals import SignalPipe
 from supervisor.snapshots import Snapshots
+from supervisor.tree import former_lanes, former_specs
 from supervisor.units import write_time
 from supervisor.version import version
 from supervisor.workers import Then
 from wire.errors import ConfigError, Unavailable
 from wire.frames import Command, Frame, Heartbeat, NodeFigures, PeerUp, QueueAnswer, ReportNow, ResetMarkers, SnapshotMade
-from wire.names import CONNECTION, LISTENER, QUEUE_STORE, SUPERVISOR
+from wire.names import CONNECTION, LISTENER, QUEUE_STORE, SUPERVISOR, forwarder_name, queue_name
 from wire.settings import NodeSettings
 from wire.sys_topics import node_values
 
@@ -150,6 +151,8 @@ class Supervisor(PolledActor):
             self._became_ready(child)
         elif frame.state == "stopping":
             child.state = "stopping"
+        if child.name == QUEUE_STORE and "queues" in child.figures and not self._stopping:
+            self._empty_former_lanes(child.figures["queues"])
         self._collection.reported(child.name, frame.request)
         if self._collection.complete:
             self._collected()
@@ -165,6 +168,23 @@ class Supervisor(PolledActor):
         self._spawn(child)
         if child.life is not None:
             log.info("child.restarted", extra={"child": child.name, "pid": child.life.pid, "restarts": child.restart_count})
+
+    def _empty_former_lanes(self, queues: Mapping[str, Mapping[str, Any]]) -> None:
+        """Run lanes that the configuration has no more until they are empty; what others got since then waits for them."""
+        waiting = former_lanes(self._settings, queues)
+        for lane in waiting:
+            for spec in former_specs(self._settings, lane):
+                if spec.name not in self._nursery:
+                    log.info("lane.former", extra={"child": spec.name, "messages": queues[queue_name(*lane)]["depth"]})
+                    self._spawn(self._nursery.add(spec))
+        names = {spec.name for lane in waiting for spec in former_specs(self._settings, lane)}
+        for child in [child for child in self._nursery if child.spec.former and child.wanted and child.name not in names]:
+            child.wanted = False
+            self.mailbox.cancel_timer(f"restart {child.name}")
+            if child.life is None:
+                self._nursery.remove(child)
+            else:
+                self._nursery.order_stop(child)
 
     def _brief(self, child: Child) -> None:
         """Tell a child which peers are ready, and whether its bridge is paused; a repetition is harmless."""
@@ -242,7 +262,7 @@ class Supervisor(PolledActor):
             log.warning("output.refused", extra={"error": refusal, "why": "standard output did not take the line node.ready"})
 
     def _is_ready(self) -> bool:
-        return not self._stopping and all(child.state == "ready" for child in self._nursery)
+        return not self._stopping and all(child.state == "ready" for child in self._nursery if not child.spec.former)
 
     def _exited(self, child: Child) -> None:
         expected = self._stopping or not child.wanted or child.ordered
@@ -263,6 +283,8 @@ class Supervisor(PolledActor):
         if self._stopping or not child.wanted:
             child.state = "stopped"
             self._stop_waits.discard(child.name)
+            if child.spec.former and not self._stopping:
+                self._nursery.remove(child)
             if self._stopping and not self._stop_waits:
                 self._stop_next()
         elif child.ordered:
@@ -491,7 +513,17 @@ class Supervisor(PolledActor):
             ready=self._is_ready(),
             uptime_s=now_s - self._started_s,
             actors=self._nursery.views(now_s),
-            lanes=[(bridge.name, lane) for bridge in self._settings.bridges for lane in range(bridge.lanes)],
+            lanes=self._lanes(),
             snapshots=self._snapshots.figures(),
             paused_since_ms={bridge.name: self._pauses.since_ms(bridge.name) for bridge in self._settings.bridges},
         )
+
+    def _lanes(self) -> list[tuple[str, int]]:
+        """The lanes that run: bridge and number, a bridge's former ones behind its others."""
+        former = [child.spec for child in self._nursery if child.spec.former and child.spec.kind == CONNECTION]
+        lanes = [(bridge.name, lane) for bridge in self._settings.bridges for lane in range(bridge.lanes)]
+        for spec in former:
+            if spec.bridge is not None and spec.lane is not None and forwarder_name(spec.bridge, spec.lane) in self._nursery:
+                lanes.append((spec.bridge, spec.lane))
+        places = {bridge.name: place for place, bridge in enumerate(self._settings.bridges)}
+        return sorted(lanes, key=lambda lane: (places[lane[0]], lane[1]))

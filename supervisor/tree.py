@@ -6,18 +6,34 @@ long it may take to stop. The loop that acts on it is ``supervisor.py``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
-from wire.names import CONNECTION, DISTRIBUTOR, FORWARDER, LISTENER, QUEUE_STORE, actor_name, queue_name
+from wire.names import (
+    CONNECTION,
+    DISTRIBUTOR,
+    FORWARDER,
+    LISTENER,
+    QUEUE_STORE,
+    BridgeLane,
+    actor_name,
+    lane_of_queue,
+    queue_name,
+)
 from wire.settings import BackoffSettings, NodeSettings
 
 # Start order; stop is the reverse. Children of one order start and stop together.
 START_ORDER = (QUEUE_STORE, DISTRIBUTOR, FORWARDER, CONNECTION, LISTENER)
+_OF_A_LANE = (FORWARDER, CONNECTION)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChildSpec:
-    """One row of the tree. command: what to run instead of the actor's own process, for tests of the supervisor."""
+    """One row of the tree. command: what to run instead of the actor's own process, for tests of the supervisor.
+
+    former: of a lane that the configuration has no more; it runs until its queue is empty.
+    """
 
     kind: str
     order: int
@@ -28,6 +44,7 @@ class ChildSpec:
     bridge: str | None = None
     lane: int | None = None
     command: tuple[str, ...] | None = None
+    former: bool = False
 
     @property
     def name(self) -> str:
@@ -44,18 +61,32 @@ def child_specs(settings: NodeSettings) -> tuple[ChildSpec, ...]:
     """The table in start order: the store, the Distributor, each lane's Forwarder, each lane's Connection, the Listener."""
     lanes = [(bridge.name, lane) for bridge in settings.bridges for lane in range(bridge.lanes)]
     specs: list[ChildSpec] = []
-    for order, kind in enumerate(START_ORDER):
-        for bridge, lane in lanes if kind in (FORWARDER, CONNECTION) else [(None, None)]:
-            specs.append(
-                ChildSpec(
-                    kind=kind,
-                    order=order,
-                    restarts_max=settings.supervision.restarts_max,
-                    restart_period_s=settings.supervision.restart_period_s,
-                    restart_backoff=settings.supervision.restart_backoff,
-                    stop_timeout_s=settings.supervision.stop_timeout_s,
-                    bridge=bridge,
-                    lane=lane,
-                )
-            )
+    for kind in START_ORDER:
+        for bridge, lane in lanes if kind in _OF_A_LANE else [(None, None)]:
+            specs.append(_spec(settings, kind, bridge, lane))
     return tuple(specs)
+
+
+def former_specs(settings: NodeSettings, lane: BridgeLane) -> tuple[ChildSpec, ...]:
+    """The rows of a lane that the configuration has no more, in start order."""
+    return tuple(replace(_spec(settings, kind, *lane), former=True) for kind in _OF_A_LANE)
+
+
+def former_lanes(settings: NodeSettings, queues: Mapping[str, Mapping[str, Any]]) -> list[BridgeLane]:
+    """The lanes of configured bridges that are not configured any more, and have messages in ``queues``, the store's figures."""
+    counts = {bridge.name: bridge.lanes for bridge in settings.bridges}
+    lanes = [lane_of_queue(name) for name, queue in queues.items() if queue.get("depth")]
+    return sorted(lane for lane in lanes if lane is not None and lane.number >= counts.get(lane.bridge, lane.number + 1))
+
+
+def _spec(settings: NodeSettings, kind: str, bridge: str | None, lane: int | None) -> ChildSpec:
+    return ChildSpec(
+        kind=kind,
+        order=START_ORDER.index(kind),
+        restarts_max=settings.supervision.restarts_max,
+        restart_period_s=settings.supervision.restart_period_s,
+        restart_backoff=settings.supervision.restart_backoff,
+        stop_timeout_s=settings.supervision.stop_timeout_s,
+        bridge=bridge,
+        lane=lane,
+    )

@@ -45,7 +45,12 @@ def status_view(status: dict[str, Any]) -> RenderableType:
     if status["store"].get("mode"):
         head.append(f"  {status['store']['mode']}")
     rows = *_store(status["store"]), _actors(status["actors"]), _bridges(status["bridges"])
-    queues = (*_paused(status["bridges"]), *_unserved(status["unserved"]), *_history(status["bridges"]))
+    queues = (
+        *_paused(status["bridges"]),
+        *_behind_others(status["bridges"]),
+        *_unserved(status["unserved"]),
+        *_history(status["bridges"]),
+    )
     return Group(head, *rows, *queues, *_clients(status), *_snapshots(status["snapshots"]))
 
 
@@ -108,6 +113,14 @@ def _paused(rows: Sequence[dict[str, Any]]) -> list[RenderableType]:
     since = {row["name"]: write_time(row["paused_since_ms"]) for row in rows if row["paused_since_ms"] is not None}
     told = "; ".join(f"{bridge} since {at}" for bridge, at in since.items())
     return [Text.assemble(("paused until bascule bridge resume: ", _BUSY), told)] if since else []
+
+
+def _behind_others(rows: Sequence[dict[str, Any]]) -> list[RenderableType]:
+    """Which lanes wait for others, because the number of lanes has changed."""
+    waits = "; ".join(
+        f"{row['name']}:{row['lane']} for {', '.join(map(str, lanes))}" for row in rows if (lanes := row["waits_for_lanes"])
+    )
+    return [Text.assemble(("wait until other lanes have sent what came before lanes was changed: ", _BUSY), waits)] if waits else []
 
 
 def _unserved(rows: Sequence[dict[str, Any]]) -> list[RenderableType]:

@@ -6,7 +6,9 @@ from typing import Any
 
 from storage.engine import Write
 from storage.keys import QueueNumbers
+from storage.lane_changes import LaneChanges
 from storage.tier1 import Tier1
+from supervisor.supervisor import Supervisor
 from wire.names import lane_of_queue, queue_name
 from wire.outgoing import RemoteForm
 
@@ -33,11 +35,34 @@ def _unmapped(original: Any) -> Any:
     return mapped
 
 
+def _never_held_back(original: Any) -> Any:
+    return lambda self, lane: None
+
+
+def _not_on_record(original: Any) -> Any:
+    return lambda self, write: self._unwritten.clear()
+
+
+def _not_run(original: Any) -> Any:
+    return lambda self, queues: None
+
+
 PLANTED: tuple[tuple[str, str, tuple[tuple[Any, str, Any], ...]], ...] = (
     ("P7-removed-bridge-forgotten", "a removed bridge's queue is forgotten", ((Tier1, "__init__", _unconfigured_forgotten),)),
     (
         "P7-renamed-rule-unmapped",
         "what a rule queued keeps its topic once the rule has another name",
         ((RemoteForm, "_map", _unmapped),),
+    ),
+    (
+        "K1-not-held-back",
+        "after another number of lanes all queues are handed out at once",
+        ((LaneChanges, "below", _never_held_back),),
+    ),
+    ("K2-lanes-not-on-record", "the number of lanes is not written down", ((LaneChanges, "write_rows", _not_on_record),)),
+    (
+        "K1-former-lanes-not-run",
+        "nobody empties a lane that is not configured any more",
+        ((Supervisor, "_empty_former_lanes", _not_run),),
     ),
 )

@@ -1,6 +1,6 @@
 """Configurations that change when the node is started again: a bridge that is away for a time, other lanes, rules and limits (P7).
 
-At the end the bridge is back, with the most lanes that it ever had, so that every queue can be emptied.
+At the end the bridge is back, with the lanes that it had last: those that it had before have to run until they are empty.
 """
 
 from __future__ import annotations
@@ -69,10 +69,9 @@ class Changes:
         self._machine.stop(fault.amount)
 
     def heal(self) -> None:
-        """The bridge is there, with all its lanes."""
+        """The bridge is there."""
         settings = self._machine.next_settings
         self._present = True
-        self._lanes(self._machine.oracle.lanes_most)
         if self._settings() != settings:
             self._machine.next_settings = self._settings()
         self._start_again()

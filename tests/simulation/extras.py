@@ -96,6 +96,19 @@ def changes(rng: Random, span_s: float) -> Iterator[Step]:
         at_s += rng.choice((0.03, 0.4, 0.4, 1.0, 2.0))
 
 
+def lane_changes(rng: Random, span_s: float) -> Iterator[Step]:
+    """Another number of lanes while messages wait, and again before they have gone; and lanes that are faster than others."""
+    at_s = 0.3 + rng.random() * span_s
+    yield max(0.25, at_s - rng.choice((0.1, 0.5))), "refuse", "", rng.choice((0.5, 2.0, 4.0))
+    for _ in range(rng.choice((1, 1, 2, 3))):
+        yield at_s, RECONFIGURE, f"lanes {rng.choice('123')}", 0.1
+        for _ in range(rng.choice((0, 1, 1, 2))):
+            kind = rng.choice(("forwarder:cloud:", "connection:cloud:"))
+            target = rng.choice((f"{kind}{rng.choice('012')}", f"{kind}{rng.choice('012')}", "queue_store", "supervisor"))
+            yield at_s + 0.2 + rng.random() * rng.choice((0.3, 2.0)), "kill", target, float(rng.choice((0, 1, 2, 5, 8)))
+        at_s += rng.choice((0.3, 1.0, 2.0, 4.0))
+
+
 def commands(rng: Random, span_s: float) -> Iterator[Step]:
     """One or two chains of commands and of the faults that make them interesting."""
     for _ in range(rng.choice((1, 1, 2))):

@@ -105,7 +105,7 @@ class Oracle:
         self._deliveries: dict[bytes, list[int]] = {}
         self._remote_refused: set[bytes] = set()
         self._always_closed_on: set[bytes] = set()
-        self._last_arrival: dict[tuple[str, str, int], int] = {}
+        self._last_arrival: dict[tuple[str, int], int] = {}
         self._order = {message.payload: place for place, message in enumerate(plan.messages)}
         self._retained: set[bytes] = set()  # came from the remote with RETAIN
         self._removed: set[str] = set()  # queues of sessions that have ended
@@ -508,9 +508,9 @@ class Oracle:
             raise Violation("QoS 2 twice", f"m{message.number} on sessions {known}")
 
     def _first_arrival(self, message: Message, client_id: str) -> None:
-        """P4. A topic is always in the same lane, unless the number of lanes changes."""
+        """P4, whatever lane a topic takes."""
         payload = message.payload
-        key = (_queue_of(client_id), message.topic, message.qos)
+        key = (message.topic, message.qos)
         place = self._order[payload]
         if payload in self._remote_refused or payload in self._ever_refused:
             return  # refused, told or not: its place was then

@@ -289,6 +289,9 @@ def _more(seed: int, shape: Shape, span_s: float) -> list[extras.Step]:
     dislikes = Random(f"dislikes {seed}")
     if dislikes.random() < 0.04:
         steps += extras.dislikes(dislikes, span_s)
+    lanes = Random(f"lanes {seed}")
+    if lanes.random() < 0.06:
+        steps += extras.lane_changes(lanes, span_s)
     steps += snapshots.steps(Random(f"snapshots {seed}"), span_s)
     return sorted(steps)
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from supervisor.children import actor_command
-from supervisor.tree import child_specs
+from supervisor.tree import child_specs, former_lanes, former_specs
 from tests.supervisor.settings import node_settings
 from tests.support.settings import bridge
+from wire.names import BridgeLane
 
 
 def test_the_table_is_in_start_order_with_a_pair_for_each_lane() -> None:
@@ -29,6 +30,24 @@ def test_the_table_is_in_start_order_with_a_pair_for_each_lane() -> None:
 
 def test_a_node_without_bridges_has_no_lanes() -> None:
     assert [spec.name for spec in child_specs(node_settings(Path("/x")))] == ["queue_store", "distributor", "listener"]
+
+
+def test_former_lanes_are_those_with_messages_that_a_configured_bridge_has_no_more() -> None:
+    settings = node_settings(Path("/x"), bridge("a"), bridge("b", lanes=2))
+    queues = {
+        "bridge:a:0": {"depth": 5},
+        "bridge:a:2": {"depth": 5},
+        "bridge:a:1": {"depth": 1},
+        "bridge:b:2": {"depth": 0},
+        "bridge:b:1": {"depth": 5},
+        "bridge:gone:0": {"depth": 5},
+    }
+    assert former_lanes(settings, queues) == [("a", 1), ("a", 2)]
+    specs = former_specs(settings, BridgeLane("a", 2))
+    assert [(spec.name, spec.former) for spec in specs] == [("forwarder:a:2", True), ("connection:a:2", True)]
+    assert [spec.order for spec in specs] == [
+        next(spec.order for spec in child_specs(settings) if spec.kind == kind) for kind in ("forwarder", "connection")
+    ]
 
 
 def test_the_command_line_names_the_actor_and_its_lane() -> None:

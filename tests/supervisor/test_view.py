@@ -28,6 +28,7 @@ def test_sizes_are_for_people(count: int, text: str) -> None:
 def test_the_tables_show_actors_bridges_and_an_open_ledger() -> None:
     retained = {"messages": 17, "bytes": 3072}
     queue = {"accepted": 5, "depth": 1, "delivered": 3, "bytes": 2048, "oldest_age_s": 70.0, "retained": retained}
+    queue["waits_for_lanes"] = [1, 2]
     figures: dict[str, dict[str, Any]] = {
         "queue_store": {"queues": {"bridge:a:0": queue}},
         "connection:a:0": {"link": {"state": "backoff"}},
@@ -40,7 +41,16 @@ def test_the_tables_show_actors_bridges_and_an_open_ledger() -> None:
     with console.capture() as capture:
         console.print(status_view(status_map(node="n", pid=1, ready=True, uptime_s=1.0, actors=actors, lanes=[("a", 0)])))
     text = capture.get()
-    for wanted in (*names, "a:0", "backoff", "2.0 KiB", "1 min 10 s", "OPEN", "a:0 17 messages, 3.0 KiB"):
+    for wanted in (
+        *names,
+        "a:0",
+        "backoff",
+        "2.0 KiB",
+        "1 min 10 s",
+        "OPEN",
+        "a:0 17 messages, 3.0 KiB",
+        "lanes was changed: a:0 for 1, 2",
+    ):
         assert wanted in text
 
 
