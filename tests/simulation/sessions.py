@@ -183,6 +183,8 @@ class SessionsJudge:
 
     def ended(self, queue: str, seqs: set[int], row: LaneRow) -> None:
         """S8: these left the queue, as its row says."""
+        if self.oracle.amnesia:
+            return  # the session that is resumed may be a later one, whose beginning its client has not heard of
         session = self._by_queue.get(queue)
         finished = session.finished if session is not None else set()
         suspects = seqs - finished
