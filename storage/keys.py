@@ -78,19 +78,18 @@ def check_format(engine: Engine) -> None:
 
 
 class QueueNumbers:
-    """The numbers of the queues, by name. N1: a number is never given twice, not even after its queue is gone.
+    """The numbers of the queues, by name. N1: no number in the store is given twice, not even after its queue is gone.
 
     Queues that come and go have numbers of their own, from ``PASSING`` on.
     """
 
     PASSING = 1 << 16
 
-    def __init__(self, engine: Engine, *, passed: int = 0) -> None:
-        """Read them. passed: that many passing ones were given by former lives of the store that nothing is known of."""
+    def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._numbers = {key[1:].decode(): int.from_bytes(value, "big") for key, value in engine.scan("meta", _NAME, b"O")}
         gone = int.from_bytes(engine.get("meta", _HIGHEST) or b"", "big")
-        self._highest_passing = max(self.PASSING + passed, gone, *self._numbers.values(), 0)
+        self._highest_passing = max(self.PASSING, gone, *self._numbers.values(), 0)
 
     def names(self) -> list[str]:
         """Every queue that the store has, configured or not."""

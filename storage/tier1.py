@@ -168,7 +168,7 @@ class Tier1:
         self._first_seq = 0 if engine.durable else epoch << 32
         self._limits: Mapping[str, LimitSettings] = {bridge.name: bridge.limits for bridge in settings.bridges}
         self._session_limits = _session_limits(settings)
-        self._numbers = QueueNumbers(engine, passed=0 if engine.durable else epoch & 0x7FFF_FFFF)
+        self._numbers = QueueNumbers(engine)
         self._senders = Senders(engine, lenient=not engine.durable or settings.persistence.acknowledge == "fast")
         self._sessions = Sessions(engine)
         self._lanes: dict[str, _Lane] = {}
@@ -1031,7 +1031,8 @@ class Tier1:
 
     def make_queue(self, session: str) -> str:
         """A new, empty queue for ``session``, committed with the open write; its name."""
-        name = self._numbers.new(lambda number: session_queue_name(number, session), self._write)
+        life = 0 if self._engine.durable else self._epoch << 32  # numbers begin again, names do not
+        name = self._numbers.new(lambda number: session_queue_name(life + number, session), self._write)
         self._open_lane(name)
         return name
 

@@ -10,6 +10,7 @@ import msgpack
 import pytest
 
 from storage.engine import Engine, RocksEngine
+from storage.memory import MemoryEngine
 from storage.sessions import Session
 from storage.tier1 import Effects, Tier1
 from tests.storage.building import RecordingEngine, append_frame, batch, bridge, node
@@ -111,6 +112,15 @@ def test_a_session_that_lasts_has_a_queue_and_one_that_does_not_has_none(engine:
     assert live.queue == ""
     assert not live.present
     assert list(known(store)) == ["lasting"]
+
+
+def test_no_queue_has_the_name_of_one_of_a_former_life_of_a_store_in_memory() -> None:
+    """What was routed to the former one, and comes late, would be put into the new one, whatever that is subscribed to."""
+    names = []
+    for epoch in (1_790_000_000, 1_790_000_001, 1_790_000_002):
+        store = Tier1(MemoryEngine(), node(), epoch)
+        names += [open_session(store, request=request, clean=True).queue for request in (1, 2, 3)]
+    assert len(set(names)) == len(names)
 
 
 def test_subscriptions_are_there_again_when_the_session_is_resumed(engine: Engine) -> None:
