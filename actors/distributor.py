@@ -1,12 +1,14 @@
 """The Distributor: decides for each topic of a batch which bridges and which local clients get it, by which rule and at which QoS.
 
-It keeps no message: what dies with it is sent again by its sender, the Listener or a Connection with remote subscriptions. The
-routing to bridges is ``wire/routing.py``'s, that to local clients ``actors/local_routing.py``'s; the store commits.
+It keeps no message, save of batches that may be sent again and would be dealt to others then: what dies with it is sent again by
+its sender, the Listener or a Connection with remote subscriptions. The routing to bridges is ``wire/routing.py``'s, that to local
+clients ``actors/local_routing.py``'s; the store commits.
 """
 
 from __future__ import annotations
 
 from array import array
+from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
@@ -31,6 +33,7 @@ from wire.frames import (
     SubscriptionsDrop,
 )
 from wire.hops import hops_of
+from wire.link import BATCHES_OUTSTANDING_MAX
 from wire.names import LISTENER, QUEUE_STORE, lane_of_actor, lane_of_queue
 from wire.routing import Route, Router
 from wire.settings import NodeSettings
@@ -55,6 +58,7 @@ class Distributor(MailboxActor):
         self._sessions_known = False
         self._live_known = False
         self._held: list[Publishes] = []
+        self._by_turns: dict[str, deque[Append]] = {}  # by sender: the last ones that might be another the next time
         self._routed = 0
         self._loops = 0
 
@@ -114,6 +118,7 @@ class Distributor(MailboxActor):
             self._listener_epoch = epoch
             self._live_known = False
             self._local.nobody_is_connected()
+            self._by_turns.clear()
         return epoch == self._listener_epoch
 
     @property
@@ -129,39 +134,59 @@ class Distributor(MailboxActor):
                 self._distribute(frame)
 
     def _distribute(self, frame: Publishes) -> None:
+        again = self._routed_by_turns(frame)
+        if again is not None:
+            self.send(QUEUE_STORE, again)  # and the Listener has had what is live
+            return
         batch = Batch.decode(frame.bodies[0])
         sender = lane_of_actor(frame.sender)  # None: the Listener
         parts, bodies = self._parts(batch, None if sender is None else sender.bridge)
         self._routed += len(batch)
-        local = self._local.route(batch, _publishers(frame) if sender is None else None) if self._local else None
+        local = (
+            self._local.route(batch, _publishers(frame) if sender is None else None, (frame.sender, frame.epoch))
+            if self._local
+            else None
+        )
         if local is not None:
             parts += local.parts
             bodies += local.bodies
         for part, body in retained_part(batch):
             parts.append(part)
             bodies.append(body)
-        self.send(
-            QUEUE_STORE,
-            Append(
-                sender=frame.sender,
-                epoch=frame.epoch,
-                number=frame.number,
-                sources=frame.sources,
-                received=frame.received,
-                released=frame.released,
-                refusable=batch.flags.translate(_REFUSABLE_ONLY),
-                wills=frame.wills,
-                parts=tuple(parts),
-                bodies=tuple(bodies),
-            ),
+        append = Append(
+            sender=frame.sender,
+            epoch=frame.epoch,
+            number=frame.number,
+            sources=frame.sources,
+            received=frame.received,
+            released=frame.released,
+            refusable=batch.flags.translate(_REFUSABLE_ONLY),
+            wills=frame.wills,
+            parts=tuple(parts),
+            bodies=tuple(bodies),
         )
+        self.send(QUEUE_STORE, append)
         if local is not None:
+            if local.by_turns:
+                self._by_turns.setdefault(frame.sender, deque(maxlen=BATCHES_OUTSTANDING_MAX)).append(append)
             self._deliver(local, frame.sender, frame.epoch, frame.number, frame.bodies)
+
+    def _routed_by_turns(self, frame: Publishes) -> Append | None:
+        """What ``frame``, if it was sent before, was routed to, where a shared subscription might deal it otherwise now.
+
+        It was sent again because the store may not have had it; the Listener delivers what is live of each batch once.
+        """
+        known = self._by_turns.get(frame.sender)
+        if not known:
+            return None
+        while known and (known[0].epoch, known[0].number) <= (frame.epoch, frame.number - BATCHES_OUTSTANDING_MAX):
+            known.popleft()
+        return next((one for one in known if (one.epoch, one.number) == (frame.epoch, frame.number)), None)
 
     def _deliver_ahead(self, frame: PublishesAhead) -> None:
         """Deliver live what does not wait for its batch; without effect until it is known who is connected."""
         if self._may_route and frame.epoch == self._listener_epoch and self._local:
-            local = self._local.route(Batch.decode(frame.bodies[0]), unpack_column("I", frame.sources))
+            local = self._local.route(Batch.decode(frame.bodies[0]), unpack_column("I", frame.sources), (LISTENER, frame.epoch))
             self._deliver(local, LISTENER, frame.epoch, 0, frame.bodies)
 
     def _deliver(self, local: Routed, sender: str, sender_epoch: int, number: int, bodies: tuple[bytes, ...]) -> None:

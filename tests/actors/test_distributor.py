@@ -62,6 +62,7 @@ class Node:
 
     def __init__(self, folder: Path, settings: NodeSettings | None = None) -> None:
         self.mailbox = RecordingMailbox()
+        self.number = 0
         self.distributor = Distributor(cast(Mailbox, self.mailbox), settings or node_settings(folder), EPOCH)
 
     def take(self) -> list[tuple[str, Frame]]:
@@ -80,16 +81,26 @@ class Node:
         for frame in frames:
             self.distributor.on_frame(frame)
 
-    def publish(self, *rows: tuple[bytes, int, bytes], sources: list[int] | None = None, sender: str = LISTENER) -> None:
+    def publish(
+        self,
+        *rows: tuple[bytes, int, bytes],
+        sources: list[int] | None = None,
+        sender: str = LISTENER,
+        number: int = 0,
+        wills: tuple[tuple[str, int, int, int], ...] = (),
+    ) -> None:
+        """number: of a batch that is sent again; 0: the next one."""
+        self.number += not number
         column = pack_column(array("I", sources or [99] * len(rows)))
         self.frames(
             Publishes(
                 sender=sender,
                 epoch=LIFE,
-                number=1,
+                number=number or self.number,
                 sources=column,
                 received={},
                 released={},
+                wills=wills,
                 bodies=(from_rows(rows, accepted_ms=1000).encode(),),
             )
         )

@@ -118,9 +118,9 @@ def test_copies_for_one_queue_come_in_together_or_not_at_all(max_messages: int, 
 
 def test_the_limit_of_the_node_has_to_hold_every_copy() -> None:
     store = Tier1(MemoryEngine(), node(bridge(), bridge("other"), limit=limits(max_messages=4)), 1)
-    parts = {QUEUE: (batch([b"a", b"a", b"b", b"b"]), [0, 0, 1, 1]), OTHER: (batch([b"a", b"b"]), [0, 1])}
+    twice, once = batch([b"a", b"a", b"b", b"b"]), batch([b"a", b"b"])
 
-    effects = turn(store, append_frame(1, parts, rows=2))
+    effects = turn(store, append_frame(1, {QUEUE: (twice, [0, 0, 1, 1]), OTHER: (once, None)}, rows=2))
 
     assert refused(effects) == {1: u16([1])}
     assert (queued(store), queued(store, OTHER)) == ([b"a", b"a"], [b"a"])
