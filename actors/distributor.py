@@ -58,6 +58,7 @@ class Distributor(MailboxActor):
         self._sessions_known = False
         self._live_known = False
         self._held: list[Publishes] = []
+        self._delivered: dict[tuple[str, int], int] = {}  # sender and its epoch -> what a former Distributor has had delivered live
         self._by_turns: dict[str, deque[Append]] = {}  # by sender: the last ones that might be another the next time
         self._routed = 0
         self._loops = 0
@@ -98,6 +99,7 @@ class Distributor(MailboxActor):
             case LiveKnown():
                 if self._is_listener(frame.epoch):
                     self._live_known = True
+                    self._delivered = {(sender, epoch): number for sender, epoch, number in frame.delivered}
                     self._route_held()
             case SessionsKnown():
                 if frame.epoch == self.epoch and not self._sessions_known:
@@ -142,11 +144,7 @@ class Distributor(MailboxActor):
         sender = lane_of_actor(frame.sender)  # None: the Listener
         parts, bodies = self._parts(batch, None if sender is None else sender.bridge)
         self._routed += len(batch)
-        local = (
-            self._local.route(batch, _publishers(frame) if sender is None else None, (frame.sender, frame.epoch))
-            if self._local
-            else None
-        )
+        local = self._route_locally(frame, batch) if self._local else None
         if local is not None:
             parts += local.parts
             bodies += local.bodies
@@ -165,11 +163,18 @@ class Distributor(MailboxActor):
             parts=tuple(parts),
             bodies=tuple(bodies),
         )
-        self.send(QUEUE_STORE, append)
-        if local is not None:
-            if local.by_turns:
-                self._by_turns.setdefault(frame.sender, deque(maxlen=BATCHES_OUTSTANDING_MAX)).append(append)
+        if local is not None and local.by_turns:
+            # What one gets the other does not: were only this one lost, nobody would know that some of it is.
             self._deliver(local, frame.sender, frame.epoch, frame.number, frame.bodies)
+            self._by_turns.setdefault(frame.sender, deque(maxlen=BATCHES_OUTSTANDING_MAX)).append(append)
+        self.send(QUEUE_STORE, append)
+        if local is not None and not local.by_turns:
+            self._deliver(local, frame.sender, frame.epoch, frame.number, frame.bodies)
+
+    def _route_locally(self, frame: Publishes, batch: Batch) -> Routed:
+        sender = frame.sender, frame.epoch
+        had_live = frame.number <= self._delivered.get(sender, 0)
+        return self._local.route(batch, _publishers(frame) if frame.sender == LISTENER else None, sender, had_live=had_live)
 
     def _routed_by_turns(self, frame: Publishes) -> Append | None:
         """What ``frame``, if it was sent before, was routed to, where a shared subscription might deal it otherwise now.

@@ -140,12 +140,17 @@ class LocalRouting:
 
     # --- batches ---
 
-    def route(self, batch: Batch, sources: Sequence[Publisher] | None, sender: tuple[str, int]) -> Routed:
+    def route(
+        self, batch: Batch, sources: Sequence[Publisher] | None, sender: tuple[str, int], *, had_live: bool = False
+    ) -> Routed:
         """Who gets what of ``batch``.
 
-        sources: per row who published it; None: no local client. sender: whose batch it is, and in which life.
+        sources: per row who published it; None: no local client. sender: whose batch it is, and in which life. had_live: what goes
+        live of it has been delivered, as a former Distributor has said.
         """
         found = _Found(batch, sources, sender, self._ended)
+        if had_live:
+            found.was_offered()
         by_match: dict[Match, set[int]] = {}
         by_group: dict[SharedGroup, set[int]] = {}
         for index, topic in enumerate(batch.topics):
@@ -180,6 +185,10 @@ class _Found:
         self.by_turns = False
         self._live: dict[tuple[bytes, Grant], list[Sequence[int]]] = {}
         self._queued: dict[tuple[str, Delivery], list[Sequence[int]]] = {}
+
+    def was_offered(self) -> None:
+        """Take every row for one that was offered before."""
+        self._offered = bytes([OFFERED]) * len(self._batch)
 
     def rows_of(self, topics: Set[int]) -> Sequence[int]:
         """The rows of these topics, in order."""

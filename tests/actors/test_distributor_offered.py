@@ -9,7 +9,7 @@ import pytest
 from tests.actors.test_distributor import LIFE, QUEUE, Node, live, queued, up
 from wire.batch import OFFERED, REFUSABLE, Batch
 from wire.frames import Deliver, LiveKnown, SessionDown, SessionGone
-from wire.names import LISTENER
+from wire.names import LISTENER, QUEUE_STORE
 
 SHARED = "$share/g/a"
 KEPT = ("lasting", QUEUE, ((SHARED, 1, 0),))
@@ -157,6 +157,40 @@ def test_a_batch_that_is_sent_again_is_dealt_as_the_first_time(site: Node, sende
             site.publish(*rows(*batches[again], flags=1 | refusable), sender=sender, number=again)
             _, waits = dealt(site)
             assert sorted(had[again] + waits) == batches[again]
+
+
+def test_a_batch_that_a_former_distributor_had_delivered_is_dealt_twice_rather_than_not_at_all(tmp_path: Path) -> None:
+    """The store may never have had it, and who was dealt what is forgotten. What was not delivered is dealt as any other."""
+    site = Node(tmp_path)
+    site.start(KEPT)
+    lasting(site)
+    passing(site, 3)
+    sent = [b"0", b"1", b"2", b"3"]
+    site.publish(*rows(*sent))
+    went, _ = dealt(site)
+    assert went
+
+    site = Node(tmp_path)
+    site.start(KEPT)
+    lasting(site)
+    passing(site, 3)
+    site.frames(LiveKnown(epoch=LIFE, delivered=((LISTENER, LIFE, 1), ("connection:cloud:0", LIFE, 7))))
+    site.publish(*rows(*sent), *rows(b"at QoS 0", flags=0), number=1)
+    assert dealt(site) == ([], sent)
+    site.publish(*rows(*sent), number=2)
+    went, waits = dealt(site)
+    assert (sorted(went + waits), len(went)) == (sent, 2)
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+def test_what_is_dealt_by_turns_is_delivered_before_the_store_has_the_rest(site: Node, mixed: bool) -> None:
+    """If the Distributor dies between, what is sent again is known to have been dealt; a promise need not wait where it is not."""
+    site.start(KEPT)
+    passing(site, 3)
+    if not mixed:
+        site.frames(SessionGone(session="lasting", queue=QUEUE))
+    site.publish(*rows(b"0"))
+    assert [peer for peer, _ in site.take()] == ([LISTENER, QUEUE_STORE] if mixed else [QUEUE_STORE, LISTENER])
 
 
 def test_a_batch_that_is_sent_again_reaches_the_clients_of_a_new_listener(site: Node) -> None:
