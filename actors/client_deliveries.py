@@ -146,6 +146,11 @@ class Deliveries:
             )
             self.send(Copies(granted, wall_ms), unpack_column("I", subscribers), partial(_retained_topics, batch, rows))
 
+    @property
+    def delivered(self) -> tuple[tuple[str, int, int], ...]:
+        """(sender, its epoch, number) of what was delivered last of each sender that lives."""
+        return tuple([(*sender, number) for sender, number in self._delivered.items()])
+
     def _has_delivered(self, sender: tuple[str, int], number: int) -> bool:
         """Whether ``number`` of ``sender`` came before; from now on it has."""
         if number <= self._delivered.get(sender, 0):

@@ -485,9 +485,9 @@ class ClientSessions:
             if client.flow is not None:
                 self._up(client)
 
-    def told_distributor(self) -> None:
-        """It knows all now."""
-        self._host.send(DISTRIBUTOR, LiveKnown(epoch=self._host.epoch))
+    def told_distributor(self, delivered: tuple[tuple[str, int, int], ...]) -> None:
+        """It knows all now. delivered: as in ``LiveKnown``."""
+        self._host.send(DISTRIBUTOR, LiveKnown(epoch=self._host.epoch, delivered=delivered))
 
     def _up(self, client: Client) -> None:
         subscriptions = tuple((topic_filter, *options) for topic_filter, options in client.filters.items())

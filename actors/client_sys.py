@@ -38,8 +38,10 @@ class SysTopics:
         self._loads.update(self._host.traffic, now_s)
         values = listener_values(self._host.traffic, self._figures())
         self._latest = sys_batch(frame.version, frame.uptime_s, frame.values, values, self._loads.values(), wall_ms)
-        wanting = [(number, filters) for number, client in self._subscribers.items() if (filters := self._filters(client))]
-        self._subscribers = {number: self._subscribers[number] for number, _ in wanting}
+        wanting = [
+            (number, filters, client.rights) for number, client in self._subscribers.items() if (filters := self._filters(client))
+        ]
+        self._subscribers = {number: self._subscribers[number] for number, _, _ in wanting}
         for numbers, (rows, keeps_retain, identifiers) in self._audience.groups(wanting, self._latest.topics):
             granted = as_granted(self._latest, rows, qos=0, retain_as_published=keeps_retain, identifiers=identifiers)
             self._deliveries.send(Copies(granted, wall_ms), numbers)

@@ -134,6 +134,7 @@ class Connection(MailboxActor):
         self._settle_timed = False
         self._unexpected_publishes = 0
         self._taken_over = False  # the remote has said so of the connection that is ending
+        self._kept_s: int | None = None  # how long the remote keeps the session, where that is shorter than it was asked to
         self._takeovers = 0  # connections in a row that ended so
         self._held_until_s: float | None = None
         self._refusals_logged_s = float("-inf")
@@ -241,6 +242,7 @@ class Connection(MailboxActor):
                 "error": self._error,
                 "note": self._note(),
                 "address": self._remote.address if self._remote is not None else "",
+                "session_expiry_s": self._kept_s,
                 "in_flight": self._flow.in_flight,
                 "suspects": [_facts_of(suspect) for suspect in self._flow.suspects],
             },
@@ -359,8 +361,21 @@ class Connection(MailboxActor):
         self.mailbox.set_timer(_WATCH, now_s + self._watch.period_s)
         self._now_is("connected")
         log.info("bridge.connected", extra={**self._facts, "address": remote.address, "session_present": connack.session_present})
-        self._tell_event("link.up", "", {"address": remote.address})
+        self._look_at_expiry(remote)
+        self._tell_event(
+            "link.up", "", {"address": remote.address} | ({} if self._kept_s is None else {"session_expiry_s": self._kept_s})
+        )
         self._guarded(self._read)  # TLS and WebSocket may hold bytes that the poll does not tell of
+
+    def _look_at_expiry(self, remote: Remote) -> None:
+        """Say so if the remote may forget the session sooner than is configured: what outlasts it then is as of a lost session."""
+        asked_s, kept_s = self._settings.session_expiry_s, remote.connack.session_expiry_s
+        self._kept_s = kept_s if kept_s is not None and kept_s < asked_s else None
+        if self._kept_s is not None:
+            log.warning(
+                "session.expires_early",
+                extra={**self._facts, "address": remote.address, "session_expiry_s": kept_s, "asked_s": asked_s},
+            )
 
     def _retry(self, error: BasculeError, *, soon: bool = False) -> None:
         """Wait, longer each time, and connect again; ``soon``: this once, not longer than at first."""
@@ -611,7 +626,7 @@ class Connection(MailboxActor):
             return f"remote says {reason_name(reason_code)}"
         suspects = self._flow.suspects
         if not suspects:
-            return ""
+            return "" if self._kept_s is None else f"remote keeps the session {self._kept_s} s only"
         worst = suspects[0]
         others = f" and on {len(suspects) - 1} more" if len(suspects) > 1 else ""
         return f"remote closes on message {worst.seq} ({worst.topic[:40]}, {worst.packet_bytes} B), {worst.closed} times{others}"

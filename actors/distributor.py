@@ -1,7 +1,8 @@
 """The Distributor: decides for each topic of a batch which bridges and which local clients get it, by which rule and at which QoS.
 
-What dies with it is sent again by its sender, the Listener or a Connection with remote subscriptions. The
-routing to bridges is ``wire/routing.py``'s, that to local clients ``actors/local_routing.py``'s; the store commits.
+It keeps no message, save of batches that may be sent again and would go to others then: what dies with it is sent again by its
+sender, the Listener or a Connection with remote subscriptions. The routing to bridges is ``wire/routing.py``'s, that to local
+clients ``actors/local_routing.py``'s; the store commits.
 """
 
 from __future__ import annotations
@@ -56,6 +57,7 @@ class Distributor(MailboxActor):
         self._sessions_known = False
         self._live_known = False
         self._held: list[Publishes] = []
+        self._delivered: dict[tuple[str, int], int] = {}  # sender and its epoch -> what a former Distributor has had delivered live
         self._newest = RoutedBatches()
         self._routed = 0
         self._loops = 0
@@ -96,6 +98,7 @@ class Distributor(MailboxActor):
             case LiveKnown():
                 if self._is_listener(frame.epoch):
                     self._live_known = True
+                    self._delivered = {(sender, epoch): number for sender, epoch, number in frame.delivered}
                     self._route_held()
             case SessionsKnown():
                 if frame.epoch == self.epoch and not self._sessions_known:
@@ -116,6 +119,7 @@ class Distributor(MailboxActor):
             self._listener_epoch = epoch
             self._live_known = False
             self._local.nobody_is_connected()
+            self._newest.forget()
         return epoch == self._listener_epoch
 
     @property
@@ -139,7 +143,7 @@ class Distributor(MailboxActor):
         sender = lane_of_actor(frame.sender)  # None: the Listener
         parts, bodies = self._parts(batch, None if sender is None else sender.bridge)
         self._routed += len(batch)
-        local = self._local.route(batch, _publishers(frame) if sender is None else None) if self._local else None
+        local = self._route_locally(frame, batch) if self._local else None
         if local is not None:
             parts += local.parts
             bodies += local.bodies
@@ -159,14 +163,19 @@ class Distributor(MailboxActor):
             bodies=tuple(bodies),
         )
         self._newest.keep(append)
-        self.send(QUEUE_STORE, append)
-        if local is not None:
+        if local is not None:  # first: were only this one lost, nobody would know that a shared subscription has dealt some of it
             self._deliver(local, frame.sender, frame.epoch, frame.number, frame.bodies)
+        self.send(QUEUE_STORE, append)
+
+    def _route_locally(self, frame: Publishes, batch: Batch) -> Routed:
+        sender = frame.sender, frame.epoch
+        had_live = frame.number <= self._delivered.get(sender, 0)
+        return self._local.route(batch, _publishers(frame) if frame.sender == LISTENER else None, sender, had_live=had_live)
 
     def _deliver_ahead(self, frame: PublishesAhead) -> None:
         """Deliver live what does not wait for its batch; without effect until it is known who is connected."""
         if self._may_route and frame.epoch == self._listener_epoch and self._local:
-            local = self._local.route(Batch.decode(frame.bodies[0]), unpack_column("I", frame.sources))
+            local = self._local.route(Batch.decode(frame.bodies[0]), unpack_column("I", frame.sources), (LISTENER, frame.epoch))
             self._deliver(local, LISTENER, frame.epoch, 0, frame.bodies)
 
     def _deliver(self, local: Routed, sender: str, sender_epoch: int, number: int, bodies: tuple[bytes, ...]) -> None:

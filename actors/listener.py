@@ -145,7 +145,7 @@ class Listener(MailboxActor):
             self._access.tell_distributor()
             self._sessions.tell_distributor()
             self._subscriptions.repeat()
-            self._sessions.told_distributor()
+            self._sessions.told_distributor(self._deliveries.delivered)
         else:
             self._sessions.store_is_new()
             self._admin.store_is_new()

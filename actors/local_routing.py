@@ -13,14 +13,15 @@ from typing import NamedTuple
 
 from wire.access_lists import AccessLists
 from wire.access_rules import ClientAccess
-from wire.batch import OFFERED, QOS_MASK, QOS_ONLY, RETAIN_ONLY, Batch, pack_column
+from wire.batch import OFFERED, QOS_MASK, QOS_ONLY, REFUSABLE, RETAIN_ONLY, Batch, pack_column
 from wire.copies import as_granted
+from wire.dealt_before import DealtBefore, key_of
 from wire.ended_connections import EndedConnections
 from wire.frames import AclChanged, SessionDown, SessionGone, SessionsKnown, SessionUp
 from wire.match import Match, Way
 from wire.names import RETAINED
 from wire.settings import NodeSettings
-from wire.shared_group import SharedGroup
+from wire.shared_group import Hands, SharedGroup, through_queue
 from wire.subscriber import Delivery, Publisher, Subscriber, SubscriptionOptions
 from wire.subscriptions import Subscriptions
 
@@ -54,6 +55,7 @@ class LocalRouting:
         self._subscriptions = Subscriptions(rights_of=self._rights_of)
         self._clients: dict[str, tuple[str, str | None]] = {}  # session -> the listener by which its client came last, and its user
         self._ended = EndedConnections()
+        self._dealt_before = DealtBefore()
         self._places: dict[str, tuple[int, str]] = {}  # session -> its live connection, 0 for none, and its queue
 
     def __len__(self) -> int:
@@ -137,9 +139,17 @@ class LocalRouting:
 
     # --- batches ---
 
-    def route(self, batch: Batch, sources: Sequence[Publisher] | None) -> Routed:
-        """Who gets what of ``batch``. sources: per row who published it; None: no local client."""
-        found = _Found(batch, sources, self._ended)
+    def route(
+        self, batch: Batch, sources: Sequence[Publisher] | None, sender: tuple[str, int], *, had_live: bool = False
+    ) -> Routed:
+        """Who gets what of ``batch``.
+
+        sources: per row who published it; None: no local client. sender: whose batch it is, and in which life. had_live: what goes
+        live of it has been delivered, as a former Distributor has said.
+        """
+        found = _Found(batch, sources, sender, self._ended)
+        if had_live:
+            found.was_offered()
         by_match: dict[Match, set[int]] = {}
         by_group: dict[SharedGroup, set[int]] = {}
         for index, topic in enumerate(batch.topics):
@@ -154,35 +164,35 @@ class LocalRouting:
                 found.send(way, rows)
         for group, topics in by_group.items():
             for hands, theirs in group.hands(batch.topics, topics):
-                rows = found.rows_to_deal(theirs)
-                for subscriber, delivery, offsets in hands.deal(len(rows)):
-                    found.send_one(subscriber, delivery, rows[offsets.start : offsets.stop : offsets.step])
+                found.deal(group, hands, theirs, self._dealt_before)
         return Routed(*found.parts(), *found.groups())
 
 
 class _Found:
     """What one batch comes to: rows by who gets them live, and rows by queue."""
 
-    def __init__(self, batch: Batch, sources: Sequence[Publisher] | None, ended: EndedConnections) -> None:
+    def __init__(self, batch: Batch, sources: Sequence[Publisher] | None, sender: tuple[str, int], ended: EndedConnections) -> None:
         self._batch = batch
+        self._sender = sender
         self._sources = sources
         self._ended: EndedConnections | None = ended  # None: the sources are named by it
         self._qos = batch.flags.translate(QOS_ONLY)
         self._offered = batch.flags.translate(_OFFERED_ONLY) if any(batch.flags.translate(_OFFERED_ONLY)) else b""
         self._any_qos0 = b"\0" in self._qos
+        self._publishers = sources
+        self._payloads: Sequence[bytes] = ()
         self._live: dict[tuple[bytes, Grant], list[Sequence[int]]] = {}
         self._queued: dict[tuple[str, Delivery], list[Sequence[int]]] = {}
+
+    def was_offered(self) -> None:
+        """Take every row for one that was offered before."""
+        self._offered = bytes([OFFERED]) * len(self._batch)
 
     def rows_of(self, topics: Set[int]) -> Sequence[int]:
         """The rows of these topics, in order."""
         if len(topics) == len(self._batch.topics):
             return range(len(self._batch))
         return [row for row, index in enumerate(self._batch.topic_of) if index in topics]
-
-    def rows_to_deal(self, topics: Set[int]) -> Sequence[int]:
-        """The same without those of QoS 0 that a member has had: they take nobody's turn."""
-        rows = self.rows_of(topics)
-        return [row for row in rows if self._qos[row] or not self._offered[row]] if self._offered else rows
 
     def publishers(self, match: Match) -> frozenset[Publisher]:
         """The connections and sessions that some of the match do not want to hear and that published in this batch."""
@@ -198,30 +208,81 @@ class _Found:
         if (way.without or way.only) and self._sources is not None:
             sources = self._sources
             rows = [row for row in rows if (sources[row] in way.only if way.only else sources[row] not in way.without)]
+        unoffered = [row for row in rows if not self._offered[row]] if self._offered else rows  # the others they have had
         if not delivery.qos:
-            self._send_live(group.live, delivery, rows)
+            self._send_live(group.live, delivery, unoffered)
             return
-        self._send_live(group.transient, delivery, rows)
+        self._send_live(group.transient, delivery, unoffered)
         if not group.queues:
             return
         if self._any_qos0:
             lasting = pack_column(array("I", [one.source for one in group.subscribers if one.source and one.queue]))
-            self._send_live(lasting, Delivery(0, *delivery[1:]), [row for row in rows if not self._qos[row]])
+            self._send_live(lasting, Delivery(0, *delivery[1:]), [row for row in unoffered if not self._qos[row]])
             rows = [row for row in rows if self._qos[row]]
         self._enqueue(group.queues, delivery, rows)
 
-    def send_one(self, subscriber: Subscriber, delivery: Delivery, rows: Sequence[int]) -> None:
+    def deal(self, group: SharedGroup, hands: Hands, topics: Set[int], before: DealtBefore) -> None:
+        """Rows for the members of a shared subscription that take those of ``topics``. before: what it has had already (G4)."""
+        rows = self.rows_of(topics)
+        known: dict[int, bool] = {}
+        if self._offered:
+            known = self._known(group, rows, before)
+            for row in rows:
+                if self._offered[row] and self._qos[row] and row not in known:
+                    taker = group.in_doubt(self._topic(row))
+                    if taker is not None:
+                        self._send_one(*taker, [row])
+            rows = [row for row in rows if not self._offered[row] or not known.get(row, True)]
+        dealt = hands.deal(len(rows))
+        now_had: dict[int, bool] = {}
+        for subscriber, delivery, offsets in dealt:
+            theirs = rows[offsets.start : offsets.stop : offsets.step]
+            self._send_one(subscriber, delivery, theirs)
+            if group.mixed or known:
+                now_had.update(dict.fromkeys(theirs, not through_queue(subscriber, delivery)))
+        for row, had in (known | now_had).items():
+            if row in known or (group.mixed and self._may_return(row)):
+                before.note(self._key(group, row), had=had)
+
+    def _known(self, group: SharedGroup, rows: Sequence[int], before: DealtBefore) -> dict[int, bool]:
+        """Whether the group has had those of ``rows`` that are offered again, where that is noted; the notes are taken away."""
+        known: dict[int, bool] = {}
+        if before:
+            for row in rows:
+                if self._offered[row] and self._qos[row]:
+                    had = before.take(self._key(group, row))
+                    if had is not None:
+                        known[row] = had
+        return known
+
+    def _may_return(self, row: int) -> bool:
+        """Whether the store may refuse ``row`` without its publisher being told, so that it is offered again."""
+        told = self._batch.flags[row] & REFUSABLE and not isinstance(self._publisher(row), str)  # a session published its Will
+        return bool(self._qos[row]) and not told
+
+    def _publisher(self, row: int) -> Publisher | None:
+        return self._publishers[row] if self._publishers is not None else None
+
+    def _topic(self, row: int) -> bytes:
+        return self._batch.topics[self._batch.topic_of[row]]
+
+    def _key(self, group: SharedGroup, row: int) -> int:
+        if not self._payloads:
+            self._payloads = self._batch.rows_payloads()
+        publisher = self._publisher(row)
+        by = publisher if isinstance(publisher, str) else (self._sender, publisher)
+        return key_of((group.share_name, group.topic_filter), by, self._topic(row), self._payloads[row])
+
+    def _send_one(self, subscriber: Subscriber, delivery: Delivery, rows: Sequence[int]) -> None:
         """Rows for one member of a shared subscription."""
         live = pack_column(array("I", [subscriber.source])) if subscriber.source else b""
-        if not subscriber.queue or not delivery.qos:
+        if not through_queue(subscriber, delivery):
             self._send_live(live, delivery, rows)
             return
         self._send_live(live, Delivery(0, *delivery[1:]), [row for row in rows if not self._qos[row]])
         self._enqueue((subscriber.queue,), delivery, [row for row in rows if self._qos[row]])
 
     def _send_live(self, subscribers: bytes, delivery: Delivery, rows: Sequence[int]) -> None:
-        if self._offered:  # they have had it
-            rows = [row for row in rows if not self._offered[row]]
         if subscribers and rows:
             self._live.setdefault((subscribers, (delivery.qos, delivery.retain_as_published, delivery.identifiers)), []).append(
                 rows

@@ -61,7 +61,10 @@ class _Socket(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connack:
-    """What the remote said when it let us in. A level 4 remote says ``session_present`` only."""
+    """What the remote said when it let us in. A level 4 remote says ``session_present`` only.
+
+    session_expiry_s: how long it keeps the session, where that is not what was asked for.
+    """
 
     session_present: bool
     receive_maximum: int = 65_535
@@ -69,6 +72,7 @@ class Connack:
     retain_available: bool = True
     maximum_packet_size: int | None = None
     keep_alive_s: int | None = None
+    session_expiry_s: int | None = None
 
 
 class Remote:
@@ -311,6 +315,7 @@ def _connack(flags: ConnectFlags, properties: Properties | None) -> Connack:
         retain_available=bool(of("RetainAvailable", 1)),
         maximum_packet_size=of("MaximumPacketSize", None),
         keep_alive_s=of("ServerKeepAlive", None),
+        session_expiry_s=of("SessionExpiryInterval", None),
     )
 
 

@@ -110,7 +110,7 @@ class RemoteIntake:
 
         session: whose it is at the remote, as the lane has it on record.
         """
-        self._inbox.connected()
+        self._inbox.connected(forgotten=connack.session_expiry_s == 0)
         self._packet_max_bytes = connack.maximum_packet_size
         if not connack.session_present:
             self._forget = session

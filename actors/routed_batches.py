@@ -2,7 +2,8 @@
 
 Who gets a message is decided once, when it is routed. Between that and a repeat (the store has died with the batch) clients may
 have subscribed, and been sent later messages of QoS 0 already; and a shared subscription would choose another member: the message
-would come out of order (P4) [MQTT-4.6.0-6], twice, or to nobody. A new Distributor knows nothing of it, and routes again.
+would come out of order (P4) [MQTT-4.6.0-6], twice, or to nobody. A new Distributor knows nothing of it, and routes again; so does
+one that has a new Listener, whose clients are others.
 """
 
 from __future__ import annotations
@@ -20,6 +21,10 @@ class RoutedBatches:
 
     def __init__(self) -> None:
         self._kept: dict[str, deque[Append]] = {}
+
+    def forget(self) -> None:
+        """Those who got them live are gone."""
+        self._kept.clear()
 
     def again(self, frame: Publishes) -> Append | None:
         """What ``frame`` came to when it was routed; None if it was not, as far as is known."""

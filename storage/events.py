@@ -15,7 +15,8 @@ not synced by themselves: those on their way may be lost when an actor is killed
                         configuration; details: valid, problems (how many)
     actor.started       actor; count: its restarts so far; details: pid
     actor.ended         actor; reason: why, in a word; details: status (as of waitpid; negative for a signal), pid
-    link.up             bridge, lane, actor; details: address
+    link.up             bridge, lane, actor; details: address, session_expiry_s (where the remote keeps the session less long
+                        than it was asked to)
     link.down           bridge, lane, actor; reason; details: address
     message.suspected   bridge, lane, actor; reason: connection_closed; count: how often the remote has closed the connection on it;
                         details: seq, topic, bytes (of the PUBLISH)

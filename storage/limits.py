@@ -1,8 +1,9 @@
 """Limits: whether an Append fits, and what becomes of its rows where it does not. Pure.
 
 Fast path: everything fits and nothing is looked at row by row. Slow path: in order, a row is refused when a queue it goes to has
-``reject`` and is full; then nothing of it is enqueued anywhere. A refused row whose publisher cannot be told (MQTT 3.1.1) stalls
-its source: every later row of it is refused until it is resumed, so that order holds [MQTT-4.6.0-6].
+``reject`` and is full; then nothing of it is enqueued anywhere. A queue may get more than one copy of a row: all of them count. A
+refused row whose publisher cannot be told (MQTT 3.1.1) stalls its source: every later row of it is refused until it is resumed, so
+that order holds [MQTT-4.6.0-6].
 """
 
 from __future__ import annotations
@@ -81,7 +82,9 @@ class _Part:
         self.batch = Batch.decode(body)
         self.rooms = rooms
         of_rows = unpack_column("H", rows) if rows else range(len(self.batch))
-        self.row_of: dict[int, int] = {original: row for row, original in enumerate(of_rows)}
+        self.copies_of: dict[int, list[int]] = {}  # one row has several where a shared subscription brings it too
+        for row, original in enumerate(of_rows):
+            self.copies_of.setdefault(original, []).append(row)
         topics, properties = self.batch.topics, self.batch.properties
         self.sizes = [
             length + len(topics[topic]) + len(properties.get(row, b""))
@@ -204,7 +207,7 @@ def _row_by_row(
     parts = [_Part(queue, body, rows, rooms[queue]) for (queue, _, _, _, rows), body in zip(frame.parts, frame.bodies, strict=True)]
     refused = []
     for original, source in enumerate(sources):
-        places = [(part, part.row_of[original]) for part in parts if original in part.row_of]
+        places = [(part, row) for part in parts for row in part.copies_of.get(original, ())]
         if source in stalled or _rejected(places):
             refused.append(original)
             if not frame.refusable[original]:

@@ -397,9 +397,16 @@ class SessionDown(Frame):
 @_frame(15)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveKnown(Frame):
-    """Listener -> Distributor: every session that is connected has been told of; what waited for that may be routed."""
+    """Listener -> Distributor: every session that is connected has been told of; what waited for that may be routed.
+
+    delivered: (sender, its epoch, number) of what was delivered live last of each sender; up to there a former Distributor has
+    routed.
+    """
+
+    VERSION: ClassVar[int] = 2
 
     epoch: int
+    delivered: tuple[tuple[str, int, int], ...] = ()
 
 
 @_frame(18)

@@ -93,14 +93,14 @@ class RemoteInbox:
         rows_max: int = BATCH_ROWS_MAX,
         bytes_max: int = BATCH_BYTES_MAX,
     ) -> None:
-        """``remote_keeps``: what is not answered comes again on the next connection."""
+        """``remote_keeps``: what is not answered comes again on the next connection, unless the remote then says otherwise."""
         self._form = form
         self._sender = sender
         self._epoch = epoch
         self._session = session
         self._level = level
         self._packet_max_bytes = packet_max_bytes
-        self._remote_keeps = remote_keeps
+        self._asks_to_keep = self._remote_keeps = remote_keeps
         self._builder = BatchBuilder(rows_max=rows_max, bytes_max=bytes_max, packet_max_bytes=packet_max_bytes)
         self._link: SendingLink[_Owed] = SendingLink()
         self._source = 0
@@ -115,9 +115,10 @@ class RemoteInbox:
 
     # --- connections ---
 
-    def connected(self) -> None:
-        """A connection is up; its packets wait for ``opened``."""
+    def connected(self, *, forgotten: bool = False) -> None:
+        """A connection is up; its packets wait for ``opened``. forgotten: the remote ends the session with the connection."""
         assert self._flow is None, "connected twice"
+        self._remote_keeps = self._asks_to_keep and not forgotten
         self._source += 1
 
     def opened(self, received: bytes) -> None:

@@ -11,11 +11,12 @@ Y2  only a filter whose first level is ``$SYS`` matches them [MQTT-4.7.2-1].
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, fields
 from math import exp
-from typing import Any
+from typing import Any, NamedTuple
 
+from wire.access_rules import ClientAccess
 from wire.batch import RETAIN, Batch
 from wire.mqtt.topics import matches, parse_shared
 
@@ -28,6 +29,7 @@ _RETAIN_AS_PUBLISHED = 0x08
 _LINK_UP = "connected"
 
 Filters = Mapping[str, tuple[int, int]]  # topic filter -> options as in ``SessionOpened``, subscription identifier
+Wanting = tuple[int, Filters, ClientAccess | None]  # a connection, its filters, what it may read; None: everything
 Share = tuple[list[int], bool, tuple[int, ...]]  # rows, whether they keep RETAIN, subscription identifiers
 
 
@@ -201,35 +203,58 @@ def shares(filters: Filters, topics: Sequence[bytes]) -> list[Share]:
     return [(rows, keep, of) for (keep, of), rows in found.items()]
 
 
+class _Member(NamedTuple):
+    """A connection in a shared subscription. granted: options and subscription identifier."""
+
+    number: int
+    granted: tuple[int, int]
+    rights: ClientAccess | None
+
+
 class Audience:
     """Who subscribes to ``$SYS`` topics, grouped so that those who get the same are served together."""
 
     def __init__(self) -> None:
         self._turn = 0
 
-    def groups(self, subscribers: Iterable[tuple[int, Filters]], topics: Sequence[bytes]) -> list[tuple[list[int], Share]]:
+    def groups(self, subscribers: Iterable[Wanting], topics: Sequence[bytes]) -> list[tuple[list[int], Share]]:
         """(connections, what each of them gets), for connections with filters that ask for ``$SYS``.
 
-        A shared subscription gives the values of one period to one of its members, and those of the next to the next (4.8.2).
+        A shared subscription gives the values of one period to one of its members, and those of the next to the next (4.8.2): to
+        members that may read them, as ``wire/shared_group.py`` deals (G3). What a connection may not read is left out at delivery.
         """
         self._turn += 1
         alike: dict[tuple[tuple[str, tuple[int, int]], ...], list[int]] = {}
-        members: dict[str, list[tuple[int, tuple[int, int]]]] = {}
-        for number, filters in subscribers:
+        members: dict[str, list[_Member]] = {}
+        for number, filters, rights in subscribers:
             plain = []
             for topic_filter, granted in filters.items():
                 if parse_shared(topic_filter) is None:
                     plain.append((topic_filter, granted))
                 else:
-                    members.setdefault(topic_filter, []).append((number, granted))
+                    members.setdefault(topic_filter, []).append(_Member(number, granted, rights))
             alike.setdefault(tuple(sorted(plain)), []).append(number)
         groups = [(numbers, share) for plain_filters, numbers in alike.items() for share in shares(dict(plain_filters), topics)]
         for topic_filter, of_filter in members.items():
             shared = parse_shared(topic_filter)
             assert shared is not None
-            number, granted = of_filter[self._turn % len(of_filter)]
-            groups += [([number], share) for share in shares({shared.topic_filter: granted}, topics)]
+            for readers, rows in _by_readers(of_filter, rows_for(shared.topic_filter, topics), topics):
+                number, (options, identifier), _ = readers[self._turn % len(readers)]
+                groups.append(([number], (rows, bool(options & _RETAIN_AS_PUBLISHED), (identifier,) if identifier else ())))
         return groups
+
+
+def _by_readers(
+    members: Sequence[_Member], rows: Sequence[int], topics: Sequence[bytes]
+) -> Iterator[tuple[Sequence[_Member], list[int]]]:
+    """``rows`` by the members that may read them; all members where nobody may."""
+    of_rights = {one.rights for one in members}
+    found: dict[frozenset[ClientAccess | None], list[int]] = {}
+    for row in rows:
+        readers = frozenset(one for one in of_rights if len(of_rights) == 1 or one is None or one.may_receive(topics[row]))
+        found.setdefault(readers or frozenset(of_rights), []).append(row)
+    for readers, theirs in found.items():
+        yield [one for one in members if one.rights in readers], theirs
 
 
 def packets_in(data: bytes, begin: int, end: int) -> int:

@@ -209,6 +209,25 @@ def test_the_next_address_is_tried_when_one_fails(tmp_path: Path) -> None:
             assert (lane.settles[0].session, lane.settles[0].generation) == (f"edge@127.0.0.1:{remote.port}", 5)
 
 
+def test_a_remote_that_keeps_the_session_less_long_than_it_was_asked_to_is_told_of_once_a_connection(tmp_path: Path) -> None:
+    with ScriptedRemote() as remote, LaneDouble(tmp_path, settings_for(tmp_path, remote.port, protocol=5)) as lane:
+        lane.open(session=f"edge@127.0.0.1:{remote.port}")
+
+        def kept(given_s: int | None) -> int | None:
+            """What the status says when the remote gives so much; the connection then ends."""
+            before = lane.links.count("connected")
+            end = remote.accept(session_present=True, session_expiry_s=given_s)
+            lane.until(lambda: lane.links.count("connected") > before, "connected")
+            link = lane.status()["link"]
+            assert link["note"] == ("" if link["session_expiry_s"] is None else f"remote keeps the session {given_s} s only")
+            end.close()
+            shown: int | None = link["session_expiry_s"]
+            return shown
+
+        assert [kept(given_s) for given_s in (None, 3600, 7200, 60, 0, None)] == [None, None, None, 60, 0, None]
+        assert lane.log.count("session.expires_early") == 2
+
+
 @pytest.mark.parametrize("why", ["stall", "keep alive"])
 def test_a_remote_that_says_nothing_more_is_left(tmp_path: Path, why: str) -> None:
     """It accepts the connection and then neither acknowledges nor answers PINGREQ."""

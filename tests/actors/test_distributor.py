@@ -63,8 +63,8 @@ class Node:
 
     def __init__(self, folder: Path, settings: NodeSettings | None = None) -> None:
         self.mailbox = RecordingMailbox()
+        self.number = 0
         self.distributor = Distributor(cast(Mailbox, self.mailbox), settings or node_settings(folder), EPOCH)
-        self._number = 0
 
     def take(self) -> list[tuple[str, Frame]]:
         sent, self.mailbox.sent = self.mailbox.sent, []
@@ -83,19 +83,25 @@ class Node:
             self.distributor.on_frame(frame)
 
     def publish(
-        self, *rows: tuple[bytes, int, bytes], sources: list[int] | None = None, sender: str = LISTENER, again: int = 0
+        self,
+        *rows: tuple[bytes, int, bytes],
+        sources: list[int] | None = None,
+        sender: str = LISTENER,
+        number: int = 0,
+        wills: tuple[tuple[str, int, int, int], ...] = (),
     ) -> None:
-        """again: 1 sends the newest number once more, 2 the one before it."""
-        self._number += 0 if again else 1
+        """number: of a batch that is sent again; 0: the next one."""
+        self.number += not number
         column = pack_column(array("I", sources or [99] * len(rows)))
         self.frames(
             Publishes(
                 sender=sender,
                 epoch=LIFE,
-                number=self._number - max(0, again - 1),
+                number=number or self.number,
                 sources=column,
                 received={},
                 released={},
+                wills=wills,
                 bodies=(from_rows(rows, accepted_ms=1000).encode(),),
             )
         )
@@ -366,8 +372,8 @@ def test_what_is_sent_again_goes_where_it_went_the_first_time(site: Node) -> Non
     assert list(live(went)) == [3]
     site.frames(up("late", 4, ("a", 1), ("$share/g/b", 2)))
 
-    site.publish(*first, again=2)
-    site.publish(*second, again=1)
+    site.publish(*first, number=site.number - 1)
+    site.publish(*second, number=site.number)
 
     again = site.take()
     assert [frame for _, frame in again] == [frame for _, frame in went if isinstance(frame, Append)]
@@ -382,7 +388,7 @@ def test_what_came_to_too_much_is_routed_again(site: Node, monkeypatch: pytest.M
     site.take()
     site.frames(up("late", 4, ("a", 1)))
 
-    site.publish((b"a", 1, b"x" * 20), again=1)
+    site.publish((b"a", 1, b"x" * 20), number=site.number)
 
     sent = site.take()
     assert (list(queued(sent)), list(live(sent))) == ([QUEUE], [4])

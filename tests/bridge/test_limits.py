@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
 
+from tests.broker.exchange import take_one
 from tests.conftest import StartNode
 from tests.support.mosquitto import Mosquitto
 from tests.support.mqtt_client import PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, MqttClient, Will
@@ -95,6 +97,31 @@ def test_an_mqtt_311_publisher_waits_until_there_is_room(remote: Mosquitto, star
         assert arrivals.are_exact(), arrivals
         lane = node.wait_lane("cloud", depth=0, delivered=SENT)
         assert lane["ledger_closes"] is True
+
+
+def test_a_shared_subscription_has_once_what_a_publisher_waits_with(remote: Mosquitto, start_node: StartNode) -> None:
+    """Some members get their messages live, before the queue of the bridge is looked at, others through queues of their own."""
+    with Proxy(remote.port) as proxy, ExitStack() as stack:
+        proxy.cut()
+        node = start_node(limited(proxy.port, "reject"))
+        members = [stack.enter_context(MqttClient(node.port, f"m-{number}", clean=number < 4)) for number in range(7)]
+        for member in members:
+            member.subscribe("$share/g/t", "end", qos=1)
+        publisher = stack.enter_context(MqttClient(node.port))
+        publish_numbers(publisher)
+        for _ in range(LIMIT):
+            publisher.expect(PUBACK)
+        assert publisher.is_silent_for(1.0), "it is offered again and again, each time at somebody else's turn"
+        proxy.restore()
+        for _ in range(LIMIT, SENT):
+            publisher.expect(PUBACK)
+        publisher.publish("end", "", qos=1)
+        publisher.expect(PUBACK)
+        came: list[str] = []
+        for member in members:
+            while (message := take_one(member)).topic != "end":
+                came.append(message.payload.decode())
+    assert sorted(came, key=int) == NUMBERS
 
 
 @pytest.mark.parametrize("version", [4, 5])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -56,6 +57,19 @@ def test_answers_come_after_the_commit_in_order(start_node: StartNode, protocol:
         assert end.read().reason_code == (0x92 if version == 5 else 0)
         seen = figures(node)
         assert (seen["received"], seen["duplicates"]) == (4, 1)
+
+
+def test_a_remote_that_keeps_the_session_less_long_than_configured_is_told_of(start_node: StartNode) -> None:
+    with ScriptedRemote() as remote:
+        node = start_node(node_config(taking(remote.port, RULE, protocol="mqtt5")))
+        remote.accept(session_expiry_s=60).answer_subscribe(2)
+        node.wait_lane("from", state="connected")
+        wait_until(lambda: node.status()["bridges"][0]["link"]["session_expiry_s"] == 60, PATIENCE_S, "the status says so")
+        assert "remote keeps the session 60 s only" in node.cli("status", str(node.config_path)).stdout
+        (told,) = node.events("session.expires_early")
+        assert (told["bridge"], told["session_expiry_s"], told["asked_s"]) == ("from", 60, 7 * 86_400)
+        kept = node.cli("events", str(node.config_path), "--json", "--kind", "link.up").stdout
+        assert json.loads(kept)["details"] == {"address": f"127.0.0.1:{remote.port}", "session_expiry_s": 60}
 
 
 @pytest.mark.parametrize("dup", [True, False])

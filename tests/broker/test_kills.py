@@ -20,15 +20,15 @@ MORE = 60  # messages between two kills
 
 
 class Subscriber:
-    """A paho client whose session lasts; it counts what it got."""
+    """A paho client whose session lasts, unless ``clean``; it counts what it got."""
 
-    def __init__(self, node: Node, name: str, version: int, qos: int) -> None:
+    def __init__(self, node: Node, name: str, version: int, qos: int, topic_filter: str = "t", *, clean: bool = False) -> None:
         self.got: list[int] = []
         self.subscribed = threading.Event()
         protocol = MQTTProtocolVersion.MQTTv5 if version == 5 else MQTTProtocolVersion.MQTTv311
-        self._client = _client(name, protocol)
+        self._client = _client(name, protocol, clean=clean)
         self._client.on_message = lambda client, data, message: self.got.append(int(message.payload))
-        self._client.on_connect = lambda client, data, flags, reason, properties: client.subscribe("t", qos)
+        self._client.on_connect = lambda client, data, flags, reason, properties: client.subscribe(topic_filter, qos)
         self._client.on_subscribe = lambda client, data, mid, reasons, properties: self.subscribed.set()
         _connect(self._client, node.port, protocol)
         assert self.subscribed.wait(PATIENCE_S)
@@ -38,11 +38,11 @@ class Subscriber:
         self._client.loop_stop()
 
 
-def _client(name: str, protocol: MQTTProtocolVersion) -> paho.Client:
+def _client(name: str, protocol: MQTTProtocolVersion, *, clean: bool) -> paho.Client:
     if protocol == MQTTProtocolVersion.MQTTv5:
         client = paho.Client(CallbackAPIVersion.VERSION2, name, protocol=protocol)
     else:
-        client = paho.Client(CallbackAPIVersion.VERSION2, name, clean_session=False, protocol=protocol)
+        client = paho.Client(CallbackAPIVersion.VERSION2, name, clean_session=clean, protocol=protocol)
     client.reconnect_delay_set(0.1, 0.2)  # type: ignore[arg-type]  # paho takes fractions
     client.max_queued_messages_set(0)
     return client
@@ -77,4 +77,27 @@ def test_no_message_is_lost_and_none_of_qos_2_comes_twice(start_node: StartNode,
     first = list(dict.fromkeys(at_least.got))
     assert first == sorted(first), "in order, when they come first"
     for client in (once, at_least):
+        client.stop()
+
+
+@pytest.mark.parametrize(("actor", "kills"), [("queue_store", 3), ("distributor", 2)])
+def test_a_shared_subscription_loses_nothing_though_its_members_get_their_messages_in_different_ways(
+    start_node: StartNode, actor: str, kills: int
+) -> None:
+    """One live, the other through its queue; what is sent again was dealt before. Only a new Distributor may not know to whom."""
+    node = start_node(node_config())
+    live, kept = (Subscriber(node, name, 4, 2, "$share/g/t", clean=name == "live") for name in ("live", "kept"))
+    with Publisher(node.port, "t", qos=2, rate_per_s=2000.0) as publisher:
+        for _ in range(kills):
+            publisher.wait_acknowledged(5 * MORE)
+            node.wait_replaced(actor, node.kill(actor))
+        publisher.wait_acknowledged(5 * MORE)
+        count = len(publisher.finish())
+
+    wait_until(lambda: len({*live.got, *kept.got}) == count, 20.0, lambda: f"all {count}, not {len({*live.got, *kept.got})}")
+
+    if actor == "queue_store":
+        assert [number for number, times in Counter(live.got + kept.got).items() if times > 1] == []
+    assert min(len(live.got), len(kept.got)) > count // 4
+    for client in (live, kept):
         client.stop()

@@ -123,3 +123,17 @@ def test_a_changed_acl_file_changes_who_gets_what_also_after_a_new_distributor(t
         assert [message.payload for message in take(bob, 2)] == [b"4", b"5"]
         ada.ping()
     assert left_out(node) == 0
+
+
+def test_what_the_node_says_of_itself_goes_to_a_member_that_may_read_it(tmp_path: Path, start_node: StartNode) -> None:
+    rules: list[dict[str, Any]] = [
+        {"permission": "deny", "users": ["bob"], "topics": ["$SYS/broker/uptime"], "action": "subscribe"},
+        {"topics": ["$SYS/#"]},
+    ]
+    node = start_node(config(tmp_path, acl=rules) | {"clients": {"sys_period": "100ms"}})
+    with member(node.port, "ada", "a", version=5) as ada, member(node.port, "bob", "b", version=5) as bob:
+        for one in (ada, bob):
+            assert one.subscribe("$share/g/$SYS/broker/+").reason_codes == (0,)
+        assert [message.topic for message in take(bob, 3)] == ["$SYS/broker/version"] * 3
+        assert [message.topic for message in take(ada, 6)].count("$SYS/broker/uptime") > 2
+        assert left_out(node) == 0

@@ -91,6 +91,52 @@ def test_what_one_queue_rejects_is_enqueued_nowhere() -> None:
     assert queued(store, OTHER) == [b"a", b"c"]
 
 
+def _copies(number: int, *payloads: bytes, at: list[int], source: int = 1) -> Append:
+    """A session gets these rows of the batch: one twice, where a shared subscription brings it beside an ordinary one."""
+    return append_frame(number, {QUEUE: (batch(payloads), at)}, rows=max(at) + 1, sources=[source] * (max(at) + 1))
+
+
+def test_both_copies_for_one_queue_are_kept_while_something_else_is_refused() -> None:
+    store = Tier1(MemoryEngine(), node(bridge(), mode="in-memory"), 2)
+    turn(store, SenderResumes(sender="listener", epoch=1, number=2, stalled=(9,)))  # so each row is looked at
+
+    effects = turn(store, _copies(2, b"a", b"b", b"b", b"c", b"c", at=[0, 1, 1, 3, 3]))
+
+    assert refused(effects) == {}
+    assert queued(store) == [b"a", b"b", b"b", b"c", b"c"]
+
+
+@pytest.mark.parametrize(("max_messages", "kept"), [(0, []), (1, [b"a"]), (2, [b"a"]), (3, [b"a", b"b", b"b"])])
+def test_copies_for_one_queue_come_in_together_or_not_at_all(max_messages: int, kept: list[bytes]) -> None:
+    store = store_with(max_messages=max_messages)
+
+    effects = turn(store, _copies(1, b"a", b"b", b"b", at=[0, 1, 1]), append_frame(2, {OTHER: (batch([b"x"]), None)}))
+
+    assert refused(effects) == ({} if len(kept) == 3 else {1: u16(range(2)[len(kept) :])})
+    assert queued(store) == kept
+
+
+def test_the_limit_of_the_node_has_to_hold_every_copy() -> None:
+    store = Tier1(MemoryEngine(), node(bridge(), bridge("other"), limit=limits(max_messages=4)), 1)
+    twice, once = batch([b"a", b"a", b"b", b"b"]), batch([b"a", b"b"])
+
+    effects = turn(store, append_frame(1, {QUEUE: (twice, [0, 0, 1, 1]), OTHER: (once, None)}, rows=2))
+
+    assert refused(effects) == {1: u16([1])}
+    assert (queued(store), queued(store, OTHER)) == ([b"a", b"a"], [b"a"])
+
+
+@pytest.mark.parametrize(("overflow", "kept"), [("drop-newest", [b"a", b"b"]), ("drop-oldest", [b"b", b"b"])])
+def test_copies_that_are_dropped_are_counted_each(overflow: str, kept: list[bytes]) -> None:
+    store = store_with(max_messages=2, overflow=overflow)
+
+    assert refused(turn(store, _copies(1, b"a", b"b", b"b", at=[0, 1, 1]))) == {}
+
+    figures = store.status(5000)["queues"][QUEUE]
+    assert (figures["dropped"], figures["ledger_closes"]) == ({"overflow": 1}, True)
+    assert queued(store) == kept
+
+
 def test_the_limit_of_the_node_counts_all_queues() -> None:
     store = Tier1(MemoryEngine(), node(bridge(), bridge("other"), limit=limits(max_messages=3)), 1)
     both = batch([b"a", b"b"])

@@ -109,7 +109,7 @@ GOLDEN: list[tuple[Frame, str]] = [
         "990d0202a17309a09193a3612f230100a3616461a3683a31",
     ),
     (SessionDown(epoch=2, session="s", source=9, ended=True), "960e0102a17309c3"),
-    (LiveKnown(epoch=2), "930f0102"),
+    (LiveKnown(epoch=2, delivered=(("listener", 2, 9),)), "940f02029193a86c697374656e65720209"),
     (
         SubscriptionsAdd(epoch=2, request=1, session="s", source=9, queue="", filters=(("a/#", 1, 0, True),)),
         "9812010201a17309a09194a3612f230100c3",

@@ -28,9 +28,9 @@ def inbox_of(*, rows_max: int, level: int = 4) -> RemoteInbox:
     )
 
 
-def publishes(first: int, count: int) -> bytes:
+def publishes(first: int, count: int, level: int = 4) -> bytes:
     packets = (Publish(topic="t", payload=b"x", qos=1, packet_id=packet_id) for packet_id in range(first, first + count))
-    return b"".join(encode(packet, 4) for packet in packets)
+    return b"".join(encode(packet, level) for packet in packets)
 
 
 def test_acknowledgements_behind_publishes_are_read_although_a_queue_refuses_those() -> None:
@@ -58,6 +58,28 @@ def test_acknowledgements_behind_publishes_are_read_although_a_queue_refuses_tho
     assert not inbox.blocked
     assert buffer[position:] == encode(Puback(packet_id=1), 4)
     assert inbox.counts.skipped == 1
+
+
+@pytest.mark.parametrize("forgotten", [False, True])
+def test_nothing_is_left_out_for_a_remote_that_forgets_it_with_the_connection(forgotten: bool) -> None:
+    """It would not come again on the next one."""
+    inbox = inbox_of(rows_max=2, level=5)
+    for again in (True, forgotten):  # what the remote says holds for one connection
+        inbox.connected(forgotten=not again)
+        inbox.disconnected()
+    inbox.connected(forgotten=forgotten)
+    inbox.opened(b"")
+    buffer = publishes(1, 2, 5)
+    assert inbox.take(buffer, 0) == len(buffer)
+    assert inbox.next_batch(0.0, 0) is not None
+    inbox.committed(Committed(sender="c", epoch=1, store=1, number=1, refused={1: u16([0, 1])}), 0.0)
+    buffer = publishes(3, 2, 5)
+    assert inbox.take(buffer, 0) == len(buffer)
+    buffer = publishes(5, 1, 5)
+
+    assert inbox.take(buffer, 0) == (0 if forgotten else len(buffer))
+
+    assert (inbox.blocked, inbox.takes, inbox.counts.skipped) == (forgotten, not forgotten, int(not forgotten))
 
 
 def offered(parts: list[bytes] | None) -> list[tuple[bytes, int | None]]:

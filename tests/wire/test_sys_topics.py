@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import fields
 from math import exp
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from wire.access_rules import ClientAccess
 from wire.batch import RETAIN
 from wire.mqtt.topics import matches
 from wire.sys_topics import (
@@ -18,6 +20,7 @@ from wire.sys_topics import (
     ListenerFigures,
     LoadAverages,
     Traffic,
+    Wanting,
     asks_for_sys,
     is_reserved,
     listener_values,
@@ -146,18 +149,47 @@ def test_overlapping_filters_give_each_topic_once_with_all_identifiers() -> None
 
 def test_clients_that_subscribe_alike_are_served_together() -> None:
     alike: Filters = {"$SYS/#": (0, 0)}
-    groups = Audience().groups([(1, alike), (2, {"$SYS/broker/uptime": (AS_PUBLISHED, 0)}), (3, alike)], TOPICS)
+    groups = Audience().groups([(1, alike, None), (2, {"$SYS/broker/uptime": (AS_PUBLISHED, 0)}, None), (3, alike, None)], TOPICS)
     assert groups == [([1, 3], ([0, 1, 2], False, ())), ([2], ([0], True, ()))]
 
 
 def test_a_shared_subscription_serves_its_members_in_turn() -> None:
     audience = Audience()
-    members: list[tuple[int, Filters]] = [(number, {"$share/g/$SYS/broker/#": (0, number)}) for number in (1, 2)]
+    members: list[Wanting] = [(number, {"$share/g/$SYS/broker/#": (0, number)}, None) for number in (1, 2)]
     got = [audience.groups(members, TOPICS) for _ in range(4)]
     assert sorted(groups[0][0] for groups in got) == [[1], [1], [2], [2]]
     assert got[0] != got[1]
     for groups in got:
         assert [share for _, share in groups] == [([0, 1], False, (groups[0][0][0],))]
+
+
+def reads(*topics: str) -> ClientAccess:
+    return ClientAccess((), [(True, topic) for topic in topics])
+
+
+def test_g3_a_shared_subscription_gives_each_value_to_a_member_that_may_read_it_in_turn() -> None:
+    """And where nobody may, to any: it is left out at delivery, and counted."""
+    broker, uptime = reads("$SYS/broker/#"), reads("$SYS/broker/uptime")
+    members: list[Wanting] = [
+        (number, {"$share/g/$SYS/#": (0, 0)}, rights) for number, rights in enumerate([broker, uptime, broker])
+    ]
+    audience = Audience()
+    got: list[list[int]] = [[], [], []]
+    for _ in range(6):
+        taken = [(number, row) for numbers, (rows, _, _) in audience.groups(members, TOPICS) for number in numbers for row in rows]
+        assert sorted(row for _, row in taken) == [0, 1, 2]
+        for number, row in taken:
+            got[row].append(number)
+    assert Counter(got[0]) == {0: 2, 1: 2, 2: 2}
+    assert Counter(got[1]) == {0: 3, 2: 3}
+    assert Counter(got[2]) == {0: 2, 1: 2, 2: 2}, "nobody may"
+
+
+def test_g3_who_may_read_everything_takes_what_others_may_not() -> None:
+    members: list[Wanting] = [(1, {"$share/g/$SYS/#": (AS_PUBLISHED, 5)}, reads("nothing")), (2, {"$share/g/$SYS/#": (0, 6)}, None)]
+    audience = Audience()
+    for _ in range(3):
+        assert audience.groups(members, TOPICS) == [([2], ([0, 1, 2], False, (6,)))]
 
 
 LEVELS = st.sampled_from(["broker", "bascule", "uptime", "+", "#"])
