@@ -65,12 +65,18 @@ _NEVER = 1 << 60
 
 
 class SubscribingClient(Protocol):
-    """A subscriber; dials: since the last CONNACK was written."""
+    """A subscriber.
+
+    dials: since the last CONNACK was written. overtaken: a CONNECT of before that may be read behind later ones.
+    """
 
     client_id: str
     number: int
     shape: SubscriberShape
     dials: int
+
+    @property
+    def overtaken(self) -> bool: ...
 
 
 class _Rows:
@@ -260,7 +266,7 @@ class SessionsJudge:
         dials, client.dials = client.dials, 0
         session = self._sessions.get(client.client_id)
         had = session is not None and session.lasting
-        if present and (clean or (not had and dials == 1 and not self.oracle.amnesia)):
+        if present and (clean or (not had and dials == 1 and not client.overtaken and not self.oracle.amnesia)):
             raise Violation("session", f"{client.client_id} had no session, and it is said to be present")
         if not present and had and not clean and not self.may_be_lost(client):
             raise Violation("session", f"the session of {client.client_id} is lost")

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _NOT_FOUND = 0x92
 _SUBSCRIBE_ID = 7
+_ON_ITS_WAY_S = 20.0  # longer than an actor is frozen
 _GOODBYES = (0x8B, 0x8E, 0x8D)  # shutting down, taken over, keep alive
 
 
@@ -39,6 +40,9 @@ class Subscriber:
         self.stalled_until_s = 0.0
         self.away_until_s = 0.0
         self.dials = 0  # since the last CONNACK was written
+        self.abandoned_s = float(
+            "-inf"
+        )  # when it last gave up a connection before its CONNACK; the CONNECT may still be on its way
         self.connection: _Connection | None = None
         self._doors = doors
         self._clean = False  # it wants a new session
@@ -50,6 +54,11 @@ class Subscriber:
     def quiet(self) -> bool:
         connection = self.connection
         return connection is not None and connection.quiet and not self._clean
+
+    @property
+    def overtaken(self) -> bool:
+        """Whether the Listener may still have the CONNECT of a connection that was given up to read."""
+        return self.world.now_s - self._abandoned_s < _ON_ITS_WAY_S
 
     @property
     def link(self) -> Link | None:
@@ -111,6 +120,8 @@ class Subscriber:
     def lost(self, connection: _Connection) -> None:
         """The connection is gone."""
         connection.end()
+        if not connection.answered:
+            self._abandoned_s = self.world.now_s
         if self.connection is connection:
             self.connection = None
             self._dial_later()
@@ -166,6 +177,10 @@ class _Connection(Far):
         self._answers: list[Ack] = []
         self._flushing = False
         self._closed = False
+
+    @property
+    def answered(self) -> bool:
+        return self._judged is not None
 
     @property
     def session(self) -> Session:
