@@ -224,6 +224,8 @@ class OutboundFlow:
                 for start, stop in known.missing(low, high) if low < high else ():
                     self._settle(DELIVERED, start, stop)
         self._commits.clear()
+        self._records.clear()  # what was to be on record with them is told again above, and asked for again (F3)
+        self._recorded = max(self._recorded, min(lane.head, self._sent_stop))
         for start, stop in self._releasing:
             self._released_new.add(start, stop)
         if self._record_number is not None or not lane.session:

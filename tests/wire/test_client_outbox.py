@@ -7,6 +7,7 @@ from array import array
 import pytest
 
 from tests.support.mqtt_client import Packet, decode
+from wire import outbound
 from wire.batch import Batch, from_rows, pack_column
 from wire.client_outbox import ClientOutbox
 from wire.copies import Copies, Parcel, as_granted
@@ -239,6 +240,30 @@ def test_a_new_store_is_told_again_and_the_client_gets_nothing_twice() -> None:
     rest = packets(box.pump(1000, 0.0, 0))
     assert [packet.payload for packet in rest if packet.kind == 3] == [str(number).encode() for number in range(sent, 6)]
     assert [packet.packet_id for packet in rest if packet.kind == 6] == [3]
+
+
+def test_a_new_store_is_asked_again_for_the_record_that_identifiers_wait_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """F3, with 20 identifiers for 65,000: the one that was asked for died with the store."""
+    monkeypatch.setattr(outbound, "PACKET_IDS", 20)
+    box = kept()
+    box.hand_out(hand_out(1, 0, batch(25)))
+    while data := box.pump(1 << 16, 0.0, 0):
+        box.received(puback(*(packet.packet_id for packet in packets(data))), 0)
+    asked = box.settle()
+    assert asked is not None
+    assert (dict(asked.settled), asked.session) == ({"delivered": ((0, 20),)}, "client")
+
+    box.opening(2)
+    box.opened(lane(2, dup_below=20, session="client"))
+    box.hand_out(hand_out(2, 0, batch(25)))
+
+    assert box.pump(1 << 16, 0.0, 0) == b"", "the next one has the first one's identifier"
+    assert box.urgent
+    again = box.settle()
+    assert again is not None
+    assert (dict(again.settled), again.session) == ({"delivered": ((0, 20),)}, "client")
+    box.settled(again.number)
+    assert payloads(box.pump(1 << 16, 0.0, 0)) == [b"20", b"21", b"22", b"23", b"24"]
 
 
 def test_a_new_store_is_told_of_what_was_released_before_the_connection_and_completed_on_it() -> None:
