@@ -8,6 +8,7 @@ from typing import Any
 from actors.client_deliveries import Deliveries
 from actors.client_subscriptions import ClientSubscriptions
 from actors.local_routing import LocalRouting
+from actors.routed_batches import RoutedBatches
 from storage.local_sessions import LocalSessions
 from storage.queue import Queue
 from wire.batch import OFFERED
@@ -141,6 +142,10 @@ def _resent_live(original: Any) -> Any:
     return deliver
 
 
+def _nothing_known(original: Any) -> Any:
+    return lambda self, frame: None
+
+
 def _passed_unmarked(original: Any) -> Any:
     def pass_on(self: BatchBuilder, accepted_ms: int) -> Any:
         passed = original(self, accepted_ms)
@@ -220,5 +225,9 @@ PLANTED: tuple[tuple[str, str, tuple[tuple[Any, str, Any], ...]], ...] = (
         "what has passed a batch is delivered live with its own again",
         ((BatchBuilder, "pass_on", _passed_unmarked),),
     ),
-    ("9-live-delivered-twice", "a batch that is sent again is delivered live again", ((Deliveries, "deliver", _resent_live),)),
+    (
+        "9-live-delivered-twice",
+        "a batch that is sent again is delivered live again",
+        ((Deliveries, "deliver", _resent_live), (RoutedBatches, "again", _nothing_known)),
+    ),
 )
