@@ -96,14 +96,11 @@ class LaneChanges:
 
     def waits_for(self, lane: Lane) -> list[int]:
         """The lanes that have to send first what came before the change; none if ``lane`` itself has still to, or need not wait."""
-        changes = self._changes.get(lane.bridge)
-        if (
-            changes is None
-            or not lane.queue.depth
-            or not self._is_through(lane.bridge, lane.number, changes[0].get(lane.number, 0))
-        ):
+        own = self.below(lane)
+        if own is None or not lane.queue.depth or not self._is_through(lane.bridge, lane.number, own):
             return []
-        return [number for number, mark in sorted(changes[0].items()) if not self._is_through(lane.bridge, number, mark)]
+        marks = self._changes[lane.bridge][0]
+        return [number for number, mark in sorted(marks.items()) if not self._is_through(lane.bridge, number, mark)]
 
     def look(self) -> list[str]:
         """Call it when messages have left their queues: the queues of which more may be handed out now than before."""

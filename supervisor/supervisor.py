@@ -171,14 +171,13 @@ class Supervisor(PolledActor):
 
     def _empty_former_lanes(self, queues: Mapping[str, Mapping[str, Any]]) -> None:
         """Run lanes that the configuration has no more until they are empty; what others got since then waits for them."""
-        waiting = former_lanes(self._settings, queues)
-        for lane in waiting:
-            for spec in former_specs(self._settings, lane):
-                if spec.name not in self._nursery:
-                    log.info("lane.former", extra={"child": spec.name, "messages": queues[queue_name(*lane)]["depth"]})
-                    self._spawn(self._nursery.add(spec))
-        names = {spec.name for lane in waiting for spec in former_specs(self._settings, lane)}
-        for child in [child for child in self._nursery if child.spec.former and child.wanted and child.name not in names]:
+        lanes = former_lanes(self._settings, queues)
+        needed = {spec.name: (lane, spec) for lane in lanes for spec in former_specs(self._settings, lane)}
+        for name, (lane, spec) in needed.items():
+            if name not in self._nursery:
+                log.info("lane.former", extra={"child": name, "messages": queues[queue_name(*lane)]["depth"]})
+                self._spawn(self._nursery.add(spec))
+        for child in [child for child in self._nursery if child.spec.former and child.wanted and child.name not in needed]:
             child.wanted = False
             self.mailbox.cancel_timer(f"restart {child.name}")
             if child.life is None:

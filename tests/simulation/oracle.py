@@ -496,7 +496,7 @@ class Oracle:
             raise Violation("T2", f"m{message.number} was handed out before it was committed")
         known = self._deliveries.get(payload)
         if known is None:
-            self._first_arrival(message, client_id)
+            self._first_arrival(message)
             self._deliveries[payload] = [session]
             return
         known.append(session)
@@ -507,7 +507,7 @@ class Oracle:
         if packet.qos == 2 and message.qos == 2 and (known.count(session) > 1 or not self.sessions_lost()):
             raise Violation("QoS 2 twice", f"m{message.number} on sessions {known}")
 
-    def _first_arrival(self, message: Message, client_id: str) -> None:
+    def _first_arrival(self, message: Message) -> None:
         """P4, whatever lane a topic takes."""
         payload = message.payload
         key = (message.topic, message.qos)
