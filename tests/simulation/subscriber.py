@@ -40,9 +40,8 @@ class Subscriber:
         self.stalled_until_s = 0.0
         self.away_until_s = 0.0
         self.dials = 0  # since the last CONNACK was written
-        self.abandoned_s = float(
-            "-inf"
-        )  # when it last gave up a connection before its CONNACK; the CONNECT may still be on its way
+        # When it last gave up a connection before its CONNACK: the CONNECT may still be on its way.
+        self._abandoned_s = float("-inf")
         self.connection: _Connection | None = None
         self._doors = doors
         self._clean = False  # it wants a new session
