@@ -49,6 +49,7 @@ class Deliveries:
         self._unsettled: dict[int, Client] = {}
         self._settle_timed = False
         self._delivered: dict[tuple[str, int], int] = {}
+        self._distributor = 0  # epoch of the newest Distributor that has had something delivered
         self._dropped: Counter[str] = Counter()  # by reason
 
     def figures(self) -> dict[str, Any]:
@@ -129,8 +130,8 @@ class Deliveries:
         self._touched[client.number] = client
 
     def deliver(self, frame: Deliver) -> None:
-        """Send live messages, each batch once even if it was resent to a new Distributor."""
-        if frame.number and self._has_delivered((frame.sender, frame.sender_epoch), frame.number):
+        """Send live messages, each batch once even if it was resent to a new Distributor, and nothing behind what is newer."""
+        if self._comes_late(frame):
             return
         batch = Batch.decode(frame.bodies[0])
         wall_ms = self._host.mailbox.wall_ms()
@@ -151,13 +152,21 @@ class Deliveries:
         """(sender, its epoch, number) of what was delivered last of each sender that lives."""
         return tuple([(*sender, number) for sender, number in self._delivered.items()])
 
-    def _has_delivered(self, sender: tuple[str, int], number: int) -> bool:
-        """Whether ``number`` of ``sender`` came before; from now on it has."""
-        if number <= self._delivered.get(sender, 0):
+    def _comes_late(self, frame: Deliver) -> bool:
+        """Whether this number of its sender came before; from now on it has.
+
+        What passed its batch has no number. Out of a former Distributor's hands, behind those of the next one, it comes late.
+        """
+        if frame.distributor < self._distributor and not frame.number:
             return True
-        if sender not in self._delivered:
-            self._delivered = {known: last for known, last in self._delivered.items() if known[0] != sender[0]}
-        self._delivered[sender] = number
+        self._distributor = max(self._distributor, frame.distributor)
+        sender = frame.sender, frame.sender_epoch
+        if frame.number:
+            if frame.number <= self._delivered.get(sender, 0):
+                return True
+            if sender not in self._delivered:
+                self._delivered = {known: last for known, last in self._delivered.items() if known[0] != sender[0]}
+            self._delivered[sender] = frame.number
         return False
 
     def send(self, all_copies: Copies, subscribers: Sequence[int], replaced: Callable[[], Iterable[bytes]] = tuple) -> None:

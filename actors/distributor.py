@@ -186,6 +186,7 @@ class Distributor(MailboxActor):
                     sender=sender,
                     sender_epoch=sender_epoch,
                     number=number,
+                    distributor=self.epoch,
                     epoch=self._listener_epoch,
                     groups=local.groups,
                     grants=local.grants,

@@ -345,15 +345,17 @@ class SessionsKnown(Frame):
 class Deliver(Frame):
     """Distributor -> Listener: live messages out of ``Publishes`` number ``number`` of ``sender``; 0: out of ``PublishesAhead``.
 
+    distributor: epoch of the Distributor that sends it. epoch: of the Listener to whose connections it goes.
     groups: (client connections u32 column, rows of the batch u16 column, empty for all); ``bodies`` is the one batch.
     grants: for each group (granted QoS, whether RETAIN goes as published, subscription identifiers); empty: QoS 0, nothing else.
     """
 
-    VERSION: ClassVar[int] = 2
+    VERSION: ClassVar[int] = 3
 
     sender: str
     sender_epoch: int
     number: int
+    distributor: int
     epoch: int
     groups: tuple[tuple[bytes, bytes], ...]
     grants: tuple[tuple[int, bool, tuple[int, ...]], ...] = ()

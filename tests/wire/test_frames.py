@@ -84,8 +84,8 @@ GOLDEN: list[tuple[Frame, str]] = [
     (SessionOpened(sender="l", epoch=2, request=1, session="s", present=False, received=b""), "9b0604a16c0201a173c2c400a090a0"),
     (SenderResumes(sender="l", epoch=2, number=4, stalled=(9,)), "960702a16c02049109"),
     (
-        Deliver(sender="l", sender_epoch=2, number=3, epoch=2, groups=((b"\1", b""),), bodies=(b"x",)),
-        "980c02a16c0203029192c40101c40090",
+        Deliver(sender="l", sender_epoch=2, number=3, distributor=4, epoch=2, groups=((b"\1", b""),), bodies=(b"x",)),
+        "990c03a16c020304029192c40101c40090",
     ),
     (
         SessionClose(sender="l", epoch=2, session="s", source=9, wall_ms=1, expiry_s=0, keep_will=True),
