@@ -22,7 +22,7 @@ from tests.simulation.changes import changes_of
 from tests.simulation.disk import Ops, SimDisk
 from tests.simulation.incoming import AWAY, REMOTE
 from tests.simulation.letters import PREFIX, LettersSeen
-from tests.simulation.mqtt import Publish
+from tests.simulation.mqtt import LEVEL_5, Publish
 from tests.simulation.plan import BRIDGE, Plan
 from tests.simulation.publisher import Client, Message, Publisher
 from tests.simulation.sessions import SessionsJudge
@@ -34,7 +34,6 @@ from wire.names import lane_of_queue, queue_name, session_of_queue
 
 _COUNTED_LOSSES = ("overflow", "too_large")
 _PURGED = "purged"
-LEVEL_5 = 5
 
 
 def _queue_of(client_id: str) -> str:
@@ -105,7 +104,7 @@ class Oracle:
         self._deliveries: dict[bytes, list[int]] = {}
         self._remote_refused: set[bytes] = set()
         self._always_closed_on: set[bytes] = set()
-        self._last_arrival: dict[tuple[str, int], int] = {}
+        self._last_arrival: dict[tuple[str, int, str], int] = {}
         self._order = {message.payload: place for place, message in enumerate(plan.messages)}
         self._retained: set[bytes] = set()  # came from the remote with RETAIN
         self._removed: set[str] = set()  # queues of sessions that have ended
@@ -496,7 +495,7 @@ class Oracle:
             raise Violation("T2", f"m{message.number} was handed out before it was committed")
         known = self._deliveries.get(payload)
         if known is None:
-            self._first_arrival(message)
+            self._first_arrival(message, session)
             self._deliveries[payload] = [session]
             return
         known.append(session)
@@ -507,8 +506,11 @@ class Oracle:
         if packet.qos == 2 and message.qos == 2 and (known.count(session) > 1 or not self.sessions_lost()):
             raise Violation("QoS 2 twice", f"m{message.number} on sessions {known}")
 
-    def _first_arrival(self, message: Message) -> None:
-        """P4, whatever lane a topic takes."""
+    def _first_arrival(self, message: Message, session: int) -> None:
+        """P4, whatever lane a topic takes.
+
+        QoS 0 that is on its way to one broker may be read there after another has read what is newer: it has an order at each.
+        """
         payload = message.payload
         key = (message.topic, message.qos)
         place = self._order[payload]
@@ -524,9 +526,12 @@ class Oracle:
             return  # in the batch that died uncommitted with the store; it may have been answered, in part, before
         if message.qos and not self.applied_qos(message) and (self._store_has_died or self.times_entered(payload) > 1):
             return  # lowered to QoS 0, lost on the way, and published again because the acknowledgement was lost
-        if place < self._last_arrival.get(key, -1):
+        if self.shape.max_age_s is not None and self.times_entered(payload) > 1:
+            return  # expired, and published again because the acknowledgement was lost
+        reader = self.places[session] if self.shape.second == "other" and not self.applied_qos(message) else ""
+        if place < self._last_arrival.get((*key, reader), -1):
             raise Violation("P4", f"m{message.number} came after a later one of {key}")
-        self._last_arrival[key] = place
+        self._last_arrival[*key, reader] = place
 
     def remote_refused(self, client_id: str, packet: Publish) -> None:
         self._remote_refused.add(packet.payload)
