@@ -34,6 +34,7 @@ from tests.simulation.broker import Broker
 from tests.simulation.disk import SimDisk, SimEngine
 from tests.simulation.failover import Remotes
 from tests.simulation.mailbox import SimMailbox
+from tests.simulation.mqtt import LEVEL_5
 from tests.simulation.oracle import Oracle
 from tests.simulation.plan import BRIDGE, LISTENER, SUPERVISOR, Shape, settings_of
 from tests.simulation.post import SimPost
@@ -43,8 +44,6 @@ from tests.simulation.world import Pollable, World
 from wire.errors import Unavailable
 from wire.frames import Command, Frame, HandOut, LaneClose, LaneOpen, LaneOpened, Publishes, SnapshotMade
 from wire.settings import ListenerSettings, RemoteSettings
-
-LEVEL_5 = 5
 
 
 class SimListening(Pollable):

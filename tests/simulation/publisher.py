@@ -11,13 +11,12 @@ from typing import Protocol
 
 from actors.client_sessions import UNANSWERED_S
 from tests.simulation import mqtt
-from tests.simulation.mqtt import Ack, Connack, Other, Packet, PacketReader, Publish
+from tests.simulation.mqtt import LEVEL_5, Ack, Connack, Other, Packet, PacketReader, Publish
 from tests.simulation.tcp import Far, Link
 from tests.simulation.world import Violation, World
 
 KEEP_ALIVE_S = 30
 ANSWER_TIMEOUT_S = 9.0
-LEVEL_5 = 5
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,7 @@ from storage.chunk import Chunk
 from storage.ledger import LaneRow
 from storage.sessions import Session as SessionRow
 from tests.simulation import mqtt
-from tests.simulation.mqtt import Ack, Other, Packet, Publish
+from tests.simulation.mqtt import LEVEL_5, Ack, Other, Packet, Publish
 from tests.simulation.publisher import Message
 from tests.simulation.subscribing import SubscriberShape, SubscribersShape
 from tests.simulation.world import Violation
@@ -59,7 +59,6 @@ from wire.names import session_of_queue
 if TYPE_CHECKING:
     from tests.simulation.oracle import Oracle
 
-LEVEL_5 = 5
 _FAILURE = 0x80
 _NEVER = 1 << 60
 

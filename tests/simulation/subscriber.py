@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tests.simulation import mqtt
-from tests.simulation.mqtt import Ack, Connack, Other, Packet, PacketReader, Publish
-from tests.simulation.publisher import ANSWER_TIMEOUT_S, KEEP_ALIVE_S, LEVEL_5, Doors, judge_refusal
+from tests.simulation.mqtt import LEVEL_5, Ack, Connack, Other, Packet, PacketReader, Publish
+from tests.simulation.publisher import ANSWER_TIMEOUT_S, KEEP_ALIVE_S, Doors, judge_refusal
 from tests.simulation.sessions import OnConnection, Session, SessionsJudge
 from tests.simulation.subscribing import SubscriberShape
 from tests.simulation.tcp import Far, Link
