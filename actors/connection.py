@@ -154,7 +154,7 @@ class Connection(MailboxActor):
 
     def on_peer_up(self, name: str, epoch: int) -> None:
         if self._intake is not None:
-            self._intake.peer_up(name)
+            self._intake.peer_up(name, epoch)
 
     def on_frame(self, frame: Frame) -> None:
         match frame:

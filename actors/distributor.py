@@ -170,7 +170,11 @@ class Distributor(MailboxActor):
     def _route_locally(self, frame: Publishes, batch: Batch) -> Routed:
         sender = frame.sender, frame.epoch
         had_live = frame.number <= self._delivered.get(sender, 0)
-        return self._local.route(batch, _publishers(frame) if frame.sender == LISTENER else None, sender, had_live=had_live)
+        had_qos0 = (
+            0 < frame.listener < self._listener_epoch
+        )  # perhaps: nobody knows any more what that Listener's clients were sent
+        publishers = _publishers(frame) if frame.sender == LISTENER else None
+        return self._local.route(batch, publishers, sender, had_live=had_live, had_qos0=had_qos0)
 
     def _deliver_ahead(self, frame: PublishesAhead) -> None:
         """Deliver live what does not wait for its batch; without effect until it is known who is connected."""

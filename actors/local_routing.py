@@ -31,6 +31,7 @@ Grant = tuple[int, bool, tuple[int, ...]]
 _NO_LOCAL = 0x04
 _RETAIN_AS_PUBLISHED = 0x08
 _OFFERED_ONLY = bytes(flags & OFFERED for flags in range(256))
+_OFFERED_OR_QOS0 = bytes(flags & OFFERED if flags & QOS_MASK else OFFERED for flags in range(256))
 
 
 def options_of(byte: int, identifier: int) -> SubscriptionOptions:
@@ -140,16 +141,24 @@ class LocalRouting:
     # --- batches ---
 
     def route(
-        self, batch: Batch, sources: Sequence[Publisher] | None, sender: tuple[str, int], *, had_live: bool = False
+        self,
+        batch: Batch,
+        sources: Sequence[Publisher] | None,
+        sender: tuple[str, int],
+        *,
+        had_live: bool = False,
+        had_qos0: bool = False,
     ) -> Routed:
         """Who gets what of ``batch``.
 
         sources: per row who published it; None: no local client. sender: whose batch it is, and in which life. had_live: what goes
-        live of it has been delivered, as a former Distributor has said.
+        live of it has been delivered, as a former Distributor has said. had_qos0: those who are connected may have had QoS 0 of it.
         """
         found = _Found(batch, sources, sender, self._ended)
         if had_live:
             found.was_offered()
+        elif had_qos0:
+            found.qos0_was_offered()
         by_match: dict[Match, set[int]] = {}
         by_group: dict[SharedGroup, set[int]] = {}
         for index, topic in enumerate(batch.topics):
@@ -187,6 +196,10 @@ class _Found:
     def was_offered(self) -> None:
         """Take every row for one that was offered before."""
         self._offered = bytes([OFFERED]) * len(self._batch)
+
+    def qos0_was_offered(self) -> None:
+        """Take every row of QoS 0 for one that was offered before."""
+        self._offered = self._batch.flags.translate(_OFFERED_OR_QOS0)
 
     def rows_of(self, topics: Set[int]) -> Sequence[int]:
         """The rows of these topics, in order."""

@@ -19,7 +19,7 @@ from wire.incoming import LocalForm
 from wire.link import RESEND_AFTER_S
 from wire.mqtt.codec import decode
 from wire.mqtt.packets import SESSION_NEVER_EXPIRES_S, Pubrel, Suback, Unsuback
-from wire.names import DISTRIBUTOR, QUEUE_STORE
+from wire.names import DISTRIBUTOR, LISTENER, QUEUE_STORE
 from wire.remote_inbox import RemoteInbox
 from wire.remote_subscriptions import RemoteSubscriptions
 from wire.settings import BridgeSettings, NodeSettings
@@ -127,8 +127,10 @@ class RemoteIntake:
         self._opening = False
         self._host.mailbox.cancel_timer(_SUBACK)
 
-    def peer_up(self, name: str) -> None:
+    def peer_up(self, name: str, epoch: int) -> None:
         """A peer began a new life: what it had of ours is lost."""
+        if name == LISTENER:
+            self._inbox.listener = epoch
         if name not in (DISTRIBUTOR, QUEUE_STORE):
             return
         if name == QUEUE_STORE:

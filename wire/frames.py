@@ -103,9 +103,10 @@ class Publishes(Frame):
     messages, session -> (packet ids u16 column, rows u16 column). released: identifiers whose PUBREL came, session -> u16 column.
     wills: Wills that are in this batch: (session, row, epoch and number of the batch in which it was refused before, 0 and 0 for
     none). Their records lose them in the same commit; one that is refused stays on record, to be sent again.
+    listener: epoch of the Listener that a Connection knew when it first sent the batch; 0: none, or the sender is the Listener.
     """
 
-    VERSION: ClassVar[int] = 3
+    VERSION: ClassVar[int] = 4
 
     sender: str
     epoch: int
@@ -114,6 +115,7 @@ class Publishes(Frame):
     received: dict[str, tuple[bytes, bytes]]
     released: dict[str, bytes]
     wills: tuple[tuple[str, int, int, int], ...] = ()
+    listener: int = 0
     bodies: tuple[bytes, ...]
 
 

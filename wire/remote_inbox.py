@@ -111,6 +111,7 @@ class RemoteInbox:
         self._offer_rows = OFFER_ROWS_MIN
         self._skipping = False
         self.blocked = False  # the next packet cannot be taken now
+        self.listener = 0  # epoch of the Listener that is known
         self.counts = InboxCounts()
 
     # --- connections ---
@@ -317,6 +318,7 @@ class RemoteInbox:
                 sources=sources if rows is None else sources[: 4 * len(rows)],  # a builder's rows are of one connection
                 received=received if rows is None else _renumbered(received, rows),
                 released={self._session: pack_column(array("H", released))} if released else {},
+                listener=self.listener,
                 bodies=(batch.encode(),),
             )
         )

@@ -89,6 +89,7 @@ class Node:
         sender: str = LISTENER,
         number: int = 0,
         wills: tuple[tuple[str, int, int, int], ...] = (),
+        listener: int = 0,
     ) -> None:
         """number: of a batch that is sent again; 0: the next one."""
         self.number += not number
@@ -102,6 +103,7 @@ class Node:
                 received={},
                 released={},
                 wills=wills,
+                listener=listener,
                 bodies=(from_rows(rows, accepted_ms=1000).encode(),),
             )
         )
@@ -440,6 +442,17 @@ def test_a_new_listener_has_nobody_connected(site: Node) -> None:
     sent = site.take()
     assert live(sent) == {}
     assert queued(sent) == {QUEUE: [(b"a", 1, b"x")]}
+
+
+def test_what_a_remote_published_before_a_new_listener_came_is_not_delivered_at_qos_0(site: Node) -> None:
+    """Its clients may have had it of the former one, which nobody knows any more: at most once."""
+    site.start()
+    site.distributor.on_peer_up(LISTENER, LIFE + 1)
+    site.frames(LiveKnown(epoch=LIFE + 1), replace(up("live", 3, ("#", 1)), epoch=LIFE + 1))
+    site.take()
+    for listener, expected in ((LIFE, [1]), (LIFE + 1, [0, 1]), (0, [0, 1])):
+        site.publish((b"a", 0, b"x"), (b"a", 1, b"y"), sender="connection:cloud:0", listener=listener)
+        assert [row for row, _ in live(site.take())[3]] == expected
 
 
 def test_a_session_that_has_ended_gets_nothing_and_a_newer_one_of_its_name_is_left_alone(site: Node) -> None:

@@ -118,7 +118,7 @@ def test_a_remote_s_messages_wait_for_the_last_opening(tmp_path: Path) -> None:
     intake = RemoteIntake(cast("ConnectionHost", host), node_settings(tmp_path, bridge), bridge)
 
     intake.connected("c@one", Connack(session_present=False))
-    intake.peer_up(QUEUE_STORE)
+    intake.peer_up(QUEUE_STORE, 2)
     first, second = host.asked
     assert first.clean
     assert second.clean

@@ -61,7 +61,7 @@ QUEUE = "bridge:cloud:0"
 GOLDEN: list[tuple[Frame, str]] = [
     (
         Publishes(sender="l", epoch=2, number=3, sources=b"\1", received={"s": (b"a", b"b")}, released={}, bodies=(b"x",)),
-        "990103a16c0203c4010181a17392c40161c401628090",
+        "9a0104a16c0203c4010181a17392c40161c40162809000",
     ),
     (PublishesAhead(epoch=2, sources=b"\1", bodies=(b"x",)), "94310102c40101"),
     (
