@@ -77,14 +77,9 @@ class Distributor(MailboxActor):
                     self._held.append(frame)
             case PublishesAhead():
                 self._deliver_ahead(frame)
-            case SubscriptionsAdd():
+            case SubscriptionsAdd() | SubscriptionsDrop():
                 if self._is_listener(frame.epoch):
-                    self._local.subscribe(frame.session, frame.source, (filters[:3] for filters in frame.filters))
-                    self.send(QUEUE_STORE, frame)
-            case SubscriptionsDrop():
-                if self._is_listener(frame.epoch):
-                    self._local.unsubscribe(frame.session, frame.source, frame.filters)
-                    self.send(QUEUE_STORE, frame)
+                    self._change_subscriptions(frame)
             case SessionUp():
                 if self._is_listener(frame.epoch):
                     self._local.up(frame)
@@ -112,6 +107,19 @@ class Distributor(MailboxActor):
 
     def status(self) -> dict[str, Any]:
         return {"routed": self._routed, "loops": self._loops, "subscriptions": len(self._local)}
+
+    def _change_subscriptions(self, frame: SubscriptionsAdd | SubscriptionsDrop) -> None:
+        """Route by it, and have it kept: what was kept and is not known here would be acknowledged, and without effect.
+
+        Its connection has ended, or the Listener has not heard of this life yet: then it tells who is connected, and asks again.
+        """
+        if not self._local.is_connected(frame.session, frame.source):
+            return
+        if isinstance(frame, SubscriptionsAdd):
+            self._local.subscribe(frame.session, (filters[:3] for filters in frame.filters))
+        else:
+            self._local.unsubscribe(frame.session, frame.filters)
+        self.send(QUEUE_STORE, frame)
 
     def _is_listener(self, epoch: int) -> bool:
         """Whether what the Listener's life ``epoch`` says counts; a newer life has new clients."""

@@ -98,17 +98,19 @@ class LocalRouting:
         self._subscriptions.numbered_anew()
         self._ended.clear()
 
-    def subscribe(self, session: str, source: int, filters: Iterable[tuple[str, int, int]]) -> None:
-        """Route by these filters from the next batch on; without effect for a connection that has ended."""
-        if self._places.get(session, (0, ""))[0] == source:
-            for topic_filter, options, identifier in filters:
-                self._subscriptions.subscribe(session, topic_filter, options_of(options, identifier))
+    def is_connected(self, session: str, source: int) -> bool:
+        """Whether ``source`` is known as the connection of ``session``."""
+        return bool(source) and self._places.get(session, (0, ""))[0] == source
 
-    def unsubscribe(self, session: str, source: int, filters: Iterable[str]) -> None:
+    def subscribe(self, session: str, filters: Iterable[tuple[str, int, int]]) -> None:
+        """Route by these filters from the next batch on."""
+        for topic_filter, options, identifier in filters:
+            self._subscriptions.subscribe(session, topic_filter, options_of(options, identifier))
+
+    def unsubscribe(self, session: str, filters: Iterable[str]) -> None:
         """Route by these filters no more."""
-        if self._places.get(session, (0, ""))[0] == source:
-            for topic_filter in filters:
-                self._subscriptions.unsubscribe(session, topic_filter)
+        for topic_filter in filters:
+            self._subscriptions.unsubscribe(session, topic_filter)
 
     def _put(self, session: str, source: int, queue: str, subscriptions: Iterable[tuple[str, int, int]]) -> None:
         self._places[session] = source, queue

@@ -455,6 +455,23 @@ def test_what_a_remote_published_before_a_new_listener_came_is_not_delivered_at_
         assert [row for row, _ in live(site.take())[3]] == expected
 
 
+def test_a_request_of_a_connection_that_is_not_known_is_not_kept_either(site: Node) -> None:
+    """It would be acknowledged, and were the Listener to die now, nothing would come to that session until its client is back."""
+    site.start(("kept", QUEUE, ()))
+    filters = (("a", 1, 0, True),)
+    add = SubscriptionsAdd(epoch=LIFE, request=1, session="kept", source=3, queue=QUEUE, filters=filters)
+    drop = SubscriptionsDrop(epoch=LIFE, request=2, session="kept", source=3, queue=QUEUE, filters=("a",))
+    site.frames(add, drop)
+    assert site.take() == []
+
+    site.frames(up("kept", 3, queue=QUEUE), add)  # as it asks again when it has told who is connected
+    assert site.take() == [(QUEUE_STORE, add)]
+    site.distributor.on_peer_up(LISTENER, LIFE + 1)
+    site.frames(LiveKnown(epoch=LIFE + 1))
+    site.publish((b"a", 1, b"x"))
+    assert list(queued(site.take())) == [QUEUE]
+
+
 def test_a_session_that_has_ended_gets_nothing_and_a_newer_one_of_its_name_is_left_alone(site: Node) -> None:
     site.start(("offline", QUEUE, (("a", 1, 0),)))
     site.frames(up("offline", 3, ("a", 1), queue="session:65540:offline"), SessionGone(session="offline", queue=QUEUE))
