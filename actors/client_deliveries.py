@@ -155,18 +155,18 @@ class Deliveries:
     def _comes_late(self, frame: Deliver) -> bool:
         """Whether this number of its sender came before; from now on it has.
 
-        What passed its batch has no number. Out of a former Distributor's hands, behind those of the next one, it comes late.
+        What passed its batch has no number: left of a former Distributor, it is late once the next one has had something delivered.
         """
-        if frame.distributor < self._distributor and not frame.number:
-            return True
+        former = frame.distributor < self._distributor
         self._distributor = max(self._distributor, frame.distributor)
+        if not frame.number:
+            return former
         sender = frame.sender, frame.sender_epoch
-        if frame.number:
-            if frame.number <= self._delivered.get(sender, 0):
-                return True
-            if sender not in self._delivered:
-                self._delivered = {known: last for known, last in self._delivered.items() if known[0] != sender[0]}
-            self._delivered[sender] = frame.number
+        if frame.number <= self._delivered.get(sender, 0):
+            return True
+        if sender not in self._delivered:
+            self._delivered = {known: last for known, last in self._delivered.items() if known[0] != sender[0]}
+        self._delivered[sender] = frame.number
         return False
 
     def send(self, all_copies: Copies, subscribers: Sequence[int], replaced: Callable[[], Iterable[bytes]] = tuple) -> None:

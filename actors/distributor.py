@@ -178,9 +178,8 @@ class Distributor(MailboxActor):
     def _route_locally(self, frame: Publishes, batch: Batch) -> Routed:
         sender = frame.sender, frame.epoch
         had_live = frame.number <= self._delivered.get(sender, 0)
-        had_qos0 = (
-            0 < frame.listener < self._listener_epoch
-        )  # perhaps: nobody knows any more what that Listener's clients were sent
+        # Perhaps: what the clients of a former Listener were sent nobody knows any more.
+        had_qos0 = 0 < frame.listener < self._listener_epoch
         publishers = _publishers(frame) if frame.sender == LISTENER else None
         return self._local.route(batch, publishers, sender, had_live=had_live, had_qos0=had_qos0)
 
