@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from actors.actor import MailboxActor
@@ -119,7 +120,7 @@ class Distributor(MailboxActor):
             self._local.subscribe(frame.session, (filters[:3] for filters in frame.filters))
         else:
             self._local.unsubscribe(frame.session, frame.filters)
-        self.send(QUEUE_STORE, frame)
+        self.send(QUEUE_STORE, replace(frame, distributor=self.epoch))
 
     def _is_listener(self, epoch: int) -> bool:
         """Whether what the Listener's life ``epoch`` says counts; a newer life has new clients."""

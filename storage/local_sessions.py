@@ -83,6 +83,7 @@ class LocalSessions:
             if not is_remote(session.name):
                 session.expiry_s = min(session.expiry_s, settings.expiry_max_s)
         self._listener_epoch = max((session.connected[0] for session in sessions if session.connected), default=0)
+        self._distributor_epoch = 0  # of the newest that has asked what is kept
         self._kept = sum(1 for session in sessions if session.queue)
         self._answers: list[tuple[str, Frame]] = []
         self._expired = 0
@@ -112,11 +113,13 @@ class LocalSessions:
             case SessionsWanted():
                 if frame.asker == LISTENER:
                     self._listener_lives(frame.epoch, wall_ms)
+                elif frame.asker == DISTRIBUTOR:
+                    self._distributor_epoch = max(self._distributor_epoch, frame.epoch)
                 self._answers.extend((frame.asker, known) for known in self._known(frame.epoch))
-            case SubscriptionsAdd():
-                self._add(frame, wall_ms)
-            case SubscriptionsDrop():
-                self._drop(frame)
+            case SubscriptionsAdd() | SubscriptionsDrop():
+                # Late from a dead Distributor: the next one has been told what is kept, without this. It is asked again.
+                if frame.distributor >= self._distributor_epoch:
+                    self._change(frame, wall_ms)
 
     def wills_sent(self, wills: Iterable[tuple[str, int, int, int]], batch: tuple[int, int], refused: Collection[int]) -> None:
         """``wills``, as in ``Publishes``, are in the open write by way of ``batch`` (epoch, number), save ``refused`` rows (S3)."""
@@ -360,6 +363,12 @@ class LocalSessions:
             )
 
     # --- subscriptions ---
+
+    def _change(self, frame: SubscriptionsAdd | SubscriptionsDrop, wall_ms: int) -> None:
+        if isinstance(frame, SubscriptionsAdd):
+            self._add(frame, wall_ms)
+        else:
+            self._drop(frame)
 
     def _add(self, frame: SubscriptionsAdd, wall_ms: int) -> None:
         session = self._session_of(frame)

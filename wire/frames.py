@@ -420,8 +420,11 @@ class SubscriptionsAdd(Frame):
 
     filters: (topic filter, options as in ``SessionOpened``, subscription identifier, whether retained messages are wanted). The
     store keeps them if ``queue`` is not empty, puts the retained messages of QoS 1 and 2 into that queue in the same commit, and
-    answers ``SubscriptionsKept``. Repeated with the same ``request`` until answered.
+    answers ``SubscriptionsKept``. Repeated with the same ``request`` until answered. distributor: epoch of the Distributor that
+    passes it on, 0 until then; the store drops what comes late from one whose successor has asked what is kept.
     """
+
+    VERSION: ClassVar[int] = 2
 
     epoch: int
     request: int
@@ -429,12 +432,18 @@ class SubscriptionsAdd(Frame):
     source: int
     queue: str
     filters: tuple[tuple[str, int, int, bool], ...]
+    distributor: int = 0
 
 
 @_frame(19)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubscriptionsDrop(Frame):
-    """Listener -> Distributor -> QueueStore: an UNSUBSCRIBE of ``session``; answered with ``SubscriptionsKept`` as well."""
+    """Listener -> Distributor -> QueueStore: an UNSUBSCRIBE of ``session``; answered with ``SubscriptionsKept`` as well.
+
+    distributor: as in ``SubscriptionsAdd``.
+    """
+
+    VERSION: ClassVar[int] = 2
 
     epoch: int
     request: int
@@ -442,6 +451,7 @@ class SubscriptionsDrop(Frame):
     source: int
     queue: str
     filters: tuple[str, ...]
+    distributor: int = 0
 
 
 @_frame(29)

@@ -197,13 +197,13 @@ def test_subscriptions_are_routed_by_before_the_store_is_told_of_them(site: Node
     site.frames(up("live", 3))
     add = SubscriptionsAdd(epoch=LIFE, request=1, session="live", source=3, queue="", filters=(("a", 1, 0, True),))
     site.frames(add)
-    assert site.take() == [(QUEUE_STORE, add)]
+    assert site.take() == [(QUEUE_STORE, replace(add, distributor=EPOCH))]
     site.publish((b"a", 1, b"x"))
     assert live(site.take()) == {3: [(0, (1, False, ()))]}
 
     drop = SubscriptionsDrop(epoch=LIFE, request=2, session="live", source=3, queue="", filters=("a",))
     site.frames(drop)
-    assert site.take() == [(QUEUE_STORE, drop)]
+    assert site.take() == [(QUEUE_STORE, replace(drop, distributor=EPOCH))]
     site.publish((b"a", 1, b"x"))
     assert live(site.take()) == {}
 
@@ -465,7 +465,7 @@ def test_a_request_of_a_connection_that_is_not_known_is_not_kept_either(site: No
     assert site.take() == []
 
     site.frames(up("kept", 3, queue=QUEUE), add)  # as it asks again when it has told who is connected
-    assert site.take() == [(QUEUE_STORE, add)]
+    assert site.take() == [(QUEUE_STORE, replace(add, distributor=EPOCH))]
     site.distributor.on_peer_up(LISTENER, LIFE + 1)
     site.frames(LiveKnown(epoch=LIFE + 1))
     site.publish((b"a", 1, b"x"))

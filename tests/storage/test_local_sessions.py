@@ -123,6 +123,23 @@ def test_no_queue_has_the_name_of_one_of_a_former_life_of_a_store_in_memory() ->
     assert len(set(names)) == len(names)
 
 
+def test_what_a_dead_distributor_passed_on_counts_no_more_once_the_next_has_asked_what_is_kept(engine: Engine) -> None:
+    """The next one does not route by it. Were it kept and acknowledged, and the Listener died, its messages would go nowhere."""
+    store = Tier1(engine, settings(), 1)
+    queue = open_session(store).queue
+    turn(store, replace(subscribe(queue, "kept"), distributor=1))
+    assert known(store, epoch=2)["c"][1] == (("kept", 1, 0),)
+
+    late = subscribe(queue, "late", request=2)
+    drop = SubscriptionsDrop(epoch=1, request=3, session="c", source=1, queue=queue, filters=("kept",))
+    assert turn(store, replace(late, distributor=1), replace(drop, distributor=1)) == []
+    assert known(store, epoch=2)["c"][1] == (("kept", 1, 0),)
+
+    asked_again = turn(store, replace(late, distributor=2), replace(drop, distributor=2))
+    assert asked_again == [(LISTENER, SubscriptionsKept(epoch=1, request=number, source=1)) for number in (2, 3)]
+    assert known(store, epoch=2)["c"][1] == (("late", 1, 0),)
+
+
 def test_subscriptions_are_there_again_when_the_session_is_resumed(engine: Engine) -> None:
     store = Tier1(engine, settings(), 1)
     queue = open_session(store).queue

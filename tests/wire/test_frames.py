@@ -112,9 +112,9 @@ GOLDEN: list[tuple[Frame, str]] = [
     (LiveKnown(epoch=2, delivered=(("listener", 2, 9),)), "940f02029193a86c697374656e65720209"),
     (
         SubscriptionsAdd(epoch=2, request=1, session="s", source=9, queue="", filters=(("a/#", 1, 0, True),)),
-        "9812010201a17309a09194a3612f230100c3",
+        "9912020201a17309a09194a3612f230100c300",
     ),
-    (SubscriptionsDrop(epoch=2, request=1, session="s", source=9, queue="", filters=("a/#",)), "9813010201a17309a091a3612f23"),
+    (SubscriptionsDrop(epoch=2, request=1, session="s", source=9, queue="", filters=("a/#",)), "9913020201a17309a091a3612f2300"),
     (SubscriptionsKept(epoch=2, request=1, source=9), "951d01020109"),
     (Retained(epoch=2, request=3, source=9, qos=1, identifier=0, bodies=(b"x",)), "971e010203090100"),
     (LaneClose(queue=QUEUE, epoch=2, sent_below=7), "951c02ae6272696467653a636c6f75643a300207"),
