@@ -80,7 +80,8 @@ class _Judge:
     R3  DUP is set on what this session has seen before, and not on the very first sending there can be.
     R4  the order is that of the first sendings.
     R5  after PUBREL a message is never published again in that session.
-    R6  the receive maximum holds; at level 4 the limit on unreleased QoS 2 messages.
+    R6  the receive maximum holds; at level 4 the limit on unreleased QoS 2 messages. (A crash may lose that others have been tried
+        before a message for which connections were closed: what they left behind comes on top of it.)
     R7  PUBREL comes only for what was answered with PUBREC, in the order of the PUBRECs [MQTT-4.6.0-4], also when it comes again.
         (Where a lost session's releases are assumed delivered, a PUBREL may still come for them.)
     """
@@ -132,8 +133,16 @@ class _Judge:
         self.open.add(packet.packet_id)
         if len(self.open) > self._receive_maximum:
             raise Violation("R6", f"receive maximum {self._receive_maximum} exceeded: {facts}")
-        if self._level < 5 and packet.qos == 2 and len({*session.received, packet.packet_id}) > self._qos2_maximum:
+        if self._level < 5 and packet.qos == 2 and len(self._unreleased(packet.packet_id)) > self._qos2_maximum:
             raise Violation("R6", f"more than {self._qos2_maximum} unreleased QoS 2 messages: {facts}")
+
+    def _unreleased(self, packet_id: int) -> set[int]:
+        """The identifiers that the peer can know to be unreleased, with that of its newest PUBLISH."""
+        session = self._session
+        unreleased = {*session.received, packet_id}
+        if session.came_late.intersection(session.unanswered.get(sent, b"") for sent in self.open):
+            unreleased &= self.open
+        return unreleased
 
     def _entry(self, sending: Sending, *, new: bool) -> Entry:
         """Which of those with this payload and identifier it is: not the last one if that has been here, or if it is ``new``."""

@@ -216,6 +216,12 @@ def subscribe(packet_id: int, filters: Iterable[tuple[str, int]], level: int) ->
     return _packet(SUBSCRIBE << 4 | 2, packet_id.to_bytes(2, "big") + (b"\x00" if level == 5 else b"") + body)
 
 
+def unsubscribe(packet_id: int, filters: Iterable[str], level: int) -> bytes:
+    """UNSUBSCRIBE from filters."""
+    body = b"".join(_text(topic_filter) for topic_filter in filters)
+    return _packet(UNSUBSCRIBE << 4 | 2, packet_id.to_bytes(2, "big") + (b"\x00" if level == 5 else b"") + body)
+
+
 def parse_subscribe(body: bytes, level: int) -> tuple[int, list[Subscription]]:
     """The packet identifier and the filters of a SUBSCRIBE; properties of fewer than 128 bytes are passed over."""
     position = 2 + (1 + body[2] if level == 5 else 0)

@@ -127,6 +127,26 @@ def _answered_at_once(original: Any) -> Any:
     return ask
 
 
+def _let_go_at_once(original: Any) -> Any:
+    def ask(self: ClientSubscriptions, request: Any) -> None:
+        original(self, request)
+        if not request.adds:
+            self.kept(SubscriptionsKept(epoch=0, request=self._number, source=0))
+
+    return ask
+
+
+def _only_answered(original: Any) -> Any:
+    def drop(self: LocalSessions, frame: Any) -> None:
+        original(self, replace(frame, filters=()))
+
+    return drop
+
+
+def _without_effect(original: Any) -> Any:
+    return _nothing
+
+
 def _forgotten_offline(original: Any) -> Any:
     def offline(self: LocalRouting, session: str, source: int, queue: str) -> None:
         original(self, session, source, "")
@@ -220,6 +240,13 @@ PLANTED: tuple[tuple[str, str, tuple[tuple[Any, str, Any], ...]], ...] = (
         "nothing is routed to a session whose client is away",
         ((LocalRouting, "_offline", _forgotten_offline),),
     ),
+    (
+        "9-unsubscribe-not-routed-by",
+        "the Distributor goes on routing by what was unsubscribed",
+        ((LocalRouting, "unsubscribe", _without_effect),),
+    ),
+    ("9-unsubscribe-not-kept", "what was unsubscribed stays in the store", ((LocalSessions, "_drop", _only_answered),)),
+    ("9-unsuback-before-commit", "UNSUBACK does not wait for the store", ((ClientSubscriptions, "_ask", _let_go_at_once),)),
     (
         "9-passed-delivered-again",
         "what has passed a batch is delivered live with its own again",

@@ -16,6 +16,8 @@ S9   a PUBACK or PUBREC to a publisher leaves after the message is in the queue 
      and in the end each of those was delivered (P2): at QoS 2 once.
 S10  first arrivals of a topic and QoS come in the order in which they were published (P4) [MQTT-4.6.0-5, MQTT-4.6.0-6].
 S11  a copy of QoS 0 comes at most as often as its publisher has sent it, at QoS 0 once.
+S12  when an UNSUBACK leaves, the session's record has no subscription; and nothing that is published from then on comes into the
+     queue, or live to the client [MQTT-3.10.4-2].
 
 What is promised less:
 - ``in-memory``: the store's death ends every session. What is left of one (``void``) is not judged, and it may be said to be
@@ -35,6 +37,7 @@ What is promised less:
   of QoS 1 or 2 gives it another copy.
 - A clean start ends what was before it, from the CONNECT on. Of a message that was published before SUBACK, and again, the session
   may have the later copy alone (S10).
+- What is not acknowledged when UNSUBSCRIBE is sent may be routed behind it; with ``acknowledge: fast`` also what is.
 """
 
 from __future__ import annotations
@@ -60,6 +63,7 @@ if TYPE_CHECKING:
     from tests.simulation.oracle import Oracle
 
 _FAILURE = 0x80
+_NO_SUBSCRIPTION = 0x11
 _NEVER = 1 << 60
 
 
@@ -99,7 +103,9 @@ class _Ever:
 
 @dataclass(slots=True)
 class Session:
-    """One session. lasting: it outlives its connection. subscribes: SUBSCRIBEs sent; subscribed: SUBACK is written."""
+    """One session. lasting: it outlives its connection. subscribes: SUBSCRIBEs sent; subscribed: SUBACK is written, and no
+    UNSUBSCRIBE was sent after it.
+    """
 
     client: SubscribingClient
     queue: str
@@ -108,6 +114,8 @@ class Session:
     ending: bool = False  # its client has asked for a clean start
     subscribes: int = 0
     subscribed: bool = False
+    was_subscribed: bool = False  # when UNSUBSCRIBE was sent last
+    left_at: int | None = None  # how many messages had been published when UNSUBACK was written; None again when SUBSCRIBE is sent
     sent: set[int] = field(default_factory=set)
     finished: set[int] = field(default_factory=set)  # the client has sent its last acknowledgement
     released: set[int] = field(default_factory=set)  # PUBREL was written
@@ -130,6 +138,7 @@ class SessionsJudge:
         self.shape = shape
         self.oracle = oracle
         self.sendings: Counter[bytes] = Counter()
+        self._published_at: dict[bytes, int] = {}  # payload -> how many messages had been published before it
         self.clock = 0
         self.store_opened_at = 0
         self.opened_at: dict[str, int] = {}  # queue -> when its lane was opened last
@@ -176,6 +185,7 @@ class SessionsJudge:
             places = kept.places.setdefault(payload, [])
             places.append(seq)
             message = oracle.messages[payload]
+            self.not_wanted(self._by_queue.get(queue), message)
             if message.qos == 2 and not flags & RETAIN and not oracle.relaxed:
                 copies = [place for place in places if not kept.rows[place][1] & RETAIN]
                 if len(copies) > 1:
@@ -236,11 +246,19 @@ class SessionsJudge:
         """A publisher sends ``message``; those who are subscribed now are to get it."""
         payload = message.payload
         self.sendings[payload] += 1
+        self._published_at.setdefault(payload, len(self._published_at))
         if self.sendings[payload] > 1 or not message.qos:
             return
         for session in self._sessions.values():
             if session.subscribed and session.lasting and any(session.client.shape.granted(message.topic)):
                 session.owed[payload] = message
+
+    def not_wanted(self, session: Session | None, message: Message) -> None:
+        """S12: ``message`` comes to ``session``, which may have UNSUBACK."""
+        if session is None or session.left_at is None or not self.strict(session):
+            return
+        if self._published_at[message.payload] >= session.left_at:
+            raise Violation("S12", f"m{message.number} was published after the UNSUBACK of {session.client.client_id}")
 
     def acknowledged(self, message: Message) -> None:
         """S9: a PUBACK or PUBREC is written, and the configuration promises that this follows the commit."""
@@ -297,16 +315,34 @@ class SessionsJudge:
         codes = list(body[3 if client.shape.level == LEVEL_5 else 2 :])
         if codes != [qos for _, qos in client.shape.filters]:
             raise Violation("SUBACK", f"{client.client_id} asked for {client.shape.filters} and got {codes}")
-        if self.strict(session) and session.lasting:
-            row = self._row(client.client_id)
-            kept = (
-                {}
-                if row is None
-                else {topic_filter: options & QOS_MASK for topic_filter, (options, _) in row.subscriptions.items()}
-            )
-            if kept != dict(client.shape.filters):
-                raise Violation("S1", f"{client.client_id} has its SUBACK, and on record is {kept}")
+        self._on_record(session, dict(client.shape.filters), "S1", "SUBACK")
         session.subscribed = True
+
+    def unsubscribes(self, session: Session) -> None:
+        """An UNSUBSCRIBE from all filters is sent: what is not acknowledged may be routed behind it."""
+        session.was_subscribed, session.subscribed = session.subscribed, False
+        done = self.oracle.acknowledged_payloads if self.oracle.shape.acknowledge == "after-commit" else ()
+        session.owed = {payload: message for payload, message in session.owed.items() if payload in done}
+
+    def unsubscribed(self, session: Session, body: bytes) -> None:
+        """S12: an UNSUBACK is written."""
+        client = session.client
+        if client.shape.level == LEVEL_5:
+            codes = set(body[3:])
+            known = {0} if session.was_subscribed and self.strict(session) else {0, _NO_SUBSCRIPTION}
+            if len(body) - 3 != len(client.shape.filters) or not codes <= known:
+                raise Violation("UNSUBACK", f"{client.client_id} got {list(body[3:])}")
+        self._on_record(session, {}, "S12", "UNSUBACK")
+        session.left_at = len(self._published_at)
+
+    def _on_record(self, session: Session, filters: dict[str, int], kind: str, answer: str) -> None:
+        """The record of the session has these subscriptions, each with its QoS."""
+        if not self.strict(session) or not session.lasting:
+            return
+        row = self._row(session.client.client_id)
+        kept = {} if row is None else {topic_filter: options & QOS_MASK for topic_filter, (options, _) in row.subscriptions.items()}
+        if kept != filters:
+            raise Violation(kind, f"{session.client.client_id} has its {answer}, and on record is {kept}")
 
     def outboxes(self, outboxes: Iterable[Any]) -> None:
         """P5: what the Listener has in hand for a client is limited."""
@@ -381,7 +417,20 @@ class OnConnection:
                 self._release(packet)
             case Other(kind=mqtt.SUBACK, body=body):
                 self._judge.subscribed(self.session, body)
+            case Other(kind=mqtt.UNSUBACK, body=body):
+                self._judge.unsubscribed(self.session, body)
         return None
+
+    # --- the client asks ---
+
+    def subscribes(self) -> None:
+        """SUBSCRIBE is sent."""
+        self.session.subscribes += 1
+        self.session.left_at = None
+
+    def unsubscribes(self) -> None:
+        """UNSUBSCRIBE is sent."""
+        self._judge.unsubscribes(self.session)
 
     def _publish(self, packet: Publish) -> int | None:
         judge, session = self._judge, self.session
@@ -397,6 +446,7 @@ class OnConnection:
         if packet.retain and not judge.oracle.is_retained(packet.payload):
             raise Violation("RETAIN", facts)
         if not packet.qos:
+            judge.not_wanted(session, message)
             return None
         self._open.add(packet.packet_id)
         if len(self._open) > judge.shape.window(self._shape):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tests.simulation.plan import Fault
 
 _NOT_FOUND = 0x92
-_SUBSCRIBE_ID = 7
+_SUBSCRIBE_ID, _UNSUBSCRIBE_ID = 7, 8
 _ON_ITS_WAY_S = 20.0  # longer than an actor is frozen
 _GOODBYES = (0x8B, 0x8E, 0x8D)  # shutting down, taken over, keep alive
 
@@ -39,6 +39,7 @@ class Subscriber:
         self.rng = world.chance(f"subscriber {number}")
         self.stalled_until_s = 0.0
         self.away_until_s = 0.0
+        self.unsubscribed_until_s = 0.0
         self.dials = 0  # since the last CONNACK was written
         # When it last gave up a connection before its CONNACK: the CONNECT may still be on its way.
         self._abandoned_s = float("-inf")
@@ -78,6 +79,26 @@ class Subscriber:
         """Be offline for so long."""
         self.away_until_s = self.world.now_s + seconds
         self.hang_up(goodbye=self.rng.random() < 0.5)
+
+    def leave(self, seconds: float) -> None:
+        """Want nothing for so long, and then the same again."""
+        self.unsubscribed_until_s = self.world.now_s + seconds
+        self._want()
+        self.world.at(self.unsubscribed_until_s, self._want)
+
+    def want_again(self) -> None:
+        """Want what it wanted at first."""
+        self.unsubscribed_until_s = min(self.unsubscribed_until_s, self.world.now_s)
+        self._want()
+
+    @property
+    def wants(self) -> bool:
+        """Whether it wants to be subscribed."""
+        return self.world.now_s >= self.unsubscribed_until_s
+
+    def _want(self) -> None:
+        if self.connection is not None:
+            self.connection.ask()
 
     def begin_anew(self) -> None:
         """Throw the session away: connect with a clean start, at level 4 with a clean session first."""
@@ -167,6 +188,7 @@ class _Connection(Far):
         self.link: Link | None = None
         self.clean = clean
         self.welcome = False
+        self._asking = False  # SUBSCRIBE or UNSUBSCRIBE is not answered
         self._dialled_s = subscriber.world.now_s
         self._subscriber = subscriber
         self._judged: OnConnection | None = None
@@ -188,7 +210,7 @@ class _Connection(Far):
 
     @property
     def quiet(self) -> bool:
-        if not self.welcome or self._answers or self._packets or self._judged is None:
+        if not self.welcome or self._answers or self._packets or self._judged is None or self._asking:
             return False
         return self.session.subscribed and self._judged.quiet
 
@@ -227,12 +249,25 @@ class _Connection(Far):
         self._packets.clear()
 
     def welcomed(self) -> None:
-        """CONNACK has come: subscribe, unless the session has that already."""
+        """CONNACK has come."""
         self.welcome = True
-        if not self.session.subscribed and self.link is not None:
-            self.session.subscribes += 1
-            shape = self._subscriber.shape
-            self.link.send(mqtt.subscribe(_SUBSCRIBE_ID, shape.filters, shape.level))
+        self.ask()
+
+    def ask(self) -> None:
+        """Subscribe or unsubscribe, unless the session is as its client wants it, or that is being asked for already."""
+        if self._asking or not self.welcome or self.link is None or self._closed or self._judged is None:
+            return
+        subscriber, shape, session = self._subscriber, self._subscriber.shape, self.session
+        if subscriber.wants and not session.subscribed:
+            self._judged.subscribes()
+            data = mqtt.subscribe(_SUBSCRIBE_ID, shape.filters, shape.level)
+        elif not subscriber.wants and session.subscribes and session.left_at is None:
+            self._judged.unsubscribes()
+            data = mqtt.unsubscribe(_UNSUBSCRIBE_ID, (topic_filter for topic_filter, _ in shape.filters), shape.level)
+        else:
+            return
+        self._asking = True
+        self.link.send(data)
 
     def _take(self, packet: Packet, seq: int | None) -> None:
         judged = self._judged
@@ -247,8 +282,9 @@ class _Connection(Far):
                 known = judged.released(packet.packet_id)
                 unknown = _NOT_FOUND if not known and self._subscriber.shape.level == LEVEL_5 else 0
                 self._answer(Ack(mqtt.PUBCOMP, packet.packet_id, unknown))
-            case Other(kind=mqtt.SUBACK):
-                pass
+            case Other(kind=mqtt.SUBACK | mqtt.UNSUBACK):
+                self._asking = False
+                self.ask()
             case _:
                 self._subscriber.arrived(self, packet)
 
@@ -305,6 +341,10 @@ class SubscriberFaults:
         """amount: seconds for which it is offline."""
         self._of(fault).stay_away(fault.amount)
 
+    def subscriber_leave(self, fault: Fault) -> None:
+        """amount: seconds for which it is unsubscribed."""
+        self._of(fault).leave(fault.amount)
+
     def subscriber_clean(self, fault: Fault) -> None:
         """It begins a new session."""
         self._of(fault).begin_anew()
@@ -320,6 +360,7 @@ class SubscriberFaults:
         for subscriber in self._subscribers:
             subscriber.stalled_until_s = min(subscriber.stalled_until_s, self._world.now_s + 1.0)
             subscriber.away_until_s = min(subscriber.away_until_s, self._world.now_s)
+            subscriber.want_again()
             if subscriber.link is not None:
                 subscriber.link.cut_in = subscriber.link.cut_out = None
 

@@ -14,6 +14,7 @@ from wire.settings import SessionSettings
 FIRST_NUMBER = 800  # of the steps
 
 _SHARE = 0.25
+_LEAVING_SHARE = 0.3  # of those with subscribers
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +85,29 @@ _CHAINS = (
     ("subscriber-away", "subscriber-clean", "kill:listener"),
 )
 
+# UNSUBSCRIBE, and what dies before it is answered.
+_LEAVING_CHAINS = (
+    ("subscriber-leave",),
+    ("subscriber-leave", "subscriber-leave"),
+    ("subscriber-leave", "subscriber-cut"),
+    ("subscriber-leave", "subscriber-away"),
+    ("subscriber-leave", "kill:distributor"),
+    ("subscriber-leave", "kill:distributor", "kill:listener"),
+    ("subscriber-leave", "kill:listener"),
+    ("subscriber-leave", "kill:queue_store"),
+    ("subscriber-leave", "subscriber-cut", "kill:distributor"),
+    ("subscriber-leave", "subscriber-cut", "kill:queue_store"),
+    ("subscriber-leave", "power"),
+    ("kill:distributor", "subscriber-leave"),
+    ("kill:distributor", "subscriber-leave", "kill:listener"),
+    ("kill:queue_store", "subscriber-leave", "kill:distributor"),
+    ("slow-disk", "subscriber-leave", "kill:distributor"),
+    ("slow-disk", "subscriber-leave", "subscriber-cut"),
+    ("delay:listener", "subscriber-leave", "subscriber-cut"),
+    ("delay:distributor", "subscriber-leave", "subscriber-cut"),
+    ("delay:distributor", "subscriber-leave", "kill:distributor"),
+)
+
 
 def matches(topic_filter: str, topic: str) -> bool:
     """Whether the filter matches the topic, by section 4.7 of the standard; neither begins with ``$``."""
@@ -129,6 +153,10 @@ def subscriber_chains(seed: int, span_s: float) -> Iterator[tuple[Random, float,
     rng = Random(f"subscriber faults {seed}")
     for _ in range(rng.choice((0, 1, 1, 2, 3))):
         yield rng, 0.25 + rng.random() * span_s, rng.choice(_CHAINS)
+    rng = Random(f"leaving {seed}")
+    if rng.random() < _LEAVING_SHARE:
+        for _ in range(rng.choice((1, 1, 2, 3))):
+            yield rng, 0.25 + rng.random() * span_s, rng.choice(_LEAVING_CHAINS)
 
 
 def subscriber_fault(rng: Random, kind: str, clients: int) -> tuple[str, float]:
@@ -137,7 +165,7 @@ def subscriber_fault(rng: Random, kind: str, clients: int) -> tuple[str, float]:
     match kind:
         case "subscriber-cut":
             return target, float(rng.choice((-1, *range(0, 150, 3))))  # bytes from now on
-        case "subscriber-stall" | "subscriber-away":
+        case "subscriber-stall" | "subscriber-away" | "subscriber-leave":
             return target, rng.choice((0.05, 0.4, 2.0))
     return target, 0.0
 
