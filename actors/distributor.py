@@ -45,8 +45,9 @@ _REFUSABLE_ONLY = bytes(flags & REFUSABLE for flags in range(256))
 class Distributor(MailboxActor):
     """Routes batches: ``Publishes`` in, ``Append`` to the store and ``Deliver`` to the Listener out.
 
-    It is ready once it knows the sessions that the store keeps. What other senders than the Listener publish waits until a Listener
-    that lives has told who is connected: only then is it known who gets it live.
+    It is ready once it knows the sessions that the store keeps, and asks each later store whether they are still there. What other
+    senders than the Listener publish waits until a Listener that lives has told who is connected: only then is it known who gets it
+    live.
     """
 
     def __init__(self, mailbox: Mailbox, settings: NodeSettings, epoch: int) -> None:
@@ -66,7 +67,8 @@ class Distributor(MailboxActor):
     def on_peer_up(self, name: str, epoch: int) -> None:
         if name == LISTENER:
             self._is_listener(epoch)
-        elif name == QUEUE_STORE and not self._sessions_known:
+        elif name == QUEUE_STORE:
+            self._local.doubt()
             self.send(QUEUE_STORE, SessionsWanted(asker=self.name, epoch=self.epoch))
 
     def on_frame(self, frame: Frame) -> None:
@@ -97,17 +99,24 @@ class Distributor(MailboxActor):
                     self._delivered = {(sender, epoch): number for sender, epoch, number in frame.delivered}
                     self._route_held()
             case SessionsKnown():
-                if frame.epoch == self.epoch and not self._sessions_known:
-                    self._local.kept(frame)
-                    if frame.last:
-                        self._sessions_known = True
-                        self.ready()
-                        self._route_held()
+                if frame.epoch == self.epoch and not self.is_former(QUEUE_STORE, frame.store):
+                    self._sessions_kept(frame)
             case _:
                 raise AssertionError(f"not for a Distributor: {frame}")
 
     def status(self) -> dict[str, Any]:
         return {"routed": self._routed, "loops": self._loops, "subscriptions": len(self._local)}
+
+    def _sessions_kept(self, frame: SessionsKnown) -> None:
+        self._local.confirm(frame)
+        if not self._sessions_known:
+            self._local.kept(frame)
+        if frame.last:
+            self._local.forget_doubted()
+            if not self._sessions_known:
+                self._sessions_known = True
+                self.ready()
+                self._route_held()
 
     def _change_subscriptions(self, frame: SubscriptionsAdd | SubscriptionsDrop) -> None:
         """Route by it, and have it kept: what was kept and is not known here would be acknowledged, and without effect.

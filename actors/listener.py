@@ -229,11 +229,13 @@ class Listener(MailboxActor):
             case SubscriptionsKept():
                 self._subscriptions.kept(frame)
             case SessionOpened():
-                self._sessions.opened(frame)
+                if not self.is_former(QUEUE_STORE, frame.store):  # the new one is asked again, and may know nothing of this
+                    self._sessions.opened(frame)
             case SessionClosed():
                 self._sessions.close_committed(frame)
             case SessionsKnown():
-                self._sessions.known(frame)
+                if not self.is_former(QUEUE_STORE, frame.store):
+                    self._sessions.known(frame)
 
     def on_told(self, message: Any) -> None:
         assert isinstance(message, Verified), f"not for a Listener: {message}"

@@ -58,6 +58,7 @@ class LocalRouting:
         self._ended = EndedConnections()
         self._dealt_before = DealtBefore()
         self._places: dict[str, tuple[int, str]] = {}  # session -> its live connection, 0 for none, and its queue
+        self._doubted: dict[str, str] = {}  # session that was not connected when the store was asked for it -> its queue
 
     def __len__(self) -> int:
         return len(self._subscriptions)
@@ -70,6 +71,23 @@ class LocalRouting:
             if queue and session not in self._places:
                 self._clients[session] = listener, user
                 self._put(session, 0, queue, subscriptions)
+
+    def doubt(self) -> None:
+        """A new store is asked what is kept: what the one before it has ended may not have been told here."""
+        self._doubted = {session: queue for session, (source, queue) in self._places.items() if not source}
+
+    def confirm(self, frame: SessionsKnown) -> None:
+        """These are on record."""
+        for session, queue, *_ in frame.sessions:
+            if self._doubted.get(session) == queue:
+                del self._doubted[session]
+
+    def forget_doubted(self) -> None:
+        """The others are not. Who has come meanwhile is known from the Listener."""
+        for session, queue in self._doubted.items():
+            if self._places.get(session) == (0, queue):
+                self._forget(session)
+        self._doubted.clear()
 
     def up(self, frame: SessionUp) -> None:
         """A session is connected, with these subscriptions and no others."""

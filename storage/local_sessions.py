@@ -72,12 +72,21 @@ class LocalSessions:
     """Takes the frames that are about sessions. ``needs_sync`` says whether something changed that somebody is told of."""
 
     def __init__(
-        self, sessions: Sessions, retained: RetainedMessages, queues: Queues, settings: SessionSettings, *, tells_users_apart: bool
+        self,
+        sessions: Sessions,
+        retained: RetainedMessages,
+        queues: Queues,
+        settings: SessionSettings,
+        *,
+        epoch: int,
+        tells_users_apart: bool,
     ) -> None:
+        """epoch: of the store."""
         self._sessions = sessions
         self._retained = retained
         self._queues = queues
         self._settings = settings
+        self._epoch = epoch
         self._tells_users_apart = tells_users_apart
         for session in sessions:  # the limit may be lower than when they began
             if not is_remote(session.name):
@@ -169,8 +178,9 @@ class LocalSessions:
         if not (session.expiry_s or session.queue) or not session.ended(wall_ms):
             return False
         self._expired += 1
-        self._answers.extend((peer, SessionGone(session=session.name, queue=session.queue)) for peer in (DISTRIBUTOR, LISTENER))
+        gone = SessionGone(session=session.name, queue=session.queue)
         self._end(session, "expired")
+        self._answers.append((LISTENER, gone))
         return True
 
     def end(self, session: Session, wall_ms: int, *, drops_will: bool) -> int:
@@ -178,22 +188,20 @@ class LocalSessions:
 
         A Will that is to be published stays on record until it is out (S4).
         """
-        self._answers.extend(
-            (peer, SessionGone(session=session.name, queue=session.queue, drops_will=drops_will))
-            for peer in (DISTRIBUTOR, LISTENER)
-        )
+        gone = SessionGone(session=session.name, queue=session.queue, drops_will=drops_will)
         self._ended += 1
         before = self._purged
         if drops_will or session.will is None:
             self._end(session, _OPERATOR)
-            return self._purged - before
-        if session.connected is not None:
-            session.connected, session.since_ms = None, wall_ms
-        session.expiry_s = 0
-        session.subscriptions.clear()
-        session.received.clear()
-        self._remove_queue(session, _OPERATOR)
-        self._changed(session)
+        else:
+            if session.connected is not None:
+                session.connected, session.since_ms = None, wall_ms
+            session.expiry_s = 0
+            session.subscriptions.clear()
+            session.received.clear()
+            self._remove_queue(session, _OPERATOR)
+            self._changed(session)
+        self._answers.append((LISTENER, gone))
         return self._purged - before
 
     def figures(self) -> dict[str, Any]:
@@ -257,6 +265,7 @@ class LocalSessions:
                 SessionOpened(
                     sender=frame.sender,
                     epoch=frame.epoch,
+                    store=self._epoch,
                     request=frame.request,
                     session=frame.session,
                     present=present and not refused,
@@ -329,6 +338,7 @@ class LocalSessions:
 
     def _remove_queue(self, session: Session, why: str) -> None:
         if session.queue:
+            self._answers.append((DISTRIBUTOR, SessionGone(session=session.name, queue=session.queue)))
             discarded = self._queues.remove_queue(session.queue)
             log.info("session.ended", extra={"client_id": session.name, "why": why, "discarded": discarded})
             session.queue = ""
@@ -359,7 +369,11 @@ class LocalSessions:
         for start in range(0, max(1, count), KNOWN_PER_FRAME):
             stop = start + KNOWN_PER_FRAME
             yield SessionsKnown(
-                epoch=epoch, sessions=tuple(rows[start:stop]), refused=tuple(refused[start:stop]), last=stop >= count
+                epoch=epoch,
+                store=self._epoch,
+                sessions=tuple(rows[start:stop]),
+                refused=tuple(refused[start:stop]),
+                last=stop >= count,
             )
 
     # --- subscriptions ---

@@ -188,7 +188,7 @@ class Tier1:
         self._write = Write()
         self._retained = RetainedMessages(engine, settings.sessions)
         self._local = LocalSessions(
-            self._sessions, self._retained, self, settings.sessions, tells_users_apart=settings.tells_users_apart
+            self._sessions, self._retained, self, settings.sessions, epoch=epoch, tells_users_apart=settings.tells_users_apart
         )
         self._waiting: list[_Ordered] = []
         self._without_room = 0  # messages refused or dropped, because of this Append

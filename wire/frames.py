@@ -231,13 +231,14 @@ class SessionOpened(Frame):
     subscriptions: what is kept: (topic filter, options, subscription identifier), the options being those of a SUBSCRIBE as one
     byte (QoS 0x03, No Local 0x04, Retain As Published 0x08), the identifier 0 for none. Of a lane's session: each filter that was
     ever subscribed to in it, without options. refused: empty, or why nothing was opened: ``sessions_max`` is reached, or the
-    session is another ``user``'s.
+    session is another ``user``'s. store: epoch of the store that answers.
     """
 
-    VERSION: ClassVar[int] = 4
+    VERSION: ClassVar[int] = 5
 
     sender: str
     epoch: int
+    store: int
     request: int
     session: str
     present: bool
@@ -287,9 +288,10 @@ class SessionClose(Frame):
 @_frame(9)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionGone(Frame):
-    """QueueStore -> Distributor, Listener: ``session`` has ended, by its expiry or by an operator, and ``queue`` with it.
+    """QueueStore -> Distributor: ``queue`` has gone, and ``session`` with it, unless that has another now.
 
-    drops_will: its Will, if one waits for its delay, is not to be published; else it is due now [MQTT-3.1.3-9].
+    QueueStore -> Listener: ``session`` has ended, by its expiry or by an operator, and ``queue`` with it. drops_will: its Will, if
+    one waits for its delay, is not to be published; else it is due now [MQTT-3.1.3-9].
     """
 
     VERSION: ClassVar[int] = 2
@@ -325,12 +327,13 @@ class SessionsKnown(Frame):
     sessions: (session, queue, subscriptions as in ``SessionOpened``, Will as in ``SessionOpen`` or None, when that Will is due as
     UTC epoch in ms, the user whose session it is or None, the listener as in ``SessionOpen``). A session whose connection was of an
     older life of the Listener counts as disconnected since this life began. refused: Wills that are to be sent again: (session,
-    epoch and number of the batch in which it was refused, the Will).
+    epoch and number of the batch in which it was refused, the Will). store: epoch of the store that answers.
     """
 
-    VERSION: ClassVar[int] = 3
+    VERSION: ClassVar[int] = 4
 
     epoch: int
+    store: int
     sessions: tuple[
         tuple[str, str, tuple[tuple[str, int, int], ...], tuple[bytes, int, bytes, bytes, int] | None, int, str | None, str],
         ...,

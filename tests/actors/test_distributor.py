@@ -73,7 +73,7 @@ class Node:
     def start(self, *sessions: tuple[str, str, tuple[tuple[str, int, int], ...]]) -> None:
         self.distributor.on_peer_up(QUEUE_STORE, 1)
         rows = tuple((*session, None, 0, None, "") for session in sessions)
-        self.frames(SessionsKnown(epoch=EPOCH, sessions=rows, last=True))
+        self.frames(SessionsKnown(epoch=EPOCH, store=1, sessions=rows, last=True))
         self.distributor.on_peer_up(LISTENER, LIFE)
         self.frames(LiveKnown(epoch=LIFE))
         self.take()
@@ -156,7 +156,7 @@ def test_it_is_ready_once_it_knows_the_sessions_that_are_kept(site: Node) -> Non
     site.publish((b"a", 1, b"early"))
     assert site.take() == [], "it would miss who is offline"
 
-    site.frames(SessionsKnown(epoch=EPOCH, sessions=(("offline", QUEUE, (("a", 1, 0),), None, 0, None, ""),), last=True))
+    site.frames(SessionsKnown(epoch=EPOCH, store=1, sessions=(("offline", QUEUE, (("a", 1, 0),), None, 0, None, ""),), last=True))
 
     assert site.distributor.state == "ready"
     site.frames(LiveKnown(epoch=LIFE))
@@ -300,7 +300,7 @@ def test_a_message_of_a_shared_subscription_goes_to_a_member_that_may_read_it_by
         (f"eve-{number}", f"session:{number}:eve", (("$share/g/#", 1, 0),), None, 0, "eve", bind)
         for number, bind in enumerate(["h:2", "h:1", "", "h:3"])
     )
-    site.frames(SessionsKnown(epoch=EPOCH, sessions=sessions, last=True))
+    site.frames(SessionsKnown(epoch=EPOCH, store=1, sessions=sessions, last=True))
     site.distributor.on_peer_up(LISTENER, LIFE)
     site.frames(
         replace(up("one", 3, ("$share/g/#", 1)), user="ada"),
@@ -423,7 +423,7 @@ def test_what_remotes_publish_waits_until_it_is_known_who_is_connected(site: Nod
 def test_what_comes_before_a_new_distributor_was_told_of_waits_until_it_knows_who_is_connected(site: Node, sender: str) -> None:
     """It would be committed without those who are connected, and so not be sent again."""
     site.distributor.on_peer_up(QUEUE_STORE, 1)
-    site.frames(SessionsKnown(epoch=EPOCH, sessions=(), last=True))
+    site.frames(SessionsKnown(epoch=EPOCH, store=1, sessions=(), last=True))
     site.take()
     site.publish((b"a", 1, b"x"), sender=sender)
     assert site.take() == []
@@ -470,6 +470,27 @@ def test_a_request_of_a_connection_that_is_not_known_is_not_kept_either(site: No
     site.frames(LiveKnown(epoch=LIFE + 1))
     site.publish((b"a", 1, b"x"))
     assert list(queued(site.take())) == [QUEUE]
+
+
+def test_sessions_that_a_new_store_does_not_have_get_nothing_from_then_on(site: Node) -> None:
+    """The one before died before it had told that they ended, or had them in memory only."""
+    share = (("$share/g/a", 1, 0),)
+    queues = {name: f"session:{number}:{name}" for number, name in enumerate(("kept", "gone", "renewed", "here", "comes"))}
+    site.start(*((name, queue, share if name in ("kept", "gone") else ()) for name, queue in queues.items()))
+    site.frames(up("here", 3, queue=queues["here"]))
+
+    site.distributor.peers[QUEUE_STORE] = 2
+    site.distributor.on_peer_up(QUEUE_STORE, 2)
+    assert site.take() == [(QUEUE_STORE, SessionsWanted(asker="distributor", epoch=EPOCH))]
+    site.frames(up("comes", 4, ("b", 1), queue=queues["comes"]))  # its client has come back meanwhile
+    rows = (("kept", queues["kept"], share, None, 0, None, ""), ("renewed", "session:9:renewed", (), None, 0, None, ""))
+    site.frames(SessionsKnown(epoch=EPOCH, store=1, sessions=(), last=True))  # late, from the former one
+    site.frames(SessionsKnown(epoch=EPOCH, store=2, sessions=rows[:1], last=False))
+    site.frames(SessionsKnown(epoch=EPOCH, store=2, sessions=rows[1:], last=True))
+
+    site.publish((b"a", 1, b"1"), (b"a", 1, b"2"), (b"b", 1, b"3"))
+    found = queued(site.take())
+    assert found == {queues["kept"]: [(b"a", 1, b"1"), (b"a", 1, b"2")], queues["comes"]: [(b"b", 1, b"3")]}
 
 
 def test_a_session_that_has_ended_gets_nothing_and_a_newer_one_of_its_name_is_left_alone(site: Node) -> None:

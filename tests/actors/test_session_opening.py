@@ -108,7 +108,13 @@ class FakeHost:
 
 def opened(asked: SessionOpen, *, received: bytes = b"") -> SessionOpened:
     return SessionOpened(
-        sender=asked.sender, epoch=asked.epoch, request=asked.request, session=asked.session, present=False, received=received
+        sender=asked.sender,
+        epoch=asked.epoch,
+        store=1,
+        request=asked.request,
+        session=asked.session,
+        present=False,
+        received=received,
     )
 
 
@@ -185,7 +191,7 @@ def test_what_an_opening_takes_is_no_client_s_silence(tmp_path: Path) -> None:
     """It is not heard meanwhile, and need not say anything before its CONNACK [MQTT-3.1.2-22]."""
     host: Any = FakeHost()
     sessions = local_sessions(host, tmp_path)
-    sessions.known(SessionsKnown(epoch=1, sessions=(), last=True))
+    sessions.known(SessionsKnown(epoch=1, store=1, sessions=(), last=True))
     with socket.create_server(("127.0.0.1", 0)) as server, select.epoll() as outer:
         client = Client(socket.create_connection(server.getsockname()), "somewhere", 1, PollGroup(outer), 0.0)
         lasts = Properties(session_expiry_interval=60)
@@ -207,7 +213,7 @@ def test_a_will_that_is_left_waits_no_longer_than_its_delay(due_ms: int, wait_s:
     sessions = local_sessions(host, tmp_path)
     will = (b"site/gone", 1, b"bye", b"", 30)
 
-    sessions.known(SessionsKnown(epoch=1, sessions=(("c", "session:1:c", (), will, due_ms, None, ""),), last=True))
+    sessions.known(SessionsKnown(epoch=1, store=1, sessions=(("c", "session:1:c", (), will, due_ms, None, ""),), last=True))
 
     sessions.publish_due_wills(wait_s - 1.0)
     assert not host.wills
@@ -225,7 +231,7 @@ def test_a_local_client_is_asked_for_again_as_the_same_opening_and_welcomed_once
         lasting = Properties(session_expiry_interval=60)
         sessions.connect(client, Connect(level=5, client_id="c", clean_start=clean, keep_alive_s=0, properties=lasting))
         assert not host.asked, "it is not known yet which Wills are left"
-        sessions.known(SessionsKnown(epoch=1, sessions=(), last=True))
+        sessions.known(SessionsKnown(epoch=1, store=1, sessions=(), last=True))
         sessions.store_is_new()
         first, second = host.asked
         assert first == second, "the store knows an opening by its request, and gives the same answer"
@@ -252,7 +258,7 @@ def test_an_identifier_on_record_is_doubted_where_its_removal_may_be_lost(
     with socket.create_server(("127.0.0.1", 0)) as server, select.epoll() as outer:
         client = Client(socket.create_connection(server.getsockname()), "somewhere", 1, PollGroup(outer), 0.0)
         sessions.connect(client, Connect(level=4, client_id="c", clean_start=False, keep_alive_s=0))
-        sessions.known(SessionsKnown(epoch=1, sessions=(), last=True))
+        sessions.known(SessionsKnown(epoch=1, store=1, sessions=(), last=True))
         sessions.opened(opened(host.asked.pop(), received=pack_column(array("H", [5, 6]))))
         assert client.flow is not None
         for packet_id, dup in ((5, False), (5, False), (6, True), (7, False)):
@@ -286,7 +292,7 @@ class Door:
         self._outer = select.epoll()
         self._numbers = 0
         rows = tuple((name, f"session:1:{name}", (), None, 0, None, "") for name in records)
-        self.sessions.known(SessionsKnown(epoch=1, sessions=rows, last=True))
+        self.sessions.known(SessionsKnown(epoch=1, store=1, sessions=rows, last=True))
 
     def come(self, *, clean: bool = True, will: Will | None = None, level: int = 4, name: str = "c", expiry_s: int = 0) -> Client:
         """A client sends CONNECT, and a turn ends."""

@@ -61,8 +61,8 @@ def opening(session: str = "c", *, request: int = 1, epoch: int = 1, source: int
 
 
 def open_session(store: Tier1, session: str = "c", **more: object) -> SessionOpened:
-    ((peer, opened),) = turn(store, opening(session, **more))  # type: ignore[arg-type]
-    assert peer == LISTENER
+    effects = turn(store, opening(session, **more))  # type: ignore[arg-type]
+    (opened,) = [frame for peer, frame in effects if peer == LISTENER]
     assert isinstance(opened, SessionOpened)
     return opened
 
@@ -121,6 +121,22 @@ def test_no_queue_has_the_name_of_one_of_a_former_life_of_a_store_in_memory() ->
         store = Tier1(MemoryEngine(), node(), epoch)
         names += [open_session(store, request=request, clean=True).queue for request in (1, 2, 3)]
     assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize("end", ["clean start", "expiry 0, goodbye", "expiry 0, the Listener dies"])
+def test_the_distributor_is_told_of_each_queue_that_goes(engine: Engine, end: str) -> None:
+    """It would deal rows of shared subscriptions to it, and their publishers would be told that they are kept."""
+    store = Tier1(engine, settings(), 1)
+    queue = open_session(store).queue
+    if end == "clean start":
+        effects = turn(store, opening(clean=True, expiry_s=0, request=2, source=2))
+    else:
+        open_session(store, expiry_s=0, request=2, source=2)
+        goodbye = SessionClose(sender=LISTENER, epoch=1, session="c", source=2, wall_ms=1000, expiry_s=0, keep_will=False)
+        effects = turn(store, goodbye if end == "expiry 0, goodbye" else SessionsWanted(asker=LISTENER, epoch=2))
+
+    assert [frame for peer, frame in effects if peer == DISTRIBUTOR] == [SessionGone(session="c", queue=queue)]
+    assert store.session_queue(queue) is None
 
 
 def test_what_a_dead_distributor_passed_on_counts_no_more_once_the_next_has_asked_what_is_kept(engine: Engine) -> None:

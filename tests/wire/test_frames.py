@@ -81,7 +81,10 @@ GOLDEN: list[tuple[Frame, str]] = [
     (Committed(sender="l", epoch=2, store=9, number=3, refused={3: b"\0\0"}), "970302a16c0209038103c4020000"),
     (SourceResumed(sender="l", epoch=2, source=9, number=3), "960401a16c020903"),
     (SessionOpen(sender="l", epoch=2, request=1, session="s", clean=True), "9e0505a16c0201a173c30000c0c2c0a090"),
-    (SessionOpened(sender="l", epoch=2, request=1, session="s", present=False, received=b""), "9b0604a16c0201a173c2c400a090a0"),
+    (
+        SessionOpened(sender="l", epoch=2, store=9, request=1, session="s", present=False, received=b""),
+        "9c0605a16c020901a173c2c400a090a0",
+    ),
     (SenderResumes(sender="l", epoch=2, number=4, stalled=(9,)), "960702a16c02049109"),
     (
         Deliver(sender="l", sender_epoch=2, number=3, distributor=4, epoch=2, groups=((b"\1", b""),), bodies=(b"x",)),
@@ -100,9 +103,12 @@ GOLDEN: list[tuple[Frame, str]] = [
     (SessionsWanted(asker="d", epoch=2), "941001a16402"),
     (
         SessionsKnown(
-            epoch=2, sessions=(("s", "session:1:s", (("a/#", 1, 0),), (b"t", 1, b"p", b"", 5), 7, "ada", "h:1"),), last=True
+            epoch=2,
+            store=9,
+            sessions=(("s", "session:1:s", (("a/#", 1, 0),), (b"t", 1, b"p", b"", 5), 7, "ada", "h:1"),),
+            last=True,
         ),
-        "961103029197a173ab73657373696f6e3a313a739193a3612f23010095c4017401c40170c4000507a3616461a3683a31c390",
+        "97110402099197a173ab73657373696f6e3a313a739193a3612f23010095c4017401c40170c4000507a3616461a3683a31c390",
     ),
     (
         SessionUp(epoch=2, session="s", source=9, queue="", subscriptions=(("a/#", 1, 0),), user="ada", listener="h:1"),
