@@ -4,13 +4,14 @@ What outlives a connection is kept by the store; it is asked here, and told. Ter
 
 C1  a session is looked up once every batch that changes its identifiers, or has its Will, is committed.
 C2  a client identifier has one connection; a newer one ends the older first [MQTT-3.1.4-3].
-C3  a Will is published unless DISCONNECT with 0x00 came, or the session was resumed before its delay had passed [MQTT-3.1.3-9].
+C3  a Will is published unless DISCONNECT with 0x00 came, or the session was resumed before its delay had passed [MQTT-3.1.3-9]: who
+    gets no CONNACK has not resumed it.
 C4  no session is looked up before it is known which Wills an earlier life of the Listener has left.
 C5  what a connection's end has changed of its session is told to a new store again, until one has committed it.
 C6  no session is looked up while an operator ends it: who comes meanwhile gets a new one, and the Will of the old one is out first.
 C7  a client whose session ends with its connection is let in without the store, where nothing that lasts is on record under its
     identifier: there is nothing to find and nothing to keep. With a Will, which is to be on record, it waits for the store, but not
-    for long: from then on the Will is in memory only until the store takes it.
+    for long: from then on the Will is in memory only until the store takes it, and lost if too many wait for that.
 C8  whoever needs the store is refused where that does not answer [MQTT-3.2.2-7]; what is asked for an identifier is asked once at a
     time, so that those who try again do not pile up.
 """
@@ -60,6 +61,7 @@ LATE_S = 0.5  # a client with a Will does not wait longer for the store
 UNANSWERED_S = 10.0  # and who needs the store, not longer than this, beside the flush period
 RETRY_WILLS_S = 1.0
 RETRIED_WILLS_MAX = 100  # at a time
+UNRECORDED_WILLS_MAX = 10_000  # Wills that wait, beside which no further one is kept in memory only
 NO_SOURCE = 0  # a connection that nothing waits behind
 
 
@@ -67,7 +69,8 @@ NO_SOURCE = 0  # a connection that nothing waits behind
 class Opening:
     """A client between its CONNECT and its CONNACK, or with a Will that the store has not got yet.
 
-    since_s: when it might first have been asked for. asked: the store was. let_in: it has its CONNACK (C7).
+    since_s: when it might first have been asked for. asked: the store was. let_in: it has its CONNACK (C7). pending: the Will of
+    its session that it takes back by its CONNACK, and not before (C3).
     """
 
     client: Client
@@ -75,6 +78,7 @@ class Opening:
     since_s: float
     asked: bool = False
     let_in: bool = False
+    pending: PendingWill | None = None
 
 
 class ClientSessions:
@@ -173,8 +177,11 @@ class ClientSessions:
             if opening.asked or session in self._ending:
                 continue
             pending = self._wills.take(session, opening.client.user)
-            if pending is not None and (opening.welcome.clean or pending.due_s <= self._host.mailbox.now_s()):
-                self._host.add_will(session, pending.message, pending.source)  # its session has ended, or it was due before
+            if pending is not None:
+                if not opening.welcome.clean and pending.due_s > self._host.mailbox.now_s():
+                    opening.pending = pending
+                elif not self._publish(session, pending):  # its session has ended, or it was due before
+                    continue
             if opening.client.will is None and self._keeps_nothing(opening):
                 del self._openings[request]
                 self._let_in.append(opening)
@@ -243,6 +250,7 @@ class ClientSessions:
             return
         client = opening.client
         if frame.refused:
+            self._not_taken_back(opening)
             if client.session in self._lasting:
                 self._lasting[client.session] = 0
             if frame.refused == "user":
@@ -314,6 +322,8 @@ class ClientSessions:
         del self._clients[client.session]
         request = next((request for request, opening in self._openings.items() if opening.client is client), None)
         opening = self._openings.pop(request) if request is not None else None
+        if opening is not None:
+            self._not_taken_back(opening)
         if opening is not None and not opening.asked and not opening.let_in:
             return
         told = opening is None or opening.asked
@@ -340,7 +350,7 @@ class ClientSessions:
             down = SessionDown(epoch=self._host.epoch, session=client.session, source=client.number, ended=not client.expiry_s)
             self._host.send(DISTRIBUTOR, down)
         if keep_will:
-            self._publish_or_wait(client)
+            self._publish_or_wait(client, on_record=told)
 
     def close_committed(self, frame: SessionClosed) -> None:
         """The store has on record how a connection has ended."""
@@ -352,19 +362,35 @@ class ClientSessions:
         if not close.expiry_s:
             self._lasts_no_more(close.session, close.source)
 
-    def _publish_or_wait(self, client: Client) -> None:
+    def _publish_or_wait(self, client: Client, *, on_record: bool) -> None:
         assert client.will is not None
         delay_s = min(client.will[4], client.expiry_s)
+        pending = PendingWill(client.will, self._host.mailbox.now_s() + delay_s, client.number, client.user)
         if delay_s:
-            due_s = self._host.mailbox.now_s() + delay_s
-            self._wills.add(client.session, PendingWill(client.will, due_s, client.number, client.user))
+            self._wills.add(client.session, pending)
+        elif on_record or len(self._wills) < UNRECORDED_WILLS_MAX:
+            self._publish(client.session, pending)
         else:
-            self._host.add_will(client.session, client.will, client.number)
+            self._host.limited("store_unavailable")
+
+    def _publish(self, session: str, pending: PendingWill) -> bool:
+        """Whether the Will is in the batch that is being built; when there is no room, it is due as soon as there is."""
+        if self._host.batch_full:
+            self._wills.add(session, pending)
+            return False
+        self._host.add_will(session, pending.message, pending.source)
+        return True
+
+    def _not_taken_back(self, opening: Opening) -> None:
+        """Its client has got no CONNACK."""
+        if opening.pending is not None:
+            self._wills.add(opening.client.session, opening.pending)
 
     def publish_due_wills(self, now_s: float) -> None:
-        """Publish the Wills whose delay has passed."""
-        for session, pending in self._wills.take_due(now_s):
-            self._host.add_will(session, pending.message, pending.source)
+        """Publish the Wills whose delay has passed, as many as one batch takes (C4)."""
+        if self._known:
+            for session, pending in self._wills.take_due(now_s):
+                self._publish(session, pending)
 
     def will_refused(self, will: RefusedWill) -> None:
         """There was no room for a Will. It is on record, and sent again from time to time."""
@@ -375,7 +401,7 @@ class ClientSessions:
 
     def publish_refused_wills(self, now_s: float) -> None:
         """Try again those for which there was no room."""
-        if len(self._refused) and now_s >= self._refused_retry_s:
+        if self._known and len(self._refused) and now_s >= self._refused_retry_s:
             self._refused_retry_s = now_s + RETRY_WILLS_S
             for will in self._refused.take(RETRIED_WILLS_MAX):
                 self._host.add_will(will.session, will.message, NO_SOURCE, (will.epoch, will.number))
@@ -417,8 +443,8 @@ class ClientSessions:
     def ended(self, session: str, *, drops_will: bool) -> None:
         """The session has ended: its Will waits no longer."""
         pending = self._wills.take_ended(session)
-        if pending is not None and not drops_will:
-            self._host.add_will(session, pending.message, pending.source)
+        if pending is not None and not drops_will:  # whoever comes next under the identifier has it published first
+            self._publish(session, replace(pending, due_s=self._host.mailbox.now_s(), user=None))
         self.release(session)
 
     def lost(self, session: str) -> None:
@@ -429,7 +455,9 @@ class ClientSessions:
 
     def store_is_new(self) -> None:
         """Ask again for what was not answered, and whether the sessions of those that are connected are still there."""
-        if not self._known:
+        if not self._known:  # it tells all anew
+            self._wills, self._refused = PendingWills(), RefusedWills()
+            self._lasting.clear()
             self._host.send(QUEUE_STORE, SessionsWanted(asker=self._host.name, epoch=self._host.epoch))
         for close in self._closing.values():
             self._host.send(QUEUE_STORE, close)

@@ -637,6 +637,11 @@ class Listener(MailboxActor):
             refused=self._reception.admission.refused,
         )
 
+    @property
+    def batch_full(self) -> bool:
+        """Whether the batch that is being built takes no more."""
+        return self._builder.full
+
     def add_will(self, session: str, message: Message, source: int, refused: tuple[int, int] = (0, 0)) -> None:
         """Put a Will into the batch that is being built; its record goes with the same commit [MQTT-3.1.2-8].
 

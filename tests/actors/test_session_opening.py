@@ -23,7 +23,16 @@ from actors.remote_intake import RemoteIntake
 from tests.supervisor.settings import node_settings
 from tests.wire.rules import bridge_of, rule
 from wire.batch import pack_column
-from wire.frames import Frame, SessionClose, SessionClosed, SessionDown, SessionGone, SessionOpen, SessionOpened, SessionsKnown
+from wire.frames import (
+    Frame,
+    SessionClose,
+    SessionClosed,
+    SessionDown,
+    SessionGone,
+    SessionOpen,
+    SessionOpened,
+    SessionsKnown,
+)
 from wire.mqtt.codec import encode
 from wire.mqtt.packets import Connect, Publish, Will
 from wire.mqtt.properties import Properties
@@ -66,6 +75,8 @@ class FakeHost:
         self.said = b""
         self.writes = 0
         self.session_on_record = True
+        self.batch_full = False
+        self.busy_sessions: set[str] = set()
 
     def send(self, peer: str, frame: Frame) -> None:
         if isinstance(frame, SessionOpen):
@@ -95,7 +106,7 @@ class FakeHost:
         self.writes += 1
 
     def busy(self, session: str) -> bool:
-        return False
+        return session in self.busy_sessions
 
     def opened(self, client: Client) -> None: ...
 
@@ -280,8 +291,8 @@ WELCOMED, REFUSED_311, REFUSED_5 = b"\x20\x02\x00\x00", b"\x20\x02\x00\x03", 0x8
 class Door:
     """Local clients that come to ``ClientSessions``, whose store answers when the test does."""
 
-    def __init__(self, folder: Path, *records: str) -> None:
-        """``records``: identifiers of sessions that are on record."""
+    def __init__(self, folder: Path, *records: str, will: tuple[bytes, int, bytes, bytes, int] | None = None) -> None:
+        """``records``: identifiers of sessions that are on record, each with ``will``, which is due after 20 seconds."""
         host: Any = FakeHost()
         self.host = host
         listeners = (ListenerSettings(host="127.0.0.1", port=1, protocol="tcp"),)
@@ -291,7 +302,7 @@ class Door:
         self._server = socket.create_server(("127.0.0.1", 0))
         self._outer = select.epoll()
         self._numbers = 0
-        rows = tuple((name, f"session:1:{name}", (), None, 0, None, "") for name in records)
+        rows = tuple((name, f"session:1:{name}", (), will, 20_000, None, "") for name in records)
         self.sessions.known(SessionsKnown(epoch=1, store=1, sessions=rows, last=True))
 
     def come(self, *, clean: bool = True, will: Will | None = None, level: int = 4, name: str = "c", expiry_s: int = 0) -> Client:
@@ -489,3 +500,85 @@ def test_nobody_is_let_in_before_it_is_known_what_is_on_record(tmp_path: Path) -
         sessions.wait_no_longer(UNANSWERED_S)
     assert host.said == REFUSED_311
     assert (host.asked, host.ends) == ([], [])
+
+
+# --- Wills that wait (C3, C4) ---
+
+LEFT = (b"site/gone", 1, b"bye", b"", 30)
+LEFT_AT_ONCE = (b"site/gone", 1, b"bye", b"", 0)
+
+
+@pytest.mark.parametrize("how", ["refused", "unanswered", "gone", "not asked"])
+def test_c3_a_will_is_taken_back_by_a_connack_and_by_nothing_less(how: str, tmp_path: Path) -> None:
+    """It would be on record for ever, and keep its session from ending."""
+    door = Door(tmp_path, "c", will=LEFT)
+    if how == "not asked":
+        door.host.busy_sessions.add("c")
+    client = door.come(clean=False, level=5, expiry_s=60)
+    match how:
+        case "refused":
+            door.answer(refused="user")
+        case "unanswered":
+            door.wait(UNANSWERED_S)
+        case _:
+            door.host.close_client(client, "gone")
+    assert client.closed
+
+    door.sessions.publish_due_wills(19.0)
+    assert door.host.wills == []
+    door.sessions.publish_due_wills(20.0)
+    assert door.host.wills == ["c"]
+    door.close()
+
+
+def test_c3_a_will_that_was_taken_back_is_published_no_more(tmp_path: Path) -> None:
+    door = Door(tmp_path, "c", will=LEFT)
+    client = door.come(clean=False, level=5, expiry_s=60)
+    door.answer(queue="session:1:c", present=True)
+    door.host.close_client(client, "gone")
+    door.sessions.publish_due_wills(1e6)
+    assert door.host.wills == []
+    door.close()
+
+
+def test_c4_no_will_is_published_before_all_are_known_and_each_store_tells_all(tmp_path: Path) -> None:
+    host: Any = FakeHost()
+    sessions = local_sessions(host, tmp_path)
+    session = ("c", "session:1:c", (), LEFT_AT_ONCE, 0, None, "")
+    first = SessionsKnown(epoch=1, store=1, sessions=(session,), refused=(("r", 1, 1, LEFT_AT_ONCE),), last=False)
+
+    def housekeeping() -> None:
+        sessions.publish_due_wills(5.0)
+        sessions.publish_refused_wills(5.0)
+
+    sessions.known(first)
+    housekeeping()
+    assert host.wills == []
+
+    sessions.store_is_new()
+    sessions.known(first)
+    sessions.known(SessionsKnown(epoch=1, store=2, sessions=(), last=True))
+    housekeeping()
+    assert sorted(host.wills) == ["c", "r"]
+
+
+def test_wills_for_which_the_batch_has_no_room_wait_for_the_next_one(tmp_path: Path) -> None:
+    """As many may be due at once as clients were connected."""
+    door = Door(tmp_path, "left", "expired", will=LEFT)
+    leaves = door.come(name="leaves", clean=False, level=5, expiry_s=60, will=WILL)
+    door.answer(queue="session:2:leaves")
+    door.host.batch_full = True
+
+    door.host.close_client(leaves, "gone")
+    door.sessions.gone(SessionGone(session="expired", queue="session:1:expired"))
+    door.sessions.publish_due_wills(30.0)
+    comes = door.come(name="left", level=5, expiry_s=60)
+    assert (door.host.wills, door.host.asked) == ([], [])
+    assert not comes.closed
+
+    door.host.batch_full = False
+    door.sessions.publish_due_wills(30.0)
+    door.turn()
+    assert sorted(door.host.wills) == ["expired", "leaves", "left"]
+    assert [asked.session for asked in door.host.asked] == ["left"], "what is on record of it is out first"
+    door.close()
