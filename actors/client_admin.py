@@ -86,12 +86,13 @@ class ClientAdmin:
         name = command.arguments["client_id"]
         repeated = command.request in self._repeated
         self._repeated.discard(command.request)
-        if answer.result.get(ORDERED):
+        ordered = bool(answer.result.get(ORDERED))
+        if ordered and (not command.live or any(row["lasting"] for row in command.live)):
             self._ends[command.request] = command  # SessionGone comes when the disk takes it; a new store is told again
         elif repeated and answer.error in ("", "no_such_session"):
             self._sessions.lost(name)
             self._sessions.ended(name, drops_will=bool(command.arguments.get("drops_will")))
-        else:
+        elif not any(other.arguments["client_id"] == name for other in self._ends.values()):
             self._sessions.release(name)
         if answer.error and command.live:
             return replace(answer, message=f"{answer.message}; its client was disconnected")

@@ -14,6 +14,7 @@ import pytest
 
 from actors.access import Access
 from actors.client import Client
+from actors.client_admin import ClientAdmin
 from actors.client_host import ClientHost
 from actors.client_sessions import LATE_S, UNANSWERED_S, ClientSessions
 from actors.mailbox import PollGroup
@@ -25,8 +26,10 @@ from tests.wire.rules import bridge_of, rule
 from wire.batch import pack_column
 from wire.frames import (
     Frame,
+    QueueAnswer,
     SessionClose,
     SessionClosed,
+    SessionCommand,
     SessionDown,
     SessionGone,
     SessionOpen,
@@ -37,7 +40,7 @@ from wire.mqtt.codec import encode
 from wire.mqtt.packets import Connect, Publish, Will
 from wire.mqtt.properties import Properties
 from wire.mqtt.publish_stream import BatchBuilder, parse_publishes
-from wire.names import QUEUE_STORE
+from wire.names import QUEUE_STORE, SUPERVISOR
 from wire.settings import ListenerSettings
 from wire.wills import Message
 
@@ -581,4 +584,49 @@ def test_wills_for_which_the_batch_has_no_room_wait_for_the_next_one(tmp_path: P
     door.turn()
     assert sorted(door.host.wills) == ["expired", "leaves", "left"]
     assert [asked.session for asked in door.host.asked] == ["left"], "what is on record of it is out first"
+    door.close()
+
+
+# --- sessions that an operator ends (C6) ---
+
+
+def end(request: int) -> SessionCommand:
+    return SessionCommand(request=request, verb="end", arguments={"client_id": "c"}, asker=SUPERVISOR)
+
+
+def end_answered(request: int, *, ordered: bool) -> QueueAnswer:
+    result = {"ordered": True} if ordered else {}
+    return QueueAnswer(request=request, error="unavailable", message="the disk refuses", result=result)
+
+
+def test_c6_who_was_sent_away_may_come_again_though_the_disk_refuses(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The store tells of the end of what it has; of a session that ends with its connection it has nothing."""
+    admin = ClientAdmin(door.host, door.sessions)
+    monkeypatch.setattr(admin, "_row", lambda client: {"client_id": client.session, "lasting": bool(client.queue)})
+    client = door.come()
+    admin.command(end(1))
+    assert client.closed
+    admin.answered(end_answered(1, ordered=True))
+
+    again = door.come()
+
+    assert again.flow is not None
+    assert not again.closed
+
+
+def test_c6_an_identifier_is_held_until_every_end_of_it_is_through(tmp_path: Path) -> None:
+    door = Door(tmp_path, "c", will=LEFT)
+    admin = ClientAdmin(door.host, door.sessions)
+    admin.command(end(1))
+    admin.answered(end_answered(1, ordered=True))
+    door.come(clean=False, level=5, expiry_s=60)
+    admin.command(end(2))
+    admin.answered(end_answered(2, ordered=False))
+    assert door.host.asked == []
+
+    gone = SessionGone(session="c", queue="session:1:c")
+    admin.gone(gone.session)
+    door.sessions.gone(gone)
+    assert door.host.wills == ["c"]
+    assert [asked.session for asked in door.host.asked] == ["c"]
     door.close()
