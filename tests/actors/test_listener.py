@@ -12,7 +12,7 @@ from actors.acknowledgements import Owed
 from actors.listener import Listener
 from actors.mailbox import Mailbox
 from tests.supervisor.settings import node_settings
-from wire.frames import Committed, Frame, PeerUp, SenderResumes
+from wire.frames import Committed, Frame, PeerUp, SenderResumes, SessionOpened, SessionsKnown
 from wire.names import QUEUE_STORE
 
 
@@ -57,6 +57,28 @@ def test_what_a_former_store_had_committed_is_offered_to_the_next(tmp_path: Path
 
     listener.on_frame(committed(2, store=8))
     assert listener._link.committed == 2
+
+
+def test_what_a_former_store_said_late_of_sessions_counts_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In memory the next one has other queues; and whoever waits has been asked for there again."""
+    listener = Listener(cast(Mailbox, RecordingMailbox()), node_settings(tmp_path), 5)
+    heard: list[Frame] = []
+    monkeypatch.setattr(listener._sessions, "opened", heard.append)
+    monkeypatch.setattr(listener._sessions, "known", heard.append)
+    listener.on_receive(PeerUp(name=QUEUE_STORE, epoch=8))
+    frames = [
+        frame
+        for store in (7, 8)
+        for frame in (
+            SessionOpened(sender="listener", epoch=5, store=store, request=1, session="c", present=False, received=b""),
+            SessionsKnown(epoch=5, store=store, sessions=(), last=True),
+        )
+    ]
+
+    for frame in frames:
+        listener.on_frame(frame)
+
+    assert heard == frames[2:]
 
 
 @pytest.mark.parametrize(("greeted", "why"), [(True, "keep_alive_timeout"), (False, "connect_timeout")])
