@@ -77,8 +77,8 @@ class Nursery:
         return name in self._children
 
     def add(self, spec: ChildSpec) -> Child:
-        """A new row, of a child that does not run yet."""
-        child = self._children[spec.name] = Child(spec, _restarts(spec, self._mailbox))
+        """A new row, of a child that does not run yet; one of its name may have run before, and have left markers."""
+        child = self._children[spec.name] = Child(spec, _restarts(spec, self._mailbox), reset_due=True)
         return child
 
     def remove(self, child: Child) -> None:

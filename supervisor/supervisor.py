@@ -151,7 +151,7 @@ class Supervisor(PolledActor):
             self._became_ready(child)
         elif frame.state == "stopping":
             child.state = "stopping"
-        if child.name == QUEUE_STORE and "queues" in child.figures and not self._stopping:
+        if child.name == QUEUE_STORE and child.state == "ready" and "queues" in child.figures and not self._stopping:
             self._empty_former_lanes(child.figures["queues"])
         self._collection.reported(child.name, frame.request)
         if self._collection.complete:
