@@ -7,7 +7,8 @@ letters is in ``commands.py``.
 D1  ever = held + evicted + purged + replayed + damaged, in memory and in every row that is written; ``ever`` is what the
     ledgers of the bridge's queues count as dead.
 D2  after any crash a message is in its queue or in the dead-letter queue, never in both, never in neither.
-D3  at most ``max_messages`` and ``max_bytes`` are held; the oldest give way.
+D3  at most ``max_messages`` and ``max_bytes`` are held; the oldest give way. A letter leaves once: while a write that takes letters
+    out is not committed, the engine still shows them, and none gives way.
 
 Format, for readers of a snapshot. The queue is called ``dead:<bridge>`` and has a number like any queue (``meta``, ``N<name>``).
 Family ``msg``, key ``number u32 | dead sequence u64``, big endian, one key a message. The value: version u8, CRC-32 u32 little
@@ -184,6 +185,7 @@ class DeadLetters:
         self._untrimmed_bytes = 0
         self._changed = False
         self._unreadable = False
+        self._leaving = False  # the open write takes letters out
 
     # --- figures ---
 
@@ -293,6 +295,8 @@ class DeadLetters:
             if letter.seq == self._row.head:
                 self._row.head += 1
             self._row.replayed += 1
+        self._leaving = True
+        write.on_commit(self._have_left)
         self._settle_down()
 
     def purge(self, write: Write) -> int:
@@ -310,6 +314,9 @@ class DeadLetters:
 
     # --- inside ---
 
+    def _have_left(self) -> None:
+        self._leaving = False
+
     def _over(self) -> bool:
         limits, row = self._limits, self._row
         return (limits.max_messages is not None and row.held > limits.max_messages) or (
@@ -318,6 +325,8 @@ class DeadLetters:
 
     def _evict(self, now_ms: int, fresh: deque[tuple[bytes, bytes, str]]) -> int:
         """D3; ``fresh`` are letters (key, value, reason) that no write has yet. Where the oldest cannot be read, the newest go."""
+        if self._leaving:
+            return 0  # they go another time
         row = self._row
         before = row.evicted
         expired_ms = -1 if self._limits.max_age_s is None else now_ms - int(self._limits.max_age_s * 1000)

@@ -162,6 +162,95 @@ def test_the_oldest_give_way_to_a_limit_in_bytes_and_to_age(engine: Engine) -> N
     assert (row["held"], row["evicted"], row["bytes"]) == (0, 4, 0)
 
 
+def aged(store: Tier1, *letters: tuple[str, int], number: int = 1) -> None:
+    """Letters by (reason, when they died)."""
+    for place, seq in enumerate(flying(store, *[b"%d" % place for place in range(len(letters))], number=number)):
+        reason, wall_ms = letters[place]
+        turn(store, settle_frame(place + 1, EPOCH, (f"dead:{reason}", ((seq, seq + 1),))), wall_ms=wall_ms)
+
+
+def check_letters(store: Tier1, engine: RecordingEngine, *payloads: bytes) -> dict[str, Any]:
+    """These are there, counted and on record, and D1 holds; their row."""
+    (row,) = listed(store)["dead_letters"]
+    assert [letter["payload"] for letter in dead(store)] == list(payloads)
+    assert row["held"] == len(payloads) == sum(row["reasons"].values())
+    again = Tier1(engine.rebuilt(len(engine.writes)), node(), 2)
+    assert again.status(WALL_MS)["dead_letters"]["cloud"] == store.status(WALL_MS)["dead_letters"]["cloud"]
+    ever = row["held"] + row["evicted"] + row["purged"] + row["replayed"] + row["damaged"]
+    assert ever == sum(queue["dead_lettered"] for queue in store.status(WALL_MS)["queues"].values())
+    result: dict[str, Any] = row
+    return result
+
+
+@pytest.mark.parametrize(("newest_ms", "left"), [(5000, []), (9000, [b"2"])])
+def test_letters_that_have_grown_too_old_when_one_is_put_back_leave_once(newest_ms: int, left: list[bytes]) -> None:
+    engine = RecordingEngine()
+    store = Tier1(engine, settings_of(max_age_s=10.0), 1)
+    aged(store, ("even", 5000), ("odd", 5000), ("even", newest_ms))
+
+    store.receive(_frame("replay", bridge="cloud", reason="odd"))
+    turn(store, wall_ms=15_500)
+    check_letters(store, engine, b"0", b"2")
+    store.tick(101.0, 15_500)
+    turn(store, wall_ms=15_500)
+
+    row = check_letters(store, engine, *left)
+    assert (row["replayed"], row["evicted"]) == (1, 2 - len(left))
+
+
+def test_letters_that_have_grown_too_old_when_a_page_goes_back_to_several_lanes_leave_once() -> None:
+    engine = RecordingEngine()
+    chosen = node(replace(bridge(lanes=2), dead_letter=DeadLetterSettings(max_age_s=10.0)))
+    store = Tier1(engine, chosen, 1)
+    turn(store, LaneOpen(queue=QUEUE, epoch=EPOCH), Credit(queue=QUEUE, epoch=EPOCH, messages=100, size_bytes=MANY))
+    of = from_rows([(b"%d" % (place % 3), 1, b"%d" % place) for place in range(8)], accepted_ms=1)
+    turn(store, append_frame(1, {QUEUE: (of, None)}))
+    for seq in range(8):
+        turn(store, settle_frame(seq + 1, EPOCH, ("dead:0x87", ((seq, seq + 1),))), wall_ms=5000 if seq < 6 else 9000)
+
+    store.receive(_frame("replay", bridge="cloud", count=4))
+    turn(store, wall_ms=15_500)
+    check_letters(store, engine, b"4", b"5", b"6", b"7")
+    store.tick(101.0, 15_500)
+    turn(store, wall_ms=15_500)
+
+    assert check_letters(store, engine, b"6", b"7")["evicted"] == 2
+
+
+def test_a_limit_that_was_lowered_meets_a_replay() -> None:
+    engine = RecordingEngine()
+    aged(Tier1(engine, node(), 1), ("even", 5000), ("even", 5000), ("odd", 5000), ("odd", 5000), ("even", 5000))
+    store = Tier1(engine, settings_of(max_messages=1), 2)
+
+    assert command(store, "replay", bridge="cloud", reason="odd")["replayed"] == 2
+    check_letters(store, engine, b"0", b"1", b"4")
+    store.tick(101.0, WALL_MS)
+    turn(store)
+
+    assert check_letters(store, engine, b"4")["evicted"] == 2
+
+
+def test_letters_that_come_while_the_disk_refuses_what_a_replay_takes_out_push_nothing_out_twice() -> None:
+    engine = RecordingEngine()
+    store = Tier1(engine, settings_of(max_messages=3), 1)
+    seqs = flying(store, b"0", b"1", b"2", b"3", b"4", b"5")
+    for number, seq in enumerate(seqs[:3]):
+        die(store, seq, reason="odd" if number % 2 else "even", number=number + 1)
+    engine.refusing = True
+    assert refused(store, "replay", bridge="cloud", reason="odd")[0] == "unavailable"
+    die(store, *seqs[3:], number=4)
+    store.tick(101.0, WALL_MS)
+    engine.refusing = False
+    turn(store, now_s=110.0)
+    check_letters(store, engine, b"0", b"2", b"3", b"4", b"5")
+
+    store.tick(111.0, WALL_MS)
+    turn(store, now_s=111.0)
+
+    row = check_letters(store, engine, b"3", b"4", b"5")
+    assert (row["replayed"], row["evicted"]) == (1, 2)
+
+
 def test_replay_goes_by_reason_and_place_and_count(engine: Engine) -> None:
     store = Tier1(engine, node(), 1)
     seqs = flying(store, *[b"%d" % number for number in range(8)])
@@ -288,7 +377,7 @@ def test_an_order_that_the_disk_refuses_is_carried_out_once_when_it_does_not() -
 
 # --- crashes ---
 
-STEPS = ("publish", "die", "die", "deliver", "replay", "replay_odd", "purge", "tick", "reopen")
+STEPS = ("publish", "die", "die", "deliver", "replay", "replay_odd", "purge", "tick", "later", "reopen")
 
 
 @settings(max_examples=80, deadline=None)
@@ -296,7 +385,7 @@ STEPS = ("publish", "die", "die", "deliver", "replay", "replay_odd", "purge", "t
 def test_a_message_is_in_one_place_after_a_kill_or_a_power_cut_at_any_write(script: list[str], held_max: int | None) -> None:
     """D1 and D2 at every write: queue, dead letters, and the rest counted; the sums of both close with each other."""
     engine = RecordingEngine()
-    chosen = settings_of(max_messages=held_max)
+    chosen = settings_of(max_messages=held_max, max_age_s=10.0)
     _run(Tier1(engine, chosen, 1), script)
     for _, _, survivor in engine.survivors(first=1):
         _check(Tier1(survivor, chosen, 2), held_max)
@@ -307,6 +396,7 @@ def _run(store: Tier1, script: list[str]) -> None:
     turn(store, LaneOpen(queue=QUEUE, epoch=epoch))
     in_hand: list[int] = []
     number = settles = 0
+    wall_ms = WALL_MS
     for step in ["credit", *script]:
         frames: list[Frame] = []
         if step == "credit":
@@ -326,13 +416,15 @@ def _run(store: Tier1, script: list[str]) -> None:
         elif step == "purge" and "cloud" in store.burials.queues:
             frames = [_frame("purge", bridge="cloud", dead=True)]
         elif step == "tick":
-            store.tick(100.0, WALL_MS)
+            store.tick(100.0, wall_ms)
+        elif step == "later":
+            wall_ms += 6000
         elif step == "reopen":
             epoch += 1
             in_hand.clear()
             turn(store, LaneOpen(queue=QUEUE, epoch=epoch))
             frames = [Credit(queue=QUEUE, epoch=epoch, messages=MANY, size_bytes=MANY)]
-        for _, frame in turn(store, *frames):
+        for _, frame in turn(store, *frames, wall_ms=wall_ms):
             if isinstance(frame, HandOut):
                 in_hand.extend(seq for seq, _ in messages(frame))
     _check(store, None)
