@@ -3,14 +3,15 @@
 Fast path: everything fits and nothing is looked at row by row. Slow path: in order, a row is refused when a queue it goes to has
 ``reject`` and is full; then nothing of it is enqueued anywhere. A queue may get more than one copy of a row: all of them count. A
 refused row whose publisher cannot be told (MQTT 3.1.1) stalls its source: every later row of it is refused until it is resumed, so
-that order holds [MQTT-4.6.0-6].
+that order holds [MQTT-4.6.0-6]. A row that is larger than a limit by itself, its copies included, would wait for room that never
+comes: unless it is refused and its publisher told, it is dropped at once, and nothing makes room for it.
 """
 
 from __future__ import annotations
 
 from array import array
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from wire.batch import QOS_MASK, Batch, unpack_column
@@ -20,12 +21,17 @@ from wire.settings import LimitSettings
 
 @dataclass(slots=True)
 class Room:
-    """What may still come in, for one bridge or for the node; None is unlimited. ``disk_full`` behaves as full."""
+    """What may still come in, for one bridge or for the node; None is unlimited. ``disk_full`` behaves as full.
+
+    max_messages, max_bytes: what comes in when nothing is there.
+    """
 
     messages: int | None
     size_bytes: int | None
     overflow: str
     disk_full: bool = False
+    max_messages: int | None = None
+    max_bytes: int | None = None
 
     @classmethod
     def of(cls, limits: LimitSettings, messages: int, size_bytes: int, *, disk_full: bool) -> Room:
@@ -35,6 +41,8 @@ class Room:
             size_bytes=None if limits.max_bytes is None else limits.max_bytes - size_bytes,
             overflow=limits.overflow,
             disk_full=disk_full,
+            max_messages=limits.max_messages,
+            max_bytes=limits.max_bytes,
         )
 
     def fits(self, messages: int, size_bytes: int) -> bool:
@@ -43,6 +51,12 @@ class Room:
             not self.disk_full
             and (self.messages is None or messages <= self.messages)
             and (self.size_bytes is None or size_bytes <= self.size_bytes)
+        )
+
+    def ever_fits(self, messages: int, size_bytes: int) -> bool:
+        """Whether so much would fit if nothing were there."""
+        return (self.max_messages is None or messages <= self.max_messages) and (
+            self.max_bytes is None or size_bytes <= self.max_bytes
         )
 
     def take(self, messages: int, size_bytes: int) -> None:
@@ -67,10 +81,14 @@ class Admitted:
 
 @dataclass(slots=True)
 class Admission:
-    """What becomes of an Append: its parts, and the rows of the original batch that were refused."""
+    """What becomes of an Append: its parts, and the rows of the original batch that were refused.
+
+    too_large: for each queue with rows that can never come in, the bytes of the largest.
+    """
 
     parts: list[Admitted] = field(default_factory=list)
     refused: list[int] = field(default_factory=list)
+    too_large: dict[str, int] = field(default_factory=dict)
 
 
 class _Part:
@@ -146,6 +164,9 @@ class _Part:
         )
 
 
+_Place = tuple[_Part, int]  # a queue and a row of what it gets
+
+
 def admit(
     frame: Append,
     rooms: Mapping[str, Sequence[Room]],
@@ -177,15 +198,44 @@ def _fits(frame: Append, rooms: Mapping[str, Sequence[Room]]) -> bool:
     if len(frame.parts) == 1:
         queue, count, size_bytes, _, _ = frame.parts[0]
         return all(room.fits(count, size_bytes) for room in rooms[queue])
+    return all(room.fits(messages, size_bytes) for room, messages, size_bytes in _wanted(frame, rooms))
+
+
+def _wanted(frame: Append, rooms: Mapping[str, Sequence[Room]]) -> Iterable[tuple[Room, int, int]]:
+    """Each room that ``frame`` needs, with the messages and bytes that it needs of it."""
     wanted: dict[int, tuple[Room, int, int]] = {}
     for queue, count, size_bytes, _, _ in frame.parts:
         for room in rooms[queue]:
             _, messages, total_bytes = wanted.get(id(room), (room, 0, 0))
             wanted[id(room)] = (room, messages + count, total_bytes + size_bytes)
-    return all(room.fits(messages, size_bytes) for room, messages, size_bytes in wanted.values())
+    return wanted.values()
 
 
-def _rejected(places: Sequence[tuple[_Part, int]]) -> bool:
+def _split(places: Sequence[_Place]) -> tuple[list[_Place], list[_Place], bool]:
+    """Of ``places``, those that could take the row if nothing were there, and those that never can; whether one of these rejects.
+
+    One after another, since a room that they share must hold the row once for each.
+    """
+    possible, hopeless, rejects = [], [], False
+    wanted: dict[int, tuple[int, int]] = {}
+    for part, row in places:
+        needs = {}
+        too_small = []
+        for room in part.rooms:
+            messages, size_bytes = wanted.get(id(room), (0, 0))
+            needs[id(room)] = messages + 1, size_bytes + part.sizes[row]
+            if not room.ever_fits(*needs[id(room)]):
+                too_small.append(room)
+        if too_small:
+            hopeless.append((part, row))
+            rejects = rejects or any(room.overflow == "reject" for room in too_small)
+        else:
+            possible.append((part, row))
+            wanted.update(needs)
+    return possible, hopeless, rejects
+
+
+def _rejected(places: Sequence[_Place]) -> bool:
     """Whether one of the queues that a row goes to rejects it; a room that they share must hold it once for each."""
     reserved = []
     rejected = False
@@ -205,18 +255,29 @@ def _row_by_row(
 ) -> Admission:
     sources: array[int] = unpack_column("I", frame.sources)
     parts = [_Part(queue, body, rows, rooms[queue]) for (queue, _, _, _, rows), body in zip(frame.parts, frame.bodies, strict=True)]
-    refused = []
+    may_be_too_large = not all(room.ever_fits(messages, size_bytes) for room, messages, size_bytes in _wanted(frame, rooms))
+    admission = Admission()
     for original, source in enumerate(sources):
         places = [(part, row) for part in parts for row in part.copies_of.get(original, ())]
-        if source in stalled or _rejected(places):
-            refused.append(original)
+        hopeless: Sequence[_Place] = ()
+        told = False
+        if may_be_too_large:
+            places, hopeless, rejects = _split(places)
+            told = rejects and bool(frame.refusable[original])
+            for part, row in hopeless:
+                admission.too_large[part.queue] = max(part.sizes[row], admission.too_large.get(part.queue, 0))
+        if source in stalled or told or _rejected(places):
+            admission.refused.append(original)
             if not frame.refusable[original]:
                 stalled[source] = frame.number
             continue
+        for part, _ in hopeless:
+            part.dropped += 1
         for part, row in places:
             overflow = part.overflow(row)
             if overflow is None or (overflow == "drop-oldest" and part.make_room(row, drop_oldest)):
                 part.keep(row)
             else:
                 part.dropped += 1
-    return Admission([part.admitted() for part in parts], refused)
+    admission.parts = [part.admitted() for part in parts]
+    return admission

@@ -366,9 +366,9 @@ class Tier1:
                     queued, retained = self._told_apart(frame)
                     if not all(part[0] in rooms for part in queued.parts):
                         rooms = self._rooms(now_s, [part[0] for part in queued.parts])
-                    self._admit_append(queued, retained, rooms)
+                    too_large = self._admit_append(queued, retained, rooms)
                     if self._without_room:
-                        self._tell_overflow(queued, rooms, now_s, wall_ms)
+                        self._tell_overflow(queued, too_large, rooms, now_s, wall_ms)
                 case SourceResumed():
                     self._senders.source_resumed(frame.sender, frame.epoch, frame.source, frame.number)
                 case _:
@@ -397,7 +397,10 @@ class Tier1:
         parts, bodies = tuple(frame.parts[place] for place in places), tuple(frame.bodies[place] for place in places)
         return replace(frame, parts=parts, bodies=bodies), retained
 
-    def _admit_append(self, frame: Append, retained: tuple[bytes, bytes] | None, rooms: Mapping[str, list[Room]]) -> None:
+    def _admit_append(
+        self, frame: Append, retained: tuple[bytes, bytes] | None, rooms: Mapping[str, list[Room]]
+    ) -> Mapping[str, int]:
+        """Put what there is room for into the open write; for each queue, the bytes of the largest row that can never come in."""
         sender = self._senders.get(frame.sender)
         any_stalled = sender is not None and sender.epoch == frame.epoch and bool(sender.stalled)
         admission = admit(
@@ -425,14 +428,18 @@ class Tier1:
         self._acks[frame.sender] = Committed(
             sender=frame.sender, epoch=frame.epoch, store=self._epoch, number=frame.number, refused=refusals
         )
+        return admission.too_large
 
-    def _tell_overflow(self, frame: Append, rooms: Mapping[str, list[Room]], now_s: float, wall_ms: int) -> None:
+    def _tell_overflow(
+        self, frame: Append, too_large: Mapping[str, int], rooms: Mapping[str, list[Room]], now_s: float, wall_ms: int
+    ) -> None:
         """For some messages there was no room, because of ``frame``: which limits were reached?"""
         messages, self._without_room = self._without_room, 0
         full: dict[str, str] = {}
         for queue, count, size_bytes, _, _ in frame.parts:
+            largest = max(size_bytes // max(1, count), too_large.get(queue, 0))
             for bridge, room in zip((self._lanes[queue].bridge, ""), rooms[queue], strict=True):
-                if not room.fits(1, size_bytes // max(1, count)) and (bridge or room is rooms[queue][1]):
+                if not room.fits(1, largest) and (bridge or room is rooms[queue][1]):
                     full[bridge] = "min_free_disk" if room.disk_full else room.overflow
         for bridge, policy in full.items():
             self._events.overflowed(bridge, policy, messages, now_s, wall_ms)

@@ -171,6 +171,20 @@ def test_an_overflow_has_a_beginning_and_an_end(policy: str) -> None:
     assert ended["details"] == {"lasted_ms": 4000}
 
 
+@pytest.mark.parametrize("refusable", [True, False])
+@pytest.mark.parametrize("policy", ["reject", "drop-oldest", "drop-newest"])
+def test_a_message_larger_than_a_limit_is_told_as_an_overflow(policy: str, refusable: bool) -> None:
+    box = Box(RecordingEngine(), keeping(bridge(limit=limits(max_bytes=100, overflow=policy))))
+    few = batch([b"x", b"x" * 100, b"x", b"x", b"x"])
+    box.turn(append_frame(1, {QUEUE: (few, None)}, refusable=bytes([8 * refusable]) * 5))
+    box.pass_time(20)
+
+    told = {(event["kind"], event["reason"], event["count"]) for event in box.events()}
+    refused = policy == "reject" and refusable
+    lost = set() if refused else {("messages.dropped", "overflow", 1)}
+    assert told == {("overflow.began", policy, 0), ("overflow.ended", policy, 1)} | lost
+
+
 def test_the_limit_of_the_node_is_told_without_a_bridge() -> None:
     box = Box(RecordingEngine(), keeping(limit=limits(max_messages=4)))
     box.publish(6)

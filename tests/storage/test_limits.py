@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -295,6 +296,122 @@ def test_a_batch_larger_than_the_limit_keeps_its_newest_rows() -> None:
 
     assert queued(store) == [b"7", b"8"]
     assert store.status(5000)["queues"][QUEUE]["ledger_closes"]
+
+
+# --- messages that are larger than a limit by themselves ---
+
+LARGE = b"L" * 100
+
+
+def of_a_311_client(number: int, *payloads: bytes, sources: list[int] | None = None) -> Append:
+    return rows(number, *payloads, sources=sources, refusable=bytes(len(payloads)))
+
+
+def dropped(store: Tier1, queue: str = QUEUE) -> int:
+    figures = store.status(5000)["queues"][queue]
+    assert figures["ledger_closes"]
+    assert set(figures["dropped"]) <= {"overflow"}
+    count: int = figures["dropped"].get("overflow", 0)
+    return count
+
+
+def test_one_too_large_for_the_bridge_holds_up_no_publisher_that_cannot_be_told() -> None:
+    store = store_with(max_bytes=100)
+
+    assert refused(turn(store, of_a_311_client(1, b"a", LARGE, b"b"))) == {}
+    assert refused(turn(store, of_a_311_client(2, LARGE), of_a_311_client(3, b"c"))) == {}
+
+    assert dropped(store) == 2
+    assert queued(store) == [b"a", b"b", b"c"]
+
+
+def test_one_too_large_waits_behind_what_its_source_has_to_offer_again() -> None:
+    """Its PUBACK would otherwise come before theirs [MQTT-4.6.0-6]."""
+    store = store_with(max_bytes=100)
+
+    assert refused(turn(store, of_a_311_client(1, b"f" * 90, b"a" * 20, LARGE))) == {1: u16([1, 2])}
+    assert dropped(store) == 0
+    assert queued(store) == [b"f" * 90]
+    turn(store, _delivered(), SourceResumed(sender="listener", epoch=1, source=1, number=2))
+
+    assert refused(turn(store, of_a_311_client(2, b"a" * 20, LARGE)), 2) == {}
+    assert dropped(store) == 1
+    assert queued_again(store, 2) == [b"a" * 20]
+
+
+def test_a_publisher_that_can_be_told_is_told_that_its_message_is_too_large() -> None:
+    store = store_with(max_bytes=100)
+
+    assert refused(turn(store, rows(1, b"a", LARGE, b"b"))) == {1: u16([1])}
+
+    assert dropped(store) == 0
+    assert queued(store) == [b"a", b"b"]
+
+
+@pytest.mark.parametrize("refusable", [True, False])
+@pytest.mark.parametrize("overflow", ["drop-oldest", "drop-newest"])
+def test_nothing_makes_room_for_one_that_is_too_large(overflow: str, refusable: bool) -> None:
+    store = store_with(max_bytes=100, overflow=overflow)
+    turn(store, rows(1, b"a", b"b"))
+
+    assert refused(turn(store, rows(2, b"c", LARGE, b"d", refusable=bytes([8 * refusable]) * 4))) == {}
+
+    assert dropped(store) == 1
+    assert queued(store) == [b"a", b"b", b"c", b"d"]
+
+
+def test_one_too_large_for_one_bridge_goes_to_the_other_and_waits_for_it_if_need_be() -> None:
+    small, other = bridge(limit=limits(max_bytes=100)), bridge("other", limit=limits(max_bytes=150))
+    store = Tier1(MemoryEngine(), node(small, other), 1)
+    turn(store, append_frame(1, {OTHER: (batch([b"f" * 99]), None)}))
+
+    def large(number: int) -> Append:
+        return append_frame(number, {QUEUE: (batch([LARGE]), None), OTHER: (batch([LARGE]), None)}, refusable=bytes(1))
+
+    assert refused(turn(store, large(2))) == {2: u16([0])}
+    assert (dropped(store), dropped(store, OTHER)) == (0, 0), "it is offered again"
+    assert queued(store, OTHER) == [b"f" * 99]
+    turn(store, settle_frame(1, 1 << 20, ("delivered", ((0, 1 << 60),)), queue=OTHER))
+    turn(store, SourceResumed(sender="listener", epoch=1, source=1, number=3))
+
+    assert refused(turn(store, large(3)), 3) == {}
+    assert (dropped(store), dropped(store, OTHER)) == (1, 0)
+    assert store.status(5000)["queues"][OTHER]["depth"] == 1
+
+
+def test_the_limit_of_the_node_is_not_waited_for_either() -> None:
+    store = Tier1(MemoryEngine(), node(bridge(), bridge("other"), limit=limits(max_bytes=150)), 1)
+    both = batch([LARGE, b"a"])
+
+    assert refused(turn(store, append_frame(1, {QUEUE: (both, None), OTHER: (both, None)}, refusable=bytes(2)))) == {}
+
+    assert (dropped(store), dropped(store, OTHER)) == (0, 1), "one copy is as much as the node can ever hold"
+    assert (queued(store), queued(store, OTHER)) == ([LARGE, b"a"], [b"a"])
+
+
+def test_copies_for_one_queue_that_it_can_never_hold_together_hold_up_nobody() -> None:
+    store = store_with(max_messages=1)
+    copies = append_frame(1, {QUEUE: (batch([b"a", b"a"]), [0, 0])}, rows=1, refusable=bytes(1))
+
+    assert refused(turn(store, copies)) == {}
+
+    assert dropped(store) == 1
+    assert queued(store) == [b"a"]
+
+
+@pytest.mark.parametrize("overflow", ["drop-oldest", "drop-newest"])
+def test_one_too_large_for_a_sessions_queue_does_not_empty_it(overflow: str) -> None:
+    settings = node(bridge())
+    settings = replace(settings, sessions=replace(settings.sessions, queue_max_bytes=100, overflow=overflow))
+    store = Tier1(MemoryEngine(), settings, 1)
+    opening = SessionOpen(sender="listener", epoch=1, request=1, session="c", source=1, clean=False, expiry_s=60)
+    (queue,) = [frame.queue for _, frame in turn(store, opening) if isinstance(frame, SessionOpened)]
+
+    for number, payload in enumerate((b"a", LARGE, b"b"), start=1):
+        assert refused(turn(store, append_frame(number, {queue: (batch([payload]), None)}, refusable=bytes(1)))) == {}
+
+    assert store.status(5000)["sessions"]["dropped"] == 1
+    assert queued(store, queue) == [b"a", b"b"]
 
 
 def _delivered(lane: int = 1) -> Frame:
