@@ -126,6 +126,7 @@ class Connection(MailboxActor):
         self._input = b""
         self._output = memoryview(b"")
         self._control: list[bytes] = []
+        self._accepted_bytes = 0  # by the socket, on this connection
         self._blocked = False  # until the poll says that the socket takes more
         self._writing = False  # the poll tells of that
         self._resting = False  # the socket is read when the timer says so, not when it has something
@@ -341,6 +342,7 @@ class Connection(MailboxActor):
         now_s = self.mailbox.now_s()
         connack = remote.connack
         self._remote = remote
+        self._accepted_bytes = 0
         self._error = ""
         self._backoff.connected(now_s)
         self._watch.started(
@@ -556,6 +558,7 @@ class Connection(MailboxActor):
                 self._output = memoryview(burst)
             sent = remote.send(self._output)
             if sent:
+                self._accepted_bytes += sent
                 self._watch.sent(self.mailbox.now_s())
             self._output = self._output[sent:]
             if self._output and not sent:
@@ -597,7 +600,9 @@ class Connection(MailboxActor):
             self._listen(remote)
 
     def _look(self, now_s: float) -> None:
-        verdict = self._watch.look(now_s, owed=self._flow.owed)
+        assert self._remote is not None
+        left = self._accepted_bytes - self._remote.unsent_bytes()
+        verdict = self._watch.look(now_s, owed=self._flow.owed, given=self._given_bytes, left=left)
         if verdict is Verdict.PING:
             self._control.append(remote_packets.PINGREQ)
         elif verdict is Verdict.STALLED:
@@ -605,6 +610,11 @@ class Connection(MailboxActor):
             self._lost("no acknowledgement in time")
         elif verdict is Verdict.SILENT:
             self._lost("no PINGRESP in time")
+
+    @property
+    def _given_bytes(self) -> int:
+        """What was written on this connection, or waits for the socket."""
+        return self._accepted_bytes + len(self._output) + sum(map(len, self._control))
 
     def _log_refusals(self, now_s: float) -> None:
         """What was refused since the last time; the first at once, then at most every few seconds."""
@@ -640,6 +650,16 @@ class Connection(MailboxActor):
     def say(self, data: bytes) -> None:
         """Write ``data``, whole packets, before the next burst."""
         self._control.append(data)
+
+    def say_subscribe(self, data: bytes) -> None:
+        """Write ``data``, which ends with a SUBSCRIBE, before the next burst; ``suback_due_s`` runs from when it is out."""
+        self._control.append(data)
+        self._watch.subscribing(self.mailbox.now_s(), self._given_bytes)
+
+    @property
+    def suback_due_s(self) -> float:
+        """When the remote will have had the time for its SUBACK."""
+        return self._watch.suback_due_s
 
     def parse_on(self) -> None:
         """Go on with what waited for the intake."""

@@ -6,10 +6,13 @@ After the CONNACK, which is read to its last byte and no further, paho's loop is
 
 from __future__ import annotations
 
+import fcntl
 import select
 import socket
 import ssl
+import termios
 import time
+from array import array
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -135,6 +138,12 @@ class Remote:
             return 0
         except OSError as error:
             raise _closed(self.address, str(error), by_remote=isinstance(error, _CLOSED_BY_REMOTE)) from error
+
+    def unsent_bytes(self) -> int:
+        """How many of the bytes that the socket took the remote's machine has not confirmed, with what TLS and WebSocket add."""
+        count = array("i", (0,))
+        fcntl.ioctl(self._socket.fileno(), termios.TIOCOUTQ, count)
+        return count[0]
 
     def close(self) -> None:
         """Close the socket; saying DISCONNECT before is the caller's business."""

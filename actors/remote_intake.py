@@ -42,7 +42,10 @@ class Host(Protocol):
     @property
     def session_on_record(self) -> bool: ...
     def send(self, peer: str, frame: Frame) -> None: ...
+    @property
+    def suback_due_s(self) -> float: ...
     def say(self, data: bytes) -> None: ...
+    def say_subscribe(self, data: bytes) -> None: ...
     def parse_on(self) -> None: ...
     def hear(self, heard: bool) -> None: ...
     def give_up(self, reason: str) -> None: ...
@@ -183,11 +186,11 @@ class RemoteIntake:
         self._opening, self._forget = False, ""
         self._inbox.opened(frame.received)
         known = [topic_filter for topic_filter, *_ in frame.subscriptions]
-        self._host.say(self._subscriptions.subscribe(self._packet_max_bytes, known))
+        self._host.say_subscribe(self._subscriptions.subscribe(self._packet_max_bytes, known))
         if self._subscriptions.answered:
             self._log_subscribed()
         else:
-            self._host.mailbox.set_timer(_SUBACK, self._host.mailbox.now_s() + self._timeout_s)
+            self._host.mailbox.set_timer(_SUBACK, self._host.suback_due_s)
 
     def timer(self, name: str, now_s: float) -> None:
         """A timer of the Connection's that is not its own has run out."""
@@ -195,7 +198,10 @@ class RemoteIntake:
             if self._inbox.blocked:
                 self._host.mailbox.set_timer(_SUBACK, now_s + self._timeout_s)  # it may be among what waits
             elif not self._subscriptions.answered:
-                self._host.give_up("no SUBACK in time")
+                if self._host.suback_due_s > now_s:
+                    self._host.mailbox.set_timer(_SUBACK, self._host.suback_due_s)
+                else:
+                    self._host.give_up("no SUBACK in time")
         elif name == _OFFER:
             self._offer_timed = False
             self._offer_again(now_s)

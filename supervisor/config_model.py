@@ -494,7 +494,7 @@ class Remote(Section):
         20, "Most QoS 2 messages in flight. Mosquitto 2.0 throws out an MQTT 3.1.1 peer that has more than 20."
     )
     stall_timeout: Annotated[float, Duration(1, 86400)] = setting(
-        "30s", "Connect anew when nothing in flight was acknowledged for so long."
+        "30s", "Connect anew when what has left is not acknowledged for so long, or nothing leaves any more."
     )
     packet_max_bytes: Annotated[int | None, Size(16, unlimited=True)] = setting(
         "unlimited", "Largest packet that the remote takes, as far as it does not say so itself; one of MQTT 3.1.1 cannot."

@@ -209,8 +209,12 @@ class SimRemote(Remote):
         self._socket = sock
         self._pending = None
         self._websocket = False
+        self._near = sock
         self.connack = connack
         self.address = address
+
+    def unsent_bytes(self) -> int:
+        return self._near.unsent_bytes()
 
 
 _CLASSES: dict[str, type[MailboxActor]] = {

@@ -57,6 +57,11 @@ class Link:
         """Bytes that the socket takes now."""
         return self._window_bytes - self._out_bytes
 
+    @property
+    def unsent_bytes(self) -> int:
+        """Bytes written that have not arrived."""
+        return self._out_bytes
+
     def write(self, data: bytes) -> None:
         self.far.written(data)
         if self.silent:
@@ -201,6 +206,10 @@ class SimSocket(Pollable):
             size = 1 + int(self._link.rng.random() * size)
         self._link.write(bytes(data[:size]))
         return size
+
+    def unsent_bytes(self) -> int:
+        """Written and not arrived, as ``TIOCOUTQ`` tells."""
+        return self._link.unsent_bytes
 
     def close(self) -> None:
         if not self.closed:
