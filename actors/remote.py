@@ -1,7 +1,7 @@
 """Opens connections to remote brokers, and is the only user of paho-mqtt.
 
-paho's public API does the name look-up, TCP, TLS, WebSocket, CONNECT and CONNACK, in the caller's thread, which blocks for it.
-After the CONNACK, which is read to its last byte and no further, paho's loop is never run again: the socket is the Connection's.
+paho's public API does the name look-up, TCP, TLS, WebSocket and CONNECT, in the caller's thread, which blocks for it. The
+CONNACK is read here, to its last byte and no further: paho refuses some that MQTT allows. Then the socket is the Connection's.
 """
 
 from __future__ import annotations
@@ -17,16 +17,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from paho.mqtt.client import Client, ConnectFlags, WebsocketConnectionError, error_string
+from paho.mqtt.client import Client, WebsocketConnectionError, error_string
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
-from paho.mqtt.reasoncodes import ReasonCode
 
 from actors.plain_file import read_plain
 from actors.tls import FileFault, show, trust
-from wire.errors import Unavailable
+from wire import remote_packets
+from wire.errors import PeerViolation, Unavailable
+from wire.mqtt import packets
+from wire.mqtt.codec import missing_bytes, split
 from wire.mqtt.publish_stream import PACKET_BYTES_LIMIT
+from wire.mqtt.reason_codes import reason_name
 from wire.settings import RemoteSettings, TlsSettings
 
 LEVEL_5 = 5
@@ -176,16 +179,13 @@ def open_remote(
 
 def _open(settings: RemoteSettings, identifier: str, address: tuple[str, int], limits: InputLimits, *, clean: bool) -> Remote:
     place = f"{address[0]}:{address[1]}"
-    answers: list[tuple[ConnectFlags, ReasonCode, Properties | None]] = []
     client = _client(settings, identifier, clean, place)
-    client.on_connect = lambda _client, _data, flags, reason, properties: answers.append((flags, reason, properties))
     try:
         if settings.protocol == LEVEL_5:
             properties = _connect_properties(settings, limits)
             client.connect(address[0], address[1], settings.keep_alive_s, clean_start=clean, properties=properties)
         else:
             client.connect(address[0], address[1], settings.keep_alive_s)
-        _await_connack(client, answers, time.monotonic() + settings.connect_timeout_s, place)
     except socket.gaierror as error:
         raise _unavailable("name", place, error.strerror or str(error)) from error
     except (ssl.SSLError, ssl.CertificateError) as error:
@@ -194,11 +194,15 @@ def _open(settings: RemoteSettings, identifier: str, address: tuple[str, int], l
         raise _unavailable("websocket", place, str(error)) from error
     except (OSError, ValueError) as error:
         raise _unavailable("tcp", place, getattr(error, "strerror", None) or str(error) or type(error).__name__) from error
-    flags, reason, answered = answers[0]
     sock = client.socket()
-    if reason.is_failure or sock is None:
-        raise _unavailable("connack", place, f"refused: {reason} (0x{reason.value:02x})", reason_code=reason.value)
-    return Remote(client, sock, _connack(flags, answered), place, websocket=settings.transport in ("ws", "wss"))
+    if sock is None:
+        raise _unavailable("connack", place, "closed by the remote")
+    try:
+        connack = _await_connack(client, sock, settings, limits, place)
+    except Unavailable:
+        sock.close()
+        raise
+    return Remote(client, sock, connack, place, websocket=settings.transport in ("ws", "wss"))
 
 
 def _client(settings: RemoteSettings, identifier: str, clean: bool, place: str) -> Client:
@@ -290,41 +294,70 @@ def _connect_properties(settings: RemoteSettings, limits: InputLimits) -> Proper
     return properties
 
 
-def _await_connack(client: Client, answers: list[Any], deadline_s: float, place: str) -> None:
-    """Read packets one at a time until the CONNACK is there; nothing behind it is touched."""
-    sock = client.socket()
-    if sock is None:
-        raise _unavailable("connack", place, "closed by the remote")
-    poll = select.poll()
+def _await_connack(client: Client, sock: _Socket, settings: RemoteSettings, limits: InputLimits, place: str) -> Connack:
+    """Wait for the CONNACK; nothing behind it is touched."""
+    deadline_s = time.monotonic() + settings.connect_timeout_s
+    level = settings.protocol
+    data = b""
+    try:
+        while (found := split(data, 0, limits.packet_max_bytes)) is None:
+            _wait_for_bytes(client, sock, deadline_s, place)
+            try:
+                piece = sock.recv(missing_bytes(data, 0))
+            except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                continue
+            if not piece:
+                raise _no_connack(place, "closed")
+            data += piece
+            if not remote_packets.may_answer_connect(data[0], level):
+                raise _no_connack(place, f"a packet that begins with 0x{data[0]:02x}")
+        if data[0] == remote_packets.DISCONNECT:
+            raise _unavailable("connack", place, "the remote sent DISCONNECT instead of a CONNACK")
+        connack = remote_packets.connack(data[found[1] :], level)
+    except PeerViolation as error:
+        raise _no_connack(place, error.message) from error
+    except OSError as error:
+        raise _no_connack(place, str(error)) from error
+    code = connack.reason_code
+    if code:
+        raise _unavailable("connack", place, f"refused: {reason_name(code).capitalize()} (0x{code:02x})", reason_code=code)
+    return _connack(connack)
+
+
+def _wait_for_bytes(client: Client, sock: _Socket, deadline_s: float, place: str) -> None:
+    """Until there may be something to read; what is left of the CONNECT goes out meanwhile."""
     pending: Callable[[], int] = getattr(sock, "pending", lambda: 0)
-    while not answers:
-        poll.register(sock.fileno(), select.POLLIN | (select.POLLOUT if client.want_write() else 0))
+    poll = select.poll()
+    while True:
         timeout_s = deadline_s - time.monotonic()
         if timeout_s <= 0:
             raise _unavailable("connack", place, "no CONNACK in time")
-        if not pending() and not poll.poll(timeout_s * 1000):
-            continue
-        if client.want_write():
-            client.loop_write()
-        code = client.loop_read()
-        if not answers and code:
-            raise _unavailable("connack", place, f"closed or broken by the remote before a CONNACK: {error_string(code)}")
-        if not answers and client.socket() is None:
-            raise _unavailable("connack", place, "the remote sent DISCONNECT instead of a CONNACK")
+        if pending():
+            return
+        writes = client.want_write()
+        poll.register(sock.fileno(), select.POLLIN | (select.POLLOUT if writes else 0))
+        for _, events in poll.poll(timeout_s * 1000):
+            code = client.loop_write() if writes and events & select.POLLOUT else 0
+            if code:
+                raise _no_connack(place, error_string(code))
+            if events & ~select.POLLOUT:
+                return
 
 
-def _connack(flags: ConnectFlags, properties: Properties | None) -> Connack:
-    def of(name: str, default: Any) -> Any:
-        return getattr(properties, name, default)
+def _no_connack(place: str, why: str) -> Unavailable:
+    return _unavailable("connack", place, f"closed or broken by the remote before a CONNACK: {why}")
 
+
+def _connack(connack: packets.Connack) -> Connack:
+    said = connack.properties
     return Connack(
-        session_present=bool(flags.session_present),
-        receive_maximum=of("ReceiveMaximum", 65_535),
-        maximum_qos=of("MaximumQoS", 2),
-        retain_available=bool(of("RetainAvailable", 1)),
-        maximum_packet_size=of("MaximumPacketSize", None),
-        keep_alive_s=of("ServerKeepAlive", None),
-        session_expiry_s=of("SessionExpiryInterval", None),
+        session_present=connack.session_present,
+        receive_maximum=65_535 if said.receive_maximum is None else said.receive_maximum,
+        maximum_qos=2 if said.maximum_qos is None else said.maximum_qos,
+        retain_available=said.retain_available != 0,
+        maximum_packet_size=said.maximum_packet_size,
+        keep_alive_s=said.server_keep_alive,
+        session_expiry_s=said.session_expiry_interval,
     )
 
 

@@ -9,12 +9,15 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from wire.errors import PeerViolation
+from wire.mqtt.codec import decode
+from wire.mqtt.packets import MQTT_5_0, Connack
 from wire.mqtt.primitives import read_variable_byte_integer
 from wire.mqtt.properties import Place, decode_properties
-from wire.mqtt.reason_codes import reason_name
+from wire.mqtt.reason_codes import ConnectReturnCode, ReasonCode, reason_name
 
 PINGREQ = b"\xc0\x00"
 PINGRESP = 0xD0
+CONNACK = 0x20
 DISCONNECT = 0xE0
 PUBLISH = 0x30
 
@@ -23,6 +26,16 @@ SUBACK = 0x90
 UNSUBACK = 0xB0
 
 _PUBACK, _PUBREC, _PUBCOMP = 0x40, 0x50, 0x70
+
+_REASON_CODES = {
+    ConnectReturnCode.ACCEPTED: ReasonCode.SUCCESS,
+    ConnectReturnCode.UNACCEPTABLE_PROTOCOL_VERSION: ReasonCode.UNSUPPORTED_PROTOCOL_VERSION,
+    ConnectReturnCode.IDENTIFIER_REJECTED: ReasonCode.CLIENT_IDENTIFIER_NOT_VALID,
+    ConnectReturnCode.SERVER_UNAVAILABLE: ReasonCode.SERVER_UNAVAILABLE,
+    ConnectReturnCode.BAD_USER_NAME_OR_PASSWORD: ReasonCode.BAD_USER_NAME_OR_PASSWORD,
+    ConnectReturnCode.NOT_AUTHORIZED: ReasonCode.NOT_AUTHORIZED,
+}
+_REFUSES_THE_LEVEL = bytes((0, ConnectReturnCode.UNACCEPTABLE_PROTOCOL_VERSION))
 
 
 class RemotePacket(NamedTuple):
@@ -44,6 +57,26 @@ class Farewell(NamedTuple):
     def name(self) -> str:
         """The reason for people, such as ``session taken over``."""
         return reason_name(self.reason_code) if self.reason_code else "normal disconnection"
+
+
+def may_answer_connect(first_byte: int, level: int) -> bool:
+    """Whether a packet that begins so may be the first that the remote sends. Source: MQTT-3.2.0-1, MQTT 5.0 section 3.14."""
+    return first_byte == CONNACK or (first_byte == DISCONNECT and level == MQTT_5_0)
+
+
+def connack(body: bytes, level: int) -> Connack:
+    """The CONNACK of ``body``; its reason code is that of MQTT 5 at either level.
+
+    Raises:
+        PeerViolation: it is malformed.
+    """
+    if body == _REFUSES_THE_LEVEL:
+        level = 4  # so says a remote that does not know MQTT 5 [MQTT-3.1.2-2 (3.1.1)]
+    packet = decode(CONNACK, body, level)
+    assert isinstance(packet, Connack)
+    if level != MQTT_5_0:
+        return Connack(session_present=packet.session_present, reason_code=_REASON_CODES[ConnectReturnCode(packet.reason_code)])
+    return packet
 
 
 def farewell(packet: RemotePacket) -> Farewell:

@@ -228,6 +228,17 @@ def test_a_remote_that_keeps_the_session_less_long_than_it_was_asked_to_is_told_
         assert lane.log.count("session.expires_early") == 2
 
 
+@pytest.mark.parametrize("packet_max_bytes", [268_435_455, 268_435_456, 0xFFFF_FFFF])
+def test_a_remote_may_take_packets_of_any_size(tmp_path: Path, packet_max_bytes: int) -> None:
+    with ScriptedRemote() as remote, LaneDouble(tmp_path, settings_for(tmp_path, remote.port, protocol=5)) as lane:
+        lane.open(session=f"edge@127.0.0.1:{remote.port}")
+        end = remote.accept(session_present=True, packet_max_bytes=packet_max_bytes)
+        lane.publish("t", ["a"], qos=1)
+        assert end.exactly(9) == b"\x32\x07\x00\x01t\x00\x01\x00a"
+        end.raw(b"\x40\x02\x00\x01")
+        lane.until_settled(1)
+
+
 @pytest.mark.parametrize("why", ["stall", "keep alive"])
 def test_a_remote_that_says_nothing_more_is_left(tmp_path: Path, why: str) -> None:
     """It accepts the connection and then neither acknowledges nor answers PINGREQ."""

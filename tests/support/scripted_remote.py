@@ -24,9 +24,10 @@ class RemoteEnd:
         """Send bytes as given."""
         self._socket.sendall(data)
 
-    def connack(self, *, session_present: bool, session_expiry_s: int | None = None) -> None:
+    def connack(self, *, session_present: bool, session_expiry_s: int | None = None, packet_max_bytes: int | None = None) -> None:
         """Let the client in. session_expiry_s: what the session has instead of what was asked for, at MQTT 5."""
         properties = b"" if session_expiry_s is None else b"\x11" + session_expiry_s.to_bytes(4, "big")
+        properties += b"" if packet_max_bytes is None else b"\x27" + packet_max_bytes.to_bytes(4, "big")
         self._send(CONNACK, 0, bytes([session_present, 0]) + (bytes([len(properties)]) + properties if self._version == 5 else b""))
 
     def publish(self, topic: str, payload: str, *, qos: int, packet_id: int = 0, dup: bool = False) -> None:
@@ -109,12 +110,14 @@ class ScriptedRemote:
             end.close()
         self._server.close()
 
-    def accept(self, *, session_present: bool = False, session_expiry_s: int | None = None) -> RemoteEnd:
+    def accept(
+        self, *, session_present: bool = False, session_expiry_s: int | None = None, packet_max_bytes: int | None = None
+    ) -> RemoteEnd:
         """The next connection, its CONNECT read and answered."""
         sock, _ = self._server.accept()
         end = RemoteEnd(sock, self._version)
         self._ends.append(end)
         head, end.connect_body = end.read_raw()
         assert head >> 4 == CONNECT, f"expected CONNECT, got {head:#x}"
-        end.connack(session_present=session_present, session_expiry_s=session_expiry_s)
+        end.connack(session_present=session_present, session_expiry_s=session_expiry_s, packet_max_bytes=packet_max_bytes)
         return end

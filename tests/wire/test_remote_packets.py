@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from wire.errors import PeerViolation
-from wire.remote_packets import RemotePacket, acknowledge, farewell, is_publish, next_packet
+from wire.mqtt.packets import Connack
+from wire.mqtt.properties import Properties
+from wire.remote_packets import RemotePacket, acknowledge, connack, farewell, is_publish, may_answer_connect, next_packet
 
 
 @pytest.mark.parametrize(
@@ -63,3 +65,32 @@ def test_a_publish_has_a_limit_of_its_own() -> None:
 def test_a_disconnect_is_known_by_name(body: bytes, name: str, said: str, elsewhere: str) -> None:
     heard = farewell(RemotePacket(0xE0, body, len(body) + 2))
     assert (heard.name, heard.reason_string, heard.server_reference) == (name, said, elsewhere)
+
+
+@pytest.mark.parametrize(
+    ("level", "body", "expected"),
+    [
+        (4, b"\x01\x00", Connack(session_present=True, reason_code=0)),
+        (4, b"\x00\x03", Connack(session_present=False, reason_code=0x88)),
+        (5, b"\x00\x01", Connack(session_present=False, reason_code=0x84)),  # of a broker of 3.1.1
+        (5, b"\x00\x97\x00", Connack(session_present=False, reason_code=0x97)),
+        (
+            5,
+            b"\x01\x00\x05\x27\xff\xff\xff\xff",
+            Connack(session_present=True, reason_code=0, properties=Properties(maximum_packet_size=0xFFFF_FFFF)),
+        ),
+    ],
+)
+def test_a_connack_has_the_reason_codes_of_mqtt_5_at_either_level(level: int, body: bytes, expected: Connack) -> None:
+    assert connack(body, level) == expected
+
+
+@pytest.mark.parametrize(("level", "body"), [(4, b"\x01\x00\x00"), (4, b"\x00\x06"), (5, b"\x00\x00"), (5, b"\x00\x05"), (5, b"")])
+def test_a_malformed_connack_is_a_violation(level: int, body: bytes) -> None:
+    with pytest.raises(PeerViolation):
+        connack(body, level)
+
+
+def test_a_remote_begins_with_connack_or_with_disconnect_at_mqtt_5() -> None:
+    assert [first for first in range(256) if may_answer_connect(first, 5)] == [0x20, 0xE0]
+    assert [first for first in range(256) if may_answer_connect(first, 4)] == [0x20]
