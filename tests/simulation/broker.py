@@ -145,12 +145,17 @@ class _Judge:
         return unreleased
 
     def _entry(self, sending: Sending, *, new: bool) -> Entry:
-        """Which of those with this payload and identifier it is: not the last one if that has been here, or if it is ``new``."""
+        """Which of those with this payload and identifier it is.
+
+        Not the last one if that has been here, or if it is ``new``, or if that was answered and would be out of order: a message
+        that was published twice may have the identifier of its first copy when identifiers have come round.
+        """
         session, (payload, packet_id) = self._session, sending
         number = session.entries.get(sending, 0)
         last = (payload, packet_id, number)
         open_still = session.unanswered.get(packet_id) == payload
-        if (last in self._here or (new and last in session.orders)) and not open_still:
+        answered = sending in session.answered and session.orders.get(last, self._last_order + 1) <= self._last_order
+        if (last in self._here or (new and last in session.orders) or answered) and not open_still:
             number = min(number + 1, self._watcher.times_entered_as(self._client_id, payload, packet_id) - 1)
         session.entries[sending] = number
         return payload, packet_id, number
