@@ -10,7 +10,7 @@ F2  at level 4 at most ``qos2_maximum`` of them are QoS 2, each counted from PUB
     receive maximum of the next, and would refuse for ever what has to go again before that.
 F3  what is unsettled spans at most 65,000 sequences, and so does what is not known to be settled on record: no packet identifier is
     given twice, not even after a crash that forgets that the first message was settled.
-F4  PUBREL leaves only after the PUBREC was committed; after a PUBREC no PUBLISH leaves again in that session.
+F4  PUBREL leaves only after the PUBREC was committed, or without any (F13); after a PUBREC no PUBLISH leaves again in that session.
 F5  nothing is sent twice on one live connection [MQTT-4.4.0-1], save as a new PUBLISH what the remote refused and policy retries.
 F6  on a resumed session all that is unsettled goes again in the original order, with its identifier, PUBLISH with DUP or PUBREL.
 F7  nothing leaves on a new session before its record is committed; what an older one released is settled or sent as new.
@@ -23,6 +23,9 @@ F11 a message whose Message Expiry Interval has passed when it could leave is se
     been sent before; any other leaves with what is left of its time [MQTT-3.3.2-6]. Before a session is on record nothing was sent.
 F12 a message for which the remote closes its connections is found as ``wire/suspects.py`` says, and settled by policy once it is
     proven. While it is looked for, others may be ahead of it. What was released is never given up.
+F13 what is given up while the remote may hold its packet identifier is settled at the PUBCOMP of a PUBREL, which goes on each
+    connection of that session until then: held for ever, the identifier would make of a later message a repeat [MQTT-4.3.3-10]. A
+    crash before it forgets that the message was given up, and neither the message nor that its identifier is taken.
 """
 
 from __future__ import annotations
@@ -152,7 +155,8 @@ class OutboundFlow:
         self._retry = RangeSet()  # refused for now: due again when the hold is over
         self._as_new = RangeSet()  # those of _again that were refused: they leave without DUP
         self._aside = RangeSet()  # suspected, and due again once another message was accepted (F12)
-        self._let_go: list[int] = []  # QoS 2 messages that were given up: the remote may hold their identifiers
+        self._sent_as_2 = RangeSet()  # those due again of which a PUBREC is owed: the remote may hold their identifiers
+        self._let_go: dict[int, str] = {}  # given up, and the remote may hold the identifier: the outcome, once PUBCOMP comes (F13)
         self._suspects.clear()
         self._await_puback = RangeSet()
         self._await_pubrec = RangeSet()
@@ -334,9 +338,7 @@ class OutboundFlow:
                 self._session_lost()
             self.session = session
             self._record_new = True
-        elif self._let_go:
-            self._replies += [ack_slice(PUBREL, seq, 1) for seq in self._let_go]
-        self._let_go.clear()
+            self._sent_as_2.clear()
         self._in_flight = self._in_flight_2 = self._releasing.count() + self._release_due.count()
         self._answers_before = self.counts.acknowledged
         if self._suspects.connected():
@@ -357,6 +359,10 @@ class OutboundFlow:
         self._hold.clear()  # it was the other session's
         self._take_up_refused()
         self._as_new.clear()  # everything is new
+        for seq, outcome in self._let_go.items():
+            released.discard(seq, seq + 1)
+            self._settle(outcome, seq, seq + 1)
+        self._let_go.clear()
         for start, stop in released:
             if self._republish:
                 self.counts.republished += stop - start
@@ -375,8 +381,9 @@ class OutboundFlow:
             answers=self.counts.acknowledged > self._answers_before,
             sent_stop=self._sent_stop,
         )
-        holds_identifier = convicted is not None and convicted in self._await_pubrec
         self._dup_below = max(self._dup_below, self._sent_stop)
+        for start, stop in self._await_pubrec:
+            self._sent_as_2.add(start, stop)
         for unsettled in (self._await_puback, self._await_pubrec):
             for start, stop in unsettled:
                 self._again.add(start, stop)
@@ -388,13 +395,13 @@ class OutboundFlow:
             self._again.add(start, stop)
         self._aside.clear()
         if convicted is not None:
-            self._give_up(convicted, holds_identifier=holds_identifier)
+            self._give_up(convicted)
         self._replies.clear()
         self._in_flight = self._in_flight_2 = self._releasing.count() + self._release_due.count()
         self._drop_settled()
         self._rewind()
 
-    def _give_up(self, seq: int, *, holds_identifier: bool) -> None:
+    def _give_up(self, seq: int) -> None:
         """Settle a message for which the remote closes its connections (F12)."""
         assert self._policy.closed is not None, "convicted, and to be tried for ever"
         self._convicted.append(self._blamed(seq))
@@ -402,9 +409,17 @@ class OutboundFlow:
         self.counts.closed_on += 1
         self._again.discard(seq, seq + 1)
         self._as_new.discard(seq, seq + 1)
-        self._settle(self._policy.closed, seq, seq + 1)
-        if holds_identifier:
-            self._let_go.append(seq)
+        if seq in self._sent_as_2:
+            self._release_due.add(seq, seq + 1)
+            self._will_let_go(seq, self._policy.closed)
+        else:
+            self._settle(self._policy.closed, seq, seq + 1)
+
+    def _will_let_go(self, seq: int, outcome: str) -> None:
+        """Settle ``seq``, of which no PUBREC came, as ``outcome`` at the PUBCOMP of a PUBREL that goes until then (F13)."""
+        self._sent_as_2.discard(seq, seq + 1)
+        self._pubrecs.add(seq, seq + 1)
+        self._let_go[seq] = outcome
 
     def _blamed(self, seq: int) -> Blamed:
         segment = next(each for each in (*self._kept, *self._waiting) if each.first_seq <= seq < each.stop_seq)
@@ -609,6 +624,7 @@ class OutboundFlow:
         if again:
             self._again.discard(start, stop)
             self._as_new.discard(start, stop)
+            self._sent_as_2.discard(start, stop)
         else:
             self._sent_stop = stop
         if qos < run.flags & QOS_MASK:
@@ -659,13 +675,29 @@ class OutboundFlow:
         self.counts.too_large += 1
         self._suspects.settled(seq, seq + 1)
         self._count_refusal(TOO_LARGE)
+        qos = run.flags & QOS_MASK
+        may_be_held = qos == 2 and self._may_be_held(seq)
         self._again.discard(seq, seq + 1)
         self._as_new.discard(seq, seq + 1)
         self._sent_stop = max(self._sent_stop, seq + 1)
-        if run.flags & QOS_MASK:
-            self._settle(self._policy.too_large, seq, seq + 1)
-        if run.flags & QOS_MASK == 2 and seq < self._dup_below:  # the remote, which took more then, may hold the identifier
+        if may_be_held:  # the remote took more then
+            self._in_flight += 1
+            self._in_flight_2 += 1
+            self._await_pubcomp.add(seq, seq + 1)
             self._replies.append(ack_slice(PUBREL, seq, 1))
+            self._will_let_go(seq, self._policy.too_large)
+        elif qos:
+            self._settle(self._policy.too_large, seq, seq + 1)
+
+    def _may_be_held(self, seq: int) -> bool:
+        """Whether the remote may hold the identifier of ``seq``, a QoS 2 message that has not left on this connection.
+
+        Nothing tells at which QoS an earlier life has sent. A remote that takes no QoS 2 may know no PUBREL either, and is not
+        asked to release what it was perhaps never sent.
+        """
+        if seq < self._sent_stop:
+            return seq in self._sent_as_2
+        return self._style.maximum_qos == 2 and seq < min(self._dup_below, self._first_seq + PACKET_IDS)
 
     def _pass(self, segment: Segment, rows: int) -> None:
         """Move over ``rows`` rows; those passed for the first time make room for others."""
@@ -758,7 +790,15 @@ class OutboundFlow:
         if first_byte == PUBCOMP:
             self._in_flight_2 -= count
             self._pubrecs.discard(start, stop)
+            if self._let_go:
+                self._let_go_of(start, stop)
+                return
         self._settle(DELIVERED, start, stop)
+
+    def _let_go_of(self, start: int, stop: int) -> None:
+        """PUBCOMPs came for ``[start, stop)``, of which some may have been given up."""
+        for seq in range(start, stop):
+            self._settle(self._let_go.pop(seq, DELIVERED), seq, seq + 1)
 
     def _refused(self, first_byte: int, seq: int, reason_code: int) -> None:
         """A reason code of 0x80 or above ends the exchange of that message [MQTT-4.3.2-2, MQTT-4.3.3-4]; F9."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from wire.backoff import Backoff
@@ -188,14 +189,18 @@ class RemoteModel:
         self.received_ids.clear()
         self.pubrecs.clear()
 
+    def never_heard(self, packet_ids: Iterable[int]) -> None:
+        """Their PUBRECs were lost: PUBRELs of what was given up keep no order (F10, F13)."""
+        for packet_id in packet_ids:
+            self.pubrecs.pop(packet_id, None)
+
     def take(self, packet: Sent) -> bytes:
         """Judge a packet and answer it."""
         if packet.kind == PUBREL:
             known = packet.packet_id in self.received_ids
             self.received_ids.discard(packet.packet_id)
             self.unsettled.pop(packet.packet_id, None)
-            if self.packet_max == 1 << 20 and (place := self.pubrecs.get(packet.packet_id)) is not None:
-                # Elsewhere PUBREL also comes for what was given up as too large, answered or not.
+            if (place := self.pubrecs.get(packet.packet_id)) is not None:
                 assert place > self.released_last, f"F10: PUBREL {packet.packet_id} is out of order"
                 self.released_last = place
             return ack(PUBCOMP, packet.packet_id, 0x92 if self.level == 5 and not known else None)

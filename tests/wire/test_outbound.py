@@ -634,6 +634,71 @@ def test_a_message_that_grew_too_large_for_a_resumed_session_gives_its_identifie
     assert settled(flow) == {"dead:packet_too_large": ((0, 1),), "redelivered": ((1, 2),)}
 
 
+def grown_too_large() -> OutboundFlow:
+    """A flow that gives up its QoS 2 message 0, of which the remote has had the PUBLISH: it takes 30 bytes now."""
+    flow = flow_at(level=5)
+    flow.offer(hand_out(0, from_rows([(b"t", 2, bytes(50))])))
+    burst(flow, 5)
+    flow.disconnected()
+    flow.connected(session=EDGE, session_present=True, level=5, maximum_packet_size=30)
+    assert kinds(burst(flow, 5)) == [(PUBREL, 1)]
+    return flow
+
+
+def test_f13_the_pubrel_of_what_was_given_up_goes_on_each_connection_until_its_pubcomp() -> None:
+    """Once it is settled, nobody would know that its identifier is to be freed, and a later message has the same."""
+    flow = grown_too_large()
+    assert settled(flow) == {}
+    for _ in range(2):
+        flow.disconnected()
+        flow.connected(session=EDGE, session_present=True, level=5)
+        assert kinds(burst(flow, 5)) == [(PUBREL, 1)]
+    flow.received(ack(PUBCOMP, 1, 0x92))
+    assert settled(flow) == {"dead:packet_too_large": ((0, 1),)}
+    assert flow.in_flight == 0
+    flow.disconnected()
+    flow.connected(session=EDGE, session_present=True, level=5)
+    offer(flow, 65_000, 2)
+    assert burst(flow, 5) == []  # F3
+    flow.facts(2)
+    flow.committed(2)
+    assert [(packet.packet_id, packet.dup) for packet in burst(flow, 5)] == [(1, False)]
+
+
+def test_f13_a_crash_before_the_pubcomp_has_the_message_given_up_again() -> None:
+    flow = grown_too_large()
+    flow.open(lane_opened(tail=3, dup_below=2, session=EDGE))
+    flow.connected(session=EDGE, session_present=True, level=5, maximum_packet_size=30)
+    flow.offer(hand_out(0, from_rows([(b"t", 2, bytes(50))] * 3)))
+    assert kinds(burst(flow, 5)) == [(PUBREL, 1), (PUBREL, 2)]  # what was never handed out before was never sent
+    assert settled(flow) == {"dead:packet_too_large": ((2, 3),)}
+    flow.received(ack(PUBCOMP, 1) + ack(PUBCOMP, 2))
+    assert settled(flow) == {"dead:packet_too_large": ((0, 2),)}
+
+
+def test_f13_a_new_session_holds_no_identifiers() -> None:
+    flow = grown_too_large()
+    flow.disconnected()
+    flow.connected(session=EDGE, session_present=False, level=5)
+    assert settled(flow) == {"dead:packet_too_large": ((0, 1),)}
+    flow.committed(1)
+    assert burst(flow, 5) == []
+    assert (flow.in_flight, flow.counts.assumed_delivered) == (0, 0)
+
+
+@pytest.mark.parametrize("maximum_qos", [0, 1])
+def test_f13_a_remote_that_takes_no_qos_2_is_sent_no_pubrel_for_what_it_perhaps_never_had(maximum_qos: int) -> None:
+    """It may know no PUBREL, and would close the connection on it each time."""
+    flow = outbound_flow()
+    flow.open(lane_opened(tail=2, dup_below=1, session=EDGE))
+    for _ in range(2):
+        flow.connected(session=EDGE, session_present=True, level=5, maximum_qos=maximum_qos, maximum_packet_size=30)
+        flow.offer(hand_out(flow.sent_below, from_rows([(b"t", 2, bytes(50))])))
+        assert burst(flow, 5) == []
+        flow.disconnected()
+    assert settled(flow) == {"dead:packet_too_large": ((0, 2),)}
+
+
 @pytest.mark.parametrize("reason_code", [0x92, 0x80, 0x10, 0x00])
 def test_a_pubcomp_ends_the_exchange_whatever_it_says(reason_code: int) -> None:
     """0x92: the remote does not know the identifier, so it has released it before."""

@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from tests.wire.outbound_model import PUBLISH, PUBREL, RemoteModel, Sent, StoreModel, outbound_flow, parse
+from tests.wire.outbound_model import PUBLISH, PUBREC, PUBREL, RemoteModel, Sent, StoreModel, outbound_flow, parse
 from wire.outbound import Facts
 
 
@@ -42,6 +42,8 @@ class Exchange(RuleBasedStateMachine):
 
     def reopen(self) -> None:
         self.flow.open(self.store.open())
+        on_record = {seq % 65_000 + 1 for seq in self.store.released}
+        self.remote.never_heard([packet_id for packet_id in self.remote.pubrecs if packet_id not in on_record])
         self.commits.clear()
         self.number = 0
         self.connected = False
@@ -50,6 +52,7 @@ class Exchange(RuleBasedStateMachine):
 
     def cut(self) -> None:
         self.flow.disconnected()
+        self.remote.never_heard(packet.packet_id for packet in parse(self.to_us, self.level) if packet.kind == PUBREC)
         self.connected = False
         self.to_remote.clear()
         self.to_us = b""
@@ -236,6 +239,7 @@ class Exchange(RuleBasedStateMachine):
         assert not self.work_left(), "it came to a stop"
         assert self.flow.in_flight == 0
         assert self.flow.owed == (None, None, None)
+        assert not self.remote.received_ids, "F13: an identifier is held for ever"
         counts = Counter(self.remote.published)
         for seq, qos in self.store.rows.items():
             if qos:

@@ -145,6 +145,22 @@ def test_the_identifier_of_a_qos_2_message_that_was_given_up_is_released() -> No
     assert bridge.order == [1, 2, 3]
 
 
+def test_f13_the_identifier_of_what_was_given_up_is_released_until_the_remote_has_said_so() -> None:
+    """Neither the first PUBREL nor the second arrives; till then the message is not settled."""
+    bridge = scene(on(0))
+    bridge.offer(2, 1, 1, 1)
+    bridge.run(CLOSINGS)
+    assert [blamed.seq for blamed in bridge.flow.take_convicted()] == [0]
+    for _ in range(2):
+        bridge.flow.connected(session=EDGE, session_present=True, level=4)
+        assert [(packet.kind, packet.packet_id) for packet in parse(bridge.flow.pump(1 << 20, 0.0), 4)][:1] == [(PUBREL, 1)]
+        bridge.flow.disconnected()
+    assert 0 not in bridge.outcome
+    bridge.run()
+    assert bridge.released == [1]
+    assert bridge.outcome == {0: "dead:connection_closed"} | dict.fromkeys((1, 2, 3), "delivered")
+
+
 def test_each_of_several_in_a_row_is_given_up() -> None:
     bridge = scene(on(*range(6)))
     bridge.offer(*[1, 2] * 20)
