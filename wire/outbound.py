@@ -10,7 +10,8 @@ F2  at level 4 at most ``qos2_maximum`` of them are QoS 2, each counted from PUB
     receive maximum of the next, and would refuse for ever what has to go again before that.
 F3  what is unsettled spans at most 65,000 sequences, and so does what is not known to be settled on record: no packet identifier is
     given twice, not even after a crash that forgets that the first message was settled.
-F4  PUBREL leaves only after the PUBREC was committed, or without any (F13); after a PUBREC no PUBLISH leaves again in that session.
+F4  PUBREL leaves only after the PUBREC was committed; after a PUBREC no PUBLISH leaves again in that session. F13 and F14 have
+    PUBRELs of what no PUBREC came for.
 F5  nothing is sent twice on one live connection [MQTT-4.4.0-1], save as a new PUBLISH what the remote refused and policy retries.
 F6  on a resumed session all that is unsettled goes again in the original order, with its identifier, PUBLISH with DUP or PUBREL.
 F7  nothing leaves on a new session before its record is committed; what an older one released is settled or sent as new.
@@ -26,6 +27,8 @@ F12 a message for which the remote closes its connections is found as ``wire/sus
 F13 what is given up while the remote may hold its packet identifier is settled at the PUBCOMP of a PUBREL, which goes on each
     connection of that session until then: held for ever, the identifier would make of a later message a repeat [MQTT-4.3.3-10]. A
     crash before it forgets that the message was given up, and neither the message nor that its identifier is taken.
+F14 what left at QoS 2 and is owed a PUBREC goes to a remote that takes no QoS 2 any more only after the PUBCOMP of a PUBREL, for
+    the same reason; nothing is PUBLISHed before (F8). It may arrive twice then: a PUBCOMP does not tell whether the remote had it.
 """
 
 from __future__ import annotations
@@ -156,6 +159,7 @@ class OutboundFlow:
         self._as_new = RangeSet()  # those of _again that were refused: they leave without DUP
         self._aside = RangeSet()  # suspected, and due again once another message was accepted (F12)
         self._sent_as_2 = RangeSet()  # those due again of which a PUBREC is owed: the remote may hold their identifiers
+        self._freeing = RangeSet()  # those of them that wait for PUBCOMP, and all PUBLISHes for them (F14)
         self._let_go: dict[int, str] = {}  # given up, and the remote may hold the identifier: the outcome, once PUBCOMP comes (F13)
         self._suspects.clear()
         self._await_puback = RangeSet()
@@ -339,6 +343,8 @@ class OutboundFlow:
             self.session = session
             self._record_new = True
             self._sent_as_2.clear()
+        elif maximum_qos < 2:
+            self._free_identifiers()
         self._in_flight = self._in_flight_2 = self._releasing.count() + self._release_due.count()
         self._answers_before = self.counts.acknowledged
         if self._suspects.connected():
@@ -346,6 +352,13 @@ class OutboundFlow:
                 self._again.discard(seq, seq + 1)
                 self._aside.add(seq, seq + 1)
         self.live = True
+
+    def _free_identifiers(self) -> None:
+        """What goes again at a lower QoS goes once the remote has let go of its identifier (F14)."""
+        for start, stop in self._sent_as_2:
+            self._freeing.add(start, stop)
+            self._release_due.add(start, stop)
+            self._pubrecs.add(start, stop)
 
     def _session_lost(self) -> None:
         """The remote forgot everything: unreleased messages go as new, released ones as configured."""
@@ -391,6 +404,10 @@ class OutboundFlow:
         for start, stop in self._await_pubcomp:
             self._release_due.add(start, stop)
         self._await_pubcomp.clear()
+        for start, stop in self._freeing:  # the next connection may take QoS 2 again
+            self._release_due.discard(start, stop)
+            self._pubrecs.discard(start, stop)
+        self._freeing.clear()
         for start, stop in self._aside:
             self._again.add(start, stop)
         self._aside.clear()
@@ -488,7 +505,7 @@ class OutboundFlow:
             self._await_pubcomp.add(start, stop)
             self.pubrels_sent += stop - start
         self._release_due.clear()
-        if not self._hold.reason_code or self._hold_over(now_s):  # F8
+        if not self._freeing and (not self._hold.reason_code or self._hold_over(now_s)):  # F14, F8
             if self._suspects.active:
                 self._publish_carefully(bytes_max, parts)
             else:
@@ -790,15 +807,19 @@ class OutboundFlow:
         if first_byte == PUBCOMP:
             self._in_flight_2 -= count
             self._pubrecs.discard(start, stop)
-            if self._let_go:
+            if self._let_go or self._freeing:
                 self._let_go_of(start, stop)
                 return
         self._settle(DELIVERED, start, stop)
 
     def _let_go_of(self, start: int, stop: int) -> None:
-        """PUBCOMPs came for ``[start, stop)``, of which some may have been given up."""
+        """PUBCOMPs came for ``[start, stop)``, of which some may have been given up (F13) or go at a lower QoS now (F14)."""
         for seq in range(start, stop):
-            self._settle(self._let_go.pop(seq, DELIVERED), seq, seq + 1)
+            if seq in self._freeing:
+                self._freeing.discard(seq, seq + 1)
+                self._sent_as_2.discard(seq, seq + 1)
+            else:
+                self._settle(self._let_go.pop(seq, DELIVERED), seq, seq + 1)
 
     def _refused(self, first_byte: int, seq: int, reason_code: int) -> None:
         """A reason code of 0x80 or above ends the exchange of that message [MQTT-4.3.2-2, MQTT-4.3.3-4]; F9."""

@@ -159,6 +159,7 @@ class RemoteModel:
     receive_maximum: int
     qos2_maximum: int
     packet_max: int = 1 << 20
+    maximum_qos: int = 2
     published: list[int] = field(default_factory=list)
     refusing: deque[int] = field(default_factory=deque)  # reason codes for the next PUBLISHes; below 0x80 it accepts
     refused: dict[int, set[int]] = field(default_factory=dict)  # sequence -> reason codes it was ever refused with
@@ -219,8 +220,10 @@ class RemoteModel:
             assert not packet.dup
             self.published.append(seq)
             return b""
+        assert packet.qos <= self.maximum_qos, "a QoS that the remote does not take"
         assert packet.packet_id == seq % 65_000 + 1
         repeated = packet.packet_id in self.received_ids
+        assert packet.qos == 2 or not repeated, "F14: QoS 1 under an identifier that is held for QoS 2"
         if not repeated:
             assert packet.packet_id not in self.unsettled, "F3: a packet identifier was given twice"
             reason_code = self.refusing.popleft() if self.refusing and self.level == 5 else 0

@@ -699,6 +699,77 @@ def test_f13_a_remote_that_takes_no_qos_2_is_sent_no_pubrel_for_what_it_perhaps_
     assert settled(flow) == {"dead:packet_too_large": ((0, 2),)}
 
 
+def shown(packets: list[Sent]) -> list[tuple[int, int, int, bool]]:
+    """Kind, QoS, packet identifier and DUP of each; of a PUBREL the middle flag bits are 1."""
+    return [(packet.kind, packet.qos, packet.packet_id, packet.dup) for packet in packets]
+
+
+def taken_to(flow: OutboundFlow, maximum_qos: int) -> list[tuple[int, int, int, bool]]:
+    """The link is cut and the session resumed with that Maximum QoS; what leaves then."""
+    flow.disconnected()
+    flow.connected(session=EDGE, session_present=True, level=5, maximum_qos=maximum_qos)
+    return shown(burst(flow, 5))
+
+
+@pytest.mark.parametrize("reason_code", [0x00, 0x92])
+@pytest.mark.parametrize("maximum_qos", [0, 1])
+def test_f14_what_left_at_qos_2_goes_at_a_lower_qos_once_its_identifier_is_free(maximum_qos: int, reason_code: int) -> None:
+    """Held on, it makes the message 65,000 later a repeat; and what is behind waits, or it would be ahead."""
+    flow = flow_at(level=5)
+    offer(flow, 0, 2, 1, 2)
+    burst(flow, 5)
+    flow.received(ack(PUBACK, 2))
+    offer(flow, 3, 1, 0)
+    assert taken_to(flow, maximum_qos) == [(PUBREL, 1, 1, False), (PUBREL, 1, 3, False)]
+    flow.received(ack(PUBCOMP, 1, reason_code))
+    assert burst(flow, 5) == []
+    flow.received(ack(PUBCOMP, 3, reason_code))
+    assert settled(flow) == {"delivered": ((1, 2),)}
+    if maximum_qos:
+        assert shown(burst(flow, 5)) == [
+            (PUBLISH, 1, 1, True),
+            (PUBLISH, 1, 3, True),
+            (PUBLISH, 1, 4, False),
+            (PUBLISH, 0, 0, False),
+        ]
+        assert flow.in_flight == 3
+        assert taken_to(flow, 1)[:2] == [(PUBLISH, 1, 1, True), (PUBLISH, 1, 3, True)]  # it has left at QoS 1 since
+    else:
+        assert [packet.payload for packet in burst(flow, 5)] == [b"0", b"2", b"3", b"4"]
+        assert (settled(flow)["delivered"], flow.in_flight) == (((0, 1), (2, 4)), 0)
+
+
+def test_f14_the_pubrel_goes_on_each_connection_until_its_pubcomp_or_until_qos_2_is_taken_again() -> None:
+    flow = flow_at(level=5)
+    offer(flow, 0, 2)
+    burst(flow, 5)
+    assert taken_to(flow, 1) == [(PUBREL, 1, 1, False)]
+    assert flow.owed[2] is not None
+    assert taken_to(flow, 1) == [(PUBREL, 1, 1, False)]
+    assert taken_to(flow, 2) == [(PUBLISH, 2, 1, True)]
+    assert taken_to(flow, 1) == [(PUBREL, 1, 1, False)]
+    assert settled(flow) == {"redelivered": ((0, 1),)}
+    flow.disconnected()
+    flow.connected(session=EDGE, session_present=False, level=5, maximum_qos=1)
+    flow.facts(2)
+    flow.committed(2)
+    assert shown(burst(flow, 5)) == [(PUBLISH, 1, 1, False)]  # a new session holds nothing
+    assert flow.in_flight == 1
+
+
+def test_f14_what_was_released_or_given_up_before_is_not_sent_at_a_lower_qos() -> None:
+    flow = grown_too_large()
+    offer(flow, 1, 2, 2)
+    burst(flow, 5)
+    flow.received(ack(PUBREC, 2))
+    flow.facts(1)
+    flow.committed(1)
+    assert taken_to(flow, 1) == [(PUBREL, 1, 1, False), (PUBREL, 1, 2, False), (PUBREL, 1, 3, False)]
+    flow.received(ack(PUBCOMP, 1) + ack(PUBCOMP, 2) + ack(PUBCOMP, 3))
+    assert settled(flow, 2) == {"dead:packet_too_large": ((0, 1),), "delivered": ((1, 2),)}
+    assert shown(burst(flow, 5)) == [(PUBLISH, 1, 3, True)]
+
+
 @pytest.mark.parametrize("reason_code", [0x92, 0x80, 0x10, 0x00])
 def test_a_pubcomp_ends_the_exchange_whatever_it_says(reason_code: int) -> None:
     """0x92: the remote does not know the identifier, so it has released it before."""

@@ -30,6 +30,10 @@ class Exchange(RuleBasedStateMachine):
         self.store = StoreModel(head=head, republish=republish)
         self.exempt: set[int] = set()  # unsettled when a session was lost: nobody can promise exactly once
         self.sent_here: set[int] = set()  # in the remote session that is live now
+        self.sent_as_2: set[int] = set()  # the same, refused ones included
+        self.given_up: set[int] = set()  # and PUBRELed, so that after a crash they may come once more (F13)
+        self.maximum_qos = 2
+        self.crashed = False  # in the remote session that is live now: nobody knows what left at which QoS
         self.connected = False
         self.to_remote: deque[Sent] = deque()
         self.to_us = b""
@@ -42,6 +46,8 @@ class Exchange(RuleBasedStateMachine):
 
     def reopen(self) -> None:
         self.flow.open(self.store.open())
+        self.crashed = True
+        self.exempt |= self.given_up - self.store.settled.keys()
         on_record = {seq % 65_000 + 1 for seq in self.store.released}
         self.remote.never_heard([packet_id for packet_id in self.remote.pubrecs if packet_id not in on_record])
         self.commits.clear()
@@ -66,12 +72,16 @@ class Exchange(RuleBasedStateMachine):
             unsettled = [seq for seq in self.store.rows if self.store.settled.get(seq) is None]
             self.exempt.update(unsettled)
             self.sent_here.clear()
+            self.sent_as_2.clear()
+            self.crashed = False
         self.resumed = present
+        self.remote.maximum_qos = 2 if self.crashed else self.maximum_qos
         self.flow.connected(
             session="edge@here",
             session_present=present,
             level=self.level,
             receive_maximum=self.remote.receive_maximum,
+            maximum_qos=self.remote.maximum_qos,
             maximum_packet_size=self.remote.packet_max if self.level == 5 else None,
         )
         self.connected = True
@@ -88,17 +98,26 @@ class Exchange(RuleBasedStateMachine):
             assert until_s is not None or self.flow.held_until_s is None or self.flow.held_until_s <= self.now_s + 8.0, "H2"
         for packet in packets:
             if packet.kind == PUBREL:
-                held = set(self.store.released) | (self.store.large if self.level == 5 else set())
-                assert any(seq % 65_000 + 1 == packet.packet_id for seq in held), "F4: PUBREL before the commit"
+                named = {seq for seq in self.store.rows if seq % 65_000 + 1 == packet.packet_id}
+                if not named & self.store.released.keys():
+                    given_up = named & self.store.large if self.level == 5 else set()
+                    lowered = named & self.sent_as_2 if self.remote.maximum_qos < 2 else set()
+                    assert given_up or lowered, "F4: PUBREL before the commit"
+                    self.given_up |= given_up
+                    self.exempt |= lowered - self.store.settled.keys()  # F14
             if packet.kind == PUBLISH and packet.qos:
                 seq = int(packet.payload)
                 assert seq not in self.store.released, "F4: PUBLISH of something released"
+                if packet.qos < self.store.rows[seq]:
+                    self.exempt.add(seq)
                 if packet.dup:
                     assert seq < self.store.handed_stop
                     assert self.resumed, "DUP on a new session"
                 elif self.resumed:
                     assert seq not in self.sent_here, "F6: sent again without DUP"
                 self.sent_here.add(seq)
+                if packet.qos == 2:
+                    self.sent_as_2.add(seq)
         self.to_remote.extend(packets)
 
     def process(self, count: int) -> None:
@@ -160,9 +179,14 @@ class Exchange(RuleBasedStateMachine):
         self.hand_out(size)
 
     @precondition(lambda self: not self.connected)
-    @rule(recorded=st.sampled_from([True, True, True, False]), packet_max=st.sampled_from([1 << 20, 1 << 20, 40]))
-    def the_connection_comes_up(self, recorded: bool, packet_max: int) -> None:
+    @rule(
+        recorded=st.sampled_from([True, True, True, False]),
+        packet_max=st.sampled_from([1 << 20, 1 << 20, 40]),
+        maximum_qos=st.sampled_from([2, 2, 1]),
+    )
+    def the_connection_comes_up(self, recorded: bool, packet_max: int, maximum_qos: int) -> None:
         self.remote.packet_max = packet_max if self.level == 5 else 1 << 20
+        self.maximum_qos = maximum_qos if self.level == 5 else 2
         self.connect()
         if recorded:
             self.settle()
@@ -209,6 +233,16 @@ class Exchange(RuleBasedStateMachine):
         if session_lost:
             self.remote.forget_session()
 
+    @precondition(lambda self: self.connected and self.flow.on_record)
+    @rule(handed=st.integers(1, 12), read=st.integers(1, 20), maximum_qos=st.sampled_from([2, 1]))
+    def the_answers_are_lost_and_the_session_resumed(self, handed: int, read: int, maximum_qos: int) -> None:
+        self.hand_out(handed)
+        self.pump(100_000)
+        self.process(read)
+        self.cut()
+        self.maximum_qos = maximum_qos if self.level == 5 else 2
+        self.connect()
+
     @precondition(lambda self: not self.connected)
     @rule()
     def the_remote_loses_its_session(self) -> None:
@@ -245,7 +279,8 @@ class Exchange(RuleBasedStateMachine):
             if qos:
                 self.judge(seq, qos, counts[seq])
         first_at = {seq: at for at, seq in reversed(list(enumerate(self.remote.published)))}
-        in_order = sorted(seq for seq in first_at if self.store.rows[seq] and seq not in self.remote.refused)
+        others = self.remote.refused.keys() | (self.store.large if self.level == 5 else set())  # a crash forgets what was given up
+        in_order = sorted(seq for seq in first_at if self.store.rows[seq] and seq not in others)
         assert [first_at[seq] for seq in in_order] == sorted(first_at[seq] for seq in in_order), "order of first arrival"
 
     def judge(self, seq: int, qos: int, count: int) -> None:
