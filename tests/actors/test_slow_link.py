@@ -287,7 +287,13 @@ def test_w4_a_suback_has_its_time_once_the_subscribe_is_out(monkeypatch: pytest.
     opened = next(frame for frame in lane.mailbox.sent if isinstance(frame, SessionOpen))
     lane.tell(
         SessionOpened(
-            sender=opened.sender, epoch=opened.epoch, request=opened.request, session=opened.session, present=True, received=b""
+            store=1,
+            sender=opened.sender,
+            epoch=opened.epoch,
+            request=opened.request,
+            session=opened.session,
+            present=True,
+            received=b"",
         )
     )
     lane.pass_time(190.0)
