@@ -104,6 +104,13 @@ class FakeHost:
     def say(self, data: bytes) -> None:
         self.said += data
 
+    def say_subscribe(self, data: bytes) -> None:
+        self.say(data)
+
+    @property
+    def suback_due_s(self) -> float:
+        return self.mailbox.time_s + 10.0
+
     def write(self, client: Client, data: bytes) -> None:
         self.said += data
         self.writes += 1
