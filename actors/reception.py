@@ -12,6 +12,7 @@ import resource
 import socket
 import stat
 import struct
+import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -144,16 +145,15 @@ class Reception:
         for _ in range(ACCEPTS_PER_TURN):
             if not self.accepting or (door.secure and not self.turn.left):  # those who are here shake hands first
                 return
+            if _lowest_free_descriptor() >= descriptors_max:
+                self.pause(now_s, "file descriptors are used up")
+                return
             try:
                 sock, peer = door.sock.accept()
             except (BlockingIOError, ConnectionAbortedError):  # nobody waits, or who waited is gone
                 return
             except OSError as error:  # no descriptor, no memory: it would be so again at once
                 self.pause(now_s, str(error))
-                return
-            if sock.fileno() >= descriptors_max:  # the lowest free one is given
-                sock.close()
-                self.pause(now_s, "file descriptors are used up")
                 return
             self._numbers += 1
             host, address = (peer[0], f"{peer[0]}:{peer[1]}") if not door.settings.unix_path else ("", _unix_peer(sock))
@@ -273,3 +273,13 @@ def _unix_peer(sock: socket.socket) -> str:
     """Which process has connected, for logs."""
     pid, uid, _ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
     return f"{UNIX}pid={pid},uid={uid}"
+
+
+def _lowest_free_descriptor() -> int:
+    """The number that the next socket gets; larger than any where none is left."""
+    try:
+        probe = os.eventfd(0, os.EFD_CLOEXEC)
+    except OSError:
+        return sys.maxsize
+    os.close(probe)
+    return probe
