@@ -278,7 +278,7 @@ def test_a_backlog_that_cannot_be_read_for_now_is_delivered_later(shim: Path, tm
     """Its queue waits for the disk; intake goes on."""
     with FaultyNode(shim, tmp_path, tier2={"max_messages": 50}) as faulty:
         faulty.node.start()
-        faulty.publish(rate_per_s=2000.0, size_bytes=4000)
+        faulty.publish(rate_per_s=400.0, size_bytes=2000)  # so little that no memtable is full, whose flush would be read again
         faulty.remote.suspend()
         faulty.progress(600)
         faulty.node.wait_replaced("queue_store", faulty.node.kill("queue_store"))  # the successor has to read what it hands out
