@@ -55,7 +55,7 @@ class ClientAdmin:
 
     def gone(self, session: str) -> None:
         """The store has ended ``session``: whatever its answer was to be, it is not asked again, since the next one is another."""
-        for request in [request for request, command in self._ends.items() if command.arguments["client_id"] == session]:
+        for request in self._ends_of(session):
             del self._ends[request]
             self._repeated.discard(request)
 
@@ -63,8 +63,7 @@ class ClientAdmin:
         """An end may be lost, or what was told of it."""
         for request, command in self._ends.items():
             self._repeated.add(request)
-            lasting = any(row["lasting"] for row in command.live)
-            self._ask(replace(command, live=()) if lasting else command)
+            self._ask(replace(command, live=()) if _was_lasting(command) else command)
 
     # --- inside ---
 
@@ -82,17 +81,20 @@ class ClientAdmin:
             self._sessions.send_away(client, publish_will=not command.arguments.get("drops_will"))
         self._ask(command)
 
+    def _ends_of(self, session: str) -> list[int]:
+        """The requests that are to end ``session`` and are not through."""
+        return [request for request, command in self._ends.items() if command.arguments["client_id"] == session]
+
     def _end_answered(self, command: SessionCommand, answer: QueueAnswer) -> QueueAnswer:
         name = command.arguments["client_id"]
         repeated = command.request in self._repeated
         self._repeated.discard(command.request)
-        ordered = bool(answer.result.get(ORDERED))
-        if ordered and (not command.live or any(row["lasting"] for row in command.live)):
+        if answer.result.get(ORDERED) and (not command.live or _was_lasting(command)):
             self._ends[command.request] = command  # SessionGone comes when the disk takes it; a new store is told again
         elif repeated and answer.error in ("", "no_such_session"):
             self._sessions.lost(name)
             self._sessions.ended(name, drops_will=bool(command.arguments.get("drops_will")))
-        elif not any(other.arguments["client_id"] == name for other in self._ends.values()):
+        elif not self._ends_of(name):
             self._sessions.release(name)
         if answer.error and command.live:
             return replace(answer, message=f"{answer.message}; its client was disconnected")
@@ -156,3 +158,8 @@ class ClientAdmin:
             "received": len(client.flow.received) if client.flow is not None else 0,
             "will": client.will is not None,
         }
+
+
+def _was_lasting(command: SessionCommand) -> bool:
+    """Whether the client was connected to a session that outlives its connection when the command came."""
+    return any(row["lasting"] for row in command.live)

@@ -125,10 +125,12 @@ class LocalSessions:
                 elif frame.asker == DISTRIBUTOR:
                     self._distributor_epoch = max(self._distributor_epoch, frame.epoch)
                 self._answers.extend((frame.asker, known) for known in self._known(frame.epoch))
-            case SubscriptionsAdd() | SubscriptionsDrop():
-                # Late from a dead Distributor: the next one has been told what is kept, without this. It is asked again.
-                if frame.distributor >= self._distributor_epoch:
-                    self._change(frame, wall_ms)
+            case SubscriptionsAdd() | SubscriptionsDrop() if frame.distributor < self._distributor_epoch:
+                pass  # late from a dead Distributor: the next one was told what is kept, without this, and it is asked for again
+            case SubscriptionsAdd():
+                self._add(frame, wall_ms)
+            case SubscriptionsDrop():
+                self._drop(frame)
 
     def wills_sent(self, wills: Iterable[tuple[str, int, int, int]], batch: tuple[int, int], refused: Collection[int]) -> None:
         """``wills``, as in ``Publishes``, are in the open write by way of ``batch`` (epoch, number), save ``refused`` rows (S3)."""
@@ -377,12 +379,6 @@ class LocalSessions:
             )
 
     # --- subscriptions ---
-
-    def _change(self, frame: SubscriptionsAdd | SubscriptionsDrop, wall_ms: int) -> None:
-        if isinstance(frame, SubscriptionsAdd):
-            self._add(frame, wall_ms)
-        else:
-            self._drop(frame)
 
     def _add(self, frame: SubscriptionsAdd, wall_ms: int) -> None:
         session = self._session_of(frame)
