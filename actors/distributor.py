@@ -188,9 +188,10 @@ class Distributor(MailboxActor):
     def _route_locally(self, frame: Publishes, batch: Batch) -> Routed:
         sender = frame.sender, frame.epoch
         had_live = frame.number <= self._delivered.get(sender, 0)
-        # Perhaps: what the clients of a former Listener were sent nobody knows any more.
-        had_qos0 = 0 < frame.listener < self._listener_epoch
-        publishers = _publishers(frame) if frame.sender == LISTENER else None
+        local = frame.sender == LISTENER
+        # Perhaps: what the clients of a former Listener were sent nobody knows any more, nor what those of this one have had since.
+        had_qos0 = 0 < (frame.epoch if local else frame.listener) < self._listener_epoch
+        publishers = _publishers(frame) if local else None
         return self._local.route(batch, publishers, sender, had_live=had_live, had_qos0=had_qos0)
 
     def _deliver_ahead(self, frame: PublishesAhead) -> None:
