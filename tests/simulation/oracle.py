@@ -509,7 +509,8 @@ class Oracle:
     def _first_arrival(self, message: Message, session: int) -> None:
         """P4, whatever lane a topic takes.
 
-        QoS 0 that is on its way to one broker may be read there after another has read what is newer: it has an order at each.
+        What is on its way to one broker and never sent again (QoS 0, and what was purged in flight) may be read there after another
+        has read what is newer: it has an order at each.
         """
         payload = message.payload
         key = (message.topic, message.qos)
@@ -528,10 +529,12 @@ class Oracle:
             return  # lowered to QoS 0, lost on the way, and published again because the acknowledgement was lost
         if self.shape.max_age_s is not None and self.times_entered(payload) > 1:
             return  # expired, and published again because the acknowledgement was lost
-        reader = self.places[session] if self.shape.second == "other" and not self.applied_qos(message) else ""
-        if place < self._last_arrival.get((*key, reader), -1):
+        here = self.places[session] if self.shape.second == "other" else ""
+        once = not self.applied_qos(message) or payload in self._purged.values()
+        if place < self._last_arrival.get((*key, here if once else ""), -1):
             raise Violation("P4", f"m{message.number} came after a later one of {key}")
-        self._last_arrival[*key, reader] = place
+        for reader in {here, ""}:
+            self._last_arrival[*key, reader] = max(place, self._last_arrival.get((*key, reader), -1))
 
     def remote_refused(self, client_id: str, packet: Publish) -> None:
         self._remote_refused.add(packet.payload)
