@@ -467,6 +467,7 @@ class Tier1:
             if refused:
                 of_rows = unpack_column("H", rows)
                 accepted = [packet_id for packet_id, row in zip(packet_ids, of_rows, strict=True) if row not in refused]
+                self._forget_ids(session, set(packet_ids).difference(accepted))
             else:
                 accepted = list(packet_ids)
             if accepted:
@@ -474,6 +475,13 @@ class Tier1:
                 self._needs_sync = True
         for session, ids in frame.released.items():
             self._sessions.release(session, unpack_column("H", ids))
+            self._needs_sync = True
+
+    def _forget_ids(self, session: str, refused: set[int]) -> None:
+        """Forget identifiers whose new messages were ``refused``: on record they are of others, which came in a lost session."""
+        known = self._sessions.get(session)
+        if known is not None and not refused.isdisjoint(known.received):
+            self._sessions.release(session, refused)
             self._needs_sync = True
 
     def commit(self, now_s: float, wall_ms: int, *, at_once: bool = False) -> Effects:

@@ -236,6 +236,27 @@ def test_refused_qos_2_rows_leave_no_identifier() -> None:
     assert opened.received == u16([5])
 
 
+def test_an_identifier_whose_new_message_was_refused_is_no_longer_another_ones() -> None:
+    """That was of a session that the remote has lost. The refused one comes again with DUP, and would be taken for its repeat."""
+    settings = node(bridge(limit=limits(max_messages=2)))
+    sender = "connection:cloud:0"
+    session = f"\0{sender}"
+
+    def received(store: Tier1, request: int) -> bytes:
+        asked = SessionOpen(sender=sender, epoch=1, request=request, session=session, clean=False, expiry_s=60)
+        (opened,) = [frame for _, frame in turn(store, asked) if isinstance(frame, SessionOpened)]
+        return opened.received
+
+    engine = RecordingEngine()
+    store = Tier1(engine, settings, 1)
+    both = batch([b"a", b"b"], 2)
+    turn(store, append_frame(1, {QUEUE: (both, None)}, received={session: ([3, 4], [0, 1])}, sender=sender))
+    assert received(store, 1) == u16([3, 4])
+    turn(store, append_frame(2, {QUEUE: (batch([b"new"], 2), None)}, received={session: ([3], [0])}, sender=sender))
+    assert engine.writes[-1][1], "synced"
+    assert received(Tier1(engine, settings, 2), 2) == u16([4])
+
+
 @pytest.mark.parametrize(
     ("overflow", "kept"), [("drop-newest", [b"a", b"b", b"c"]), ("drop-oldest", [b"c", b"d", b"e"]), ("reject", [b"a", b"b", b"c"])]
 )
