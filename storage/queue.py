@@ -197,6 +197,11 @@ class Queue:
         return self._depth + self._volatile_depth
 
     @property
+    def depth_on_disk(self) -> int:
+        """Those that the open write has on disk, or a commit before it."""
+        return self._depth
+
+    @property
     def size_bytes(self) -> int:
         """Bytes of the messages in the queue, to within a chunk."""
         purged = sum(size_bytes for stop, size_bytes in self._holes if self._cursor < stop) if self._holes else 0

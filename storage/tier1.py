@@ -118,6 +118,7 @@ class _Lane:
     answered: int = 0
     opening: bool = False  # LaneOpened is owed
     releasing: bool = False  # something was released since the last commit
+    dropping: bool = False  # some were dropped that are not yet gone on record, so nothing behind them is handed out
     damaged: bool = False  # it is stopped until it is opened again
     unreadable: Unavailable | None = None  # why its chunks could not be read the last time
     retry_s: float = 0.0  # when to try to read them again
@@ -761,7 +762,7 @@ class Tier1:
             lane = self._lanes.get(name)
             if lane is None:
                 continue  # the session has ended
-            if not lane.open or lane.damaged or not lane.queue.waiting():
+            if not lane.open or lane.damaged or lane.dropping or not lane.queue.waiting():
                 continue
             if lane.unreadable is not None and self._now_s < lane.retry_s:
                 self._ready.add(name)
@@ -846,6 +847,7 @@ class Tier1:
         if lane.damaged:
             return 0
         messages_before, bytes_before = lane.queue.depth, lane.queue.size_bytes
+        on_disk_before = lane.queue.depth_on_disk
         try:
             dropped = lane.queue.drop_oldest(messages, size_bytes)
         except StorageDamaged as error:
@@ -857,7 +859,16 @@ class Tier1:
         for room in rooms[queue]:
             room.take(lane.queue.depth - messages_before, lane.queue.size_bytes - bytes_before)
         self._without_room += dropped
+        if lane.queue.depth_on_disk < on_disk_before:  # a crash would bring them back, behind what was handed out (P4)
+            self._needs_sync = lane.dropping = True
+            self._write.on_commit(partial(self._has_dropped, queue))
         return dropped
+
+    def _has_dropped(self, queue: str) -> None:
+        lane = self._lanes.get(queue)
+        if lane is not None:
+            lane.dropping = False
+            self._ready.add(queue)
 
     def _look_at_disk(self, now_s: float) -> None:
         if now_s - self._disk_checked_s >= TICK_S:

@@ -285,6 +285,33 @@ def test_drop_oldest_leaves_what_is_in_flight() -> None:
     assert (figures["in_flight"], figures["dropped"]) == (3, {"overflow": 1})
 
 
+def test_nothing_is_handed_out_behind_what_was_dropped_before_that_is_committed() -> None:
+    """A crash would bring it back, and it would reach the remote behind newer messages of its topic (P4)."""
+    engine = RecordingEngine()
+    store = Tier1(engine, node(bridge(limit=limits(max_messages=2, overflow="drop-oldest")), flush_period_s=0.5), 1)
+    turn(store, rows(1, b"a", b"b"), LaneOpen(queue=QUEUE, epoch=1 << 20))
+
+    store.receive(rows(2, b"c"))
+    store.receive(Credit(queue=QUEUE, epoch=1 << 20, messages=9, size_bytes=1 << 40))
+    assert not [frame for _, frame in store.commit(100.1, 5000) if isinstance(frame, HandOut)]
+    assert store.wakes_at_s(100.1) <= 100.5, "it does not wait for a frame"
+    engine.writes.clear()
+    effects = store.commit(100.6, 5000)
+
+    assert [payload for _, frame in effects if isinstance(frame, HandOut) for _, payload in messages(frame)] == [b"b", b"c"]
+    assert engine.writes[0][1], "synced, lest the power bring it back"
+
+
+def test_what_was_dropped_of_messages_in_memory_holds_nothing_up() -> None:
+    """QoS 0 does not come back."""
+    store = Tier1(RecordingEngine(), node(bridge(limit=limits(max_messages=2, overflow="drop-oldest")), flush_period_s=0.5), 1)
+    turn(store, append_frame(1, {QUEUE: (batch([b"a", b"b"], 0), None)}), LaneOpen(queue=QUEUE, epoch=1 << 20))
+    store.receive(append_frame(2, {QUEUE: (batch([b"c"], 0), None)}))
+    store.receive(Credit(queue=QUEUE, epoch=1 << 20, messages=9, size_bytes=1 << 40))
+    effects = store.commit(100.1, 5000)
+    assert [payload for _, frame in effects if isinstance(frame, HandOut) for _, payload in messages(frame)] == [b"b"]
+
+
 def opened_again(engine: RecordingEngine, life: int, credit: int, **limit: Any) -> tuple[Tier1, list[bytes]]:
     """The store in a new life, and what it hands out for that credit."""
     store = Tier1(engine, node(bridge(limit=limits(**limit))), life)
