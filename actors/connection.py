@@ -140,8 +140,10 @@ class Connection(MailboxActor):
         self._held_until_s: float | None = None
         self._refusals_logged_s = float("-inf")
         self._suspected: dict[int, int] = {}  # messages on which the remote closes -> how often it had when that was last said
-        self._intake = RemoteIntake(self, settings, self._bridge) if RemoteIntake.is_wanted(self._bridge, lane) else None
-        self._input_limits = NOTHING_SUBSCRIBED if self._intake is None else self._intake.limits
+        self._input_limits = NOTHING_SUBSCRIBED
+        self._intake: RemoteIntake | None = None
+        if RemoteIntake.is_wanted(self._bridge, lane):
+            self._take_in()
         self._link = "connecting"
         self._link_since_s = self.mailbox.now_s()
         self._retry_at_s = 0.0
@@ -253,8 +255,16 @@ class Connection(MailboxActor):
 
     # --- the lane and the supervisor's commands ---
 
+    def _take_in(self) -> None:
+        self._intake = RemoteIntake(self, self.settings, self._bridge)
+        self._input_limits = self._intake.limits
+        for name, epoch in self.peers.items():
+            self._intake.peer_up(name, epoch)
+
     def _open_lane(self, frame: LaneOpened) -> None:
         self._disconnect("lane opened anew")
+        if frame.receives and self._intake is None:
+            self._take_in()
         self._lane_epoch = frame.epoch
         self._number = 0
         self._flow.open(frame)

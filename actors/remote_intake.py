@@ -1,6 +1,7 @@
 """The receiver's half of a Connection: SUBSCRIBE, the remote's PUBLISHes to the Distributor, and the answers after their commit.
 
-It belongs to the first lane of a bridge with remote subscriptions, so that a message comes once and a topic stays in order. What
+It belongs to the first lane of a bridge with remote subscriptions, so that a message comes once and a topic stays in order; also
+when the configuration has lost the last of them and something of it is on record: filters to give up, exchanges to complete. What
 is taken, answered, held and left out is decided by ``wire/remote_inbox.py``, what is asked for by ``wire/remote_subscriptions.py``;
 the socket is the Connection's.
 """
@@ -19,7 +20,7 @@ from wire.incoming import LocalForm
 from wire.link import RESEND_AFTER_S
 from wire.mqtt.codec import decode
 from wire.mqtt.packets import SESSION_NEVER_EXPIRES_S, Pubrel, Suback, Unsuback
-from wire.names import DISTRIBUTOR, LISTENER, QUEUE_STORE
+from wire.names import DISTRIBUTOR, LISTENER, QUEUE_STORE, remote_session_name
 from wire.remote_inbox import RemoteInbox
 from wire.remote_subscriptions import RemoteSubscriptions
 from wire.settings import BridgeSettings, NodeSettings
@@ -61,7 +62,7 @@ class RemoteIntake:
         self._facts = {"bridge": bridge.name}
         self._level = remote.protocol
         self._timeout_s = remote.connect_timeout_s
-        self._session = f"\0{host.name}"  # no client identifier has a NUL in it
+        self._session = remote_session_name(host.name)
         self.limits = InputLimits(packet_max_bytes=settings.clients.packet_max_bytes, receive_maximum=remote.receive_maximum)
         self._form = LocalForm(bridge, node=settings.name, packet_max_bytes=settings.clients.packet_max_bytes)
         self._inbox = RemoteInbox(
@@ -305,6 +306,8 @@ class RemoteIntake:
     # --- the log ---
 
     def _log_subscribed(self) -> None:
+        if not self._subscriptions.filters:
+            return
         refused = self._subscriptions.refused
         log.info("remote.subscribed", extra={**self._facts, "granted": self._subscriptions.granted})
         if refused:

@@ -74,6 +74,7 @@ from wire.names import (
     lane_of_queue,
     peer_of,
     queue_name,
+    remote_session_name,
     session_of_queue,
     session_queue_name,
 )
@@ -742,7 +743,14 @@ class Tier1:
             released=queue.released.ranges(),
             generation=queue.generation,
             session=queue.session,
+            receives=self._receives(name),
         )
+
+    def _receives(self, queue: str) -> bool:
+        """Whether there is anything on record of what came from the remote to the lane of ``queue``."""
+        lane = lane_of_queue(queue)
+        session = None if lane is None else self._sessions.get(remote_session_name(connection_name(*lane)))
+        return session is not None and bool(session.subscriptions or session.received)
 
     def _take_acks(self) -> Effects:
         acks, self._acks = self._acks, {}

@@ -506,8 +506,10 @@ class LaneOpened(Frame):
 
     settled, released: ranges above the head, the latter in the order of the PUBRECs. dup_below: sequences below it may have been
     sent before, so they carry DUP. generation: which remote session they belong to. session: the remote session on record, empty
-    for none.
+    for none. receives: there are filters or QoS 2 identifiers on record of what came from the remote to this lane.
     """
+
+    VERSION: ClassVar[int] = 2
 
     queue: str
     epoch: int
@@ -518,6 +520,7 @@ class LaneOpened(Frame):
     released: Ranges
     generation: int
     session: str
+    receives: bool = False
 
 
 @_frame(22)

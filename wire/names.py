@@ -54,6 +54,11 @@ def queue_name(bridge: str, lane: int) -> str:
     return f"{_BRIDGE_QUEUE}:{bridge}:{lane}"
 
 
+def remote_session_name(connection: str) -> str:
+    """What the session is called here in which a lane's Connection takes messages; no client identifier has a NUL in it."""
+    return f"\0{connection}"
+
+
 def lane_of_actor(name: str) -> BridgeLane | None:
     """The lane that the actor works for; None for an actor of the whole node."""
     kind, _, lane = name.partition(":")

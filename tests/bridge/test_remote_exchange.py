@@ -13,7 +13,7 @@ import pytest
 from tests.bridge.test_remote_subscriptions import LINES, figures, passing, publish, subscribed, taking
 from tests.conftest import StartNode
 from tests.support.mosquitto import Mosquitto
-from tests.support.mqtt_client import DISCONNECT, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, MqttClient
+from tests.support.mqtt_client import DISCONNECT, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, UNSUBSCRIBE, MqttClient
 from tests.support.node import Config, node_config
 from tests.support.proxy import Proxy
 from tests.support.scripted_remote import RemoteEnd, ScriptedRemote
@@ -110,6 +110,43 @@ def test_a_lost_session_forgets_its_identifiers_before_it_subscribes(sink: Mosqu
         second.publish("in/a", "two", qos=2, packet_id=7, dup=True)
         expect(second, (PUBREC, 7))
         assert arrived.wait_for("in/a", ["one", "two"]).are_exact()
+
+
+@pytest.mark.parametrize(("protocol", "version"), LEVELS)
+def test_an_exchange_is_completed_when_there_is_no_remote_subscription_any_more(
+    sink: Mosquitto, start_node: StartNode, protocol: str, version: int
+) -> None:
+    """Else its identifier would stay on record, and another message that has it when there is one again be taken for a repeat."""
+    sends: Config = {"local_subscriptions": [{"filters": ["none"]}]}
+    with ScriptedRemote(version) as remote, Subscriber(sink.port, "#") as arrived:
+        with_rule = node_config(taking(remote.port, RULE, protocol=protocol, **sends), passing(sink.port))
+        node = start_node(with_rule)
+        end = remote.accept()
+        end.answer_subscribe(2)
+        end.publish("in/a", "one", qos=2, packet_id=7)
+        end.publish("in/a", "two", qos=2, packet_id=8)
+        expect(end, (PUBREC, 7), (PUBREC, 8))
+        assert node.stop() == 0
+        end.close()
+
+        node.configure(node_config(taking(remote.port, protocol=protocol, **sends), passing(sink.port)))
+        node.start()
+        end = remote.accept(session_present=True)
+        assert end.read().kind == UNSUBSCRIBE
+        end.publish("in/a", "two", qos=2, packet_id=8, dup=True)
+        end.acknowledge(PUBREL, 7)
+        expect(end, (PUBREC, 8), (PUBCOMP, 7))
+        assert node.stop() == 0
+        end.close()
+
+        node.configure(with_rule)
+        node.start()
+        end = remote.accept(session_present=True)
+        end.answer_subscribe(2)
+        end.publish("in/a", "two", qos=2, packet_id=8, dup=True)
+        end.publish("in/a", "three", qos=2, packet_id=7, dup=True)
+        expect(end, (PUBREC, 8), (PUBREC, 7))
+        assert arrived.wait_for("in/a", ["one", "two", "three"]).are_exact()
 
 
 BROKEN: list[tuple[str, bytes, int]] = [

@@ -127,7 +127,7 @@ GOLDEN: list[tuple[Frame, str]] = [
     (LaneOpen(queue=QUEUE, epoch=2), "941401ae6272696467653a636c6f75643a3002"),
     (
         LaneOpened(queue=QUEUE, epoch=2, head=1, tail=9, dup_below=3, settled=((4, 6),), released=(), generation=1, session="c@h"),
-        "9b1501ae6272696467653a636c6f75643a300201090391920406900 1a3634068".replace(" ", ""),
+        "9c1502ae6272696467653a636c6f75643a3002010903919204069001a3634068c2",
     ),
     (Credit(queue=QUEUE, epoch=2, messages=10, size_bytes=100), "961601ae6272696467653a636c6f75643a30020a64"),
     (
