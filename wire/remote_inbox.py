@@ -12,6 +12,8 @@ N4  what is held and gathered has a limit. Beyond it QoS 0 is dropped, and QoS 1
     follow them too; when there is room again a new connection makes the remote send them again. A remote that would not keep them
     for a new connection is not read instead. So nobody is held to the receive maximum, which Mosquitto 2.0 exceeds when it sends
     a session's messages again: to disconnect for that would never end.
+N5  a message that is dropped before it was sent to the store comes again with DUP. It is no repeat, though its identifier may be on
+    record: of a session that the remote has lost (I4). What was sent and refused, the store has forgotten (``storage/tier1.py``).
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ OFFER_ROWS_MAX = 4_096
 
 RECEIVE_MAXIMUM = 65_535  # not checked (N4)
 PUBLISH, PUBREL = 0x30, 0x60
-_KIND = 0xF0
+_KIND, _DUP = 0xF0, 0x08
 
 
 @dataclass(slots=True)
@@ -110,6 +112,7 @@ class RemoteInbox:
         self._refusing: set[int] = set()  # connections that the store refuses until it is told
         self._offer_rows = OFFER_ROWS_MIN
         self._skipping = False
+        self._not_recorded: set[int] = set()  # whatever is on record under these is of others (N5)
         self.blocked = False  # the next packet cannot be taken now
         self.listener = 0  # epoch of the Listener that is known
         self.counts = InboxCounts()
@@ -132,7 +135,7 @@ class RemoteInbox:
             topic_alias_maximum=0,
             dup_tells=True,
         )
-        self._flow.carry(unpack_column("H", received))
+        self._flow.carry(packet_id for packet_id in unpack_column("H", received) if packet_id not in self._not_recorded)
 
     def disconnected(self) -> None:
         """The connection is gone. What was not answered comes again; what is behind refused rows must not overtake them."""
@@ -146,6 +149,8 @@ class RemoteInbox:
 
     def _drop_gathered(self) -> None:
         self.counts.dropped += sum(1 for flags in self._builder.flags if not flags & QOS_MASK)
+        for packet_ids, _ in self._builder.received_rows.values():
+            self._not_recorded.update(packet_ids)
         self._builder.clear()
 
     @property
@@ -218,10 +223,20 @@ class RemoteInbox:
             if packet[0] >> 1 & 3:
                 self._skipping = True
                 self.counts.skipped += 1
+                self._note_skipped(buffer, *packet[:2])
             else:
                 self.counts.dropped += 1
             position = packet[2]
         return position
+
+    def _note_skipped(self, buffer: bytes, first_byte: int, start: int) -> None:
+        """A PUBLISH was left out: without DUP it is new, whatever its identifier is on record for (I4, N5)."""
+        if not first_byte & _DUP and first_byte >> 1 & 3 == 2 and self._flow is not None:
+            at = start + 2 + int.from_bytes(buffer[start : start + 2], "big")  # behind the topic
+            packet_id = int.from_bytes(buffer[at : at + 2], "big")
+            if packet_id in self._flow.carried:
+                self._flow.carried.discard(packet_id)
+                self._not_recorded.add(packet_id)
 
     def pubrel(self, packet_id: int) -> None:
         """The remote released ``packet_id``."""
@@ -331,6 +346,9 @@ class RemoteInbox:
         answers = []
         for batch in self._link.acknowledge(frame.number, now_s):
             owed = batch.kept
+            if self._not_recorded:
+                for packet_ids, _ in owed.received.values():
+                    self._not_recorded.difference_update(unpack_column("H", packet_ids))
             rows = frame.refused.get(batch.number)
             burst = owed.burst
             if rows is not None:

@@ -123,3 +123,42 @@ def test_what_is_held_goes_on_ageing_and_is_answered_when_it_has_expired(qos: in
     assert offered(inbox.offer_again(0.0, 13_000)) == [(b"long", 97), came[2]]
     answers = inbox.committed(Committed(sender="c", epoch=1, store=1, number=9, refused={}), 0.0)
     assert answers == encode(kind(packet_id=2), 5) + encode(kind(packet_id=3), 5)
+
+
+def test_what_was_dropped_before_it_was_sent_is_no_repeat_when_it_comes_again_with_dup() -> None:
+    """Its identifier is on record of a session that the remote has lost, which it told by coming without DUP at first (I4, N5)."""
+    record = u16([7, 8, 9])
+    inbox = inbox_of(rows_max=2)
+
+    def take(*packets: tuple[int, bool]) -> None:
+        buffer = b"".join(
+            encode(Publish(topic="t", payload=b"%d" % packet_id, qos=2, packet_id=packet_id, dup=dup), 4)
+            for packet_id, dup in packets
+        )
+        assert inbox.take(buffer, 0) == len(buffer)
+
+    inbox.connected()
+    inbox.opened(record)
+    buffer = publishes(1, 2)
+    assert inbox.take(buffer, 0) == len(buffer)
+    assert inbox.next_batch(0.0, 0) is not None
+    inbox.committed(Committed(sender="c", epoch=1, store=1, number=1, refused={1: u16([0, 1])}), 0.0)
+    take((9, False), (3, False), (8, False), (7, True))
+    assert (inbox.waiting, inbox.counts.skipped) == (4, 2), "two are gathered behind those that are held, two are left out"
+    inbox.disconnected()
+
+    inbox.connected()
+    inbox.opened(record)
+    take((9, True), (8, True))
+    assert offered(inbox.next_batch(0.0, 0)) == [(b"9", None), (b"8", None)]
+    take((7, True))
+    assert inbox.counts.duplicates == 1, "that one is a repeat"
+    inbox.committed(Committed(sender="c", epoch=1, store=1, number=2, refused={}), 0.0)
+    assert inbox.next_batch(0.0, 0) is not None
+    inbox.committed(Committed(sender="c", epoch=1, store=1, number=3, refused={}), 0.0)
+    inbox.disconnected()
+
+    inbox.connected()
+    inbox.opened(record)
+    take((9, True), (8, True))
+    assert inbox.counts.duplicates == 3, "they are on record now"
