@@ -31,6 +31,7 @@ from storage.sessions import Session, Sessions, Will, is_remote
 from wire.batch import QOS_MASK, RETAIN
 from wire.frames import SessionCommand
 from wire.mqtt.packets import SESSION_NEVER_EXPIRES_S
+from wire.names import remote_session_name
 
 PAGE_SESSIONS = 500
 PAGE_BYTES = 256 << 10
@@ -219,7 +220,8 @@ class SessionCommands:
         Raises:
             CommandError: there is no such session of a local client.
         """
-        if is_remote(name) or self._store.sessions.get("\0" + name) is not None or self._store.belongs_to_a_lane(name):
+        takes = self._store.sessions.get(remote_session_name(name)) is not None
+        if is_remote(name) or takes or self._store.belongs_to_a_lane(name):
             shown = name.lstrip("\0")
             text = f"{shown!r} is a bridge's lane, whose session is one at its remote and no local client's; see bascule queue ls"
             raise CommandError("not_a_client", text)

@@ -32,7 +32,7 @@ from wire.incoming import LocalForm
 from wire.link import BATCH_BYTES_MAX, BATCH_ROWS_MAX, SendingLink
 from wire.mqtt.codec import split
 from wire.mqtt.publish_properties import message_expiry_s
-from wire.mqtt.publish_stream import BatchBuilder, parse_publishes
+from wire.mqtt.publish_stream import DUP, BatchBuilder, parse_publishes
 from wire.publish_expiry import aged, waited_s
 from wire.refusals import RefusedMessage, refused_messages
 
@@ -41,7 +41,7 @@ OFFER_ROWS_MAX = 4_096
 
 RECEIVE_MAXIMUM = 65_535  # not checked (N4)
 PUBLISH, PUBREL = 0x30, 0x60
-_KIND, _DUP = 0xF0, 0x08
+_KIND = 0xF0
 
 
 @dataclass(slots=True)
@@ -231,7 +231,7 @@ class RemoteInbox:
 
     def _note_skipped(self, buffer: bytes, first_byte: int, start: int) -> None:
         """A PUBLISH was left out: without DUP it is new, whatever its identifier is on record for (I4, N5)."""
-        if not first_byte & _DUP and first_byte >> 1 & 3 == 2 and self._flow is not None:
+        if not first_byte & DUP and first_byte >> 1 & 3 == 2 and self._flow is not None:
             at = start + 2 + int.from_bytes(buffer[start : start + 2], "big")  # behind the topic
             packet_id = int.from_bytes(buffer[at : at + 2], "big")
             if packet_id in self._flow.carried:
