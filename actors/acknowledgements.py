@@ -1,13 +1,16 @@
 """Where PUBACK, PUBREC and PUBCOMP are released to local clients: when the store has committed their batch, and not before (P1).
 
 The answers themselves are ``wire/inbound.py``'s. What the store refused is told to an MQTT 5 publisher by reason code; a message of
-an MQTT 3.1.1 publisher is held here and offered again until there is room, and its socket is not read meanwhile.
+an MQTT 3.1.1 publisher is held here and offered again until there is room. Until all of them are in, its next PUBLISH is not taken:
+so no more is held of it than was on the way when the first was refused.
 """
 
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from actors.client import Client
@@ -23,7 +26,10 @@ from wire.wills import RefusedWill
 
 log = logging.getLogger("bascule")
 
+RETRY_TIMER = "retry_refused"
 RETRY_REFUSED_S = 0.2
+OFFER_ROWS_MIN = 64  # what is offered again begins small: most of it would only come back
+OFFER_ROWS_MAX = 4_096
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +43,19 @@ class Owed:
     wills: tuple[tuple[str, int, int, int], ...] = ()
 
 
+@dataclass(slots=True)
+class _HeldBack:
+    """A client that waits for room. messages: in order. offered_in: the batch that has the first of them again; 0: none has.
+
+    While one has, they are not among ``messages``. rows: how many to offer the next time. eager: the last ones were all taken.
+    """
+
+    messages: deque[RefusedMessage] = field(default_factory=deque)
+    offered_in: int = 0
+    rows: int = OFFER_ROWS_MIN
+    eager: bool = False
+
+
 class Host(Protocol):
     """The Listener, as far as acknowledgements need it."""
 
@@ -48,6 +67,7 @@ class Host(Protocol):
     def write(self, client: Client, data: bytes, packets: int = 1) -> None: ...
     def client(self, number: int) -> Client | None: ...
     def touched(self, client: Client) -> None: ...
+    def go_on(self, client: Client) -> None: ...
     def will_refused(self, will: RefusedWill) -> None: ...
 
 
@@ -58,14 +78,15 @@ class Acknowledgements:
         self._host = host
         self._link = link
         self._builder = builder
-        self._held: dict[int, list[RefusedMessage]] = {}
+        self._held: dict[int, _HeldBack] = {}
+        self._retries = False  # the timer is set
         self._gone: dict[int, int] = {}  # stalled sources that are gone -> the last batch that may have rows of theirs
         self.refused = 0
 
     @property
     def stalled(self) -> tuple[int, ...]:
         """The clients of which the store refuses every row until it is told."""
-        return (*self._held, *self._gone)
+        return (*(number for number, held in self._held.items() if not held.offered_in), *self._gone)
 
     def forget(self, client: Client) -> None:
         """The client is gone: what is held of it was never acknowledged, so it will send it again."""
@@ -86,6 +107,8 @@ class Acknowledgements:
                 if not client.closed and client.flow is not None:
                     client.flow.answered(burst)
                     self._host.write(client, burst.encode(), burst.packets)
+        if self._held:
+            self._go_on()
         for source in [source for source, last in self._gone.items() if last <= self._link.committed]:
             del self._gone[source]
             self._resume(source)
@@ -105,7 +128,7 @@ class Acknowledgements:
         if owed.wills:
             self._refuse_wills(owed, batch, set(unpack_column("H", rows)), number)
         told: dict[int, dict[bytes, int]] = {}
-        withheld: dict[int, set[bytes]] = {}
+        withheld: dict[int, list[RefusedMessage]] = {}
         for message in messages:
             client = self._host.client(message.source)
             if client is None or client.flow is None:
@@ -117,15 +140,15 @@ class Acknowledgements:
             if message.refusable:
                 told.setdefault(message.source, {})[message.packet_id] = QUOTA_EXCEEDED
             else:
-                withheld.setdefault(message.source, set()).add(message.packet_id)
-                self._hold(client, message)
+                withheld.setdefault(message.source, []).append(message)
+        self._hold(withheld)
         bursts = []
         for client, burst in owed.bursts:
             if client.number in told and not client.closed and client.flow is not None:
                 client.flow.answered(burst)
                 self._host.write(client, burst.encode_refusing(told[client.number]), burst.packets)
             elif client.number in withheld:
-                bursts.append((client, burst.without(frozenset(withheld[client.number]))))
+                bursts.append((client, burst.without(frozenset(message.packet_id for message in withheld[client.number]))))
             else:
                 bursts.append((client, burst))
         return bursts
@@ -140,25 +163,74 @@ class Acknowledgements:
                 first = (self._host.epoch, number)
                 self._host.will_refused(RefusedWill(session, *((epoch, before) if before else first), message))
 
-    def _hold(self, client: Client, message: RefusedMessage) -> None:
-        if client.number not in self._held:
-            client.hear(False)
-            self._host.mailbox.set_timer("retry_refused", self._host.mailbox.now_s() + RETRY_REFUSED_S)
-            log.warning("client.held_back", extra={"client_id": client.label, "why": "a queue or the node is full"})
-        self._held.setdefault(client.number, []).append(message)
+    def _hold(self, refused: dict[int, list[RefusedMessage]]) -> None:
+        """Hold what was ``refused`` of clients that cannot be told; what was offered again goes before the rest of it."""
+        for number, messages in refused.items():
+            held = self._held.pop(number, None) or self._hold_back(number)
+            self._held[number] = held  # behind the others, which are offered before it the next time
+            if held.offered_in:
+                held.offered_in, held.rows = 0, OFFER_ROWS_MIN
+                held.messages.extendleft(reversed(messages))
+            else:
+                held.messages.extend(messages)
 
-    def offer_again(self) -> None:
-        """Put held messages into the next batch, each client's when none of its rows is on the way or in that batch."""
-        busy = {source for batch in self._link for source in unpack_column("I", batch.kept.sources)} | set(self._builder.sources)
-        for number in [number for number in self._held if number not in busy]:
+    def _hold_back(self, number: int) -> _HeldBack:
+        client = self._client(number)
+        client.held_back = True
+        log.warning("client.held_back", extra={"client_id": client.label, "why": "a queue or the node is full"})
+        return _HeldBack()
+
+    def _client(self, number: int) -> Client:
+        """One that is held back: it is here, else it would have been forgotten."""
+        client = self._host.client(number)
+        assert client is not None
+        return client
+
+    def _go_on(self) -> None:
+        """Where all that was offered again was taken, offer the rest, or take what the client publishes next."""
+        in_builder = set(self._builder.sources)
+        for number, held in list(self._held.items()):
+            # What was of QoS 0 may have been left out of the batch that is being built.
+            left_out = held.offered_in == self._link.next_number and number not in in_builder
+            if number in self._held and held.offered_in and (held.offered_in <= self._link.committed or left_out):
+                held.offered_in, held.rows = 0, min(OFFER_ROWS_MAX, held.rows * 4)
+                held.eager = bool(held.messages)
+                if not held.messages:
+                    del self._held[number]
+                    self._host.go_on(self._client(number))
+        self._offer([number for number, held in self._held.items() if held.eager])
+        if self._held and not self._retries:
+            self._retries = True
+            self._host.mailbox.set_timer(RETRY_TIMER, self._host.mailbox.now_s() + RETRY_REFUSED_S)
+
+    def retry(self) -> None:
+        """The timer is due: offer again what is held of those who are still there."""
+        self._retries = False
+        for number in list(self._held):
             client = self._host.client(number)
-            assert client is not None
+            if client is not None and client.has_left():
+                client.leaves = True
+                self.forget(client)
+                self._host.go_on(client)
+        self._offer(self._held)
+        self._go_on()
+
+    def _offer(self, numbers: Iterable[int]) -> None:
+        """Put held messages into the next batch as far as it has room, each client's when none of its rows is on the way."""
+        on_the_way = {source for batch in self._link for source in unpack_column("I", batch.kept.sources)}
+        on_the_way.update(self._builder.sources)
+        for number in numbers:
+            held = self._held[number]
+            if self._builder.full:
+                break
+            if held.offered_in or number in on_the_way:
+                continue
+            client = self._client(number)
             assert client.flow is not None
             self._resume(number)
-            for message in self._held.pop(number):
-                self._builder.add_again(client.flow, message)
+            held.offered_in, held.eager = self._link.next_number, False
+            for _ in range(min(held.rows, len(held.messages))):
+                self._builder.add_again(client.flow, held.messages.popleft())
+                if self._builder.full:
+                    break
             self._host.touched(client)
-            client.heard_s = self._host.mailbox.now_s()  # it could not be heard till now
-            client.hear(True)
-        if self._held:
-            self._host.mailbox.set_timer("retry_refused", self._host.mailbox.now_s() + RETRY_REFUSED_S)

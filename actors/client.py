@@ -46,7 +46,9 @@ class Client:
         "greets_at",
         "heard_s",
         "held",
+        "held_back",
         "keep_alive_s",
+        "leaves",
         "level",
         "listener",
         "missing",
@@ -77,6 +79,8 @@ class Client:
         self.gathered = bytearray()  # what came of it since; joined once, because a large packet may come in small pieces
         self.held = 0  # the bytes of both that were counted last
         self.closed = False
+        self.held_back = False  # what it publishes waits behind what the store has refused
+        self.leaves = False  # it has closed its side, and was held back: what it published last is left out
         self.session = ""
         self.listener = 0  # which of the settings' listeners it came by; Reception sets it
         self.user: str | None = None  # None: anonymous
@@ -129,6 +133,10 @@ class Client:
         except OSError:
             return None
         return data or None
+
+    def has_left(self) -> bool:
+        """Whether the client has closed its side, also while what it sent before has not been read."""
+        return self._group.has_left(self._sock.fileno())
 
     def write(self, data: bytes) -> bool:
         """Send ``data``, keeping what the socket does not take; False when the client is gone."""

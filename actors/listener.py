@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from actors.access import Access, Verified
-from actors.acknowledgements import Acknowledgements, Owed
+from actors.acknowledgements import RETRY_TIMER, Acknowledgements, Owed
 from actors.actor import MailboxActor
 from actors.client import CROWDING, NO_ROOM, RECEIVE_BYTES, REQUESTS_MAX, TOO_FAST, Client
 from actors.client_admin import ClientAdmin
@@ -311,8 +311,8 @@ class Listener(MailboxActor):
             self._go_on(now_s)
         elif name == "crowding":
             self._parse_crowding(now_s)
-        elif name == "retry_refused":
-            self._acknowledgements.offer_again()
+        elif name == RETRY_TIMER:
+            self._acknowledgements.retry()
 
     def _close_silent(self, now_s: float) -> None:
         """Close clients that are silent for too long; a time in which this process stood still does not count."""
@@ -391,6 +391,10 @@ class Listener(MailboxActor):
             while not client.closed and client.asking < REQUESTS_MAX:
                 if client.flow is not None:
                     self._touched[client.number] = client
+                    if client.held_back:
+                        position = self._behind_refused(client, data, position)
+                        if position < len(data) and data[position] & 0xF0 == PUBLISH_BYTE:
+                            break
                     before = position
                     if client.rate is not None:
                         position = self._parse_rated(client, client.flow, data, position)
@@ -437,8 +441,24 @@ class Listener(MailboxActor):
             if error.reason_code in LIMIT_OF:
                 self.limited(LIMIT_OF[error.reason_code])
             self._packets.violated(client, error)
-        client.buffer = data[position:] if position else data
-        if client.buffer or client.held:
+        self._keep_input(client, data[position:] if position else data)
+
+    def _behind_refused(self, client: Client, data: bytes, position: int) -> int:
+        """A PUBLISH waits, unread, behind what the store has refused; a client that has left sends it again, so it is left out."""
+        while position < len(data) and data[position] & 0xF0 == PUBLISH_BYTE:
+            if not client.leaves:
+                client.hear(False)
+                break
+            packet = split(data, position, self.settings.clients.packet_max_bytes)
+            if packet is None:
+                break
+            position = packet[2]
+        return position
+
+    def _keep_input(self, client: Client, data: bytes) -> None:
+        """``data`` is what has to wait of the client's input."""
+        client.buffer = data
+        if data or client.held:
             self._hold_input(client)
 
     def _hold_input(self, client: Client) -> None:
@@ -567,6 +587,13 @@ class Listener(MailboxActor):
     def client(self, number: int) -> Client | None:
         """The connection with that number, if it is still there."""
         return self._clients.get(number)
+
+    def go_on(self, client: Client) -> None:
+        """Take what a client goes on to send that was held back."""
+        client.held_back = client.leaves
+        client.heard_s = self.mailbox.now_s()  # it could not be heard till now
+        client.hear(True)
+        self.parse_on(client)
 
     def parse_on(self, client: Client) -> None:
         """Go on with what a client sent before its CONNACK."""

@@ -32,6 +32,7 @@ from wire.frames import Frame, decode, encode
 READ = select.EPOLLIN
 WRITE = select.EPOLLOUT
 HANGUP = select.EPOLLHUP | select.EPOLLERR
+LEFT = select.EPOLLRDHUP | HANGUP
 
 FRAMES_PER_TURN_MAX = 64
 REQUEST_MAX_BYTES = 1 << 20
@@ -144,6 +145,12 @@ class PollGroup:
         """Stop watching ``fd``; unknown ones are ignored."""
         if self._tokens.pop(fd, None) is not None:
             self._inner.unregister(fd)
+
+    def has_left(self, fd: int) -> bool:
+        """Whether the far end of socket ``fd`` has closed its side, also while what it sent before has not been read."""
+        poll = select.poll()
+        poll.register(fd, select.POLLRDHUP)
+        return any(events & LEFT for _, events in poll.poll(0))
 
     def hear(self, heard: bool) -> None:
         """Go on or stop reporting the whole group."""

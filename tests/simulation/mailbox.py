@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pykka._envelope import Envelope
 
-from actors.mailbox import HANGUP, READ, Mailbox, PollGroup, Router
+from actors.mailbox import HANGUP, LEFT, READ, Mailbox, PollGroup, Router
 from tests.simulation.control import SimRouter
 from tests.simulation.world import Pollable
 from wire.frames import Frame, encode
@@ -48,6 +48,9 @@ class SimGroup(PollGroup):
         if heard and not self.heard:
             self._wake()
         self.heard = heard
+
+    def has_left(self, fd: int) -> bool:
+        return bool(self._world_pollable(fd).readiness() & LEFT)
 
     def _world_pollable(self, fd: int) -> Pollable:
         raise NotImplementedError

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from actors.mailbox import HANGUP, READ, WRITE
+from actors.mailbox import HANGUP, LEFT, READ, WRITE
 from tests.simulation.world import Pollable, World
 
 Effect = Callable[[str], None]
@@ -180,8 +180,9 @@ class SimSocket(Pollable):
         if self.closed:
             return 0
         if self.reset:
-            return READ | WRITE | HANGUP
-        return (READ if self.incoming or self.eof else 0) | (WRITE if self._link.room() > 0 else 0)
+            return READ | WRITE | LEFT
+        reads = READ if self.incoming or self.eof else 0
+        return reads | (WRITE if self._link.room() > 0 else 0) | (LEFT & ~HANGUP if self.eof else 0)
 
     def recv(self, size: int) -> bytes:
         self._effect("recv")

@@ -1,0 +1,321 @@
+"""Publishers at MQTT 3.1.1 whose messages the store refuses: held, offered again in order, and no more than was on the way."""
+
+from __future__ import annotations
+
+import random
+import socket
+from array import array
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from actors.acknowledgements import OFFER_ROWS_MIN, RETRY_REFUSED_S, RETRY_TIMER
+from actors.client import Client
+from actors.listener import BESIDE_ROWS, Listener
+from actors.mailbox import READ, Mailbox, PollGroup
+from tests.supervisor.settings import node_settings
+from wire.batch import Batch, pack_column, unpack_column
+from wire.frames import Committed, Frame, Publishes, SourceResumed, decode
+from wire.inbound import InboundFlow
+from wire.link import BATCH_ROWS_MAX
+from wire.names import QUEUE_STORE
+
+PINGREQ, PINGRESP = b"\xc0\0", b"\xd0\0"
+DISCONNECT = b"\xe0\0"
+EPOCH = 5
+
+
+class Poll(PollGroup):
+    """Which sockets are watched, and for what."""
+
+    def __init__(self) -> None:
+        self.events: dict[int, int] = {}
+
+    def watch(self, descriptor: int, events: int, token: object) -> None:
+        self.events[descriptor] = events
+
+    def forget(self, descriptor: int) -> None:
+        self.events.pop(descriptor, None)
+
+    def hear(self, heard: bool) -> None:
+        """All or none of them."""
+
+
+class Store:
+    """The store by its promises: a row for which there is no room, and all that follow of its source until it is resumed."""
+
+    def __init__(self) -> None:
+        self.room = 0
+        self.taken: list[bytes] = []
+        self.largest = 0
+        self._stalled: dict[int, int] = {}
+
+    def resume(self, frame: SourceResumed) -> None:
+        if self._stalled.get(frame.source, frame.number) < frame.number:
+            del self._stalled[frame.source]
+
+    def commit(self, frame: Publishes) -> Committed:
+        batch = Batch.decode(frame.bodies[0])
+        self.largest = max(self.largest, len(batch))
+        refused = []
+        for row, (source, payload) in enumerate(zip(unpack_column("I", frame.sources), batch.rows_payloads(), strict=True)):
+            if source in self._stalled or not self.room:
+                self._stalled[source] = frame.number
+                refused.append(row)
+            else:
+                self.room -= 1
+                self.taken.append(payload)
+        rows = {frame.number: pack_column(array("H", refused))} if refused else {}
+        return Committed(sender="listener", epoch=EPOCH, store=1, number=frame.number, refused=rows)
+
+
+class Node:
+    """The mailbox of a Listener, with its clients and its store."""
+
+    name = "listener"
+
+    def __init__(self, folder: Path) -> None:
+        self.store = Store()
+        self.seconds = 0.0
+        self.timers: dict[str, float] = {}
+        self.poll = Poll()
+        self.batches: list[Publishes] = []
+        self.clients: dict[int, tuple[Client, socket.socket]] = {}
+        self.fars: dict[int, socket.socket] = {}
+        self._resumes: list[SourceResumed] = []
+        self._unsent: dict[int, bytes] = {}
+        self._sockets = ExitStack()
+        self.listener = Listener(cast(Mailbox, self), node_settings(folder), EPOCH)
+        self.listener.state = "ready"
+
+    def group(self) -> Poll:
+        return self.poll
+
+    def now_s(self) -> float:
+        return self.seconds
+
+    def wall_ms(self) -> int:
+        return 0
+
+    def send(self, peer: str, frame: Frame) -> None:
+        if isinstance(frame, SourceResumed):
+            assert peer == QUEUE_STORE
+            self._resumes.append(frame)
+
+    def send_parts(self, peer: str, parts: list[bytes]) -> None:
+        frame = decode(parts)
+        if isinstance(frame, Publishes):
+            self.batches.append(frame)
+
+    def set_timer(self, name: str, at_s: float) -> None:
+        self.timers[name] = at_s
+
+    def cancel_timer(self, name: str) -> None:
+        self.timers.pop(name, None)
+
+    def look_again(self) -> None:
+        """The sockets are looked at in each turn."""
+
+    def connect(self, number: int) -> socket.socket:
+        near, far = socket.socketpair()
+        self._sockets.enter_context(far)
+        self._sockets.callback(near.close)
+        far.setblocking(False)
+        self.fars[number] = far
+        client = Client(near, f"unix:{number}", number, self.poll, 0.0)
+        client.level, client.session = 4, f"client-{number}"
+        client.flow = InboundFlow(number=number, session=client.session, level=4, receive_maximum=65_535, topic_alias_maximum=0)
+        self.listener._clients[number] = client
+        self.clients[number] = client, near
+        return far
+
+    def publish(self, number: int, data: bytes) -> None:
+        """Have client ``number`` send ``data`` as its socket takes it."""
+        self._unsent[number] = self._unsent.get(number, b"") + data
+
+    def turn(self) -> None:
+        """What is due, what has come, and what the store says of it."""
+        for number, data in self._unsent.items():
+            try:
+                self._unsent[number] = data[self.fars[number].send(data) if data else 0 :]
+            except BlockingIOError:
+                pass
+        for name in [name for name, at_s in self.timers.items() if at_s <= self.seconds]:
+            del self.timers[name]
+            self.listener.on_timer(name, self.seconds)
+        ready = [(client, READ) for client, near in self.clients.values() if not client.closed and self._reads(near)]
+        self.listener.on_sockets(cast(Any, ready))
+        self.listener.on_turn_end(self.seconds)
+        for frame in self._resumes:
+            self.store.resume(frame)
+        self._resumes = []
+        if self.batches:
+            self.listener.on_frame(self.store.commit(self.batches.pop(0)))
+            self.listener.on_turn_end(self.seconds)
+
+    def wait(self, seconds: float = RETRY_REFUSED_S) -> None:
+        """Turns until everything that came of the time is done."""
+        self.seconds += seconds
+        self.turn()
+        while self.batches:
+            self.turn()
+
+    def held(self) -> int:
+        return sum(len(held.messages) for held in self.listener._acknowledgements._held.values())
+
+    def _reads(self, near: socket.socket) -> bool:
+        return bool(self.poll.events.get(near.fileno(), 0) & READ)
+
+    def close(self) -> None:
+        self._sockets.close()
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[Node]:
+    node = Node(tmp_path)
+    yield node
+    node.close()
+
+
+def publish(payload: bytes, qos: int = 0, packet_id: int = 0) -> bytes:
+    body = b"\0\1t" + (packet_id.to_bytes(2, "big") if qos else b"") + payload
+    assert len(body) < 128
+    return bytes((0x30 | qos << 1, len(body))) + body
+
+
+def numbered(count: int, start: int = 0) -> list[bytes]:
+    return [b"%06d" % number for number in range(start, start + count)]
+
+
+def test_no_more_is_held_than_was_on_the_way_and_all_of_it_comes_in_order(node: Node) -> None:
+    """However much it goes on to send while nothing has room, and however long; afterwards nothing is missing or overtaken."""
+    node.connect(1)
+    payloads = numbered(60_000)
+    node.publish(1, b"".join(map(publish, payloads)))
+    node.wait()
+    on_the_way = node.held()
+    assert 0 < on_the_way < len(payloads) // 2
+    for _ in range(200):
+        node.wait()
+        assert node.held() <= on_the_way
+
+    node.store.room = len(payloads)
+    for _ in range(1_000):
+        node.wait()
+        if len(node.store.taken) == len(payloads):
+            break
+    assert node.store.taken == payloads
+    assert node.store.largest <= BATCH_ROWS_MAX + BESIDE_ROWS
+    assert not node.held()
+
+
+def test_many_clients_that_wait_for_room_are_offered_in_batches_of_their_size(node: Node) -> None:
+    """Together they wait with more than one batch can have; as there is room, each comes to its turn."""
+    clients, each = 700, 20
+    for number in range(1, clients + 1):
+        far = node.connect(number)
+        far.sendall(b"".join(publish(b"%d-%02d" % (number, at), 1, at + 1) for at in range(each)))
+    for _ in range(40):
+        node.wait()
+    assert node.held() > BATCH_ROWS_MAX
+
+    for _ in range(2_000):
+        node.store.room = 500
+        node.wait()
+        if len(node.store.taken) == clients * each:
+            break
+    of_client: dict[bytes, list[bytes]] = {}
+    for payload in node.store.taken:
+        of_client.setdefault(payload.partition(b"-")[0], []).append(payload)
+    assert set(of_client) == {b"%d" % number for number in range(1, clients + 1)}
+    assert all(came == sorted(came) and len(came) == each for came in of_client.values())
+    assert node.store.largest <= BATCH_ROWS_MAX
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_room_that_comes_and_goes_costs_neither_order_nor_a_message(node: Node, seed: int) -> None:
+    """Offers that are taken in part, while more is sent at every QoS, and answers for what was taken and no other."""
+    chance = random.Random(seed)
+    fars = {number: node.connect(number) for number in (1, 2, 3)}
+    sent: dict[int, list[bytes]] = {number: [] for number in fars}
+    ids = dict.fromkeys(fars, 0)
+    answered: dict[int, bytes] = dict.fromkeys(fars, b"")
+    owed: dict[int, list[int]] = {number: [] for number in fars}
+    for _ in range(60):
+        for number in fars:
+            for _ in range(chance.choice((0, 0, 1, 3, 40, 3 * OFFER_ROWS_MIN))):
+                qos = chance.choice((0, 1))
+                ids[number] += qos
+                payload = b"%d-%06d" % (number, len(sent[number]))
+                node.publish(number, publish(payload, qos, ids[number]))
+                sent[number].append(payload)
+                owed[number] += [ids[number]] * qos
+        node.store.room = chance.choice((0, 0, 1, 10, 100, 1_000))
+        node.wait(chance.choice((0.0, 0.1, 0.2)))
+    node.store.room = 10**9
+    for _ in range(200):
+        node.wait()
+    for number, far in fars.items():
+        assert [payload for payload in node.store.taken if payload.startswith(b"%d-" % number)] == sent[number]
+        while True:
+            try:
+                answered[number] += far.recv(65_536)
+            except BlockingIOError:
+                break
+        assert [int.from_bytes(answered[number][at + 2 : at + 4], "big") for at in range(0, len(answered[number]), 4)] == owed[
+            number
+        ]
+
+
+def test_who_is_held_back_is_still_there(node: Node) -> None:
+    """What is no PUBLISH is answered, so a client that publishes seldom keeps its connection while a queue is full."""
+    far = node.connect(1)
+    far.sendall(publish(b"first", 1, 1))
+    node.wait()
+    far.sendall(PINGREQ)
+    node.wait()
+    assert far.recv(100) == PINGRESP
+
+    far.sendall(publish(b"second", 1, 2) + PINGREQ)
+    node.wait()
+    assert not node.clients[1][0].heard
+    node.store.room = 2
+    for _ in range(3):
+        node.wait()
+    assert far.recv(100) == b"\x40\2\0\1" + PINGRESP + b"\x40\2\0\2"
+    assert node.store.taken == [b"first", b"second"]
+
+
+@pytest.mark.parametrize("goodbye", [DISCONNECT, b""])
+def test_who_leaves_while_it_is_held_back_is_noticed(node: Node, monkeypatch: pytest.MonkeyPatch, goodbye: bytes) -> None:
+    """What it sent is not acknowledged, so it comes again; and the DISCONNECT behind it is heard, which its Will depends on."""
+    wills: list[bool] = []
+    monkeypatch.setattr(node.listener._sessions, "closed", lambda client, *, publish_will: wills.append(publish_will))
+    far = node.connect(1)
+    far.sendall(publish(b"first", 1, 1))
+    node.wait()
+    far.sendall(b"".join(publish(payload, 1, 2) for payload in numbered(100)))
+    node.wait()
+    far.sendall(goodbye)
+    far.close()
+
+    for _ in range(3):
+        node.wait()
+
+    assert node.clients[1][0].closed
+    assert wills == [not goodbye]
+    assert not node.held()
+    assert node.store.taken == []
+
+
+def test_only_one_timer_runs_for_all_who_wait(node: Node) -> None:
+    """Else those who come to wait later would put off those who wait already."""
+    for number in range(1, 8):
+        node.connect(number).sendall(publish(b"%d" % number, 1, 1))
+        node.wait(0.05)
+        if number == 1:
+            due_s = node.timers[RETRY_TIMER]
+        assert node.timers[RETRY_TIMER] == due_s or node.seconds >= due_s
