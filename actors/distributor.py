@@ -58,7 +58,7 @@ class Distributor(MailboxActor):
         self._listener_epoch = 0
         self._sessions_known = False
         self._live_known = False
-        self._held: list[Publishes] = []
+        self._held: dict[tuple[str, int, int], Publishes] = {}  # by sender, its epoch, and number
         self._delivered: dict[tuple[str, int], int] = {}  # sender and its epoch -> what a former Distributor has had delivered live
         self._newest = RoutedBatches()
         self._routed = 0
@@ -77,7 +77,7 @@ class Distributor(MailboxActor):
                 if self._may_route:
                     self._distribute(frame)
                 else:
-                    self._held.append(frame)
+                    self._hold(frame)
             case PublishesAhead():
                 self._deliver_ahead(frame)
             case SubscriptionsAdd() | SubscriptionsDrop():
@@ -145,14 +145,27 @@ class Distributor(MailboxActor):
         """Whether it is known who is to get what. The Listener may have sent a batch before it was told of this life."""
         return self._sessions_known and self._live_known
 
+    def _hold(self, frame: Publishes) -> None:
+        """Keep it once, however often it is sent again, and nothing of earlier lives of its sender."""
+        former = [key for key in self._held if key[0] == frame.sender and key[1] < frame.epoch]
+        for key in former:
+            del self._held[key]
+        self._held.setdefault((frame.sender, frame.epoch, frame.number), frame)
+
     def _route_held(self) -> None:
-        """Route what waited, in order. It may have been sent again, which the store and the Listener notice by its number."""
+        """Route what waited, in order."""
         if self._may_route:
-            held, self._held = self._held, []
-            for frame in held:
+            held, self._held = self._held, {}
+            for frame in held.values():
                 self._distribute(frame)
 
+    def _is_left_over(self, frame: Publishes) -> bool:
+        """Whether its sender is dead and has a new life: nothing of it was acknowledged, and what is newer may have gone out."""
+        return frame.epoch < self._listener_epoch if frame.sender == LISTENER else self.is_former(frame.sender, frame.epoch)
+
     def _distribute(self, frame: Publishes) -> None:
+        if self._is_left_over(frame):
+            return
         again = self._newest.again(frame)
         if again is not None:  # who gets it live has got it
             self.send(QUEUE_STORE, again)
@@ -188,10 +201,8 @@ class Distributor(MailboxActor):
     def _route_locally(self, frame: Publishes, batch: Batch) -> Routed:
         sender = frame.sender, frame.epoch
         had_live = frame.number <= self._delivered.get(sender, 0)
-        local = frame.sender == LISTENER
-        # Perhaps: what the clients of a former Listener were sent nobody knows any more, nor what those of this one have had since.
-        had_qos0 = 0 < (frame.epoch if local else frame.listener) < self._listener_epoch
-        publishers = _publishers(frame) if local else None
+        had_qos0 = 0 < frame.listener < self._listener_epoch  # perhaps: what a former one's clients were sent nobody knows any more
+        publishers = _publishers(frame) if frame.sender == LISTENER else None
         return self._local.route(batch, publishers, sender, had_live=had_live, had_qos0=had_qos0)
 
     def _deliver_ahead(self, frame: PublishesAhead) -> None:
