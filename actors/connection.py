@@ -416,13 +416,13 @@ class Connection(MailboxActor):
         self.mailbox.forget(remote.fileno())
         remote.close()
         self._remote = None
-        self._input = b""
+        untaken, self._input = self._input, b""
         self._output = memoryview(b"")
         self._control.clear()
         self._blocked = self._writing = self._resting = self._rest_timed = self._deaf = False
         self._flow.disconnected(by_remote=by_remote)
         if self._intake is not None:
-            self._intake.disconnected()
+            self._intake.disconnected(untaken)
         self.mailbox.cancel_timer(_REST)
         self._takeovers = self._takeovers + 1 if self._taken_over else 0
         self._taken_over = False

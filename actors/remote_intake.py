@@ -124,9 +124,9 @@ class RemoteIntake:
         self._request += 1
         self._open_session()
 
-    def disconnected(self) -> None:
-        """The connection is gone."""
-        self._inbox.disconnected()
+    def disconnected(self, untaken: bytes) -> None:
+        """The connection is gone, and ``untaken`` with it, which had been received and not been taken."""
+        self._inbox.disconnected(untaken)
         self._subscriptions.forget()
         self._opening = False
         self._host.mailbox.cancel_timer(_SUBACK)

@@ -12,8 +12,9 @@ N4  what is held and gathered has a limit. Beyond it QoS 0 is dropped, and QoS 1
     follow them too; when there is room again a new connection makes the remote send them again. A remote that would not keep them
     for a new connection is not read instead. So nobody is held to the receive maximum, which Mosquitto 2.0 exceeds when it sends
     a session's messages again: to disconnect for that would never end.
-N5  a message that is dropped before it was sent to the store comes again with DUP. It is no repeat, though its identifier may be on
-    record: of a session that the remote has lost (I4). What was sent and refused, the store has forgotten (``storage/tier1.py``).
+N5  a message that is dropped before it was sent to the store, or was not even taken, comes again with DUP. It is no repeat, though
+    its identifier may be on record: of a session that the remote has lost (I4). What was sent and refused, the store has forgotten
+    (``storage/tier1.py``).
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from wire.batch import QOS_MASK, Batch, pack_column, unpack_column
+from wire.errors import PeerViolation
 from wire.frames import Committed, Publishes, encode
 from wire.inbound import AnswerBurst, InboundFlow
 from wire.incoming import LocalForm
@@ -137,8 +139,12 @@ class RemoteInbox:
         )
         self._flow.carry(packet_id for packet_id in unpack_column("H", received) if packet_id not in self._not_recorded)
 
-    def disconnected(self) -> None:
-        """The connection is gone. What was not answered comes again; what is behind refused rows must not overtake them."""
+    def disconnected(self, untaken: bytes = b"") -> None:
+        """The connection is gone. What was not answered comes again; what is behind refused rows must not overtake them.
+
+        untaken: what had been received by then and not been taken.
+        """
+        self._note_untaken(untaken)
         self._flow = None
         self.blocked = self._skipping = False
         if self._stalled:
@@ -146,6 +152,17 @@ class RemoteInbox:
             self.counts.dropped += sum(1 for message, _ in self._held if not message.qos)
             self._held.clear()
             self._drop_gathered()
+
+    def _note_untaken(self, untaken: bytes) -> None:
+        """Packets that nobody has looked at: whether they are new as well (N5)."""
+        position = 0
+        try:
+            while (packet := split(untaken, position, self._packet_max_bytes)) is not None:
+                if packet[0] & _KIND == PUBLISH:
+                    self._note_left_out(untaken, *packet[:2])
+                position = packet[2]
+        except PeerViolation:
+            pass  # it has no more packets
 
     def _drop_gathered(self) -> None:
         self.counts.dropped += sum(1 for flags in self._builder.flags if not flags & QOS_MASK)
@@ -223,18 +240,20 @@ class RemoteInbox:
             if packet[0] >> 1 & 3:
                 self._skipping = True
                 self.counts.skipped += 1
-                self._note_skipped(buffer, *packet[:2])
+                self._note_left_out(buffer, *packet[:2])
             else:
                 self.counts.dropped += 1
             position = packet[2]
         return position
 
-    def _note_skipped(self, buffer: bytes, first_byte: int, start: int) -> None:
+    def _note_left_out(self, buffer: bytes, first_byte: int, start: int) -> None:
         """A PUBLISH was left out: without DUP it is new, whatever its identifier is on record for (I4, N5)."""
-        if not first_byte & DUP and first_byte >> 1 & 3 == 2 and self._flow is not None:
+        if not first_byte & DUP and first_byte >> 1 & 3 == 2:
             at = start + 2 + int.from_bytes(buffer[start : start + 2], "big")  # behind the topic
             packet_id = int.from_bytes(buffer[at : at + 2], "big")
-            if packet_id in self._flow.carried:
+            if self._flow is None:  # what is on record has not been told yet
+                self._not_recorded.add(packet_id)
+            elif packet_id in self._flow.carried:
                 self._flow.carried.discard(packet_id)
                 self._not_recorded.add(packet_id)
 

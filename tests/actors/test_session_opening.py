@@ -162,7 +162,7 @@ def intake_after_another_address(host: FakeHost, tmp_path: Path) -> RemoteIntake
     intake = RemoteIntake(cast("ConnectionHost", host), node_settings(tmp_path, bridge), bridge)
     intake.connected("c@one", Connack(session_present=True))
     intake.frame(opened(host.asked.pop()))
-    intake.disconnected()
+    intake.disconnected(b"")
     host.session_on_record = False
     intake.connected("c@two", Connack(session_present=False))
     intake.turn_end(0.0)
@@ -184,7 +184,7 @@ def test_the_identifiers_of_a_session_stay_until_another_is_on_record(tmp_path: 
 def test_a_lane_that_goes_back_to_the_session_on_record_forgets_nothing_of_it(tmp_path: Path) -> None:
     host = FakeHost()
     intake = intake_after_another_address(host, tmp_path)
-    intake.disconnected()
+    intake.disconnected(b"")
     host.session_on_record = True
 
     intake.connected("c@one", Connack(session_present=True))
@@ -195,7 +195,7 @@ def test_a_lane_that_goes_back_to_the_session_on_record_forgets_nothing_of_it(tm
 def test_a_session_that_was_new_is_still_to_be_forgotten_for_on_its_next_connection(tmp_path: Path) -> None:
     host = FakeHost()
     intake = intake_after_another_address(host, tmp_path)
-    intake.disconnected()
+    intake.disconnected(b"")
     host.session_on_record = True
 
     intake.connected("c@two", Connack(session_present=True))

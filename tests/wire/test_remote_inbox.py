@@ -12,7 +12,7 @@ from wire.frames import Committed, Publishes
 from wire.frames import decode as decode_frame
 from wire.incoming import LocalForm
 from wire.mqtt.codec import encode
-from wire.mqtt.packets import Puback, Publish, Pubrec
+from wire.mqtt.packets import Puback, Publish, Pubrec, Pubrel
 from wire.mqtt.properties import Properties
 from wire.mqtt.publish_properties import message_expiry_s
 from wire.remote_inbox import RemoteInbox
@@ -162,3 +162,41 @@ def test_what_was_dropped_before_it_was_sent_is_no_repeat_when_it_comes_again_wi
     inbox.opened(record)
     take((9, True), (8, True))
     assert inbox.counts.duplicates == 3, "they are on record now"
+
+
+@pytest.mark.parametrize("is_open", [False, True])
+def test_what_was_received_and_not_taken_is_no_repeat_either(is_open: bool) -> None:
+    """The store has not told the session yet, or the batch is full, when the connection ends (N5)."""
+    record = u16([7, 8, 9])
+    inbox = inbox_of(rows_max=1)
+    inbox.connected()
+    position = 0
+    if is_open:
+        inbox.opened(record)
+        position = inbox.take(publishes(1, 1), 0)
+    untaken = b"".join(
+        encode(packet, 4)
+        for packet in (
+            Pubrel(packet_id=9),
+            Publish(topic="t", payload=b"7", qos=2, packet_id=7),
+            Publish(topic="t", payload=b"8", qos=2, packet_id=8, dup=True),
+            Publish(topic="t", payload=b"9", qos=1, packet_id=9),
+        )
+    )
+    assert inbox.take(untaken, 4) == 4
+    assert inbox.blocked
+    assert position or not is_open
+    inbox.disconnected(untaken + b"\x32\x09\x00")
+    if is_open:
+        assert inbox.next_batch(0.0, 0) is not None
+        inbox.committed(Committed(sender="c", epoch=1, store=1, number=1, refused={}), 0.0)
+
+    inbox.connected()
+    inbox.opened(record)
+    again = b"".join(
+        encode(Publish(topic="t", payload=b"%d" % packet_id, qos=2, packet_id=packet_id, dup=True), 4) for packet_id in (9, 8, 7)
+    )
+    assert inbox.take(again, 0) == len(again)
+    assert offered(inbox.next_batch(0.0, 0)) == [(b"7", None)]
+    assert inbox.counts.duplicates == 2
+    inbox.disconnected(b"\x30\xff\xff\xff\xff")
