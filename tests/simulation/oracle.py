@@ -363,7 +363,10 @@ class Oracle:
         """Which of ``ended`` a purge took. What may have been sent goes only with the session to which it was."""
         before, after = queue.row.ledger, row.ledger
         count = after.dropped.get(_PURGED, 0) - before.dropped.get(_PURGED, 0)
-        if not count or self.relaxed:
+        if not count:
+            return set()
+        if self.relaxed:  # that it may come back, with the power, is still to be known
+            self._purged |= {(queue.name, seq): queue.rows[seq] for seq in ended if seq in queue.rows}
             return set()
         if after.ended() - before.ended() != count:  # the disk had refused, and more was settled meanwhile
             queue.purged_beside += count
