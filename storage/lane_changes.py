@@ -60,10 +60,11 @@ class LaneChanges:
         self._changes: dict[str, list[_Marks]] = {}  # of bridges where something waits, the oldest change first
         self._unwritten: set[str] = set()
         for bridge in bridges:
-            before, changes = self._read(engine, bridge)
+            before, changes, on_record = self._read(engine, bridge)
             self._counts[bridge.name] = bridge.lanes
-            if before != bridge.lanes:
+            if not on_record or before != bridge.lanes:
                 self._unwritten.add(bridge.name)
+            if before != bridge.lanes:
                 marks = {lane.number: lane.queue.tail for lane in self._of(bridge.name) if lane.queue.depth}
                 if marks:
                     changes.append(marks)
@@ -72,17 +73,20 @@ class LaneChanges:
             if changes:
                 self._changes[bridge.name] = changes
 
-    def _read(self, engine: Engine, bridge: BridgeSettings) -> tuple[int, list[_Marks]]:
-        """The number of lanes by which the messages in the queues took theirs, and what is to go first."""
+    def _read(self, engine: Engine, bridge: BridgeSettings) -> tuple[int, list[_Marks], bool]:
+        """The number of lanes by which the messages in the queues took theirs, what is to go first, and whether that is on record.
+
+        Without a record, the lanes that were used tell the number, or a smaller one.
+        """
         value = engine.get("meta", lanes_key(bridge.name))
         if value is not None:
             try:
                 count, changes = unpack_row(value, ROW_VERSION, what="bridge", name=bridge.name)
-                return int(count), [{int(lane): int(mark) for lane, mark in marks.items()} for marks in changes]
+                return int(count), [{int(lane): int(mark) for lane, mark in marks.items()} for marks in changes], True
             except (StorageDamaged, ValueError, TypeError, AttributeError) as error:
                 log.critical("bridge.row_damaged", extra={"bridge": bridge.name, "error": str(error)})
         used = [lane.number for lane in self._of(bridge.name) if lane.queue.ledger.accepted]
-        return max(used, default=bridge.lanes - 1) + 1, []
+        return max(used, default=bridge.lanes - 1) + 1, [], False
 
     @property
     def waiting(self) -> bool:

@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from storage.engine import Engine, Write
-from storage.keys import lanes_key
+from storage.keys import lane_key, lanes_key
 from storage.tier1 import Effects, Tier1
 from tests.storage.building import RecordingEngine, append_frame, batch, bridge, messages, node, settle_frame
 from wire.errors import ConfigError
@@ -143,6 +143,44 @@ def test_a_bridge_that_was_away_meanwhile_is_told_apart_when_it_is_back(engine: 
     assert store.open(0) == []
     assert store.open(1) == [b"a"]
     assert store.deliver(1) == [b"after"]
+
+
+def test_lanes_that_were_never_used_count_from_the_first_message_on(engine: Engine) -> None:
+    """K2. Of three lanes two had messages: with two lanes now, a topic of lane 0 may have come to lane 1."""
+    first = Store(engine, 1, 3)
+    first.publish(0, b"a")
+    first.publish(1, b"b")
+    store = Store(engine, 2, 2)
+    store.publish(1, b"after")
+
+    assert store.open(1) == [b"b"]
+    assert store.open(0) == [b"a"]
+    assert (store.deliver(1), store.waits_for(1)) == ([], [0])
+    assert store.deliver(0) == [b"after"]
+
+
+@pytest.mark.parametrize("qos", [0, 1])
+def test_the_number_of_lanes_is_on_record_with_the_first_message(qos: int) -> None:
+    """K2. At any write, as a kill and as a power cut: with the queue's row, the number is there."""
+    engine = RecordingEngine()
+    Store(engine, 1, 3).publish(0, b"a", qos=qos)
+
+    for issued, kept, survivor in engine.survivors():
+        if survivor.get("meta", lane_key(1)) is not None:
+            assert survivor.get("meta", lanes_key("cloud")) == b"\x93\x01\x03\x90", (issued, kept)
+    assert engine.get("meta", lane_key(1)) is not None
+
+
+@pytest.mark.parametrize("damaged", [None, b"\x93\x01"])
+def test_a_record_that_is_gone_or_damaged_is_made_anew(engine: Engine, damaged: bytes | None) -> None:
+    Store(engine, 1, 2).publish(1, b"a")
+    if damaged is None:
+        _forget_record(engine)
+    else:
+        _write_record(engine, damaged)
+    Store(engine, 2, 2).publish(0, b"b")
+
+    assert engine.get("meta", lanes_key("cloud")) == b"\x93\x01\x02\x90"
 
 
 def test_whatever_write_the_store_dies_at_the_order_holds() -> None:
