@@ -57,7 +57,7 @@ class Write:
     __slots__ = ("_callbacks", "ops", "promised", "size_bytes", "tails")
 
     def __init__(self) -> None:
-        self.promised = False  # whether somebody is told once it is committed
+        self.promised = False  # whether somebody is told once it is committed, and it is as strong as is configured
         self.tails: dict[int, int] = {}  # of the queues that it changes, by number
         self.ops: list[tuple[str, Family, bytes, bytes]] = []
         self.size_bytes = 0

@@ -58,7 +58,10 @@ class Evidence:
 
 
 class CommitMark:
-    """The mark's file. Written after a promised commit, not synced by itself: it may lag behind the log, never lead."""
+    """The mark's file. Written after a promised commit, not synced by itself: it may lag behind the log, never lead.
+
+    The kernel may write it back before the log. So a commit that is not synced leaves no mark where others are.
+    """
 
     def __init__(self, folder: Path) -> None:
         descriptor = os.open(folder / MARK_NAME, os.O_RDWR | os.O_CREAT, 0o600)

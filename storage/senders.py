@@ -95,11 +95,11 @@ class Senders:
         self._lenient = True
 
     def resume(self, name: str, epoch: int, number: int, stalled: Iterable[int] = ()) -> None:
-        """A sender goes on with ``number``, although the store has forgotten what came before; believed only if ``lenient``.
+        """A sender goes on with ``number``, although the store may have forgotten what came before; believed only if ``lenient``.
 
         stalled: sources of which every row is refused until they are resumed.
         """
-        if not self._lenient:
+        if not self._lenient or number == 1:  # nothing was answered yet
             return
         sender = self.begin(name, epoch)
         if epoch == sender.epoch and sender.last < number - 1:

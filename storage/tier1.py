@@ -78,7 +78,7 @@ from wire.names import (
     session_of_queue,
     session_queue_name,
 )
-from wire.settings import LimitSettings, NodeSettings
+from wire.settings import LimitSettings, NodeSettings, PersistenceSettings
 
 log = logging.getLogger("bascule")
 
@@ -151,6 +151,11 @@ def _session_limits(settings: NodeSettings) -> LimitSettings:
     )
 
 
+def _may_forget(own: PersistenceSettings) -> bool:
+    """Whether what was answered can be lost without a mark that tells: with ``sync: full`` commits of QoS 0 alone leave none."""
+    return own.acknowledge == "fast" or own.sync == "full"
+
+
 class Tier1:
     """The queues of a node over one engine."""
 
@@ -171,7 +176,7 @@ class Tier1:
         self._limits: Mapping[str, LimitSettings] = {bridge.name: bridge.limits for bridge in settings.bridges}
         self._session_limits = _session_limits(settings)
         self._numbers = QueueNumbers(engine)
-        self._senders = Senders(engine, lenient=not engine.durable or settings.persistence.acknowledge == "fast")
+        self._senders = Senders(engine, lenient=not engine.durable or _may_forget(settings.persistence))
         self._sessions = Sessions(engine)
         self._lanes: dict[str, _Lane] = {}
         self._bridge_lanes: dict[str, _Lane] = {}
@@ -650,7 +655,7 @@ class Tier1:
         self._sessions.write_rows(write)
         if self._events.waiting:
             self._events.put(write, wall_ms)
-        write.promised |= self._uncommitted
+        write.promised |= self._uncommitted and strong  # what the loss of power may take back leaves no mark
         if write:
             try:
                 self._engine.commit(write, sync=self._needs_sync and self._persistence.sync == "full")

@@ -254,8 +254,8 @@ class SenderResumes(Frame):
     """Sender -> QueueStore, when a new store is up: what is outstanding is sent again, beginning with ``number``.
 
     stalled: sources of which a row was refused before that, and that were not resumed since.
-    A store that may have forgotten what it answered (``in-memory``, or ``acknowledge: fast``) takes the sender's numbers up there,
-    and refuses the rows of those sources, so that order holds; any other knows better.
+    A store that has forgotten what it answered (``in-memory``, ``acknowledge: fast``, or damage to what was not synced) takes the
+    sender's numbers up there, and refuses the rows of those sources, so that order holds.
     """
 
     VERSION: ClassVar[int] = 2

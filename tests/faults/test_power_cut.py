@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from storage.engine import RocksEngine
 from storage.recovery import MARK_NAME
-from tests.faults.stores import OTHER, Filled, copy_store, emptied, filled, judge
-from tests.storage.building import QUEUE
+from storage.tier1 import Tier1
+from tests.faults.stores import MANY, OTHER, Filled, copy_store, emptied, filled, judge, settings
+from tests.storage.building import QUEUE, append_frame, batch, settle_frame
+from wire.frames import Committed, Credit, Frame, HandOut, LaneOpen, LaneOpened
 
 TORN_BYTES = 4096
 CI_STEP = 97
@@ -75,6 +79,49 @@ def test_what_was_acknowledged_outlives_a_log_torn_at_any_byte(made: Filled, tmp
         assert found.received >= made.commits.index(synced) + 371, f"an identifier for each commit, cut at {at}, seed {SEED}"
         assert not list(image.parent.glob("store.damaged-*")), "a torn tail is no damage"
         shutil.rmtree(image.parent)
+
+
+@pytest.mark.parametrize("behind", [(0,), (0, 0), (0, 2)])
+def test_the_mark_may_outlive_what_was_not_synced(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, behind: tuple[int, ...]
+) -> None:
+    """The kernel writes the mark back when it likes. QoS 0 that went with the power is no loss, and the remote's session stays,
+    with what is in flight in it; if what was synced behind that is gone, it is one.
+    """
+    live, image = tmp_path / "live" / "store", tmp_path / "image" / "store"
+    with closing(RocksEngine(live)) as engine:
+        store = Tier1(engine, settings(live), 1)
+        _turn(store, LaneOpen(queue=QUEUE, epoch=1 << 20))
+        _turn(store, Credit(queue=QUEUE, epoch=1 << 20, messages=9, size_bytes=MANY))
+        _turn(store, settle_frame(1, 1 << 20, session="edge@remote", generation=1))
+        answers = _turn(store, append_frame(1, {QUEUE: (batch([b"in flight"], 2), None)}))
+        assert any(isinstance(frame, HandOut) for frame in answers)
+        path = max(live.glob("*.log"), key=lambda path: int(path.stem))
+        log = path.read_bytes()
+        for number, qos in enumerate(behind, 2):
+            answers = _turn(store, append_frame(number, {QUEUE: (batch([b"gone"], qos), None)}))
+            assert any(isinstance(frame, Committed) for frame in answers)
+        copy_store(live, image, changed=path.name)
+        (image / path.name).write_bytes(log)
+
+    with closing(RocksEngine(image)) as engine:
+        store = Tier1(engine, settings(image), 2)
+        answers = _turn(store, LaneOpen(queue=QUEUE, epoch=2 << 20))
+
+        opened = next(frame for frame in answers if isinstance(frame, LaneOpened))
+        synced = sum(qos > 0 for qos in behind)
+        assert opened.session == ("" if synced else "edge@remote")
+        assert (opened.head, opened.dup_below) == (0, 1)
+        dropped = store.status(1000)["queues"][QUEUE]["dropped"]
+        assert dropped == ({"damaged": len(behind)} if synced else {})
+        assert ("store.commits_missing" in caplog.messages) == bool(synced)
+        assert bool(list(image.parent.glob("store.damaged-*"))) == bool(synced)
+
+
+def _turn(store: Tier1, *frames: Frame) -> list[Frame]:
+    for frame in frames:
+        store.receive(frame)
+    return [frame for _, frame in store.commit(1.0, 1000)]
 
 
 def test_with_sync_os_what_a_power_cut_took_is_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -133,12 +133,44 @@ def test_a_store_in_memory_takes_up_the_numbers_of_a_living_sender() -> None:
     assert handed(open_lane(store)) == [b"a", b"b"]
 
 
-def test_a_durable_store_knows_the_numbers_itself() -> None:
-    store = Tier1(RecordingEngine(), node(), 2)
+def test_a_store_whose_answers_all_leave_a_mark_knows_the_numbers_itself() -> None:
+    store = Tier1(RecordingEngine(), node(sync="os"), 2)
 
     turn(store, SenderResumes(sender="listener", epoch=1, number=37))
 
     assert turn(store, publishes(37, b"a")) == []
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+def test_a_sender_goes_on_whether_or_not_its_qos_0_was_lost_with_the_log(lost: int) -> None:
+    """Nothing but the sender's own number tells of a commit of QoS 0 alone that damage took."""
+    engine = RecordingEngine()
+    store = Tier1(engine, node(), 1)
+    turn(store, publishes(1, b"a"))
+    turn(store, publishes(2, b"lost", qos=0))
+    store = Tier1(engine.rebuilt(len(engine.writes) - lost), node(), 2)
+
+    turn(store, SenderResumes(sender="listener", epoch=1, number=3))
+    effects = turn(store, publishes(2, b"late", qos=0), publishes(3, b"b"))
+
+    assert {frame.number for frame in of(effects, Committed)} == {3}
+    assert handed(open_lane(store)) == [b"a", b"b"]
+
+
+@pytest.mark.parametrize(("sync", "marked"), [("full", [True, False, True]), ("os", [True, True, True])])
+def test_a_commit_that_is_answered_leaves_a_mark_if_it_is_as_strong_as_is_configured(sync: str, marked: list[bool]) -> None:
+    class Marking(RecordingEngine):
+        def commit(self, write: Write, *, sync: bool) -> None:
+            promised.append(write.promised)
+            super().commit(write, sync=sync)
+
+    promised: list[bool] = []
+    store = Tier1(Marking(), node(sync=sync), 1)
+    promised.clear()
+    for number, qos in enumerate([1, 0, 2], 1):
+        assert of(turn(store, publishes(number, b"a", qos=qos)), Committed)
+
+    assert promised == marked
 
 
 def test_a_store_that_answered_fast_and_died_takes_up_the_numbers_of_its_sender() -> None:
