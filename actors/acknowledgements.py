@@ -21,6 +21,7 @@ from wire.inbound import QUOTA_EXCEEDED, AnswerBurst
 from wire.link import SendingLink
 from wire.mqtt.publish_stream import BatchBuilder
 from wire.names import QUEUE_STORE
+from wire.offered_before import OfferedBefore
 from wire.refusals import RefusedMessage, refused_messages
 from wire.wills import RefusedWill
 
@@ -81,6 +82,8 @@ class Acknowledgements:
         self._held: dict[int, _HeldBack] = {}
         self._retries = False  # the timer is set
         self._gone: dict[int, int] = {}  # stalled sources that are gone -> the last batch that may have rows of theirs
+        self._gone_from: dict[int, str] = {}  # those of them whose session goes on -> its queue
+        self.offered_before = OfferedBefore()
         self.refused = 0
 
     @property
@@ -90,8 +93,19 @@ class Acknowledgements:
 
     def forget(self, client: Client) -> None:
         """The client is gone: what is held of it was never acknowledged, so it will send it again."""
-        if self._held.pop(client.number, None) is not None:
+        held = self._held.pop(client.number, None)
+        if held is not None:
             self._gone[client.number] = self._link.next_number
+            if client.queue:
+                self._gone_from[client.number] = client.queue
+            for message in held.messages:
+                self._note_offered(message)
+
+    def _note_offered(self, message: RefusedMessage) -> None:
+        """``message`` is refused, its connection has ended; where its session goes on it comes again."""
+        queue = self._gone_from.get(message.source)
+        if queue is not None and message.qos == 2:
+            self.offered_before.note(queue, int.from_bytes(message.packet_id, "big"))
 
     def _resume(self, source: int) -> None:
         """Have the store accept rows of ``source`` again from the next batch on; none of them is on the way."""
@@ -111,6 +125,7 @@ class Acknowledgements:
             self._go_on()
         for source in [source for source, last in self._gone.items() if last <= self._link.committed]:
             del self._gone[source]
+            self._gone_from.pop(source, None)
             self._resume(source)
 
     def _refuse(self, owed: Owed, rows: bytes, number: int) -> list[tuple[Client, AnswerBurst]]:
@@ -134,6 +149,7 @@ class Acknowledgements:
             if client is None or client.flow is None:
                 if not message.refusable:
                     self._gone[message.source] = self._link.next_number
+                    self._note_offered(message)
                 continue
             if message.qos == 2:
                 client.flow.received.discard(int.from_bytes(message.packet_id, "big"))

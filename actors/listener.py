@@ -204,6 +204,7 @@ class Listener(MailboxActor):
             case HandOut() | LaneOpened() | Settled() | LaneReopen():
                 self._deliveries.lane(frame)
             case SessionGone():
+                self._acknowledgements.offered_before.forget(frame.queue)
                 self._admin.gone(frame.session)
                 self._sessions.gone(frame)
             case SessionCommand():
@@ -399,15 +400,15 @@ class Listener(MailboxActor):
                     if client.rate is not None:
                         position = self._parse_rated(client, client.flow, data, position)
                         if client.number in self._too_fast:
-                            client.flow.check_quota()
+                            self._took(client, client.flow, data, before, position)
                             break
                         if before < position < len(data) and data[position] & 0xF0 == PUBLISH_BYTE and not self._builder.full:
-                            client.flow.check_quota()
+                            self._took(client, client.flow, data, before, position)
                             continue  # the run ended with what was forbidden
                     else:
                         position = parse_publishes(data, position, client.level, client.flow, self._builder)
                     if position != before:
-                        client.flow.check_quota()
+                        self._took(client, client.flow, data, before, position)
                     if self._builder.full and position < len(data):
                         if client.rate is None and data[position] & QOS_0_MASK == QOS_0_BYTE:
                             position = self._parse_beside(client, client.flow, data, position)
@@ -442,6 +443,12 @@ class Listener(MailboxActor):
                 self.limited(LIMIT_OF[error.reason_code])
             self._packets.violated(client, error)
         self._keep_input(client, data[position:] if position else data)
+
+    def _took(self, client: Client, flow: InboundFlow, data: bytes, start: int, stop: int) -> None:
+        """The batch has taken the client's PUBLISHes in this part of ``data``."""
+        flow.check_quota()
+        if client.queue in self._acknowledgements.offered_before:
+            self._acknowledgements.offered_before.mark(client.queue, client.session, data[start:stop], self._builder)
 
     def _behind_refused(self, client: Client, data: bytes, position: int) -> int:
         """A PUBLISH waits, unread, behind what the store has refused; a client that has left sends it again, so it is left out."""

@@ -17,8 +17,8 @@ from actors.client import Client
 from actors.listener import BESIDE_ROWS, Listener
 from actors.mailbox import READ, Mailbox, PollGroup
 from tests.supervisor.settings import node_settings
-from wire.batch import Batch, pack_column, unpack_column
-from wire.frames import Committed, Frame, Publishes, SourceResumed, decode
+from wire.batch import OFFERED, Batch, pack_column, unpack_column
+from wire.frames import Committed, Frame, Publishes, SessionGone, SourceResumed, decode
 from wire.inbound import InboundFlow
 from wire.link import BATCH_ROWS_MAX
 from wire.names import QUEUE_STORE
@@ -50,6 +50,7 @@ class Store:
     def __init__(self) -> None:
         self.room = 0
         self.taken: list[bytes] = []
+        self.offered: list[bytes] = []
         self.largest = 0
         self._stalled: dict[int, int] = {}
 
@@ -68,6 +69,7 @@ class Store:
             else:
                 self.room -= 1
                 self.taken.append(payload)
+                self.offered += [payload] if batch.flags[row] & OFFERED else []
         rows = {frame.number: pack_column(array("H", refused))} if refused else {}
         return Committed(sender="listener", epoch=EPOCH, store=1, number=frame.number, refused=rows)
 
@@ -119,14 +121,14 @@ class Node:
     def look_again(self) -> None:
         """The sockets are looked at in each turn."""
 
-    def connect(self, number: int) -> socket.socket:
+    def connect(self, number: int, session: str = "", queue: str = "") -> socket.socket:
         near, far = socket.socketpair()
         self._sockets.enter_context(far)
         self._sockets.callback(near.close)
         far.setblocking(False)
         self.fars[number] = far
         client = Client(near, f"unix:{number}", number, self.poll, 0.0)
-        client.level, client.session = 4, f"client-{number}"
+        client.level, client.session, client.queue = 4, session or f"client-{number}", queue
         client.flow = InboundFlow(number=number, session=client.session, level=4, receive_maximum=65_535, topic_alias_maximum=0)
         self.listener._clients[number] = client
         self.clients[number] = client, near
@@ -180,10 +182,10 @@ def node(tmp_path: Path) -> Iterator[Node]:
     node.close()
 
 
-def publish(payload: bytes, qos: int = 0, packet_id: int = 0) -> bytes:
+def publish(payload: bytes, qos: int = 0, packet_id: int = 0, *, dup: bool = False) -> bytes:
     body = b"\0\1t" + (packet_id.to_bytes(2, "big") if qos else b"") + payload
     assert len(body) < 128
-    return bytes((0x30 | qos << 1, len(body))) + body
+    return bytes((0x30 | qos << 1 | dup << 3, len(body))) + body
 
 
 def numbered(count: int, start: int = 0) -> list[bytes]:
@@ -319,3 +321,29 @@ def test_only_one_timer_runs_for_all_who_wait(node: Node) -> None:
         if number == 1:
             due_s = node.timers[RETRY_TIMER]
         assert node.timers[RETRY_TIMER] == due_s or node.seconds >= due_s
+
+
+def test_qos_2_that_was_refused_is_known_when_its_publisher_comes_back(node: Node) -> None:
+    """Connected clients have had it live, so for them it is offered again (P2): by DUP, and in the same session only."""
+    queue = "session:65537:c"
+    node.connect(1, "c", queue).sendall(b"".join(publish(b"%d" % packet_id, 2, packet_id) for packet_id in (7, 8, 9, 10)))
+    node.wait()
+    node.fars[1].sendall(publish(b"11", 2, 11))  # behind them, and never taken
+    node.wait(0.0)
+    node.fars[1].close()
+    node.wait()
+    assert node.clients[1][0].closed
+
+    node.store.room = 10
+    again = [publish(b"%d" % packet_id, 2, packet_id, dup=True) for packet_id in (7, 8, 11)]
+    node.connect(2, "c", queue).sendall(b"".join(again) + publish(b"new", 2, 9))
+    node.connect(3, "c2", "session:65538:c").sendall(publish(b"of another", 2, 10, dup=True))
+    for _ in range(3):
+        node.wait()
+    assert sorted(node.store.taken) == [b"11", b"7", b"8", b"new", b"of another"]
+    assert node.store.offered == [b"7", b"8"]
+
+    offered_before = node.listener._acknowledgements.offered_before
+    assert queue in offered_before, "10 has not come yet"
+    node.listener.on_frame(SessionGone(session="c", queue=queue))
+    assert queue not in offered_before
