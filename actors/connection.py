@@ -111,6 +111,7 @@ class Connection(MailboxActor):
             republish=self._bridge.on_session_loss == "republish",
             policy=self._policy,
             backoff=Backoff(self._bridge.backoff, mailbox.random),
+            max_age_s=self._bridge.limits.max_age_s,
         )
         self._credit = CreditGiver(
             messages_in_hand=max(MESSAGES_IN_HAND_MIN, WINDOWS_IN_HAND * self._settings.receive_maximum),

@@ -1,4 +1,4 @@
-"""The Forwarder of one bridge lane: Tier 2, topic mapping, message expiry, user properties, hop count, credit towards the store.
+"""The Forwarder of one bridge lane: Tier 2, topic mapping, expiry of QoS 0, user properties, hop count, credit towards the store.
 
 It opens the lane (``LaneOpen``) whenever it or the store starts anew or the store asks for it, and passes on what it is handed
 in the order in which it came. For QoS 1 and 2 it never holds the only copy; QoS 0 is settled when it is passed on (at most once).
@@ -27,7 +27,6 @@ from wire.frames import (
     Settled,
 )
 from wire.names import LANE_EPOCH_SHIFT, QUEUE_STORE, connection_name, lane_of_actor, queue_name
-from wire.outbound import seen_through_below
 from wire.outgoing import RemoteForm
 from wire.ranges import ranges_of
 from wire.settings import NodeSettings
@@ -58,7 +57,6 @@ class Forwarder(MailboxActor):
         # The queue neither drops nor expires what was handed out; where that is wanted, nothing is while the remote is away.
         limits = self._bridge.limits
         self._waits_for_link = limits.overflow == "drop-oldest" or limits.max_age_s is not None
-        self._seen_through_below = 0
         self._settled: list[tuple[str, Ranges]] = []
         self._logged_rules: set[int] = set()
         self._logged_topics: set[bytes] = set()
@@ -90,7 +88,6 @@ class Forwarder(MailboxActor):
             case LaneOpened():
                 if frame.epoch == self._lane_epoch:
                     self._open = True
-                    self._seen_through_below = seen_through_below(frame)
                     self.send(self._connection, frame)
             case LaneReopen():
                 if self._open:  # otherwise an opening is under way already
@@ -126,11 +123,7 @@ class Forwarder(MailboxActor):
 
     def _pass_on(self, handout: HandOut) -> None:
         offsets: list[int] | None = list(unpack_column("I", handout.offsets)) if handout.offsets else None
-        batch, expired = self._form.transform(
-            Batch.decode(handout.bodies[0]),
-            now_ms=self.mailbox.wall_ms(),
-            may_expire=handout.first_seq >= self._seen_through_below,  # what may have been sent is seen through
-        )
+        batch, expired = self._form.transform(Batch.decode(handout.bodies[0]), now_ms=self.mailbox.wall_ms())
         if expired:
             gone = set(expired)
             offsets = offsets or list(range(handout.count))

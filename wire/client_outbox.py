@@ -4,7 +4,8 @@ The exchange itself is ``wire/outbound.py``'s. For a session that ends with its 
 and are numbered here; for one that lasts they are handed out by the store, which is told what became of them.
 
 O1  what waits for a session without a queue is limited; what comes beyond is dropped and counted.
-O2  a message whose time is up when it could leave is not sent [MQTT-3.3.2-5], unless it may have been sent before.
+O2  a message whose time is up when it could leave is not sent [MQTT-3.3.2-5], unless it may have been sent before. For a session
+    that lasts that is on record before anything behind it leaves (F15).
 O3  a session that lasts goes on where the store says it stands, with the identifiers that it had [MQTT-4.4.0-1].
 O4  when the store is new and the connection is not, nothing is sent twice; what may not be on record is told again.
 O5  what the store has lost of a session that is connected is released at the client, and the connection goes on.
@@ -26,7 +27,6 @@ from wire.mqtt.aliases import OutgoingAliases
 from wire.mqtt.codec import decode, split
 from wire.mqtt.publish_stream import PACKET_BYTES_LIMIT
 from wire.outbound import OutboundFlow
-from wire.publish_expiry import aged_properties, expired_rows
 from wire.ranges import RangeSet, ranges_of
 from wire.refusal_policy import DROP, RefusalPolicy
 from wire.segments import Columns, Segment
@@ -62,17 +62,16 @@ class _ClientFlow(OutboundFlow):
 
 @dataclass(slots=True)
 class _Waiting:
-    """Messages that wait for room in the exchange; ``row``: those before it have gone."""
+    """Messages that wait for room in the exchange."""
 
     parcel: Parcel
     first_seq: int
     offsets: array[int] | None
     size_bytes: int
-    row: int = 0
 
 
 class ClientOutbox:
-    """One client's. ``dropped`` counts what found no room, ``expired`` what was too old.
+    """One client's. ``dropped`` counts what found no room.
 
     queue: the session's Tier-1 queue, empty for a session that ends with its connection. aliases: the connection's, if its client
     takes any.
@@ -90,7 +89,6 @@ class ClientOutbox:
     ):
         self.queue = queue
         self.dropped = 0
-        self.expired = 0
         self.lane_epoch = 0
         self._level = level
         self._packet_max_bytes = packet_max_bytes
@@ -152,6 +150,11 @@ class ClientOutbox:
         return self._flow.counts.too_large
 
     @property
+    def expired(self) -> int:
+        """Messages that were too old when they could leave."""
+        return self._flow.counts.expired
+
+    @property
     def refused(self) -> int:
         """Messages that the client refused."""
         return self._flow.counts.refused
@@ -179,11 +182,13 @@ class ClientOutbox:
         self._add(_Waiting(parcel, self._next_seq, None, parcel.size_bytes))
         self._next_seq += len(parcel)
 
-    def _forget_facts(self) -> None:
-        """Nobody keeps a record of this session: everything is committed at once."""
+    def _forget_facts(self) -> bool:
+        """Nobody keeps a record of this session: everything is committed at once. Whether there was anything."""
         self._number += 1
-        if self._flow.facts(self._number) is not None:
-            self._flow.committed(self._number)
+        if self._flow.facts(self._number) is None:
+            return False
+        self._flow.committed(self._number)
+        return True
 
     # --- a session that lasts ---
 
@@ -314,8 +319,10 @@ class ClientOutbox:
             self._forget_facts()
         bursts = []
         while bytes_max > 0:
-            self._feed(wall_ms)
-            burst = self._flow.pump(bytes_max, now_s)
+            self._feed()
+            burst = self._flow.pump(bytes_max, now_s, wall_ms)
+            if not burst and not self.queue and self._forget_facts():
+                continue  # what has expired held back what is behind it
             if not burst and (self._flow.waits or not self._waiting or self._flow.in_flight >= self._flow.window):
                 break  # else all that was fed was passed over, which made room for more
             bursts.append(burst)
@@ -346,46 +353,18 @@ class ClientOutbox:
     def _is_gone(self, outcome: str, seq: int) -> None:
         self._gone.setdefault(outcome, RangeSet()).add(seq, seq + 1)
 
-    def _feed(self, wall_ms: int) -> None:
-        """Give the exchange what it has room for. What may expire goes no sooner than it can leave (O2)."""
+    def _feed(self) -> None:
+        """Give the exchange what it has room for."""
         flow = self._flow
-        while self._waiting and not flow.waits:
-            room = flow.window - flow.in_flight
-            if room <= 0:
-                return
-            waiting = self._waiting[0]
-            if not waiting.parcel.expires:
-                columns = waiting.parcel.columns if waiting.offsets is None else Columns(waiting.parcel.batch, waiting.offsets)
-                flow.offer_segment(Segment(columns, waiting.first_seq, waiting.size_bytes))
-                waiting.row = len(waiting.parcel)
-            else:
-                self._feed_young(waiting, room, wall_ms)
-            if waiting.row == len(waiting.parcel):
-                self._waiting.popleft()
-                self._waiting_messages -= waiting.row
-                self._waiting_bytes -= waiting.size_bytes
-                self._pass(waiting.row, waiting.size_bytes)
-
-    def _feed_young(self, waiting: _Waiting, room: int, wall_ms: int) -> None:
-        """Offer at most ``room`` of the messages, without those whose time is up."""
-        stop = min(len(waiting.parcel), waiting.row + room)
-        rows = range(waiting.row, stop)
-        waiting.row = stop
-        batch = waiting.parcel.batch.select(rows)
-        offsets = [row if waiting.offsets is None else waiting.offsets[row] for row in rows]
-        seqs = [waiting.first_seq + offset for offset in offsets]
-        gone = {row for row in expired_rows(batch, wall_ms) if seqs[row] >= self._dup_below}
-        if self.queue:
-            for row in gone:
-                self._is_gone("expired", seqs[row])
-        self.expired += len(gone)
-        if len(gone) == len(batch):
+        if not self._waiting or flow.waits or flow.in_flight >= flow.window:
             return
-        kept = [row for row in range(len(batch)) if row not in gone]
-        batch = batch.select(kept)
-        batch.properties = aged_properties(batch, wall_ms)
-        columns = Columns(batch, array("I", [offsets[row] for row in kept]))
-        self._flow.offer_segment(Segment(columns, waiting.first_seq, batch.size_bytes()))
+        waiting = self._waiting.popleft()
+        parcel = waiting.parcel
+        columns = parcel.columns if waiting.offsets is None else Columns(parcel.batch, waiting.offsets)
+        flow.offer_segment(Segment(columns, waiting.first_seq, waiting.size_bytes))
+        self._waiting_messages -= len(parcel)
+        self._waiting_bytes -= waiting.size_bytes
+        self._pass(len(parcel), waiting.size_bytes)
 
 
 def _common(ranges: RangeSet, start: int, stop: int) -> list[tuple[int, int]]:

@@ -12,7 +12,7 @@ from wire.batch import QOS_ONLY, RETAIN, Batch, applied_qos_table
 from wire.mqtt.aliases import Names, OutgoingAliases
 from wire.mqtt.encode_publish import encode_aliased_deliveries, encode_deliveries
 from wire.mqtt.packets import MQTT_5_0
-from wire.mqtt.publish_properties import message_expiry_s, with_subscription_identifiers
+from wire.mqtt.publish_properties import with_subscription_identifiers
 from wire.publish_expiry import aged_properties, expired_rows, without_rows
 from wire.segments import Columns
 
@@ -43,13 +43,12 @@ def as_granted(
 
 
 class Parcel:
-    """Messages of QoS 1 and 2 that are delivered to one client or many. expires: some of them have a message expiry interval."""
+    """Messages of QoS 1 and 2 that are delivered to one client or many."""
 
-    __slots__ = ("_columns", "_shared", "batch", "expires", "size_bytes")
+    __slots__ = ("_columns", "_shared", "batch", "size_bytes")
 
     def __init__(self, batch: Batch, *, shared: bool = False) -> None:
         self.batch = batch
-        self.expires = bool(batch.properties) and any(message_expiry_s(raw) is not None for raw in set(batch.properties.values()))
         self.size_bytes = batch.size_bytes()
         self._columns: Columns | None = None
         self._shared = shared

@@ -20,8 +20,9 @@ F8  PUBLISHes leave in the order of their sequences; the first that may not leav
 F9  a refused message is settled, or kept and sent as new [MQTT-4.4.0-2], by policy; either way its exchange has ended.
 F10 PUBRELs leave in the order in which their PUBRECs came [MQTT-4.6.0-4], also on a resumed session and after a crash. What was
     refused and tried again has its PUBREC after others of higher sequences.
-F11 a message whose Message Expiry Interval has passed when it could leave is settled as expired [MQTT-3.3.2-5], unless it may have
-    been sent before; any other leaves with what is left of its time [MQTT-3.3.2-6]. Before a session is on record nothing was sent.
+F11 a message whose Message Expiry Interval has passed when it could leave is settled as expired [MQTT-3.3.2-5], and so is one that
+    is older than the lane allows, unless it may have been sent before; any other leaves with what is left of its time
+    [MQTT-3.3.2-6]. Before a session is on record nothing was sent.
 F12 a message for which the remote closes its connections is found as ``wire/suspects.py`` says, and settled by policy once it is
     proven. While it is looked for, others may be ahead of it. What was released is never given up.
 F13 what is given up while the remote may hold its packet identifier is settled at the PUBCOMP of a PUBREL, which goes on each
@@ -29,6 +30,8 @@ F13 what is given up while the remote may hold its packet identifier is settled 
     crash before it forgets that the message was given up, and neither the message nor that its identifier is taken.
 F14 what left at QoS 2 and is owed a PUBREC goes to a remote that takes no QoS 2 any more only after the PUBCOMP of a PUBREL, for
     the same reason; nothing is PUBLISHed before (F8). It may arrive twice then: a PUBCOMP does not tell whether the remote had it.
+F15 nothing is PUBLISHed behind a QoS 1 or 2 message that has expired before that is committed: a crash would bring it back as one
+    that may have been sent, behind what has left. All that has expired by then waits for the same commit.
 """
 
 from __future__ import annotations
@@ -109,30 +112,30 @@ class Counts:
     republished: int = 0
 
 
-def seen_through_below(lane: LaneOpened) -> int:
-    """Messages below it may have been sent before, so they are sent however old they are.
-
-    Nothing leaves before the remote session is on record (F7). One that was forgotten because of damage is ended at the remote.
-    """
-    return lane.dup_below if lane.session or lane.released else 0
-
-
 class OutboundFlow:
     """One lane's exchange.
 
     qos2_maximum: None for a peer to which F2 need not apply. republish: whether released messages are sent anew when the remote has
-    lost the session. policy: what is done with refused
-    messages. backoff: how long the lane is held back when some of those are to be tried again.
+    lost the session. policy: what is done with refused messages. backoff: how long the lane is held back when some of those are to
+    be tried again. max_age_s: how old a message that was never sent may become (F11).
     """
 
     def __init__(
-        self, *, receive_maximum: int, qos2_maximum: int | None, republish: bool, policy: RefusalPolicy, backoff: Backoff
+        self,
+        *,
+        receive_maximum: int,
+        qos2_maximum: int | None,
+        republish: bool,
+        policy: RefusalPolicy,
+        backoff: Backoff,
+        max_age_s: float | None = None,
     ) -> None:
         self._receive_maximum_set = receive_maximum
         self._qos2_maximum_set = qos2_maximum
         self._republish = republish
         self._policy = policy
         self._hold = HoldBack(backoff)
+        self._max_age_ms = None if max_age_s is None else max_age_s * 1000
         self.counts = Counts()
         self.pubrels_sent = 0
         self._refusals: dict[int, int] = {}
@@ -153,7 +156,10 @@ class OutboundFlow:
         self._dup_below = 0
         self._seen_through_below = 0  # what may have been sent before the lane was opened does not expire (F11)
         self._wall_ms = 0  # when what ``pump`` gives leaves
-        self._barred = RangeSet()  # settled or released when the lane was opened: no PUBLISH
+        self._barred = RangeSet()  # never sent here, and settled, or released when the lane was opened: no PUBLISH
+        self._expiring = RangeSet()  # expired, and that is not committed (F15)
+        self._expiry_new = False  # some of it was not told yet
+        self._expiry_number: int | None = None  # all of it was, by this Settle
         self._again = RangeSet()  # sent before, unsettled, due again: on this connection, or since it was held back
         self._retry = RangeSet()  # refused for now: due again when the hold is over
         self._as_new = RangeSet()  # those of _again that were refused: they leave without DUP
@@ -207,7 +213,8 @@ class OutboundFlow:
         self._clear()
         self._first_seq = self._sent_stop = self._offered_stop = self._recorded = lane.head
         self._dup_below = lane.dup_below
-        self._seen_through_below = seen_through_below(lane)
+        # Nothing leaves before the session is on record (F7). One that was forgotten because of damage is ended at the remote.
+        self._seen_through_below = lane.dup_below if lane.session or lane.released else 0
         self._barred = RangeSet((*lane.settled, *lane.released))
         for start, stop in lane.released:
             self._release_due.add(start, stop)
@@ -226,7 +233,7 @@ class OutboundFlow:
         self._offered_stop = max(self._sent_stop, lane.head)
         if lane.head < self._sent_stop or lane.released:  # of those none need have been sent as PUBLISH on this connection
             known = RangeSet(lane.settled)
-            for start, stop in (each for unsettled in self._unsettled for each in unsettled):
+            for start, stop in (each for unsettled in (*self._unsettled, self._expiring) for each in unsettled):
                 known.add(start, stop)
             for low, high in ((lane.head, self._sent_stop), *lane.released):
                 for start, stop in known.missing(low, high) if low < high else ():
@@ -236,6 +243,9 @@ class OutboundFlow:
         self._recorded = max(self._recorded, min(lane.head, self._sent_stop))
         for start, stop in self._releasing:
             self._released_new.add(start, stop)
+        for start, stop in self._expiring:
+            self._settle(EXPIRED, start, stop)
+            self._expiry_new, self._expiry_number = True, None
         if self._record_number is not None or not lane.session:
             self._record_number, self._record_new = None, True
         return self._offered_stop
@@ -250,7 +260,7 @@ class OutboundFlow:
 
     def offer(self, frame: HandOut) -> None:
         """Take messages to send; they follow those of earlier hand-outs."""
-        self.offer_segment(Segment.of(frame))
+        self.offer_segment(Segment.of(frame, self._max_age_ms))
 
     def offer_segment(self, segment: Segment) -> None:
         """The same for messages that are no frame."""
@@ -530,7 +540,7 @@ class OutboundFlow:
             self._take_suspects_back()
         published = self.counts.published
         self._publish(bytes_max, parts)
-        if self._suspects.aside and not self._in_flight and self.counts.published == published:
+        if self._suspects.aside and not self._in_flight and self.counts.published == published and not self._expiring:
             self._take_suspects_back()
             self._publish(bytes_max, parts)
         self._suspects.over(self._settled_below())
@@ -590,10 +600,13 @@ class OutboundFlow:
                 rows = min(rows, 1)
         if rows <= 0:
             return None  # F8
-        if not again and segment.expires:
-            rows = self._rows_in_time(segment, run, start, rows)
-            if not rows:
-                return 0
+        if not again:
+            if segment.expires:
+                rows = self._rows_in_time(segment, run, start, rows)
+                if not rows:
+                    return 0
+            if self._expiring:
+                return None  # F15
         dup = start < self._dup_below and not (self._as_new and start in self._as_new)
         parts.extend(segment.publishes(rows, start, dup, self._style, self._heads))
         self._sent(run, qos, start, start + rows, again)
@@ -669,6 +682,8 @@ class OutboundFlow:
             if segment.packet_bytes(row, run.flags, self._style) > self._packet_max:
                 if row > segment.row:
                     return row - segment.row
+                if seq >= max(self._sent_stop, self._seen_through_below) and not segment.alike_in_time(1)[1]:
+                    return 1  # it expires
                 self._give_up_too_large(run, seq)
                 self._pass(segment, 1)
                 return 0
@@ -681,12 +696,29 @@ class OutboundFlow:
         alike, in_time = segment.alike_in_time(rows)
         if in_time:
             return alike
-        self.counts.expired += alike
+        if run.flags & QOS_MASK:
+            self._expire()
+        else:
+            self.counts.expired += alike  # QoS 0 was settled by the Forwarder
         self._sent_stop = seq + alike
-        if run.flags & QOS_MASK:  # QoS 0 was settled by the Forwarder
-            self._settle(EXPIRED, seq, seq + alike)
+        self._barred.discard(self._first_seq, self._sent_stop)
         self._pass(segment, alike)
         return 0
+
+    def _expire(self) -> None:
+        """Settle all that has expired and was never sent, however far behind it stands, so that it waits for one commit (F15)."""
+        low = max(self._sent_stop, self._seen_through_below)
+        for segment in self._waiting:
+            if not segment.expires:
+                continue
+            segment.age(self._wall_ms)
+            for found, stop in segment.expired():
+                for start, end in self._barred.missing(max(found, low), stop):
+                    self.counts.expired += end - start
+                    self._settle(EXPIRED, start, end)
+                    self._expiring.add(start, end)
+                    self._barred.add(start, end)
+        self._expiry_new, self._expiry_number = True, None
 
     def _give_up_too_large(self, run: Run, seq: int) -> None:
         self.counts.too_large += 1
@@ -881,7 +913,7 @@ class OutboundFlow:
     @property
     def urgent(self) -> bool:
         """Whether something waits for the commit of what ``facts`` has."""
-        return self._record_new or bool(self._released_new) or self._wants_record()
+        return self._record_new or self._expiry_new or bool(self._released_new) or self._wants_record()
 
     @property
     def settled_messages(self) -> int:
@@ -902,8 +934,10 @@ class OutboundFlow:
             self._record_new = False
             self._record_number = number
             session = self.session
-        elif wants_record:
+        elif wants_record or self._expiry_new:
             session = self.session  # told again, it changes nothing, and is answered when all that was settled is on record
+        if self._expiry_new:
+            self._expiry_new, self._expiry_number = False, number
         if session is not None or released:
             self._records.append((number, self._settled_below()))
         settled = tuple((outcome, ranges.ranges()) for outcome, ranges in self._settled.items())
@@ -911,13 +945,19 @@ class OutboundFlow:
         return Facts(settled=settled, released=released, session=session, generation=self.generation)
 
     def committed(self, number: int) -> None:
-        """Every ``Settle`` up to ``number`` is committed: what they released may be PUBRELed, a new session may be used."""
+        """Every ``Settle`` up to ``number`` is committed: what they released may be PUBRELed, a new session may be used.
+
+        So may what stands behind messages that have expired.
+        """
         while self._commits and self._commits[0][0] <= number:
             for start, stop in self._commits.popleft()[1]:
                 self._releasing.discard(start, stop)
                 self._release_due.add(start, stop)
         if self._record_number is not None and self._record_number <= number:
             self._record_number = None
+        if self._expiry_number is not None and self._expiry_number <= number:
+            self._expiry_number = None
+            self._expiring.clear()
         while self._records and self._records[0][0] <= number:
             self._recorded = self._records.popleft()[1]
 

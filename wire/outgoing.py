@@ -1,13 +1,13 @@
 """A batch as the remote is to see it: topics mapped, retain by rule, expiry, user properties and hop count. Pure.
 
-Rows that are too old are left out; message expiry intervals stay as they came, for the Connection, which knows when a message
-leaves, counts them down. The QoS was lowered before queueing (``wire/routing.py``); what the remote itself cannot do is the
-Connection's business.
+Rows of QoS 0 that are too old are left out. What else has expired is the business of the Connection, which knows when a message
+leaves and what is on record: for it message expiry intervals stay as they came. The QoS was lowered before queueing
+(``wire/routing.py``); what the remote itself cannot do is the Connection's business as well.
 """
 
 from __future__ import annotations
 
-from wire.batch import RETAIN, Batch
+from wire.batch import QOS_MASK, RETAIN, Batch
 from wire.hops import hops_of, hops_property, without_hops
 from wire.mapping import TopicMapper
 from wire.mqtt.publish_properties import append_user_properties
@@ -35,12 +35,9 @@ class RemoteForm:
         self.unknown_rules: set[int] = set()
         self.unmapped_topics: set[bytes] = set()
 
-    def transform(self, batch: Batch, *, now_ms: int, may_expire: bool = True) -> tuple[Batch, list[int]]:
-        """The batch for the remote without its expired rows, and the numbers that those rows had.
-
-        may_expire: false for what may have been sent before; its exchange is finished even if it is too old.
-        """
-        expired = self._expired_rows(batch, now_ms) if may_expire else []
+    def transform(self, batch: Batch, *, now_ms: int) -> tuple[Batch, list[int]]:
+        """The batch for the remote without its expired rows of QoS 0, and the numbers that those rows had."""
+        expired = [row for row in self._expired_rows(batch, now_ms) if not batch.flags[row] & QOS_MASK]
         batch = without_rows(batch, expired)
         mapped = [self._map(topic, rule) for topic, rule in zip(batch.topics, batch.rules, strict=True)]
         rules = [rule for _, rule in mapped]

@@ -20,6 +20,7 @@ from wire.mqtt.encoder import encode_with_length
 from wire.mqtt.primitives import encode_variable_byte_integer
 from wire.mqtt.publish_properties import message_expiry_s
 from wire.publish_expiry import aged, waited_s
+from wire.ranges import Ranges, ranges_of
 from wire.sequences import PACKET_IDS, packet_id_fields
 
 _HEADS_MAX = 50_000
@@ -91,6 +92,7 @@ class Columns:
     """
 
     __slots__ = (
+        "accepted_ms",
         "common",
         "count",
         "ends",
@@ -101,12 +103,15 @@ class Columns:
         "payloads",
         "properties",
         "runs",
+        "shortest_s",
         "topic_of",
         "topics",
     )
 
     def __init__(self, batch: Batch, offsets: array[int] | None = None, *, shared: bool = False) -> None:
         self.count = len(batch)
+        self.accepted_ms = batch.accepted_ms
+        self.shortest_s = _shortest_interval(batch) if batch.properties else None
         self.topics = batch.topics
         self.topic_of = batch.topic_of
         self.lengths = batch.lengths
@@ -131,11 +136,13 @@ class Segment:
         "_lengths",
         "_longest",
         "_made",
+        "_max_age_ms",
         "_passed",
         "_passed_bytes",
         "_payloads",
         "_properties",
         "_shortest_s",
+        "_too_old",
         "_topic_of",
         "_topics",
         "_waited_s",
@@ -149,8 +156,8 @@ class Segment:
         "stop_seq",
     )
 
-    def __init__(self, columns: Columns, first_seq: int, size_bytes: int) -> None:
-        """first_seq: the sequence that the columns' offsets count from."""
+    def __init__(self, columns: Columns, first_seq: int, size_bytes: int, max_age_ms: float | None = None) -> None:
+        """first_seq: the sequence that the columns' offsets count from. max_age_ms: what is older has expired, whatever it says."""
         self.count = columns.count
         self.size_bytes = size_bytes
         self._topics = columns.topics
@@ -162,7 +169,7 @@ class Segment:
         self._fields = columns.fields
         self.ends = columns.ends
         self._longest = columns.longest
-        self._made = columns.made
+        self._made = columns.made if columns.shortest_s is None else None  # what tells its age differs from second to second
         self.runs = [Run(run.start, run.stop, first_seq + run.first_seq, run.flags) for run in columns.runs]
         self.first_seq = self.runs[0].first_seq
         last = self.runs[-1]
@@ -172,42 +179,59 @@ class Segment:
         self.row = 0
         self._passed = 0
         self._passed_bytes = 0
-        self._accepted_ms = 0
+        self._accepted_ms = columns.accepted_ms
+        self._shortest_s = columns.shortest_s
+        self._max_age_ms = max_age_ms
         self._waited_s = 0
-        self._shortest_s: int | None = None  # the shortest message expiry interval, if any row has one and is to age here
+        self._too_old = False
 
     @classmethod
-    def of(cls, frame: HandOut) -> Segment:
-        """The segment that is one hand-out. Its rows age: their message expiry intervals count from the batch's time."""
+    def of(cls, frame: HandOut, max_age_ms: float | None = None) -> Segment:
+        """The segment that is one hand-out."""
         offsets = unpack_column("I", frame.offsets) if frame.offsets else None
-        batch = Batch.decode(frame.bodies[0])
-        segment = cls(Columns(batch, offsets), frame.first_seq, frame.size_bytes)
-        if batch.properties:
-            segment._accepted_ms = batch.accepted_ms
-            intervals = [interval for raw in batch.properties.values() if (interval := message_expiry_s(raw)) is not None]
-            segment._shortest_s = min(intervals, default=None)
-        return segment
+        return cls(Columns(Batch.decode(frame.bodies[0]), offsets), frame.first_seq, frame.size_bytes, max_age_ms)
 
     @property
     def expires(self) -> bool:
-        """Whether any row has a message expiry interval that counts here."""
-        return self._shortest_s is not None
+        """Whether any row can become too old."""
+        return self._shortest_s is not None or self._max_age_ms is not None
 
     def age(self, wall_ms: int) -> None:
         """What leaves from now on leaves at ``wall_ms`` (UTC epoch)."""
-        self._waited_s = waited_s(self._accepted_ms, wall_ms)
+        if self._shortest_s is not None:
+            self._waited_s = waited_s(self._accepted_ms, wall_ms)
+        self._too_old = self._max_age_ms is not None and wall_ms - self._accepted_ms > self._max_age_ms
 
     def alike_in_time(self, rows: int) -> tuple[int, bool]:
         """How many of the next ``rows`` rows have time left, as of ``age``, or else have none; and which of the two it is."""
-        if self._shortest_s is None or self._waited_s < self._shortest_s:
+        if self._all_in_time():
             return rows, True
+        if self._too_old:
+            return rows, False
         first = self._has_time(self.row)
         stop = self.row + 1
         while stop < self.row + rows and self._has_time(stop) == first:
             stop += 1
         return stop - self.row, first
 
+    def expired(self) -> Ranges:
+        """The sequences of QoS 1 and 2 that have no time left, as of ``age``, among the rows that are still to be looked at."""
+        if self._all_in_time():
+            return ()
+        return ranges_of(
+            run.first_seq + row - run.start
+            for run in self.runs[self.run :]
+            if run.flags & QOS_MASK
+            for row in range(max(run.start, self.row), run.stop)
+            if not self._has_time(row)
+        )
+
+    def _all_in_time(self) -> bool:
+        return not self._too_old and (self._shortest_s is None or self._waited_s < self._shortest_s)
+
     def _has_time(self, row: int) -> bool:
+        if self._too_old:
+            return False
         interval_s = message_expiry_s(self._properties.get(row, b""))
         return interval_s is None or interval_s > self._waited_s
 
@@ -331,7 +355,7 @@ class Segment:
             topic_field, alias = names.take(index)
             own = self._properties.get(row)
             common = self._common[index] if self._common else b""
-            field = encode_with_length(alias + (common if own is None else own))
+            field = encode_with_length(alias + (common if own is None else aged(own, self._waited_s)))
             payload = self._payloads[ends[row] : ends[row + 1]]
             length = encode_variable_byte_integer(len(topic_field) + len(packet_id) + len(field) + len(payload))
             parts += (first, length, topic_field, packet_id, field, payload)
@@ -357,6 +381,12 @@ class Segment:
             place = (row - start) * stride
             parts[place] = first + encode_variable_byte_integer(remaining) + len(topic).to_bytes(2, "big") + topic
             parts[place + stride - 2] = field
+
+
+def _shortest_interval(batch: Batch) -> int | None:
+    """The shortest message expiry interval of ``batch``; None if no row has one."""
+    intervals = (message_expiry_s(raw) for raw in set(batch.properties.values()))
+    return min((interval for interval in intervals if interval is not None), default=None)
 
 
 def _property_fields(batch: Batch) -> list[bytes]:

@@ -14,6 +14,7 @@ from tests.storage.building import batch
 from tests.supervisor.settings import node_settings
 from tests.support.settings import bridge
 from tests.wire.outbound_model import lane_opened
+from wire.batch import Batch, unpack_column
 from wire.frames import Credit, Frame, HandOut, LaneOpen, LaneReopen, LinkState, Settle
 from wire.mqtt.publish_properties import with_message_expiry
 from wire.names import QUEUE_STORE
@@ -46,9 +47,11 @@ class RecordingMailbox:
 class Lane:
     """A Forwarder whose peers are the test."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, max_age_s: float | None = None) -> None:
         self.mailbox = RecordingMailbox()
-        self.forwarder = Forwarder(cast(Mailbox, self.mailbox), node_settings(folder, bridge("cloud")), 5)
+        plain = bridge("cloud")
+        settings = replace(plain, limits=replace(plain.limits, max_age_s=max_age_s))
+        self.forwarder = Forwarder(cast(Mailbox, self.mailbox), node_settings(folder, settings), 5)
 
     def open(self) -> int:
         """Open the lane (anew) with credit for whatever comes; its epoch."""
@@ -85,22 +88,27 @@ def test_a_former_life_of_the_connection_says_nothing_of_the_link(tmp_path: Path
     assert lane.mailbox.passed_on() == [0, 1]
 
 
-@pytest.mark.parametrize(("session", "expires"), [("", True), ("edge@here", False)])
-def test_what_may_have_been_sent_does_not_expire_and_without_a_session_on_record_nothing_was_sent(
-    tmp_path: Path, session: str, expires: bool
+@pytest.mark.parametrize("session", ["", "edge@here"])
+@pytest.mark.parametrize("aged_by", ["its interval", "max_age"])
+def test_what_has_expired_at_qos_1_and_2_is_left_to_the_connection_and_at_qos_0_it_goes_no_further(
+    tmp_path: Path, session: str, aged_by: str
 ) -> None:
-    lane = Lane(tmp_path)
+    """Only the Connection knows whether it may have been sent, and what may not pass it before that is on record (F15)."""
+    lane = Lane(tmp_path, max_age_s=1.5 if aged_by == "max_age" else None)
     lane.forwarder.on_peer_up(QUEUE_STORE, 1)
     ((_, opening),) = lane.mailbox.sent
     assert isinstance(opening, LaneOpen)
     epoch = opening.epoch
     lane.turn(
-        lane_opened(epoch=epoch, tail=1, dup_below=1, session=session),
+        lane_opened(epoch=epoch, tail=3, dup_below=1, session=session),
         Credit(queue=QUEUE, epoch=epoch, messages=100, size_bytes=1 << 20),
         LinkState(queue=QUEUE, epoch=epoch, state="connected"),
     )
-    old = replace(batch([b"m"], 1), rules=[0], accepted_ms=-1000, properties={0: with_message_expiry(b"", 2)})
-    lane.turn(HandOut(queue=QUEUE, epoch=epoch, first_seq=0, count=1, size_bytes=2, offsets=b"", bodies=(old.encode(),)))
-    settled = [frame.settled for _, frame in lane.mailbox.sent if isinstance(frame, Settle)]
-    assert settled == ([(("expired", ((0, 1),)),)] if expires else [])
-    assert lane.mailbox.passed_on() == ([] if expires else [0])
+    old = replace(batch([b"0", b"1", b"2"], [1, 0, 2]), rules=[0], accepted_ms=-1000)
+    if aged_by == "its interval":
+        old = replace(old, properties={row: with_message_expiry(b"", 2) for row in range(3)})
+    lane.turn(HandOut(queue=QUEUE, epoch=epoch, first_seq=0, count=3, size_bytes=6, offsets=b"", bodies=(old.encode(),)))
+    assert [frame.settled for _, frame in lane.mailbox.sent if isinstance(frame, Settle)] == [(("expired", ((1, 2),)),)]
+    (passed,) = [frame for peer, frame in lane.mailbox.sent if peer == CONNECTION and isinstance(frame, HandOut)]
+    assert Batch.decode(passed.bodies[0]).rows_payloads() == [b"0", b"2"]
+    assert list(unpack_column("I", passed.offsets)) == [0, 2]

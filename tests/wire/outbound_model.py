@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from wire.backoff import Backoff
 from wire.batch import Batch, from_rows, pack_column
 from wire.frames import HandOut, LaneOpened
+from wire.mqtt.publish_properties import with_message_expiry
 from wire.outbound import Facts, OutboundFlow
 from wire.ranges import ranges_of
 from wire.refusal_policy import RefusalPolicy
@@ -115,6 +116,7 @@ def outbound_flow(
     republish: bool = False,
     default: str = "dead-letter",
     codes: tuple[tuple[int, str], ...] = ((0x91, "retry"), (0x97, "retry")),
+    max_age_s: float | None = None,
 ) -> OutboundFlow:
     """A flow with plain defaults; it is held back 1 s, 2 s, 4 s, ... up to 8 s after refusals that are retried."""
     return OutboundFlow(
@@ -123,6 +125,7 @@ def outbound_flow(
         republish=republish,
         policy=RefusalPolicy(RefusalSettings(default=default, codes=codes)),
         backoff=Backoff(BackoffSettings(initial_s=1.0, max_s=8.0, factor=2.0, jitter=0.0, stable_s=0.0), lambda: 0.5),
+        max_age_s=max_age_s,
     )
 
 
@@ -262,6 +265,7 @@ class StoreModel:
     republish: bool
     rows: dict[int, int] = field(default_factory=dict)  # seq -> QoS, rising
     large: set[int] = field(default_factory=set)
+    expires_s: dict[int, int] = field(default_factory=dict)  # seq -> when its time is up, for those that have a limit
     tail: int = 0
     handed_stop: int = 0
     cursor: int = 0
@@ -274,9 +278,12 @@ class StoreModel:
     def __post_init__(self) -> None:
         self.tail = self.handed_stop = self.cursor = self.head
 
-    def append(self, qos: list[int], *, large: bool = False) -> None:
-        for level in qos:
+    def append(self, qos: list[int], *, large: bool = False, expires_s: int | None = None) -> None:
+        """expires_s: when the time of every other one is up."""
+        for place, level in enumerate(qos):
             self.rows[self.tail] = level
+            if expires_s is not None and not place % 2:
+                self.expires_s[self.tail] = expires_s
             if large:
                 self.large.add(self.tail)
             self.tail += 1
@@ -308,6 +315,9 @@ class StoreModel:
         self.cursor = seqs[-1] + 1
         self.handed_stop = max(self.handed_stop, self.cursor)
         batch = from_rows((b"t/%d" % (seq % 3), self.rows[seq], self.payload(seq)) for seq in seqs)
+        batch.properties = {
+            row: with_message_expiry(b"", self.expires_s[seq]) for row, seq in enumerate(seqs) if seq in self.expires_s
+        }
         offsets = [seq - seqs[0] for seq in seqs]
         for seq in seqs:
             if not self.rows[seq]:

@@ -209,11 +209,53 @@ def test_what_was_settled_is_told_the_store() -> None:
     box = kept()
     box.hand_out(hand_out(1, 0, batch(3, expiry_s=5)))
     box.hand_out(hand_out(1, 3, batch(2, first=3)))
+    assert payloads(box.pump(1000, 0.0, 6000)) == []
+    settle = box.settle()
+    assert settle is not None
+    assert dict(settle.settled) == {"expired": ((0, 3),)}
+    box.settled(settle.number)
     assert payloads(box.pump(1000, 0.0, 6000)) == [b"3", b"4"]
     box.received(puback(4), 0)
     settle = box.settle()
     assert settle is not None
-    assert dict(settle.settled) == {"expired": ((0, 3),), "delivered": ((3, 4),)}
+    assert dict(settle.settled) == {"delivered": ((3, 4),)}
+
+
+def test_what_has_expired_is_on_record_before_anything_behind_it_leaves_and_waits_for_the_next_store() -> None:
+    box = kept()
+    box.hand_out(hand_out(1, 0, batch(1)))
+    box.hand_out(hand_out(1, 1, batch(2, first=1, expiry_s=5)))
+    box.hand_out(hand_out(1, 3, batch(1, first=3)))
+    assert payloads(box.pump(1000, 0.0, 6000)) == [b"0"]
+    assert box.urgent
+    assert box.settle() is not None
+    assert not box.urgent
+    box.opening(2)  # what it was told dies with the store
+    assert box.pump(1000, 0.0, 6000) == b""
+    box.opened(lane(2, dup_below=4, session="client"))
+    again = box.settle()
+    assert again is not None
+    assert (dict(again.settled), again.session) == ({"expired": ((1, 3),)}, "client")
+    box.hand_out(hand_out(2, 0, batch(3)))
+    box.hand_out(hand_out(2, 3, batch(1, first=3)))
+    assert payloads(box.pump(1000, 0.0, 6000)) == []
+    box.settled(again.number)
+    assert payloads(box.pump(1000, 0.0, 6000)) == [b"3"]
+    assert (box.expired, box.in_flight) == (2, 2)
+
+
+def test_what_expires_of_a_live_session_holds_nothing_up() -> None:
+    """Nobody keeps a record of it; the aliases of its client and the time that is left go together."""
+    box = outbox(aliases=OutgoingAliases(1))
+    box.begin()
+    mixed = batch(4)
+    mixed.properties = {row: with_message_expiry(b"", 5 if row % 2 == 0 else 60) for row in range(4)}
+    box.put(Parcel(mixed, shared=True))
+    box.put(Parcel(batch(1, first=4, expiry_s=5)))
+    box.put(Parcel(batch(1, first=5)))
+    found = packets(box.pump(1000, 0.0, 6000))
+    assert [(packet.payload, packet.property(0x02)) for packet in found] == [(b"1", 54), (b"3", 54), (b"5", None)]
+    assert box.expired == 3
 
 
 def test_a_new_store_is_told_again_and_the_client_gets_nothing_twice() -> None:

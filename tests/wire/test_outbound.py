@@ -63,6 +63,13 @@ def offer(flow: OutboundFlow, first_seq: int, *flags: int) -> None:
     flow.offer(hand_out(first_seq, from_rows((b"t", flag, b"%d" % (first_seq + at)) for at, flag in enumerate(flags))))
 
 
+def commit(flow: OutboundFlow, number: int) -> dict[str, tuple[tuple[int, int], ...]]:
+    """Have all that is known of committed as ``Settle`` ``number``; what it settles."""
+    found = settled(flow, number)
+    flow.committed(number)
+    return found
+
+
 def burst(flow: OutboundFlow, level: int = 4, now_s: float = 0.0) -> list[Sent]:
     """What leaves now."""
     return parse(flow.pump(1 << 20, now_s), level)
@@ -892,8 +899,9 @@ def test_f11_what_waits_for_the_window_counts_down_and_expires_there(level: int)
     assert after(flow, 2.5, level) == []
     assert settled(flow) == {}, "nothing expires before it could leave"
     flow.received(ack(PUBACK, 1))
+    assert after(flow, 2.5, level) == []
+    assert commit(flow, 2) == {"delivered": ((0, 1),), "expired": ((1, 2), (3, 4))}, "the Forwarder has settled QoS 0"
     assert after(flow, 2.5, level) == [(4, None)]
-    assert settled(flow, 2) == {"delivered": ((0, 1),), "expired": ((1, 2), (3, 4))}, "the Forwarder has settled QoS 0"
     flow.received(ack(PUBACK, 5))
     assert after(flow, 2.999, level) == [(5, 58 if level == 5 else None)]
     flow.received(ack(PUBACK, 6))
@@ -911,8 +919,9 @@ def test_f11_what_was_sent_goes_again_however_old_it_is_and_tells_its_age() -> N
     flow.disconnected()
     flow.offer(aging(3, (1, 2), (1, None)))
     flow.connected(session=EDGE, session_present=True, level=5)
-    assert after(flow, 10.0) == [(0, 1), (1, 50), (4, None)]
-    assert settled(flow) == {"delivered": ((2, 3),), "redelivered": ((0, 2),), "expired": ((3, 4),)}
+    assert after(flow, 10.0) == [(0, 1), (1, 50)]
+    assert commit(flow, 1) == {"delivered": ((2, 3),), "redelivered": ((0, 2),), "expired": ((3, 4),)}
+    assert after(flow, 10.0) == [(4, None)]
 
 
 def test_f11_what_an_earlier_life_may_have_sent_is_seen_through() -> None:
@@ -923,8 +932,9 @@ def test_f11_what_an_earlier_life_may_have_sent_is_seen_through() -> None:
         flow.facts(1)
         flow.committed(1)
         flow.offer(aging(0, (1, 2), (1, 2), (1, 2), (1, None)))
-        assert after(flow, 5.0) == [(0, 1), (1, 1), (3, None)]
-        assert settled(flow, 2)["expired"] == ((2, 3),)
+        assert after(flow, 5.0) == [(0, 1), (1, 1)]
+        assert commit(flow, 2)["expired"] == ((2, 3),)
+        assert after(flow, 5.0) == [(3, None)]
 
 
 def test_f11_nothing_was_sent_before_a_session_is_on_record() -> None:
@@ -935,8 +945,9 @@ def test_f11_nothing_was_sent_before_a_session_is_on_record() -> None:
     flow.facts(1)
     flow.committed(1)
     flow.offer(aging(0, (1, 2), (1, 60), (2, 2)))
+    assert after(flow, 5.0) == []
+    assert commit(flow, 2) == {"expired": ((0, 1), (2, 3))}
     assert after(flow, 5.0) == [(1, 55)]
-    assert settled(flow, 2) == {"expired": ((0, 1), (2, 3))}
 
 
 def test_f11_a_clock_that_went_back_and_rows_without_an_interval_change_nothing() -> None:
@@ -991,3 +1002,130 @@ def test_f11_each_row_leaves_in_order_or_expires_and_each_is_settled_once(
     assert all(seq >= dup_below and rows[seq][1] is not None and rows[seq][0] for seq in gone)
     assert flow.counts.expired + len(sent_seqs) == len(rows)
     assert flow.in_flight == 0
+
+
+def test_f11_what_is_too_old_by_the_lanes_limit_expires_unless_it_may_have_been_sent() -> None:
+    flow = outbound_flow(max_age_s=2.5)
+    flow.open(lane_opened(tail=4, dup_below=1, session=EDGE))
+    flow.connected(session=EDGE, session_present=True, level=5)
+    flow.offer(aging(0, (1, None), (1, None)))
+    flow.offer(aging(2, (0, None), (2, 60)))
+    assert after(flow, 2.501) == [(0, None)]
+    assert commit(flow, 1) == {"redelivered": ((0, 1),), "expired": ((1, 2), (3, 4))}
+    flow.offer(aging(4, (1, None)))
+    assert after(flow, 2.5) == [(4, None)]
+
+
+def test_f11_what_has_expired_is_not_given_up_as_too_large() -> None:
+    flow = flow_at(level=5, maximum_packet_size=10)
+    flow.offer(aging(1_000_000_000, (1, 2), (1, 60)))
+    assert after(flow, 2.0) == []
+    assert settled(flow) == {
+        "expired": ((1_000_000_000, 1_000_000_001),),
+        "dead:packet_too_large": ((1_000_000_001, 1_000_000_002),),
+    }
+
+
+# --- what has expired is on record first (F15) ---
+
+
+def test_f15_nothing_leaves_behind_what_has_expired_before_that_is_committed() -> None:
+    flow = flow_at(level=5)
+    flow.offer(aging(0, (1, 60), (1, 5), (0, None), (1, None)))
+    assert after(flow, 6.0) == [(0, 54)], "what stands before it does not wait"
+    assert flow.urgent
+    facts = flow.facts(1)
+    assert facts is not None
+    assert (facts.settled, facts.session) == ((("expired", ((1, 2),)),), EDGE), "so the store answers when it is committed"
+    assert not flow.urgent
+    flow.received(ack(PUBACK, 1))
+    assert after(flow, 6.0) == []
+    flow.committed(1)
+    assert after(flow, 6.0) == [(2, None), (3, None)]
+
+
+def test_f15_all_that_has_expired_by_then_waits_for_one_commit() -> None:
+    """Also what is further behind than the window reaches, and what is handed out meanwhile."""
+    flow = flow_at(level=5, receive_maximum=2)
+    flow.offer(aging(0, (1, 5), (1, None), (1, 5), (2, 5), (0, 5), (1, 60)))
+    flow.offer(aging(6, (1, 5), (1, 7)))
+    assert after(flow, 6.0) == []
+    assert commit(flow, 1) == {"expired": ((0, 1), (2, 4), (6, 7))}
+    assert after(flow, 6.0) == [(1, None), (5, 54)]
+    flow.received(ack(PUBACK, 2) + ack(PUBACK, 6))
+    assert after(flow, 7.0) == []
+    assert flow.facts(2) is not None
+    flow.offer(aging(8, (1, 5)))
+    flow.offer(aging(9, (1, 5), (1, None)))
+    assert after(flow, 7.0) == []
+    assert commit(flow, 3) == {"expired": ((8, 10),)}
+    assert after(flow, 7.0) == [(10, None)]
+    assert flow.counts.expired == 8
+    assert flow.passed_messages == 11
+
+
+def test_f15_the_commit_of_some_of_what_has_expired_is_not_that_of_all() -> None:
+    flow = flow_at(level=5)
+    flow.offer(aging(0, (1, 5)))
+    after(flow, 6.0)
+    assert settled(flow, 1) == {"expired": ((0, 1),)}
+    flow.offer(aging(1, (1, 5), (1, None)))
+    after(flow, 6.0)
+    flow.committed(1)
+    assert after(flow, 6.0) == []
+    commit(flow, 2)
+    assert after(flow, 6.0) == [(2, None)]
+
+
+def test_f15_qos_0_that_has_expired_holds_nothing_up() -> None:
+    flow = flow_at(level=5)
+    flow.offer(aging(0, (0, 5), (1, None)))
+    assert after(flow, 6.0) == [(1, None)]
+    assert not flow.urgent
+
+
+@pytest.mark.parametrize("present", [True, False])
+def test_f15_the_wait_outlasts_the_connection_and_what_was_sent_before_goes_again(present: bool) -> None:
+    flow = flow_at(level=5)
+    flow.offer(aging(0, (1, None), (1, 5), (1, None)))
+    assert after(flow, 6.0) == [(0, None)]
+    facts = flow.facts(1)
+    flow.disconnected()
+    flow.connected(session=EDGE, session_present=present, level=5)
+    if not present:
+        assert flow.facts(2) is not None
+        flow.committed(2)
+        assert after(flow, 6.0) == [(0, None), (2, None)], "commits are in order"
+        return
+    assert after(flow, 6.0) == [(0, None)]
+    assert facts is not None
+    flow.committed(1)
+    assert after(flow, 6.0) == [(2, None)]
+
+
+def test_f15_a_lane_that_is_opened_anew_does_not_wait_for_what_the_former_one_was_told() -> None:
+    flow = flow_at(level=5)
+    flow.offer(aging(0, (1, 5), (1, None)))
+    assert after(flow, 6.0) == []
+    assert settled(flow) == {"expired": ((0, 1),)}
+    flow.disconnected()
+    flow.open(lane_opened(tail=2, dup_below=2, session=EDGE))
+    flow.connected(session=EDGE, session_present=True, level=5)
+    flow.offer(aging(0, (1, 5), (1, None)))
+    assert after(flow, 6.0) == [(0, 1), (1, None)], "it may have been sent for all that is on record, and is in order"
+
+
+def test_f15_suspects_are_not_taken_back_because_of_the_wait() -> None:
+    """Another message is there to show what the remote takes: it only waits for a commit (F12)."""
+    flow = flow_at(level=5)
+    flow.offer(aging(0, (1, None)))
+    for _ in range(2 + 5):
+        assert after(flow, 0.0) == [(0, None)]
+        flow.disconnected(by_remote=True)
+        flow.connected(session=EDGE, session_present=True, level=5)
+    flow.offer(aging(1, (1, 5), (1, None)))
+    assert after(flow, 6.0) == []
+    commit(flow, 1)
+    assert after(flow, 6.0) == [(2, None)]
+    flow.received(ack(PUBACK, 3))
+    assert after(flow, 6.0) == [(0, None)]

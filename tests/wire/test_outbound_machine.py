@@ -88,7 +88,7 @@ class Exchange(RuleBasedStateMachine):
 
     def pump(self, bytes_max: int) -> None:
         refused_with, until_s = self.flow.refused_with, self.flow.held_until_s
-        packets = parse(self.flow.pump(bytes_max, self.now_s), self.level)
+        packets = parse(self.flow.pump(bytes_max, self.now_s, int(self.now_s * 1000)), self.level)
         seqs = [int(packet.payload) for packet in packets if packet.kind == PUBLISH]
         assert seqs == sorted(seqs), "F8"
         if packets:
@@ -154,9 +154,10 @@ class Exchange(RuleBasedStateMachine):
         qos=st.lists(st.sampled_from([0, 1, 1, 2, 2, 2]), min_size=1, max_size=12),
         handed=st.integers(0, 12),
         large=st.sampled_from([False, False, True]),
+        expiry_s=st.sampled_from([None, None, 1, 5]),
     )
-    def messages_come(self, qos: list[int], handed: int, large: bool) -> None:
-        self.store.append(qos, large=large)
+    def messages_come(self, qos: list[int], handed: int, large: bool, expiry_s: int | None) -> None:
+        self.store.append(qos, large=large, expires_s=None if expiry_s is None else int(self.now_s) + expiry_s)
         self.hand_out(handed)
 
     @rule(short_of_a_round=st.integers(0, 5), handed=st.integers(0, 12))
@@ -290,6 +291,9 @@ class Exchange(RuleBasedStateMachine):
         if outcome == "delivered":
             assert count >= 1, f"{seq} is lost"
             assert count == 1 or not once, f"{seq} came {count} times"
+        elif outcome == "expired":
+            assert self.store.expires_s[seq] <= self.now_s
+            assert count == 0, f"{seq} has expired after it was sent"
         elif outcome == "dead:packet_too_large":
             assert seq in self.store.large
             assert self.level == 5

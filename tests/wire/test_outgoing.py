@@ -42,12 +42,13 @@ def test_retain_is_kept_or_stripped_rule_by_rule() -> None:
     assert form().transform(bare, now_ms=0)[0].flags == bytes([1])
 
 
-def test_expired_rows_are_left_out_and_named_and_the_others_keep_their_time() -> None:
+def test_expired_rows_of_qos_0_are_left_out_and_named_and_the_others_keep_their_time() -> None:
     """The Connection counts it down, also towards a remote that takes no properties."""
-    batch = queued((b"plant/a", 1, b"0"), (b"plant/a", 1, b"1"), (b"plant/a", 1, b"2"), rules=[1])
+    batch = queued((b"plant/a", 0, b"0"), (b"plant/a", 1, b"1"), (b"plant/a", 1, b"2"), rules=[1])
     batch.properties = {
         0: encode_properties(Properties(message_expiry_interval=5)),
         1: encode_properties(Properties(message_expiry_interval=60, content_type="t")),
+        2: encode_properties(Properties(message_expiry_interval=5)),
     }
     for level in (4, 5):
         sent, expired = form(level).transform(batch, now_ms=1_000_000 + 5_000)
@@ -56,6 +57,7 @@ def test_expired_rows_are_left_out_and_named_and_the_others_keep_their_time() ->
         assert sent.accepted_ms == 1_000_000
         view = decode_properties(sent.properties[0], Place.PUBLISH)
         assert (view.message_expiry_interval, view.content_type) == (60, "t" if level == 5 else None)
+        assert decode_properties(sent.properties[1], Place.PUBLISH).message_expiry_interval == 5, "of QoS 1 the Connection decides"
 
 
 def test_a_clock_that_went_back_expires_nothing() -> None:
@@ -88,10 +90,9 @@ def test_a_rule_that_is_gone_is_named_and_its_messages_keep_going() -> None:
     assert shape.unknown_rules == {77, 78}
 
 
-def test_what_waited_longer_than_max_age_is_expired_unless_it_may_have_been_sent() -> None:
+def test_what_waited_longer_than_max_age_is_expired_at_qos_0() -> None:
     bridge = bridge_of("cloud", KEEPS)
     shape = RemoteForm(replace(bridge, limits=replace(bridge.limits, max_age_s=10.0)), node="n")
-    batch = queued((b"plant/a", 1, b"0"), (b"plant/a", 1, b"1"), rules=[1])
+    batch = queued((b"plant/a", 0, b"0"), (b"plant/a", 1, b"1"), (b"plant/a", 0, b"2"), rules=[1])
     assert shape.transform(batch, now_ms=1_000_000 + 10_000)[1] == []
-    assert shape.transform(batch, now_ms=1_000_000 + 10_001)[1] == [0, 1]
-    assert shape.transform(batch, now_ms=1_000_000 + 10_001, may_expire=False)[1] == []
+    assert shape.transform(batch, now_ms=1_000_000 + 10_001)[1] == [0, 2]
