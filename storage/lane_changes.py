@@ -44,6 +44,8 @@ class Lane(Protocol):
     def queue(self) -> Queue: ...
     @property
     def damaged(self) -> bool: ...
+    @property
+    def discarding(self) -> bool: ...
 
 
 class LaneChanges:
@@ -136,4 +138,7 @@ class LaneChanges:
 
     def _is_through(self, bridge: str, number: int, mark: int) -> bool:
         lane = self._lanes.get(queue_name(bridge, number))
-        return lane is None or lane.damaged or not lane.queue.depth or lane.queue.head >= mark
+        if lane is None or lane.damaged:
+            return True
+        # What was dropped or has expired has left only when that is on record: a crash would bring it back.
+        return not lane.discarding and (not lane.queue.depth or lane.queue.head >= mark)

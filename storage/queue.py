@@ -283,7 +283,9 @@ class Queue:
     def hand_out(self, messages: int, size_bytes: int, *, accepted_before_ms: int = 0, below: int | None = None) -> list[Piece]:
         """Hand out, in order, until ``messages`` or ``size_bytes`` are reached (by a chunk more), and mark it in flight.
 
-        What was accepted before ``accepted_before_ms`` is expired instead. below: nothing from there on, where a chunk begins.
+        What was accepted before ``accepted_before_ms`` is expired instead; if that takes something off the disk, ``depth_on_disk``
+        falls and nothing behind it is handed out in this call: let that be committed first, synced (P4). below: nothing from there
+        on, where a chunk begins.
 
         Raises:
             StorageDamaged: the next chunk cannot be read.
@@ -294,6 +296,7 @@ class Queue:
         pieces: list[Piece] = []
         self.cut_short = False
         end = self.tail if below is None else min(below, self.tail)
+        on_disk = self._depth
         while messages > 0 and size_bytes > 0 and self._cursor < end:
             try:
                 durable, volatile = self._peek()
@@ -307,6 +310,8 @@ class Queue:
             if self._too_old(durable, volatile, accepted_before_ms):
                 self._discard(durable, volatile, None, "expired")
                 continue
+            if self._depth < on_disk and self._engine.durable:
+                break
             if durable is not None and durable.stop > self._marked and self._engine.durable:
                 self._mark_wanted = durable.stop
                 break

@@ -119,7 +119,7 @@ class _Lane:
     answered: int = 0
     opening: bool = False  # LaneOpened is owed
     releasing: bool = False  # something was released since the last commit
-    dropping: bool = False  # some were dropped that are not yet gone on record, so nothing behind them is handed out
+    discarding: bool = False  # some were dropped or expired, which is not yet on record: nothing behind them is handed out
     damaged: bool = False  # it is stopped until it is opened again
     unreadable: Unavailable | None = None  # why its chunks could not be read the last time
     retry_s: float = 0.0  # when to try to read them again
@@ -200,7 +200,7 @@ class Tier1:
         self._waiting: list[_Ordered] = []
         self._without_room = 0  # messages refused or dropped, because of this Append
         self._needs_sync = False
-        self._marks_wanted = False
+        self._commit_wanted = False  # it is not put off: a queue can be handed out after it
         self._uncommitted = False  # the open write has something that somebody waits for
         self._acks: dict[str, Committed] = {}
         self._repeats: set[str] = set()
@@ -519,8 +519,9 @@ class Tier1:
             self._effects.extend(answers)  # behind what a session's end tells
             answers = []
             self._hand_out(wall_ms)
-            while self._marks_wanted:  # once in a block of messages, where no other commit has moved the mark along (Q6)
-                self._marks_wanted = False
+            # Once in a block of messages, where no other commit has moved the mark along (Q6), and when something has expired.
+            while self._commit_wanted:
+                self._commit_wanted = False
                 self._needs_sync = True
                 self._commit_write(now_s, wall_ms)
                 if self._retry_s is None:
@@ -555,7 +556,7 @@ class Tier1:
             lane.peak_bytes = max(lane.peak_bytes, lane.queue.size_bytes)
             max_age_s = lane.limits.max_age_s if lane.limits.max_age_s is not None else self._settings.limits.max_age_s
             if max_age_s is not None and not lane.damaged and now_s >= lane.retry_s and lane.queue.waiting():
-                self._guarded(name, lane, lambda lane=lane, age=max_age_s: lane.queue.expire(wall_ms - int(age * 1000)))
+                self._guarded(name, lane, partial(self._expire, name, lane, wall_ms - int(max_age_s * 1000)))
         if now_s - self._trimmed_s >= TRIM_IDLE_S:
             self._trimmed_s = now_s
             for lane in self._lanes.values():
@@ -665,7 +666,7 @@ class Tier1:
             self._write = Write()
             self._commits += 1
             self._committed_s = now_s
-        self._needs_sync = self._uncommitted = False
+        self._needs_sync = self._uncommitted = self._commit_wanted = False
         for name in self._owing:
             self._lanes[name].releasing = False
         self._tell_losses(changed)
@@ -775,7 +776,7 @@ class Tier1:
             lane = self._lanes.get(name)
             if lane is None:
                 continue  # the session has ended
-            if not lane.open or lane.damaged or lane.dropping or not lane.queue.waiting():
+            if not lane.open or lane.damaged or lane.discarding or not lane.queue.waiting():
                 continue
             if lane.unreadable is not None and self._now_s < lane.retry_s:
                 self._ready.add(name)
@@ -787,17 +788,48 @@ class Tier1:
         before_ms = wall_ms - int(max_age_s * 1000) if max_age_s is not None else 0
         below = self._lane_changes.below(lane)
         more = True
-        while more:
+        while more and not lane.discarding:
             messages = lane.credit_messages - lane.given_messages
             size_bytes = lane.credit_bytes - lane.given_bytes
             if messages <= 0 or size_bytes <= 0:
                 return
-            self._give(name, lane, lane.queue.hand_out(messages, size_bytes, accepted_before_ms=before_ms, below=below))
+            on_disk_before = lane.queue.depth_on_disk
+            try:
+                pieces = lane.queue.hand_out(messages, size_bytes, accepted_before_ms=before_ms, below=below)
+            finally:
+                self._commit_wanted |= self._hold_behind(name, lane, on_disk_before)
+            self._give(name, lane, pieces)
             more = lane.queue.cut_short  # nobody else would see to what could not be read
+
+    def _expire(self, name: str, lane: _Lane, before_ms: int) -> None:
+        on_disk_before = lane.queue.depth_on_disk
+        try:
+            lane.queue.expire(before_ms)
+        finally:
+            self._commit_wanted |= self._hold_behind(name, lane, on_disk_before)
+
+    def _hold_behind(self, name: str, lane: _Lane, on_disk_before: int) -> bool:
+        """Whether the queue has lost some that were on disk: then nothing behind them is handed out before the next commit, synced.
+
+        A crash would bring them back, and they would leave behind newer ones of their topic (P4).
+        """
+        if lane.queue.depth_on_disk >= on_disk_before or not self._engine.durable:
+            return False
+        self._needs_sync = True
+        if not lane.discarding:
+            lane.discarding = True
+            self._write.on_commit(partial(self._has_discarded, name))
+        return True
+
+    def _has_discarded(self, name: str) -> None:
+        lane = self._lanes.get(name)
+        if lane is not None:
+            lane.discarding = False
+            self._ready.add(name)
 
     def _give(self, name: str, lane: _Lane, pieces: list[Piece]) -> None:
         if lane.queue.wants_mark:
-            self._marks_wanted = True
+            self._commit_wanted = True
             self._changed.add(name)
             self._ready.add(name)
         if pieces and lane.unreadable is not None:
@@ -872,16 +904,8 @@ class Tier1:
         for room in rooms[queue]:
             room.take(lane.queue.depth - messages_before, lane.queue.size_bytes - bytes_before)
         self._without_room += dropped
-        if lane.queue.depth_on_disk < on_disk_before:  # a crash would bring them back, behind what was handed out (P4)
-            self._needs_sync = lane.dropping = True
-            self._write.on_commit(partial(self._has_dropped, queue))
+        self._hold_behind(queue, lane, on_disk_before)
         return dropped
-
-    def _has_dropped(self, queue: str) -> None:
-        lane = self._lanes.get(queue)
-        if lane is not None:
-            lane.dropping = False
-            self._ready.add(queue)
 
     def _look_at_disk(self, now_s: float) -> None:
         if now_s - self._disk_checked_s >= TICK_S:
