@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from storage.dead_letters import DeadLetters, dead_queue_name
 from storage.engine import Engine, Write
 from storage.keys import QueueNumbers
+from storage.messages import Message
 from storage.queue import Queue
 from wire.errors import StorageDamaged
 from wire.frames import Ranges
@@ -19,6 +20,13 @@ log = logging.getLogger("bascule")
 LOG_PERIOD_S = 60.0
 _PREFIX = dead_queue_name("")
 _UNLIMITED = DeadLetterSettings()
+
+
+class Remains(NamedTuple):
+    """Messages that have died, and the damage that was met where others of them are."""
+
+    messages: list[Message]
+    damages: list[StorageDamaged]
 
 
 class Burials:
@@ -45,16 +53,25 @@ class Burials:
         """By bridge; a bridge of which no message has died has none."""
         return self._queues
 
-    def bury(self, bridge: str, queue: Queue, outcome: str, ranges: Ranges, *, by: str) -> None:
-        """Settle ``ranges`` of ``queue`` under ``outcome`` and keep their messages; both hold with the next commit (D2).
+    def read(self, queue: Queue, ranges: Ranges) -> Remains:
+        """What ``bury`` is to keep of ``ranges``; nothing is changed.
 
-        A message that cannot be read is settled all the same, and counted as damaged.
+        Raises:
+            Unavailable: it cannot be read for now.
+        """
+        damages: list[StorageDamaged] = []
+        messages = [message for start, stop in queue.in_hand(ranges) for message in queue.read(start, stop, damage=damages.append)]
+        return Remains(messages, damages)
+
+    def bury(self, bridge: str, queue: Queue, outcome: str, ranges: Ranges, remains: Remains, *, by: str) -> None:
+        """Settle ``ranges`` of ``queue`` under ``outcome`` and keep their ``remains``; both hold with the next commit (D2).
+
+        A message that is damaged is settled all the same, and counted as that.
 
         Raises:
             StorageDamaged, Unavailable: it cannot be settled, or the disk refuses for now; nothing has changed.
         """
-        damages: list[StorageDamaged] = []
-        messages = [message for start, stop in queue.in_hand(ranges) for message in queue.read(start, stop, damage=damages.append)]
+        messages, damages = remains
         letters = self._queues.get(bridge) or self._open(bridge)
         settled = queue.settle(outcome, ranges, by=by)
         reason = outcome.partition(":")[2]

@@ -359,6 +359,17 @@ class Queue:
         self._advance()
         return settled
 
+    def look_waiting(self, ranges: Ranges) -> None:
+        """Read what ``settle`` of ``ranges`` is to read, and change nothing.
+
+        Raises:
+            Unavailable: it cannot be read for now.
+        """
+        if any(stop > self._cursor for _, stop in ranges):
+            for start, stop in self._waiting_gaps(ranges):
+                for _ in self._reader.look(start, stop, self._trimmed, lambda _: None):
+                    pass
+
     def count_redelivered(self, ranges: Ranges, *, by: str = "store") -> None:
         """Count messages that were sent again; nothing is settled."""
         if self.history is not None:
@@ -1056,8 +1067,7 @@ class Queue:
 
     def _settle_waiting(self, outcome: str, ranges: Ranges, by: str) -> int:
         """Settle what is at or above the cursor in ``ranges``; how many messages that were. Their chunks are read for it."""
-        waiting = RangeSet((max(start, self._cursor), min(stop, self.tail)) for start, stop in ranges)
-        gaps = [gap for start, stop in waiting for gap in self.settled.missing(start, stop)]
+        gaps = self._waiting_gaps(ranges)
         damaged: list[StorageDamaged] = []  # they go with the rest; what they held is counted when the queue has run empty
         left = RangeSet()
         durable = sum(
@@ -1080,6 +1090,10 @@ class Queue:
             self.released.discard(start, stop)
         self._oldest = (-1, None)
         return durable + volatile
+
+    def _waiting_gaps(self, ranges: Ranges) -> list[tuple[int, int]]:
+        waiting = RangeSet((max(start, self._cursor), min(stop, self.tail)) for start, stop in ranges)
+        return [gap for start, stop in waiting for gap in self.settled.missing(start, stop)]
 
     def _advance(self) -> None:
         """Move the head over what is settled."""

@@ -18,10 +18,11 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from storage.burials import Burials
+from storage.burials import Burials, Remains
 from storage.checkpoint import QueueStands, Standing, note, take
 from storage.commands import Commands
 from storage.damage import Quarantine
@@ -130,7 +131,7 @@ class _Lane:
     losses: int = 0  # places where messages could not be read, in this life
     peak_bytes: int = 0  # since the last compaction
     trimmed_from: bytes = b""
-    settles: deque[Settle] = field(default_factory=deque)  # not applied, because the disk refuses
+    settles: deque[Settle] = field(default_factory=deque)  # not applied: the first needs what cannot be read for now
 
 
 def refusal_facts(error: Unavailable) -> dict[str, str]:
@@ -205,6 +206,7 @@ class Tier1:
         self._acks: dict[str, Committed] = {}
         self._repeats: set[str] = set()
         self._ready: set[str] = set()
+        self._unsettled: set[str] = set()  # queues whose settlements wait until they can be read
         self._committed_s = float("-inf")
         self._commits = 0
         self._now_s, self._wall_ms = 0.0, 0
@@ -275,27 +277,57 @@ class Tier1:
             return
         lane.settles.append(frame)
         if len(lane.settles) == 1:
-            self._settle_waiting(lane)
+            self._settle_waiting(frame.queue, lane)
 
-    def _settle_waiting(self, lane: _Lane) -> None:
-        """Apply the settlements of ``lane`` in order, until one needs what the disk refuses to show; that one and the rest wait."""
+    def _settle_waiting(self, name: str, lane: _Lane) -> None:
+        """Apply the settlements of ``lane`` in order, until one needs what cannot be read for now; that one and the rest wait."""
         while lane.settles:
             frame = lane.settles[0]
+            remains: list[Remains] | None = None
             try:
-                self._apply_settle(frame, lane)
+                remains = self._read_remains(frame, lane.queue)
+                self._apply_settle(frame, lane, remains)
             except ConfigError as error:
-                self._stop(frame.queue, lane, error)
+                self._unsettled.discard(name)
+                self._stop(name, lane, error)
                 return
             except Unavailable as error:
-                self._disk_refuses(self._now_s, error)
+                self._unsettled.add(name)
+                if remains is None:
+                    self._cannot_read(name, lane, error)
+                else:  # it was read, so this is more than that; what is applied of it waits with the open write
+                    self._disk_refuses(self._now_s, error)
                 return
             lane.settles.popleft()
 
-    def _apply_settle(self, frame: Settle, lane: _Lane) -> None:
-        queue, by = lane.queue, lane.by[frame.number > 0]
+    def _settle_again(self) -> None:
+        """Try again, where it is time, what could not be settled because it could not be read."""
+        for name in tuple(self._unsettled):
+            lane = self._lanes.get(name)
+            if lane is None or not lane.settles:  # the session has ended, or the lane was opened anew
+                self._unsettled.discard(name)
+            elif self._now_s >= lane.retry_s:
+                self._settle_waiting(name, lane)
+                if not lane.settles:
+                    self._unsettled.discard(name)
+                    self._ready.add(name)
+                    self._can_read(name, lane)
+
+    def _read_remains(self, frame: Settle, queue: Queue) -> list[Remains]:
+        """Do the reading that ``frame`` needs before anything changes; what is to be kept of those that died, in their order."""
+        remains = []
         for outcome, ranges in frame.settled:
             if outcome.startswith("dead:"):
-                self._burials.bury(lane.bridge, queue, outcome, ranges, by=by)
+                remains.append(self._burials.read(queue, ranges))
+            elif outcome != "redelivered":
+                queue.look_waiting(ranges)
+        return remains
+
+    def _apply_settle(self, frame: Settle, lane: _Lane, remains: Iterable[Remains]) -> None:
+        queue, by, dead = lane.queue, lane.by[frame.number > 0], iter(remains)
+        for outcome, ranges in frame.settled:
+            if outcome.startswith("dead:"):
+                self._burials.bury(lane.bridge, queue, outcome, ranges, next(dead), by=by)
             elif outcome != "redelivered":
                 queue.settle(outcome, ranges, by=by)
         for outcome, ranges in frame.settled:
@@ -498,13 +530,15 @@ class Tier1:
             StorageDamaged: what every queue depends on is damaged.
         """
         self._now_s, self._wall_ms = now_s, wall_ms
+        refused = self._retry_s is not None
+        if refused:
+            self._reopen(now_s)
+        if self._unsettled and self._retry_s is None:
+            self._settle_again()
         if self._retry_s is not None:
-            if self._reopen(now_s):
-                for lane in self._lanes.values():
-                    self._settle_waiting(lane)
-            if self._retry_s is not None:
-                self._effects.extend(self._look(now_s, wall_ms))
-                return self._take_effects()
+            self._effects.extend(self._look(now_s, wall_ms))
+            return self._take_effects()
+        if refused:
             if isinstance(self._refusal, DiskFull):
                 self._retention.make_room(self._bridge_lanes.values(), self._write, wall_ms)
             at_once = True
@@ -539,7 +573,7 @@ class Tier1:
         wake_s = now_s + TICK_S
         if self._retry_s is not None:
             return min(wake_s, self._retry_s)
-        for name in self._ready:  # what cannot be read for now is among them
+        for name in chain(self._ready, self._unsettled):  # what cannot be read for now is among them
             lane = self._lanes.get(name)
             if lane is not None and lane.unreadable is not None and lane.retry_s > now_s:
                 wake_s = min(wake_s, lane.retry_s)
@@ -687,22 +721,21 @@ class Tier1:
             self._events.disk(refusal_facts(error)["state"], self._wall_ms, self._free_bytes)
         self._retry_s = now_s + self._retry_delay_s
 
-    def _reopen(self, now_s: float) -> bool:
-        """Open the engine again when it is time; whether it did."""
+    def _reopen(self, now_s: float) -> None:
+        """Open the engine again when it is time."""
         assert self._retry_s is not None
         if now_s < self._retry_s:
-            return False
+            return
         if isinstance(self._refusal, DiskFull):
             self._engine.reserve(0)
         try:
             self._engine.reopen()
         except Unavailable as error:
             self._disk_refuses(now_s, error)
-            return False
+            return
         self._retry_s = None
         if self._engine.missing is not None:
             self._went_back()
-        return True
 
     def _went_back(self) -> None:
         """Commits are missing in the store that was opened: put on record where everything stands."""
@@ -832,9 +865,8 @@ class Tier1:
             self._commit_wanted = True
             self._changed.add(name)
             self._ready.add(name)
-        if pieces and lane.unreadable is not None:
-            lane.unreadable = None
-            log.info("queue.readable", extra={"queue": name})
+        if pieces:
+            self._can_read(name, lane)
         for piece in pieces:
             lane.given_messages += piece.count
             lane.given_bytes += piece.size_bytes
@@ -1000,6 +1032,11 @@ class Tier1:
         lane.unreadable = error
         lane.retry_s = self._now_s + lane.retry_delay_s
 
+    def _can_read(self, name: str, lane: _Lane) -> None:
+        if lane.unreadable is not None:
+            lane.unreadable = None
+            log.info("queue.readable", extra={"queue": name})
+
     def _tell_losses(self, changed: Iterable[str]) -> None:
         """Tell of what was found to be lost, once it is on record."""
         for name in changed:
@@ -1085,6 +1122,8 @@ class Tier1:
         lane = self._lanes[name]
         lane.damaged = False
         self._ready.add(name)
+        if whole:
+            self._can_read(name, lane)  # nothing is left to be read
         if whole and not lane.opening:
             lane.fenced = True
             lane.settles.clear()

@@ -8,10 +8,10 @@ import pytest
 
 from storage.engine import Family
 from storage.tier1 import RETRY_FIRST_S, RETRY_MAX_S, TICK_S, Tier1
-from tests.storage.building import RecordingEngine, append_frame, batch, bridge, messages, node
+from tests.storage.building import RecordingEngine, append_frame, batch, bridge, messages, node, settle_frame
 from tests.storage.test_queue import append, handed, open_queue
 from wire.errors import Unavailable
-from wire.frames import Committed, Credit, Frame, HandOut, LaneOpen
+from wire.frames import Committed, Credit, Frame, HandOut, LaneOpen, LaneOpened, QueueAnswer, QueueCommand, Settled
 from wire.names import queue_name
 
 ROWS, CHUNKS, SETTLED = 5, 6, 7  # the head is inside the second chunk
@@ -120,6 +120,81 @@ def test_a_queue_that_cannot_be_read_waits_alone_and_ever_longer() -> None:
     came = turn(store, now_s=now_s + RETRY_MAX_S)
     assert [payload for frame in came if isinstance(frame, HandOut) for _, payload in messages(frame)] == [b"a", b"b"]
     assert store.status(1000)["state"] == "running"
+
+
+BAD, GOOD = "bridge:bad:0", "bridge:good:0"
+
+
+def with_a_bad_sector() -> tuple[BadSector, Tier1]:
+    """The first message of two, each a chunk, was handed out; then its queue can no longer be read."""
+    engine = BadSector()
+    store = Tier1(engine, node(bridge("bad"), bridge("good")), 1)
+    for queue in (BAD, GOOD):
+        turn(store, LaneOpen(queue=queue, epoch=1 << 20), now_s=100.0)
+        turn(store, Credit(queue=queue, epoch=1 << 20, messages=10, size_bytes=1000), now_s=100.0)
+    for number, payload in enumerate((b"a", b"b"), 1):
+        turn(store, append_frame(number, {BAD: (batch([payload]), None)}), now_s=100.0)
+    engine.number = 1
+    return engine, store
+
+
+def test_a_message_that_dies_unreadable_holds_up_its_own_lane_only() -> None:
+    """The node commits and acknowledges for everybody else; once it can be read, the message is a dead letter."""
+    engine, store = with_a_bad_sector()
+    came = turn(store, settle_frame(1, 1 << 20, ("dead:remote_0x99", ((0, 1),)), session="", queue=BAD), now_s=100.0)
+    came += turn(store, settle_frame(2, 1 << 20, ("delivered", ((1, 2),)), session="", queue=BAD), now_s=100.0)
+    came += turn(store, append_frame(3, {GOOD: (batch([b"c"]), None), BAD: (batch([b"d"]), None)}), now_s=100.0)
+    now_s, tries = 100.0, []
+    for _ in range(12):
+        wakes_s = store.wakes_at_s(now_s)
+        assert wakes_s > now_s, "it does not spin"
+        tries.append(wakes_s - now_s)
+        now_s = wakes_s
+        came += turn(store, now_s=now_s)
+    assert [frame.number for frame in came if isinstance(frame, Committed)] == [3], "intake goes on"
+    assert [payload for frame in came if isinstance(frame, HandOut) for _, payload in messages(frame)] == [b"c"]
+    assert not [frame for frame in came if isinstance(frame, Settled)], "and later settlements wait, in order"
+    assert tries[0] <= RETRY_FIRST_S < TICK_S == max(tries)
+    assert store.status(1000)["state"] == "disk_error"
+
+    engine.number = 0
+    came = turn(store, now_s=now_s + RETRY_MAX_S)
+    assert [frame.number for frame in came if isinstance(frame, Settled)] == [2]
+    assert [payload for frame in came if isinstance(frame, HandOut) for _, payload in messages(frame)] == [b"d"]
+    status = store.status(1000)
+    assert (status["state"], status["queues"][BAD]["dead_lettered"], status["queues"][BAD]["delivered"]) == ("running", 1, 1)
+    assert status["dead_letters"]["bad"]["held"] == 1
+
+
+def test_nothing_of_a_settlement_is_on_record_before_all_of_it_can_be_read() -> None:
+    """Else deliveries would be settled without the session that they were made in."""
+    engine, store = with_a_bad_sector()
+    settled = ("delivered", ((1, 2),)), ("dead:remote_0x99", ((0, 1),))
+    turn(store, settle_frame(1, 1 << 20, *settled, session="elsewhere", generation=1, queue=BAD), now_s=100.0)
+    turn(store, append_frame(3, {BAD: (batch([b"d"]), None)}), now_s=100.0)
+
+    again = Tier1(engine.rebuilt(len(engine.writes)), node(bridge("bad"), bridge("good")), 2)
+    assert again.status(1000)["queues"][BAD]["depth"] == 3
+    (opened,) = [frame for frame in turn(again, LaneOpen(queue=BAD, epoch=2 << 20), now_s=1.0) if isinstance(frame, LaneOpened)]
+    assert (opened.session, opened.settled) == ("", ())
+
+    engine.number = 0
+    turn(store, now_s=100.0 + RETRY_MAX_S)
+    again = Tier1(engine.rebuilt(len(engine.writes)), node(bridge("bad"), bridge("good")), 2)
+    (opened,) = [frame for frame in turn(again, LaneOpen(queue=BAD, epoch=2 << 20), now_s=1.0) if isinstance(frame, LaneOpened)]
+    assert (opened.session, opened.head) == ("elsewhere", 2)
+
+
+def test_a_purge_of_everything_ends_the_waiting_for_what_cannot_be_read() -> None:
+    """It is what an operator can do where a sector is lost for good."""
+    _, store = with_a_bad_sector()
+    turn(store, settle_frame(1, 1 << 20, ("dead:remote_0x99", ((0, 1),)), session="", queue=BAD), now_s=100.0)
+    assert store.status(1000)["state"] == "disk_error"
+    command = QueueCommand(request=1, verb="purge", arguments={"bridge": "bad", "lane": 0, "in_flight": True})
+    (answer,) = [frame for frame in turn(store, command, now_s=100.0) if isinstance(frame, QueueAnswer)]
+    assert answer.result["purged"] == 2
+    assert store.status(1000)["state"] == "running"
+    assert turn(store, now_s=110.0) == []
 
 
 @pytest.mark.parametrize("good_reads", range(CHUNKS))
