@@ -16,7 +16,7 @@ import msgpack
 from storage.engine import Engine, Write
 from storage.keys import retained_key
 from wire.batch import QOS_MASK, RETAIN, Batch, concat
-from wire.errors import StorageDamaged, UnknownFrame
+from wire.errors import StorageDamaged, Unavailable, UnknownFrame
 from wire.mqtt.publish_properties import message_expiry_s
 from wire.publish_expiry import aged_properties, expired_rows
 from wire.retained import CLEARED, RetainedTopics, retained_rows
@@ -49,6 +49,7 @@ class RetainedMessages:
         self._swept_s = 0.0
         self._made_room_ms = 0
         self._damaged: list[bytes] = []
+        self._unreadable: set[bytes] = set()  # the newest read of them was refused
         self.refused = 0
         for key, value in engine.scan("meta", retained_key(b""), b"S"):
             topic = key[1:]
@@ -92,11 +93,28 @@ class RetainedMessages:
                 self._refuse(topic)
 
     def matching(self, topic_filter: str, wall_ms: int) -> Iterator[Batch]:
-        """The retained messages under ``topic_filter``, plain, in batches."""
+        """The retained messages under ``topic_filter``, plain, in batches.
+
+        One that cannot be read is waited for once. If that is refused again it is left out, and named: its sector may be lost for
+        good, and everything that comes in waits meanwhile.
+
+        Raises:
+            Unavailable: open the engine again, and call it again; what was yielded does not count.
+        """
+        refusal: Unavailable | None = None
         found: list[Batch] = []
         size_bytes = 0
         for topic in list(self._topics.matching(topic_filter)):
-            batch = self._read(topic)
+            try:
+                batch = self._read(topic)
+            except Unavailable as error:
+                if topic in self._unreadable:
+                    log.error("retained.unreadable", extra={"topic": topic.decode(errors="replace"), "error": str(error)})
+                else:
+                    self._unreadable.add(topic)
+                    refusal = error
+                continue
+            self._unreadable.discard(topic)
             if batch is None or expired_rows(batch, wall_ms):
                 continue
             found.append(batch)
@@ -104,6 +122,8 @@ class RetainedMessages:
             if len(found) >= BATCH_ROWS or size_bytes >= BATCH_BYTES:
                 yield _joined(found, wall_ms)
                 found, size_bytes = [], 0
+        if refusal is not None:
+            raise refusal
         if found:
             yield _joined(found, wall_ms)
 

@@ -9,14 +9,15 @@ from typing import Any
 import msgpack
 import pytest
 
-from storage.engine import Engine, RocksEngine
+from storage.engine import Engine, Family, RocksEngine
+from storage.keys import retained_key
 from storage.memory import MemoryEngine
 from storage.sessions import Session
 from storage.tier1 import Effects, Tier1
-from tests.storage.building import RecordingEngine, append_frame, batch, bridge, node
+from tests.storage.building import QUEUE, RecordingEngine, append_frame, batch, bridge, node
 from tests.support.settings import limits
 from wire.batch import REFUSABLE, RETAIN, Batch, from_rows
-from wire.errors import StorageDamaged
+from wire.errors import StorageDamaged, Unavailable
 from wire.frames import (
     Committed,
     Credit,
@@ -497,6 +498,53 @@ def test_retained_messages_go_into_the_queue_of_a_session_that_lasts_once(engine
     assert rows_of(Batch.decode(first[0].bodies[0])) == [(b"a/2", RETAIN, b"passing")]
     assert [type(frame) for frame in again] == [SubscriptionsKept], "a request that is repeated has had them"
     assert queued(store, queue) == [(b"a/1", 1 | RETAIN, b"kept")]
+
+
+class BadSector(RecordingEngine):
+    """Refuses to read the retained messages of ``topics``, so often each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.topics: dict[bytes, int] = {}
+
+    def get(self, family: Family, key: bytes) -> bytes | None:
+        left = self.topics.get(key[1:], 0) if family == "meta" and key == retained_key(key[1:]) else 0
+        if left:
+            self.topics[key[1:]] = left - 1
+            raise Unavailable("input/output error")
+        return super().get(family, key)
+
+
+@pytest.mark.parametrize(("refusals", "came"), [(1, [b"one", b"two", b"three"]), (MANY, [b"two"])])
+def test_a_retained_message_that_cannot_be_read_is_waited_for_once(refusals: int, came: list[bytes]) -> None:
+    """Everything that comes in behind waits with the SUBSCRIBE, and must not wait for a sector that is lost for good."""
+    engine = BadSector()
+    store = Tier1(engine, settings(), 1)
+    open_session(store, expiry_s=0)
+    turn(store, retain(1, (b"a/1", 1, b"one"), (b"a/2", 1, b"two"), (b"a/3", 1, b"three")))
+    engine.topics = {b"a/1": refusals, b"a/3": refusals}
+
+    before, behind = append_frame(2, {QUEUE: (batch([b"x"]), None)}), append_frame(3, {QUEUE: (batch([b"y"]), None)})
+    assert turn(store, before, subscribe(""), behind) == []
+    effects = [frame for _, frame in turn(store, now_s=store.wakes_at_s(1.0))]
+
+    assert [frame.number for frame in effects if isinstance(frame, Committed)] == [3]
+    bodies = [Batch.decode(body) for frame in effects if isinstance(frame, Retained) for body in frame.bodies]
+    assert sorted(payload for body in bodies for _, _, payload in rows_of(body)) == sorted(came)
+    assert isinstance(effects[-1], SubscriptionsKept)
+    assert store.status(1000)["state"] == "running"
+
+
+def test_a_retained_message_that_can_be_read_again_comes_again() -> None:
+    engine = BadSector()
+    store = Tier1(engine, settings(), 1)
+    open_session(store, expiry_s=0)
+    turn(store, retain(1, (b"a/1", 1, b"one")))
+    for request, refusals in ((1, 2), (2, 1), (3, 0)):
+        engine.topics = {b"a/1": refusals}
+        effects = turn(store, subscribe("", request=request))
+        effects += turn(store, now_s=2.0)
+        assert [type(frame) for _, frame in effects] == [Retained, SubscriptionsKept][refusals > 0 :]
 
 
 def test_a_refused_row_is_not_retained(engine: Engine) -> None:
