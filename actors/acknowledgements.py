@@ -22,15 +22,13 @@ from wire.link import SendingLink
 from wire.mqtt.publish_stream import BatchBuilder
 from wire.names import QUEUE_STORE
 from wire.offered_before import OfferedBefore
-from wire.refusals import RefusedMessage, refused_messages
+from wire.refusals import OFFER_ROWS_MAX, OFFER_ROWS_MIN, RefusedMessage, refused_messages
 from wire.wills import RefusedWill
 
 log = logging.getLogger("bascule")
 
 RETRY_TIMER = "retry_refused"
 RETRY_REFUSED_S = 0.2
-OFFER_ROWS_MIN = 64  # what is offered again begins small: most of it would only come back
-OFFER_ROWS_MAX = 4_096
 
 
 @dataclass(frozen=True, slots=True)

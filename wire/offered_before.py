@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from wire.batch import OFFERED
 from wire.mqtt.codec import split
-from wire.mqtt.publish_stream import DUP, PACKET_BYTES_LIMIT, BatchBuilder
-
-_PUBLISH, _KIND = 0x30, 0xF0
+from wire.mqtt.publish_stream import DUP, PACKET_BYTES_LIMIT, BatchBuilder, qos2_packet_id
 
 
 class OfferedBefore:
@@ -37,12 +35,10 @@ class OfferedBefore:
         position = 0
         while (packet := split(packets, position, PACKET_BYTES_LIMIT)) is not None:
             first_byte, start, position = packet
-            if first_byte & _KIND == _PUBLISH and first_byte >> 1 & 3 == 2:
-                at = start + 2 + int.from_bytes(packets[start : start + 2], "big")  # behind the topic
-                packet_id = int.from_bytes(packets[at : at + 2], "big")
-                if packet_id in ids:
-                    ids.discard(packet_id)
-                    if first_byte & DUP and packet_id in rows:
-                        builder.flags[rows[packet_id]] |= OFFERED
+            packet_id = qos2_packet_id(packets, first_byte, start)
+            if packet_id in ids:
+                ids.discard(packet_id)
+                if first_byte & DUP and packet_id in rows:
+                    builder.flags[rows[packet_id]] |= OFFERED
         if not ids:
             del self._ids[queue]

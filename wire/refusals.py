@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 from wire.batch import QOS_MASK, REFUSABLE, Batch, unpack_column
 
+OFFER_ROWS_MIN = 64  # what is offered again begins small: most of it would only come back
+OFFER_ROWS_MAX = 4_096
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefusedMessage:

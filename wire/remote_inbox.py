@@ -34,12 +34,9 @@ from wire.incoming import LocalForm
 from wire.link import BATCH_BYTES_MAX, BATCH_ROWS_MAX, SendingLink
 from wire.mqtt.codec import split
 from wire.mqtt.publish_properties import message_expiry_s
-from wire.mqtt.publish_stream import DUP, BatchBuilder, parse_publishes
+from wire.mqtt.publish_stream import DUP, BatchBuilder, parse_publishes, qos2_packet_id
 from wire.publish_expiry import aged, waited_s
-from wire.refusals import RefusedMessage, refused_messages
-
-OFFER_ROWS_MIN = 64  # what is offered again begins small: most of it would only come back
-OFFER_ROWS_MAX = 4_096
+from wire.refusals import OFFER_ROWS_MAX, OFFER_ROWS_MIN, RefusedMessage, refused_messages
 
 RECEIVE_MAXIMUM = 65_535  # not checked (N4)
 PUBLISH, PUBREL = 0x30, 0x60
@@ -158,8 +155,7 @@ class RemoteInbox:
         position = 0
         try:
             while (packet := split(untaken, position, self._packet_max_bytes)) is not None:
-                if packet[0] & _KIND == PUBLISH:
-                    self._note_left_out(untaken, *packet[:2])
+                self._note_left_out(untaken, *packet[:2])
                 position = packet[2]
         except PeerViolation:
             pass  # it has no more packets
@@ -247,10 +243,9 @@ class RemoteInbox:
         return position
 
     def _note_left_out(self, buffer: bytes, first_byte: int, start: int) -> None:
-        """A PUBLISH was left out: without DUP it is new, whatever its identifier is on record for (I4, N5)."""
-        if not first_byte & DUP and first_byte >> 1 & 3 == 2:
-            at = start + 2 + int.from_bytes(buffer[start : start + 2], "big")  # behind the topic
-            packet_id = int.from_bytes(buffer[at : at + 2], "big")
+        """A packet was left out: a PUBLISH without DUP it is new, whatever its identifier is on record for (I4, N5)."""
+        packet_id = qos2_packet_id(buffer, first_byte, start)
+        if packet_id is not None and not first_byte & DUP:
             if self._flow is None:  # what is on record has not been told yet
                 self._not_recorded.add(packet_id)
             elif packet_id in self._flow.carried:

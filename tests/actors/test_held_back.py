@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import pytest
 
-from actors.acknowledgements import OFFER_ROWS_MIN, RETRY_REFUSED_S, RETRY_TIMER
+from actors.acknowledgements import RETRY_REFUSED_S, RETRY_TIMER
 from actors.client import Client
 from actors.listener import BESIDE_ROWS, Listener
 from actors.mailbox import READ, Mailbox, PollGroup
@@ -22,6 +22,7 @@ from wire.frames import Committed, Frame, Publishes, SessionGone, SourceResumed,
 from wire.inbound import InboundFlow
 from wire.link import BATCH_ROWS_MAX
 from wire.names import QUEUE_STORE
+from wire.refusals import OFFER_ROWS_MIN
 
 PINGREQ, PINGRESP = b"\xc0\0", b"\xd0\0"
 DISCONNECT = b"\xe0\0"

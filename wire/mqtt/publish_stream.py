@@ -288,6 +288,14 @@ class BatchBuilder:
         return view
 
 
+def qos2_packet_id(buffer: bytes, first_byte: int, start: int) -> int | None:
+    """The packet identifier of the packet whose body begins at ``start``; None for any but a PUBLISH of QoS 2."""
+    if first_byte & 0xF6 != 0x34:
+        return None
+    at = start + 2 + int.from_bytes(buffer[start : start + 2], "big")  # behind the topic
+    return int.from_bytes(buffer[at : at + 2], "big")
+
+
 def parse_publishes(buffer: bytes, position: int, level: int, client: PublishSource, builder: BatchBuilder) -> int:
     """Move the PUBLISH packets that stand at ``position`` into ``builder``; the position of the first byte not taken.
 
