@@ -42,6 +42,18 @@ class ShakyEngine(RecordingEngine):
         return super().seek_before(family, key, low)
 
 
+def wake(store: Tier1, now_s: float, came: list[Frame]) -> tuple[float, list[float]]:
+    """Let ``store`` wake twelve times, when it wants to; the time then, and how long it slept each time. came: what it sends."""
+    tries = []
+    for _ in range(12):
+        wakes_s = store.wakes_at_s(now_s)
+        assert wakes_s > now_s, "it does not spin"
+        tries.append(wakes_s - now_s)
+        now_s = wakes_s
+        came += turn(store, now_s=now_s)
+    return now_s, tries
+
+
 @pytest.mark.parametrize("good_reads", range(CHUNKS + 3))
 def test_a_read_that_is_refused_once_loses_nothing(good_reads: int) -> None:
     """At each read in turn, with a head inside a chunk, as after a crash."""
@@ -99,18 +111,12 @@ def test_a_queue_that_cannot_be_read_waits_alone_and_ever_longer() -> None:
     store = Tier1(engine, settings, 2)
     now_s = 100.0
     came: list[Frame] = []
-    tries: list[float] = []
     for bridge_name in ("bad", "good"):
         queue = queue_name(bridge_name, 0)
         came += turn(store, LaneOpen(queue=queue, epoch=1 << 20), now_s=now_s)
         came += turn(store, Credit(queue=queue, epoch=1 << 20, messages=10, size_bytes=1000), now_s=now_s)
     came += turn(store, append_frame(3, {"bridge:good:0": (batch([b"c"]), None)}), now_s=now_s)
-    for _ in range(12):
-        wakes_s = store.wakes_at_s(now_s)
-        assert wakes_s > now_s, "it does not spin"
-        tries.append(wakes_s - now_s)
-        now_s = wakes_s
-        came += turn(store, now_s=now_s)
+    now_s, tries = wake(store, now_s, came)
     assert [payload for frame in came if isinstance(frame, HandOut) for _, payload in messages(frame)] == [b"a", b"b", b"c"]
     assert [frame.number for frame in came if isinstance(frame, Committed)] == [3], "intake goes on"
     assert tries[0] <= RETRY_FIRST_S < TICK_S == max(tries)
@@ -144,13 +150,7 @@ def test_a_message_that_dies_unreadable_holds_up_its_own_lane_only() -> None:
     came = turn(store, settle_frame(1, 1 << 20, ("dead:remote_0x99", ((0, 1),)), session="", queue=BAD), now_s=100.0)
     came += turn(store, settle_frame(2, 1 << 20, ("delivered", ((1, 2),)), session="", queue=BAD), now_s=100.0)
     came += turn(store, append_frame(3, {GOOD: (batch([b"c"]), None), BAD: (batch([b"d"]), None)}), now_s=100.0)
-    now_s, tries = 100.0, []
-    for _ in range(12):
-        wakes_s = store.wakes_at_s(now_s)
-        assert wakes_s > now_s, "it does not spin"
-        tries.append(wakes_s - now_s)
-        now_s = wakes_s
-        came += turn(store, now_s=now_s)
+    now_s, tries = wake(store, 100.0, came)
     assert [frame.number for frame in came if isinstance(frame, Committed)] == [3], "intake goes on"
     assert [payload for frame in came if isinstance(frame, HandOut) for _, payload in messages(frame)] == [b"c"]
     assert not [frame for frame in came if isinstance(frame, Settled)], "and later settlements wait, in order"
