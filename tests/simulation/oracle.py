@@ -98,6 +98,7 @@ class Oracle:
         self._entered: dict[bytes, set[tuple[str, int]]] = {}
         self._letters = LettersSeen()
         self._purged: dict[tuple[str, int], bytes] = {}  # queue and sequence -> payload
+        self._forgotten: set[bytes] = set()  # handed out by an in-memory store that died, and not there yet
         self._returned: set[bytes] = set()  # was purged or swallowed, with commits that are lost, and comes back
         self._sent: set[tuple[str, bytes, int]] = set()  # queue, payload, packet identifier of each QoS 1 and 2 PUBLISH
         self._carried_out: Counter[str] = Counter()  # messages purged and replayed, as the operator was answered
@@ -224,6 +225,7 @@ class Oracle:
             self.sessions.store_died(durable=self.durable)
         if not self.durable:
             self.relaxed = True
+            self._forgotten |= self._entered.keys() - self._deliveries.keys()
             self._queues.clear()
             self._names.clear()
             self._letters.forget()
@@ -512,8 +514,8 @@ class Oracle:
     def _first_arrival(self, message: Message, session: int) -> None:
         """P4, whatever lane a topic takes.
 
-        What is on its way to one broker and never sent again (QoS 0, and what was purged in flight) may be read there after another
-        has read what is newer: it has an order at each.
+        What is on its way to one broker and never sent again (QoS 0, and what was purged, or lost with a store's memory, in flight)
+        may be read there after another has read what is newer: it has an order at each.
         """
         payload = message.payload
         key = (message.topic, message.qos)
@@ -533,7 +535,7 @@ class Oracle:
         if self.shape.max_age_s is not None and self.times_entered(payload) > 1:
             return  # expired, and published again because the acknowledgement was lost
         here = self.places[session] if self.shape.second == "other" else ""
-        once = not self.applied_qos(message) or payload in self._purged.values()
+        once = not self.applied_qos(message) or payload in self._forgotten or payload in self._purged.values()
         if place < self._last_arrival.get((*key, here if once else ""), -1):
             raise Violation("P4", f"m{message.number} came after a later one of {key}")
         for reader in {here, ""}:
