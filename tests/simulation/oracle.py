@@ -99,7 +99,7 @@ class Oracle:
         self._letters = LettersSeen()
         self._purged: dict[tuple[str, int], bytes] = {}  # queue and sequence -> payload
         self._forgotten: set[bytes] = set()  # handed out by an in-memory store that died, and not there yet
-        self._returned: set[bytes] = set()  # was purged or swallowed, with commits that are lost, and comes back
+        self._returned: set[bytes] = set()  # was settled or swallowed, with commits that are lost, and comes back
         self._sent: set[tuple[str, bytes, int]] = set()  # queue, payload, packet identifier of each QoS 1 and 2 PUBLISH
         self._carried_out: Counter[str] = Counter()  # messages purged and replayed, as the operator was answered
         self._deliveries: dict[bytes, list[int]] = {}
@@ -202,6 +202,7 @@ class Oracle:
 
     def rebuild(self, ops: Ops) -> None:
         """The disk was replaced by what survived: ``ops`` are all its rows."""
+        settled = {(queue.name, seq): queue.rows[seq] for queue in self._queues.values() for seq in queue.ended if self.amnesia}
         self._queues.clear()
         self._names.clear()
         self._removed.clear()
@@ -215,7 +216,7 @@ class Oracle:
             self.disk_synced(ops)
         self._rebuilding = False
         open_rows = {(queue.name, seq) for queue in self._queues.values() for seq in queue.open}
-        self._returned |= {payload for place, payload in self._purged.items() if place in open_rows}
+        self._returned |= {payload for place, payload in (settled | self._purged).items() if place in open_rows}
         self._purged = {place: payload for place, payload in self._purged.items() if place not in open_rows}
 
     def store_died(self) -> None:
