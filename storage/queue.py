@@ -385,13 +385,15 @@ class Queue:
             self.released.add(max(start, self.head), min(stop, self.tail))
         self.changed = True
 
-    def new_session(self, generation: int, session: str) -> None:
-        """Put the remote session on record; a new ``generation`` forgets what was released before it."""
+    def new_session(self, generation: int, session: str) -> bool:
+        """Put the remote session on record; a new ``generation`` forgets what was released before it. Whether it is another."""
+        another = (generation, session) != (self.generation, self.session)
         if generation != self.generation:
             self.generation = generation
             self.released.clear()
         self.session = session
         self.changed = True
+        return another
 
     # --- reset ---
 

@@ -334,7 +334,8 @@ class Tier1:
             if outcome == "redelivered":
                 queue.count_redelivered(ranges, by=by)
         if frame.session is not None:  # the Forwarder, which settles QoS 0, knows neither session nor generation
-            queue.new_session(frame.generation, frame.session)
+            if queue.new_session(frame.generation, frame.session):
+                self._forget_received(frame.queue)
         elif not frame.released:
             return
         if frame.released:
@@ -343,6 +344,18 @@ class Tier1:
         lane.settled_number = max(lane.settled_number, frame.number)
         self._owing.add(frame.queue)
         self._needs_sync = self._uncommitted = True
+
+    def _forget_received(self, queue: str) -> None:
+        """The remote's session has begun anew, so identifiers on record are of the one before. What is still on its way is not yet.
+
+        That is forgotten when the Connection opens the session (``SessionOpen.clean``); it may die before it can ask for that.
+        """
+        lane = lane_of_queue(queue)
+        if lane is not None:
+            name = remote_session_name(connection_name(*lane))
+            session = self._sessions.get(name)
+            if session is not None:
+                self._forget_ids(name, set(session.received))
 
     def _credit(self, frame: Credit) -> None:
         lane = self._lanes.get(frame.queue)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import msgpack
@@ -416,6 +417,44 @@ def test_what_a_lane_has_subscribed_to_in_its_session_stays_noted_until_that_is_
     assert noted(later, replace(lane, epoch=4, filters=("c",))) == ["a", "b", "c"]
     assert noted(Tier1(engine, node(), 3), replace(lane, epoch=5, filters=("c",))) == ["a", "b", "c"]
     assert noted(later, replace(lane, epoch=6, filters=("c",), clean=True)) == ["c"]
+
+
+def test_a_lanes_new_session_goes_on_record_and_what_came_in_the_one_before_is_forgotten_in_one_commit() -> None:
+    """A Connection that dies before it can ask for it leaves no identifier behind that swallows a message of the new session."""
+    engine = RecordingEngine()
+    store = Tier1(engine, node(), 1)
+    open_lane(store)
+    lane = SessionOpen(
+        sender="connection:cloud:0", epoch=3, request=1, session="\0connection:cloud:0", clean=False, expiry_s=60, filters=("a",)
+    )
+
+    def on_record(store: Tier1, epoch: int) -> SessionOpened:
+        return of(turn(store, replace(lane, epoch=epoch)), SessionOpened)[0]
+
+    turn(store, settle_frame(1, EPOCH, session="edge@here"))
+    came: dict[str, tuple[Sequence[int], Sequence[int]]] = {lane.session: ([5], [0])}
+    turn(store, append_frame(1, {QUEUE: (batch([b"m"], 2), None)}, received=came, sender=lane.sender, epoch=3))
+    turn(store, settle_frame(1, EPOCH, session="edge@here"), settle_frame(2, EPOCH, released=((0, 1),)))
+    assert on_record(store, 4).received == u16([5]), "it is the session that is on record already"
+
+    before = len(engine.writes)
+    turn(store, settle_frame(3, EPOCH, session="edge@here", generation=1))
+    assert len(engine.writes) == before + 1
+    for written, kept in ((before, u16([5])), (before + 1, b"")):
+        opened = on_record(Tier1(engine.rebuilt(written), node(), 2), 5)
+        assert (opened.received, [topic_filter for topic_filter, *_ in opened.subscriptions]) == (kept, ["a"])
+
+
+def test_a_new_session_of_one_lane_is_nothing_to_what_came_by_another() -> None:
+    store = Tier1(RecordingEngine(), node(), 1)
+    open_lane(store)
+    others: dict[str, tuple[Sequence[int], Sequence[int]]] = {
+        "\0connection:cloud:1": ([5], [0]),
+        "\0connection:cloudy:0": ([6], [0]),
+    }
+    turn(store, append_frame(1, {QUEUE: (batch([b"m"], 2), None)}, received=others, sender="connection:cloud:1"))
+    turn(store, settle_frame(1, EPOCH, session="edge@here", generation=1))
+    assert [store.sessions.get(name).received for name in others] == [{5}, {6}]  # type: ignore[union-attr]
 
 
 def test_a_batch_of_a_former_listener_is_not_taken_once_a_new_one_has_opened_a_session(engine: Engine) -> None:
