@@ -350,7 +350,12 @@ def _never_clean(original: Any) -> Any:
     return connected
 
 
-_mutation("8-remote-session-loss-unseen", "the record of a lost session stays", (RemoteIntake, "connected", _never_clean))
+_mutation(
+    "8-remote-session-loss-unseen",
+    "the record of a lost session stays",
+    (RemoteIntake, "connected", _never_clean),
+    (Tier1, "_forget_received", _instead(_nothing)),
+)
 
 
 def _opened_at_once(original: Any) -> Any:
