@@ -26,13 +26,13 @@ def wanted_empty(folder: Path) -> None:
     raise Unavailable("the folder for the snapshots is not empty; remove it or name another", path=str(folder))
 
 
-def keep_snapshot(run_dir: Path, folder: Path, deadline_s: float) -> Path:
+def keep_snapshot(run_dir: Path, folder: Path, patience_s: float) -> Path:
     """Have the node of ``run_dir`` make a snapshot, and copy it to ``folder``; where the copy is.
 
     Raises:
-        Unavailable: none was made by ``deadline_s`` on the monotonic clock, or it cannot be copied.
+        Unavailable: none was made within ``patience_s``, or it cannot be copied.
     """
-    made = _made(run_dir, deadline_s)
+    made = _made(run_dir, time.monotonic() + patience_s)
     copied = copy_snapshot(made, folder.absolute())
     say(f"  kept a snapshot: {copied.path.name}")
     return copied.path

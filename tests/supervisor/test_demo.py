@@ -73,7 +73,7 @@ def test_a_link_relays_until_it_is_cut_and_again_when_mended() -> None:
 
 def demo(folder: Path) -> subprocess.CompletedProcess[str]:
     words = [sys.executable, "-P", "-m", "supervisor.cli", "demo", "--messages", "300", "--keep", str(folder)]
-    return programs.run(words, env={"PYTHONPATH": str(ROOT)}, timeout_s=120.0)
+    return programs.run(words, env={"PYTHONPATH": str(ROOT)}, timeout_s=300.0)
 
 
 def test_the_demo_keeps_promises_and_two_whole_snapshots_with_their_history(tmp_path: Path) -> None:
