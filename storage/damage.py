@@ -6,6 +6,8 @@ import logging
 from dataclasses import dataclass
 from pathlib import Path
 
+from storage import files
+
 log = logging.getLogger("bascule")
 
 QUARANTINE_MAX_BYTES = 64 << 20
@@ -42,11 +44,11 @@ class Quarantine:
             return ""
         path = self._folder / f"{queue.replace('/', '_')}-{loss.start}.chunk"
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
+            files.make_folder(self._folder)
             kept = [entry.stat().st_size for entry in self._folder.iterdir()]
             if len(kept) >= QUARANTINE_MAX_FILES or sum(kept) + len(loss.raw) > QUARANTINE_MAX_BYTES:
                 return ""
-            path.write_bytes(loss.raw)
+            files.write(path, loss.raw)
         except OSError as error:
             log.warning("quarantine.failed", extra={"error": str(error)})
             return ""

@@ -16,11 +16,11 @@ import contextlib
 import errno
 import hashlib
 import os
-import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from storage import files
 from storage.manifest import (
     MANIFEST_NAME,
     PART_SUFFIX,
@@ -33,7 +33,7 @@ from storage.manifest import (
     node_of,
     read_manifest,
 )
-from storage.snapshots import alone, held, sync, write_synced
+from storage.snapshots import alone, held
 from wire.errors import BasculeError, DiskFull, StorageDamaged, Unavailable
 
 
@@ -81,8 +81,8 @@ def prune_target(folder: Path, node: str, keep: int, now_ms: int) -> list[str]:
         with alone(path) as locked:
             if not locked:
                 continue
-            path.rename(part)  # half removed must never be taken for whole
-        shutil.rmtree(part)
+            files.rename(path, part)  # half removed must never be taken for whole
+        files.discard(part)
         removed.append(path.name)
     return removed
 
@@ -134,12 +134,9 @@ class _Copy:
             if self._on_progress is not None:
                 self._on_progress(done, total)
         for folder in (path for path in self._part.rglob("*") if path.is_dir()):
-            sync(folder)
-        (self._part / MANIFEST_NAME).unlink(missing_ok=True)
-        write_synced(self._part / MANIFEST_NAME, self._manifest.to_json())
-        sync(self._part)
-        self._part.rename(self._whole)
-        sync(self._folder)
+            files.sync(folder)
+        files.write(self._part / MANIFEST_NAME, self._manifest.to_json())
+        files.rename(self._part, self._whole)
         self._remove_older_parts()
 
     def _bring(self, entry: FileFacts, earlier: tuple[Path, bool] | None) -> None:
@@ -171,18 +168,13 @@ class _Copy:
     @staticmethod
     def _copy(source: Path, target: Path, entry: FileFacts) -> None:
         digest, size_bytes = hashlib.sha256(), 0
-        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with source.open("rb", buffering=0) as reading, open(descriptor, "wb", buffering=0) as writing:
+        with source.open("rb", buffering=0) as reading, files.replacing(target) as writing:
             while part := reading.read(READ_BYTES):
                 digest.update(part)
                 size_bytes += len(part)
-                view = memoryview(part)
-                while view:
-                    view = view[writing.write(view) :]
-            os.fsync(writing.fileno())
-        if size_bytes != entry.size_bytes or digest.hexdigest() != entry.sha256:
-            target.unlink()
-            raise StorageDamaged("a file of the snapshot is damaged, so the snapshot is not copied", path=str(source))
+                writing.write(part)
+            if size_bytes != entry.size_bytes or digest.hexdigest() != entry.sha256:
+                raise StorageDamaged("a file of the snapshot is damaged, so the snapshot is not copied", path=str(source))
 
     def _remove_foreign(self) -> None:
         """What is in the part and not of the snapshot, such as a file that a crash left under another name."""
@@ -215,7 +207,7 @@ class _Copy:
         for part in self._older_parts():
             with contextlib.suppress(OSError), alone(part) as locked:
                 if locked:
-                    shutil.rmtree(part)
+                    files.discard(part)
 
 
 def _whole(folder: Path, node: str) -> list[tuple[Path, Manifest]]:
@@ -232,5 +224,4 @@ def _whole(folder: Path, node: str) -> list[tuple[Path, Manifest]]:
 def _make(folder: Path) -> None:
     """The folder exists; if it is new, it is its owner's only, and synced."""
     if not folder.is_dir():
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        sync(folder.parent)
+        files.make_folder(folder, 0o700)

@@ -13,7 +13,6 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from storage import files
 from storage.manifest import (
     FORMAT,
     MANIFEST_NAME,
@@ -74,7 +74,7 @@ class SnapshotFolder:
             OSError: it cannot be made.
             Unavailable: files of the store cannot be linked there: all would be copied, and the store would stand still meanwhile.
         """
-        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        files.make_folder(self.path, 0o700)
         self.path.chmod(0o700)
         part = self.path / f"{PART_PREFIX}{snapshot_id(node, at_ms, number)}"
         part.mkdir(mode=0o700)
@@ -100,19 +100,17 @@ class SnapshotFolder:
         """
         name = snapshot_id(fields["node"], fields["at_ms"], fields["epoch"])
         known = self._known_files()
-        files = [self._entry(path, part, known) for path in sorted((part / STORE_NAME).rglob("*")) if not path.is_dir()]
-        listed = [{"name": entry.name, "bytes": entry.size_bytes, "sha256": entry.sha256} for entry in files]
+        entries = [self._entry(path, part, known) for path in sorted((part / STORE_NAME).rglob("*")) if not path.is_dir()]
+        listed = [{"name": entry.name, "bytes": entry.size_bytes, "sha256": entry.sha256} for entry in entries]
         manifest = Manifest.of_fields({**fields, "format": FORMAT, "id": name, "files": listed})
         for folder in (*(path for path in part.rglob("*") if path.is_dir()), part):
             folder.chmod(0o700)
-            sync(folder)
-        write_synced(part / MANIFEST_NAME, manifest.to_json())
-        sync(part)
+            files.sync(folder)
+        files.write(part / MANIFEST_NAME, manifest.to_json())
         whole = self.path / name
         if whole.exists():
             raise Unavailable("a snapshot of that name is there already", path=str(whole))
-        part.rename(whole)
-        sync(self.path)
+        files.rename(part, whole)
         return manifest
 
     def discard(self, part: Path) -> None:
@@ -121,8 +119,7 @@ class SnapshotFolder:
         Raises:
             OSError: some of it is still there; ``clean`` tries again.
         """
-        if part.exists():
-            shutil.rmtree(part)
+        files.discard(part)
 
     def clean(self, *, keep: Path | None = None) -> list[str]:
         """Remove everything that is half made, left by a former life, but for ``keep``, which is being made; the names.
@@ -134,7 +131,7 @@ class SnapshotFolder:
             return []
         left = [path for path in self.path.iterdir() if is_half_made(path.name) and path.is_dir() and path != keep]
         for path in left:
-            shutil.rmtree(path)
+            files.discard(path)
         return sorted(path.name for path in left)
 
     # --- what is there ---
@@ -168,10 +165,7 @@ class SnapshotFolder:
         Raises:
             OSError: it cannot be noted.
         """
-        new = self.path / f"{SHIPPED_NAME}.new"
-        new.unlink(missing_ok=True)
-        write_synced(new, "".join(f"{name}\n" for name in self.names() if name in names).encode())
-        new.rename(self.path / SHIPPED_NAME)
+        files.write(self.path / SHIPPED_NAME, "".join(f"{name}\n" for name in self.names() if name in names).encode())
 
     def usage(self) -> Usage:
         """What they take of the disk. Files that several share count once."""
@@ -217,8 +211,8 @@ class SnapshotFolder:
         with _locked(self.path / name, fcntl.LOCK_EX) as alone:
             if not alone:
                 return False
-            (self.path / name).rename(part)
-        shutil.rmtree(part)
+            files.rename(self.path / name, part)
+        files.discard(part)
         return True
 
     # --- inside ---
@@ -246,7 +240,7 @@ class SnapshotFolder:
         if earlier is not None and earlier.size_bytes == status.st_size:
             sha256 = earlier.sha256
         else:
-            sync(path)
+            files.sync(path)
             sha256 = sha256_of(path)
         return FileFacts(name=path.relative_to(part).as_posix(), size_bytes=status.st_size, sha256=sha256)
 
@@ -274,31 +268,6 @@ def alone(folder: Path) -> Iterator[bool]:
     """
     with _locked(folder, fcntl.LOCK_EX) as locked:
         yield locked
-
-
-def write_synced(path: Path, content: bytes) -> None:
-    """Write a new file that only its owner reads, and sync it.
-
-    Raises:
-        OSError: it is there, or not all of it.
-    """
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def sync(path: Path) -> None:
-    """Sync a file or a folder. Where folders cannot be synced there is nothing to do.
-
-    Raises:
-        OSError: the disk refuses.
-    """
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 @contextmanager

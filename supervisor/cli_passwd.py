@@ -18,6 +18,7 @@ from pathlib import Path
 
 import click
 
+from storage import files
 from wire.errors import Unavailable
 
 _PASSWORD_BYTES_MAX = 65_535  # a CONNECT carries no more
@@ -92,23 +93,9 @@ def _locked(folder: Path) -> Iterator[None]:
 
 def _replace(file: Path, data: bytes) -> None:
     """Put ``data`` in the place of ``file`` in one step: whoever reads finds the old file or the new one."""
-    temporary = file.with_name(f".{file.name}.{secrets.token_hex(8)}")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
-        with open(descriptor, "wb") as opened:
-            if file.exists():
-                owner = file.stat()
-                if (owner.st_uid, owner.st_gid) != (os.geteuid(), os.getegid()) and os.geteuid() == 0:
-                    os.fchown(descriptor, owner.st_uid, owner.st_gid)  # the node must be able to read it on
-            opened.write(data)
-            opened.flush()
-            os.fsync(descriptor)
-        os.replace(temporary, file)
-    except OSError:
-        temporary.unlink(missing_ok=True)
-        raise
-    folder = os.open(file.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    with files.replacing(file, suffix=f".{secrets.token_hex(8)}") as opened:
+        if file.exists():
+            owner = file.stat()
+            if (owner.st_uid, owner.st_gid) != (os.geteuid(), os.getegid()) and os.geteuid() == 0:
+                os.fchown(opened.fileno(), owner.st_uid, owner.st_gid)  # the node must be able to read it on
+        opened.write(data)

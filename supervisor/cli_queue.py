@@ -7,12 +7,12 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from storage import files
 from supervisor.cli_calls import CONFIG, call_node, load
 from wire.errors import BasculeError
 
@@ -239,21 +239,14 @@ def _write_whole(path: Path, lines: Iterable[str]) -> int:
     """Write ``lines`` to ``path``, which is there whole or not at all; how many they were."""
     if path.exists() and not path.is_file():
         raise click.ClickException(f"{path} is not a plain file; - is standard output")
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     count = 0
     try:
-        with partial.open("w", encoding="utf-8") as file:
+        with files.replacing(path, mode=0o666, suffix=f".{os.getpid()}.partial") as file:
             for line in lines:
-                file.write(line)
+                file.write(line.encode())
                 count += 1
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
     except OSError as error:
         raise click.ClickException(f"{path}: {error.strerror}") from error
-    finally:
-        with suppress(FileNotFoundError):
-            partial.unlink()
     return count
 
 

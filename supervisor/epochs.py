@@ -1,8 +1,7 @@
 """Process epochs: numbers that never repeat and never go back, not even after a restart of the node.
 
 ``<data_dir>/epoch`` holds the first number that has not been reserved. A block is reserved before its first number is given, so
-a crash skips numbers and repeats none. The file is replaced as a whole (temporary file, fsync, rename, fsync of the folder), so
-a power cut leaves the old one or the new one.
+a crash skips numbers and repeats none. The file is replaced as a whole, so a power cut leaves the old one or the new one.
 
 A block never starts below the wall clock in seconds. The clock is not needed while the file is there (the higher of the two
 counts), but it makes the loss of the file harmless: over any longer time fewer numbers are used up than seconds pass, so the clock
@@ -11,10 +10,10 @@ is ahead of them. A *damaged* file is not guessed at: the store would refuse eve
 
 from __future__ import annotations
 
-import os
 import zlib
 from pathlib import Path
 
+from storage import files
 from wire.errors import StorageDamaged
 
 BLOCK = 32  # what a crash skips at most; small, so that even a node that crashes each minute stays behind the clock
@@ -57,17 +56,7 @@ class Epochs:
     def _reserve(self) -> None:
         reserved = self._next + BLOCK
         body = f"{reserved}"
-        temporary = self._path.with_name(f"{FILE_NAME}.new")
-        with open(temporary, "wb") as file:
-            file.write(f"{body} {zlib.crc32(body.encode()):08x}\n".encode())
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, self._path)
-        folder = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        files.write(self._path, f"{body} {zlib.crc32(body.encode()):08x}\n".encode())
         self._reserved = reserved  # only now: a number that is not reserved on disk would be given again after a crash
 
     def _read(self) -> int | None:

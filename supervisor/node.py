@@ -15,6 +15,7 @@ from pathlib import Path
 
 from actors.logs import configure_logging
 from actors.mailbox import Mailbox
+from storage import files
 from supervisor.children import Spawner
 from supervisor.epochs import Epochs
 from supervisor.lock import lock_data_dir
@@ -44,7 +45,7 @@ def run_node(settings: NodeSettings, recheck: Callable[[], list[str]], specs: tu
     _raise_descriptor_limit()
     data_dir, run_dir = Path(settings.data_dir), Path(settings.run_dir)
     try:
-        data_dir.mkdir(parents=True, exist_ok=True)
+        files.make_folder(data_dir)
     except OSError as error:
         raise _unusable(data_dir, error) from error
     try:
@@ -85,12 +86,8 @@ def _unusable(data_dir: Path, error: OSError) -> Unavailable:
 
 def prepare_run_dir(run_dir: Path, settings: NodeSettings) -> Path:
     """Make ``run_dir`` for its owner only and write the settings for the children there, readable by the owner only."""
-    run_dir.mkdir(parents=True, exist_ok=True)
+    files.make_folder(run_dir)
     run_dir.chmod(0o700)
     path = run_dir / SETTINGS_NAME
-    temporary = path.with_name(f"{SETTINGS_NAME}.new")
-    temporary.unlink(missing_ok=True)
-    with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
-        file.write(dump(settings))
-    os.replace(temporary, path)
+    files.write(path, dump(settings))
     return path

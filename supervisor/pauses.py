@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from storage.snapshots import sync
+from storage import files
 
 FOLDER_NAME = "paused"
 
@@ -39,11 +39,9 @@ class Pauses:
         """
         if bridge not in self._since_ms:
             path = self._folder / bridge
-            self._folder.mkdir(mode=0o700, exist_ok=True)
+            files.make_folder(self._folder, 0o700)
             try:
-                path.touch(mode=0o600)
-                sync(self._folder)
-                sync(self._folder.parent)
+                files.touch(path)
                 self._since_ms[bridge] = _made_ms(path)
             except OSError:
                 path.unlink(missing_ok=True)
@@ -56,8 +54,7 @@ class Pauses:
             OSError: the disk refuses; the bridge is still paused.
         """
         if bridge in self._since_ms:
-            (self._folder / bridge).unlink(missing_ok=True)
-            sync(self._folder)
+            files.remove(self._folder / bridge)
             del self._since_ms[bridge]
 
 

@@ -9,7 +9,6 @@ missing while one goes on.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -20,6 +19,7 @@ from urllib.parse import quote
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from storage import files
 from storage.analysis.reader import Damaged, Newer, Problem, plan, read
 from storage.analysis.tables import TABLES, arrow_schema
 from storage.manifest import Found, Manifest
@@ -71,7 +71,7 @@ def export(
 
     schemas = {table: _schema(table, payload) for table in tables}
     try:
-        to.mkdir(parents=True, exist_ok=True)
+        files.make_folder(to)
         (to / SUCCESS_NAME).unlink(missing_ok=True)
         usable = _usable(found, damaged, newer, tell)
         for each, manifest in usable:
@@ -88,7 +88,7 @@ def export(
                 if on_file is not None:
                     on_file(path, rows)
         result = {"snapshots": len(usable), "tables": list(tables), "problems": done.problems}
-        _replace(to / SUCCESS_NAME, json.dumps(result).encode() + b"\n")
+        files.write(to / SUCCESS_NAME, json.dumps(result).encode() + b"\n", mode=0o666)
     except OSError as error:
         raise Unavailable("the export cannot be written", path=str(to), error=str(error)) from error
     return done
@@ -132,7 +132,7 @@ def _write(
 ) -> int:
     """Write one file; how many rows. Where something was left out, it is not marked as whole, and made again next time."""
     problems = done.problems
-    path.parent.mkdir(parents=True, exist_ok=True)
+    files.make_folder(path.parent)
     part = path.with_name(path.name + ".part")
     rows = 0
     plain = schema.remove_metadata()
@@ -146,9 +146,8 @@ def _write(
             group.flush()
             if done.problems == problems:
                 writer.add_key_value_metadata(schema.metadata)
-        _sync(part)
-        part.replace(path)
-        _sync(path.parent)
+        files.sync(part)
+        files.rename(part, path)
     finally:
         part.unlink(missing_ok=True)
     return rows
@@ -174,19 +173,3 @@ class _Group:
         if self._batches:
             self._writer.write_table(pa.Table.from_batches(self._batches, self._schema), row_group_size=2 * ROW_GROUP_ROWS)
             self._batches, self._rows, self._bytes = [], 0, 0
-
-
-def _replace(path: Path, content: bytes) -> None:
-    part = path.with_name(path.name + ".part")
-    part.write_bytes(content)
-    _sync(part)
-    part.replace(path)
-    _sync(path.parent)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

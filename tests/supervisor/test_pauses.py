@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from supervisor import pauses
+from storage import files
 from supervisor.pauses import Pauses
 
 
@@ -31,7 +31,7 @@ def test_a_disk_that_refuses_changes_nothing(tmp_path: Path, monkeypatch: pytest
 
     kept = Pauses(tmp_path)
     with monkeypatch.context() as broken:
-        broken.setattr(pauses, "sync", refuse)
+        broken.setattr(files, "sync", refuse)
         with pytest.raises(OSError, match="Input/output"):
             kept.pause("cloud")
     assert kept.since_ms("cloud") is None

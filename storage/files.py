@@ -1,0 +1,160 @@
+"""Files that outlive the power: written, named and removed so that it is on the disk when a call returns.
+
+A name (creat, link, rename, unlink, mkdir) is on the disk once its folder is synced, and not before. Some file systems bring names
+along with what they sync anyway, in the order in which they were made; others do not, and those that are not synced may come late
+or never, each by itself. So all that a node names and later goes by is named here; RocksDB does as much in its own folder.
+``tests/test_layout.py`` holds that nobody else does.
+
+What is only written, such as evidence of damage that an operator may look at, needs no promise; nothing ever goes by it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+PRIVATE = 0o600
+
+
+def make_folder(path: Path, mode: int = 0o777) -> None:
+    """Have the folder ``path``, under its name on disk, with all folders above it that are missing.
+
+    One that is there already is synced as well: who made it may have been killed before that.
+
+    Raises:
+        OSError: the disk refuses, or something else has the name.
+    """
+    if not path.parent.is_dir():
+        make_folder(path.parent)
+    path.mkdir(mode, exist_ok=True)
+    sync(path.parent)
+    for above in path.parents[1:]:  # theirs are often not for us to open
+        with contextlib.suppress(OSError):
+            sync(above)
+
+
+@contextmanager
+def replacing(path: Path, *, mode: int = PRIVATE, suffix: str = ".new") -> Iterator[IO[bytes]]:
+    """Write what is to be at ``path``: whoever looks finds the old file or the new one, whole, and so it is after a loss of power.
+
+    It is the new one when this ends. After an error it is the old one, unless the last step failed: the sync of the new name.
+    suffix: of the name under which it is written; two who write at the same time need two.
+
+    Raises:
+        OSError: the disk refuses.
+    """
+    new = path.with_name(path.name + suffix)
+    new.unlink(missing_ok=True)
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+    try:
+        with open(descriptor, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(descriptor)
+        os.replace(new, path)
+    finally:
+        new.unlink(missing_ok=True)
+    sync(path.parent)
+
+
+def write(path: Path, content: bytes, *, mode: int = PRIVATE) -> None:
+    """Have ``content`` at ``path``, as ``replacing`` does.
+
+    Raises:
+        OSError: the disk refuses.
+    """
+    with replacing(path, mode=mode) as file:
+        file.write(content)
+
+
+def touch(path: Path) -> None:
+    """Have a file at ``path``, empty if there was none: its name is all that it says.
+
+    Raises:
+        OSError: the disk refuses. It may be there, and may not be on disk.
+    """
+    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, PRIVATE))
+    sync(path.parent)
+
+
+def open_fixed(path: Path, size_bytes: int) -> int:
+    """A descriptor of the file ``path`` that is to be written in place: of ``size_bytes``, with blocks of its own, zeros at first.
+
+    Its name is on disk. What is written to it is not before ``os.fsync``.
+
+    Raises:
+        OSError: the disk refuses.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
+    try:
+        there = os.fstat(descriptor).st_size
+        if there < size_bytes:
+            write_at(descriptor, bytes(size_bytes - there), there)
+            os.fsync(descriptor)
+        sync(path.parent)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def write_at(descriptor: int, content: bytes, at: int) -> None:
+    """Write all of ``content`` at the byte ``at``, and sync nothing.
+
+    Raises:
+        OSError: the disk refuses; some of it may be written.
+    """
+    written = os.pwrite(descriptor, content, at)
+    while written < len(content):
+        written += os.pwrite(descriptor, content[written:], at + written)
+
+
+def rename(source: Path, target: Path) -> None:
+    """Give ``source`` the name ``target``; what has that name is gone, unless it is a folder with something in it.
+
+    Raises:
+        OSError: the disk refuses. The name may be the new one, and may not be on disk.
+    """
+    source.rename(target)
+    sync(target.parent)
+    if source.parent != target.parent:
+        sync(source.parent)
+
+
+def remove(path: Path) -> None:
+    """Remove the file ``path``, if it is there.
+
+    Raises:
+        OSError: the disk refuses. It may be gone, and may come back with a loss of power.
+    """
+    path.unlink(missing_ok=True)
+    sync(path.parent)
+
+
+def discard(folder: Path) -> None:
+    """Remove ``folder`` with all in it, if it is there. A loss of power may bring back any of it, so its name must say that it is
+    none that counts.
+
+    Raises:
+        OSError: some of it is still there.
+    """
+    if folder.exists():
+        shutil.rmtree(folder)
+
+
+def sync(path: Path) -> None:
+    """Sync a file's content, or the names in a folder.
+
+    Raises:
+        OSError: the disk refuses.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,136 @@
+"""What a node writes and names is on disk when it goes by it, however the disk treats names; each sync in it is needed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from storage import files
+from tests.storage.named_files import MADE, PLACES, SAID, contents
+from tests.support.model_disk import DISCIPLINES, Discipline, Event, ModelDisk, compile_recorder, environment, read_events
+from tests.support.waiting import PATIENCE_S
+
+ROOT = Path(__file__).resolve().parents[2]
+DRAWS = 3
+Contents = dict[str, str]
+
+
+@pytest.fixture(scope="module")
+def recorder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return compile_recorder(tmp_path_factory.mktemp("recorder"))
+
+
+def record(folder: Path, recorder: Path, place: str = "") -> tuple[ModelDisk, list[Event], int]:
+    """The disk as it was before, what was done to it, and the inode of what was said."""
+    (folder / MADE).mkdir(parents=True)
+    (folder / MADE / "CURRENT").write_bytes(b"MANIFEST-1\n")
+    (folder / MADE / "000001.sst").write_bytes(bytes(5000))
+    (folder / SAID).write_bytes(b"")
+    disk, log = ModelDisk(folder), folder.with_name("recorded")
+    ran = subprocess.run(
+        [sys.executable, "-m", "tests.storage.named_files", str(folder), place],
+        cwd=ROOT,
+        env={**os.environ, **environment(recorder, log, folder)},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    return disk, read_events(log), (folder / SAID).stat().st_ino
+
+
+def violations(folder: Path, recorder: Path, discipline: Discipline, place: str = "") -> Iterator[str]:
+    """What is wrong in the images of all cuts: each has what was there before the step that was under way, or after it."""
+    disk, events, said = record(folder, recorder, place)
+    lines = [json.loads(line) for event in events if event.inode == said and event.what == "w" for line in [event.data]]
+    assert len(lines) > 20
+    chance, image = Random(7), folder.with_name("image")
+    heard, before = 0, contents(folder.with_name("none"))
+    for event in events:
+        disk.play(event)
+        if event.inode == said and event.what == "w":
+            heard += 1
+            before = lines[heard - 1] if lines[heard - 1] != "begins" else before
+        if event.what == "w" and event.inode != said:
+            continue  # what is written is in doubt until it is synced, which other cuts show
+        after = lines[heard] if heard and lines[heard - 1] == "begins" else before
+        for _ in range(DRAWS):
+            disk.image(image, discipline, chance)
+            yield from (f"{event.what} {event.path} {event.to}: {fault}" for fault in judge(contents(image), before, after))
+
+
+def judge(found: Contents, before: Contents, after: Contents) -> list[str]:
+    """Each file and folder is as before or as after the step, and a snapshot is there whole or not at all."""
+    faults = [
+        f"{name} is {found.get(name)}, was {before.get(name)}, is to be {after.get(name)}"
+        for name in {*found, *before, *after}
+        if found.get(name) not in (before.get(name), after.get(name)) and not name.startswith("snapshots/")
+    ]
+    for name in {name.split("/")[1] for name in found if name.startswith("snapshots/") and not name.startswith("snapshots/.")}:
+        wanted = [{key: value for key, value in those.items() if key.startswith(f"snapshots/{name}/")} for those in (before, after)]
+        if {key: value for key, value in found.items() if key.startswith(f"snapshots/{name}/")} not in wanted:
+            faults.append(f"snapshot {name} is not whole")
+    kept = {name for name in before if name in after and name.startswith("snapshots/")}
+    return faults + [f"{name} is gone" for name in kept if name not in found]
+
+
+@pytest.mark.parametrize("discipline", DISCIPLINES)
+def test_what_a_node_names_is_there_when_it_goes_by_it(tmp_path: Path, recorder: Path, discipline: Discipline) -> None:
+    assert list(violations(tmp_path / "box", recorder, discipline)) == []
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_without_one_sync_it_is_not(tmp_path: Path, recorder: Path, place: str) -> None:
+    """Each sync of the module is left out in turn, and that shows."""
+    assert next(violations(tmp_path / "box", recorder, "folder", place), None)
+
+
+def test_a_file_that_cannot_be_replaced_is_the_old_one_and_nothing_else_is_left(tmp_path: Path) -> None:
+    path = tmp_path / "users"
+    files.write(path, b"old")
+
+    class Refused(Exception):
+        pass
+
+    def replace() -> None:
+        with files.replacing(path) as file:
+            file.write(b"half of the n")
+            raise Refused
+
+    with pytest.raises(Refused):
+        replace()
+
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_new_file_is_its_owners_only_and_leftovers_are_no_hindrance(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "users"
+    files.make_folder(path.parent)
+    path.with_name("users.new").write_bytes(b"left of a life that was killed")
+
+    files.write(path, b"new")
+
+    assert path.read_bytes() == b"new"
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_file_of_fixed_size_keeps_its_content(tmp_path: Path) -> None:
+    descriptor = files.open_fixed(tmp_path / "mark", 4096)
+    files.write_at(descriptor, b"here", 1000)
+    os.close(descriptor)
+
+    descriptor = files.open_fixed(tmp_path / "mark", 4096)
+    try:
+        assert os.pread(descriptor, 4096, 0) == bytes(1000) + b"here" + bytes(4096 - 1004)
+    finally:
+        os.close(descriptor)
