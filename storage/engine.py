@@ -14,11 +14,13 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Protocol
 
 from rocksdict import (
+    AccessType,
     BlockBasedOptions,
     Cache,
     Checkpoint,
@@ -30,7 +32,9 @@ from rocksdict import (
     WriteBatch,
 )
 
-from storage.recovery import PROBE_NAME, CommitMark, Evidence, StoreFolder
+from storage.commit_mark import CommitMark, Evidence
+from storage.readable import readable
+from storage.recovery import PROBE_NAME, StoreFolder
 from storage.reserve import Reserve
 from wire.errors import BasculeError, DiskFull, StorageDamaged, Unavailable
 
@@ -43,11 +47,10 @@ MEMTABLE_BYTES = 16 << 20  # bounds what a restart replays
 WAL_MAX_BYTES = 48 << 20
 BLOCK_CACHE_BYTES = 32 << 20
 RECYCLED_LOGS = 3  # a log written over needs no new blocks: a sync takes a third of the time, half of the CPU
-KEY_BYTES: dict[Family, int] = {"msg": 12, "history": 13, "meta": 0}  # of the longest keys; of ``meta`` none may be lost
+KEY_BYTES: dict[Family, int] = {"msg": 12, "history": 13, "meta": 0}  # of the longest keys; 0: none may be lost
 COPY_BYTES = 1 << 20
 PROBE_BYTES = 16 << 10  # opening the store takes more, but for a moment it cannot be read then
 COMPACTIONS_MAX = 100  # that wait; RocksDB comes to the rest by itself
-PROBES_BY_ONE = 256
 BLOB_MIN_BYTES = 4096  # larger values go to blob files, which compaction does not rewrite
 
 
@@ -162,8 +165,7 @@ class RocksEngine:
         self._reserve = Reserve(path.with_name(path.name + ".reserve"))
         self._mark: CommitMark | None = None
         self._tolerant = False  # whether a damaged table is opened, and a damaged block does not stop all writing
-        self._keep = False
-        self._owed = False  # the opening is settled by the first commit
+        self._owed = False  # the first commit puts on record that commits are missing
         self.missing: Evidence | None = None
         self.kept = ""
         self.reopen()
@@ -183,12 +185,12 @@ class RocksEngine:
                     else:
                         batch.delete_range(key, value, handles[family])
                 self._write(db, batch)
-            if sync:
+            synced = sync or self._owed
+            if synced:
                 db.flush_wal(True)
-            if write.promised and self._mark is not None:
-                self._mark.write(db.latest_sequence_number(), write.tails, synced=sync)
-        if self._owed:
-            self._settle_opening()
+            if (write.promised or self._owed) and self._mark is not None:
+                self._mark.write(db.latest_sequence_number(), write.tails, synced=synced)
+            self._owed = False
         write.committed()
 
     def get(self, family: Family, key: bytes) -> bytes | None:
@@ -244,6 +246,7 @@ class RocksEngine:
     def keep_evidence(self) -> str:
         if not self.kept:
             self.kept = self._folder.keep_evidence()
+            log.critical("store.damaged_files_kept", extra={"path": self.kept or "nowhere: enough are kept already"})
         return self.kept
 
     def free_bytes(self) -> int | None:
@@ -322,59 +325,33 @@ class RocksEngine:
             Unavailable: the disk refuses, or another process has the store.
             StorageDamaged: nothing opens it; its files are as they were.
         """
-        folder = self._folder
         with _TRANSLATED:
-            folder.lock()
-            folder.set_aside()
-        keep = self._open_somehow()
-        with _TRANSLATED:
-            mark = CommitMark(self._path)
-        if mark.damaged:
+            self._folder.lock()
+            self._folder.prepare()
+            self._mark = CommitMark(self._path)
+            if self._mark.evidence is None and not self._mark.damaged:
+                self._folder.begin_anew()
+        if self._mark.damaged:
             log.warning("store.mark_damaged", extra={"path": str(self._path)})
-        evidence, number = mark.evidence, self._database().latest_sequence_number()
-        if evidence is not None and number < evidence.number:
-            mark.close()
-            salvaged = self._salvage()
-            with _TRANSLATED:
-                mark = CommitMark(self._path)
-            self.missing, keep = evidence, True
-            facts = {"expected": evidence.number, "replayed": number, "salvaged": salvaged, "synced": evidence.synced}
-            log.critical("store.commits_missing", extra={"path": str(self._path), **facts})
+        self._open_somehow(self._mark)
         if self._tolerant:
-            mark.close()
-            keep = self._rebuild() or keep
-            with _TRANSLATED:
-                mark = CommitMark(self._path)
-        self._mark = mark
-        self._keep = keep
-        self._owed = self.missing is not None
-        if not self._owed:
-            self._settle_opening()
-        folder.spare_manifest()
+            self._rebuild()
+        self._folder.spare_manifest()
 
-    def _settle_opening(self) -> None:
-        """The opening is done: nobody starts again from the image. Where commits are missing, only once that is on record."""
-        with _TRANSLATED:
-            kept = self._folder.opened(keep=self._keep)
-        self._owed = False
-        self.kept = kept or self.kept
-        if self._keep:
-            log.critical("store.damaged_files_kept", extra={"path": kept or "nowhere: enough are kept already"})
-
-    def _open_somehow(self) -> bool:
-        """Open the database, mending CURRENT and MANIFEST or bearing with a damaged table if need be; whether files were mended."""
+    def _open_somehow(self, mark: CommitMark) -> None:
+        """Open the database, mending CURRENT and MANIFEST or bearing with a damaged table if need be."""
         folder = self._folder
         first: StorageDamaged | None = None
         for mend, tolerant in ((None, False), (folder.mend_current, False), (folder.mend_manifest, False), (None, True)):
             try:
                 if first is not None:
                     with _TRANSLATED:
-                        folder.restore()
-                        if mend is not None and not mend():
+                        folder.put_back()
+                        if mend is not None and not self._mended(mend):
                             continue
                 with _TRANSLATED:
                     folder.check()
-                self._open_database(tolerant=tolerant or self._tolerant, salvage=False)
+                self._open_as(mark, tolerant=tolerant or self._tolerant)
             except StorageDamaged as error:
                 first = first or error
                 self._close_database()
@@ -382,27 +359,57 @@ class RocksEngine:
             if first is not None:
                 how = "tolerated" if mend is None else mend.__name__
                 log.critical("store.damaged", extra={"path": str(self._path), "error": str(first), "remedy": how})
-            return first is not None and mend is not None
+            return
         assert first is not None
         with _TRANSLATED:
-            folder.restore()
-            folder.opened(keep=False)
+            folder.put_back()
         raise StorageDamaged(
             "the store cannot be opened; its files are as they were: put back a copy of the folder, or move it away to start empty",
             path=str(self._path),
             cause=str(first),
         ) from first
 
-    def _salvage(self) -> int:
-        """Open the store as it was once more, without the damaged records of its log; the number then reached."""
-        self._close_database()
-        with _TRANSLATED:
-            self._folder.restore()
-        self._open_database(tolerant=self._tolerant, salvage=True)
-        return int(self._database().latest_sequence_number())
+    def _open_as(self, mark: CommitMark, *, tolerant: bool) -> None:
+        """Open the database; where its log ends before what ``mark`` says, without the records of the log that are damaged.
 
-    def _rebuild(self) -> bool:
-        """Copy what can be read into a new store, which takes the place of this one; whether that could be done.
+        That is known before anything is changed, and written down: such an opening takes the damage out of the files.
+        """
+        evidence, replayed = mark.evidence, self._look(tolerant=tolerant)
+        short = evidence is not None and replayed < evidence.number
+        if short and not mark.owed:
+            self.keep_evidence()
+            with _TRANSLATED:
+                mark.owe()
+        if mark.owed:
+            self.missing, self._owed = evidence, True
+        self._open_database(tolerant=tolerant, salvage=short)
+        if evidence is not None and short:
+            facts = {"expected": evidence.number, "replayed": replayed, "synced": evidence.synced}
+            salvaged = self._database().latest_sequence_number()
+            log.critical("store.commits_missing", extra={"path": str(self._path), "salvaged": salvaged, **facts})
+
+    def _look(self, *, tolerant: bool) -> int:
+        """The number that an opening would reach, found by reading alone; 0 where there is no store."""
+        if not self._folder.holds_a_store():
+            return 0
+        with _TRANSLATED:
+            path, cache = str(self._path), Cache(BLOCK_CACHE_BYTES)
+            families: dict[str, Options] = {
+                name: _options(cache, tolerant=tolerant) for name in Rdict.list_cf(path) if name in FAMILIES
+            }
+            read_only = AccessType.read_only(False)
+            db = Rdict(path, _options(cache, tolerant=tolerant), families, access_type=read_only)
+            try:
+                return int(db.latest_sequence_number())
+            finally:
+                db.close()
+
+    def _mended(self, mend: Callable[[], bool]) -> bool:
+        self.keep_evidence()
+        return mend()
+
+    def _rebuild(self) -> None:
+        """Copy what can be read into a new store, which takes the place of this one.
 
         RocksDB cannot compact over a damaged block: its tables would pile up until it stops all writing. This takes time with the
         backlog, once. Where it cannot be done (no room, or ``meta`` cannot be read) the store is used as it is.
@@ -417,69 +424,50 @@ class RocksEngine:
             try:
                 for family in reversed(FAMILIES):  # ``meta`` first: it is small, and nothing goes without it
                     self._copy_into(new, family)
+                number = int(new.latest_sequence_number())
             finally:
                 with _TRANSLATED:
                     new.close()
             self._close_database()
             with _TRANSLATED:
-                self._folder.rebuilt()
+                self._take_place(target, number)
         except (StorageDamaged, Unavailable) as error:
             log.critical("store.not_rebuilt", extra={"path": str(self._path), "error": str(error)})
             if self._db is None:
                 raise
             with _TRANSLATED:
                 self._folder.rebuilding()  # what was copied takes no room
-            return False
+            return
         self._open_database(tolerant=False, salvage=False)
         log.critical("store.rebuilt", extra={"path": str(self._path)})
-        return True
+
+    def _take_place(self, rebuilt: Path, number: int) -> None:
+        """Let the ``rebuilt`` store, whose own number is given, have the place of this one, with its mark."""
+        mark, self._mark = self._mark, None
+        assert mark is not None
+        try:
+            mark.copy_to(rebuilt, number)
+        finally:
+            mark.close()
+        kept = self._folder.rebuilt(keep=not self.kept)
+        if kept:
+            log.critical("store.damaged_files_kept", extra={"path": kept})
+        self.kept = kept or self.kept
+        self._mark = CommitMark(self._path)
 
     def _copy_into(self, new: Rdict, family: Family) -> None:
-        start, stop = b"", b"\xff" * (max(KEY_BYTES.values()) + 1)
         handle = new.get_column_family_handle(family)
         batch, size_bytes = WriteBatch(raw_mode=True), 0
-        while True:
-            try:
-                for key, value in self.scan(family, start, stop):
-                    batch.put(key, value, handle)
-                    start, size_bytes = key + b"\0", size_bytes + len(value)
-                    if size_bytes > COPY_BYTES:
-                        with _TRANSLATED:
-                            new.write(batch)
-                        batch, size_bytes = WriteBatch(raw_mode=True), 0
-                break
-            except StorageDamaged:
-                if family == "meta":
-                    raise
-                start = self._behind_damage(family, start)
+        for key, value in readable(partial(self.scan, family), KEY_BYTES[family]):
+            batch.put(key, value, handle)
+            size_bytes += len(value)
+            if size_bytes > COPY_BYTES:
+                with _TRANSLATED:
+                    new.write(batch)
+                batch, size_bytes = WriteBatch(raw_mode=True), 0
         with _TRANSLATED:
             new.write(batch)
             new.flush_wal(True)
-
-    def _behind_damage(self, family: Family, key: bytes) -> bytes:
-        """The first key behind ``key`` from which on the engine can read: tried one by one, then in doubling steps."""
-        key_bytes = KEY_BYTES[family]
-        bad, step, tried = int.from_bytes(key[:key_bytes].ljust(key_bytes, b"\0"), "big"), 1, 0
-        at = bad + 1
-        while not self._can_read_from(family, at):
-            tried += 1
-            if tried > PROBES_BY_ONE:
-                step *= 2
-            bad, at = at, at + step
-        while at - bad > 1:
-            middle = (bad + at) // 2
-            bad, at = (bad, middle) if self._can_read_from(family, middle) else (middle, at)
-        return at.to_bytes(key_bytes, "big")
-
-    def _can_read_from(self, family: Family, at: int) -> bool:
-        key_bytes = KEY_BYTES[family]
-        if at >> 8 * key_bytes:
-            raise StorageDamaged("no end of the damage is found", path=str(self._path))
-        try:
-            next(self.scan(family, at.to_bytes(key_bytes, "big"), b"\xff" * (key_bytes + 1)), None)
-        except StorageDamaged:
-            return False
-        return True
 
     def _open_database(self, *, tolerant: bool, salvage: bool) -> None:
         with _TRANSLATED:

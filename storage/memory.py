@@ -8,8 +8,8 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
+from storage.commit_mark import Evidence
 from storage.engine import FAMILIES, Family, Write
-from storage.recovery import Evidence
 from wire.errors import Unavailable
 
 _PREFIX = 4

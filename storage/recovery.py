@@ -1,115 +1,41 @@
-"""The store's folder across openings: evidence of what was committed, an image to start again from, and what is kept of damage.
+"""The store's folder across openings: what is kept of damage, and how a store that was rebuilt takes the place of the damaged one.
 
-RocksDB ends its replay of the log silently at the first record that is damaged, and everything committed after it is gone without a
-word. So a small file of our own, ``COMMITTED``, remembers how far commits went, and how far each queue; it is compared after every
-opening. Before an opening, all files are linked aside (``<store>.opening``), so that it can be done again in another way.
+Before a store is opened it is looked at, by reading alone (``engine``). So nothing has to be put back: no image is made, and none
+can be taken for the store. A loss of power leaves either the old store in its place or a whole new one.
 
-    <store>/COMMITTED         the mark: the engine's number after the newest promised commit, and the tail of each queue
     <store>/SPARE             a copy of the MANIFEST, which cannot be rebuilt from anything else
-    <store>.opening           the files as they were before the opening that goes on, or was cut short
+    <store>.part              a new store that is being made of what can be read of a damaged one; it counts once it holds ``WHOLE``
     <store>.damaged-<time>    the files as they were when damage was found; for the operator to look at and to delete
 
-Only files here; what opens them is the business of ``engine``.
+Only files here; what opens them is the business of ``engine``, how far commits went that of ``commit_mark``.
 """
 
 from __future__ import annotations
 
 import fcntl
 import logging
-import mmap
 import os
 import re
 import shutil
 import struct
 import time
-from array import array
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from zlib import crc32
 
+from storage import files
+from storage.commit_mark import MARK_NAME
 from wire.errors import StorageDamaged, Unavailable
 
 log = logging.getLogger("bascule")
 
-MARK_NAME = "COMMITTED"
 SPARE_NAME = "SPARE"
 PROBE_NAME = "PROBE"  # a file that comes and goes: whether the disk takes anything
-MARK_SLOT_BYTES = 32 << 10  # two slots, written in turn: a power cut may tear the one being written
-TAILS_MAX = 4000  # queues whose tails fit into a slot
+WHOLE_NAME = "WHOLE"
 DAMAGED_KEPT_MAX = 3
-_MARK = struct.Struct("<QQBI")
-_CHECK = struct.Struct("<I")
 _SPARE = struct.Struct("<28sI")  # the MANIFEST's name, and the CRC-32 of the copy
 _CURRENT = re.compile(rb"MANIFEST-\d{6,}\n")
-_LEFT_OUT = ("LOCK", SPARE_NAME, PROBE_NAME)
-
-
-@dataclass(frozen=True, slots=True)
-class Evidence:
-    """What the mark says: the engine's ``number`` after the newest promised commit, and each queue's tail then.
-
-    synced: whether that commit had been synced, so that not even a power cut takes it back.
-    """
-
-    number: int
-    synced: bool
-    tails: Mapping[int, int]
-
-
-class CommitMark:
-    """The mark's file. Written after a promised commit, not synced by itself: it may lag behind the log, never lead.
-
-    The kernel may write it back before the log. So a commit that is not synced leaves no mark where others are.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        descriptor = os.open(folder / MARK_NAME, os.O_RDWR | os.O_CREAT, 0o600)
-        try:
-            missing = 2 * MARK_SLOT_BYTES - os.fstat(descriptor).st_size
-            if missing > 0:  # blocks of its own, so that writing to the map needs no room on the disk
-                os.pwrite(descriptor, bytes(missing), 2 * MARK_SLOT_BYTES - missing)
-            self._map = mmap.mmap(descriptor, 2 * MARK_SLOT_BYTES)
-        finally:
-            os.close(descriptor)
-        self._generation = 0
-        self._tails = array("Q")
-        self.damaged = False
-        self.evidence = self._read()
-
-    def write(self, number: int, tails: Mapping[int, int], *, synced: bool) -> None:
-        """Remember that commits went to ``number`` and queues to ``tails``; a few microseconds at most, and no system call."""
-        known = self._tails
-        for queue, tail in tails.items():
-            if queue >= len(known):
-                known.extend([0] * (min(queue + 1, TAILS_MAX) - len(known)))
-            if queue < TAILS_MAX:
-                known[queue] = tail
-        self._generation += 1
-        body = _MARK.pack(self._generation, number, synced, len(known)) + known.tobytes()
-        at = MARK_SLOT_BYTES * (self._generation & 1)
-        self._map[at : at + _CHECK.size + len(body)] = _CHECK.pack(crc32(body)) + body
-
-    def close(self) -> None:
-        """Release the file."""
-        self._map.close()
-
-    def _read(self) -> Evidence | None:
-        found: Evidence | None = None
-        for slot in range(2):
-            at = MARK_SLOT_BYTES * slot
-            head = self._map[at : at + _CHECK.size + _MARK.size]
-            if not any(head):
-                continue
-            generation, number, synced, count = _MARK.unpack_from(head, _CHECK.size)
-            tails = self._map[at + len(head) : at + len(head) + 8 * min(count, TAILS_MAX)]
-            if crc32(tails, crc32(head[_CHECK.size :])) != _CHECK.unpack_from(head)[0]:
-                self.damaged = True
-            elif generation > self._generation:
-                self._generation = generation
-                self._tails = array("Q", tails)
-                found = Evidence(number, bool(synced), {queue: tail for queue, tail in enumerate(self._tails) if tail})
-        return found
+_LEFT_OUT = ("LOCK", SPARE_NAME, PROBE_NAME, WHOLE_NAME)
+_WRITTEN_ON = (MARK_NAME, "MANIFEST", "CURRENT", ".log")  # files that an open store does not leave as they are
 
 
 class StoreFolder:
@@ -117,9 +43,10 @@ class StoreFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._opening = path.with_name(path.name + ".opening")
+        self._part = path.with_name(path.name + ".part")
         self._spared = self._spare_check = 0
         self._manifest: Path | None = None
+        self._before: dict[Path, bytes | None] = {}  # what was mended, as it was
         self._lock: int | None = None
 
     # --- around an opening ---
@@ -133,7 +60,7 @@ class StoreFolder:
         """
         if self._lock is not None:
             return
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        files.make_folder(self.path.parent)
         descriptor = os.open(self.path.with_name(self.path.name + ".lock"), os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -148,67 +75,64 @@ class StoreFolder:
             os.close(self._lock)
             self._lock = None
 
-    def set_aside(self) -> None:
-        """Link the files aside before they are opened. An opening that was cut short left its image: that one counts.
+    def prepare(self) -> None:
+        """Have the folder. A rebuilt store that was whole takes its place now, and one that was not goes.
 
         Raises:
             OSError: the disk refuses.
         """
-        self._remove(self._part)
-        if self._opening.exists():
-            log.warning("store.opening_was_cut_short", extra={"path": str(self.path)})
-            self.restore()
-            return
-        self.path.mkdir(parents=True, exist_ok=True)
-        if self._holds_a_store():
-            self._link_into(self.path, self._part, copied=())  # an opening writes into none of its files: it makes new ones
-            self._part.rename(self._opening)
+        self._before = {}
+        if (self._part / WHOLE_NAME).exists():
+            self._take_place(keep=True)
+        files.discard(self._part)
+        files.make_folder(self.path)
+        if (self.path / WHOLE_NAME).exists():
+            files.remove(self.path / WHOLE_NAME)
 
-    def restore(self) -> None:
-        """Make the folder again what it was before the opening."""
-        if not self._opening.exists():
-            return
-        self._remove(self._part)
-        self._link_into(self._opening, self._part, copied=(MARK_NAME,))
-        spare = self.path / SPARE_NAME
-        if spare.exists():
-            spare.rename(self._part / SPARE_NAME)
-        self._remove(self.path)
-        self._part.rename(self.path)
+    def holds_a_store(self) -> bool:
+        """Whether anything of a store is in the folder."""
+        return self.path.exists() and any(
+            entry.name == "CURRENT" or entry.name.startswith("MANIFEST-") or entry.suffix in (".sst", ".blob", ".log")
+            for entry in self.path.iterdir()
+        )
+
+    def begin_anew(self) -> None:
+        """Remove what is left of a store whose making was cut short: RocksDB takes anything without CURRENT for a new store.
+
+        To be called where nothing was ever promised. Tables are never removed.
+
+        Raises:
+            OSError: the disk refuses.
+        """
+        left = [entry for entry in self.path.iterdir() if entry.name != MARK_NAME]
+        if not any(entry.name == "CURRENT" or entry.suffix in (".sst", ".blob") for entry in left):
+            for entry in left:
+                entry.unlink()
 
     def rebuilding(self) -> Path:
         """A place for a new store that is to take the place of this one."""
-        self._remove(self._part)
+        files.discard(self._part)
         return self._part
 
-    def rebuilt(self) -> None:
-        """The new store is whole and closed: it takes the place of the old one, whose image still stands."""
-        assert self._opening.exists(), "a crash between the two steps below is mended from the image"
-        self._remove(self.path)
-        self._part.rename(self.path)
+    def rebuilt(self, *, keep: bool) -> str:
+        """The new store is whole, synced and closed: it takes the place of the old one. ``keep`` that as evidence; where it is.
 
-    def opened(self, *, keep: bool) -> str:
-        """The opening is done: forget the image, or ``keep`` it as evidence of damage; where it is kept."""
-        if not self._opening.exists():
-            return ""
-        kept = self._name_for_damage() if keep else None
-        if kept is None:
-            self._remove(self._part)
-            self._opening.rename(self._part)  # half an image must never be taken for one
-            self._remove(self._part)
-            return ""
-        self._opening.rename(kept)
-        return str(kept)
+        Raises:
+            OSError: the disk refuses; ``prepare`` goes on.
+        """
+        files.touch(self._part / WHOLE_NAME)
+        return self._take_place(keep=keep)
 
     def keep_evidence(self) -> str:
-        """Link the files of the open store aside because damage was met in them; where, or nothing if there are enough already."""
+        """Keep the files as they are because damage was met in them; where, or nothing if there are enough already."""
         kept = self._name_for_damage()
         if kept is None:
             return ""
         try:
-            self._link_into(self.path, kept, copied=(MARK_NAME, "MANIFEST", "CURRENT", ".log"))
+            self._link_into(kept)
         except OSError as error:
             log.warning("store.evidence_not_kept", extra={"error": str(error)})
+            shutil.rmtree(kept, ignore_errors=True)  # half of it would take the room that the disk may lack
             return ""
         return str(kept)
 
@@ -223,7 +147,7 @@ class StoreFolder:
         Raises:
             StorageDamaged: CURRENT is not what it should be, or its MANIFEST is not there or differs from the spare copy.
         """
-        if not self._holds_a_store():
+        if not self.holds_a_store():
             return
         current = self._current()
         if current is None:
@@ -241,7 +165,7 @@ class StoreFolder:
         manifests = sorted(self.path.glob("MANIFEST-*"), key=lambda path: (len(path.name), path.name))
         if not manifests:
             return False
-        self._replace(self.path / "CURRENT", manifests[-1].name.encode() + b"\n")
+        self._mend(self.path / "CURRENT", manifests[-1].name.encode() + b"\n")
         return True
 
     def mend_manifest(self) -> bool:
@@ -252,9 +176,18 @@ class StoreFolder:
         name, known = spare
         manifest = self.path / name
         written = manifest.read_bytes() if manifest.exists() else b""
-        self._replace(manifest, known + written[len(known) :])
-        self._replace(self.path / "CURRENT", name.encode() + b"\n")
+        self._mend(manifest, known + written[len(known) :])
+        self._mend(self.path / "CURRENT", name.encode() + b"\n")
         return True
+
+    def put_back(self) -> None:
+        """What was mended did not help: it is again as it was."""
+        for path, content in self._before.items():
+            if content is None:
+                files.remove(path)
+            else:
+                files.write(path, content)
+        self._before = {}
 
     def spare_manifest(self) -> None:
         """Bring the spare copy of the MANIFEST up to date; call it after an opening and now and then."""
@@ -263,7 +196,7 @@ class StoreFolder:
                 manifest = self._current()
                 if manifest is None:
                     return
-                self._replace(self.path / SPARE_NAME, b"")
+                (self.path / SPARE_NAME).write_bytes(b"")
                 self._manifest, self._spared, self._spare_check = manifest, 0, 0
             if self._manifest.stat().st_size == self._spared:
                 return
@@ -285,15 +218,18 @@ class StoreFolder:
 
     # --- inside ---
 
-    @property
-    def _part(self) -> Path:
-        return self.path.with_name(self.path.name + ".part")
+    def _take_place(self, *, keep: bool) -> str:
+        """Let the rebuilt store have the place; where the old one is kept. Cut short at any step, it is done again."""
+        kept = self._name_for_damage() if keep and self.path.exists() else None
+        if kept is not None:
+            files.rename(self.path, kept)
+        files.discard(self.path)
+        files.rename(self._part, self.path)
+        return "" if kept is None else str(kept)
 
-    def _holds_a_store(self) -> bool:
-        return self.path.exists() and any(
-            entry.name == "CURRENT" or entry.name.startswith("MANIFEST-") or entry.suffix in (".sst", ".blob", ".log")
-            for entry in self.path.iterdir()
-        )
+    def _mend(self, path: Path, content: bytes) -> None:
+        self._before.setdefault(path, path.read_bytes() if path.exists() else None)
+        files.write(path, content)
 
     def _current(self) -> Path | None:
         try:
@@ -325,28 +261,16 @@ class StoreFolder:
         name = self.path.with_name(f"{self.path.name}.damaged-{stamp}")
         return name if not name.exists() else name.with_name(f"{name.name}-{len(kept)}")
 
-    @staticmethod
-    def _link_into(source: Path, target: Path, *, copied: tuple[str, ...]) -> None:
-        """Link the files of ``source`` into the new folder ``target``; those that begin or end as ``copied`` says are copied."""
+    def _link_into(self, target: Path) -> None:
+        """Link the files into the new folder ``target``, and copy those that the store writes on."""
         target.mkdir()
-        for entry in source.iterdir():
+        for entry in self.path.iterdir():
             if entry.name in _LEFT_OUT or entry.name.startswith("LOG"):
                 continue
             try:
-                if copied and (entry.name.startswith(copied) or entry.name.endswith(copied)):
+                if entry.name.startswith(_WRITTEN_ON) or entry.name.endswith(_WRITTEN_ON):
                     shutil.copyfile(entry, target / entry.name)
                 else:
                     os.link(entry, target / entry.name)
             except FileNotFoundError:
                 continue  # an open store deleted it meanwhile
-
-    @staticmethod
-    def _replace(path: Path, content: bytes) -> None:
-        """Write a new file at ``path``: the old one may be linked in an image."""
-        path.unlink(missing_ok=True)
-        path.write_bytes(content)
-
-    @staticmethod
-    def _remove(path: Path) -> None:
-        if path.exists():
-            shutil.rmtree(path)

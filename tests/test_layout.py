@@ -163,6 +163,61 @@ def test_what_can_be_said_and_decided_is_pure(module: str) -> None:
     assert wrong == []
 
 
+# Who may give names on disk, or sync, besides ``storage/files.py``; nobody goes by what these leave after a loss of power.
+NAMERS = {
+    "storage/recovery.py": {
+        "mkdir",
+        "link",
+        "write_bytes",
+        "unlink",
+    },  # evidence of damage, the spare, the rests of a store never begun
+    "storage/reserve.py": {"unlink"},  # room on the disk, without a content
+    "storage/engine.py": {"fsync", "unlink"},  # a probe that comes and goes
+    "storage/commit_mark.py": {"fsync"},  # of its own descriptor
+    "storage/snapshots.py": {"mkdir", "link", "unlink"},  # in a folder that is half made by its name
+    "storage/snapshot_copy.py": {"link", "unlink"},  # likewise
+    "supervisor/pauses.py": {"unlink"},  # of what could not be made
+    "actors/reception.py": {"unlink"},  # sockets
+    "supervisor/config.py": {"write_text"},  # the schema, for developers
+    "supervisor/demo.py": {"write_text"},
+}
+ANALYSIS = "storage/analysis/"  # reports are made anew; what ``bascule export`` writes goes by ``files``
+NAMING = {
+    "mkdir",
+    "makedirs",
+    "rename",
+    "renames",
+    "link",
+    "hardlink_to",
+    "symlink_to",
+    "touch",
+    "write_bytes",
+    "write_text",
+    "unlink",
+}
+NAMING |= {"fsync", "fdatasync"}
+
+
+def _names_on_disk(call: ast.Call) -> str | None:
+    """The word by which ``call`` gives or takes a name, or syncs; ``replace`` with one argument is a path's."""
+    if not isinstance(call.func, ast.Attribute) or ast.unparse(call.func.value) == "files":
+        return None
+    word, of_os = call.func.attr, ast.unparse(call.func.value) == "os"
+    if word in NAMING or (word in ("replace", "remove") and of_os):
+        return word
+    return word if word == "replace" and len(call.args) == 1 and not call.keywords else None
+
+
+@pytest.mark.parametrize("module", [name for name in modules() if name != "storage/files.py" and not name.startswith(ANALYSIS)])
+def test_names_on_disk_have_one_owner(module: str) -> None:
+    calls = [node for node in ast.walk(tree(module)) if isinstance(node, ast.Call)]
+    found = {word: call.lineno for call in calls if (word := _names_on_disk(call)) is not None}
+
+    allowed = NAMERS.get(module, set())
+    assert {f"{module}:{line} {word}" for word, line in found.items() if word not in allowed} == set()
+    assert allowed <= set(found), "an exception that is no longer needed goes"
+
+
 def _is_broad(handler: ast.ExceptHandler) -> bool:
     if handler.type is None:
         return True

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from storage.commit_mark import MARK_NAME
 from storage.engine import RocksEngine
-from storage.recovery import MARK_NAME
 from storage.tier1 import Tier1
 from tests.storage.building import QUEUE, append_frame, batch, bridge, messages, node, settle_frame, wait_idle
 from wire.batch import Batch

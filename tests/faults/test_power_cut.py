@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from storage.commit_mark import MARK_NAME
 from storage.engine import RocksEngine
-from storage.recovery import MARK_NAME
 from storage.tier1 import Tier1
 from tests.faults.stores import MANY, OTHER, Filled, copy_store, emptied, filled, judge, settings
 from tests.storage.building import QUEUE, append_frame, batch, settle_frame

@@ -9,10 +9,10 @@ import msgpack
 import pytest
 
 from storage.chunk import Chunk
+from storage.commit_mark import Evidence
 from storage.engine import Engine, Write
 from storage.keys import chunk_key, lane_key, session_key
 from storage.memory import MemoryEngine
-from storage.recovery import Evidence
 from storage.tier1 import Effects, Tier1
 from tests.storage.building import (
     FORWARDER,

@@ -1,0 +1,204 @@
+"""P3: the power goes at any instant, on disks that treat names differently; what was promised is there, once, in order.
+
+What a real store does to the disk is recorded, start and messages alike, and played to a model disk up to some call. What that
+leaves is a folder again, in which the real store is opened and emptied.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from fnmatch import fnmatch
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from storage.engine import RocksEngine, Write
+from tests.faults.lost_power import outlived, use_small_files
+from tests.support.chance import chance
+from tests.support.model_disk import DISCIPLINES, Discipline, Event, ModelDisk, compile_recorder, environment, read_events
+from tests.support.waiting import PATIENCE_S
+from wire.errors import StorageDamaged
+
+ROOT = Path(__file__).resolve().parents[2]
+LIVES, LIVES_SOAK = 4, 30
+CUTS_A_LIFE = 10
+TURNS = 60
+# Where a sync that is left out must show: of the log, of tables, of the list of tables, and of each name that leads there.
+PLACES = ("store/*.log", "store/*.sst", "store/MANIFEST-*", "store", "")
+
+
+@pytest.fixture(scope="module")
+def recorder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return compile_recorder(tmp_path_factory.mktemp("recorder"))
+
+
+@pytest.fixture(autouse=True)
+def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("storage.engine.MEMTABLE_BYTES", 0)  # so that they are put back
+    monkeypatch.setattr("storage.engine.WAL_MAX_BYTES", 0)
+    use_small_files()
+
+
+class Machine:
+    """A machine that loses its power again and again: its folder is what the disk is left with.
+
+    forgets: syncs that are not done, by the path in the folder of what would be synced.
+    """
+
+    def __init__(
+        self,
+        tmp_path: Path,
+        recorder: Path,
+        chance: Random,
+        *,
+        sync: str = "full",
+        forgets: Callable[[str], bool] = lambda path: False,
+    ) -> None:
+        self.folder = tmp_path / "machine"
+        self.folder.mkdir()
+        self._image, self._log = tmp_path / "image", tmp_path / "recorded"
+        self._recorder, self._chance, self._sync, self._forgets = recorder, chance, sync, forgets
+        self._lives = 0
+        self._said = b""
+        self.cuts = 0
+
+    def live(self, disciplines: tuple[Discipline, ...]) -> None:
+        """A life on what the last one left. What cuts before some of its calls leave is judged, and one of them is kept.
+
+        Raises:
+            AssertionError: a promise is broken.
+        """
+        self._lives += 1
+        said = self.folder / "said"
+        said.write_bytes(self._said)
+        inode = said.stat().st_ino
+        disk = ModelDisk(self.folder, self._forgets)
+        events = self._record()
+        starting, running = min(300, len(events)), len(events)
+        points = {self._chance.randrange(count) for count in (starting, running) for _ in range(CUTS_A_LIFE // 2)}
+        for at, event in enumerate(events[: max(points) + 1]):
+            where = f"life {self._lives}, before call {at} of {len(events)}, {event.what} {event.path}"
+            for discipline in disciplines if at in points else ():
+                self._cut(disk, discipline, f"{discipline}, {where}")
+            disk.play(event)
+            if event.what == "w" and event.inode == inode:
+                self._said += event.data
+        disk.image(self._image, self._chance.choice(disciplines), self._chance)
+        shutil.rmtree(self.folder)
+        self._image.rename(self.folder)
+
+    def _record(self) -> list[Event]:
+        self._log.unlink(missing_ok=True)
+        words = [
+            str(self.folder),
+            str(self.folder / "said"),
+            str(self._lives),
+            str(TURNS),
+            str(self._chance.randrange(1 << 30)),
+            self._sync,
+        ]
+        ran = subprocess.run(
+            [sys.executable, "-m", "tests.faults.lost_power", *words],
+            cwd=ROOT,
+            env={**os.environ, **environment(self._recorder, self._log, self.folder)},
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+            check=False,
+        )
+        assert ran.returncode == 0, ran.stderr
+        return read_events(self._log)
+
+    def _cut(self, disk: ModelDisk, discipline: Discipline, where: str) -> None:
+        self.cuts += 1
+        disk.image(self._image, discipline, self._chance)
+        try:
+            outlived(self._image, self._said, self._lives + 1)
+        except AssertionError as error:
+            raise AssertionError(f"{where}: {error}") from error
+        finally:
+            shutil.rmtree(self._image)
+
+
+def test_what_was_promised_outlives_the_power_on_any_disk(tmp_path: Path, recorder: Path, soak: bool) -> None:
+    machine = Machine(tmp_path, recorder, chance())
+    live_on(machine, LIVES_SOAK if soak else LIVES, DISCIPLINES)
+    sys.stdout.write(f"{machine.cuts} cuts\n")
+
+
+def test_with_sync_os_the_power_takes_what_was_promised(tmp_path: Path, recorder: Path) -> None:
+    """The configuration permits it; a test that sees no loss here would see none anywhere."""
+    machine = Machine(tmp_path, recorder, chance(), sync="os")
+    with pytest.raises(AssertionError, match=r"lost|not on record|dropped"):
+        live_on(machine, LIVES_SOAK, DISCIPLINES)
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_sync_that_is_left_out_shows(tmp_path: Path, recorder: Path, place: str) -> None:
+    machine = Machine(tmp_path, recorder, chance(), forgets=lambda path: path == place or fnmatch(path, place))
+    with pytest.raises((AssertionError, StorageDamaged)):
+        live_on(machine, LIVES_SOAK, ("folder",))
+
+
+_REBUILDS = """
+import sys
+from pathlib import Path
+from storage.engine import RocksEngine, Write
+engine = RocksEngine(Path(sys.argv[1]) / "store")
+engine._tolerant = True  # damage was met, says RocksDB
+engine.reopen()
+write = Write()
+write.promised = True
+write.put("msg", b"new", b"1")
+engine.commit(write, sync=True)
+open(sys.argv[2], "w").write("committed")
+"""
+
+
+@pytest.mark.parametrize("discipline", DISCIPLINES)
+def test_a_rebuilt_store_takes_the_place_of_the_old_one_whole_or_not_at_all(
+    tmp_path: Path, recorder: Path, discipline: Discipline
+) -> None:
+    folder, image, log, moments = tmp_path / "machine", tmp_path / "image", tmp_path / "recorded", chance()
+    with closing(RocksEngine(folder / "store")) as engine:
+        for number in range(20):
+            write = Write()
+            write.put("msg", b"old %02d" % number, bytes(5000))
+            engine.commit(write, sync=True)
+    disk, done = ModelDisk(folder), folder / "committed"
+    ran = subprocess.run(
+        [sys.executable, "-c", _REBUILDS, str(folder), str(done)],
+        cwd=ROOT,
+        env={**os.environ, **environment(recorder, log, folder)},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    events = read_events(log)
+    renames = [at for at, event in enumerate(events) if event.what == "r" and event.path.endswith("store.part")]
+    assert renames, "the new store has taken the place"
+    points = {*range(renames[0] - 12, renames[0] + 12), *(moments.randrange(len(events)) for _ in range(20)), len(events)}
+    for at, event in enumerate([*events, events[-1]]):
+        if at in points:
+            disk.image(image, discipline, moments)
+            (image / "committed").unlink(missing_ok=True)
+            with closing(RocksEngine(image / "store")) as engine:
+                keys = [key for key, _ in engine.scan("msg", b"", b"\xff")]
+            committed = any(event.path == str(done) for event in events[:at])
+            assert [key for key in keys if key != b"new"] == [b"old %02d" % number for number in range(20)], f"before call {at}"
+            assert b"new" in keys or not committed, f"before call {at}"
+            shutil.rmtree(image)
+        disk.play(event)
+
+
+def live_on(machine: Machine, lives: int, disciplines: tuple[Discipline, ...]) -> None:
+    for _ in range(lives):
+        machine.live(disciplines)
