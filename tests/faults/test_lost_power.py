@@ -26,7 +26,7 @@ from tests.support.waiting import PATIENCE_S
 from wire.errors import StorageDamaged
 
 ROOT = Path(__file__).resolve().parents[2]
-LIVES, LIVES_SOAK = 4, 30
+LIVES, LIVES_SOAK = 4, 40
 CUTS_A_LIFE = 10
 TURNS = 60
 # Where a sync that is left out must show: of the log, of tables, of the list of tables, and of each name that leads there.
