@@ -23,7 +23,8 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, field
 
-from tests.support.mqtt_client import CONNACK, CONNECT, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, Packet, decode
+from tests.support.mqtt_client import CONNACK, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, Packet
+from tests.support.packet_stream import Conversation
 
 _FAILURE = 0x80
 
@@ -46,11 +47,9 @@ class Record:
 
 @dataclass(slots=True)
 class _Stream:
-    """One connection: what is not parsed yet of each direction, and the PUBLISHes that wait for an acknowledgement."""
+    """One connection: its packets, and the PUBLISHes that wait for an acknowledgement."""
 
-    version: int = 4
-    up: bytearray = field(default_factory=bytearray)
-    down: bytearray = field(default_factory=bytearray)
+    packets: Conversation = field(default_factory=Conversation)
     sent: dict[int, int] = field(default_factory=dict)  # packet identifier -> position of its PUBLISH
 
 
@@ -78,17 +77,15 @@ class Recorder:
     def passed_up(self, connection: int, data: bytes) -> None:
         """``data`` goes to the remote now."""
         stream = self._streams[connection]
-        stream.up += data
         with self._lock:
-            for packet in _packets(stream, stream.up):
+            for packet in stream.packets.passed_up(data):
                 self._take_up(stream, packet)
 
     def came_down(self, connection: int, data: bytes) -> None:
         """``data`` came from the remote; whether it reaches the bridge is another question."""
         stream = self._streams[connection]
-        stream.down += data
         with self._lock:
-            for packet in _packets(stream, stream.down):
+            for packet in stream.packets.came_down(data):
                 self._take_down(stream, packet)
 
     # --- what a test asks ---
@@ -194,28 +191,3 @@ class Recorder:
             if not record.taken_in:
                 record.taken_at = stream.sent[packet.packet_id]
             record.taken_in.append(self.session)
-
-
-def _packets(stream: _Stream, data: bytearray) -> list[Packet]:
-    """Take the whole packets off the beginning of ``data``."""
-    found = []
-    while (frame := _frame(data)) is not None:
-        body, end = frame
-        if data[0] >> 4 == CONNECT:
-            stream.version = data[body + 6]
-            found.append(Packet(kind=CONNECT, flags=0))
-        else:
-            found.append(decode(stream.version, data[0], bytes(data[body:end])))
-        del data[:end]
-    return found
-
-
-def _frame(data: bytearray) -> tuple[int, int] | None:
-    """Where the body of the first packet of ``data`` begins and ends, None if it is not all there."""
-    length = 0
-    for at in range(1, min(5, len(data))):
-        length |= (data[at] & 127) << 7 * (at - 1)
-        if data[at] < 128:
-            end = at + 1 + length
-            return (at + 1, end) if end <= len(data) else None
-    return None
