@@ -1,4 +1,4 @@
-"""What goes wrong in one run of the random faults, drawn from one seed. Pure: ``test_random_faults`` does it."""
+"""What goes wrong in one run of the random faults, drawn from one seed. Pure: ``troubles`` does it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 ACTORS = ("listener", "distributor", "queue_store", "forwarder", "connection")
 KILLS = 10  # SIGKILLs a run, at least
+FLAPS = 8  # broken links a run of a flapping link, at least
 PAUSE_S = (0.1, 0.6)  # between two faults
+FLAP_PAUSE_S = (0.2, 0.9)  # so that the remote has sent something again by then
 HANG_S = 3.0  # longer than the heartbeat timeout of ``test_random_faults``; who only starts is given longer, and goes on then
 
 # What may happen, and how often beside the others. The first five count as kills.
@@ -28,6 +30,18 @@ _WEIGHTS = {
     "delay": 4,
     "cut near": 3,
     "tear near": 3,
+}
+# The same where it is the link that flaps, and processes and the whole node die now and then.
+_FLAPPING = {
+    "cut": 24,
+    "tear": 30,
+    "abandon": 5,
+    "stall": 3,
+    "delay": 8,
+    "kill": 10,
+    "kill together": 4,
+    "kill supervisor": 8,
+    "stop": 4,
 }
 _KILLS = ("kill", "kill together", "kill supervisor", "kill remote", "kill twice")
 _REMOTE = ("kill remote", "end remote", "suspend remote")
@@ -84,16 +98,32 @@ def plan_of(seed: int) -> Plan:
         remote_dies=remote_dies,
         stock=remote_dies and chance.random() < 0.5,
         snapshots=remote_dies and chance.random() < 0.5,
-        faults=tuple(_faults(chance, remote_dies=remote_dies)),
+        faults=tuple(_faults(chance, _WEIGHTS, remote_dies=remote_dies)),
     )
 
 
-def _faults(chance: random.Random, *, remote_dies: bool) -> list[Fault]:
+def flapping_plan_of(seed: int) -> Plan:
+    """The plan of ``seed`` for a remote that lives while the link to it flaps; every other time it has Mosquitto's own limits."""
+    chance = random.Random(seed)
+    return Plan(
+        seed=seed,
+        protocol=("mqtt311", "mqtt5")[seed % 2],
+        on_session_loss="assume-delivered",
+        remote_dies=False,
+        stock=bool(seed // 2 % 2),
+        snapshots=False,
+        faults=tuple(_faults(chance, _FLAPPING, remote_dies=False)),
+    )
+
+
+def _faults(chance: random.Random, weights: dict[str, int], *, remote_dies: bool) -> list[Fault]:
+    """Until there are enough of what the weights are about."""
     faults: list[Fault] = []
-    at_s, kills, remote_free_s, link_free_s = 0.0, 0, 0.0, 0.0
-    while kills < KILLS:
-        at_s += chance.uniform(*PAUSE_S)
-        what = chance.choices(list(_WEIGHTS), list(_WEIGHTS.values()))[0]
+    at_s, kills, flaps, remote_free_s, link_free_s = 0.0, 0, 0, 0.0, 0.0
+    flapping = weights is _FLAPPING
+    while flaps < FLAPS if flapping else kills < KILLS:
+        at_s += chance.uniform(*(FLAP_PAUSE_S if flapping else PAUSE_S))
+        what = chance.choices(list(weights), list(weights.values()))[0]
         for_s = chance.uniform(0.05, 0.5)
         barred = what == "kill remote" and not remote_dies
         if barred or (what in _REMOTE and at_s < remote_free_s) or (what in _LINK and at_s < link_free_s):
@@ -117,5 +147,6 @@ def _faults(chance: random.Random, *, remote_dies: bool) -> list[Fault]:
                 size_bytes=chance.randint(1, 3000) if what.startswith("tear") else 0,
             )
         )
+        flaps += what in _LINK
         kills += 2 if what == "kill twice" else len(actors) or 1 if what in _KILLS else 0
     return faults

@@ -29,33 +29,27 @@ A few seeds run always. ``--soak SECONDS`` runs as many as fit; ``--seed N`` beg
 
 from __future__ import annotations
 
-import heapq
-import os
-import signal
-import threading
 import time
-from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from functools import partial
-from itertools import count
 from pathlib import Path
 
 from tests.conftest import Chances
-from tests.faults.fault_plan import Fault, Plan, plan_of
+from tests.faults.fault_plan import Plan, plan_of
+from tests.faults.inward import REMOTE_SUBSCRIPTIONS, Inward, InwardTotals
+from tests.faults.troubles import Done, Troubles
 from tests.support.mosquitto import Mosquitto
 from tests.support.node import Config, Node, bridge_config, node_config
 from tests.support.proxy import Proxy
 from tests.support.publisher import Publisher
 from tests.support.recorder import Recorder
 from tests.support.subscriber import Subscriber
-from tests.support.waiting import wait_until
+from tests.support.tape import Tape, Taps
 
 SEEDS = (4, 6, 11)
 KILLS_MIN = 25  # of those seeds together
 RATE_PER_S = 150.0
 LEVELS = {"mqtt311": 4, "mqtt5": 5}
-DELAY_S = 0.1
 SAVE_PERIOD_S = 3  # between two saves of a remote that does not save each change
 DRAIN_DEADLINE_S = 120.0
 
@@ -64,10 +58,9 @@ DRAIN_DEADLINE_S = 120.0
 class Totals:
     """What happened in one run or in several."""
 
+    done: Done = field(default_factory=Done)
+    inward: InwardTotals = field(default_factory=InwardTotals)
     runs: int = 0
-    kills: int = 0
-    stops: int = 0
-    link_faults: int = 0
     messages: int = 0
     sessions_lost: int = 0
     refused: int = 0
@@ -79,10 +72,10 @@ class Totals:
 
     def __str__(self) -> str:
         return (
-            f"random faults: {self.runs} runs in {self.elapsed_s:.0f} s, {self.kills} kills, {self.stops} stops, "
-            f"{self.link_faults} link faults, {self.sessions_lost} remote sessions lost; {self.messages} messages, "
+            f"random faults: {self.runs} runs in {self.elapsed_s:.0f} s, {self.done.kills} kills, {self.done.stops} stops, "
+            f"{self.done.link_faults} link faults, {self.sessions_lost} remote sessions lost; {self.messages} messages, "
             f"{self.refused} refused, {self.lost} lost, {self.duplicates} QoS 2 duplicates, {self.out_of_order} out of order, "
-            f"{self.ledgers_open} ledgers open"
+            f"{self.ledgers_open} ledgers open; {self.inward}"
         )
 
 
@@ -93,7 +86,7 @@ def test_whatever_is_killed_nothing_acknowledged_is_lost_doubled_or_out_of_order
             run(plan_of(seed), tmp_path / str(seed), totals, replay=chances.replay(seed))
     finally:
         chances.say(str(totals))
-    assert totals.kills >= KILLS_MIN or totals.runs < len(SEEDS)
+    assert totals.done.kills >= KILLS_MIN or totals.runs < len(SEEDS)
 
 
 def run(plan: Plan, folder: Path, totals: Totals, *, replay: str) -> None:
@@ -113,135 +106,40 @@ def run(plan: Plan, folder: Path, totals: Totals, *, replay: str) -> None:
         totals.elapsed_s += time.monotonic() - began_s
 
 
-@dataclass(order=True, slots=True)
-class Due:
-    """Something to do at ``at_s`` after the start."""
-
-    at_s: float
-    number: int
-    act: Callable[[], None] = field(compare=False)
-
-
 class Scene:
-    """The node, its partners and the links between them, and what is done to them."""
+    """The node, its partners and the links between them."""
 
     def __init__(self, plan: Plan, folder: Path, stack: ExitStack, totals: Totals) -> None:
         self._plan = plan
         self._totals = totals
-        self._due: list[Due] = []
-        self._numbers = count()
-        self._stopped: list[int] = []
         self._recorder = Recorder()
+        tape = Tape()
         self._remote = stack.enter_context(_remote(plan, folder / "remote"))
-        self._far = stack.enter_context(Proxy(self._remote.port, tap=self._recorder))
-        self._node = stack.enter_context(Node(_config(plan, self._far.port), folder / "node"))
-        stack.callback(self._wake)
-        self._near = stack.enter_context(Proxy(self._node.port))
+        far = stack.enter_context(Proxy(self._remote.port, tap=Taps(self._recorder, tape)))
+        self._node = stack.enter_context(Node(_config(plan, far.port), folder / "node"))
+        near = stack.enter_context(Proxy(self._node.port))
+        self._troubles = Troubles(plan.faults, self._node, self._remote, far, near, totals.done)
+        stack.callback(self._troubles.wake)
         level = LEVELS[plan.protocol]
         self._subscriber = None if plan.remote_dies else stack.enter_context(Subscriber(self._remote.port, "#", version=level))
         self._crowd = [
-            stack.enter_context(Publisher(self._near.port, f"q{qos}", qos=qos, version=level, window=20, rate_per_s=RATE_PER_S))
+            stack.enter_context(Publisher(near.port, f"q{qos}", qos=qos, version=level, window=20, rate_per_s=RATE_PER_S))
             for qos in (0, 1, 2)
         ]
-
-    # --- what befalls them ---
+        self._inward = Inward(stack, self._node, self._remote, tape, totals.inward, remote_keeps=not plan.remote_dies)
 
     def play(self) -> None:
-        """Let every fault of the plan happen at its time; what lasts ends at its own."""
+        """Let everything befall them, while messages flow both ways."""
         for publisher in self._crowd:
             publisher.wait_acknowledged(1)
-        for fault in self._plan.faults:
-            self._at(fault.at_s, partial(self._happen, fault))
-        pause, began_s = threading.Event(), time.monotonic()
-        while self._due:
-            due = heapq.heappop(self._due)
-            pause.wait(max(0.0, began_s + due.at_s - time.monotonic()))
-            due.act()
-
-    def _at(self, at_s: float, act: Callable[[], None]) -> None:
-        heapq.heappush(self._due, Due(at_s, next(self._numbers), act))
-
-    def _happen(self, fault: Fault) -> None:
-        ends_s = fault.at_s + fault.for_s
-        match fault.what:
-            case "kill" | "kill together":
-                self._kill(fault.actors)
-            case "kill twice":
-                self._kill(fault.actors)
-                self._kill(fault.actors)
-            case "kill supervisor":
-                self._wake()  # who is stopped before it could ask to die with its parent would outlive it
-                self._node.kill_supervisor()
-                self._totals.kills += 1
-                self._node.spawn()
-            case "stop" | "hang":
-                self._stop(fault, ends_s)
-            case "kill remote" | "end remote" | "suspend remote":
-                self._trouble_remote(fault.what, ends_s)
-            case _:
-                self._trouble_link(fault, ends_s)
-
-    def _kill(self, actors: tuple[str, ...]) -> None:
-        pids = [self._node.pid(actor) for actor in actors]
-        self._totals.kills += sum(_sent(pid, signal.SIGKILL) for pid in pids)
-        for pid in pids:
-            wait_until(partial(_is_dead, pid), 10.0, f"end of {pid} after SIGKILL")
-
-    def _stop(self, fault: Fault, ends_s: float) -> None:
-        pid = self._node.pid(fault.actors[0])
-        self._totals.stops += _sent(pid, signal.SIGSTOP)
-        self._stopped.append(pid)
-        self._at(ends_s, partial(self._wake, pid))
-
-    def _wake(self, *pids: int) -> None:
-        """SIGCONT, where the supervisor has not killed it meanwhile."""
-        for pid in pids or self._stopped:
-            _sent(pid, signal.SIGCONT)
-
-    def _trouble_remote(self, what: str, ends_s: float) -> None:
-        if what == "suspend remote":
-            self._remote.suspend()
-            self._totals.stops += 1
-            self._at(ends_s, self._remote.resume)
-            return
-        if what == "kill remote":
-            self._remote.kill()
-            self._totals.kills += 1
-        else:
-            self._remote.stop()
-        self._at(ends_s, self._remote.start)
-
-    def _trouble_link(self, fault: Fault, ends_s: float) -> None:
-        self._totals.link_faults += 1
-        match fault.what:
-            case "cut":
-                self._far.cut()
-                self._at(ends_s, self._far.restore)
-            case "stall":
-                self._far.stall()
-                self._at(ends_s, self._far.restore)
-            case "delay":
-                self._far.delay(DELAY_S)
-                self._at(ends_s, partial(self._far.delay, 0.0))
-            case "tear":
-                self._far.tear(fault.size_bytes)
-            case "abandon":
-                self._far.abandon()
-            case "cut near":
-                self._near.cut()
-                self._at(ends_s, self._near.restore)
-            case "tear near":
-                self._near.tear(fault.size_bytes)
-            case unknown:
-                raise AssertionError(f"unknown fault {unknown}")
-
-    # --- what comes of it ---
+        self._troubles.play()
 
     def heal(self) -> None:
         """Every trouble has ended by now: wait until the bridge has drained by itself."""
         self._node.wait_ready()
         for publisher in self._crowd:
             publisher.finish(DRAIN_DEADLINE_S)
+        self._inward.finish(DRAIN_DEADLINE_S)
         self._node.wait_actors_ready(deadline_s=DRAIN_DEADLINE_S)
         self._node.wait_lane("cloud", depth=0, in_flight=0, deadline_s=DRAIN_DEADLINE_S)
 
@@ -263,6 +161,7 @@ class Scene:
         self._judge_qos_0()
         self._judge_subscriber()
         self._judge_ledger()
+        self._inward.judge()
 
     def _judge_acknowledged(self, publisher: Publisher) -> None:
         sent, taken = publisher.sent, self._recorder.taken(publisher.topic)
@@ -314,27 +213,11 @@ def _config(plan: Plan, remote_port: int) -> Config:
         protocol=plan.protocol,
         remote={"stall_timeout": "1s", "keep_alive": "2s", "connect_timeout": "2s"},
         on_session_loss=plan.on_session_loss,
+        remote_subscriptions=REMOTE_SUBSCRIPTIONS,
     )
     config = node_config(bridge)
     config["supervision"] |= {"heartbeat_period": "100ms", "heartbeat_timeout": "1200ms"}
     return config
-
-
-def _sent(pid: int, number: signal.Signals) -> bool:
-    """Send a signal; whether the process was still there."""
-    try:
-        os.kill(pid, number)
-    except ProcessLookupError:
-        return False
-    return True
-
-
-def _is_dead(pid: int) -> bool:
-    """Whether nothing of the process is left but its exit status."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except OSError:
-        return True
 
 
 def _late(payloads: list[str]) -> list[str]:

@@ -4,11 +4,11 @@ It is judged against the PUBLISH packets of the recorded connections, not agains
 that sends out of order (Mosquitto 2.0 may, where QoS levels mix and its in-flight limits are reached) is told apart from a bridge
 that does.
 
-On each connection a bridge takes in a beginning of what is sent there: a cut keeps the rest from it. All that it has answered with
-PUBACK or PUBREC is in that beginning. A QoS 1 PUBLISH is a message each time. A QoS 2 PUBLISH is a *repeat* of one that was taken if it
-has DUP and the same identifier and message, and the remote has neither released it nor lost the session in between; that is
-taken no second time [MQTT-4.3.3-10]. It is *doubtful* where an earlier exchange under its identifier may still be on record at the
-bridge, for no PUBCOMP was seen since: then it may be taken or be answered only.
+On each connection a bridge takes in a beginning of what is sent there: a cut keeps the rest from it. All that it has answered
+with PUBACK or PUBREC is in that beginning. A QoS 1 PUBLISH is a message each time. A QoS 2 PUBLISH is a *repeat* of an earlier
+one if it has DUP and the same identifier and message, and the remote has neither released that nor lost the session in between;
+where that was taken, the repeat is not [MQTT-4.3.3-10]. It is *doubtful* where an earlier exchange under its identifier may still
+be on record at the bridge, for no PUBCOMP was seen since: then it may be taken, or be answered only.
 
 What was taken in must be these beginnings, one connection after the other. Where each ended nobody knows, so all possibilities are
 followed. Topics are judged one by one; a message is told by its payload.
@@ -106,7 +106,11 @@ class IntakeOrder:
         reached = max(done for done, _ in states)
         if reached == len(taken):
             return None
-        why = "the remote sent nothing more" if wanted is None else f"on connection {connection} the remote sent {wanted.payload!r} next"
+        why = (
+            "the remote sent nothing more"
+            if wanted is None
+            else f"on connection {connection} the remote sent {wanted.payload!r} next"
+        )
         return self._tell(topic, taken, explained, why, wanted)
 
     def live_fault(self, topic: str, arrived: Sequence[str]) -> str | None:

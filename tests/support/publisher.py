@@ -1,7 +1,7 @@
 """A publisher as real clients are: keeps its session, reconnects, and sends again with DUP what was not acknowledged.
 
-It runs in a thread, so that a test can break things meanwhile, and numbers its messages 0, 1, 2, ... in their payloads,
-padded to ``size_bytes``.
+It runs in a thread, so that a test can break things meanwhile, and numbers its messages 0, 1, 2, ... in their payloads, behind its
+``mark`` and padded to ``size_bytes``.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ class Publisher:
         window: int = 50,
         rate_per_s: float = 2000.0,
         size_bytes: int = 0,
+        mark: str = "",
     ) -> None:
         self.topic = topic
         self.qos = qos
@@ -41,6 +42,7 @@ class Publisher:
         )
         self._window = window
         self._size_bytes = size_bytes
+        self._mark = mark
         self._period_s = window / 2 / rate_per_s
         self._sent = 0
         self._acknowledged = 0
@@ -103,7 +105,7 @@ class Publisher:
             self._client.close()
 
     def _payload(self, number: int) -> str:
-        return str(number).ljust(self._size_bytes)
+        return f"{self._mark}{number}".ljust(self._size_bytes)
 
     def _is_done(self) -> bool:
         return self._given_up.is_set() or (self._ending.is_set() and not self._unacknowledged and self._sent > 0)

@@ -91,7 +91,9 @@ def test_one_that_overtakes_across_qos_is_seen_though_the_rest_comes_again(recor
     assert recording.fault("b1", "a1", "b1") is not None
 
 
-@pytest.mark.parametrize(("taken", "right"), [("a1 a2 a3 a2 a3", True), ("a1 a2 a3", True), ("a1 a2 a2 a3", True), ("a1 a3 a2", False)])
+@pytest.mark.parametrize(
+    ("taken", "right"), [("a1 a2 a3 a2 a3", True), ("a1 a2 a3", True), ("a1 a2 a2 a3", True), ("a1 a3 a2", False)]
+)
 def test_a_cut_leaves_a_beginning_and_the_rest_comes_again(recording: Recording, taken: str, right: bool) -> None:
     for packet_id in (1, 2, 3):
         recording.publish(packet_id, f"a{packet_id}")

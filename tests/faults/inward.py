@@ -1,0 +1,114 @@
+"""What comes from the remote while faults befall the node: publishers there, who listens here, and the judgement of the order.
+
+Publishers of QoS 1 and 2 share each topic at the remote, and the bridge subscribes to one topic at QoS 2 and to the other at QoS 1.
+At the node a client that never comes to fetch them has all that was taken in in its queue, in the order of the store; another is
+there most of the time and gets the same; a third gets what is delivered live, at QoS 0.
+
+The order is judged against what the remote has sent on its connections (``tests/support/intake_order.py``), not against what was
+published there.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from tests.support.intake_order import IntakeOrder, first_arrivals_are_late
+from tests.support.mosquitto import Mosquitto
+from tests.support.mqtt_client import MqttClient
+from tests.support.node import Node
+from tests.support.publisher import Publisher
+from tests.support.subscriber import Subscriber
+from tests.support.tape import Tape
+from tests.support.waiting import PATIENCE_S, wait_until
+
+BOTH, LOWERED, FENCE = "in/both", "in/lowered", "in/fence"
+REMOTE_SUBSCRIPTIONS = [{"filters": [BOTH]}, {"filters": [LOWERED], "max_qos": 1}]
+RATE_PER_S = 80.0  # of each of four publishers
+
+
+@dataclass(slots=True)
+class InwardTotals:
+    """What was judged in one run or in several."""
+
+    publishes: int = 0
+    taken: int = 0
+    connections: int = 0
+    sent_late: int = 0
+    runs_late: int = 0
+
+    def __str__(self) -> str:
+        return (
+            f"from the remote: {self.publishes} PUBLISHes on {self.connections} connections, {self.taken} messages taken in; the "
+            f"remote itself sent {self.sent_late} late in {self.runs_late} runs"
+        )
+
+
+class Inward:
+    """The direction from ``remote`` to ``node``, as ``tape`` records it. remote_keeps: the remote loses nothing."""
+
+    def __init__(
+        self, stack: ExitStack, node: Node, remote: Mosquitto, tape: Tape, totals: InwardTotals, *, remote_keeps: bool
+    ) -> None:
+        self._node = node
+        self._tape = tape
+        self._totals = totals
+        self._remote_keeps = remote_keeps
+        with MqttClient(node.port, "keeper", clean=False) as keeper:
+            keeper.subscribe("in/#", qos=2)
+            keeper.disconnect()
+        self._watcher = stack.enter_context(Subscriber(node.port, "in/#", client_id="watcher"))
+        self._live = stack.enter_context(Subscriber(node.port, "in/#", qos=0, client_id="live"))
+        wait_until(
+            lambda: node.lane("cloud")["remote_subscriptions"].get("granted") == len(REMOTE_SUBSCRIPTIONS),
+            PATIENCE_S,
+            "the remote grants the subscriptions",
+        )
+        self._crowd = [
+            stack.enter_context(Publisher(remote.port, topic, qos=qos, window=20, rate_per_s=RATE_PER_S, mark=mark))
+            for topic, qos, mark in ((BOTH, 1, "a"), (BOTH, 2, "b"), (LOWERED, 1, "c"), (LOWERED, 2, "d"))
+        ]
+
+    def finish(self, deadline_s: float) -> None:
+        """Publish nothing more; where the remote keeps everything, wait until the node has taken all of it in."""
+        for publisher in self._crowd:
+            publisher.finish(deadline_s)
+        if self._remote_keeps:
+            wait_until(lambda: not self._unanswered(), deadline_s, lambda: f"answers to {self._unanswered()}", period_s=0.2)
+
+    def judge(self) -> None:
+        """What the store has, what its client gets and what was live came in the order in which the remote sent it."""
+        answered_by = len(self._tape.passed)  # what was answered by now is in the keeper's queue, in front of the fence
+        with MqttClient(self._node.port, "fence") as client:
+            client.publish_burst(FENCE, ["end"], 1)
+        with Subscriber(self._node.port, "in/#", client_id="keeper") as keeper:
+            keeper.wait_for(FENCE, ["end"])
+        self._watcher.wait_for(FENCE, ["end"])
+        recording = self._tape.passed
+        order = IntakeOrder(recording, answered_by=answered_by)
+        late = [f"{topic} {payload}" for topic in order.topics for payload in order.sent_late(topic)]
+        self._totals.publishes += order.publishes
+        self._totals.connections += len({passed.connection for passed in recording})
+        self._totals.sent_late += len(late)
+        self._totals.runs_late += bool(late)
+        for topic in (BOTH, LOWERED):
+            taken = keeper.payloads(topic)
+            self._totals.taken += len(taken)
+            fault = order.fault(topic, taken)
+            assert fault is None, fault
+            arrived = self._watcher.payloads(topic)
+            assert set(taken) <= set(arrived), f"{topic}: never came: {sorted(set(taken) - set(arrived))[:10]}"
+            assert not (behind := first_arrivals_are_late(arrived, taken)), f"{topic}: came behind later ones: {behind[:10]}"
+            fault = order.live_fault(topic, self._live.payloads(topic))
+            assert fault is None, f"live: {fault}"
+
+    def _unanswered(self) -> dict[str, int]:
+        """How many of the messages of each topic the node has not answered."""
+        order = IntakeOrder(self._tape.passed)
+        waiting: dict[str, int] = {}
+        for publisher in self._crowd:
+            unsent = set(publisher.sent) - set(order.sent(publisher.topic))
+            left = len(unsent | order.unanswered(publisher.topic) & set(publisher.sent))
+            if left:
+                waiting[publisher.topic] = waiting.get(publisher.topic, 0) + left
+        return waiting
