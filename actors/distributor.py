@@ -25,6 +25,7 @@ from wire.frames import (
     LiveKnown,
     Publishes,
     PublishesAhead,
+    SenderResumes,
     SessionDown,
     SessionGone,
     SessionsKnown,
@@ -45,9 +46,10 @@ _REFUSABLE_ONLY = bytes(flags & REFUSABLE for flags in range(256))
 class Distributor(MailboxActor):
     """Routes batches: ``Publishes`` in, ``Append`` to the store and ``Deliver`` to the Listener out.
 
-    It is ready once it knows the sessions that the store keeps, and asks each later store whether they are still there. What other
-    senders than the Listener publish waits until a Listener that lives has told who is connected: only then is it known who gets it
-    live.
+    It is ready once it knows the sessions that the store keeps, and asks each later store whether they are still there. It takes
+    nothing of a sender before that has told it that it sends all again, the Listener with ``LiveKnown``: what was on its way to a
+    former life may have lost what was in front of it. What other senders than the Listener publish waits until a Listener that
+    lives has told who is connected: only then is it known who gets it live.
     """
 
     def __init__(self, mailbox: Mailbox, settings: NodeSettings, epoch: int) -> None:
@@ -58,7 +60,8 @@ class Distributor(MailboxActor):
         self._listener_epoch = 0
         self._sessions_known = False
         self._live_known = False
-        self._held: dict[tuple[str, int, int], Publishes] = {}  # by sender, its epoch, and number
+        self._senders: dict[str, int] = {}  # those that send to this life -> their epochs
+        self._held: dict[tuple[str, int], Publishes] = {}  # by sender and number
         self._delivered: dict[tuple[str, int], int] = {}  # sender and its epoch -> what a former Distributor has had delivered live
         self._newest = RoutedBatches()
         self._routed = 0
@@ -74,12 +77,16 @@ class Distributor(MailboxActor):
     def on_frame(self, frame: Frame) -> None:
         match frame:
             case Publishes():
+                if self._senders.get(frame.sender) != frame.epoch:
+                    return  # it is all sent again, or of a sender that is dead
                 if self._may_route:
                     self._distribute(frame)
                 else:
-                    self._hold(frame)
+                    self._held.setdefault((frame.sender, frame.number), frame)  # once, however often it is sent again
             case PublishesAhead():
                 self._deliver_ahead(frame)
+            case SenderResumes():
+                self._sends_anew(frame.sender, frame.epoch)
             case SubscriptionsAdd() | SubscriptionsDrop():
                 if self._is_listener(frame.epoch):
                     self._change_subscriptions(frame)
@@ -95,6 +102,7 @@ class Distributor(MailboxActor):
                 self._local.acl_changed(frame)
             case LiveKnown():
                 if self._is_listener(frame.epoch):
+                    self._sends_anew(LISTENER, frame.epoch)
                     self._live_known = True
                     self._delivered = {(sender, epoch): number for sender, epoch, number in frame.delivered}
                     self._route_held()
@@ -145,12 +153,11 @@ class Distributor(MailboxActor):
         """Whether it is known who is to get what. The Listener may have sent a batch before it was told of this life."""
         return self._sessions_known and self._live_known
 
-    def _hold(self, frame: Publishes) -> None:
-        """Keep it once, however often it is sent again, and nothing of earlier lives of its sender."""
-        former = [key for key in self._held if key[0] == frame.sender and key[1] < frame.epoch]
-        for key in former:
-            del self._held[key]
-        self._held.setdefault((frame.sender, frame.epoch, frame.number), frame)
+    def _sends_anew(self, sender: str, epoch: int) -> None:
+        """All that ``sender`` has outstanding follows, in order; nothing of its earlier lives counts any more."""
+        if epoch > self._senders.get(sender, 0):
+            self._senders[sender] = epoch
+            self._held = {key: frame for key, frame in self._held.items() if key[0] != sender}
 
     def _route_held(self) -> None:
         """Route what waited, in order."""
@@ -159,13 +166,9 @@ class Distributor(MailboxActor):
             for frame in held.values():
                 self._distribute(frame)
 
-    def _is_left_over(self, frame: Publishes) -> bool:
-        """Whether its sender is dead and has a new life: nothing of it was acknowledged, and what is newer may have gone out."""
-        return frame.epoch < self._listener_epoch if frame.sender == LISTENER else self.is_former(frame.sender, frame.epoch)
-
     def _distribute(self, frame: Publishes) -> None:
-        if self._is_left_over(frame):
-            return
+        if self.is_former(frame.sender, frame.epoch):
+            return  # nothing of a dead sender was acknowledged, and what is newer may have gone out
         again = self._newest.again(frame)
         if again is not None:  # who gets it live has got it
             self.send(QUEUE_STORE, again)

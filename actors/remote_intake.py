@@ -137,9 +137,9 @@ class RemoteIntake:
             self._inbox.listener = epoch
         if name not in (DISTRIBUTOR, QUEUE_STORE):
             return
+        number, stalled = self._inbox.next_number, self._inbox.refusing
+        self._host.send(name, SenderResumes(sender=self._host.name, epoch=self._host.epoch, number=number, stalled=stalled))
         if name == QUEUE_STORE:
-            number, stalled = self._inbox.next_number, self._inbox.refusing
-            self._host.send(name, SenderResumes(sender=self._host.name, epoch=self._host.epoch, number=number, stalled=stalled))
             self._asked = False
             self._open_session()
         self._resend()

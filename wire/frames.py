@@ -251,8 +251,9 @@ class SessionOpened(Frame):
 @_frame(7)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SenderResumes(Frame):
-    """Sender -> QueueStore, when a new store is up: what is outstanding is sent again, beginning with ``number``.
+    """Sender -> QueueStore or Distributor, when a new one is up: what is outstanding is sent again, beginning with ``number``.
 
+    A Distributor takes nothing of a Connection before that, and nothing of an earlier epoch of it after that.
     stalled: sources of which a row was refused before that, and that were not resumed since.
     A store that has forgotten what it answered (``in-memory``, ``acknowledge: fast``, or damage to what was not synced) takes the
     sender's numbers up there, and refuses the rows of those sources, so that order holds.
@@ -406,6 +407,7 @@ class SessionDown(Frame):
 class LiveKnown(Frame):
     """Listener -> Distributor: every session that is connected has been told of; what waited for that may be routed.
 
+    What the Listener has outstanding follows; nothing of it is taken before.
     delivered: (sender, its epoch, number) of what was delivered live last of each sender; up to there a former Distributor has
     routed.
     """

@@ -22,6 +22,7 @@ from wire.frames import (
     LiveKnown,
     Publishes,
     PublishesAhead,
+    SenderResumes,
     SessionDown,
     SessionGone,
     SessionsKnown,
@@ -82,6 +83,11 @@ class Node:
         for frame in frames:
             self.distributor.on_frame(frame)
 
+    def announce(self, sender: str, epoch: int = LIFE) -> None:
+        """The sender has heard of this Distributor."""
+        if sender != LISTENER:  # which says so with LiveKnown
+            self.frames(SenderResumes(sender=sender, epoch=epoch, number=1))
+
     def publish(
         self,
         *rows: tuple[bytes, int, bytes],
@@ -91,9 +97,12 @@ class Node:
         wills: tuple[tuple[str, int, int, int], ...] = (),
         listener: int = 0,
         epoch: int = LIFE,
+        stray: bool = False,
     ) -> None:
-        """number: of a batch that is sent again; 0: the next one."""
+        """number: of a batch that is sent again; 0: the next one. A Connection has announced itself, unless it is a ``stray``."""
         self.number += not number
+        if not stray:
+            self.announce(sender, epoch)
         column = pack_column(array("I", sources or [99] * len(rows)))
         self.frames(
             Publishes(
@@ -161,6 +170,8 @@ def test_it_is_ready_once_it_knows_the_sessions_that_are_kept(site: Node) -> Non
 
     assert site.distributor.state == "ready"
     site.frames(LiveKnown(epoch=LIFE))
+    assert site.take() == [], "it is sent again now"
+    site.publish((b"a", 1, b"early"), number=site.number)
     assert queued(site.take()) == {QUEUE: [(b"a", 1, b"early")]}
 
 
@@ -404,6 +415,7 @@ def test_a_sender_that_starts_anew_counts_from_one_again(site: Node) -> None:
     site.take()
     body = from_rows(((b"a", 1, b"y"),), accepted_ms=1000).encode()
 
+    site.announce("connection:cloud:0", LIFE + 1)
     site.frames(
         Publishes(sender="connection:cloud:0", epoch=LIFE + 1, number=1, sources=bytes(4), received={}, released={}, bodies=(body,))
     )
@@ -420,17 +432,37 @@ def test_what_remotes_publish_waits_until_it_is_known_who_is_connected(site: Nod
     assert list(live(site.take())) == [3]
 
 
-@pytest.mark.parametrize("sender", [LISTENER, "connection:cloud:0"])
-def test_what_comes_before_a_new_distributor_was_told_of_waits_until_it_knows_who_is_connected(site: Node, sender: str) -> None:
+def test_what_comes_before_it_is_known_who_is_connected_waits(site: Node) -> None:
     """It would be committed without those who are connected, and so not be sent again."""
     site.distributor.on_peer_up(QUEUE_STORE, 1)
     site.frames(SessionsKnown(epoch=EPOCH, store=1, sessions=(), last=True))
     site.take()
-    site.publish((b"a", 1, b"x"), sender=sender)
+    site.publish((b"a", 1, b"x"), sender="connection:cloud:0")
     assert site.take() == []
     site.distributor.on_peer_up(LISTENER, LIFE)
     site.frames(up("live", 3, ("a", 1)), LiveKnown(epoch=LIFE))
     assert list(live(site.take())) == [3]
+
+
+@pytest.mark.parametrize("known_late", [False, True])
+@pytest.mark.parametrize("sender", [LISTENER, "connection:cloud:0"])
+def test_what_was_for_a_former_distributor_does_not_overtake_what_died_with_that(site: Node, sender: str, known_late: bool) -> None:
+    """It stayed with its sender until this one was there; to those who are live the one before it would come too late (P4)."""
+    site.distributor.on_peer_up(QUEUE_STORE, 1)
+    site.frames(SessionsKnown(epoch=EPOCH, store=1, sessions=(), last=True))
+    site.take()
+    site.publish((b"a", 1, b"second"), sender=sender, number=2, stray=True)
+    site.distributor.on_peer_up(LISTENER, LIFE)
+    known = (up("live", 3, ("a", 1)), LiveKnown(epoch=LIFE))
+    if not known_late or sender == LISTENER:
+        site.frames(*known)
+    site.publish((b"a", 1, b"first"), sender=sender, number=1)
+    site.publish((b"a", 1, b"second"), sender=sender, number=2)
+    if known_late and sender != LISTENER:
+        site.frames(*known)
+    sent = [frame for _, frame in site.take()]
+    assert [frame.number for frame in sent if isinstance(frame, Deliver)] == [1, 2]
+    assert [frame.number for frame in sent if isinstance(frame, Append)] == [1, 2]
 
 
 def test_a_new_listener_has_nobody_connected(site: Node) -> None:

@@ -11,7 +11,7 @@ published there.
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tests.support.intake_order import IntakeOrder, first_arrivals_are_late
 from tests.support.mosquitto import Mosquitto
@@ -34,13 +34,13 @@ class InwardTotals:
     publishes: int = 0
     taken: int = 0
     connections: int = 0
-    sent_late: int = 0
     runs_late: int = 0
+    late: list[str] = field(default_factory=list)  # topics and payloads
 
     def __str__(self) -> str:
         return (
             f"from the remote: {self.publishes} PUBLISHes on {self.connections} connections, {self.taken} messages taken in; the "
-            f"remote itself sent {self.sent_late} late in {self.runs_late} runs"
+            f"remote itself sent {len(self.late)} late in {self.runs_late} runs{': ' * bool(self.late)}{', '.join(self.late[:10])}"
         )
 
 
@@ -89,8 +89,8 @@ class Inward:
         late = [f"{topic} {payload}" for topic in order.topics for payload in order.sent_late(topic)]
         self._totals.publishes += order.publishes
         self._totals.connections += len({passed.connection for passed in recording})
-        self._totals.sent_late += len(late)
         self._totals.runs_late += bool(late)
+        self._totals.late += late
         for topic in (BOTH, LOWERED):
             taken = keeper.payloads(topic)
             self._totals.taken += len(taken)
