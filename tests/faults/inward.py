@@ -24,7 +24,7 @@ from tests.support.waiting import PATIENCE_S, wait_until
 
 BOTH, LOWERED, FENCE = "in/both", "in/lowered", "in/fence"
 REMOTE_SUBSCRIPTIONS = [{"filters": [BOTH]}, {"filters": [LOWERED], "max_qos": 1}]
-RATE_PER_S = 80.0  # of each of four publishers
+SESSIONS = {"queue_max_messages": 1_000_000, "queue_max_bytes": "1GiB"}  # one client never fetches its own
 
 
 @dataclass(slots=True)
@@ -45,10 +45,21 @@ class InwardTotals:
 
 
 class Inward:
-    """The direction from ``remote`` to ``node``, as ``tape`` records it. remote_keeps: the remote loses nothing."""
+    """The direction from ``remote`` to ``node``, as ``tape`` records it.
+
+    remote_keeps: the remote loses nothing. rate_per_s: of each of the four publishers.
+    """
 
     def __init__(
-        self, stack: ExitStack, node: Node, remote: Mosquitto, tape: Tape, totals: InwardTotals, *, remote_keeps: bool
+        self,
+        stack: ExitStack,
+        node: Node,
+        remote: Mosquitto,
+        tape: Tape,
+        totals: InwardTotals,
+        *,
+        remote_keeps: bool,
+        rate_per_s: float,
     ) -> None:
         self._node = node
         self._tape = tape
@@ -65,7 +76,7 @@ class Inward:
             "the remote grants the subscriptions",
         )
         self._crowd = [
-            stack.enter_context(Publisher(remote.port, topic, qos=qos, window=20, rate_per_s=RATE_PER_S, mark=mark))
+            stack.enter_context(Publisher(remote.port, topic, qos=qos, window=20, rate_per_s=rate_per_s, mark=mark))
             for topic, qos, mark in ((BOTH, 1, "a"), (BOTH, 2, "b"), (LOWERED, 1, "c"), (LOWERED, 2, "d"))
         ]
 
@@ -76,14 +87,14 @@ class Inward:
         if self._remote_keeps:
             wait_until(lambda: not self._unanswered(), deadline_s, lambda: f"answers to {self._unanswered()}", period_s=0.2)
 
-    def judge(self) -> None:
+    def judge(self, deadline_s: float) -> None:
         """What the store has, what its client gets and what was live came in the order in which the remote sent it."""
         answered_by = len(self._tape.passed)  # what was answered by now is in the keeper's queue, in front of the fence
         with MqttClient(self._node.port, "fence") as client:
             client.publish_burst(FENCE, ["end"], 1)
         with Subscriber(self._node.port, "in/#", client_id="keeper") as keeper:
-            keeper.wait_for(FENCE, ["end"])
-        self._watcher.wait_for(FENCE, ["end"])
+            keeper.wait_for(FENCE, ["end"], deadline_s)
+        self._watcher.wait_for(FENCE, ["end"], deadline_s)
         recording = self._tape.passed
         order = IntakeOrder(recording, answered_by=answered_by)
         late = [f"{topic} {payload}" for topic in order.topics for payload in order.sent_late(topic)]

@@ -17,16 +17,17 @@ from pathlib import Path
 
 from tests.conftest import Chances
 from tests.faults.fault_plan import Plan, flapping_plan_of
-from tests.faults.inward import REMOTE_SUBSCRIPTIONS, Inward, InwardTotals
+from tests.faults.inward import REMOTE_SUBSCRIPTIONS, SESSIONS, Inward, InwardTotals
 from tests.faults.troubles import Done, Troubles
 from tests.support.mosquitto import Mosquitto
 from tests.support.node import Config, Node, bridge_config, node_config
 from tests.support.proxy import Proxy
 from tests.support.tape import Tape
 
-SEEDS = (2, 5, 7)
-LINK_FAULTS_MIN = 20  # of those seeds together
-TAKEN_MIN = 1000
+SEEDS = (2, 5)
+LINK_FAULTS_MIN = 16  # of those seeds together
+TAKEN_MIN = 500
+RATE_PER_S = 50.0
 DRAIN_DEADLINE_S = 120.0
 STOCK_IN_FLIGHT = 20
 
@@ -70,12 +71,12 @@ def run(plan: Plan, folder: Path, totals: Totals, *, replay: str) -> None:
             near = stack.enter_context(Proxy(node.port))
             troubles = Troubles(plan.faults, node, remote, far, near, totals.done)
             stack.callback(troubles.wake)
-            inward = Inward(stack, node, remote, tape, totals.inward, remote_keeps=True)
+            inward = Inward(stack, node, remote, tape, totals.inward, remote_keeps=True, rate_per_s=RATE_PER_S)
             troubles.play()
             node.wait_ready()
             inward.finish(DRAIN_DEADLINE_S)
             node.wait_actors_ready(deadline_s=DRAIN_DEADLINE_S)
-            inward.judge()
+            inward.judge(DRAIN_DEADLINE_S)
     except BaseException as error:
         error.add_note(f"\nplay it again with: {replay}\n{plan}")
         raise
@@ -97,6 +98,6 @@ def _config(plan: Plan, remote_port: int) -> Config:
         remote_subscriptions=REMOTE_SUBSCRIPTIONS,
         backoff={"initial": "20ms", "max": "100ms", "stable": "1s"},
     )
-    config = node_config(bridge)
+    config = node_config(bridge, sessions=SESSIONS)
     config["supervision"] |= {"heartbeat_period": "100ms", "heartbeat_timeout": "1200ms"}
     return config

@@ -19,6 +19,7 @@ Then, with the words of ``tests/support/recorder.py``, which sits between the Co
 - *order*: the messages of a topic were taken in the order in which they were published, each counted at its first sending that
   was acknowledged. One that was refused may come behind those that were in flight with it.
 - QoS 0 arrives at most once and in order, and the ledger accounts for the rest: it closes.
+- What comes from the remote meanwhile is judged in ``tests/faults/inward.py``.
 
 Where Mosquitto is not killed, a subscriber with a session there has to get every QoS 1 and 2 message too, in order. (It may get one
 twice: 2.0.11 repeats QoS 2 messages to its own subscribers after a restart. It has no limits in these runs, since with limits it
@@ -36,7 +37,7 @@ from pathlib import Path
 
 from tests.conftest import Chances
 from tests.faults.fault_plan import Plan, plan_of
-from tests.faults.inward import REMOTE_SUBSCRIPTIONS, Inward, InwardTotals
+from tests.faults.inward import REMOTE_SUBSCRIPTIONS, SESSIONS, Inward, InwardTotals
 from tests.faults.troubles import Done, Troubles
 from tests.support.mosquitto import Mosquitto
 from tests.support.node import Config, Node, bridge_config, node_config
@@ -49,6 +50,7 @@ from tests.support.tape import Tape, Taps
 SEEDS = (4, 6, 11)
 KILLS_MIN = 25  # of those seeds together
 RATE_PER_S = 150.0
+INWARD_RATE_PER_S = 15.0  # a remote that saves each change has no time for more
 LEVELS = {"mqtt311": 4, "mqtt5": 5}
 SAVE_PERIOD_S = 3  # between two saves of a remote that does not save each change
 DRAIN_DEADLINE_S = 120.0
@@ -126,7 +128,10 @@ class Scene:
             stack.enter_context(Publisher(near.port, f"q{qos}", qos=qos, version=level, window=20, rate_per_s=RATE_PER_S))
             for qos in (0, 1, 2)
         ]
-        self._inward = Inward(stack, self._node, self._remote, tape, totals.inward, remote_keeps=not plan.remote_dies)
+        keeps = not plan.remote_dies
+        self._inward = Inward(
+            stack, self._node, self._remote, tape, totals.inward, remote_keeps=keeps, rate_per_s=INWARD_RATE_PER_S
+        )
 
     def play(self) -> None:
         """Let everything befall them, while messages flow both ways."""
@@ -161,7 +166,7 @@ class Scene:
         self._judge_qos_0()
         self._judge_subscriber()
         self._judge_ledger()
-        self._inward.judge()
+        self._inward.judge(DRAIN_DEADLINE_S)
 
     def _judge_acknowledged(self, publisher: Publisher) -> None:
         sent, taken = publisher.sent, self._recorder.taken(publisher.topic)
@@ -215,7 +220,7 @@ def _config(plan: Plan, remote_port: int) -> Config:
         on_session_loss=plan.on_session_loss,
         remote_subscriptions=REMOTE_SUBSCRIPTIONS,
     )
-    config = node_config(bridge)
+    config = node_config(bridge, sessions=SESSIONS)
     config["supervision"] |= {"heartbeat_period": "100ms", "heartbeat_timeout": "1200ms"}
     return config
 
