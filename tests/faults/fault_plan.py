@@ -103,7 +103,7 @@ def plan_of(seed: int) -> Plan:
 
 
 def flapping_plan_of(seed: int) -> Plan:
-    """The plan of ``seed`` for a remote that lives while the link to it flaps; every other time it has Mosquitto's own limits."""
+    """The plan of ``seed`` for a remote that lives while the link to it flaps; half of the time it has Mosquitto's own limits."""
     chance = random.Random(seed)
     return Plan(
         seed=seed,

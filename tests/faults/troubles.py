@@ -8,7 +8,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -17,9 +17,10 @@ from tests.faults.fault_plan import Fault
 from tests.support.mosquitto import Mosquitto
 from tests.support.node import Node
 from tests.support.proxy import Proxy
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE_S, wait_until
 
 DELAY_S = 0.1
+FLOW = 40
 
 
 @dataclass(slots=True)
@@ -41,9 +42,23 @@ class Due:
 
 
 class Troubles:
-    """Does to ``node`` and its ``remote`` what ``faults`` say. far, near: the links to the remote and to the clients."""
+    """Does to ``node`` and its ``remote`` what ``faults`` say. far, near: the links to the remote and to the clients.
 
-    def __init__(self, faults: tuple[Fault, ...], node: Node, remote: Mosquitto, far: Proxy, near: Proxy, done: Done) -> None:
+    flow: counts what passes. Where it is given, a fault waits beyond its time until ``FLOW`` more have passed since the last one,
+    so that each hits something.
+    """
+
+    def __init__(
+        self,
+        faults: tuple[Fault, ...],
+        node: Node,
+        remote: Mosquitto,
+        far: Proxy,
+        near: Proxy,
+        done: Done,
+        *,
+        flow: Callable[[], int] | None = None,
+    ) -> None:
         self._faults = faults
         self._node = node
         self._remote = remote
@@ -53,19 +68,35 @@ class Troubles:
         self._due: list[Due] = []
         self._numbers = count()
         self._stopped: list[int] = []
+        self._flow = flow
+        self._flowed = 0  # by the last fault
+        self._now_s = self._last_s = 0.0  # since it began to play
 
     def play(self) -> None:
         """Let every fault happen at its time; what lasts ends at its own."""
         for fault in self._faults:
-            self._at(fault.at_s, partial(self._happen, fault))
+            self._at(fault.at_s, partial(self._happen_in_flow, fault))
         pause, began_s = threading.Event(), time.monotonic()
         while self._due:
             due = heapq.heappop(self._due)
             pause.wait(max(0.0, began_s + due.at_s - time.monotonic()))
+            self._now_s = time.monotonic() - began_s
             due.act()
 
     def _at(self, at_s: float, act: Callable[[], None]) -> None:
         heapq.heappush(self._due, Due(at_s, next(self._numbers), act))
+
+    def _happen_in_flow(self, fault: Fault) -> None:
+        if self._flow is None:
+            self._happen(fault)
+            return
+        flowed = self._flow()
+        if flowed < self._flowed + FLOW:
+            assert self._now_s < self._last_s + PATIENCE_S, f"nothing has passed since {self._last_s:.3f} s"
+            self._at(self._now_s + 0.02, partial(self._happen_in_flow, fault))
+            return
+        self._flowed, self._last_s = flowed, self._now_s
+        self._happen(replace(fault, at_s=self._now_s))
 
     def _happen(self, fault: Fault) -> None:
         ends_s = fault.at_s + fault.for_s

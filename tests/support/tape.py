@@ -64,6 +64,11 @@ class Tape:
         with self._lock:
             return list(self._passed)
 
+    @property
+    def count(self) -> int:
+        """How many packets that is."""
+        return len(self._passed)
+
     def _add(self, connection: int, up: bool, packets: list[Packet]) -> None:
         at_s = self._clock() - self._began_s
         with self._lock:
