@@ -42,7 +42,7 @@ from wire.frames import (
     SessionsWanted,
     SessionUp,
 )
-from wire.greeting import TOPIC_ALIAS_MAXIMUM, LoginFault, Welcome, judge_connect, refuse_login
+from wire.greeting import LoginFault, Welcome, judge_connect, refuse_login
 from wire.inbound import InboundFlow
 from wire.mqtt.aliases import OutgoingAliases
 from wire.mqtt.codec import encode
@@ -280,7 +280,7 @@ class ClientSessions:
             session=client.session,
             level=client.level,
             receive_maximum=self._limits.receive_maximum,
-            topic_alias_maximum=TOPIC_ALIAS_MAXIMUM if client.level == MQTT_5_0 else 0,
+            topic_alias_maximum=welcome.gives_aliases,
             dup_tells=self._answers_may_be_lost,
         )
         client.flow.carry(received)

@@ -51,6 +51,7 @@ class Welcome:
 
     clean: it starts without the session it may have had. expiry_s: how long its session outlives the connection; 0: it ends with
     it. keep_alive_s: 0 is never. receive_maximum, packet_max_bytes, topic_alias_maximum: what the client takes; None is no limit.
+    gives_aliases: the most topic aliases that it was told it may give.
     """
 
     client_id: str
@@ -64,6 +65,10 @@ class Welcome:
     connack_properties: Properties
     wants_response_information: bool = False
 
+    @property
+    def gives_aliases(self) -> int:
+        return self.connack_properties.topic_alias_maximum or 0
+
     def connack(self, session_present: bool, response_information: str | None = None) -> Connack:
         """The CONNACK, once the store has said whether there is a session [MQTT-3.2.2-2, -3].
 
@@ -73,9 +78,8 @@ class Welcome:
         connack = Connack(session_present=session_present and not self.clean, reason_code=0, properties=self.connack_properties)
         if response_information is None or not self.wants_response_information:
             return connack
-        telling = replace(connack, properties=replace(connack.properties, response_information=response_information))
-        fits = self.packet_max_bytes is None or len(encode(telling, self.level)) <= self.packet_max_bytes
-        return telling if fits else connack
+        telling = replace(connack.properties, response_information=response_information)
+        return replace(connack, properties=telling) if _fits(telling, self.packet_max_bytes) else connack
 
     def no_room(self) -> Connack:
         """The CONNACK for a session that would be one too many."""
@@ -91,7 +95,7 @@ def judge_connect(connect: Connect, limits: ClientLimitSettings, sessions: Sessi
     if asked.authentication_method is not None:
         return Connack(session_present=False, reason_code=ReasonCode.BAD_AUTHENTICATION_METHOD)
     keep_alive_s = connect.keep_alive_s
-    properties = NO_PROPERTIES
+    properties = NO_PROPERTIES  # what repeats a default is not said
     wanted_s = asked.session_expiry_interval or 0
     if level < LEVEL_5 and not connect.clean_start:
         wanted_s = SESSION_NEVER_EXPIRES_S
@@ -101,18 +105,15 @@ def judge_connect(connect: Connect, limits: ClientLimitSettings, sessions: Sessi
         keep_alive_s = limits.keep_alive_max_s if capped else keep_alive_s
         properties = Properties(
             session_expiry_interval=expiry_s if expiry_s != wanted_s else None,
-            receive_maximum=limits.receive_maximum,
-            retain_available=1,
+            receive_maximum=limits.receive_maximum if limits.receive_maximum != RECEIVE_MAXIMUM_DEFAULT else None,
             maximum_packet_size=limits.packet_max_bytes,
             topic_alias_maximum=TOPIC_ALIAS_MAXIMUM,
             assigned_client_identifier=None if connect.client_id else new_id,
             server_keep_alive=keep_alive_s if capped else None,
-            wildcard_subscription_available=1,
-            subscription_identifier_available=1,
-            shared_subscription_available=1,
         )
-    connack = Connack(session_present=False, reason_code=0, properties=properties)
-    if asked.maximum_packet_size is not None and len(encode(connack, level)) > asked.maximum_packet_size:
+        if not _fits(properties, asked.maximum_packet_size):
+            properties = replace(properties, topic_alias_maximum=None)  # the only one that a client can do without
+    if not _fits(properties, asked.maximum_packet_size):
         return Connack(session_present=False, reason_code=ReasonCode.PACKET_TOO_LARGE)  # [MQTT-3.1.2-24]
     return Welcome(
         client_id=connect.client_id or new_id,
@@ -126,3 +127,11 @@ def judge_connect(connect: Connect, limits: ClientLimitSettings, sessions: Sessi
         connack_properties=properties,
         wants_response_information=asked.request_response_information == 1,
     )
+
+
+def _fits(properties: Properties, packet_max_bytes: int | None) -> bool:
+    """Whether an MQTT 5 client that takes packets of so many bytes, None for any, takes a CONNACK with these."""
+    if packet_max_bytes is None:
+        return True
+    connack = Connack(session_present=False, reason_code=0, properties=properties)
+    return len(encode(connack, LEVEL_5)) <= packet_max_bytes

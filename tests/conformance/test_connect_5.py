@@ -247,6 +247,19 @@ def test_no_answer_is_larger_than_the_maximum_packet_size(dial: Dial, version: i
     client.expect_end(*BAD)
 
 
+@pytest.mark.parametrize("size", [13, 15, 16, 23])
+@clause(v5="MQTT-3.1.2-24 MQTT-3.1.4-5")
+def test_a_client_that_takes_small_packets_only_is_served(join: Join, version: int, topic: str, size: int) -> None:
+    """CONNACK need not repeat defaults, and a client that has not been told a Topic Alias Maximum gives no alias."""
+    small, publisher = join(version, keep_alive_s=60, properties=[(MAXIMUM_PACKET_SIZE, size)]), join(version)
+    assert small.connack.get(RETAIN_AVAILABLE) is None
+    small.subscribe(topic, qos=1)
+    publisher.publish(topic, b"x" * size, 1)
+    publisher.publish(topic, b"y", 1)
+    assert small.receive().payload == b"y"
+    small.publish(topic, b"", 2)
+
+
 @clause(v5="MQTT-3.1.4-5")
 def test_a_server_that_can_all_says_nothing_less(join: Join, version: int, topic: str) -> None:
     client = join(version, will=Will(topic=topic, qos=2, retain=True))
