@@ -79,6 +79,7 @@ RESTING_ROWS_MAX = 16  # if more came in a turn, clients stay heard: there may s
 PUBLISH_BYTE, PUBREL_BYTE = 0x30, 0x60
 QOS_0_MASK, QOS_0_BYTE = 0xF6, 0x30  # a PUBLISH of QoS 0, whatever its other flags
 BESIDE_ROWS, BESIDE_BYTES = 2_048, 512 * 1024  # room for messages of QoS 0 in a batch that is full of others
+LAST_READS_MAX = 4  # of a client that has left, before another is refused; who has sent more is still here
 RECEIVE_BYTES_FULL = 4_096  # from each client while the batch is full: what they send may have to wait here
 STOOD_STILL_S = 2 * HOUSEKEEPING_S  # the Listener did: nobody was read, so nobody was silent
 _ACKNOWLEDGEMENTS = (PUBACK, PUBREC, PUBCOMP)
@@ -355,13 +356,22 @@ class Listener(MailboxActor):
 
     def _accept(self, door: Door, now_s: float) -> None:
         limits = self.settings.clients
-        for client in self._reception.accept(door, now_s, self._give_way):
+        for client in self._reception.accept(door, now_s, self._give_way, self._see_off):
             self._clients[client.number] = client
             if self._rated:
                 client.rate = PublishRate(limits.publish_messages_per_s, limits.publish_bytes_per_s, now_s)
 
     def _give_way(self, number: int) -> None:
         self.close_client(self._clients[number], "half_open_max")
+
+    def _see_off(self) -> None:
+        """Take the last of what clients that have left had to say, so that they are gone."""
+        now_s = self.mailbox.now_s()
+        for client in self._group.left():
+            for _ in range(LAST_READS_MAX):
+                if client.closed or not client.heard:
+                    break
+                self._read(client, now_s)
 
     def _read(self, client: Client, now_s: float) -> None:
         data = client.receive(RECEIVE_BYTES_FULL if self._builder.full else RECEIVE_BYTES)

@@ -135,6 +135,8 @@ class PollGroup:
 
     def watch(self, fd: int, events: int, token: Any) -> None:
         """Report ``events`` (READ, WRITE) of ``fd`` under ``token``; watching again replaces both."""
+        if events & READ:
+            events |= LEFT
         if fd in self._tokens:
             self._inner.modify(fd, events)
         else:
@@ -145,6 +147,11 @@ class PollGroup:
         """Stop watching ``fd``; unknown ones are ignored."""
         if self._tokens.pop(fd, None) is not None:
             self._inner.unregister(fd)
+
+    def left(self) -> list[Any]:
+        """The tokens of sockets that are watched for READ and whose far end has closed, also while the group is not heard."""
+        tokens = self._tokens
+        return [tokens[fd] for fd, events in self._inner.poll(0) if events & LEFT and fd in tokens]
 
     def has_left(self, fd: int) -> bool:
         """Whether the far end of socket ``fd`` has closed its side, also while what it sent before has not been read."""

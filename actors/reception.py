@@ -35,6 +35,7 @@ TOLD_PERIOD_S = 10.0
 PAUSES_TOLD_PERIOD_S = 60.0
 
 _Gives = Callable[[int], None]
+_SeesOff = Callable[[], None]
 
 
 class Door:
@@ -139,8 +140,12 @@ class Reception:
 
     # --- accepting ---
 
-    def accept(self, door: Door, now_s: float, give_way: _Gives) -> Iterator[Client]:
-        """The clients that wait at ``door`` and may come in; ``give_way`` closes the one whose place a newcomer gets."""
+    def accept(self, door: Door, now_s: float, give_way: _Gives, see_off: _SeesOff) -> Iterator[Client]:
+        """The clients that wait at ``door`` and may come in.
+
+        give_way: closes the one whose place a newcomer gets. see_off: called where a limit is reached; closes those that have left,
+        since whoever goes before another comes is not to count.
+        """
         descriptors_max = resource.getrlimit(resource.RLIMIT_NOFILE)[0] - DESCRIPTORS_KEPT
         for _ in range(ACCEPTS_PER_TURN):
             if not self.accepting or (door.secure and not self.turn.left):  # those who are here shake hands first
@@ -157,6 +162,8 @@ class Reception:
                 return
             self._numbers += 1
             host, address = (peer[0], f"{peer[0]}:{peer[1]}") if not door.settings.unix_path else ("", _unix_peer(sock))
+            if self.admission.is_full(host, door.index, door.settings.connections_max):
+                see_off()
             verdict = self.admission.enter(self._numbers, host, door.index, door.settings.connections_max)
             if verdict.refused:
                 sock.close()

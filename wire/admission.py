@@ -3,7 +3,8 @@
 A1  never more than ``connections_max`` connections, of a listener's own limit, or of ``connections_per_address`` from one address.
 A2  never more than ``half_open_max`` connections without an accepted CONNECT: one more closes the oldest of the address that has
     most of them, so that a flood from one place is at its own cost.
-A3  what is counted is given back, once, when the connection is closed.
+A3  what is counted is given back, once, when the connection is closed. Before anybody is refused, or has to give way, clients
+    that have left are seen off: ``is_full`` asks for that.
 
 Loopback and Unix sockets have no limit per address: what comes from there shares one address without being one client.
 """
@@ -62,6 +63,11 @@ class Admission:
 
     def __len__(self) -> int:
         return len(self._places)
+
+    def is_full(self, host: str, listener: int = 0, listener_max: int | None = None) -> bool:
+        """Whether a newcomer from ``host`` would be refused, or another have to give way for it."""
+        crowded = self._half_open_max is not None and self.half_open >= self._half_open_max
+        return crowded or bool(self._full(address_key(host), listener, listener_max))
 
     def enter(self, number: int, host: str, listener: int = 0, listener_max: int | None = None) -> Verdict:
         """Judge connection ``number`` from ``host``; one that may stay is counted from here on, as half open."""

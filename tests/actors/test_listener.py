@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -11,9 +12,14 @@ import pytest
 from actors.acknowledgements import Owed
 from actors.listener import Listener
 from actors.mailbox import Mailbox
+from tests.fuzz.in_process import LIMITS, InProcessNode
 from tests.supervisor.settings import node_settings
 from wire.frames import Committed, Frame, PeerUp, SenderResumes, SessionOpened, SessionsKnown
+from wire.mqtt.codec import encode
+from wire.mqtt.packets import Connect
 from wire.names import QUEUE_STORE
+
+PINGREQ, DISCONNECT = b"\xc0\x00", b"\xe0\x00"
 
 
 class RecordingMailbox:
@@ -99,3 +105,23 @@ def test_a_time_in_which_the_listener_stood_still_is_no_client_s_silence(
     for half_seconds in range(30):
         listener._close_silent(102.5 + half_seconds / 2)
     assert closed[0] == why
+
+
+@pytest.mark.parametrize("last", [b"", PINGREQ, DISCONNECT], ids=["silent", "with a packet unread", "with goodbye"])
+def test_who_has_left_is_not_in_the_way_of_who_comes(last: bytes) -> None:
+    """Clients are not read for now, since a batch is being committed, and the door is ready first."""
+    host = InProcessNode(replace(LIMITS, connections_max=2))
+    leaving, staying = host.connect(), host.connect()
+    for name, pipe in enumerate((leaving, staying)):
+        pipe.sent.append(encode(Connect(level=4, client_id=f"c{name}", clean_start=True, keep_alive_s=0), 4))
+    host.settle()
+    host.listener._group.hear(False)
+    leaving.sent.extend([last] if last else [])
+    leaving.ended = True
+
+    come = host.connect()
+    late = host.connect()
+
+    assert leaving.closed
+    assert (come.closed, late.closed) == (False, True), "one place was given back, and not two"
+    assert host.listener.status()["limited"] == {"connections_max": 1}

@@ -117,6 +117,31 @@ def test_a_listener_has_a_limit_of_its_own(start_node: StartNode) -> None:
     assert is_served(small)
 
 
+def test_ten_that_leave_make_room_for_ten_at_once(start_node: StartNode) -> None:
+    """Again and again, while others publish: the node has not looked at those that have left when the next ones come."""
+    node = start_node(node_config(clients={"connections_max": 20}))
+    burst = b"".join(publish_packet("t", b"x", number + 1) for number in range(5))
+    with ExitStack() as stack:
+        busy = [stack.enter_context(dial(node.port)) for _ in range(10)]
+        for number, sock in enumerate(busy):
+            sock.sendall(connect_packet(f"busy-{number}"))
+            read_exactly(sock, 4)
+        guests: list[socket.socket] = []
+        for times in range(40):
+            for sock in busy:
+                sock.sendall(burst)
+            for sock in guests:
+                sock.close()
+            guests = [stack.enter_context(dial(node.port)) for _ in range(10)]
+            for number, sock in enumerate(guests):
+                sock.sendall(connect_packet(f"guest-{times}-{number}"))
+            for sock in guests:
+                assert read_exactly(sock, 4) == CONNACK_4
+            for sock in busy:
+                read_exactly(sock, 4 * 5)
+    assert limited(node, "connections_max") == 0
+
+
 @pytest.mark.parametrize(
     ("limit", "version"), [({"publish_messages_per_s": 100}, 4), ({"publish_bytes_per_s": "20kB"}, 5)], ids=["messages", "bytes"]
 )

@@ -124,6 +124,9 @@ class _Group(PollGroup):
     def hear(self, heard: bool) -> None:
         self._all_heard = heard
 
+    def left(self) -> list[Any]:
+        return [token for fd, (events, token) in self._watched.items() if events & READ and self._sockets[fd].ended]
+
     def ready(self) -> list[tuple[Any, int]]:
         if not self._all_heard:
             return []

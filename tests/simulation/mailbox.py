@@ -49,6 +49,9 @@ class SimGroup(PollGroup):
             self._wake()
         self.heard = heard
 
+    def left(self) -> list[Any]:
+        return [token for pollable, events, token in self.watched.values() if events & READ and pollable.readiness() & LEFT]
+
     def has_left(self, fd: int) -> bool:
         return bool(self._world_pollable(fd).readiness() & LEFT)
 

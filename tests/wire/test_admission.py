@@ -53,6 +53,24 @@ def test_the_oldest_of_the_busiest_address_gives_way() -> None:
     assert admission.half_open == 3
 
 
+def test_it_is_full_where_a_newcomer_would_be_at_somebody_s_cost() -> None:
+    admission = Admission(connections_max=4, per_address_max=2, half_open_max=3)
+    for number, host in enumerate(["192.0.2.1", "192.0.2.1"]):
+        assert not admission.is_full(host)
+        admission.enter(number, host)
+    assert admission.is_full("192.0.2.1")
+    assert not admission.is_full("192.0.2.2", 1, 1)
+
+    admission.enter(2, "192.0.2.2", 1, 1)
+    assert admission.is_full("192.0.2.3"), "the oldest would give way"
+    admission.greeted(0)
+    assert not admission.is_full("192.0.2.3")
+    assert admission.is_full("192.0.2.3", 1, 1)
+    admission.enter(3, "127.0.0.1")
+    assert admission.is_full("127.0.0.1")
+    assert admission.refused == Counter()
+
+
 HOSTS = ["192.0.2.1", "192.0.2.2", "127.0.0.1", "2001:db8::1", "2001:db8::2", ""]
 Step = tuple[str, int, str, int]
 STEPS = st.tuples(st.sampled_from(["enter", "greeted", "leave"]), st.integers(0, 30), st.sampled_from(HOSTS), st.integers(0, 1))
