@@ -9,6 +9,7 @@ from actors.mailbox import READ, WRITE, PollGroup
 from wire.access_rules import ClientAccess
 from wire.client_outbox import ClientOutbox
 from wire.inbound import InboundFlow
+from wire.keep_alive import KeepAlive
 from wire.mqtt.aliases import OutgoingAliases
 from wire.rate_limit import PublishRate
 from wire.retained_first import RetainedFirst
@@ -44,10 +45,9 @@ class Client:
         "flow",
         "gathered",
         "greets_at",
-        "heard_s",
         "held",
         "held_back",
-        "keep_alive_s",
+        "keep_alive",
         "leaves",
         "level",
         "listener",
@@ -73,7 +73,6 @@ class Client:
         self.address = address
         self.number = number
         self.accepted_s = now_s
-        self.heard_s = now_s
         self.buffer = b""
         self.missing = 0  # what the packet at the front of ``buffer`` lacks, where that is known
         self.gathered = bytearray()  # what came of it since; joined once, because a large packet may come in small pieces
@@ -88,7 +87,7 @@ class Client:
         self.asking = 0  # requests about its subscriptions that are not answered
         self.level = 0  # 4 or 5 once CONNECT was read
         self.greets_at = 0  # the level that its CONNECT names, whatever else is wrong with it
-        self.keep_alive_s = 0.0
+        self.keep_alive = KeepAlive(now_s)
         self.expiry_s = 0  # how long its session outlives the connection
         self.queue = ""  # the session's Tier-1 queue; empty where the session ends with the connection
         self.receive_maximum = 65_535
@@ -176,6 +175,16 @@ class Client:
         """Stop or go on reading this client for one reason: back-pressure reaches its publisher through TCP."""
         self._muted = self._muted & ~why if heard else self._muted | why
         self._watch()
+
+    def hear_again(self, now_s: float, why: int = HELD_BACK) -> None:
+        """Go on reading it; that it could not be heard till now is not its silence."""
+        self.keep_alive.heard(now_s)
+        self.hear(True, why)
+
+    @property
+    def under_way_bytes(self) -> int:
+        """What has come of a packet that is not whole."""
+        return len(self.buffer) + len(self.gathered)
 
     def _watch(self) -> None:
         events = (0 if self._muted else READ) | (WRITE if self._output else 0)

@@ -147,7 +147,7 @@ class ClientAdmin:
             "connected": True,
             "address": client.address,
             "level": client.level,
-            "keep_alive_s": client.keep_alive_s,
+            "keep_alive_s": client.keep_alive.keep_alive_s,
             "since_ms": mailbox.wall_ms() - int((mailbox.now_s() - client.accepted_s) * 1000),
             "expiry_s": None if client.expiry_s == SESSION_NEVER_EXPIRES_S else client.expiry_s,
             "lasting": bool(client.queue),

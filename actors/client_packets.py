@@ -36,7 +36,6 @@ from wire.settings import NodeSettings
 log = logging.getLogger("bascule")
 
 VIOLATIONS_TOLD_PER_S = 5
-KEEP_ALIVE_GRACE = 1.5  # [MQTT-3.1.2-22]
 _CONNECT = 0x1
 
 
@@ -128,13 +127,13 @@ class ClientPackets:
             self._send(client, Disconnect(reason_code=ReasonCode.SERVER_SHUTTING_DOWN))
 
     def overdue(self, clients: Iterable[Client], now_s: float) -> list[Client]:
-        """Clients that were silent for one and a half times their keep alive, or never sent CONNECT [MQTT-3.1.2-22]."""
+        """Clients that were silent for too long (K1), or have sent no CONNECT in the time for it, however fast it comes."""
         late = []
         for client in clients:
             if client.flow is None:
                 if now_s - client.accepted_s > self._limits.connect_timeout_s and not client.level:
                     late.append(client)
-            elif client.keep_alive_s and client.heard and now_s - client.heard_s > client.keep_alive_s * KEEP_ALIVE_GRACE:
+            elif client.heard and client.keep_alive.is_over(now_s, client.under_way_bytes):
                 late.append(client)
         return late
 

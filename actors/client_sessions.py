@@ -159,7 +159,7 @@ class ClientSessions:
             self._host.close_client(older, "taken_over")  # C2
         self._clients[welcome.client_id] = client
         client.expiry_s = welcome.expiry_s
-        client.keep_alive_s = welcome.keep_alive_s
+        client.keep_alive.keep_alive_s = welcome.keep_alive_s
         client.receive_maximum = welcome.receive_maximum
         client.packet_max_bytes = welcome.packet_max_bytes
         client.aliases = OutgoingAliases(welcome.topic_alias_maximum) if welcome.topic_alias_maximum else None
@@ -286,8 +286,7 @@ class ClientSessions:
         client.flow.carry(received)
         self._access.set_out(client)
         self._up(client)
-        client.heard_s = self._host.mailbox.now_s()  # it could not be heard till now
-        client.hear(True)
+        client.hear_again(self._host.mailbox.now_s())
         self._send(client, welcome.connack(present, self._response_information(client)))
         log.debug("client.connected", extra={"client_id": client.session, "address": client.address, "level": client.level})
         if not client.closed:

@@ -172,8 +172,7 @@ class ClientSubscriptions:
             request.retained = []
         client.asking -= 1
         if client.asking == REQUESTS_MAX - 1 and not client.closed:
-            client.heard_s = self._host.mailbox.now_s()  # it could not be heard till now
-            client.hear(True, ASKING)
+            client.hear_again(self._host.mailbox.now_s(), ASKING)
             self._host.parse_on(client)
 
     def _awaits_no_more(self, client: Client) -> None:

@@ -322,7 +322,7 @@ class Listener(MailboxActor):
         if passed_s > STOOD_STILL_S:
             self._sessions.stood_still(passed_s)
             for client in self._clients.values():
-                client.heard_s = min(now_s, client.heard_s + passed_s)
+                client.keep_alive.stood_still(passed_s, now_s)
                 client.accepted_s = min(now_s, client.accepted_s + passed_s)
         for client in self._packets.overdue(list(self._clients.values()), now_s):
             if client.flow is None:
@@ -379,7 +379,6 @@ class Listener(MailboxActor):
             self._reception.failed(client, now_s)
             self.close_client(client, client.fault or "gone")
         elif data:
-            client.heard_s = now_s
             self.traffic.bytes_received += len(data)
             if client.missing > len(data):
                 client.missing -= len(data)
@@ -391,7 +390,10 @@ class Listener(MailboxActor):
                 client.gathered = bytearray()
             else:
                 client.buffer = client.buffer + data if client.buffer else data
+            size_bytes = len(client.buffer)
             self._parse(client)
+            if len(client.buffer) < size_bytes:
+                client.keep_alive.heard(now_s)
 
     def _parse(self, client: Client) -> None:
         """Take what is whole in the client's buffer: runs of PUBLISH into the batch, everything else one by one."""
@@ -556,8 +558,7 @@ class Listener(MailboxActor):
         """Go on with clients that have waited a turn, as far as there is time; those that wait longest come first."""
         for number in list(self._crowding):
             client = self._crowding.pop(number)
-            client.hear(True, CROWDING)
-            client.heard_s = now_s
+            client.hear_again(now_s, CROWDING)
             self._parse(client)
             if self.mailbox.now_s() - now_s > TURN_S:
                 break
@@ -577,8 +578,7 @@ class Listener(MailboxActor):
             if self._too_fast.pop(number, None) is None:
                 continue  # it went as another one came
             client = self._clients[number]
-            client.heard_s = now_s
-            client.hear(True, TOO_FAST)
+            client.hear_again(now_s, TOO_FAST)
             self.parse_on(client)
         if self._too_fast:
             self.mailbox.set_timer("publish_rate", min(self._too_fast.values()))
@@ -596,8 +596,7 @@ class Listener(MailboxActor):
 
     def _has_room(self, client: Client, now_s: float) -> None:
         """Read ``client`` again, which waited for room in the batch."""
-        client.heard_s = now_s
-        client.hear(True, NO_ROOM)
+        client.hear_again(now_s, NO_ROOM)
 
     # --- for ClientPackets and Acknowledgements ---
 
@@ -608,8 +607,7 @@ class Listener(MailboxActor):
     def go_on(self, client: Client) -> None:
         """Take what a client goes on to send that was held back."""
         client.held_back = client.leaves
-        client.heard_s = self.mailbox.now_s()  # it could not be heard till now
-        client.hear(True)
+        client.hear_again(self.mailbox.now_s())
         self.parse_on(client)
 
     def parse_on(self, client: Client) -> None:

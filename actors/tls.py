@@ -177,6 +177,7 @@ class TlsLayer:
         self._outgoing = ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         self._identity_kind = identity_kind
+        self.held_bytes = 0
         self.established = False
         self.ended = ""
         self.failed = False
@@ -202,6 +203,7 @@ class TlsLayer:
             self._fail(getattr(error, "verify_message", "") or error.reason or str(error))
         except NotACertificate as error:
             self._fail(str(error))
+        self.held_bytes = 0 if pieces else self.held_bytes + len(data)
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def _fail(self, why: str) -> None:

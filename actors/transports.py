@@ -21,13 +21,17 @@ class Layer(Protocol):
     """One layer of one connection. It sees all bytes and no socket.
 
     established: its handshake is over. ended: why nothing more comes from it, empty while something may. failed: whether that
-    was the client's fault. certificate_user: the user name that the client's certificate gives.
+    was the client's fault. certificate_user: the user name that the client's certificate gives. held_bytes: what it was given and
+    has not passed on, because it is not whole.
     """
 
     established: bool
     ended: str
     failed: bool
     certificate_user: str | None
+
+    @property
+    def held_bytes(self) -> int: ...
 
     def receive(self, data: bytes) -> bytes:
         """What ``data`` from below says to the layer above; empty for nothing yet."""
@@ -111,6 +115,11 @@ class LayeredClient(Client):
             self.fault = "output_limit"
             return False
         return super().write(data)
+
+    @property
+    def under_way_bytes(self) -> int:
+        """What has come of a packet that is not whole, in MQTT or below."""
+        return super().under_way_bytes + sum(layer.held_bytes for layer in self._layers)
 
     def write(self, data: bytes) -> bool:
         """Send ``data`` through the layers, as one message of each; False when the client is gone."""

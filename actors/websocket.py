@@ -75,6 +75,10 @@ class WebSocketLayer:
         self._held = data[position:] if position < len(data) and not self.ended else b""
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
+    @property
+    def held_bytes(self) -> int:
+        return len(self._held)
+
     def send(self, data: bytes) -> bytes:
         """``data`` as one binary frame [MQTT-6.0.0-1]."""
         length = len(data)

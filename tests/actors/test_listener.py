@@ -15,6 +15,7 @@ from actors.mailbox import Mailbox
 from tests.fuzz.in_process import LIMITS, InProcessNode
 from tests.supervisor.settings import node_settings
 from wire.frames import Committed, Frame, PeerUp, SenderResumes, SessionOpened, SessionsKnown
+from wire.keep_alive import KeepAlive
 from wire.mqtt.codec import encode
 from wire.mqtt.packets import Connect
 from wire.names import QUEUE_STORE
@@ -94,7 +95,9 @@ def test_a_time_in_which_the_listener_stood_still_is_no_client_s_silence(
     """What came meanwhile waits in the clients' sockets, which are looked at after the timers."""
     listener = Listener(cast(Mailbox, RecordingMailbox()), node_settings(tmp_path), 5)
     flow = object() if greeted else None
-    client: Any = SimpleNamespace(flow=flow, level=0, keep_alive_s=1.0, heard=True, heard_s=1.0, accepted_s=1.0)
+    keep_alive = KeepAlive(1.0)
+    keep_alive.keep_alive_s = 1.0
+    client: Any = SimpleNamespace(flow=flow, level=0, keep_alive=keep_alive, under_way_bytes=0, heard=True, accepted_s=1.0)
     closed: list[str] = []
     monkeypatch.setattr(listener, "limited", lambda limit: None)
     monkeypatch.setattr(listener, "close_client", lambda client, why: closed.append(why))

@@ -97,6 +97,26 @@ def test_a_certificate_gives_the_user_name(
         assert ends.near.certificate_user is None
 
 
+def test_what_has_come_of_a_record_is_under_way(authority: Authority, settings: ListenerTlsSettings) -> None:
+    """Nothing of it can be read before it is whole; it counts until what it says is whole, too."""
+    with connected(settings, authority, None, ssl.TLSVersion.TLSv1_3) as ends:
+        ends.shake_hands()
+        ends.tls.write(b"half")
+        ends.near.buffer += ends.near.receive() or b""
+        ends.far.sendall(ends.outgoing.read())
+        ends.near.buffer += ends.near.receive() or b""
+        assert (ends.near.buffer, ends.near.under_way_bytes) == (b"half", 4)
+
+        ends.tls.write(bytes(5000))
+        record = ends.outgoing.read()
+        ends.far.sendall(record[:3000])
+        assert ends.near.receive() == b""
+        assert ends.near.under_way_bytes == 4 + 3000
+        ends.far.sendall(record[3000:])
+        assert ends.near.receive() == bytes(5000)
+        assert ends.near.under_way_bytes == 4
+
+
 def test_a_certificate_that_names_two_is_not_let_in(authority: Authority, settings: ListenerTlsSettings) -> None:
     pair = authority.issue("two", "/CN=pump-7/CN=admin")
     with connected(replace(settings, identity="common-name"), authority, pair, ssl.TLSVersion.TLSv1_3) as ends:

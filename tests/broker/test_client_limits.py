@@ -5,18 +5,22 @@ from __future__ import annotations
 import socket
 import time
 from contextlib import ExitStack
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.broker.raw import (
+    BINARY,
     CONNACK_4,
     PINGREQ,
     PINGRESP,
+    WebSocket,
     client_context,
     connect_packet,
     dial,
+    frame,
     publish_packet,
     read_exactly,
     read_to_end,
@@ -85,6 +89,48 @@ def test_a_slow_loris_is_closed_in_the_time_for_connect(start_node: StartNode, a
             read_to_end(sock)
         settled.ping()
         assert limited(node, "connect_timeout") == len(slow)
+
+
+def test_a_byte_now_and_then_is_no_life_through_any_layer(start_node: StartNode, authority: Authority, server_pair: Pair) -> None:
+    """A frame of a WebSocket that goes on coming is one, though nothing of it can be read before it is whole."""
+    ports = {kind: free_port() for kind in ("tcp", "tls", "ws")}
+    listeners = [
+        {"bind": f"127.0.0.1:{port}", "protocol": kind, **({"tls": tls_keys(server_pair)} if kind == "tls" else {})}
+        for kind, port in ports.items()
+    ]
+    start_node(broker_config(*listeners))
+    packet = publish_packet("t", bytes(60_000), 1)
+    with ExitStack() as stack:
+        dribbling = [
+            stack.enter_context(dial(ports["tcp"])),
+            stack.enter_context(dial(ports["tls"], client_context(authority.ca_file))),
+        ]
+        for sock in dribbling:
+            sock.sendall(connect_packet(f"dribbling-{sock.fileno()}", keep_alive_s=3))
+            assert read_exactly(sock, 4) == CONNACK_4
+        slow = stack.enter_context(WebSocket(dial(ports["ws"])))
+        slow.send(frame(BINARY, connect_packet("slow", keep_alive_s=2)))
+        assert slow.read_mqtt(4) == CONNACK_4
+        coming, whole = iter(packet), iter(frame(BINARY, packet))
+
+        def is_closed() -> bool:
+            byte = bytes(islice(coming, 1))
+            slow.send(bytes(islice(whole, 500)))
+            for sock in dribbling:
+                try:
+                    sock.sendall(byte)
+                    sock.settimeout(0.05)
+                    assert not sock.recv(1)
+                    dribbling.remove(sock)
+                except TimeoutError:
+                    pass
+                except OSError:
+                    dribbling.remove(sock)
+            return not dribbling
+
+        wait_until(is_closed, 60.0, "who sends a byte now and then is closed")
+        slow.send(bytes(whole))
+        assert slow.read_mqtt(4) == b"\x40\x02\x00\x01"
 
 
 def test_a_large_packet_in_small_pieces_is_taken_whole(start_node: StartNode) -> None:

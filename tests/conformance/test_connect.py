@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from itertools import islice
 
 import pytest
 
@@ -11,6 +12,7 @@ from tests.conformance.client import (
     CONNECT,
     DISCONNECT,
     PINGRESP,
+    PUBACK,
     SUBACK,
     Ended,
     Packet,
@@ -245,6 +247,29 @@ def test_silence_for_one_and_a_half_keep_alives_ends_the_connection(join: Join, 
     assert time.monotonic() - began_s >= 4.5
     assert busy.ping() == []
     assert watcher.receive().payload == b"will"
+
+
+@clause(v311="MQTT-3.1.2-24", v5="MQTT-3.1.2-22")
+def test_keep_alive_counts_packets_and_one_that_goes_on_coming_has_its_time(join: Join, version: int, topic: str) -> None:
+    """A client of which now and then a byte comes is silent; one that sends a large packet over a slow link is not."""
+    dribbling, slow = join(version, keep_alive_s=3), join(version, keep_alive_s=3)
+    small, large = (iter(publish_bytes(version, topic, bytes(size), 1, 1)) for size in (900, 200_000))
+
+    def is_closed() -> bool:
+        try:
+            dribbling.send(bytes(islice(small, 1)))
+            slow.send(bytes(islice(large, 1000)))
+            last = dribbling.read(0.1)
+        except TimeoutError:
+            return False
+        except (Ended, BrokenPipeError, ConnectionResetError):
+            return True
+        assert (last.kind, last.code) == (DISCONNECT, KEEP_ALIVE_TIMEOUT)
+        return False
+
+    wait_until(is_closed, 60.0, "who sends a byte now and then is closed")
+    slow.send(bytes(large))
+    slow.expect(PUBACK, 1)
 
 
 @clause(v311="MQTT-3.1.3-3", v5="MQTT-3.1.3-3")
