@@ -44,6 +44,7 @@ class Client:
         "filters",
         "flow",
         "gathered",
+        "gone",
         "greets_at",
         "held",
         "held_back",
@@ -78,6 +79,7 @@ class Client:
         self.gathered = bytearray()  # what came of it since; joined once, because a large packet may come in small pieces
         self.held = 0  # the bytes of both that were counted last
         self.closed = False
+        self.gone = False  # its side is closed, or the connection is broken: there is nobody who could be told anything
         self.held_back = False  # what it publishes waits behind what the store has refused
         self.leaves = False  # it has closed its side, and was held back: what it published last is left out
         self.session = ""
@@ -130,7 +132,8 @@ class Client:
         except BlockingIOError:
             return b""
         except OSError:
-            return None
+            data = b""
+        self.gone = not data
         return data or None
 
     def has_left(self) -> bool:
@@ -147,6 +150,7 @@ class Client:
         except BlockingIOError:
             sent = 0
         except OSError:
+            self.gone = True
             return False
         if sent < len(data):
             self._output += memoryview(data)[sent:]
@@ -160,6 +164,7 @@ class Client:
         except BlockingIOError:
             return True
         except OSError:
+            self.gone = True
             return False
         del self._output[:sent]
         if not self._output:
@@ -193,8 +198,12 @@ class Client:
         else:
             self._group.forget(self._sock.fileno())
 
-    def close(self) -> None:
-        """Close the socket; what it has not taken is lost."""
+    def part(self) -> tuple[socket.socket, bytearray]:
+        """End it, and leave its socket, with what that has not taken, to who closes it."""
         self.closed = True
         self._group.forget(self._sock.fileno())
-        self._sock.close()
+        return self._sock, self._output
+
+    def close(self) -> None:
+        """Close the socket; what it has not taken is lost."""
+        self.part()[0].close()

@@ -23,6 +23,7 @@ from actors.client_packets import ClientPackets
 from actors.client_sessions import ClientSessions
 from actors.client_subscriptions import ClientSubscriptions
 from actors.client_sys import SysTopics
+from actors.lingering import Lingering, Parting
 from actors.mailbox import HANGUP, READ, WRITE, Mailbox
 from actors.passing import PASSING_TIMER, Passing
 from actors.reception import Door, Reception
@@ -123,7 +124,8 @@ class Listener(MailboxActor):
         self._acknowledgements = Acknowledgements(self, self._link, self._builder)
         self._passing = Passing(self, self._link, self._builder)
         self._wills: list[tuple[str, int, int, int]] = []  # those in the batch that is being built, as in ``Publishes``
-        self._reception = Reception(mailbox, self._group, settings.clients)
+        self._lingering = Lingering(mailbox)
+        self._reception = Reception(mailbox, self._group, self._lingering, settings.clients)
         self._too_fast: dict[int, float] = {}
         self._crowding: dict[int, Client] = {}
         self._input = InputBudget(settings.clients.input_max_bytes)
@@ -182,13 +184,17 @@ class Listener(MailboxActor):
         }
 
     def _finish_stop(self) -> None:
-        """Leave once nothing that was read waits for its commit, and no Will; what was not read stays with its publisher."""
+        """Leave once nothing that was read waits for its commit, no Will, and nobody to read the last that he was told.
+
+        What was not read stays with its publisher.
+        """
         if len(self._link) or len(self._builder):
             return
         for client in list(self._clients.values()):
             self._packets.say_goodbye(client)
             self.close_client(client, "server_stopped")
-        if not len(self._builder):  # the turn's end sends the Wills
+        self._lingering.hurry()
+        if not len(self._builder) and not len(self._lingering):  # the turn's end sends the Wills
             self.finished()
 
     def _listen(self) -> None:
@@ -297,6 +303,7 @@ class Listener(MailboxActor):
             self._access.reload()
             if self._link.overdue(now_s):
                 self._resend()
+            self._lingering.look(now_s)
             self._close_silent(now_s)
             self._sessions.wait_no_longer(now_s)
             self._subscriptions.wait_no_longer(now_s)
@@ -350,6 +357,8 @@ class Listener(MailboxActor):
                         self.close_client(token, "gone")
                 if events & (READ | HANGUP) and not token.closed:
                     self._read(token, now_s)
+            elif isinstance(token, Parting):
+                self._lingering.ready(token, events)
             else:
                 self._accept(token, now_s)
         self._heard = len(self._builder) > rows
@@ -710,10 +719,16 @@ class Listener(MailboxActor):
             self.close_client(client, "gone")
 
     def close_client(self, client: Client, why: str, *, publish_will: bool = True) -> None:
-        """End the connection; its Will is published unless it said goodbye [MQTT-3.1.2-10]."""
+        """End the connection; its Will is published unless it said goodbye [MQTT-3.1.2-10].
+
+        What the client was told last it may read, as long as it is there (``actors/lingering.py``).
+        """
         if client.closed:
             return
-        client.close()
+        if client.gone:
+            client.close()
+        else:
+            self._lingering.add(*client.part())
         self._reception.admission.leave(client.number)
         self._reception.resume()
         del self._clients[client.number]

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from actors.client import UNIX, Client
+from actors.lingering import Lingering
 from actors.mailbox import READ, Mailbox, PollGroup
 from actors.tls import LOOK_PERIOD_S, Certificates, HandshakeTurn, TlsLayer
 from actors.transports import Layer, LayeredClient
@@ -70,9 +71,10 @@ class Door:
 class Reception:
     """Accepts clients at all doors, within the limits."""
 
-    def __init__(self, mailbox: Mailbox, group: PollGroup, limits: ClientLimitSettings) -> None:
+    def __init__(self, mailbox: Mailbox, group: PollGroup, lingering: Lingering, limits: ClientLimitSettings) -> None:
         self._mailbox = mailbox
         self._group = group
+        self._lingering = lingering
         self._packet_max_bytes = limits.packet_max_bytes
         self.doors: list[Door] = []
         self.admission = Admission(
@@ -150,6 +152,8 @@ class Reception:
         for _ in range(ACCEPTS_PER_TURN):
             if not self.accepting or (door.secure and not self.turn.left):  # those who are here shake hands first
                 return
+            if _lowest_free_descriptor() >= descriptors_max:
+                self._lingering.close()
             if _lowest_free_descriptor() >= descriptors_max:
                 self.pause(now_s, "file descriptors are used up")
                 return

@@ -129,12 +129,12 @@ class LayeredClient(Client):
             data = layer.send(data)
         return super().write(data)
 
-    def close(self) -> None:
-        """Say goodbye in each layer if the socket takes it, and close."""
-        if not self.closed and not self.output_bytes:
+    def part(self) -> tuple[socket.socket, bytearray]:
+        """Say goodbye in each layer, unless the client is gone, and leave the socket to who closes it."""
+        if not self.closed and not self.gone:
             goodbye = b""
             for layer in reversed(self._layers):
                 goodbye = (layer.send(goodbye) if goodbye else b"") + layer.goodbye()
             if goodbye:
                 super().write(goodbye)
-        super().close()
+        return super().part()

@@ -117,6 +117,46 @@ def test_paho_publishes_and_receives(broker: Broker, authority: Authority, trans
     assert received == sent
 
 
+MUCH = publish_packet("t", bytes(50_000), 1, level=5) * 60
+CONNECT_5 = connect_packet("told", level=5)
+REFUSED_CONNECT = b"\x10\x15\x00\x04MQTT\x05\x02\x00\x00\x04\x15\x00\x01x\x00\x04told"  # it names an authentication method
+
+
+@pytest.mark.parametrize(
+    ("begins", "told"),
+    [(CONNECT_5 + CONNECT_5, b"\xe0\x01\x82"), (REFUSED_CONNECT, b"\x20\x03\x00\x8c\x00")],
+    ids=["DISCONNECT", "CONNACK"],
+)
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_who_still_sends_reads_why_it_is_ended(
+    broker: Broker, authority: Authority, transport: str, begins: bytes, told: bytes
+) -> None:
+    """It is not reset: all that it sends is taken, and behind the reason it reads the end of each layer."""
+    if transport == "unix":
+        sock = socket.socket(socket.AF_UNIX)
+        sock.settimeout(PATIENCE_S)
+        sock.connect(str(broker.unix_path))
+    else:
+        sock = dial(broker.ports[transport], client_context(authority.ca_file) if transport in ("tls", "wss") else None)
+    with closing(sock):
+        if transport in ("ws", "wss"):
+            web = WebSocket(sock)
+            web.send(frame(BINARY, begins), *(frame(BINARY, MUCH[at : at + 60_000]) for at in range(0, len(MUCH), 60_000)))
+            said = b""
+            while (read := web.read_frame())[0] == BINARY:
+                said += read[1]
+            assert read[0] == CLOSE
+        else:
+            sock.sendall(begins + MUCH)
+            said = b""
+        while more := sock.recv(65_536):
+            said += more
+        assert said.endswith(told)
+        if isinstance(sock, ssl.SSLSocket):
+            sock.unwrap()  # raises unless the end was told by TLS, too
+    wait_until(lambda: broker.node.status()["listener"]["clients"] == 0, 10.0, "it does not count")
+
+
 def test_mosquitto_pub_over_tls_with_a_certificate_of_its_own(broker: Broker, authority: Authority, client_pair: Pair) -> None:
     before = broker.node.status()["listener"]["published"]
 

@@ -377,6 +377,11 @@ class Client:
         except Ended:
             return found
 
+    def ends_in_order(self) -> bool:
+        """Whether the connection ends now, and is not reset."""
+        self._socket.settimeout(PATIENCE_S)
+        return not self._received and self._socket.recv(1) == b""
+
     def rest_of_bytes(self) -> bytes:
         """All bytes until the broker closes, whatever they mean."""
         self._socket.settimeout(PATIENCE_S)

@@ -56,6 +56,18 @@ def test_a_server_sends_nothing_behind_its_disconnect_and_closes(join: Join, ver
     assert DISCONNECT not in kinds[:-1]
 
 
+@deviates("mosquitto", "2.0.11 closes at once, and who still sends is reset", always=False)
+@clause(v5="MQTT-4.13.1-1")
+def test_a_client_that_still_sends_is_told_why_it_is_ended(join: Join, version: int, topic: str) -> None:
+    """It can send all of it, and then read: its connection is not reset before."""
+    client = join(version)
+    client.send(packet(1, 0, b""), *(publish_bytes(version, topic, bytes(50_000)) for _ in range(60)))
+    last = client.read()
+    assert last.kind == DISCONNECT
+    assert last.code in BAD
+    assert client.ends_in_order()
+
+
 @clause(v311="MQTT-4.8.0-1", v5="MQTT-4.13.1-1")
 def test_an_error_of_one_client_concerns_no_other(join: Join, version: int, topic: str) -> None:
     bad, good = join(version), join(version)

@@ -51,7 +51,7 @@ class Pipe:
         self.sent: deque[bytes] = deque()
         self.ended = False
         self.taken = bytearray()
-        self.closed = False
+        self.closed = False  # to the client: nothing more comes
 
     def fileno(self) -> int:
         return self._number
@@ -78,6 +78,9 @@ class Pipe:
     def send(self, data: bytes) -> int:
         self.taken += data
         return len(data)
+
+    def shutdown(self, how: int) -> None:
+        self.closed = True
 
     def close(self) -> None:
         self.closed = True
@@ -267,6 +270,7 @@ class InProcessNode:
         pipe.ended = True
         self.settle()
         assert pipe.closed, "the Listener keeps a connection that has ended"
+        assert not any(pipe.fileno() in group._watched for mailbox in self._mailboxes.values() for group in mailbox._made)
         del self.sockets[pipe.fileno()]
         self._free.append(pipe.fileno())
 

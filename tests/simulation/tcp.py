@@ -147,6 +147,12 @@ class Link:
         self.near.changed()
         self._far_is_gone()
 
+    def near_shut(self) -> None:
+        """The product sends no more and throws away what comes: the far end hears that it has closed, and closes too."""
+        self.near_closed()
+        if not self.silent:
+            self.world.at(self._due_s(self._out[-1][0] if self._out else 0.0), self._eof)
+
     def near_closed(self) -> None:
         """The product closes its end, or has died: what it wrote still arrives."""
         self._near_closed = True
@@ -216,6 +222,12 @@ class SimSocket(Pollable):
         if not self.closed:
             self.closed = True
             self._link.near_closed()
+
+    def shutdown(self, how: int) -> None:
+        self._effect("shutdown")
+        if self.reset or self.closed:
+            raise OSError("not connected")
+        self._link.near_shut()
 
     def setblocking(self, blocking: bool) -> None:
         assert not blocking
