@@ -19,7 +19,7 @@ REQUESTS_MAX = 16  # SUBSCRIBEs and UNSUBSCRIBEs of one client that are not answ
 RECEIVE_BYTES = 256 * 1024
 UNIX = "unix:"  # what the address of a client on a Unix socket begins with
 LABEL_MAX = 100
-HELD_BACK, TOO_FAST, CROWDING, ASKING, NO_ROOM = 1, 2, 4, 8, 16  # why a client is not read
+HELD_BACK, TOO_FAST, CROWDING, ASKING, NO_ROOM, BEHIND = 1, 2, 4, 8, 16, 32  # why a client is not read
 
 
 class Client:
@@ -175,6 +175,11 @@ class Client:
     def heard(self) -> bool:
         """Whether it is read; while it is not, its silence is ours."""
         return not self._muted
+
+    @property
+    def waits_behind(self) -> bool:
+        """Whether it is not read because of what it has published."""
+        return bool(self._muted & BEHIND)
 
     def hear(self, heard: bool, why: int = HELD_BACK) -> None:
         """Stop or go on reading this client for one reason: back-pressure reaches its publisher through TCP."""

@@ -16,7 +16,7 @@ from typing import Any
 from actors.access import Access, Verified
 from actors.acknowledgements import RETRY_TIMER, Acknowledgements, Owed
 from actors.actor import MailboxActor
-from actors.client import CROWDING, NO_ROOM, RECEIVE_BYTES, REQUESTS_MAX, TOO_FAST, Client
+from actors.client import BEHIND, CROWDING, NO_ROOM, RECEIVE_BYTES, REQUESTS_MAX, TOO_FAST, Client
 from actors.client_admin import ClientAdmin
 from actors.client_deliveries import SETTLE_TIMER, Deliveries
 from actors.client_packets import ClientPackets
@@ -78,6 +78,7 @@ REST_S = 0.004  # while a batch is being committed and little comes, clients are
 RESTING_CLIENTS_MIN = 8  # what a few send meanwhile gathers in their own sockets, and is there sooner when it is read at once
 RESTING_ROWS_MAX = 16  # if more came in a turn, clients stay heard: there may soon be enough for another batch
 PUBLISH_BYTE, PUBREL_BYTE = 0x30, 0x60
+_SUBSCRIPTIONS = b"\x82\xa2"  # what SUBSCRIBE and UNSUBSCRIBE begin with
 QOS_0_MASK, QOS_0_BYTE = 0xF6, 0x30  # a PUBLISH of QoS 0, whatever its other flags
 BESIDE_ROWS, BESIDE_BYTES = 2_048, 512 * 1024  # room for messages of QoS 0 in a batch that is full of others
 LAST_READS_MAX = 4  # of a client that has left, before another is refused; who has sent more is still here
@@ -259,11 +260,11 @@ class Listener(MailboxActor):
 
     def _end_batch(self, now_s: float) -> None:
         rows = len(self._builder)
-        if (rows or self._touched or self._unparsed) and self._link.worth_sending(rows, full=self._builder.full):
+        while (len(self._builder) or self._touched or self._unparsed) and self._worth_sending:
             self._send_batch(now_s)
-            while self._unparsed and self._link.may_send():  # what a full batch left in the clients' buffers
-                self._parse_leftovers()
-                self._send_batch(now_s)
+            if not self._unparsed:
+                break
+            self._parse_leftovers()  # what waited in the clients' buffers for this batch
         if len(self._builder):
             self._pass_on(now_s)
         if self._heard and len(self._link) and rows < RESTING_ROWS_MAX and len(self._clients) >= RESTING_CLIENTS_MIN:
@@ -271,9 +272,14 @@ class Listener(MailboxActor):
         self._heard = False
         self._group.hear(self._may_hear())
 
+    @property
+    def _worth_sending(self) -> bool:
+        return self._link.worth_sending(len(self._builder), full=self._builder.full)
+
     def _pass_on(self, now_s: float) -> None:
         """Messages of QoS 0 don't wait for the disk."""
-        self._passing.turn_end(now_s)
+        if self._passing.turn_end(now_s):
+            self._parse_leftovers()  # who waited behind his own goes on
         while self._builder.full and (places := self._passing.make_room(row for _, row, _, _ in self._wills)) is not None:
             self._wills = [(session, places[row], epoch, number) for session, row, epoch, number in self._wills]
             self._parse_leftovers()
@@ -437,6 +443,10 @@ class Listener(MailboxActor):
                             self._unparsed[client.number] = client
                             client.hear(False, NO_ROOM)
                             break
+                    if position < len(data) and data[position] in _SUBSCRIPTIONS and self._builder.holds(client.number):
+                        self._unparsed[client.number] = client  # it goes behind the batch
+                        client.hear(False, BEHIND)
+                        break
                     if position < len(data) and data[position] in _ACKNOWLEDGEMENTS:
                         before = position
                         position = self._take_acknowledgements(client, data, position)
@@ -604,8 +614,8 @@ class Listener(MailboxActor):
                     self._parse(client)
 
     def _has_room(self, client: Client, now_s: float) -> None:
-        """Read ``client`` again, which waited for room in the batch."""
-        client.hear_again(now_s, NO_ROOM)
+        """Read ``client`` again, which waited for room in the batch, or for the batch to go."""
+        client.hear_again(now_s, NO_ROOM | BEHIND)
 
     # --- for ClientPackets and Acknowledgements ---
 

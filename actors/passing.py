@@ -44,17 +44,18 @@ class Passing:
         """Figures for ``status``: messages that were passed on, and those of them that no queue got because there was no room."""
         return {"passed": self._passed, "dropped": self._dropped}
 
-    def turn_end(self, now_s: float) -> None:
-        """Pass on what has waited long enough; the batch could not be sent in this turn."""
+    def turn_end(self, now_s: float) -> bool:
+        """Pass on what has waited long enough; the batch could not be sent in this turn. Whether anything was passed on."""
         if not len(self._link) or self._builder.passed_rows == len(self._builder):
-            return
+            return False
         many = len(self._builder) >= OVERLAPPING_ROWS_MIN
         due_s = self._link.waiting_since_s + (PASS_MANY_AFTER_S if many else PASS_AFTER_S)
         if now_s >= due_s:
-            self._pass_on()
-        elif not self._timed:
+            return self._pass_on()
+        if not self._timed:
             self._timed = True
             self._host.mailbox.set_timer(PASSING_TIMER, due_s)
+        return False
 
     def batch_sent(self) -> None:
         """The batch is on its way, and a new one is begun."""
@@ -89,13 +90,15 @@ class Passing:
             log.warning("listener.qos_0_dropped", extra={"messages": dropped, "why": "the store has taken nothing for long"})
         return places
 
-    def _pass_on(self) -> None:
-        if not any(client.filters for client in self._host.clients()):
-            return  # nobody would get them: bridges do, when the batch is committed
+    def _pass_on(self) -> bool:
+        if not any(client.filters or client.waits_behind for client in self._host.clients()):
+            return False  # nobody would get them, nor go on behind them: bridges do, when the batch is committed
         passed = self._builder.pass_on(self._host.mailbox.wall_ms())
-        if passed is not None:
-            batch, sources = passed
-            self._passed += len(batch)
-            self._sheddable += len(batch)
-            ahead = PublishesAhead(epoch=self._host.epoch, sources=sources, bodies=(batch.encode(),))
-            self._host.send(DISTRIBUTOR, ahead)
+        if passed is None:
+            return False
+        batch, sources = passed
+        self._passed += len(batch)
+        self._sheddable += len(batch)
+        ahead = PublishesAhead(epoch=self._host.epoch, sources=sources, bodies=(batch.encode(),))
+        self._host.send(DISTRIBUTOR, ahead)
+        return True

@@ -165,6 +165,13 @@ class BatchBuilder:
         """Per row the number of the client it came from (u32 column)."""
         return pack_column(self.sources)
 
+    def holds(self, source: int) -> bool:
+        """Whether messages of ``source`` have not taken effect: nobody has been offered them, or the store is to retain them."""
+        return source in self.sources and any(
+            number == source and (flags & RETAIN or not flags & OFFERED)
+            for number, flags in zip(self.sources, self.flags, strict=True)
+        )
+
     def build(self, accepted_ms: int) -> Batch:
         """The batch of all that was gathered; ``clear`` before gathering more."""
         return Batch(

@@ -492,6 +492,18 @@ def test_what_passes_goes_once_and_what_is_shed_has_passed(course: list[Added | 
     assert of_rows == [at for at, (row, _) in enumerate(rows) if row[1] & QOS_MASK == 2]
 
 
+def test_it_holds_what_nobody_was_offered_and_what_is_to_be_retained() -> None:
+    builder = BatchBuilder(rows_max=100, bytes_max=10_000)
+    for source, flags in ((1, 0), (2, RETAIN), (3, 1), (4, 2 | OFFERED), (5, 1 | OFFERED | RETAIN)):
+        builder.add(b"t", flags, b"x", source=source)
+    assert [builder.holds(source) for source in range(1, 7)] == [True, True, True, False, True, False]
+
+    builder.pass_on(0)
+    assert [builder.holds(source) for source in range(1, 7)] == [False, True, True, False, True, False]
+    builder.clear()
+    assert not any(builder.holds(source) for source in range(1, 7))
+
+
 def test_what_is_shed_makes_room_and_what_else_takes_room_keeps_it() -> None:
     builder = BatchBuilder(rows_max=1000, bytes_max=1000)
     builder.take_room(300)
