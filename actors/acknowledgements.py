@@ -8,7 +8,7 @@ so no more is held of it than was on the way when the first was refused.
 from __future__ import annotations
 
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -81,6 +81,7 @@ class Acknowledgements:
         self._retries = False  # the timer is set
         self._gone: dict[int, int] = {}  # stalled sources that are gone -> the last batch that may have rows of theirs
         self._gone_from: dict[int, str] = {}  # those of them whose session goes on -> its queue
+        self._given_up: Counter[int] = Counter()  # what was refused of them at QoS 0: nobody sends that again
         self.offered_before = OfferedBefore()
         self.refused = 0
 
@@ -93,22 +94,32 @@ class Acknowledgements:
         """The client is gone: what is held of it was never acknowledged, so it will send it again."""
         held = self._held.pop(client.number, None)
         if held is not None:
-            self._gone[client.number] = self._link.next_number
+            self._has_gone(client.number)
             if client.queue:
                 self._gone_from[client.number] = client.queue
             for message in held.messages:
-                self._note_offered(message)
+                self._let_go(message)
+            self._resume_gone()
 
-    def _note_offered(self, message: RefusedMessage) -> None:
-        """``message`` is refused, its connection has ended; where its session goes on it comes again."""
+    def _has_gone(self, source: int) -> None:
+        """Of ``source`` nothing comes any more but what is in batches already."""
+        self._gone[source] = self._link.next_number - (source not in self._builder.sources)
+
+    def _let_go(self, message: RefusedMessage) -> None:
+        """``message`` is refused, its connection has ended; where its session goes on it comes again, unless it is of QoS 0."""
         queue = self._gone_from.get(message.source)
-        if queue is not None and message.qos == 2:
+        if not message.qos:
+            self._given_up[message.source] += 1
+        elif queue is not None and message.qos == 2:
             self.offered_before.note(queue, int.from_bytes(message.packet_id, "big"))
 
-    def _resume(self, source: int) -> None:
-        """Have the store accept rows of ``source`` again from the next batch on; none of them is on the way."""
+    def _resume(self, source: int, *, held: int = 0, given_up: int = 0) -> None:
+        """Have the store accept rows of ``source`` again from the next batch on; none of earlier ones is on the way."""
         number = self._link.next_number
-        self._host.send(QUEUE_STORE, SourceResumed(sender=self._host.name, epoch=self._host.epoch, source=source, number=number))
+        told = SourceResumed(
+            sender=self._host.name, epoch=self._host.epoch, source=source, number=number, held=held, given_up=given_up
+        )
+        self._host.send(QUEUE_STORE, told)
 
     def release(self, frame: Committed) -> None:
         """Answer the publishers of every batch up to ``frame.number``: here their PUBACKs and PUBRECs leave."""
@@ -121,10 +132,14 @@ class Acknowledgements:
                     self._host.write(client, burst.encode(), burst.packets)
         if self._held:
             self._go_on()
+        self._resume_gone()
+
+    def _resume_gone(self) -> None:
+        """Nothing more comes of these: the store may forget them."""
         for source in [source for source, last in self._gone.items() if last <= self._link.committed]:
             del self._gone[source]
             self._gone_from.pop(source, None)
-            self._resume(source)
+            self._resume(source, given_up=self._given_up.pop(source, 0))
 
     def _refuse(self, owed: Owed, rows: bytes, number: int) -> list[tuple[Client, AnswerBurst]]:
         """Tell MQTT 5 publishers of their refused messages; hold those of MQTT 3.1.1 and stop reading their publishers."""
@@ -142,12 +157,13 @@ class Acknowledgements:
             self._refuse_wills(owed, batch, set(unpack_column("H", rows)), number)
         told: dict[int, dict[bytes, int]] = {}
         withheld: dict[int, list[RefusedMessage]] = {}
+        gone: set[int] = set()
         for message in messages:
             client = self._host.client(message.source)
             if client is None or client.flow is None:
                 if not message.refusable:
-                    self._gone[message.source] = self._link.next_number
-                    self._note_offered(message)
+                    gone.add(message.source)
+                    self._let_go(message)
                 continue
             if message.qos == 2:
                 client.flow.received.discard(int.from_bytes(message.packet_id, "big"))
@@ -155,6 +171,8 @@ class Acknowledgements:
                 told.setdefault(message.source, {})[message.packet_id] = QUOTA_EXCEEDED
             else:
                 withheld.setdefault(message.source, []).append(message)
+        for source in gone:
+            self._has_gone(source)
         self._hold(withheld)
         bursts = []
         for client, burst in owed.bursts:
@@ -241,10 +259,10 @@ class Acknowledgements:
                 continue
             client = self._client(number)
             assert client.flow is not None
-            self._resume(number)
             held.offered_in, held.eager = self._link.next_number, False
             for _ in range(min(held.rows, len(held.messages))):
                 self._builder.add_again(client.flow, held.messages.popleft())
                 if self._builder.full:
                     break
+            self._resume(number, held=len(held.messages))
             self._host.touched(client)

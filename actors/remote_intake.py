@@ -281,18 +281,19 @@ class RemoteIntake:
     def _offer_again(self, now_s: float) -> None:
         if not self._inbox.held or self._inbox.outstanding:
             return
-        self._tell_resumed()
         parts = self._inbox.offer_again(now_s, self._host.mailbox.wall_ms())
+        self._tell_resumed()
         if parts is not None:
             self._host.mailbox.send_parts(DISTRIBUTOR, parts)
             self._time_resend(now_s)
 
     def _tell_resumed(self) -> None:
         number = self._inbox.next_number
-        for source in self._inbox.resumes():
-            self._host.send(
-                QUEUE_STORE, SourceResumed(sender=self._host.name, epoch=self._host.epoch, source=source, number=number)
+        for source, held, given_up in self._inbox.resumes():
+            told = SourceResumed(
+                sender=self._host.name, epoch=self._host.epoch, source=source, number=number, held=held, given_up=given_up
             )
+            self._host.send(QUEUE_STORE, told)
 
     def _resend(self) -> None:
         for parts in self._inbox.resend(self._host.mailbox.now_s()):

@@ -149,6 +149,7 @@ def _ledger_facts(ledger: Ledger) -> LedgerFacts:
         redelivered=ledger.redelivered,
         dropped=dict(ledger.dropped),
         dead=dict(ledger.dead),
+        refused=ledger.refused,
     )
 
 

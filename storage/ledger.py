@@ -1,7 +1,8 @@
 """The ledger and the row of a queue: what came in, what became of it, and where the queue stands.
 
 P6: accepted = delivered + depth + expired + dropped + dead-lettered, for every queue, at any time. The row is written in the same
-commit as what changed it, so the sum closes after any crash.
+commit as what changed it, so the sum closes after any crash. What a full queue refused was never accepted: it is counted beside the
+sum, in the same row.
 """
 
 from __future__ import annotations
@@ -15,12 +16,15 @@ from wire.errors import ConfigError, StorageDamaged
 from wire.frames import Ranges
 
 ROW_VERSION = 3
-_OLDER_VERSIONS = (2, 1)  # 2 has no history, 1 no purged either
 
 
 @dataclass(slots=True)
 class Ledger:
-    """Counts of messages. ``dropped`` and ``dead`` go by reason; ``redelivered`` counts sendings, not messages."""
+    """Counts of messages. ``dropped`` and ``dead`` go by reason; ``redelivered`` counts sendings, not messages.
+
+    refused: for want of room in this queue, and for good: the publisher was told (MQTT 5), or the message was of QoS 0 and is gone.
+    One that is held back and offered again is not among them: it will be accepted, or its publisher still has it.
+    """
 
     accepted: int = 0
     delivered: int = 0
@@ -28,6 +32,7 @@ class Ledger:
     redelivered: int = 0
     dropped: dict[str, int] = field(default_factory=dict)
     dead: dict[str, int] = field(default_factory=dict)
+    refused: int = 0
 
     def count(self, outcome: str, messages: int) -> None:
         """Count ``messages`` under ``outcome``: delivered, expired, redelivered, ``dropped:<reason>`` or ``dead:<reason>``.
@@ -120,7 +125,10 @@ class LaneRow:
                 self.released,
                 self.generation,
                 self.session,
-                (ledger.accepted, ledger.delivered, ledger.expired, ledger.redelivered, ledger.dropped, ledger.dead),
+                (
+                    *(ledger.accepted, ledger.delivered, ledger.expired, ledger.redelivered),
+                    *(ledger.dropped, ledger.dead, ledger.refused),
+                ),
                 self.purged,
                 self.history,
             )
@@ -135,11 +143,10 @@ class LaneRow:
             StorageDamaged: it is not a row, or contradicts itself.
             ConfigError: a newer build wrote it.
         """
-        fields = unpack_row(value, ROW_VERSION, *_OLDER_VERSIONS, what="queue", name=queue)
+        fields = unpack_row(value, ROW_VERSION, what="queue", name=queue)
         try:
-            head, tail, handed, trimmed, tail_bytes, depth, settled, released, generation, session, counts, *rest = fields
-            purged, history = [*rest, (), ()][:2]
-            accepted, delivered, expired, redelivered, dropped, dead = counts
+            head, tail, handed, trimmed, tail_bytes, depth, settled, released, generation, session, counts, purged, history = fields
+            accepted, delivered, expired, redelivered, dropped, dead, refused = counts
             row = cls(
                 head=head,
                 tail=tail,
@@ -151,7 +158,7 @@ class LaneRow:
                 released=released,
                 generation=generation,
                 session=session,
-                ledger=Ledger(accepted, delivered, expired, redelivered, dict(dropped), dict(dead)),
+                ledger=Ledger(accepted, delivered, expired, redelivered, dict(dropped), dict(dead), refused),
                 purged=purged,
                 history=HistoryRow(*history),
             )

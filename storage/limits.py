@@ -5,6 +5,9 @@ Fast path: everything fits and nothing is looked at row by row. Slow path: in or
 refused row whose publisher cannot be told (MQTT 3.1.1) stalls its source: every later row of it is refused until it is resumed, so
 that order holds [MQTT-4.6.0-6]. A row that is larger than a limit by itself, its copies included, would wait for room that never
 comes: unless it is refused and its publisher told, it is dropped at once, and nothing makes room for it.
+
+Each refusal is put down to the queues that had no room. It is for good where the publisher is told, at QoS 0 too, where nobody
+hears of it. Else the message is held back by its sender, and offered again: so is a Will, which stays on record meanwhile.
 """
 
 from __future__ import annotations
@@ -80,15 +83,37 @@ class Admitted:
 
 
 @dataclass(slots=True)
+class HeldBack:
+    """How many messages of one source wait for room, and in which queues: those that the newest of them was refused by."""
+
+    queues: tuple[str, ...] = ()
+    messages: int = 0
+
+
+@dataclass(slots=True)
 class Admission:
     """What becomes of an Append: its parts, and the rows of the original batch that were refused.
 
-    too_large: for each queue with rows that can never come in, the bytes of the largest.
+    for_good: for each queue that had no room, the messages that nobody offers again. held: for each source that is not told, the
+    others. too_large: for each queue with rows that can never come in, the bytes of the largest.
     """
 
     parts: list[Admitted] = field(default_factory=list)
     refused: list[int] = field(default_factory=list)
+    for_good: dict[str, int] = field(default_factory=dict)
+    held: dict[int, HeldBack] = field(default_factory=dict)
     too_large: dict[str, int] = field(default_factory=dict)
+
+    def end(self, full: Sequence[str]) -> None:
+        """One more is refused for good by the queues that are ``full``."""
+        for queue in full:
+            self.for_good[queue] = self.for_good.get(queue, 0) + 1
+
+    def hold(self, source: int, full: Sequence[str]) -> None:
+        """One more of ``source`` is held back, by the queues that are ``full``; none: it waits behind another."""
+        held = self.held.setdefault(source, HeldBack())
+        held.messages += 1
+        held.queues = tuple(full) or held.queues
 
 
 class _Part:
@@ -211,12 +236,12 @@ def _wanted(frame: Append, rooms: Mapping[str, Sequence[Room]]) -> Iterable[tupl
     return wanted.values()
 
 
-def _split(places: Sequence[_Place]) -> tuple[list[_Place], list[_Place], bool]:
-    """Of ``places``, those that could take the row if nothing were there, and those that never can; whether one of these rejects.
+def _split(places: Sequence[_Place]) -> tuple[list[_Place], list[_Place], list[str]]:
+    """Of ``places``, those that could take the row if nothing were there, and those that never can; which of these reject it.
 
     One after another, since a room that they share must hold the row once for each.
     """
-    possible, hopeless, rejects = [], [], False
+    possible, hopeless, rejecting = [], [], []
     wanted: dict[int, tuple[int, int]] = {}
     for part, row in places:
         needs = {}
@@ -228,26 +253,27 @@ def _split(places: Sequence[_Place]) -> tuple[list[_Place], list[_Place], bool]:
                 too_small.append(room)
         if too_small:
             hopeless.append((part, row))
-            rejects = rejects or any(room.overflow == "reject" for room in too_small)
+            if any(room.overflow == "reject" for room in too_small):
+                rejecting.append(part.queue)
         else:
             possible.append((part, row))
             wanted.update(needs)
-    return possible, hopeless, rejects
+    return possible, hopeless, rejecting
 
 
-def _rejected(places: Sequence[_Place]) -> bool:
-    """Whether one of the queues that a row goes to rejects it; a room that they share must hold it once for each."""
+def _rejecting(places: Sequence[_Place]) -> list[str]:
+    """Which of the queues that a row goes to reject it; a room that they share must hold it once for each."""
     reserved = []
-    rejected = False
+    rejecting = []
     for part, row in places:
         if part.overflow(row) == "reject":
-            rejected = True
-            break
-        part.reserve(row, 1)
-        reserved.append((part, row))
+            rejecting.append(part.queue)
+        else:
+            part.reserve(row, 1)
+            reserved.append((part, row))
     for part, row in reserved:
         part.reserve(row, -1)
-    return rejected
+    return list(dict.fromkeys(rejecting))  # copies of one row count once
 
 
 def _row_by_row(
@@ -256,20 +282,28 @@ def _row_by_row(
     sources: array[int] = unpack_column("I", frame.sources)
     parts = [_Part(queue, body, rows, rooms[queue]) for (queue, _, _, _, rows), body in zip(frame.parts, frame.bodies, strict=True)]
     may_be_too_large = not all(room.ever_fits(messages, size_bytes) for room, messages, size_bytes in _wanted(frame, rooms))
+    wills = {row for _, row, _, _ in frame.wills}
     admission = Admission()
     for original, source in enumerate(sources):
         places = [(part, row) for part in parts for row in part.copies_of.get(original, ())]
         hopeless: Sequence[_Place] = ()
-        told = False
+        full: list[str] = []
+        refusable = bool(frame.refusable[original])
         if may_be_too_large:
-            places, hopeless, rejects = _split(places)
-            told = rejects and bool(frame.refusable[original])
+            places, hopeless, rejecting = _split(places)
+            full = list(dict.fromkeys(rejecting)) if refusable else []
             for part, row in hopeless:
                 admission.too_large[part.queue] = max(part.sizes[row], admission.too_large.get(part.queue, 0))
-        if source in stalled or told or _rejected(places):
+        waits = source in stalled
+        if not waits:
+            full = full or _rejecting(places)
+        if waits or full:
             admission.refused.append(original)
-            if not frame.refusable[original]:
+            if not refusable:
                 stalled[source] = frame.number
+                admission.hold(source, full)
+            elif original not in wills:
+                admission.end(full)
             continue
         for part, _ in hopeless:
             part.dropped += 1

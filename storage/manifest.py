@@ -58,7 +58,7 @@ class ManifestNewer(ConfigError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerFacts:
-    """What came into a queue and what became of it; ``redelivered`` counts sendings."""
+    """What came into a queue and what became of it; ``redelivered`` counts sendings, ``refused`` what never came in."""
 
     accepted: int = 0
     delivered: int = 0
@@ -66,6 +66,7 @@ class LedgerFacts:
     redelivered: int = 0
     dropped: Mapping[str, int] = field(default_factory=dict)
     dead: Mapping[str, int] = field(default_factory=dict)
+    refused: int = 0
 
     def ended(self) -> int:
         """How many messages have left the queue."""
@@ -430,6 +431,7 @@ def queue_fields(queue: QueueFacts) -> dict[str, Any]:
             "redelivered": ledger.redelivered,
             "dropped": dict(ledger.dropped),
             "dead": dict(ledger.dead),
+            "refused": ledger.refused,
         },
         "max_messages": queue.max_messages,
         "max_bytes": queue.max_bytes,
@@ -469,6 +471,7 @@ def queue_of(fields: Mapping[str, Any]) -> QueueFacts:
             redelivered=ledger["redelivered"],
             dropped=dict(ledger["dropped"]),
             dead=dict(ledger["dead"]),
+            refused=ledger["refused"],
         ),
         max_messages=fields["max_messages"],
         max_bytes=fields["max_bytes"],

@@ -278,6 +278,11 @@ class Queue:
         self.ledger.accepted += messages
         self._count(outcome, messages)
 
+    def count_refused(self, messages: int) -> None:
+        """Count ``messages`` that were refused for good, for want of room: they were never accepted."""
+        self.ledger.refused += messages
+        self.changed = True
+
     # --- hand out ---
 
     def hand_out(self, messages: int, size_bytes: int, *, accepted_before_ms: int = 0, below: int | None = None) -> list[Piece]:

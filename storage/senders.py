@@ -8,7 +8,8 @@ The sender's half is ``wire/link.py``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -17,7 +18,9 @@ import msgpack
 from storage.engine import Engine, Write
 from storage.keys import sender_key
 from storage.ledger import unpack_row
+from storage.limits import HeldBack
 from wire.errors import StorageDamaged
+from wire.frames import SourceResumed
 
 ROW_VERSION = 1
 REFUSED_NUMBERS_MAX = 8  # a sender has fewer batches outstanding
@@ -38,7 +41,7 @@ class Sender:
 
     last: the highest number taken. committed: the highest number in a finished commit. refused: number -> rows (u16 column), kept
     so that a repeat gets the same answer. stalled: sources of which every row is refused until they are resumed -> the last number
-    that had such a row.
+    that had such a row. held: what the sender holds of sources, to offer it again; it dies with the sender.
     """
 
     epoch: int
@@ -46,6 +49,7 @@ class Sender:
     committed: int = 0
     refused: dict[int, bytes] = field(default_factory=dict)
     stalled: dict[int, int] = field(default_factory=dict)
+    held: dict[int, HeldBack] = field(default_factory=dict)
 
 
 class Senders:
@@ -59,8 +63,9 @@ class Senders:
             name = key[1:].decode()
             fields = unpack_row(value, ROW_VERSION, what="sender", name=name)
             try:
-                epoch, last, refused, stalled = fields
-                self._senders[name] = Sender(epoch, last, last, dict(refused), dict(stalled))
+                epoch, last, refused, stalled, held = fields
+                held_back = {source: HeldBack(queues, messages) for source, queues, messages in held}
+                self._senders[name] = Sender(epoch, last, last, dict(refused), dict(stalled), held_back)
             except (TypeError, ValueError) as error:
                 raise StorageDamaged("the row of a sender is damaged", name=name) from error
 
@@ -119,12 +124,41 @@ class Senders:
         self._changed.add(name)
         return sender.stalled
 
-    def source_resumed(self, name: str, epoch: int, source: int, number: int) -> None:
-        """Rows of ``source`` may be accepted again from ``number`` on; without effect if some were refused there already."""
+    def source_resumed(self, frame: SourceResumed) -> tuple[str, ...]:
+        """Accept rows of the source again, unless some were refused since the sender said so.
+
+        Returns: the queues that its refused messages waited for, which answer for those that are given up.
+        """
+        sender = self._senders.get(frame.sender)
+        if sender is None or sender.epoch != frame.epoch:
+            return ()
+        self._changed.add(frame.sender)
+        held = sender.held.get(frame.source, HeldBack())
+        if sender.stalled.get(frame.source, -1) < frame.number:
+            sender.stalled.pop(frame.source, None)
+            sender.held.pop(frame.source, None)
+            if frame.held:
+                sender.held[frame.source] = HeldBack(held.queues, frame.held)
+        return held.queues
+
+    def hold(self, name: str, epoch: int, held: Mapping[int, HeldBack]) -> None:
+        """The sender is to hold so much more of each source, and to offer it again."""
         sender = self._senders.get(name)
-        if sender is not None and sender.epoch == epoch and sender.stalled.get(source, number) < number:
-            del sender.stalled[source]
-            self._changed.add(name)
+        if sender is None or sender.epoch != epoch:
+            return
+        for source, more in held.items():
+            known = sender.held.setdefault(source, HeldBack())
+            known.queues = more.queues or known.queues
+            known.messages += more.messages
+        self._changed.add(name)
+
+    def held_back(self) -> Counter[str]:
+        """For each queue, the messages that wait at their senders for room in it, those behind them included."""
+        waiting: Counter[str] = Counter()
+        for sender in self._senders.values():
+            for held in sender.held.values():
+                waiting.update(dict.fromkeys(held.queues, held.messages))
+        return waiting
 
     def refuse(self, name: str, epoch: int, number: int, rows: bytes) -> None:
         """Remember which rows of ``number`` were refused."""
@@ -139,7 +173,8 @@ class Senders:
         """Put what changed into ``write``."""
         for name in self._changed:
             sender = self._senders[name]
-            row = (ROW_VERSION, sender.epoch, sender.last, sender.refused, sorted(sender.stalled.items()))
+            held = [(source, each.queues, each.messages) for source, each in sorted(sender.held.items())]
+            row = (ROW_VERSION, sender.epoch, sender.last, sender.refused, sorted(sender.stalled.items()), held)
             write.put("meta", sender_key(name), msgpack.packb(row))
             write.on_commit(_Committed(sender, sender.last))
         self._changed.clear()

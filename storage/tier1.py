@@ -422,7 +422,7 @@ class Tier1:
                     if self._without_room:
                         self._tell_overflow(queued, too_large, rooms, now_s, wall_ms)
                 case SourceResumed():
-                    self._senders.source_resumed(frame.sender, frame.epoch, frame.source, frame.number)
+                    self._count_refused(dict.fromkeys(self._senders.source_resumed(frame), frame.given_up))
                 case _:
                     try:
                         self._local.receive(frame, wall_ms)
@@ -475,12 +475,21 @@ class Tier1:
         if admission.refused:
             self._without_room += len(admission.refused)
             self._senders.refuse(frame.sender, frame.epoch, frame.number, pack_column(array("H", admission.refused)))
+            self._senders.hold(frame.sender, frame.epoch, admission.held)
+            self._count_refused(admission.for_good)
         # It acknowledges every number up to this one, so it tells the refusals of them all: earlier answers may have been lost.
         refusals = self._senders.refused(frame.sender, frame.epoch)
         self._acks[frame.sender] = Committed(
             sender=frame.sender, epoch=frame.epoch, store=self._epoch, number=frame.number, refused=refusals
         )
         return admission.too_large
+
+    def _count_refused(self, refused: Mapping[str, int]) -> None:
+        """Count at each queue what was refused for good; it is on record with the next commit, synced if anything else of it is."""
+        for name, messages in refused.items():
+            lane = self._lanes.get(name)
+            if lane is not None and messages:
+                lane.queue.count_refused(messages)
 
     def _tell_overflow(
         self, frame: Append, too_large: Mapping[str, int], rooms: Mapping[str, list[Room]], now_s: float, wall_ms: int
@@ -1183,7 +1192,11 @@ class Tier1:
 
     def status(self, wall_ms: int) -> dict[str, Any]:
         """Figures for ``bascule status``."""
-        queues = {name: self._lane_status(name, lane, wall_ms) for name, lane in self._bridge_lanes.items()}
+        held_back = self._senders.held_back()
+        queues = {
+            name: {**self._lane_status(name, lane, wall_ms), "held_back": held_back[name]}
+            for name, lane in self._bridge_lanes.items()
+        }
         low = self._disk_is_low()
         trouble = self._refusal or next((lane.unreadable for lane in self._lanes.values() if lane.unreadable is not None), None)
         return {
@@ -1207,6 +1220,7 @@ class Tier1:
             "depth": messages,
             "bytes": size_bytes,
             "dropped": sum(sum(ledger.dropped.values()) for ledger in ledgers),
+            "refused": sum(ledger.refused for ledger in ledgers),
         }
 
     def _lane_status(self, name: str, lane: _Lane, wall_ms: int) -> dict[str, Any]:
@@ -1225,6 +1239,7 @@ class Tier1:
             "dropped": dict(ledger.dropped),
             "dead_lettered": sum(ledger.dead.values()),
             "redelivered": ledger.redelivered,
+            "refused": ledger.refused,
             "waits_for_lanes": self._lane_changes.waits_for(lane),
             "ledger_closes": ledger.closes(queue.depth),
             "retained": {"messages": queue.retained, "bytes": queue.history_bytes},

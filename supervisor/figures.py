@@ -12,7 +12,18 @@ from typing import Any
 
 from wire.names import DISTRIBUTOR, LISTENER, QUEUE_STORE, connection_name, forwarder_name, queue_name
 
-_COUNTS = ("depth", "bytes", "in_flight", "accepted", "delivered", "expired", "dead_lettered", "redelivered")
+_COUNTS = (
+    "depth",
+    "bytes",
+    "in_flight",
+    "accepted",
+    "delivered",
+    "expired",
+    "dead_lettered",
+    "redelivered",
+    "refused",
+    "held_back",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +39,7 @@ class ActorView:
 
 
 def ledger_closes(row: Mapping[str, Any]) -> bool:
-    """P6: accepted = delivered + depth + expired + dropped (all reasons) + dead-lettered."""
+    """P6: accepted = delivered + depth + expired + dropped (all reasons) + dead-lettered; ``refused`` is beside the sum."""
     gone = row["delivered"] + row["expired"] + sum(row["dropped"].values()) + row["dead_lettered"]
     return bool(row["accepted"] == row["depth"] + gone)
 

@@ -99,7 +99,18 @@ def _bridges(rows: Sequence[dict[str, Any]]) -> RenderableType:
             *(_figure(sum(row["dropped"].values()) if name == "dropped" else row[name]) for name in counts),
             ledger,
         )
-    return Group(table, *_notes(rows), *_remote_subscriptions(rows))
+    return Group(table, *_without_room(rows), *_notes(rows), *_remote_subscriptions(rows))
+
+
+def _without_room(rows: Sequence[dict[str, Any]]) -> list[RenderableType]:
+    """What the ledgers add up, and what is beside them: what full queues refused, and what waits for room."""
+    whole = "ledger: accepted = delivered + depth + expired + dropped + dead lettered; beside it is what was refused"
+    lines: list[RenderableType] = [Text(whole, "dim")]
+    for key, what in (("refused", "refused for want of room: "), ("held_back", "held back by publishers until there is room: ")):
+        told = "; ".join(f"{row['name']}:{row['lane']} {row[key]}" for row in rows if row[key])
+        if told:
+            lines.append(Text.assemble((what, _BUSY), told))
+    return lines
 
 
 def _notes(rows: Sequence[dict[str, Any]]) -> list[RenderableType]:

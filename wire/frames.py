@@ -180,14 +180,19 @@ class Committed(Frame):
 class SourceResumed(Frame):
     """Sender -> QueueStore: rows of ``source``, which was stalled since one was refused, may be accepted from batch ``number`` on.
 
-    If a row of it was refused in that batch or a later one already, this frame came too late and changes nothing.
+    If a row of it was refused in that batch or a later one already, this frame came too late and resumes nothing.
     The store refuses every later row of a source that cannot be told of a refusal (MQTT 3.1.1), so that order holds [MQTT-4.6.0-6].
+
+    held: its refused messages that go on waiting at the sender, beside those that batch ``number`` offers again. given_up: refused
+    messages of QoS 0 that nobody offers again, since the connection has ended.
     """
 
     sender: str
     epoch: int
     source: int
     number: int
+    held: int = 0
+    given_up: int = 0
 
 
 @_frame(5)

@@ -20,7 +20,7 @@ N5  a message that is dropped before it was sent to the store, or was not even t
 from __future__ import annotations
 
 from array import array
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -53,6 +53,14 @@ class InboxCounts:
     dropped: int = 0
     expired: int = 0
     skipped: int = 0
+
+
+class Resumed(NamedTuple):
+    """A source that the store is to take again; ``held`` and ``given_up`` as in ``SourceResumed``."""
+
+    source: int
+    held: int
+    given_up: int
 
 
 class _Held(NamedTuple):
@@ -109,6 +117,7 @@ class RemoteInbox:
         self._held: deque[_Held] = deque()
         self._stalled = False  # the store refuses what comes by this connection
         self._refusing: set[int] = set()  # connections that the store refuses until it is told
+        self._given_up: Counter[int] = Counter()  # by connection, what the store is to be told of
         self._offer_rows = OFFER_ROWS_MIN
         self._skipping = False
         self._not_recorded: set[int] = set()  # whatever is on record under these is of others (N5)
@@ -146,9 +155,14 @@ class RemoteInbox:
         self.blocked = self._skipping = False
         if self._stalled:
             self._stalled = False
-            self.counts.dropped += sum(1 for message, _ in self._held if not message.qos)
+            self._give_up(self._source, sum(1 for message, _ in self._held if not message.qos))
             self._held.clear()
             self._drop_gathered()
+
+    def _give_up(self, source: int, messages: int) -> None:
+        """So many refused ``messages`` of QoS 0 do not come again, since their connection has ended."""
+        self.counts.dropped += messages
+        self._given_up[source] += messages
 
     def _note_untaken(self, untaken: bytes) -> None:
         """Packets that nobody has looked at: whether they are new as well (N5)."""
@@ -176,13 +190,13 @@ class RemoteInbox:
         """The sources that the store refuses until it is told."""
         return tuple(sorted(self._refusing))
 
-    def resumes(self) -> list[int]:
-        """The sources that the store refuses and is to take again; ask just before more is sent."""
-        if len(self._link):
-            return []
-        sources = sorted(self._refusing)
+    def resumes(self) -> list[Resumed]:
+        """What the store is told of refused sources; ask where ``offer_again`` was the first to send something, or nobody has."""
+        held = {self._source: len(self._held)} if self._held or self._stalled else {}
+        sources = sorted({*self._refusing, *self._given_up, *held})
+        given_up, self._given_up = self._given_up, Counter()
         self._refusing.clear()
-        return sources
+        return [Resumed(source, held.get(source, 0), given_up[source]) for source in sources]
 
     # --- packets ---
 
@@ -265,9 +279,9 @@ class RemoteInbox:
         return len(self._held) + (len(self._builder) if self._stalled else 0)
 
     @property
-    def held(self) -> bool:
-        """Whether there is something to offer again."""
-        return bool(self._held)
+    def held(self) -> int:
+        """How many messages are to be offered again."""
+        return len(self._held)
 
     @property
     def eager(self) -> bool:
@@ -303,7 +317,7 @@ class RemoteInbox:
         return parts
 
     def offer_again(self, now_s: float, wall_ms: int) -> list[bytes] | None:
-        """The parts of a ``Publishes`` with the first of what is held, when nothing is on its way; act on ``resumes`` first."""
+        """The parts of a ``Publishes`` with the first of what is held, when nothing is on its way; act on ``resumes`` before."""
         flow = self._flow
         if not self._held or len(self._link) or flow is None:
             return None
@@ -381,13 +395,14 @@ class RemoteInbox:
         """Hold the messages of refused ``rows``; the burst without their answers."""
         self._refusing.add(owed.source)
         self._offer_rows = OFFER_ROWS_MIN
+        if owed.rows is not None:
+            rows = pack_column(array("H", [owed.rows[row] for row in unpack_column("H", rows)]))
         if self._flow is None:
+            self._give_up(owed.source, sum(1 for row in unpack_column("H", rows) if not owed.came.flags[row] & QOS_MASK))
             self._drop_gathered()  # of that connection too, and behind what was refused
             return None
         assert owed.source == self._flow.number, "a batch of an earlier connection (N3)"
         self._stalled = True
-        if owed.rows is not None:
-            rows = pack_column(array("H", [owed.rows[row] for row in unpack_column("H", rows)]))
         if owed.again:
             held = [owed.again[row] for row in unpack_column("H", rows)]
             self._held.extendleft(reversed(held))

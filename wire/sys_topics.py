@@ -118,6 +118,7 @@ def node_values(status: Mapping[str, Any]) -> dict[str, int]:
         values[of_lane + "connected"] = int(row["state"] == _LINK_UP)
         if row["depth"] is not None:
             values[of_lane + "depth"] = row["depth"]
+            values[of_lane + "refused"] = row["refused"]
     return values
 
 

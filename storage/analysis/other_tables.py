@@ -103,6 +103,7 @@ def _queue(snapshot: Snapshot, queue: QueueFacts, with_oldest: bool) -> dict[str
         "redelivered": row.ledger.redelivered,
         "dropped": list(row.ledger.dropped.items()),
         "dead": list(row.ledger.dead.items()),
+        "refused": row.ledger.refused,
         "generation": row.generation,
         "remote_session": row.session,
         "oldest_at": oldest_us,
@@ -118,7 +119,9 @@ def _queue(snapshot: Snapshot, queue: QueueFacts, with_oldest: bool) -> dict[str
 def _row_of_facts(queue: QueueFacts) -> LaneRow:
     """What the manifest knows of a queue whose row cannot be read."""
     facts = queue.ledger
-    ledger = Ledger(facts.accepted, facts.delivered, facts.expired, facts.redelivered, dict(facts.dropped), dict(facts.dead))
+    ledger = Ledger(
+        facts.accepted, facts.delivered, facts.expired, facts.redelivered, dict(facts.dropped), dict(facts.dead), facts.refused
+    )
     return LaneRow(
         head=queue.head,
         tail=queue.tail,

@@ -82,6 +82,7 @@ _QUEUES = _columns(
     ("redelivered", "long", "The ledger: sendings beyond the first; no messages."),
     ("dropped", "map<string,long>", "The ledger: dropped, by reason."),
     ("dead", "map<string,long>", "The ledger: dead-lettered, by reason."),
+    ("refused", "long", "Beside the ledger: refused for want of room and not offered again, so never accepted."),
     ("generation", "long", "How many remote sessions were given up."),
     ("remote_session", "string", "The remote session on record."),
     ("oldest_at?", "timestamp", "When the oldest durable message that is not settled was accepted; null without one."),

@@ -51,11 +51,13 @@ class Store:
     def __init__(self) -> None:
         self.room = 0
         self.taken: list[bytes] = []
+        self.told: list[SourceResumed] = []
         self.offered: list[bytes] = []
         self.largest = 0
         self._stalled: dict[int, int] = {}
 
     def resume(self, frame: SourceResumed) -> None:
+        self.told.append(frame)
         if self._stalled.get(frame.source, frame.number) < frame.number:
             del self._stalled[frame.source]
 
@@ -312,6 +314,39 @@ def test_who_leaves_while_it_is_held_back_is_noticed(node: Node, monkeypatch: py
     assert wills == [not goodbye]
     assert not node.held()
     assert node.store.taken == []
+
+
+@pytest.mark.parametrize("leaves", ["while all of it waits", "while it is offered"])
+def test_the_store_is_told_of_each_qos_0_message_that_is_given_up_because_its_publisher_left(node: Node, leaves: str) -> None:
+    """Nobody sends it again. At QoS 1 the client has it still: that is no loss."""
+    far = node.connect(1)
+    far.sendall(publish(b"0") + publish(b"1", 1, 1) + publish(b"2") + publish(b"3"))
+    node.wait()
+    assert node.held() == 4
+    if leaves == "while it is offered":
+        node.listener.on_timer(RETRY_TIMER, node.seconds)
+        assert not node.held()
+    node.listener.close_client(node.clients[1][0], "gone")
+
+    for _ in range(3):
+        node.wait()
+
+    assert (node.store.told[-1].source, node.store.told[-1].held, node.store.told[-1].given_up) == (1, 0, 3)
+    assert sum(told.given_up for told in node.store.told) == 3
+
+
+def test_the_store_is_told_how_much_goes_on_waiting_beside_what_is_offered(node: Node) -> None:
+    far = node.connect(1)
+    count = 3 * OFFER_ROWS_MIN
+    far.sendall(b"".join(publish(payload) for payload in numbered(count)))
+    node.wait()
+    node.store.room = count
+
+    for _ in range(3):
+        node.wait()
+
+    assert [told.held for told in node.store.told][-2:] == [count - OFFER_ROWS_MIN, 0]
+    assert len(node.store.taken) == count
 
 
 def test_only_one_timer_runs_for_all_who_wait(node: Node) -> None:

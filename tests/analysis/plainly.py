@@ -192,6 +192,7 @@ class Plain:
                     "redelivered": ledger.redelivered,
                     "dropped": sorted(ledger.dropped.items()),
                     "dead": sorted(ledger.dead.items()),
+                    "refused": ledger.refused,
                     "generation": row.generation,
                     "remote_session": row.session,
                     "oldest_at": min((message["accepted_at"] for message in unsettled), default=None),

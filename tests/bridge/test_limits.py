@@ -12,6 +12,7 @@ from tests.conftest import StartNode
 from tests.support.mosquitto import Mosquitto
 from tests.support.mqtt_client import PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, MqttClient, Will
 from tests.support.node import Config, bridge_config, node_config
+from tests.support.ports import free_port
 from tests.support.proxy import Proxy
 from tests.support.subscriber import Subscriber
 from tests.support.waiting import wait_until
@@ -53,6 +54,33 @@ def test_an_mqtt_5_publisher_is_refused_with_a_reason_code(remote: Mosquitto, st
         arrivals = subscriber.wait_for("t", [*NUMBERS[:LIMIT], "later"])
         assert arrivals.are_exact(), arrivals
         assert node.wait_lane("cloud", depth=0)["ledger_closes"] is True
+
+
+def test_what_a_full_queue_refuses_is_counted_at_its_bridge_at_every_qos_through_a_restart(start_node: StartNode) -> None:
+    """Beside the ledger, which closes without it. Whoever waits for room is shown as well, until it leaves."""
+    full = bridge_config("full", free_port(), limits={"max_messages": LIMIT, "overflow": "reject"})
+    node = start_node(node_config(full, bridge_config("roomy", free_port())))
+    with MqttClient(node.port, version=5) as client:
+        publish_numbers(client)
+        for _ in NUMBERS:
+            client.expect(PUBACK)
+        publish_numbers(client, qos=0)
+        client.publish("t", "two", qos=2, packet_id=99)
+        assert client.expect(PUBREC, packet_id=99).reason_code == QUOTA_EXCEEDED
+    refused = SENT - LIMIT + SENT + 1
+    with MqttClient(node.port) as client:
+        publish_numbers(client, qos=0)
+        lane = node.wait_lane("full", held_back=SENT)
+        assert (lane["accepted"], lane["refused"], lane["ledger_closes"]) == (LIMIT, refused, True)
+        assert f"held back by publishers until there is room: full:0 {SENT}" in node.cli("status", str(node.config_path)).stdout
+    lane = node.wait_lane("full", held_back=0, refused=refused + SENT)
+    assert (lane["accepted"], lane["ledger_closes"]) == (LIMIT, True)
+    assert (node.lane("roomy")["accepted"], node.lane("roomy")["refused"]) == (LIMIT, 0), "it had room"
+
+    node.restart()
+
+    assert node.wait_lane("full", depth=LIMIT)["refused"] == refused + SENT
+    assert f"refused for want of room: full:0 {refused + SENT}" in node.cli("status", str(node.config_path)).stdout
 
 
 def test_a_refused_qos_2_publish_ends_with_its_pubrec(remote: Mosquitto, start_node: StartNode) -> None:

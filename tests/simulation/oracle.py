@@ -80,6 +80,8 @@ class Oracle:
         self.acknowledged_payloads: dict[bytes, Message] = {}
         self.refused_payloads: set[bytes] = set()
         self._ever_refused: set[bytes] = set()
+        self._refusals_seen: set[tuple[str, int, int]] = set()  # sender, epoch, number
+        self._held_back: Counter[str] = Counter()  # by queue, as the store said last
         self._offered: dict[tuple[str, int, int], list[bytes]] = {}  # sender, epoch, number -> payloads
         self.handed_rows_max = 1
         self.handed_to_connection: dict[tuple[str, int], int] = {}  # (queue, lane epoch) -> messages
@@ -121,6 +123,8 @@ class Oracle:
     def disk_wrote(self, ops: Ops) -> None:
         self._names_written(ops)
         buried = self._letters_written(ops)
+        counted = self._refusals_counted()
+        told = 0
         for operation, family, key, value in ops:
             if family == "msg":
                 queue = self._queue(int.from_bytes(key[:4], "big"))
@@ -134,12 +138,14 @@ class Oracle:
             elif family == "history":
                 self._history_written(operation, key, value)
             elif key[:1] == b"P" and operation == "put":
-                self._sender_written(key[1:].decode(), value)
+                told += self._sender_written(key[1:].decode(), value)
         for key, value in self._rows(ops, b"L").items():  # a write that was refused before may have an older row, too
             queue = self._queue(int.from_bytes(key[1:], "big"))
             dead = {seq for name, seq, _ in buried if name == queue.name}
             self._row_written(queue, LaneRow.decode(value, queue=queue.name), dead)
             self._judge_history(queue)
+        if not self._rebuilding and told > self._refusals_counted() - counted:
+            raise Violation("P6", f"{told} messages are refused for good, {self._refusals_counted() - counted} more are counted")
         for name, seq, payload in buried:
             self._buried(name, seq, payload)
         for key, value in self._rows(ops, b"D").items():
@@ -337,18 +343,27 @@ class Oracle:
         if len(queue.suspects) > counted:
             raise Violation("P6", f"{queue.name}: {queue.suspects!r} left, did not arrive, and {counted} are accounted for")
 
-    def _sender_written(self, name: str, value: bytes) -> None:
+    def _refusals_counted(self) -> int:
+        """What all queues say that they refused for good."""
+        return sum(queue.row.ledger.refused for queue in self._queues.values())
+
+    def _sender_written(self, name: str, value: bytes) -> int:
         """What the store refused of an MQTT 5 publisher was refused, whether or not the publisher ever hears of it.
 
         An MQTT 3.1.1 publisher and the remote are not told, so nothing of theirs may be accepted before that.
+        Returns: how many messages of MQTT 5 publishers it has refused since its row was written last.
         """
-        _, epoch, _, refused, _ = msgpack.unpackb(value, strict_map_key=False)
+        _, epoch, _, refused, _, _ = msgpack.unpackb(value, strict_map_key=False)
+        told = 0
         for number, rows in refused.items():
             payloads = self._offered.get((name, epoch, number), [])
             for payload in (payloads[row] for row in unpack_column("H", rows)) if payloads else ():
                 publisher = self.messages[payload].publisher
                 if publisher != REMOTE and self.shape.publishers[publisher][0] == LEVEL_5:
                     self._ever_refused.add(payload)
+                    told += (name, epoch, number) not in self._refusals_seen
+            self._refusals_seen.add((name, epoch, number))
+        return told
 
     def _buried(self, name: str, seq: int, payload: bytes) -> None:
         """D2: a dead letter is written by the commit that settles it, and is what was queued there."""
@@ -632,6 +647,7 @@ class Oracle:
             if actor._intake is not None:
                 self._intake_is_bounded(actor._intake._inbox)
         elif kind == "queue_store" and actor._tier1 is not None:
+            self._held_back = actor._tier1._senders.held_back()
             for name, lane in actor._tier1._lanes.items():
                 ledger, depth = lane.queue.ledger, lane.queue.depth
                 gone = ledger.delivered + ledger.expired + sum(ledger.dropped.values()) + sum(ledger.dead.values())
@@ -738,6 +754,8 @@ class Oracle:
         """P2, P3: all is healed and quiet, so everything that was acknowledged has arrived or is accounted for."""
         if self.sessions is not None:
             self.sessions.judge_the_whole()
+        if self._held_back.total():
+            raise Violation("P6", f"held back when all is in: {self._held_back}")
         if self.relaxed:
             return
         known = {*self._letters.accounted(), *self._purged.values()}

@@ -48,7 +48,7 @@ class Rows:
         kind, _, rest = name.partition(":")
         bridge, _, lane = rest.rpartition(":")
         row: Row = dict.fromkeys(("head", "tail", "handed", "depth", "depth_volatile", "bytes", "in_flight", "released"), 0)
-        row |= dict.fromkeys(("accepted", "delivered", "expired", "redelivered", "generation", "number"), 0)
+        row |= dict.fromkeys(("accepted", "delivered", "expired", "redelivered", "refused", "generation", "number"), 0)
         row |= {
             "dropped": {},
             "dead": {},

@@ -11,7 +11,6 @@ import msgpack
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rocksdict import Options, Rdict
 
 from storage import retention
 from storage.chunk import Chunk
@@ -407,32 +406,6 @@ def test_a_damaged_retained_chunk_beside_the_head_is_not_taken_for_a_live_one() 
 
     assert [seq for seq, _ in box.handed] == [*range(15, 25)]
     assert box.store.status(0)["queues"][QUEUE]["dropped"] == {"restart": 5}
-
-
-def test_a_store_of_before_has_no_history_and_gets_one(tmp_path: Path) -> None:
-    folder = tmp_path / "store"
-    rocks = RocksEngine(folder)
-    box = Box(rocks, node())
-    box.publish(10)
-    box.settle((0, 4))
-    value = rocks.get("meta", lane_key(NUMBER))
-    assert value is not None
-    write = Write()
-    write.put("meta", lane_key(NUMBER), msgpack.packb((2, *msgpack.unpackb(value, use_list=False, strict_map_key=False)[1:-1])))
-    rocks.commit(write, sync=True)
-    rocks.close()
-    (folder / "COMMITTED").unlink()
-    db = Rdict(str(folder), Options(raw_mode=True), {name: Options(raw_mode=True) for name in ("msg", "meta", "history")})
-    db.drop_column_family("history")
-    db.close()
-
-    rocks = RocksEngine(folder)
-    box = Box(rocks, epoch=2)
-    box.settle((0, 100))
-
-    assert box.kept().row.history.begins == 4
-    assert box.kept().settled("delivered") == [*range(4, 10)]
-    rocks.close()
 
 
 def test_opening_reads_no_more_of_a_long_history() -> None:

@@ -64,4 +64,4 @@ def test_the_whole_has_the_promised_keys() -> None:
     assert {"node", "ready", "actors", "bridges"} <= status.keys()
     assert set(status["actors"][0]) == {"name", "pid", "state", "restarts", "heartbeat_age_s"}
     wanted = "name lane state depth bytes oldest_age_s in_flight accepted delivered expired dropped dead_lettered redelivered"
-    assert {*wanted.split(), "ledger_closes"} <= status["bridges"][0].keys()
+    assert {*wanted.split(), "refused", "held_back", "ledger_closes"} <= status["bridges"][0].keys()

@@ -28,7 +28,7 @@ def test_sizes_are_for_people(count: int, text: str) -> None:
 def test_the_tables_show_actors_bridges_and_an_open_ledger() -> None:
     retained = {"messages": 17, "bytes": 3072}
     queue = {"accepted": 5, "depth": 1, "delivered": 3, "bytes": 2048, "oldest_age_s": 70.0, "retained": retained}
-    queue["waits_for_lanes"] = [1, 2]
+    queue |= {"waits_for_lanes": [1, 2], "refused": 12, "held_back": 34}
     figures: dict[str, dict[str, Any]] = {
         "queue_store": {"queues": {"bridge:a:0": queue}},
         "connection:a:0": {"link": {"state": "backoff"}},
@@ -50,6 +50,9 @@ def test_the_tables_show_actors_bridges_and_an_open_ledger() -> None:
         "OPEN",
         "a:0 17 messages, 3.0 KiB",
         "lanes was changed: a:0 for 1, 2",
+        "ledger: accepted = delivered + depth + expired + dropped + dead lettered",
+        "refused for want of room: a:0 12",
+        "held back by publishers until there is room: a:0 34",
     ):
         assert wanted in text
 

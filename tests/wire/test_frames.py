@@ -79,7 +79,7 @@ GOLDEN: list[tuple[Frame, str]] = [
         "9b0203a16c0203c4008081a173c40161c40100909195ae6272696467653a636c6f75643a30010200c400",
     ),
     (Committed(sender="l", epoch=2, store=9, number=3, refused={3: b"\0\0"}), "970302a16c0209038103c4020000"),
-    (SourceResumed(sender="l", epoch=2, source=9, number=3), "960401a16c020903"),
+    (SourceResumed(sender="l", epoch=2, source=9, number=3, held=4, given_up=5), "980401a16c0209030405"),
     (SessionOpen(sender="l", epoch=2, request=1, session="s", clean=True), "9e0505a16c0201a173c30000c0c2c0a090"),
     (
         SessionOpened(sender="l", epoch=2, store=9, request=1, session="s", present=False, received=b""),

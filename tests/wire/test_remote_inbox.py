@@ -15,6 +15,7 @@ from wire.mqtt.codec import encode
 from wire.mqtt.packets import Puback, Publish, Pubrec, Pubrel
 from wire.mqtt.properties import Properties
 from wire.mqtt.publish_properties import message_expiry_s
+from wire.refusals import OFFER_ROWS_MIN
 from wire.remote_inbox import RemoteInbox
 from wire.settings import BridgeSettings
 
@@ -200,3 +201,27 @@ def test_what_was_received_and_not_taken_is_no_repeat_either(is_open: bool) -> N
     assert offered(inbox.next_batch(0.0, 0)) == [(b"7", None)]
     assert inbox.counts.duplicates == 2
     inbox.disconnected(b"\x30\xff\xff\xff\xff")
+
+
+def test_what_is_held_is_told_each_time_something_is_offered_and_qos_0_that_is_given_up_when_the_connection_ends() -> None:
+    inbox = inbox_of(rows_max=100)
+    inbox.connected()
+    inbox.opened(b"")
+    count = OFFER_ROWS_MIN + 4
+    buffer = b"".join(encode(Publish(topic="t", payload=b"x", qos=0), 4) for _ in range(count)) + publishes(1, 1)
+    assert inbox.take(buffer, 0) == len(buffer)
+    assert inbox.next_batch(0.0, 0) is not None
+    rows = u16(range(count + 1))
+    inbox.committed(Committed(sender="c", epoch=1, store=1, number=1, refused={1: rows}), 0.0)
+
+    assert inbox.offer_again(0.0, 0) is not None
+    assert inbox.resumes() == [(1, 5, 0)]
+    inbox.committed(Committed(sender="c", epoch=1, store=1, number=2, refused={2: u16([OFFER_ROWS_MIN - 1])}), 0.0)
+    assert inbox.offer_again(0.0, 0) is not None
+    assert inbox.resumes() == [(1, 0, 0)]
+    inbox.disconnected()
+    inbox.committed(Committed(sender="c", epoch=1, store=1, number=3, refused={3: u16(range(6))}), 0.0)
+
+    assert inbox.resumes() == [(1, 0, 5)], "the one at QoS 1 comes again"
+    assert inbox.counts.dropped == 5
+    assert inbox.resumes() == []

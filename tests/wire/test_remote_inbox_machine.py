@@ -183,8 +183,8 @@ class Exchange:
         return frame
 
     def resume(self) -> None:
-        for source in self.inbox.resumes():
-            self.store.stalled.discard(source)
+        for told in self.inbox.resumes():
+            self.store.stalled.discard(told.source)
 
     def answered(self, data: bytes) -> None:
         """The remote gets our answers; N1 says that each message of them is in the store."""

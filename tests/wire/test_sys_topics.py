@@ -38,7 +38,7 @@ AS_PUBLISHED = 0x08
 
 def status(**store: Any) -> dict[str, Any]:
     rows = [
-        {"name": "cloud", "lane": 0, "state": "connected", "depth": 10, "bytes": 100},
+        {"name": "cloud", "lane": 0, "state": "connected", "depth": 10, "bytes": 100, "refused": 3},
         {"name": "cloud", "lane": 1, "state": "backoff", "depth": None, "bytes": None},
     ]
     return {"store": store, "bridges": rows, "distributor": {"subscriptions": 9} if store else {}}
@@ -99,6 +99,7 @@ def test_values_of_our_own() -> None:
         "refused/half_open_max": "8",
         "bridge/cloud/0/connected": "1",
         "bridge/cloud/0/depth": "10",
+        "bridge/cloud/0/refused": "3",
         "bridge/cloud/1/connected": "0",
     }
 
