@@ -24,7 +24,7 @@ from wire.frames import HandOut, LaneOpened, Settle, Settled
 from wire.inbound import AnswerBurst, InboundFlow
 from wire.link import SendingLink
 from wire.outbound import OutboundFlow
-from wire.remote_inbox import RemoteInbox
+from wire.remote_inbox import RemoteInbox, Resumed
 from wire.suspects import FIRST, Suspects
 
 Change = Callable[[Any], Any]
@@ -452,6 +452,18 @@ _mutation(
     "outstanding batches are not sent again",
     (SendingLink, "resend", _instead(lambda self, now_s: [])),
 )
+
+
+def _told_once(original: Any) -> Any:
+    def resumes(self: RemoteInbox) -> list[Resumed]:
+        refusing = set(self._refusing)
+        return [told for told in original(self) if told.source in refusing]
+
+    return resumes
+
+
+_mutation("P6-refused-uncounted", "what a full queue refuses is not counted", (Queue, "count_refused", _instead(_nothing)))
+_mutation("P6-held-for-ever", "the store is not told that less of a source is held", (RemoteInbox, "resumes", _told_once))
 _mutation("epochs-repeat", "every life has the same epoch", (Epochs, "next", _instead(lambda self: 7)))
 
 
