@@ -3,7 +3,8 @@
 A test that hangs fails: after ``timeout`` (pyproject.toml) pytest-timeout breaks into it and shows the stacks of its threads. That
 cannot reach a test that waits outside of Python, and it ends with the first failure of a test, before its fixtures are taken down.
 Behind it, therefore, ``GRACE_S`` later, the process shows its stacks and ends, and as long after the test itself has ended, if its
-fixtures have not; pytest-xdist reports a crash and goes on with another process. A soak has no limits.
+fixtures have not; pytest-xdist reports a crash and goes on with another process. A soak has no limits. What a process that ends has
+started ends with it (``support/keeper.py``).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.support import keeper
 from tests.support.mosquitto import Mosquitto
 from tests.support.node import Config, Node
 from tests.support.schedule import rank, together
@@ -47,6 +49,7 @@ def pytest_configure(config: pytest.Config) -> None:
     for name in ("CI", "BUILD_NUMBER"):
         os.environ.pop(name, None)
     config.stash[_STDERR] = os.dup(2)  # 2 itself is captured while a test runs
+    keeper.begin()
     slow = [HealthCheck.too_slow]
     soaks = config.getoption("--soak") is not None
     settings.register_profile("bascule", deadline=None, suppress_health_check=slow, derandomize=not soaks, print_blob=True)

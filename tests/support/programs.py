@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import keeper
+
 SAID_MAX = 20_000  # characters of each output that a failure shows
 _END_S = 10.0
 
@@ -27,6 +29,8 @@ def run(
 
     Fails the test, with what it said so far, when it has not ended within ``timeout_s``; nothing of it is left then.
     """
+    if env is not None:
+        env = {**env, **keeper.environment()}
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         process = subprocess.Popen(
             words, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
