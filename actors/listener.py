@@ -26,10 +26,10 @@ from actors.client_sys import SysTopics
 from actors.lingering import Lingering, Parting
 from actors.mailbox import HANGUP, READ, WRITE, Mailbox
 from actors.passing import PASSING_TIMER, Passing
-from actors.reception import Door, Reception
+from actors.reception import OPEN_TIMER, Door, Reception
 from wire.batch import Batch, pack_column
 from wire.copies import Copies
-from wire.errors import PeerViolation
+from wire.errors import PeerViolation, Unavailable
 from wire.frames import (
     AclChanged,
     Committed,
@@ -126,7 +126,8 @@ class Listener(MailboxActor):
         self._passing = Passing(self, self._link, self._builder)
         self._wills: list[tuple[str, int, int, int]] = []  # those in the batch that is being built, as in ``Publishes``
         self._lingering = Lingering(mailbox)
-        self._reception = Reception(mailbox, self._group, self._lingering, settings.clients)
+        backoff = settings.supervision.restart_backoff
+        self._reception = Reception(mailbox, self._group, self._lingering, settings.clients, backoff)
         self._too_fast: dict[int, float] = {}
         self._crowding: dict[int, Client] = {}
         self._input = InputBudget(settings.clients.input_max_bytes)
@@ -158,9 +159,7 @@ class Listener(MailboxActor):
             number, stalled = self._link.committed + 1, self._acknowledgements.stalled
             self.send(name, SenderResumes(sender=self.name, epoch=self.epoch, number=number, stalled=stalled))
         self._resend()
-        if not self._reception.doors and self.state == "starting" and DISTRIBUTOR in self.peers and QUEUE_STORE in self.peers:
-            self._listen()
-            self.ready()
+        self._open_doors()
 
     def on_stopping(self) -> None:
         self._reception.close()
@@ -197,6 +196,17 @@ class Listener(MailboxActor):
         self._lingering.hurry()
         if not len(self._builder) and not len(self._lingering):  # the turn's end sends the Wills
             self.finished()
+
+    def _open_doors(self) -> None:
+        """Begin to serve once both actors behind are there; if an address cannot be had, try again later."""
+        if self._reception.doors or self.state != "starting" or not {DISTRIBUTOR, QUEUE_STORE} <= self.peers.keys():
+            return
+        try:
+            self._listen()
+        except Unavailable as refusal:
+            self._reception.open_later(refusal)
+        else:
+            self.ready()
 
     def _listen(self) -> None:
         self._reception.open(self.settings.listeners)
@@ -322,6 +332,8 @@ class Listener(MailboxActor):
             self._deliveries.settle_all()
         elif name == "accept":
             self._reception.resume()
+        elif name == OPEN_TIMER:
+            self._open_doors()
         elif name == "publish_rate":
             self._go_on(now_s)
         elif name == "crowding":

@@ -6,6 +6,7 @@ run out is decided here, because only the sockets show it.
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import resource
@@ -20,20 +21,25 @@ from typing import Any
 from actors.client import UNIX, Client
 from actors.lingering import Lingering
 from actors.mailbox import READ, Mailbox, PollGroup
+from actors.socket_holder import holder_of_path, holder_of_port
 from actors.tls import LOOK_PERIOD_S, Certificates, HandshakeTurn, TlsLayer
 from actors.transports import Layer, LayeredClient
 from wire.admission import Admission
+from wire.backoff import Backoff
 from wire.errors import Unavailable
-from wire.settings import ClientLimitSettings, ListenerSettings
+from wire.settings import BackoffSettings, ClientLimitSettings, ListenerSettings
 
 log = logging.getLogger("bascule")
 
+OPEN_TIMER = "open"
 ACCEPTS_PER_TURN = 64
 LISTEN_BACKLOG = 1024
 DESCRIPTORS_KEPT = 16  # for the other actors' new lives; without one, not even the clients that are here could be served
 ACCEPT_PAUSE_S = 1.0
 TOLD_PERIOD_S = 10.0
 PAUSES_TOLD_PERIOD_S = 60.0
+
+_REMEDY = "it is tried again and again; free the address, or change bind and run the node again"
 
 _Gives = Callable[[int], None]
 _SeesOff = Callable[[], None]
@@ -43,7 +49,7 @@ class Door:
     """One listening socket, with what its clients speak below MQTT."""
 
     def __init__(self, sock: Any, settings: ListenerSettings, index: int = 0) -> None:
-        """``sock`` listens already, and does not block. Raises Unavailable if TLS is wanted and its files cannot be used."""
+        """``sock`` has its address, and does not block. Raises Unavailable if TLS is wanted and its files cannot be used."""
         self.sock = sock
         self.settings = settings
         self.index = index
@@ -71,12 +77,17 @@ class Door:
 class Reception:
     """Accepts clients at all doors, within the limits."""
 
-    def __init__(self, mailbox: Mailbox, group: PollGroup, lingering: Lingering, limits: ClientLimitSettings) -> None:
+    def __init__(
+        self, mailbox: Mailbox, group: PollGroup, lingering: Lingering, limits: ClientLimitSettings, backoff: BackoffSettings
+    ) -> None:
+        """``backoff``: between tries to open the doors."""
         self._mailbox = mailbox
         self._group = group
         self._lingering = lingering
+        self._backoff = Backoff(backoff, mailbox.random)
         self._packet_max_bytes = limits.packet_max_bytes
         self.doors: list[Door] = []
+        self.refusal = ""  # why they cannot be opened
         self.admission = Admission(
             connections_max=limits.connections_max,
             per_address_max=limits.connections_per_address,
@@ -95,16 +106,29 @@ class Reception:
         """Listen on every socket.
 
         Raises:
-            Unavailable: one of them cannot be had, or the files of one cannot be used.
+            Unavailable: one of them cannot be had, or the files of one cannot be used. Then nobody can connect to any.
         """
-        for index, settings in enumerate(listeners):
-            try:
-                sock = _listen_unix(settings) if settings.unix_path else _listen_tcp(settings)
-            except OSError as error:
-                remedy = "it is tried again and again; free the address, or change bind and run the node again"
-                raise Unavailable("cannot listen", bind=settings.bind, error=str(error), remedy=remedy) from error
-            self.add(Door(sock, settings, index))
-            log.info("listener.opened", extra={"bind": settings.bind, "protocol": settings.protocol})
+        doors: list[Door] = []
+        try:
+            for index, settings in enumerate(listeners):
+                doors.append(_bind(settings, index))
+            for door in doors:  # once all addresses are ours
+                _listen(door)
+        except Unavailable:
+            for door in doors:
+                _shut(door)
+            raise
+        self.refusal = ""
+        for door in doors:
+            self.add(door)
+            log.info("listener.opened", extra={"bind": door.settings.bind, "protocol": door.settings.protocol})
+
+    def open_later(self, refusal: Unavailable) -> None:
+        """The doors cannot be opened because of ``refusal``, which is told once; it is time for another try when the timer says."""
+        if self.refusal != str(refusal):
+            self.refusal = str(refusal)
+            log.error("listener.unavailable", extra={"error": self.refusal, "remedy": _REMEDY})
+        self._mailbox.set_timer(OPEN_TIMER, self._mailbox.now_s() + self._backoff.next_delay_s())
 
     def add(self, door: Door) -> None:
         """Accept at ``door`` from now on."""
@@ -115,9 +139,7 @@ class Reception:
         """Accept nobody any more."""
         for door in self.doors:
             self._mailbox.forget(door.sock.fileno())
-            door.sock.close()
-            if door.settings.unix_path:
-                _remove_socket(door.settings.unix_path)
+            _shut(door)
         self.doors = []
 
     def look_at_certificates(self, now_s: float) -> None:
@@ -132,6 +154,7 @@ class Reception:
         """What status shows of it: half-open connections, what limits refused, certificates."""
         certificates = [door.certificates for door in self.doors if door.certificates is not None]
         return {
+            **({"error": self.refusal} if self.refusal else {}),
             "accepting": self.accepting,
             "half_open": self.admission.half_open,
             "limited": dict(self.admission.refused),
@@ -223,13 +246,52 @@ class Reception:
         log.warning(event, extra={"why": why, "untold": untold, **fields})
 
 
-def _listen_tcp(settings: ListenerSettings) -> socket.socket:
+def _bind(settings: ListenerSettings, index: int) -> Door:
+    """The door of one listener, to which nobody can connect yet.
+
+    Raises:
+        Unavailable: its address cannot be had, and who has it if that is known; or its files cannot be used.
+    """
+    try:
+        sock = _bind_unix(settings) if settings.unix_path else _bind_tcp(settings)
+    except OSError as error:
+        raise _refusal(settings, error) from error
+    try:
+        return Door(sock, settings, index)
+    except Unavailable:
+        sock.close()
+        raise
+
+
+def _listen(door: Door) -> None:
+    try:
+        door.sock.listen(LISTEN_BACKLOG)
+    except OSError as error:
+        raise _refusal(door.settings, error) from error
+
+
+def _shut(door: Door) -> None:
+    door.sock.close()
+    if door.settings.unix_path:
+        _remove_socket(door.settings.unix_path)
+
+
+def _refusal(settings: ListenerSettings, error: OSError) -> Unavailable:
+    """Why ``settings`` cannot be listened on, with who has its address if that is the reason and the system tells."""
+    why = error.strerror or str(error)
+    if error.errno == errno.EADDRINUSE:
+        what = "socket" if settings.unix_path else "port"
+        holder = holder_of_path(settings.unix_path) if settings.unix_path else holder_of_port(settings.host, settings.port)
+        why = f"the {what} is taken by {holder}" if holder else f"the {what} is taken, the system does not say by whom"
+    return Unavailable(f"cannot listen on {settings.bind}: {why}")
+
+
+def _bind_tcp(settings: ListenerSettings) -> socket.socket:
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind((settings.host, settings.port))
-        sock.listen(LISTEN_BACKLOG)
         sock.setblocking(False)
     except OSError:
         sock.close()
@@ -237,14 +299,13 @@ def _listen_tcp(settings: ListenerSettings) -> socket.socket:
     return sock
 
 
-def _listen_unix(settings: ListenerSettings) -> socket.socket:
+def _bind_unix(settings: ListenerSettings) -> socket.socket:
     """A Unix socket with the mode that was asked for, from its first moment; one that nobody listens on is replaced."""
     _remove_stale(settings.unix_path)
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     mask = os.umask(0o777 & ~settings.unix_mode)
     try:
         sock.bind(settings.unix_path)
-        sock.listen(LISTEN_BACKLOG)
         sock.setblocking(False)
     except OSError:
         sock.close()
@@ -260,7 +321,7 @@ def _remove_stale(path: str) -> None:
     except FileNotFoundError:
         return
     if not stat.S_ISSOCK(found.st_mode):
-        raise FileExistsError(f"{path} is there and is no socket")
+        raise FileExistsError(errno.EEXIST, f"{path} is there and is no socket")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.setblocking(False)
         try:
@@ -270,7 +331,7 @@ def _remove_stale(path: str) -> None:
             return
         except BlockingIOError:  # its queue is full: somebody has it
             pass
-    raise FileExistsError(f"{path} is in use by another process")
+    raise OSError(errno.EADDRINUSE, f"{path} is in use by another process")
 
 
 def _remove_socket(path: str) -> None:

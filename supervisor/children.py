@@ -17,6 +17,14 @@ from pathlib import Path
 
 import actors
 from supervisor.tree import ChildSpec
+from wire.errors import BasculeError, ConfigError, StorageDamaged, Unavailable
+
+_CAUSES = {
+    BasculeError.exit_status: ": a bug, see the log",
+    Unavailable.exit_status: ": something that it needs is not there, see the log",
+    StorageDamaged.exit_status: ": its files are damaged, see the log",
+    ConfigError.exit_status: ": its configuration is wrong, see the log",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +33,13 @@ class Ending:
 
     status: int
     signal: str | None
+
+    @property
+    def cause(self) -> str:
+        """In words; the log has the details."""
+        if self.signal is not None:
+            return f"it was killed by {self.signal}"
+        return f"it ended with status {self.status}{_CAUSES.get(self.status, '')}"
 
 
 class Life:

@@ -1,9 +1,9 @@
 """The command line: what a user types. Each command is a few lines over the package that does the work.
 
 ``bascule run`` starts within the blink that its users wait for, so everything heavier than click is imported by the command that
-needs it. Exit statuses: 0 done, 1 refused by the node, 2 wrong usage, 65 damaged data, 69 the node does not run, 70 a bug or too
-many crashes, 74 a file, or what it printed to, failed, 75 busy (another node runs there), 78 wrong configuration, 130 interrupted,
-141 its reader has gone.
+needs it. Exit statuses: 0 done, 1 refused by the node, or not ready, 2 wrong usage, 65 damaged data, 69 the node does not run,
+70 a bug or too many crashes, 74 a file, or what it printed to, failed, 75 busy (another node runs there), 78 wrong configuration,
+130 interrupted, 141 its reader has gone.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def _credentials_faults(settings: NodeSettings) -> list[str]:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--watch", is_flag=True, help="Print it again each second, until interrupted.")
 def status(config: Path, as_json: bool, watch: bool) -> int:
-    """Say how the node of CONFIG is."""
+    """Say how the node of CONFIG is; the exit status is 0 if it is ready, and 1 if not."""
     settings = _load(config)
     if watch and not as_json and sys.stdout.isatty():
         from supervisor.view import watch_status
@@ -149,7 +149,7 @@ def status(config: Path, as_json: bool, watch: bool) -> int:
             print_status(figures)
             sys.stdout.flush()
         if not watch:
-            return 0
+            return 0 if figures["ready"] else 1
         time.sleep(_WATCH_PERIOD_S)
 
 

@@ -28,7 +28,7 @@ _COUNTS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActorView:
-    """One child as the supervisor sees it; pid is None while it does not run."""
+    """One child as the supervisor sees it; pid is None while it does not run. last_cause: what went wrong, in words."""
 
     name: str
     pid: int | None
@@ -36,6 +36,7 @@ class ActorView:
     restarts: int
     heartbeat_age_s: float | None
     figures: Mapping[str, Any]
+    last_cause: str = ""
 
 
 def ledger_closes(row: Mapping[str, Any]) -> bool:
@@ -108,6 +109,7 @@ def status_map(
                 "state": view.state,
                 "restarts": view.restarts,
                 "heartbeat_age_s": None if view.heartbeat_age_s is None else round(view.heartbeat_age_s, 3),
+                "last_cause": view.last_cause,
             }
             for view in views.values()
         ],

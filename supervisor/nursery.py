@@ -30,7 +30,7 @@ class Child:
 
     state: starting, ready, stopping (as its heartbeats say), restarting, stopped, damaged, misconfigured. life: None while it does
     not run. wanted: False once it shall stay down. ordered: its end was ordered, to be started anew at once and not counted as a
-    crash. reset_due: a life ended since the markers of its lane were last reset.
+    crash. reset_due: a life ended since the markers of its lane were last reset. last_cause: why a life ended that nobody had end.
     """
 
     spec: ChildSpec
@@ -42,12 +42,19 @@ class Child:
     hung: bool = False
     reset_due: bool = False
     restart_count: int = 0
+    last_cause: str = ""
     figures: dict[str, Any] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
         """The actor's name on the mailboxes."""
         return self.spec.name
+
+    @property
+    def cause(self) -> str:
+        """What keeps it from its work, if it says so; else why its last life ended. Empty if all went well."""
+        refusal = self.figures.get("error") if self.life is not None and self.state == "starting" else None
+        return str(refusal) if refusal else self.last_cause
 
 
 class Nursery:
@@ -98,6 +105,7 @@ class Nursery:
             life = self._spawner.spawn(child.spec, self._epochs.next(), paused=paused)
         except OSError as error:  # no memory or no process left
             log.error("child.not_started", extra={"child": child.name, "error": str(error)})
+            child.last_cause = f"it could not be started: {error.strerror}"
             return False
         child.life = life
         child.restarts.started(now_s)
@@ -147,6 +155,8 @@ class Nursery:
             return None
         child.life = None
         child.reset_due = True
+        if not expected:
+            child.last_cause = "it said nothing for too long, and was killed" if child.hung else ending.cause
         self._liveness.ended(child.name)
         self._mailbox.cancel_timer(f"kill {child.name}")
         log.log(
@@ -171,6 +181,7 @@ class Nursery:
                 state=child.state,
                 restarts=child.restart_count,
                 heartbeat_age_s=self._liveness.age_s(child.name, now_s),
+                last_cause=child.cause,
                 figures=child.figures,
             )
             for child in self._children.values()

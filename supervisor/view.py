@@ -67,7 +67,7 @@ def _store(figures: dict[str, Any]) -> list[RenderableType]:
     return [line]
 
 
-def _actors(rows: Iterable[dict[str, Any]]) -> Table:
+def _actors(rows: Sequence[dict[str, Any]]) -> RenderableType:
     table = _table("actor", "state", ">pid", ">restarts", ">heartbeat")
     for row in rows:
         age_s = row["heartbeat_age_s"]
@@ -75,7 +75,8 @@ def _actors(rows: Iterable[dict[str, Any]]) -> Table:
         _add_row(
             table, row["name"], _state(row["state"]), _figure(row["pid"]), restarts, "-" if age_s is None else f"{age_s:.1f} s"
         )
-    return table
+    causes = [(row, _BUSY if row["state"] == "ready" else _BAD) for row in rows if row["last_cause"]]
+    return Group(table, *(Text.assemble((f"{row['name']} ", "bold"), (row["last_cause"], style)) for row, style in causes))
 
 
 def _bridges(rows: Sequence[dict[str, Any]]) -> RenderableType:

@@ -105,6 +105,9 @@ class Node:
     def wall_ms(self) -> int:
         return 0
 
+    def random(self) -> float:
+        return 0.5
+
     def send(self, peer: str, frame: Frame) -> None:
         if isinstance(frame, SourceResumed):
             assert peer == QUEUE_STORE

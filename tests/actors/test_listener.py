@@ -36,6 +36,9 @@ class RecordingMailbox:
     def now_s(self) -> float:
         return 1.0
 
+    def random(self) -> float:
+        return 0.5
+
     def send(self, peer: str, frame: Frame) -> None:
         self.sent.append(frame)
 

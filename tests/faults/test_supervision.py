@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
 import signal
 import socket
+import subprocess
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -12,6 +15,7 @@ import pytest
 from tests.conftest import StartNode
 from tests.support.mosquitto import Mosquitto, mosquitto_pub
 from tests.support.node import HANGS_SOON, Node, bridge_config, node_config
+from tests.support.ports import accepts
 from tests.support.publisher import Publisher
 from tests.support.subscriber import Subscriber
 from tests.support.waiting import PATIENCE_S, wait_until
@@ -88,16 +92,51 @@ def test_a_second_node_on_the_same_data_folder_is_refused(tmp_path: Path, remote
         assert subscriber.wait_for("t", ["still here"]).are_exact()
 
 
-def test_an_address_that_is_taken_is_told_in_a_line_and_had_once_it_is_free(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["tcp", "unix"])
+def test_an_address_that_is_taken_is_told_with_who_has_it_and_had_once_it_is_free(tmp_path: Path, kind: str) -> None:
+    """By the log, once, and by ``status``, which ends with 1 until the node is ready. The Listener lives and tries again."""
+    path = tmp_path / "taken"
     node = Node(node_config(), tmp_path / "node")
+    bind = f"127.0.0.1:{node.port}" if kind == "tcp" else f"unix:{path}"
+    if kind == "unix":
+        node.configure(node_config(listeners=[{"bind": f"127.0.0.1:{node.port}"}, {"bind": bind}]))
+    ourselves = f"{Path('/proc/self/comm').read_text().strip()}, pid {os.getpid()}"
+    why = f"cannot listen on {bind}: the {'port' if kind == 'tcp' else 'socket'} is taken by {ourselves}"
     with ExitStack() as ends:
-        with socket.create_server(("127.0.0.1", node.port)):
+        with socket.socket(socket.AF_INET if kind == "tcp" else socket.AF_UNIX) as other:
+            other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            other.bind(("127.0.0.1", node.port) if kind == "tcp" else str(path))
+            other.listen()
             node.spawn()
             ends.push(node)
-            told = wait_until(lambda: node.events("actor.failed"), PATIENCE_S, lambda: f"a word about it\n{node.output[-3000:]}")[0]
-            assert f"127.0.0.1:{node.port}" in told["error"]
-            assert "Traceback" not in node.output
+            told = wait_until(lambda: node.events("listener.unavailable"), PATIENCE_S, lambda: f"a word\n{node.output[-3000:]}")[0]
+            assert told["error"] == why
+            cause = f"listener {why}"
+            (shown,) = wait_until(lambda: _status_with(node, cause), PATIENCE_S, lambda: f"the cause\n{node.output[-3000:]}")
+            assert (shown.returncode, "not ready" in shown.stdout) == (1, True)
+            as_json = node.cli("status", str(node.config_path), "--json")
+            actors = {actor["name"]: actor for actor in json.loads(as_json.stdout)["actors"]}
+            assert (as_json.returncode, actors["listener"]["last_cause"]) == (1, why)
+            assert (actors["listener"]["state"], actors["listener"]["restarts"]) == ("starting", 0)
+            assert kind == "tcp" or not accepts(node.port), "all listeners or none"
         node.wait_ready()
+        assert [event["error"] for event in node.events("listener.unavailable")].count(why) == 1
+        done = node.cli("status", str(node.config_path))
+        assert (done.returncode, why in done.stdout) == (0, False)
+
+
+def _status_with(node: Node, why: str) -> list[subprocess.CompletedProcess[str]]:
+    """What ``bascule status`` says, if ``why`` is in it."""
+    done = node.cli("status", str(node.config_path))
+    return [done] if why in done.stdout else []
+
+
+def test_status_says_why_the_last_life_of_an_actor_ended(start_node: StartNode) -> None:
+    node = start_node(node_config())
+    node.kill("distributor")
+
+    cause = "distributor it was killed by SIGKILL"
+    wait_until(lambda: _status_with(node, cause), PATIENCE_S, lambda: f"the cause\n{node.output[-3000:]}")
 
 
 def test_a_child_that_keeps_crashing_takes_the_node_down_after_its_restarts(remote: Mosquitto, start_node: StartNode) -> None:

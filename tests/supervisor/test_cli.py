@@ -96,6 +96,20 @@ def test_status_prints_the_promised_json(start: StartSupervisor, config: Path, c
     assert (status["node"], status["ready"], status["bridges"][0]["ledger_closes"]) == ("test", True, True)
 
 
+@pytest.mark.parametrize("words", [(), ("--json",)])
+def test_status_ends_with_1_while_the_node_is_not_ready(
+    start: StartSupervisor, config: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
+) -> None:
+    """It says all that it knows all the same."""
+    node = start("forwarder:cloud:0", "--needs", "nobody")
+    node.wait_actor("queue_store", state="ready")
+
+    assert main(["status", str(config), *words]) == 1
+
+    printed = capsys.readouterr().out
+    assert json.loads(printed)["ready"] is False if words else "not ready" in printed
+
+
 def test_status_prints_tables_for_people(start: StartSupervisor, config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     start().wait_ready()
     assert main(["status", str(config)]) == 0

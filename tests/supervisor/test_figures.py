@@ -62,6 +62,6 @@ def test_a_lane_shows_what_its_exchange_counts() -> None:
 def test_the_whole_has_the_promised_keys() -> None:
     status = status_map(node="n", pid=1, ready=True, uptime_s=2.0, actors=views(), lanes=[("a", 0)])
     assert {"node", "ready", "actors", "bridges"} <= status.keys()
-    assert set(status["actors"][0]) == {"name", "pid", "state", "restarts", "heartbeat_age_s"}
+    assert set(status["actors"][0]) == {"name", "pid", "state", "restarts", "heartbeat_age_s", "last_cause"}
     wanted = "name lane state depth bytes oldest_age_s in_flight accepted delivered expired dropped dead_lettered redelivered"
     assert {*wanted.split(), "refused", "held_back", "ledger_closes"} <= status["bridges"][0].keys()

@@ -193,11 +193,15 @@ def test_an_unavailable_child_is_tried_for_ever(start: StartSupervisor) -> None:
     node.wait_for("child.exited", "connection:cloud:0", count=5)
     assert node.process.poll() is None
     assert node.status()["ready"] is False
+    cause = "it ended with status 75: something that it needs is not there, see the log"
+    assert node.actor("connection:cloud:0")["last_cause"] == cause
+    assert node.actor("forwarder:cloud:0")["last_cause"] == ""
 
 
 def test_a_damaged_store_stays_down_and_stops_intake_while_status_answers(start: StartSupervisor) -> None:
     node = start("queue_store", "--exit", "65")
-    node.wait_actor("queue_store", state="damaged", pid=None, restarts=0)
+    cause = "it ended with status 65: its files are damaged, see the log"
+    node.wait_actor("queue_store", state="damaged", pid=None, restarts=0, last_cause=cause)
     node.wait_actor("listener", state="stopped", pid=None)
     node.wait_actor("distributor", state="ready")
     assert node.named("intake.stopped")
