@@ -12,7 +12,8 @@ F3  what is unsettled spans at most 65,000 sequences, and so does what is not kn
     given twice, not even after a crash that forgets that the first message was settled.
 F4  PUBREL leaves only after the PUBREC was committed; after a PUBREC no PUBLISH leaves again in that session. F13 and F14 have
     PUBRELs of what no PUBREC came for.
-F5  nothing is sent twice on one live connection [MQTT-4.4.0-1], save as a new PUBLISH what the remote refused and policy retries.
+F5  nothing is sent twice on one live connection [MQTT-4.4.0-1], save as a new PUBLISH what the remote refused and policy retries,
+    and PUBREL to a second PUBREC [MQTT-4.3.3-4].
 F6  on a resumed session all that is unsettled goes again in the original order, with its identifier, PUBLISH with DUP or PUBREL.
 F7  nothing leaves on a new session before its record is committed; what an older one released is settled or sent as new.
 F8  PUBLISHes leave in the order of their sequences; the first that may not leave holds back all behind it, and so does one that
@@ -877,26 +878,26 @@ class OutboundFlow:
     def _unexpected(self, first_byte: int, packet_id: int, reason_code: int) -> None:
         """An acknowledgement that nothing waits for.
 
-        MQTT 5.0 answers an unknown PUBREC with PUBREL 0x92 and ignores an unknown PUBCOMP; MQTT 3.1.1 knows no answer, so a
-        repeated one of something settled is ignored. One of the wrong kind breaks the exchange.
+        A second PUBREC has its PUBREL again, or with the first one after the commit (F4). What completes nothing known breaks
+        nothing: a PUBCOMP is ignored, and MQTT 5.0 answers a PUBREC with PUBREL 0x92. One of the wrong kind breaks the exchange.
+
+        Source: MQTT-4.3.3-4.
         """
         holders = (self._await_puback, self._await_pubrec, self._releasing, self._release_due, self._await_pubcomp)
         lows = [first[0] for first in (holder.first() for holder in holders) if first is not None]
         seq = seq_of(packet_id, min(lows)) if lows else None
         holder = next((holder for holder in holders if seq is not None and seq in holder), None)
-        level_5 = self._style.level == _LEVEL_5
-        if holder is not None:
-            repeated_pubrec = first_byte == PUBREC and holder not in (self._await_puback, self._await_pubrec)
-            if repeated_pubrec and not level_5:
-                return
-            self._violation("acknowledgement of the wrong kind", first_byte, packet_id)
-        if first_byte == PUBCOMP and level_5:
-            return
-        if first_byte == PUBREC and level_5:
-            if reason_code < FAILURE:
+        takes = first_byte == PUBREC and reason_code < FAILURE
+        if seq is not None and holder is not None:
+            if not takes or holder in (self._await_puback, self._await_pubrec):
+                self._violation("acknowledgement of the wrong kind", first_byte, packet_id)
+            if holder is self._await_pubcomp:
+                self._replies.append(ack_slice(PUBREL, seq, 1))
+        elif first_byte == PUBREC and self._style.level == _LEVEL_5:
+            if takes:
                 self._replies.append(bytes((PUBREL, 3)) + packet_id.to_bytes(2, "big") + _NOT_FOUND)
-            return
-        self._unknown(first_byte, packet_id)
+        elif first_byte != PUBCOMP:
+            self._unknown(first_byte, packet_id)
 
     def _unknown(self, first_byte: int, packet_id: int) -> None:
         """An acknowledgement under an identifier that is not in use, for which MQTT 5.0 has no answer."""

@@ -15,6 +15,7 @@ from tests.support.mqtt_client import (
     CONNACK,
     MESSAGE_EXPIRY,
     PUBACK,
+    PUBCOMP,
     PUBLISH,
     PUBREC,
     PUBREL,
@@ -24,6 +25,7 @@ from tests.support.mqtt_client import (
     Properties,
 )
 from tests.support.node import Node, bridge_config, node_config
+from tests.support.scripted_remote import ScriptedRemote
 from tests.support.waiting import holds_for, wait_until
 
 PROTOCOLS = {4: "mqtt311", 5: "mqtt5"}
@@ -178,6 +180,23 @@ def test_a_remote_that_reads_and_never_acknowledges_is_connected_to_anew(start_n
         assert len(node.events("connection.stalled")) >= 1
         remote.check()
         assert node.wait_lane("cloud", depth=0)["ledger_closes"] is True
+
+
+@pytest.mark.parametrize("level", [4, 5])
+def test_a_second_pubrec_of_the_remote_has_its_pubrel_on_the_same_connection(start_node: StartNode, level: int) -> None:
+    with ScriptedRemote(level) as remote:
+        node = start_node(node_config(bridge_config("cloud", remote.port, protocol=PROTOCOLS[level])))
+        end = remote.accept()
+        for payload in ("first", "second"):
+            publish(node, [payload], 2)
+            sent = end.read()
+            assert (sent.kind, sent.payload) == (PUBLISH, payload.encode())
+            for _ in range(2):
+                end.acknowledge(PUBREC, sent.packet_id)
+                assert ((released := end.read()).kind, released.packet_id) == (PUBREL, sent.packet_id)
+            for _ in range(2):
+                end.acknowledge(PUBCOMP, sent.packet_id)
+        node.wait_lane("cloud", depth=0, delivered=2, ledger_closes=True)
 
 
 @pytest.mark.parametrize("qos", [1, 2])

@@ -165,6 +165,23 @@ def test_a_qos_2_message_goes_through_its_four_packets(join: Join, version: int,
     assert subscriber.receive().payload == b"next"
 
 
+@pytest.mark.parametrize("expiry_s", [0, 100])
+@clause(v311="MQTT-4.3.3-1", v5="MQTT-4.3.3-4")
+def test_every_pubrec_has_a_pubrel_until_pubcomp(join: Join, version: int, topic: str, expiry_s: int) -> None:
+    publisher, subscriber = join(version), join(version, topic, expiry_s=expiry_s)
+    subscriber.subscribe(topic, qos=2)
+    publisher.publish(topic, b"once", 2)
+    packet_id = subscriber.expect(PUBLISH).packet_id
+    for _ in range(3):
+        subscriber.ack(PUBREC, packet_id)
+        subscriber.expect(PUBREL, packet_id, 0)
+    for _ in range(3):
+        subscriber.ack(PUBCOMP, packet_id)
+    publisher.publish(topic, b"next", 2)
+    assert subscriber.receive().payload == b"next"
+    assert subscriber.ping() == []
+
+
 @QOS
 @clause(v311="MQTT-4.6.0-5 MQTT-4.6.0-6", v5="MQTT-4.6.0-5 MQTT-4.6.0-6")
 def test_messages_of_a_topic_and_qos_come_in_order(join: Join, version: int, topic: str, qos: int) -> None:

@@ -176,6 +176,8 @@ class RemoteModel:
     pubrecs: dict[int, int] = field(default_factory=dict)  # packet id -> place of its last PUBREC in this session
     pubrecs_sent: int = 0
     released_last: int = 0  # the place of the PUBREC that the last PUBREL of this connection answers
+    pubrecs_here: set[int] = field(default_factory=set)  # packet ids that had a PUBREC on this connection
+    said_again: set[int] = field(default_factory=set)  # those that had two
 
     def connect(self) -> bool:
         """CONNECT without a clean start; whether the session is present."""
@@ -186,6 +188,8 @@ class RemoteModel:
         self.retried = set()
         self.highest = -1
         self.released_last = 0
+        self.pubrecs_here = set()
+        self.said_again = set()
         return present
 
     def forget_session(self) -> None:
@@ -198,13 +202,20 @@ class RemoteModel:
         for packet_id in packet_ids:
             self.pubrecs.pop(packet_id, None)
 
+    def say_again(self) -> bytes:
+        """The PUBRECs of this connection once more, of which the PUBRELs have not come."""
+        again = sorted(self.pubrecs_here & self.received_ids)
+        self.said_again.update(again)
+        return b"".join(ack(PUBREC, packet_id) for packet_id in again)
+
     def take(self, packet: Sent) -> bytes:
         """Judge a packet and answer it."""
         if packet.kind == PUBREL:
             known = packet.packet_id in self.received_ids
             self.received_ids.discard(packet.packet_id)
             self.unsettled.pop(packet.packet_id, None)
-            if (place := self.pubrecs.get(packet.packet_id)) is not None:
+            repeated = not known and packet.packet_id in self.said_again
+            if not repeated and (place := self.pubrecs.get(packet.packet_id)) is not None:
                 assert place > self.released_last, f"F10: PUBREL {packet.packet_id} is out of order"
                 self.released_last = place
             return ack(PUBCOMP, packet.packet_id, 0x92 if self.level == 5 and not known else None)
@@ -253,6 +264,7 @@ class RemoteModel:
             self.published.append(seq)
             self.received_ids.add(packet.packet_id)
         self.pubrecs_sent += 1
+        self.pubrecs_here.add(packet.packet_id)
         self.pubrecs[packet.packet_id] = self.pubrecs_sent
         return ack(PUBREC, packet.packet_id, reason_code or None)
 

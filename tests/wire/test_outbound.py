@@ -246,6 +246,64 @@ def test_f4_pubrel_waits_for_the_commit_even_over_a_reconnect() -> None:
     assert kinds(burst(flow)) == [(PUBREL, 1)]
 
 
+@pytest.mark.parametrize("level", [4, 5])
+def test_a_second_pubrec_has_its_pubrel_again_and_the_exchange_ends_with_the_first_pubcomp(level: int) -> None:
+    flow = flow_at(level=level)
+    offer(flow, 0, 2, 2)
+    burst(flow, level)
+    flow.received(ack(PUBREC, 1) + ack(PUBREC, 2))
+    flow.facts(1)
+    flow.committed(1)
+    assert kinds(burst(flow, level)) == [(PUBREL, 1), (PUBREL, 2)]
+    flow.received(ack(PUBREC, 1))
+    assert [packet.raw for packet in burst(flow, level)] == [b"\x62\x02\0\x01"]
+    assert (flow.in_flight, flow.owed[2] is not None) == (2, True)
+    flow.received(ack(PUBREC, 2) + ack(PUBCOMP, 1) + ack(PUBCOMP, 1) + ack(PUBCOMP, 2))
+    assert kinds(burst(flow, level)) == [(PUBREL, 2)], "it was owed when its PUBREC came"
+    flow.received(ack(PUBCOMP, 2))
+    assert settled(flow, 2) == {"delivered": ((0, 2),)}
+    assert flow.in_flight == 0
+
+
+@pytest.mark.parametrize("level", [4, 5])
+def test_f4_a_second_pubrec_waits_for_the_commit_like_the_first_and_both_have_one_pubrel(level: int) -> None:
+    flow = flow_at(level=level)
+    offer(flow, 0, 2)
+    burst(flow, level)
+    flow.received(ack(PUBREC, 1) + ack(PUBREC, 1))
+    flow.facts(1)
+    flow.received(ack(PUBREC, 1))
+    assert burst(flow, level) == []
+    flow.committed(1)
+    flow.received(ack(PUBREC, 1))
+    assert kinds(burst(flow, level)) == [(PUBREL, 1)]
+
+
+@pytest.mark.parametrize("level", [4, 5])
+def test_a_second_pubcomp_of_what_a_life_before_had_released_is_ignored(level: int) -> None:
+    """Its sequence is above all that was sent since the lane was opened."""
+    flow = outbound_flow(receive_maximum=1)
+    flow.open(lane_opened(tail=9, dup_below=9, released=[7], session=EDGE))
+    flow.connected(session=EDGE, session_present=True, level=level)
+    burst(flow, level)
+    flow.received(ack(PUBREC, 8))
+    assert kinds(burst(flow, level)) == [(PUBREL, 8)]
+    flow.received(ack(PUBCOMP, 8) + ack(PUBCOMP, 8))
+    assert settled(flow) == {"delivered": ((7, 8),)}
+
+
+def test_a_pubrec_of_failure_behind_one_of_success_breaks_the_exchange() -> None:
+    flow = flow_at(level=5)
+    offer(flow, 0, 2)
+    burst(flow, 5)
+    flow.received(ack(PUBREC, 1))
+    flow.facts(1)
+    flow.committed(1)
+    burst(flow, 5)
+    with pytest.raises(PeerViolation, match=r"^MQTT-4\.3\.3-4 "):
+        flow.received(ack(PUBREC, 1, 0x87))
+
+
 def test_f6_a_pubrel_without_pubcomp_goes_again_on_the_resumed_session() -> None:
     flow = flow_at()
     offer(flow, 0, 2, 1)

@@ -99,7 +99,8 @@ class Exchange(RuleBasedStateMachine):
         for packet in packets:
             if packet.kind == PUBREL:
                 named = {seq for seq in self.store.rows if seq % 65_000 + 1 == packet.packet_id}
-                if not named & self.store.released.keys():
+                completed = packet.packet_id in self.remote.said_again and named & self.store.settled.keys()
+                if not named & self.store.released.keys() and not completed:
                     given_up = named & self.store.large if self.level == 5 else set()
                     lowered = named & self.sent_as_2 if self.remote.maximum_qos < 2 else set()
                     assert given_up or lowered, "F4: PUBREL before the commit"
@@ -217,6 +218,11 @@ class Exchange(RuleBasedStateMachine):
     @rule(size=st.integers(1, 60))
     def answers_arrive(self, size: int) -> None:
         self.hear(size)
+
+    @precondition(lambda self: self.connected)
+    @rule()
+    def the_remote_says_pubrec_again(self) -> None:
+        self.to_us += self.remote.say_again()
 
     @rule()
     def facts_leave(self) -> None:
