@@ -26,6 +26,7 @@ class Client:
     """A connection of a local client, from accept to close. ``number`` names it towards other actors and is never reused."""
 
     __slots__ = (
+        "_given_bytes",
         "_group",
         "_muted",
         "_output",
@@ -71,6 +72,7 @@ class Client:
         self._group = group
         self._muted = 0
         self._output = bytearray()
+        self._given_bytes = 0
         self.address = address
         self.number = number
         self.accepted_s = now_s
@@ -125,6 +127,16 @@ class Client:
         """What the client's socket has not taken yet."""
         return len(self._output)
 
+    @property
+    def given_bytes(self) -> int:
+        """What was written to the client since it came."""
+        return self._given_bytes
+
+    @property
+    def left_bytes(self) -> int:
+        """How many of them have left this machine, as ``LinkWatch.look`` wants to know it; a system call."""
+        return self._given_bytes - len(self._output) - self._group.unsent_bytes(self._sock.fileno())
+
     def receive(self, bytes_max: int = RECEIVE_BYTES) -> bytes | None:
         """What the socket has: empty for nothing just now, None when the client is gone."""
         try:
@@ -142,6 +154,7 @@ class Client:
 
     def write(self, data: bytes) -> bool:
         """Send ``data``, keeping what the socket does not take; False when the client is gone."""
+        self._given_bytes += len(data)
         if self._output:
             self._output += data
             return True

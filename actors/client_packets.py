@@ -89,7 +89,9 @@ class ClientPackets:
 
     def violated(self, client: Client, error: PeerViolation) -> None:
         """End the connection of a client that broke the protocol, with the reason where its version can carry one."""
-        self._tell_violation(client, error)
+        facts = self._tellable_facts(client, error)
+        if facts is not None:
+            log.warning("client.violated", extra=facts)
         if isinstance(error, UnsupportedProtocol):
             level = error.fields.get("level")
             if level is not None and isinstance(level, int) and level >= MQTT_5_0:
@@ -104,6 +106,17 @@ class ClientPackets:
             self._host.write(client, encode(Connack(session_present=False, reason_code=error.reason_code), MQTT_5_0))
         self._host.close_client(client, "violation")
 
+    def stalled(self, client: Client, **stalled: int) -> None:
+        """End the connection of a client that keeps its messages waiting (``clients.stall_timeout``); ``stalled``: for the log."""
+        self._host.limited("stall_timeout")
+        error = PeerViolation("clients.stall_timeout is reached", reason_code=ReasonCode.QUOTA_EXCEEDED, **stalled)
+        facts = self._tellable_facts(client, error)
+        if facts is not None:
+            log.warning("client.stalled", extra=facts)
+        if client.level == MQTT_5_0:
+            self._send(client, Disconnect(reason_code=error.reason_code))
+        self._host.close_client(client, "stalled")
+
     @staticmethod
     def _check_connect(client: Client, body: bytes) -> None:
         """Before ``body`` is looked into: only one, and at which level it can be refused."""
@@ -111,15 +124,18 @@ class ClientPackets:
             protocol_error("MQTT-3.1.0-2 second CONNECT")
         client.greets_at = body[6] if body.startswith(b"\0\x04MQTT") and len(body) > 6 else 0
 
-    def _tell_violation(self, client: Client, error: PeerViolation) -> None:
-        """Log it, so many a second: a log must not be a way to fill the disk. ``untold``: how many more there were."""
+    def _tellable_facts(self, client: Client, error: PeerViolation) -> dict[str, object] | None:
+        """``error`` for a log line; None when there were too many a second: a log must not be a way to fill the disk.
+
+        ``untold``: how many more there were.
+        """
         if self._tellable.left(self._host.mailbox.now_s()) < 1:
             self._untold += 1
-            return
+            return None
         self._tellable.take(1)
-        extra = {"client_id": client.label, "address": client.address, "error": error.message, "fields": str(error)}
-        log.warning("client.violated", extra={**extra, "untold": self._untold})
-        self._untold = 0
+        untold, self._untold = self._untold, 0
+        facts = {"client_id": client.label, "address": client.address, "error": error.message, "fields": str(error)}
+        return {**facts, "untold": untold}
 
     def say_goodbye(self, client: Client) -> None:
         """Tell an MQTT 5 client that the server goes down."""

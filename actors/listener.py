@@ -21,6 +21,7 @@ from actors.client_admin import ClientAdmin
 from actors.client_deliveries import SETTLE_TIMER, Deliveries
 from actors.client_packets import ClientPackets
 from actors.client_sessions import ClientSessions
+from actors.client_stalls import ClientStalls
 from actors.client_subscriptions import ClientSubscriptions
 from actors.client_sys import SysTopics
 from actors.lingering import Lingering, Parting
@@ -105,6 +106,7 @@ class Listener(MailboxActor):
         self._subscriptions = ClientSubscriptions(self, settings, self._access)
         self._packets = ClientPackets(self, self._sessions, self._subscriptions, settings)
         self._deliveries = Deliveries(self, settings, self._access)
+        self._stalls = ClientStalls(self, self._packets, settings.clients)
         limits = settings.clients
         self._rated = limits.publish_messages_per_s is not None or limits.publish_bytes_per_s is not None
         self._builder = BatchBuilder(
@@ -353,6 +355,7 @@ class Listener(MailboxActor):
             if client.flow is None:
                 self.limited("connect_timeout")
             self.close_client(client, "keep_alive_timeout" if client.flow else "connect_timeout")
+        self._stalls.look(now_s, stood_still=passed_s > STOOD_STILL_S)
 
     # --- intake ---
 

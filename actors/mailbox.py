@@ -26,6 +26,7 @@ from typing import Any
 import zmq
 from pykka._envelope import Envelope
 
+from actors.send_queue import unsent_bytes
 from wire.errors import Unavailable, UnknownFrame
 from wire.frames import Frame, decode, encode
 
@@ -158,6 +159,10 @@ class PollGroup:
         poll = select.poll()
         poll.register(fd, select.POLLRDHUP)
         return any(events & LEFT for _, events in poll.poll(0))
+
+    def unsent_bytes(self, fd: int) -> int:
+        """As ``actors.send_queue``: what socket ``fd`` took and has not got rid of."""
+        return unsent_bytes(fd)
 
     def hear(self, heard: bool) -> None:
         """Go on or stop reporting the whole group."""

@@ -6,13 +6,10 @@ CONNACK is read here, to its last byte and no further: paho refuses some that MQ
 
 from __future__ import annotations
 
-import fcntl
 import select
 import socket
 import ssl
-import termios
 import time
-from array import array
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -23,6 +20,7 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
 from actors.plain_file import read_plain
+from actors.send_queue import unsent_bytes
 from actors.tls import FileFault, show, trust
 from wire import remote_packets
 from wire.errors import PeerViolation, Unavailable
@@ -144,9 +142,7 @@ class Remote:
 
     def unsent_bytes(self) -> int:
         """How many of the bytes that the socket took the remote's machine has not confirmed, with what TLS and WebSocket add."""
-        count = array("i", (0,))
-        fcntl.ioctl(self._socket.fileno(), termios.TIOCOUTQ, count)
-        return count[0]
+        return unsent_bytes(self._socket.fileno())
 
     def close(self) -> None:
         """Close the socket; saying DISCONNECT before is the caller's business."""

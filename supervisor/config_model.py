@@ -314,6 +314,10 @@ class Clients(Section):
         "65535s", "Longest keep alive given to an MQTT 5 client."
     )
     receive_maximum: Annotated[int, Number(1, 65535)] = setting(1000, "QoS 1 and 2 PUBLISHes a client may have unacknowledged.")
+    stall_timeout: Annotated[float, Duration(1, 86400)] = setting(
+        "30s",
+        "Close a client when its messages have waited so long for one that it does not acknowledge; it has it again, with DUP.",
+    )
     connections_per_address: Annotated[int | None, Number(1, 1_000_000, unlimited=True)] = setting(
         1024, "Clients of one address (IPv6: of one /64) at a time; loopback and Unix sockets have no such limit."
     )

@@ -115,6 +115,7 @@ def _clients(clients: Clients) -> ClientLimitSettings:
         sys_period_s=clients.sys_period,
         response_information=clients.response_information,
         input_max_bytes=clients.input_max_bytes,
+        stall_timeout_s=clients.stall_timeout,
     )
 
 

@@ -135,6 +135,22 @@ class ClientOutbox:
         return self._flow.in_flight if self._flow.live else 0
 
     @property
+    def waits(self) -> bool:
+        """Whether QoS 1 and 2 messages wait for room in the exchange, or for their turn in it."""
+        return bool(self._waiting) or self._flow.waits
+
+    @property
+    def held_back(self) -> bool:
+        """Whether they wait because of what the client has not acknowledged: its window is full, or identifiers have come round."""
+        flow = self._flow
+        return flow.live and self.waits and (flow.in_flight >= flow.window or flow.identifiers_used_up)
+
+    @property
+    def owed(self) -> tuple[object, ...]:
+        """As ``OutboundFlow.owed``: the oldest PUBACK, PUBREC and PUBCOMP that the client owes."""
+        return self._flow.owed
+
+    @property
     def depth(self) -> int:
         """QoS 1 and 2 messages that are here and not acknowledged; of a session that lasts, its queue has more."""
         return self._waiting_messages + self._flow.unsent + self.in_flight

@@ -301,6 +301,12 @@ class OutboundFlow:
         return tuple(None if (first := of.first()) is None else (first[0], self.counts.retried) for of in waiting)
 
     @property
+    def identifiers_used_up(self) -> bool:
+        """Whether what waits has no packet identifier before the peer has acknowledged the oldest that it owes (F3)."""
+        owed = [first[0] for of in (self._await_puback, self._await_pubrec, self._await_pubcomp) if (first := of.first())]
+        return bool(owed and self._waiting) and self._waiting[0].next_seq >= min(owed) + PACKET_IDS
+
+    @property
     def refused_with(self) -> int:
         """The reason code for which PUBLISHes are held back; 0 while they are not."""
         return self._hold.reason_code
@@ -572,7 +578,7 @@ class OutboundFlow:
     def _pump_run(self, segment: Segment, bytes_max: int, parts: list[bytes]) -> int | None:
         """Add PUBLISHes of the current run to ``parts``; the bytes they take, or None when the next one has to wait."""
         run = segment.runs[segment.run]
-        seq = run.first_seq + segment.row - run.start
+        seq = segment.next_seq
         start, stop, again = self._due(seq, run)
         if start > seq:
             self._pass(segment, start - seq)

@@ -192,6 +192,12 @@ class Segment:
         return cls(Columns(Batch.decode(frame.bodies[0]), offsets), frame.first_seq, frame.size_bytes, max_age_ms)
 
     @property
+    def next_seq(self) -> int:
+        """The sequence of the next row to look at; there must be one."""
+        run = self.runs[self.run]
+        return run.first_seq + self.row - run.start
+
+    @property
     def expires(self) -> bool:
         """Whether any row can become too old."""
         return self._shortest_s is not None or self._max_age_ms is not None

@@ -93,6 +93,7 @@ class ClientLimitSettings:
     """What a local client may ask for; None is unlimited. sys_period_s: of the ``$SYS`` topics, 0 is never.
 
     response_information: a pattern as in access control lists, of what response topics begin with; None: nothing is told.
+    stall_timeout_s: how long a client's messages may wait for one that it has not acknowledged.
     """
 
     connections_max: int
@@ -111,6 +112,7 @@ class ClientLimitSettings:
     sys_period_s: float = 0.0
     response_information: str | None = None
     input_max_bytes: int = 256 << 20
+    stall_timeout_s: float = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

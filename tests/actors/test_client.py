@@ -10,6 +10,7 @@ import pytest
 
 from actors.client import Client
 from actors.mailbox import READ, WRITE, PollGroup
+from tests.support.waiting import PATIENCE_S, wait_until
 
 Ends = tuple[Client, socket.socket, PollGroup]
 
@@ -59,3 +60,25 @@ def test_a_client_that_is_heard_is_polled_for_both(ends: Ends) -> None:
         far.recv(1 << 20)
 
     assert events(group) == READ | WRITE
+
+
+@pytest.mark.parametrize("kind", ["tcp", "unix"])
+def test_what_has_left_is_what_neither_the_client_s_buffer_nor_the_kernel_s_has(kind: str, ends: Ends) -> None:
+    client, far, group = ends
+    if kind == "unix":
+        near, far = socket.socketpair()
+        client = Client(near, "unix:somewhere", 2, group, 0.0)
+    assert (client.given_bytes, client.left_bytes) == (0, 0)
+    fill(client)
+    assert client.left_bytes < client.given_bytes - client.output_bytes, "the far end has not read it"
+    far.settimeout(PATIENCE_S)
+    read = 0
+    while client.output_bytes:
+        read += len(far.recv(1 << 20))
+        client.flush()
+    while read < client.given_bytes:
+        read += len(far.recv(1 << 20))
+    wait_until(lambda: client.left_bytes == client.given_bytes == read, PATIENCE_S, "all has left")
+    if kind == "unix":
+        client.close()
+        far.close()

@@ -100,7 +100,9 @@ def test_a_time_in_which_the_listener_stood_still_is_no_client_s_silence(
     flow = object() if greeted else None
     keep_alive = KeepAlive(1.0)
     keep_alive.keep_alive_s = 1.0
-    client: Any = SimpleNamespace(flow=flow, level=0, keep_alive=keep_alive, under_way_bytes=0, heard=True, accepted_s=1.0)
+    client: Any = SimpleNamespace(
+        flow=flow, outbox=None, level=0, keep_alive=keep_alive, under_way_bytes=0, heard=True, accepted_s=1.0
+    )
     closed: list[str] = []
     monkeypatch.setattr(listener, "limited", lambda limit: None)
     monkeypatch.setattr(listener, "close_client", lambda client, why: closed.append(why))

@@ -124,6 +124,9 @@ class _Group(PollGroup):
     def forget(self, fd: int) -> None:
         self._watched.pop(fd, None)
 
+    def unsent_bytes(self, fd: int) -> int:
+        return 0
+
     def hear(self, heard: bool) -> None:
         self._all_heard = heard
 

@@ -15,6 +15,7 @@ from pykka._envelope import Envelope
 
 from actors.mailbox import HANGUP, LEFT, READ, Mailbox, PollGroup, Router
 from tests.simulation.control import SimRouter
+from tests.simulation.tcp import SimSocket
 from tests.simulation.world import Pollable
 from wire.frames import Frame, encode
 
@@ -51,6 +52,11 @@ class SimGroup(PollGroup):
 
     def left(self) -> list[Any]:
         return [token for pollable, events, token in self.watched.values() if events & READ and pollable.readiness() & LEFT]
+
+    def unsent_bytes(self, fd: int) -> int:
+        pollable = self._world_pollable(fd)
+        assert isinstance(pollable, SimSocket)
+        return pollable.unsent_bytes()
 
     def has_left(self, fd: int) -> bool:
         return bool(self._world_pollable(fd).readiness() & LEFT)

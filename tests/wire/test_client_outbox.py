@@ -5,6 +5,8 @@ from __future__ import annotations
 from array import array
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.support.mqtt_client import Packet, decode
 from wire import outbound
@@ -105,6 +107,75 @@ def test_a_live_client_has_no_more_in_flight_than_it_takes_and_the_rest_waits() 
     assert box.received(puback(1), 0) == 4
     assert payloads(box.pump(1000, 0.0, 0)) == [b"2"]
     assert box.in_flight == 2
+
+
+def test_a_message_is_held_back_only_by_one_that_the_client_has_not_acknowledged() -> None:
+    box = outbox(receive_maximum=2)
+    assert not box.held_back
+    box.begin()
+    box.put(Parcel(batch(2)))
+    assert not box.held_back, "it has not been tried"
+    box.pump(1000, 0.0, 0)
+    assert (box.held_back, box.owed[0] is not None) == (False, True), "nothing waits behind what it owes"
+    box.put(Parcel(batch(1, first=2)))
+    assert box.held_back
+    box.received(puback(2), 0)
+    box.pump(1000, 0.0, 0)
+    assert not box.held_back, "the other slot was enough"
+
+
+@pytest.mark.parametrize("queue", ["", QUEUE])
+def test_one_unacknowledged_message_holds_back_the_one_that_would_have_its_identifier(
+    monkeypatch: pytest.MonkeyPatch, queue: str
+) -> None:
+    """F3, with 20 identifiers for 65,000."""
+    monkeypatch.setattr(outbound, "PACKET_IDS", 20)
+    box = kept() if queue else outbox()
+    if queue:
+        box.hand_out(hand_out(1, 0, batch(25)))
+    else:
+        box.begin()
+        box.put(Parcel(batch(25)))
+    got: list[int] = []
+    while data := box.pump(1000, 0.0, 0):
+        got += (packet_ids := [packet.packet_id for packet in packets(data)])
+        box.received(puback(*(packet_id for packet_id in packet_ids if packet_id != 1)), 0)
+        if queue and (settle := box.settle()) is not None:
+            box.settled(settle.number)
+    assert got == list(range(1, 21))
+    assert (box.in_flight, box.held_back) == (1, True)
+    box.received(puback(1), 0)
+    settle = box.settle()
+    assert not box.held_back, "what it waits for now, if for anything, is the record of that, which is not the client's to make"
+    if settle is not None:
+        box.settled(settle.number)
+    assert payloads(box.pump(1000, 0.0, 0)) == [b"20", b"21", b"22", b"23", b"24"]
+
+
+@given(
+    window=st.integers(1, 5),
+    steps=st.lists(st.tuples(st.integers(1, 4), st.sampled_from([1, 2]), st.lists(st.integers(0, 6), max_size=8)), max_size=30),
+)
+def test_what_waits_is_held_back_by_an_acknowledgement_that_is_owed_and_by_nothing_else(
+    window: int, steps: list[tuple[int, int, list[int]]]
+) -> None:
+    """A live session, eight identifiers: each step brings messages and has some of what is owed acknowledged, in any order."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(outbound, "PACKET_IDS", 8)
+        box = outbox(in_flight_max=window)
+        box.begin()
+        owed: list[bytes] = []
+        for count, qos, answers in steps:
+            box.put(Parcel(batch(count, qos=qos)))
+            for place in (-1, *answers):
+                if 0 <= place < len(owed):
+                    box.received(owed.pop(place), 0)
+                for packet in packets(box.pump(1 << 16, 0.0, 0)):
+                    kind = 0x70 if packet.kind == 6 else 0x40 if packet.qos == 1 else 0x50
+                    owed.append(puback(packet.packet_id, first_byte=kind))
+                assert box.held_back == box.waits
+                assert any(box.owed) == bool(owed)
+                assert owed or not box.held_back
 
 
 def test_what_is_too_large_for_a_client_makes_room_for_what_comes_behind_it() -> None:
