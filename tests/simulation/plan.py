@@ -28,6 +28,7 @@ from tests.simulation.incoming import (
 from tests.simulation.publisher import Message
 from tests.simulation.subscribing import (
     FIRST_NUMBER,
+    STALL_TIMEOUT_S,
     SubscribersShape,
     session_settings,
     subscriber_chains,
@@ -391,6 +392,7 @@ def settings_of(shape: Shape) -> NodeSettings:
             sync=shape.sync,
         ),
         limits=replace(base.limits, max_messages=None, max_bytes=None, max_age_s=None, min_free_disk_bytes=0),
+        clients=replace(base.clients, stall_timeout_s=STALL_TIMEOUT_S),
         sessions=base.sessions if shape.subscribers is None else session_settings(base.sessions, shape.subscribers),
         bridges=(bridge,) if shape.incoming is None else with_incoming(bridge, shape.incoming),
         supervision=replace(

@@ -14,7 +14,7 @@ from tests.simulation import mqtt
 from tests.simulation.mqtt import LEVEL_5, Ack, Connack, Other, Packet, PacketReader, Publish
 from tests.simulation.publisher import ANSWER_TIMEOUT_S, KEEP_ALIVE_S, Doors, judge_refusal
 from tests.simulation.sessions import OnConnection, Session, SessionsJudge
-from tests.simulation.subscribing import SubscriberShape
+from tests.simulation.subscribing import STALL_TIMEOUT_S, SubscriberShape
 from tests.simulation.tcp import Far, Link
 from tests.simulation.world import Violation, World
 
@@ -25,6 +25,7 @@ _NOT_FOUND = 0x92
 _SUBSCRIBE_ID, _UNSUBSCRIBE_ID = 7, 8
 _ON_ITS_WAY_S = 20.0  # longer than an actor is frozen
 _GOODBYES = (0x8B, 0x8E, 0x8D)  # shutting down, taken over, keep alive
+_STALLED = 0x97
 
 
 class Subscriber:
@@ -38,6 +39,7 @@ class Subscriber:
         self.judge = judge
         self.rng = world.chance(f"subscriber {number}")
         self.stalled_until_s = 0.0
+        self.withholds_until_s = 0.0
         self.away_until_s = 0.0
         self.unsubscribed_until_s = 0.0
         self.dials = 0  # since the last CONNACK was written
@@ -173,6 +175,8 @@ class Subscriber:
                 connection.welcomed()
             case Other(kind=mqtt.DISCONNECT):
                 reason = packet.body[0] if packet.body else 0
+                if reason == _STALLED and connection.withheld_s >= STALL_TIMEOUT_S:
+                    return
                 if reason not in _GOODBYES and not (reason == 0x83 and self.judge.may_be_lost(self)):
                     raise Violation("protocol", f"{self.client_id} was thrown out with 0x{reason:02x}")
             case Other(kind=mqtt.PINGRESP):
@@ -196,6 +200,8 @@ class _Connection(Far):
         self._packets: deque[tuple[int, Packet, int | None]] = deque()  # where it ends, and its sequence if it has one
         self._arrived = 0
         self._answers: list[Ack] = []
+        self._answers_since_s = 0.0
+        self.withheld_s = 0.0  # the longest that it has kept an answer to itself
         self._flushing = False
         self._closed = False
 
@@ -289,6 +295,8 @@ class _Connection(Far):
                 self._subscriber.arrived(self, packet)
 
     def _answer(self, ack: Ack) -> None:
+        if not self._answers:
+            self._answers_since_s = self._subscriber.world.now_s
         self._answers.append(ack)
         if not self._flushing:
             self._flushing = True
@@ -300,9 +308,11 @@ class _Connection(Far):
         subscriber, world = self._subscriber, self._subscriber.world
         if self._closed or self.link is None or self._judged is None:
             return
-        if world.now_s < subscriber.stalled_until_s:
+        self.withheld_s = max(self.withheld_s, world.now_s - self._answers_since_s)
+        silent_until_s = max(subscriber.stalled_until_s, subscriber.withholds_until_s)
+        if world.now_s < silent_until_s:
             self._flushing = True
-            world.at(subscriber.stalled_until_s, self._flush)
+            world.at(min(silent_until_s, world.now_s + 0.1), self._flush)
             return
         data = b""
         for ack in self._answers:
@@ -336,6 +346,10 @@ class SubscriberFaults:
     def subscriber_stall(self, fault: Fault) -> None:
         """amount: seconds for which it answers nothing."""
         self._of(fault).stalled_until_s = self._world.now_s + fault.amount
+
+    def subscriber_withhold(self, fault: Fault) -> None:
+        """amount: seconds for which it answers nothing, whatever else is healed."""
+        self._of(fault).withholds_until_s = self._world.now_s + fault.amount
 
     def subscriber_away(self, fault: Fault) -> None:
         """amount: seconds for which it is offline."""

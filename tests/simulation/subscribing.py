@@ -13,8 +13,11 @@ from wire.settings import SessionSettings
 
 FIRST_NUMBER = 800  # of the steps
 
+STALL_TIMEOUT_S = 3.0  # longer than who only stalls does so
+
 _SHARE = 0.25
 _LEAVING_SHARE = 0.3  # of those with subscribers
+_WITHHOLDING_SHARE = 0.2  # of those too
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +112,17 @@ _LEAVING_CHAINS = (
 )
 
 
+# A client that acknowledges nothing for so long that it is closed, if anything waits for it.
+_WITHHOLDING_CHAINS = (
+    ("subscriber-withhold",),
+    ("subscriber-withhold",),
+    ("subscriber-withhold", "kill:queue_store"),
+    ("subscriber-withhold", "kill:listener"),
+    ("subscriber-withhold", "delay:listener"),
+    ("subscriber-withhold", "slow-disk"),
+)
+
+
 def matches(topic_filter: str, topic: str) -> bool:
     """Whether the filter matches the topic, by section 4.7 of the standard; neither begins with ``$``."""
     levels, wanted = topic.split("/"), topic_filter.split("/")
@@ -157,6 +171,9 @@ def subscriber_chains(seed: int, span_s: float) -> Iterator[tuple[Random, float,
     if rng.random() < _LEAVING_SHARE:
         for _ in range(rng.choice((1, 1, 2, 3))):
             yield rng, 0.25 + rng.random() * span_s, rng.choice(_LEAVING_CHAINS)
+    rng = Random(f"withholding {seed}")
+    if rng.random() < _WITHHOLDING_SHARE:
+        yield rng, 0.25 + rng.random() * span_s, rng.choice(_WITHHOLDING_CHAINS)
 
 
 def subscriber_fault(rng: Random, kind: str, clients: int) -> tuple[str, float]:
@@ -167,6 +184,8 @@ def subscriber_fault(rng: Random, kind: str, clients: int) -> tuple[str, float]:
             return target, float(rng.choice((-1, *range(0, 150, 3))))  # bytes from now on
         case "subscriber-stall" | "subscriber-away" | "subscriber-leave":
             return target, rng.choice((0.05, 0.4, 2.0))
+        case "subscriber-withhold":
+            return target, 1.5 * STALL_TIMEOUT_S
     return target, 0.0
 
 
