@@ -385,6 +385,7 @@ TOGETHER = [
         "output below packet", HEAD + "clients: {output_max_bytes: 1KiB}\n", 4, "clients.output_max_bytes", "below packet_max_bytes"
     ),
     bad("packet too large", HEAD + "clients: {packet_max_bytes: 129MiB}\n", 4, "clients.packet_max_bytes", "from 1KiB to 128MiB"),
+    bad("no time to acknowledge", HEAD + "clients: {stall_timeout: 0s}\n", 4, "clients.stall_timeout", "out of range", "1s"),
     bad("input below packet", HEAD + "clients: {input_max_bytes: 1KiB}\n", 4, "clients.input_max_bytes", "below packet_max_bytes"),
     bad(
         "response topics with a wildcard",

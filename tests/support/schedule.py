@@ -31,6 +31,7 @@ SLOWEST_FIRST = (
     "tests/faults/test_damaged_node.py",
     "tests/bridge/test_remote_exchange.py",
     "tests/broker/test_client_limits.py",
+    "tests/broker/test_stalls.py",
     "tests/faults/test_clock_and_descriptors.py",
     "tests/bridge/test_cli.py",
     "tests/bridge/test_bench.py",
