@@ -1,8 +1,8 @@
 """SUBSCRIBE and UNSUBSCRIBE of local clients, and their answers, which leave once the store has what they ask for.
 
 The Listener reads them behind what their client has published before. Requests go by way of the Distributor, which routes by them
-before the store keeps them; so a client that has its SUBACK gets what is published from then on. What is not answered is asked again
-when either of the two is new.
+before the store keeps them. So a client that has its SUBACK gets what is published from then on. What is not answered is asked
+again when either of the two is new.
 
 Of a session that ends with its connection the store keeps nothing, so its requests are answered without it where it is late.
 Retained messages are sent when they come, with RETAIN, behind what was sent meanwhile.

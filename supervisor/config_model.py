@@ -315,7 +315,7 @@ class Clients(Section):
     )
     receive_maximum: Annotated[int, Number(1, 65535)] = setting(1000, "QoS 1 and 2 PUBLISHes a client may have unacknowledged.")
     stall_timeout: Annotated[float, Duration(1, 86400)] = setting(
-        "30s",
+        "10m",
         "Close a client when its messages have waited so long for one that it does not acknowledge; it has it again, with DUP.",
     )
     connections_per_address: Annotated[int | None, Number(1, 1_000_000, unlimited=True)] = setting(

@@ -112,7 +112,7 @@ class ClientLimitSettings:
     sys_period_s: float = 0.0
     response_information: str | None = None
     input_max_bytes: int = 256 << 20
-    stall_timeout_s: float = 30.0
+    stall_timeout_s: float = 600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
