@@ -150,7 +150,7 @@ class Distributor(MailboxActor):
 
     @property
     def _may_route(self) -> bool:
-        """Whether it is known who is to get what. The Listener may have sent a batch before it was told of this life."""
+        """Whether it is known who is to get what."""
         return self._sessions_known and self._live_known
 
     def _sends_anew(self, sender: str, epoch: int) -> None:
