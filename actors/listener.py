@@ -451,16 +451,9 @@ class Listener(MailboxActor):
                         position = parse_publishes(data, position, client.level, client.flow, self._builder)
                     if position != before:
                         self._took(client, client.flow, data, before, position)
-                    if self._builder.full and position < len(data):
-                        if client.rate is None and data[position] & QOS_0_MASK == QOS_0_BYTE:
-                            position = self._parse_beside(client, client.flow, data, position)
-                        if self._waits_for_room(data, position):
-                            self._unparsed[client.number] = client
-                            client.hear(False, NO_ROOM)
-                            break
-                    if position < len(data) and data[position] in _SUBSCRIPTIONS and self._builder.holds(client.number):
-                        self._unparsed[client.number] = client  # it goes behind the batch
-                        client.hear(False, BEHIND)
+                    if self._builder.full and client.rate is None:
+                        position = self._parse_beside(client, client.flow, data, position)
+                    if self._waits_for_batch(client, data, position):
                         break
                     if position < len(data) and data[position] in _ACKNOWLEDGEMENTS:
                         before = position
@@ -563,6 +556,8 @@ class Listener(MailboxActor):
             if packet is None:
                 break
             stop = packet[2]
+        if stop == position:
+            return position
         rows_max, bytes_max = builder.rows_max, builder.bytes_max
         builder.rows_max, builder.bytes_max = rows_max + BESIDE_ROWS, bytes_max + BESIDE_BYTES
         try:
@@ -571,6 +566,17 @@ class Listener(MailboxActor):
         finally:
             builder.rows_max, builder.bytes_max = rows_max, bytes_max
         return position
+
+    def _waits_for_batch(self, client: Client, data: bytes, position: int) -> bool:
+        """Leave ``client`` unread if what stands at ``position`` has to wait for room in the batch, or to go behind it."""
+        if self._builder.full and self._waits_for_room(data, position):
+            client.hear(False, NO_ROOM)
+        elif position < len(data) and data[position] in _SUBSCRIPTIONS and self._builder.holds(client.number):
+            client.hear(False, BEHIND)
+        else:
+            return False
+        self._unparsed[client.number] = client
+        return True
 
     def _waits_for_room(self, data: bytes, position: int) -> bool:
         """Whether what stands at ``position`` has to wait until the full batch has room."""
