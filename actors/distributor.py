@@ -16,7 +16,7 @@ from actors.actor import MailboxActor
 from actors.local_routing import LocalRouting, Part, Routed, retained_part
 from actors.mailbox import Mailbox
 from actors.routed_batches import RoutedBatches
-from wire.batch import QOS_ONLY, REFUSABLE, Batch, pack_column, unpack_column
+from wire.batch import QOS_ONLY, REFUSABLE, Batch, pack_column, unpack_column, ways_columns
 from wire.frames import (
     AclChanged,
     Append,
@@ -231,7 +231,7 @@ class Distributor(MailboxActor):
             )
 
     def _parts(self, batch: Batch, origin: str | None) -> tuple[list[Part], list[bytes]]:
-        """The batch cut by queue. One that goes to a queue whole keeps its columns; only flags and rules change."""
+        """The batch cut by queue. One that goes to a queue whole keeps its columns; only flags and ways change."""
         parts: list[Part] = []
         bodies: list[bytes] = []
         routes: dict[str, dict[int, Route]] = {}
@@ -277,13 +277,14 @@ def _publishers(frame: Publishes) -> Sequence[Publisher]:
 
 
 def _routed(batch: Batch, by_topic: dict[int, Route]) -> Batch:
-    """``batch`` with the rule of each topic and the applied QoS of each row; its other columns are shared, not copied."""
+    """``batch`` with the way of each topic and the applied QoS of each row; its other columns are shared, not copied."""
     tables = {route.flags_table for route in by_topic.values()}
     if len(tables) == 1:
         flags = batch.flags.translate(next(iter(tables)))
     else:
         tables_of = [by_topic[index].flags_table if index in by_topic else b"" for index in range(len(batch.topics))]
         flags = bytes([tables_of[index][flag] for index, flag in zip(batch.topic_of, batch.flags, strict=True)])
+    ways, way_of = ways_columns([by_topic[index].way if index in by_topic else b"" for index in range(len(batch.topics))])
     return Batch(
         accepted_ms=batch.accepted_ms,
         topics=batch.topics,
@@ -291,6 +292,7 @@ def _routed(batch: Batch, by_topic: dict[int, Route]) -> Batch:
         flags=flags,
         lengths=batch.lengths,
         payloads=batch.payloads,
-        rules=[by_topic[index].rule if index in by_topic else 0 for index in range(len(batch.topics))],
+        ways=ways,
+        way_of=way_of,
         properties=batch.properties,
     )

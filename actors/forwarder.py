@@ -48,7 +48,7 @@ class Forwarder(MailboxActor):
         self._bridge = settings.bridge(bridge)
         self._queue = queue_name(bridge, lane)
         self._connection = connection_name(bridge, lane)
-        self._form = RemoteForm(self._bridge, node=settings.name)
+        self._form = RemoteForm(self._bridge)
         self._tier2 = Tier2(messages_max=self._bridge.tier2_max_messages, bytes_max=self._bridge.tier2_max_bytes)
         self._openings = 0
         self._lane_epoch = 0
@@ -58,7 +58,6 @@ class Forwarder(MailboxActor):
         limits = self._bridge.limits
         self._waits_for_link = limits.overflow == "drop-oldest" or limits.max_age_s is not None
         self._settled: list[tuple[str, Ranges]] = []
-        self._logged_rules: set[int] = set()
         self._logged_topics: set[bytes] = set()
 
     def on_start(self) -> None:
@@ -132,22 +131,17 @@ class Forwarder(MailboxActor):
             whole, size_bytes = handout, batch.size_bytes()
             handout = replace(whole, count=len(batch), size_bytes=size_bytes, offsets=pack_column(array("I", offsets)))
             self._tier2.kept_back(whole.count - len(batch), whole.size_bytes - (size_bytes if len(batch) else 0))
-        self._log_oddities()
+        self._log_unmapped()
         if not len(batch):
             return
         self.send(self._connection, replace(handout, bodies=(batch.encode(),)))
         self._settle_volatile(handout, batch, offsets)
 
-    def _log_oddities(self) -> None:
-        """Once for each rule that is gone and each topic that cannot be mapped: their messages keep their topics."""
-        facts = {"bridge": self._bridge.name}
-        if new := self._form.unknown_rules - self._logged_rules:
-            self._logged_rules |= new
-            log.warning("rule.missing", extra={**facts, "rules": sorted(new)})
+    def _log_unmapped(self) -> None:
+        """Once for each topic that cannot be mapped: its messages keep it."""
         if new_topics := self._form.unmapped_topics - self._logged_topics:
             self._logged_topics = (self._logged_topics | new_topics) if len(self._logged_topics) < LOGGED_TOPICS_MAX else new_topics
-            log.warning("topic.unmapped", extra={**facts, "topics": sorted(map(repr, new_topics))[:10]})
-        self._form.unknown_rules.clear()
+            log.warning("topic.unmapped", extra={"bridge": self._bridge.name, "topics": sorted(map(repr, new_topics))[:10]})
         self._form.unmapped_topics.clear()
 
     def _settle_volatile(self, handout: HandOut, batch: Batch, offsets: list[int] | None) -> None:

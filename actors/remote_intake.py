@@ -64,7 +64,7 @@ class RemoteIntake:
         self._timeout_s = remote.connect_timeout_s
         self._session = remote_session_name(host.name)
         self.limits = InputLimits(packet_max_bytes=settings.clients.packet_max_bytes, receive_maximum=remote.receive_maximum)
-        self._form = LocalForm(bridge, node=settings.name, packet_max_bytes=settings.clients.packet_max_bytes)
+        self._form = LocalForm(bridge, packet_max_bytes=settings.clients.packet_max_bytes)
         self._inbox = RemoteInbox(
             self._form,
             sender=host.name,

@@ -36,6 +36,7 @@ from wire.errors import BasculeError, ConfigError, DiskFull, StorageDamaged, Una
 from wire.frames import Frame, QueueAnswer, QueueCommand, SessionCommand
 from wire.names import SUPERVISOR, queue_name
 from wire.settings import NodeSettings
+from wire.ways import Way
 
 PAGE_MESSAGES = 500
 PAGE_BYTES = 256 << 10
@@ -107,7 +108,6 @@ class Commands:
         self._store = store
         self._sessions = sessions
         self._bridges = {bridge.name: bridge for bridge in settings.bridges}
-        self._rules = {bridge.name: {rule.number: rule.name for rule in bridge.local_subscriptions} for bridge in settings.bridges}
         self._waiting: list[Order] = []
         self._refused = False  # whether the disk refuses
 
@@ -255,14 +255,13 @@ class Commands:
         start = arguments.get("from") or 0
         payload_bytes = arguments.get("payload_bytes")
         page = _Page(arguments.get("count"))
-        rules = self._rules.get(bridge, {})
         if arguments.get("dead"):
             letters = self._letters(bridge)
             for seq, letter in letters.read(start):
                 if letter is None:
                     page.take({"seq": seq, "damaged": True}, 0)
                 else:
-                    page.take(_dead_map(letter, rules, payload_bytes), letter.message.size_bytes)
+                    page.take(_dead_map(letter, payload_bytes), letter.message.size_bytes)
                 if page.full:
                     break
             return {"queue": letters.name, "messages": page.rows, "next": page.next_of(letters.next_seq), "tail": letters.next_seq}
@@ -270,7 +269,7 @@ class Commands:
         queue = lane.queue
         for message in queue.read(start, queue.tail):
             state = "released" if message.seq in queue.released else "in flight" if message.seq < queue.cursor else "waiting"
-            page.take({"seq": message.seq, "state": state, **_message_map(message, rules, payload_bytes)}, message.size_bytes)
+            page.take({"seq": message.seq, "state": state, **_message_map(message, payload_bytes)}, message.size_bytes)
             if page.full:
                 break
         return {"queue": name, "messages": page.rows, "next": page.next_of(queue.tail), "tail": queue.tail}
@@ -430,7 +429,8 @@ def _bounded(letters: Iterable[tuple[int, DeadLetter | None]]) -> Iterator[tuple
             return
 
 
-def _message_map(message: Message, rules: Mapping[int, str], payload_bytes: int | None) -> dict[str, Any]:
+def _message_map(message: Message, payload_bytes: int | None) -> dict[str, Any]:
+    way = Way.decode(message.way) if message.way else None
     return {
         "topic": message.topic,
         "qos": message.flags & QOS_MASK,
@@ -438,12 +438,13 @@ def _message_map(message: Message, rules: Mapping[int, str], payload_bytes: int 
         "size": len(message.payload),
         "payload": message.payload if payload_bytes is None else message.payload[:payload_bytes],
         "properties": message.properties,
-        "rule": rules.get(message.rule, ""),
+        "rule": way.rule if way else "",
+        "destination": way.destination if way else "",
         "accepted_ms": message.accepted_ms,
     }
 
 
-def _dead_map(letter: DeadLetter, rules: Mapping[int, str], payload_bytes: int | None) -> dict[str, Any]:
+def _dead_map(letter: DeadLetter, payload_bytes: int | None) -> dict[str, Any]:
     return {
         "seq": letter.seq,
         "reason": letter.reason,
@@ -451,7 +452,7 @@ def _dead_map(letter: DeadLetter, rules: Mapping[int, str], payload_bytes: int |
         "queue": letter.queue,
         "queue_seq": letter.message.seq,
         "remote": letter.remote,
-        **_message_map(letter.message, rules, payload_bytes),
+        **_message_map(letter.message, payload_bytes),
     }
 
 

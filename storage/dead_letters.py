@@ -12,7 +12,7 @@ D3  at most ``max_messages`` and ``max_bytes`` are held; the oldest give way. A 
 
 Format, for readers of a snapshot. The queue is called ``dead:<bridge>`` and has a number like any queue (``meta``, ``N<name>``).
 Family ``msg``, key ``number u32 | dead sequence u64``, big endian, one key a message. The value: version u8, CRC-32 u32 little
-endian of (key, version, rest), rest: the msgpack array [reason, at_ms, queue, seq, remote, topic, payload, flags, properties, rule,
+endian of (key, version, rest), rest: the msgpack array [reason, at_ms, queue, seq, remote, topic, payload, flags, properties, way,
 accepted_ms]: ``at_ms`` is when it was dead-lettered, ``queue`` and ``seq`` where it was, ``remote`` the session there
 (``client@host:port``, empty where unknown), the others as in a batch. Family ``meta``, key ``D<number>``: the msgpack array
 [version, head, tail, trimmed, held, bytes, evicted, purged, replayed, damaged, {reason: held}]. Keys below ``head`` are gone
@@ -73,7 +73,7 @@ class DeadLetter:
             message.payload,
             message.flags,
             message.properties,
-            message.rule,
+            message.way,
             message.accepted_ms,
         )
         rest: bytes = msgpack.packb(fields)
@@ -96,10 +96,10 @@ class DeadLetter:
             raise StorageDamaged("a dead letter is damaged", seq=seq)
         if version != LETTER_VERSION:
             raise ConfigError("a dead letter was written by another version", seq=seq, version=version)
-        reason, at_ms, queue, was, remote, topic, payload, flags, properties, rule, accepted_ms = msgpack.unpackb(
+        reason, at_ms, queue, was, remote, topic, payload, flags, properties, way, accepted_ms = msgpack.unpackb(
             rest, max_bin_len=len(rest)
         )
-        return cls(seq, reason, at_ms, queue, remote, Message(was, topic, payload, flags, properties, rule, accepted_ms))
+        return cls(seq, reason, at_ms, queue, remote, Message(was, topic, payload, flags, properties, way, accepted_ms))
 
 
 def _check(key: bytes, version: int, rest: bytes) -> int:

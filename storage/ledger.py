@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import msgpack
 
+from storage.queued_ways import WaysRow
 from wire.errors import ConfigError, StorageDamaged
 from wire.frames import Ranges
 
@@ -92,7 +93,7 @@ class LaneRow:
 
     handed: sequences below it may have been handed out. trimmed: chunks below it have nothing live in them; without history they
     are deleted. depth: durable messages in the queue. released: in the order of the PUBRECs. tail_bytes: bytes of all durable
-    messages ever appended. purged: above the head, where chunks are rightly missing.
+    messages ever appended. purged: above the head, where chunks are rightly missing. ways: see ``queued_ways``.
     """
 
     head: int
@@ -108,6 +109,7 @@ class LaneRow:
     ledger: Ledger = field(default_factory=Ledger)
     purged: Ranges = ()
     history: HistoryRow = NO_HISTORY
+    ways: WaysRow = ()
 
     def encode(self) -> bytes:
         """The row's value."""
@@ -131,6 +133,7 @@ class LaneRow:
                 ),
                 self.purged,
                 self.history,
+                self.ways,
             )
         )
         return packed
@@ -145,7 +148,8 @@ class LaneRow:
         """
         fields = unpack_row(value, ROW_VERSION, what="queue", name=queue)
         try:
-            head, tail, handed, trimmed, tail_bytes, depth, settled, released, generation, session, counts, purged, history = fields
+            head, tail, handed, trimmed, tail_bytes, depth, settled, released, generation, session, counts, *rest = fields
+            purged, history, ways = rest
             accepted, delivered, expired, redelivered, dropped, dead, refused = counts
             row = cls(
                 head=head,
@@ -161,6 +165,7 @@ class LaneRow:
                 ledger=Ledger(accepted, delivered, expired, redelivered, dict(dropped), dict(dead), refused),
                 purged=purged,
                 history=HistoryRow(*history),
+                ways=tuple(dict(ways).items()),
             )
             sound = row.trimmed <= row.head <= row.tail and row.depth >= 0
         except (TypeError, ValueError) as error:

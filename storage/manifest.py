@@ -8,9 +8,8 @@ Format 1, one JSON object; unknown keys are kept out of it and change nothing:
 
 ``format, id, node, boot_id, at_ms (UTC epoch), epoch (the store's life)``; ``versions``: of bascule and of what is in the store;
 ``queues``: where each queue stood (``QueueFacts``): accepted = delivered + expired + dropped + dead + depth + volatile messages;
-``dead_letters``; ``sessions`` and ``retained``, how many; ``rules``: bridge -> number of a rule -> what it is called;
-``limits`` of the node, null is unlimited; ``disk_free_bytes``, null where it is not known; ``events``: the numbers [first, next)
-of the node's events that are kept; ``files`` with sizes and SHA-256;
+``dead_letters``; ``sessions`` and ``retained``, how many; ``limits`` of the node, null is unlimited; ``disk_free_bytes``, null
+where it is not known; ``events``: the numbers [first, next) of the node's events that are kept; ``files`` with sizes and SHA-256;
 ``check``, the SHA-256 of the object without it, written with sorted keys and without spaces.
 """
 
@@ -145,7 +144,6 @@ class Manifest:
     dead_letters: tuple[DeadFacts, ...]
     sessions: int
     retained: int
-    rules: Mapping[str, Mapping[int, str]]
     limits: Mapping[str, int | None]
     disk_free_bytes: int | None
     files: tuple[FileFacts, ...]
@@ -173,7 +171,6 @@ class Manifest:
             ],
             "sessions": self.sessions,
             "retained": self.retained,
-            "rules": {bridge: {str(number): name for number, name in rules.items()} for bridge, rules in self.rules.items()},
             "limits": dict(self.limits),
             "disk_free_bytes": self.disk_free_bytes,
             "events": self.events,
@@ -223,7 +220,6 @@ class Manifest:
             dead_letters=tuple(dead_of(dead) for dead in fields["dead_letters"]),
             sessions=fields["sessions"],
             retained=fields["retained"],
-            rules={bridge: {int(number): name for number, name in rules.items()} for bridge, rules in fields["rules"].items()},
             limits=fields["limits"],
             disk_free_bytes=fields["disk_free_bytes"],
             events=_numbers(fields, "events"),

@@ -25,7 +25,8 @@ from storage.keys import chunk_key, lane_key
 from storage.ledger import HistoryRow, LaneRow
 from storage.messages import Message, rows_of
 from storage.pieces import Piece, apart, join_tiny, pick, qos0_seqs
-from wire.batch import accepted_ms_of, pack_column
+from storage.queued_ways import QueuedWays
+from wire.batch import head_of, pack_column
 from wire.errors import ConfigError, StorageDamaged, Unavailable
 from wire.frames import Ranges
 from wire.ranges import ArrivalSet, RangeSet, ranges_of
@@ -80,9 +81,9 @@ class Queue:
         self.ledger = row.ledger
         self.generation = row.generation
         self.session = row.session
-        self.head = row.head
-        self.tail = row.tail
+        self.head, self.tail = row.head, row.tail
         self.settled = RangeSet(row.settled)
+        self.ways = QueuedWays(row.ways)
         self.released = ArrivalSet(row.released)  # in the order of the PUBRECs, which PUBRELs have to keep
         self._changed = False
         self._on_change = on_change
@@ -246,7 +247,7 @@ class Queue:
         count: its rows, qos0: how many of them are QoS 0. Where the engine is durable, those are kept apart, in memory only.
         """
         first_seq = self._next
-        accepted_ms = accepted_ms_of(body)
+        accepted_ms, ways = head_of(body)
         durable = volatile = None
         if qos0 == 0 or not self._engine.durable:
             durable = self._chunk(first_seq, count, None, count, qos0, size_bytes, accepted_ms, body)
@@ -262,6 +263,7 @@ class Queue:
                 first_seq, count, passing.offsets, qos0, qos0, size_bytes - kept_bytes, accepted_ms, passing.batch.encode()
             )
         self._next = first_seq + count
+        self.ways.take(ways, self._next)
         self.ledger.accepted += count
         self.changed = True
         if durable is not None:
@@ -663,6 +665,7 @@ class Queue:
             ledger=self.ledger,
             purged=self._purged.ranges() if self._purged else (),
             history=self.history_row(),
+            ways=self.ways.row(self.head),
         )
         write.put("meta", lane_key(self.number), row.encode())
         write.tails[self.number] = self._next

@@ -35,6 +35,7 @@ from storage.limits import Admission, Room, admit
 from storage.local_sessions import LocalSessions, SessionFrame
 from storage.pieces import Piece
 from storage.queue import CACHE_BYTES, Queue
+from storage.queued_ways import former_rules
 from storage.retained import RetainedMessages
 from storage.retention import Retention
 from storage.senders import Senders, Verdict
@@ -79,7 +80,7 @@ from wire.names import (
     session_of_queue,
     session_queue_name,
 )
-from wire.settings import LimitSettings, NodeSettings, PersistenceSettings
+from wire.settings import LimitSettings, NodeSettings, PersistenceSettings, RuleSettings
 
 log = logging.getLogger("bascule")
 
@@ -1211,6 +1212,9 @@ class Tier1:
             **({"state": "disk_low" if low else "running"} if trouble is None else refusal_facts(trouble)),
         }
 
+    def _rules_of(self, bridge: str) -> tuple[RuleSettings, ...]:
+        return next((own.local_subscriptions for own in self._settings.bridges if own.name == bridge), ())
+
     def _session_figures(self) -> dict[str, Any]:
         """All sessions together, since the queues of those that have ended are gone."""
         ledgers = [lane.queue.ledger for lane in self._lanes.values() if not lane.bridge]
@@ -1241,6 +1245,7 @@ class Tier1:
             "redelivered": ledger.redelivered,
             "refused": ledger.refused,
             "waits_for_lanes": self._lane_changes.waits_for(lane),
+            "former_rules": former_rules(queue, self._rules_of(lane.bridge)),
             "ledger_closes": ledger.closes(queue.depth),
             "retained": {"messages": queue.retained, "bytes": queue.history_bytes},
             "damaged": {

@@ -21,9 +21,9 @@ from pydantic_core import ErrorDetails
 from actors.password_file import read_passwords
 from supervisor.config_file import Document, Key, Problem, read_document
 from supervisor.config_model import NOT_AVAILABLE, NOT_YET, AclFile, Configuration, Inconsistent
-from supervisor.config_settings import acl_rules, default_rule_name, to_settings
+from supervisor.config_settings import acl_rules, to_settings
 from supervisor.config_values import UNIX
-from supervisor.units import nearest, parse_address, rule_number, shown
+from supervisor.units import nearest, parse_address, shown
 from wire.errors import ConfigError
 from wire.settings import AccessSettings, AclRuleSettings, NodeSettings
 
@@ -248,20 +248,16 @@ def _both_want(one: tuple[str, int], other: tuple[str, int]) -> bool:
 
 def _rule_names(rules: object, key: Key) -> list[tuple[Key, str]]:
     found: list[tuple[Key, str]] = []
-    names: dict[int, str] = {}
+    names: set[str] = set()
     for index, rule in _mappings(rules):
-        name = rule.get("name", default_rule_name(index + 1))
+        name = rule.get("name")
         if not isinstance(name, str):
             continue
-        number = rule_number(name)
-        if names.get(number) == name:
+        if name in names:
             found.append(
                 ((*key, index, "name"), f"{shown(name)} is the name of an earlier rule; each rule of a bridge needs its own")
             )
-        elif number == 0 or number in names:
-            other = names.get(number, "no rule")
-            found.append(((*key, index, "name"), f"{shown(name)} cannot be told from {other} in the queue; take another name"))
-        names.setdefault(number, name)
+        names.add(name)
     return found
 
 

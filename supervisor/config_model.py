@@ -531,9 +531,7 @@ class Remote(Section):
 class Rule(Section):
     """What crosses the bridge, and how it is named on the other side."""
 
-    name: Name | None = setting(
-        None, "Queued messages are kept under it, so keep it when the rules change; else rule-1, rule-2, ..."
-    )
+    name: Name | None = setting(None, "What status, queue peek and reports call it; else it is called by its filters.")
     filters: tuple[Filter, ...] = Field(min_length=1, description="Topic filters; a message that matches any of them crosses once.")
     excludes: tuple[Filter, ...] = setting((), "Topic filters of what does not cross after all.")
     destination: Filled = setting(

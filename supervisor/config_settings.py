@@ -24,7 +24,8 @@ from supervisor.config_model import (
     Snapshots,
 )
 from supervisor.config_values import UNIX
-from supervisor.units import parse_address, rule_number
+from supervisor.units import parse_address
+from wire.mapping import Template
 from wire.mqtt.packets import SESSION_NEVER_EXPIRES_S
 from wire.refusal_policy import code_of
 from wire.settings import (
@@ -48,6 +49,7 @@ from wire.settings import (
     TlsSettings,
 )
 
+RULE_NAME_MAX = 64
 IN_MEMORY_MAX_BYTES = 256 * 1024 * 1024  # limits.max_bytes where the queue is in memory and the operator named none
 
 
@@ -197,8 +199,8 @@ def _bridge(bridge: Bridge, configuration: Configuration) -> BridgeSettings:
         lanes=bridge.lanes,
         tier2_max_messages=bridge.tier2.max_messages,
         tier2_max_bytes=bridge.tier2.max_bytes,
-        local_subscriptions=tuple(_rule(rule, number) for number, rule in enumerate(bridge.local_subscriptions, start=1)),
-        remote_subscriptions=tuple(_rule(rule, number) for number, rule in enumerate(bridge.remote_subscriptions, start=1)),
+        local_subscriptions=tuple(_rule(rule, bridge.name, configuration.node.name) for rule in bridge.local_subscriptions),
+        remote_subscriptions=tuple(_rule(rule, bridge.name, configuration.node.name) for rule in bridge.remote_subscriptions),
         loop_prevention=bridge.loop_prevention.enabled,
         max_hops=bridge.loop_prevention.max_hops,
         on_session_loss=bridge.on_session_loss,
@@ -246,14 +248,12 @@ def _remote(remote: Remote) -> RemoteSettings:
     )
 
 
-def _rule(rule: Rule, position: int) -> RuleSettings:
-    name = rule.name or default_rule_name(position)
+def _rule(rule: Rule, bridge: str, node: str) -> RuleSettings:
     return RuleSettings(
-        name=name,
-        number=rule_number(name),
+        name=rule.name or _named_by(rule.filters),
         filters=rule.filters,
         excludes=rule.excludes,
-        destination=rule.destination,
+        destination=Template.parse(rule.destination).named(bridge=bridge, node=node).text,
         max_qos=rule.max_qos,
         preserve_retain=rule.preserve_retain,
         user_properties=tuple(rule.user_properties.items()),
@@ -287,5 +287,7 @@ def _limits(own: BridgeLimits, node: Limits, mode: str) -> LimitSettings:
     )
 
 
-def default_rule_name(position: int) -> str:
-    return f"rule-{position}"
+def _named_by(filters: Sequence[str]) -> str:
+    """What a rule without a name is called, wherever it stands in the file."""
+    name = ", ".join(filters)
+    return name if len(name) <= RULE_NAME_MAX else name[: RULE_NAME_MAX - 3] + "..."

@@ -59,6 +59,7 @@ def bridge_row(bridge: str, lane: int, actors: Mapping[str, ActorView]) -> dict[
         row[count] = None if queue is None else queue.get(count, 0)
     row["oldest_age_s"] = None if queue is None else queue.get("oldest_age_s")
     row["waits_for_lanes"] = [] if queue is None else list(queue.get("waits_for_lanes", []))
+    row["former_rules"] = [] if queue is None else list(queue.get("former_rules", []))
     row["retained"] = {} if queue is None else dict(queue.get("retained", {}))
     row["dropped"] = {} if queue is None else dict(queue.get("dropped", {}))
     row["dead_letters"] = dict(actors[QUEUE_STORE].figures.get("dead_letters", {}).get(bridge, {}))  # of all its lanes

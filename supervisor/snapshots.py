@@ -200,13 +200,6 @@ class Snapshots:
         limits = self._settings.limits
         return {
             "node": self._settings.name,
-            "rules": {
-                bridge.name: {
-                    str(rule.number): rule.name or ", ".join(rule.filters)
-                    for rule in (*bridge.local_subscriptions, *bridge.remote_subscriptions)
-                }
-                for bridge in self._settings.bridges
-            },
             "limits": {
                 "max_messages": limits.max_messages,
                 "max_bytes": limits.max_bytes,

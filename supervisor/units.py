@@ -11,7 +11,6 @@ import ipaddress
 import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from zlib import crc32
 
 UNLIMITED = "unlimited"
 
@@ -154,11 +153,6 @@ def nearest(word: str, known: Iterable[str]) -> str:
     )
     names = {name.lower().replace("_", "-"): name for name in known}
     return f"; did you mean {names[matches[0]]}?" if matches else ""
-
-
-def rule_number(name: str) -> int:
-    """What the queue keeps of the rule called ``name``: its CRC-32, the same in every version; 0 is no rule."""
-    return crc32(name.encode())
 
 
 def write_time(at_ms: int) -> str:

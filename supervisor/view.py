@@ -48,6 +48,7 @@ def status_view(status: dict[str, Any]) -> RenderableType:
     queues = (
         *_paused(status["bridges"]),
         *_behind_others(status["bridges"]),
+        *_former_rules(status["bridges"]),
         *_unserved(status["unserved"]),
         *_history(status["bridges"]),
     )
@@ -133,6 +134,17 @@ def _behind_others(rows: Sequence[dict[str, Any]]) -> list[RenderableType]:
         f"{row['name']}:{row['lane']} for {', '.join(map(str, lanes))}" for row in rows if (lanes := row["waits_for_lanes"])
     )
     return [Text.assemble(("wait until other lanes have sent what came before lanes was changed: ", _BUSY), waits)] if waits else []
+
+
+def _former_rules(rows: Sequence[dict[str, Any]]) -> list[RenderableType]:
+    """Whose messages wait though the rule that took them is gone, or has changed."""
+    kept = "; ".join(
+        f"{row['name']}:{row['lane']} {rule['rule']} -> {rule['destination']} (at most {rule['messages']} messages)"
+        for row in rows
+        for rule in row["former_rules"]
+    )
+    said = "rules not in the file any more, or changed; what they took goes where they said: "
+    return [Text.assemble((said, _BUSY), printable(kept))] if kept else []
 
 
 def _unserved(rows: Sequence[dict[str, Any]]) -> list[RenderableType]:
@@ -341,7 +353,7 @@ def print_messages(rows: Sequence[dict[str, Any]], *, dead: bool) -> None:
             "yes" if row["retain"] else "no",
             size(row["size"]),
             duration(row["age_s"]),
-            row["rule"] or "-",
+            printable(f"{row['rule']} -> {row['destination']}") if row["rule"] else "-",
             printable(properties) or "-",
             row["payload"],
         )

@@ -12,6 +12,7 @@ from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
+from typing import NamedTuple
 
 import msgpack
 
@@ -28,6 +29,9 @@ OFFERED = 0b0001_0000  # offered to the store before and refused: live subscribe
 # For ``bytes.translate`` of a flags column: nothing but the QoS, nothing but RETAIN.
 QOS_ONLY = bytes(flags & QOS_MASK for flags in range(256))
 RETAIN_ONLY = bytes(flags & RETAIN for flags in range(256))
+
+NO_WAY = -1
+HEAD_BYTES = 512  # what a batch begins with is hardly ever longer
 
 ROWS_MAX = 65_535  # a row number fits an unsigned 16-bit column
 _BIG_ENDIAN = sys.byteorder == "big"
@@ -59,9 +63,10 @@ def unpack_column(typecode: str, data: bytes) -> array[int]:
 class Batch:
     """PUBLISHes in columns; row ``i`` of each column belongs to message ``i``.
 
-    topics: the distinct topic names, UTF-8. rules: for each of them the number of the rule that routed it (empty before routing).
-    topic_of: per row an index into ``topics`` (u16). flags: per row QoS, RETAIN, REFUSABLE, OFFERED. lengths: per row
-    payload bytes (u32). payloads: all payloads joined. properties: sparse, row -> encoded MQTT 5 properties without length prefix.
+    topics: the distinct topic names, UTF-8. ways: the distinct ways of the rows, encoded (``wire/ways.py``). way_of: for each of
+    ``topics`` an index into ``ways``, ``NO_WAY`` where no row needs one; both are empty before routing. topic_of: per row an index
+    into ``topics`` (u16). flags: per row QoS, RETAIN, REFUSABLE, OFFERED. lengths: per row payload bytes (u32). payloads: all
+    payloads joined. properties: sparse, row -> encoded MQTT 5 properties without length prefix.
     topic_properties: per distinct topic the properties of its rows that have none of their own (empty list: none have any).
     accepted_ms: UTC epoch when the Listener took the batch; message expiry counts from it.
     """
@@ -72,7 +77,8 @@ class Batch:
     flags: bytes
     lengths: array[int]
     payloads: bytes
-    rules: list[int] = field(default_factory=list)
+    ways: list[bytes] = field(default_factory=list)
+    way_of: list[int] = field(default_factory=list)
     properties: dict[int, bytes] = field(default_factory=dict)
     topic_properties: list[bytes] = field(default_factory=list)
 
@@ -85,8 +91,9 @@ class Batch:
             (
                 BATCH_VERSION,
                 self.accepted_ms,
+                self.ways,
                 self.topics,
-                self.rules,
+                self.way_of,
                 pack_column(self.topic_of),
                 self.flags,
                 pack_column(self.lengths),
@@ -104,7 +111,7 @@ class Batch:
         Raises:
             UnknownFrame: it was written by a version this build does not know.
         """
-        version, accepted_ms, topics, rules, topic_of, flags, lengths, payloads, properties, common = msgpack.unpackb(
+        version, accepted_ms, ways, topics, way_of, topic_of, flags, lengths, payloads, properties, common = msgpack.unpackb(
             data, strict_map_key=False, max_bin_len=len(data)
         )
         if version != BATCH_VERSION:
@@ -112,7 +119,8 @@ class Batch:
         return cls(
             accepted_ms=accepted_ms,
             topics=topics,
-            rules=rules,
+            ways=ways,
+            way_of=way_of,
             topic_of=unpack_column("H", topic_of),
             flags=flags,
             lengths=unpack_column("I", lengths),
@@ -129,7 +137,8 @@ class Batch:
         return Batch(
             accepted_ms=self.accepted_ms,
             topics=self.topics,
-            rules=self.rules,
+            ways=self.ways,
+            way_of=self.way_of,
             topic_of=array("H", [self.topic_of[row] for row in rows]),
             flags=bytes([self.flags[row] for row in rows]),
             lengths=array("I", [self.lengths[row] for row in rows]),
@@ -137,6 +146,12 @@ class Batch:
             properties={new: known[old] for new, old in enumerate(rows) if old in known} if known else {},
             topic_properties=self.topic_properties,
         )
+
+    def ways_of_topics(self) -> list[bytes]:
+        """For each of ``topics`` its way, encoded; empty where it has none."""
+        if not self.way_of:
+            return [b""] * len(self.topics)
+        return [self.ways[index] if index != NO_WAY else b"" for index in self.way_of]
 
     def rows_payloads(self) -> list[bytes]:
         """The payloads one by one."""
@@ -170,41 +185,63 @@ def from_rows(rows: Iterable[tuple[bytes, int, bytes]], *, accepted_ms: int = 0)
     )
 
 
-def accepted_ms_of(data: bytes) -> int:
-    """``accepted_ms`` of an encoded batch, without decoding the rest.
+def ways_columns(of_topics: Sequence[bytes]) -> tuple[list[bytes], list[int]]:
+    """The columns ``ways`` and ``way_of`` of topics with these ways, each encoded or empty for none."""
+    ways = [way for way in dict.fromkeys(of_topics) if way]
+    if not ways:
+        return [], []
+    places = {b"": NO_WAY, **{way: place for place, way in enumerate(ways)}}
+    return ways, [places[way] for way in of_topics]
+
+
+class Head(NamedTuple):
+    """What an encoded batch begins with."""
+
+    accepted_ms: int
+    ways: list[bytes]
+
+
+def head_of(data: bytes) -> Head:
+    """``accepted_ms`` and ``ways`` of an encoded batch, without decoding the rest.
 
     Raises:
         UnknownFrame: it is no batch, or one of a version this build does not know.
     """
-    unpacker = msgpack.Unpacker()
-    unpacker.feed(data[:32])
     try:
-        unpacker.read_array_header()
-        version, accepted_ms = unpacker.unpack(), unpacker.unpack()
+        try:
+            version, head = _unpack_head(data[:HEAD_BYTES])
+        except msgpack.OutOfData:
+            version, head = _unpack_head(data)
     except (ValueError, msgpack.UnpackException) as error:
         raise UnknownFrame("not a batch", length=len(data)) from error
-    if version != BATCH_VERSION or not isinstance(accepted_ms, int):
+    if version != BATCH_VERSION or not isinstance(head.accepted_ms, int) or not isinstance(head.ways, list):
         raise UnknownFrame("batch of an unknown version", version=version)
-    return accepted_ms
+    return head
+
+
+def _unpack_head(data: bytes) -> tuple[object, Head]:
+    unpacker = msgpack.Unpacker(max_buffer_size=0)
+    unpacker.feed(data)
+    unpacker.read_array_header()
+    return unpacker.unpack(), Head(unpacker.unpack(), unpacker.unpack())
 
 
 def concat(batches: Sequence[Batch]) -> Batch:
     """The rows of ``batches``, one after the other, as one batch; its ``accepted_ms`` is the earliest of theirs.
 
-    All of them are routed, or none. The caller sees to it that there are at most ``ROWS_MAX`` rows.
+    The caller sees to it that there are at most ``ROWS_MAX`` rows.
     """
-    numbers: dict[tuple[bytes, int], int] = {}
+    numbers: dict[tuple[bytes, bytes], int] = {}
     topic_of, lengths, properties = array("H"), array("I"), {}
-    routed = any(batch.rules for batch in batches)
     row = 0
     for batch in batches:
-        rules = batch.rules if routed else [0] * len(batch.topics)
-        renumbered = [numbers.setdefault(topic, len(numbers)) for topic in zip(batch.topics, rules, strict=True)]
+        renumbered = [numbers.setdefault(topic, len(numbers)) for topic in zip(batch.topics, batch.ways_of_topics(), strict=True)]
         topic_of.extend([renumbered[topic] for topic in batch.topic_of])
         lengths.extend(batch.lengths)
         for of_row, encoded in batch.properties.items():
             properties[row + of_row] = encoded
         row += len(batch)
+    ways, way_of = ways_columns([way for _, way in numbers])
     return Batch(
         accepted_ms=min(batch.accepted_ms for batch in batches),
         topics=[topic for topic, _ in numbers],
@@ -212,6 +249,7 @@ def concat(batches: Sequence[Batch]) -> Batch:
         flags=b"".join([batch.flags for batch in batches]),
         lengths=lengths,
         payloads=b"".join([batch.payloads for batch in batches]),
-        rules=[rule for _, rule in numbers] if routed else [],
+        ways=ways,
+        way_of=way_of,
         properties=properties,
     )

@@ -10,10 +10,11 @@ from collections.abc import Collection, Sequence
 
 from wire.batch import OFFERED, QOS_MASK, RETAIN, Batch, applied_qos_table
 from wire.hops import hops_of, hops_property, without_hops
-from wire.mapping import NO_RULE, Mapped, TopicMapper
+from wire.mapping import CACHE_TOPICS_MAX, CACHED_TOPIC_BYTES_MAX, TopicMapper
 from wire.mqtt.primitives import encode_variable_byte_integer
 from wire.mqtt.publish_properties import append_user_properties
 from wire.mqtt.publish_stream import PACKET_BYTES_LIMIT
+from wire.mqtt.topics import matches
 from wire.settings import BridgeSettings, RuleSettings
 
 KNOWN_PROPERTIES_MAX = 1_000
@@ -22,6 +23,34 @@ KNOWN_BYTES_MAX = 256  # longer ones are not worth remembering
 _HEAD_MAX_BYTES = 9  # of a PUBLISH without properties: fixed header, length of the topic, packet identifier
 
 _UNWANTED = bytes(256)
+
+
+class FirstRule:
+    """Which of ``rules`` takes a topic from the remote: the first that has a filter for it and no exclude. With a bounded cache."""
+
+    def __init__(self, rules: Sequence[RuleSettings], *, cache_topics_max: int = CACHE_TOPICS_MAX) -> None:
+        self._rules = tuple(rules)
+        self._cache_topics_max = cache_topics_max
+        self._cache: dict[bytes, int | None] = {}
+
+    def of(self, topic: bytes) -> int | None:
+        """The place of that rule, from 0; None if none has ``topic``."""
+        try:
+            return self._cache[topic]
+        except KeyError:
+            place = self._find(topic.decode())
+        if len(topic) <= CACHED_TOPIC_BYTES_MAX:
+            if len(self._cache) >= self._cache_topics_max:
+                self._cache.clear()
+            self._cache[topic] = place
+        return place
+
+    def _find(self, topic: str) -> int | None:
+        for place, rule in enumerate(self._rules):
+            wanted = any(matches(topic_filter, topic) for topic_filter in rule.filters)
+            if wanted and not any(matches(topic_filter, topic) for topic_filter in rule.excludes):
+                return place
+        return None
 
 
 class LocalForm:
@@ -36,15 +65,15 @@ class LocalForm:
     could be made, so the topic stays) and ``too_large_topics`` gather topics that the caller logs and clears.
     """
 
-    def __init__(self, bridge: BridgeSettings, *, node: str, packet_max_bytes: int = PACKET_BYTES_LIMIT) -> None:
+    def __init__(self, bridge: BridgeSettings, *, packet_max_bytes: int = PACKET_BYTES_LIMIT) -> None:
         rules = bridge.remote_subscriptions
-        self._mapper = TopicMapper(bridge, node=node, rules=rules)
-        self._tables = {
-            rule.number: applied_qos_table(rule.max_qos, OFFERED | (RETAIN if rule.preserve_retain else 0)) for rule in rules
-        }
+        self._first = FirstRule(rules)
+        self._mapper = TopicMapper()
+        self._destinations = [rule.destination for rule in rules]
+        self._tables = [applied_qos_table(rule.max_qos, OFFERED | (RETAIN if rule.preserve_retain else 0)) for rule in rules]
         self._packet_max_bytes = packet_max_bytes
         self._hops_max = bridge.max_hops if bridge.loop_prevention else None
-        self._added = {rule.number: append_user_properties(b"", rule.user_properties) for rule in rules}
+        self._added = [append_user_properties(b"", rule.user_properties) for rule in rules]
         self._own: dict[tuple[int, bytes], bytes | None] = {}
         self.looped = 0
         self.unmatched = 0
@@ -55,15 +84,14 @@ class LocalForm:
 
     def transform(self, batch: Batch, unwanted: Collection[int] = ()) -> tuple[Batch, list[int] | None]:
         """The batch without ``unwanted`` rows as the node is to see it, and the rows of ``batch`` that are in it (None: all)."""
-        mapped = [self._map(topic) for topic in batch.topics]
-        rules = [one.rule for one in mapped]
+        rules = [self._first.of(topic) for topic in batch.topics]
         properties, left_out = self._properties(batch, rules)
         left_out |= self._too_large(batch)
         left_out.update(unwanted)
         flags = self._flags(batch, rules)
         taken = Batch(
             accepted_ms=batch.accepted_ms,
-            topics=[one.topic for one in mapped],
+            topics=[self._map(topic, rule) for topic, rule in zip(batch.topics, rules, strict=True)],
             topic_of=batch.topic_of,
             flags=flags,
             lengths=batch.lengths,
@@ -75,21 +103,22 @@ class LocalForm:
         rows = [row for row in range(len(batch)) if row not in left_out]
         return taken.select(rows), rows
 
-    def _map(self, topic: bytes) -> Mapped:
-        mapped = self._mapper.map(topic, NO_RULE)
-        if mapped.rule is None:
+    def _map(self, topic: bytes, rule: int | None) -> bytes:
+        if rule is None:
             self.unmatched_topics.add(topic)
-        elif mapped.unmapped:
+            return topic
+        mapped = self._mapper.map(topic, self._destinations[rule])
+        if mapped.unmapped:
             self.unmapped_topics.add(topic)
-        return mapped
+        return mapped.topic
 
-    def _flags(self, batch: Batch, rules: Sequence[RuleSettings | None]) -> bytes:
-        tables = [_UNWANTED if rule is None else self._tables[rule.number] for rule in rules]
+    def _flags(self, batch: Batch, rules: Sequence[int | None]) -> bytes:
+        tables = [_UNWANTED if rule is None else self._tables[rule] for rule in rules]
         if len(set(tables)) == 1:
             return batch.flags.translate(tables[0])
         return bytes([tables[index][flag] for index, flag in zip(batch.topic_of, batch.flags, strict=True)])
 
-    def _properties(self, batch: Batch, rules: Sequence[RuleSettings | None]) -> tuple[dict[int, bytes], set[int]]:
+    def _properties(self, batch: Batch, rules: Sequence[int | None]) -> tuple[dict[int, bytes], set[int]]:
         """The properties of each row that has any, and the rows that are left out."""
         left_out: set[int] = set()
         if None in rules:
@@ -127,13 +156,13 @@ class LocalForm:
         self.too_large += len(found)
         return found
 
-    def _form(self, rule: RuleSettings, raw: bytes) -> bytes | None:
+    def _form(self, rule: int, raw: bytes) -> bytes | None:
         """Properties ``raw`` as they go on by ``rule``; None for a message that goes round (H1)."""
-        key = (rule.number, raw)
+        key = (rule, raw)
         if key in self._own:
             return self._own[key]
         hops = hops_of(raw) if self._hops_max is not None else 0
-        formed: bytes | None = (without_hops(raw) if hops else raw) + self._added[rule.number]
+        formed: bytes | None = (without_hops(raw) if hops else raw) + self._added[rule]
         if self._hops_max is not None:
             formed = None if hops >= self._hops_max else (formed or b"") + hops_property(hops + 1)
         if len(self._own) >= KNOWN_PROPERTIES_MAX:

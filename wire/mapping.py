@@ -2,7 +2,8 @@
 
 ``{#}`` is the whole topic, ``{2}`` its second level, ``{2-4}`` levels two to four, ``{2-#}`` all from the second on; a level that a
 topic does not have is empty. ``${bridge.name}`` and ``${node.name}`` are names. A backslash makes a brace, ``$`` or itself plain.
-Templates are checked when the configuration is read, so that mapping a message hardly ever fails; when it does, it says so.
+Templates are checked, and names filled in, when the configuration is read, so that mapping a message hardly ever fails; when it
+does, it says so.
 """
 
 from __future__ import annotations
@@ -14,16 +15,14 @@ from typing import NamedTuple
 
 from wire.errors import ConfigError
 from wire.mqtt.primitives import BINARY_MAX_BYTES
-from wire.mqtt.topics import matches
-from wire.settings import BridgeSettings, RuleSettings
 
 CACHE_TOPICS_MAX = 20_000
 CACHED_TOPIC_BYTES_MAX = 512  # a longer topic is mapped each time: the cache must not be a way to fill the memory
-NO_RULE = -1  # the number of no rule: the first one that has the topic is taken
 VARIABLES = ("bridge.name", "node.name")
 
 _LEVELS = re.compile(r"(?P<first>[0-9]+)(?:-(?P<last>[0-9]+|#))?\Z")
 _ESCAPABLE = "{}$\\"
+_PLAIN = re.compile(r"[{}$\\]")
 
 
 class _Levels(NamedTuple):
@@ -42,7 +41,7 @@ _Part = str | _Levels | _Variable
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A parsed destination: literal text, levels of the topic, and names that ``named`` fills in."""
+    """A parsed destination: literal text, levels of the topic, and names that ``named`` fills in. ``text`` writes it."""
 
     text: str
     parts: tuple[_Part, ...]
@@ -65,10 +64,11 @@ class Template:
         """The template with its ``${...}`` filled in.
 
         Raises:
-            ConfigError: a name that is used would bring in a wildcard.
+            ConfigError: a name that is used would bring in a wildcard, or makes it too long.
         """
         values = {"bridge.name": bridge, "node.name": node}
-        return Template(self.text, tuple(_name(part, values) if isinstance(part, _Variable) else part for part in self.parts))
+        parts = (_name(part, values) if isinstance(part, _Variable) else part for part in self.parts)
+        return Template.parse("".join(map(_written, parts)))
 
     def map(self, topic: bytes) -> bytes:
         """The remote topic of ``topic``; empty only where all the template asks for is levels that are empty or missing."""
@@ -84,6 +84,15 @@ class Template:
             else:
                 raise AssertionError(f"{part} was not filled in")
         return b"".join(mapped)
+
+
+def _written(part: str | _Levels) -> str:
+    """``part`` as a template has it."""
+    if isinstance(part, str):
+        return _PLAIN.sub(r"\\\g<0>", part)
+    if part.last is None:
+        return "{#}" if part.first == 1 else f"{{{part.first}-#}}"
+    return f"{{{part.first}}}" if part.first == part.last else f"{{{part.first}-{part.last}}}"
 
 
 def _name(variable: _Variable, values: dict[str, str]) -> str:
@@ -168,67 +177,37 @@ def _wrong(text: str, position: int, what: str) -> ConfigError:
 
 
 class Mapped(NamedTuple):
-    """The remote topic, and the rule that made it (None: no rule of the bridge has this topic now).
-
-    unknown_rule: the rule number is not configured any more. unmapped: the topic is unchanged, because no rule has it or because
-    the mapped topic would be empty or too long. The caller logs both, once.
-    """
+    """The topic on the other side. unmapped: it is unchanged, because it would be empty or too long; the caller logs that, once."""
 
     topic: bytes
-    rule: RuleSettings | None
-    unknown_rule: bool
     unmapped: bool
 
 
 class TopicMapper:
-    """Maps the topics of one bridge by its ``rules`` (its local subscriptions, unless told), with a bounded cache."""
+    """Maps topics by destinations, with a bounded cache."""
 
-    def __init__(
-        self,
-        bridge: BridgeSettings,
-        *,
-        node: str,
-        rules: Sequence[RuleSettings] | None = None,
-        cache_topics_max: int = CACHE_TOPICS_MAX,
-    ) -> None:
-        self._rules = bridge.local_subscriptions if rules is None else rules
-        self._by_number = {rule.number: rule for rule in self._rules}
-        self._templates = {
-            rule.number: Template.parse(rule.destination, filters=rule.filters).named(bridge=bridge.name, node=node)
-            for rule in self._rules
-        }
+    def __init__(self, *, cache_topics_max: int = CACHE_TOPICS_MAX) -> None:
+        self._templates: dict[str, Template] = {}
         self._cache_topics_max = cache_topics_max
-        self._cache: dict[tuple[bytes, int], Mapped] = {}
+        self._cache: dict[tuple[bytes, str], Mapped] = {}
 
-    def map(self, topic: bytes, rule_number: int) -> Mapped:
-        """What becomes of ``topic``, which came by rule ``rule_number``.
-
-        Where that rule is gone, the first one that has the topic now takes its place; where there is none, the topic is unchanged.
-        """
-        key = (topic, rule_number)
+    def map(self, topic: bytes, destination: str) -> Mapped:
+        """What the template ``destination``, whose names are filled in, makes of ``topic``."""
+        key = (topic, destination)
         mapped = self._cache.get(key)
         if mapped is None:
-            mapped = self._decide(topic, rule_number)
+            remote = self._template(destination).map(topic)
+            unmapped = not 0 < len(remote) <= BINARY_MAX_BYTES
+            mapped = Mapped(topic if unmapped else remote, unmapped)
             if len(topic) <= CACHED_TOPIC_BYTES_MAX:
                 if len(self._cache) >= self._cache_topics_max:
                     self._cache.clear()
+                    self._templates.clear()
                 self._cache[key] = mapped
         return mapped
 
-    def _decide(self, topic: bytes, rule_number: int) -> Mapped:
-        rule = self._by_number.get(rule_number)
-        unknown = rule is None
-        if rule is None:
-            rule = self._first_match(topic.decode())
-        if rule is None:
-            return Mapped(topic, None, unknown_rule=True, unmapped=True)
-        remote = self._templates[rule.number].map(topic)
-        unmapped = not 0 < len(remote) <= BINARY_MAX_BYTES
-        return Mapped(topic if unmapped else remote, rule, unknown, unmapped)
-
-    def _first_match(self, topic: str) -> RuleSettings | None:
-        for rule in self._rules:
-            wanted = any(matches(topic_filter, topic) for topic_filter in rule.filters)
-            if wanted and not any(matches(topic_filter, topic) for topic_filter in rule.excludes):
-                return rule
-        return None
+    def _template(self, destination: str) -> Template:
+        template = self._templates.get(destination)
+        if template is None:
+            template = self._templates[destination] = Template.parse(destination)
+        return template

@@ -14,16 +14,17 @@ from wire.batch import applied_qos_table
 from wire.names import queue_name
 from wire.settings import BridgeSettings
 from wire.topic_tree import TopicTree
+from wire.ways import Way
 
 CACHE_TOPICS_MAX = 20_000
 CACHED_TOPIC_BYTES_MAX = 512  # a longer topic is looked up each time: the cache must not be a way to fill the memory
 
 
 class Route(NamedTuple):
-    """One way for a topic: the queue, the number of the rule, and what ``bytes.translate`` makes of the flags column."""
+    """One route of a topic: the queue, the encoded ``Way`` of the rule, and what ``bytes.translate`` makes of the flags column."""
 
     queue: str
-    rule: int
+    way: bytes
     flags_table: bytes
 
 
@@ -42,6 +43,7 @@ class Router:
         self._excluded: TopicTree[tuple[int, int]] = TopicTree()
         self._routes: dict[bytes, tuple[Route, ...]] = {}
         self._tables: dict[int, bytes] = {qos: applied_qos_table(qos) for qos in range(3)}
+        self._ways = [[Way.of(rule).encode() for rule in bridge.local_subscriptions] for bridge in self._bridges]
         self._never_back = {
             bridge.name: frozenset(queue_name(bridge.name, lane) for lane in range(bridge.lanes))
             for bridge in bridges
@@ -57,7 +59,7 @@ class Router:
     # --- bridges ---
 
     def route(self, topic: bytes, origin: str | None = None) -> tuple[Route, ...]:
-        """The ways of ``topic``, at most one a bridge, in the order of the bridges.
+        """The routes of ``topic``, at most one a bridge, in the order of the bridges.
 
         What came from the remote of bridge ``origin`` does not go back to it where loop prevention is on.
         """
@@ -83,4 +85,4 @@ class Router:
                 bridge = self._bridges[place]
                 rule = bridge.local_subscriptions[rank]
                 queue = queue_name(bridge.name, crc32(topic) % bridge.lanes)
-                yield Route(queue, rule.number, self._tables[rule.max_qos if bridge.persist else 0])
+                yield Route(queue, self._ways[place][rank], self._tables[rule.max_qos if bridge.persist else 0])

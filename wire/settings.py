@@ -209,10 +209,9 @@ class RemoteSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleSettings:
-    """One rule of a bridge. number: what the queue keeps of it, derived from ``name``, never reused for another name."""
+    """One rule of a bridge. name: what people read, given or made of its filters. destination: a template, its names filled in."""
 
     name: str
-    number: int
     filters: tuple[str, ...]
     excludes: tuple[str, ...]
     destination: str

@@ -17,7 +17,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -42,6 +42,7 @@ from storage.history import Settlement, settlement_of
 from storage.manifest import MANIFEST_NAME, STORE_NAME, Manifest, QueueFacts, find_snapshots, read_manifest, snapshot_id
 from wire.batch import QOS_MASK, RETAIN, Batch
 from wire.mqtt.publish_properties import message_expiry_s
+from wire.ways import Way
 
 TABLE = "messages"
 CORES = 2
@@ -178,7 +179,6 @@ def _plain(snapshot: Path, *, payload: bool) -> int:
     """What one writes without Bascule's reader: for each message a tuple of what the table has of it."""
     manifest = read_manifest(snapshot)
     queues = {queue.number: queue for queue in manifest.queues}
-    rules = manifest.rules
     found = 0
     db = Rdict(str(snapshot / STORE_NAME), Options(raw_mode=True), access_type=AccessType.read_only(False))
     settled = _settled(db, manifest)
@@ -186,8 +186,7 @@ def _plain(snapshot: Path, *, payload: bool) -> int:
     for key, value in _scanned(db, "msg"):
         queue = queues.get(int.from_bytes(key[:4], "big"))
         if queue is not None:
-            names = rules.get(queue.bridge or "", {})
-            rows = list(_rows(whole, queue, names, key, value, settled[queue.number], payload=payload))
+            rows = list(_rows(whole, queue, key, value, settled[queue.number], payload=payload))
             found += len(rows)
     db.close()
     return found
@@ -227,7 +226,6 @@ def _settled(db: Rdict, manifest: Manifest) -> dict[int, dict[int, tuple[object,
 def _rows(
     whole: tuple[object, ...],
     queue: QueueFacts,
-    rule_names: Mapping[int, str],
     key: bytes,
     value: bytes,
     settled: dict[int, tuple[object, ...]],
@@ -238,7 +236,7 @@ def _rows(
     batch = Batch.decode(chunk.body)
     accepted_at = datetime.fromtimestamp(batch.accepted_ms / 1000, UTC)
     topics = [topic.decode() for topic in batch.topics]
-    rules = [(rule or None, rule_names.get(rule)) for rule in batch.rules or [0] * len(topics)]
+    ways = [Way.decode(way)[:2] if way else (None, None) for way in batch.ways_of_topics()]
     common = [
         (len(each), _expires_at(batch.accepted_ms, each)) for each in batch.topic_properties or [b""] * len(topics)
     ]  # of the rows that have no properties of their own
@@ -251,7 +249,7 @@ def _rows(
         state = "settled" if was is not None else "in_flight" if _within(seq, queue.in_flight) else "queued"
         properties_bytes, expires_at = own.get(row) or common[topic]
         message = (
-            *(seq, state, topics[topic], *rules[topic], flags & QOS_MASK, bool(flags & RETAIN), accepted_at, expires_at),
+            *(seq, state, topics[topic], *ways[topic], flags & QOS_MASK, bool(flags & RETAIN), accepted_at, expires_at),
             *(was or (None, None, None, None)),
             *(end - start, properties_bytes),
         )

@@ -20,8 +20,9 @@ import numpy.typing as npt
 
 from storage.analysis.store import Bulk, uncollected
 from storage.chunk import CHUNK_VERSION, HEADER_BYTES, SPARSE
-from wire.batch import BATCH_VERSION, QOS_MASK, RETAIN
+from wire.batch import BATCH_VERSION, NO_WAY, QOS_MASK, RETAIN
 from wire.errors import StorageDamaged
+from wire.ways import Way
 
 Longs = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
@@ -127,7 +128,7 @@ class Rows:
         self._heads = heads
         self._counts: Longs = heads["count"].astype(np.int64)
         self.count = int(self._counts.sum())
-        self._starts: Longs = np.cumsum(self._counts) - self._counts  # the first row of each chunk
+        self._starts: Longs = _starts(self._counts)  # the first row of each chunk
         sparse = (heads["flags"] & SPARSE) != 0
         self._offsets: list[tuple[int, bytes]] = []  # the chunks that have a column of offsets
         bodies = rests
@@ -145,8 +146,8 @@ class Rows:
 
     def _unpack(self, bodies: list[bytes]) -> None:
         """Unpack the batches, and keep of them only what the garbage collector need not look at: bytes and arrays."""
-        fields = tuple(zip(*map(_UNPACK, bodies), strict=True)) if bodies else ((),) * 10
-        versions, _, topics, rules, topic_of, flags, lengths, payloads, own, common = fields
+        fields = tuple(zip(*map(_UNPACK, bodies), strict=True)) if bodies else ((),) * 11
+        versions, _, ways, topics, way_of, topic_of, flags, lengths, payloads, own, common = fields
         sizes = np.fromiter(map(len, flags), np.int64, len(bodies))
         if versions.count(BATCH_VERSION) != len(bodies) or not (sizes == self._counts).all():
             raise StorageDamaged("a batch is of another version, or contradicts its chunk")
@@ -157,8 +158,11 @@ class Rows:
         self._topic_counts: Longs = np.fromiter(map(len, topics), np.int64, len(bodies))
         self.topics: list[bytes] = list(chain.from_iterable(topics))
         """The topic names that ``topic`` counts in: the distinct ones of each chunk, chunk after chunk."""
-        self.topic_rules = _of_topics(rules, self._topic_counts)
-        """For each of ``topics`` the number of the rule that routed it; 0 where none did."""
+        self.ways: list[Way]
+        """The distinct ways of all chunks."""
+        self.topic_ways: Longs
+        """For each of ``topics`` the place of its way in ``ways``; ``NO_WAY`` where it has none."""
+        self.ways, self.topic_ways = _ways_of_topics(ways, way_of, self._topic_counts)
         self._common: list[bytes] = []  # for each of ``topics`` the properties of its rows that have none of their own, if any has
         if any(common):
             self._common = list(chain.from_iterable(each or [b""] * len(of) for each, of in zip(common, topics, strict=True)))
@@ -211,7 +215,7 @@ class Rows:
     @cached_property
     def topic(self) -> Longs:
         """Per row the place of its topic in ``topics``."""
-        base = np.cumsum(self._topic_counts) - self._topic_counts
+        base = _starts(self._topic_counts)
         of_chunk = np.frombuffer(b"".join(self._topic_of), "<u2")
         topic: Longs = np.repeat(base, self._counts)
         topic += of_chunk
@@ -244,15 +248,27 @@ class Rows:
         return np.where(column == NONE, NONE, self.accepted_ms + column * 1000)
 
 
-def _of_topics(columns: Sequence[Sequence[int]], topic_counts: Longs) -> Longs:
-    """A number for each topic, from columns that have one for each topic of their chunk, or are empty, which stands for zeros."""
-    sizes = np.fromiter(map(len, columns), np.int64, len(columns))
-    given: Longs = np.fromiter(chain.from_iterable(columns), np.int64, int(sizes.sum()))
-    if len(given) == topic_counts.sum():
-        return given
-    values = np.zeros(int(topic_counts.sum()), np.int64)
-    values[np.repeat(sizes > 0, topic_counts)] = given
-    return values
+def _ways_of_topics(
+    ways: Sequence[Sequence[bytes]], way_of: Sequence[Sequence[int]], topic_counts: Longs
+) -> tuple[list[Way], Longs]:
+    """The distinct ways of some chunks, and for each topic the place of its own, from the columns of the chunks."""
+    places: dict[bytes, int] = {}
+    given = np.fromiter((places.setdefault(way, len(places)) for way in chain.from_iterable(ways)), np.int64)
+    before = _starts(np.fromiter(map(len, ways), np.int64, len(ways)))
+    counts = np.fromiter(map(len, way_of), np.int64, len(way_of))  # one for each topic of the chunk, or none at all
+    places_in_chunk = np.fromiter(chain.from_iterable(way_of), np.int64, int(counts.sum()))
+    has = places_in_chunk != NO_WAY
+    found = np.full(len(has), NO_WAY, np.int64)
+    found[has] = given[(np.repeat(before, counts) + places_in_chunk)[has]]
+    column = np.full(int(topic_counts.sum()), NO_WAY, np.int64)
+    column[np.repeat(counts > 0, topic_counts)] = found
+    return [Way.decode(way) for way in places], column
+
+
+def _starts(sizes: Longs) -> Longs:
+    """Where each of joined columns of ``sizes`` begins."""
+    starts: Longs = np.cumsum(sizes) - sizes
+    return starts
 
 
 def expiry_s(properties: list[bytes]) -> Longs:

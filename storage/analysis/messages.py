@@ -246,8 +246,8 @@ def _made(snapshot: Snapshot, place: Place, rows: Rows, chosen: Any, schema: pa.
         "seq": lambda: longs(seq),
         "state": lambda: picked(STATES, states()),
         "topic": lambda: picked(texts(rows.topics), rows.topic[chosen]),
-        "rule": lambda: _rule(rows.topic_rules[rows.topic[chosen]]),
-        "rule_name": lambda: _rule_name(snapshot, place.queue, rows, chosen),
+        "rule": lambda: picked([way.rule for way in rows.ways], rows.topic_ways[rows.topic[chosen]]),
+        "destination": lambda: picked([way.destination for way in rows.ways], rows.topic_ways[rows.topic[chosen]]),
         "qos": lambda: longs(rows.qos[chosen], kind=INT),
         "retain": lambda: pa.array(rows.retain[chosen]),
         "accepted_at": lambda: times(rows.accepted_ms[chosen]),
@@ -263,16 +263,6 @@ def _made(snapshot: Snapshot, place: Place, rows: Rows, chosen: Any, schema: pa.
 def _payload(rows: Rows, chosen: Any) -> pa.Array:
     payloads = binaries(rows.payloads, rows.lengths)
     return payloads if isinstance(chosen, slice) else payloads.take(pa.array(chosen))
-
-
-def _rule(rules: Longs) -> pa.Array:
-    return longs(rules, null=rules == 0)
-
-
-def _rule_name(snapshot: Snapshot, queue: QueueFacts, rows: Rows, chosen: Any) -> pa.Array:
-    names = snapshot.manifest.rules.get(queue.bridge or "", {})
-    numbers, places = np.unique(rows.topic_rules, return_inverse=True)
-    return picked([names.get(int(number)) for number in numbers], places[rows.topic[chosen]])
 
 
 def _of_settlement(name: str, place: Place, entries: Callable[[], Longs]) -> pa.Array:

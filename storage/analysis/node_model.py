@@ -62,14 +62,12 @@ class NodeModel:
         *,
         start_ms: int,
         epoch: int = 1,
-        rules: Mapping[str, Mapping[int, str]] | None = None,
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self.settings = replace(settings, data_dir=str(folder))
         self.wall_ms = start_ms
         self.epoch = epoch
-        self.rules = rules or {}
         self.boot_id = str(uuid.UUID(int=start_ms))
         self._start_ms = start_ms
         self._ticked_ms = start_ms
@@ -201,7 +199,6 @@ class NodeModel:
                 "node": self.settings.name,
                 "boot_id": self.boot_id,
                 "versions": {"bascule": "0.1.0", **facts["versions"]},
-                "rules": {bridge: {str(number): name for number, name in rules.items()} for bridge, rules in self.rules.items()},
                 "limits": {
                     "max_messages": limits.max_messages,
                     "max_bytes": limits.max_bytes,

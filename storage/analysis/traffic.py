@@ -14,10 +14,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from pathlib import Path
-from zlib import crc32
 
 from storage.analysis.node_model import LaneModel, NodeModel, retained_rows
-from wire.batch import REFUSABLE, RETAIN, Batch
+from wire.batch import REFUSABLE, RETAIN, Batch, ways_columns
 from wire.frames import Frame, NodeEvents, QueueCommand, SessionClose, SessionOpen, SessionOpened, SubscriptionsAdd
 from wire.names import LISTENER, connection_name, queue_name
 from wire.ranges import RangeSet
@@ -35,6 +34,7 @@ from wire.settings import (
     SupervisionSettings,
     TlsSettings,
 )
+from wire.ways import Way
 
 TOPICS = 400
 ROWS_A_TURN = 40
@@ -47,9 +47,9 @@ SENSORS = ("temperature", "pressure", "vibration", "state", "alarm", "energy", "
 SESSIONS = ("dashboard", "historian", "phone-7")
 
 
-def rule_number(name: str) -> int:
-    """What the queue keeps of the rule called ``name``, as the configuration makes it."""
-    return crc32(name.encode())
+def way_called(rule: str) -> bytes:
+    """What the queue keeps of the rule called ``rule``."""
+    return Way(rule, "{#}", True, b"").encode()
 
 
 def settings_of(name: str, *, messages: int, hours: float) -> NodeSettings:
@@ -153,7 +153,7 @@ class Topic:
     name: bytes
     queue: str
     bridge: str
-    rule: int
+    way: bytes
     qos: int
     retain: bool
     properties: bytes
@@ -217,7 +217,7 @@ class Traffic:
                 properties += b"\x26\x00\x04unit\x00\x03SI " if sensor != "count" else b"\x26\x00\x04unit\x00\x01n"
             qos = 2 if rule == "alarms" else 0 if sensor in ("vibration", "speed") else 1
             lane = number % LANES[bridge]
-            topics.append(Topic(name, queue_name(bridge, lane), bridge, rule_number(rule), qos, sensor == "state", properties))
+            topics.append(Topic(name, queue_name(bridge, lane), bridge, way_called(rule), qos, sensor == "state", properties))
         return topics
 
     def _plan_outages(self) -> None:
@@ -330,6 +330,7 @@ class Traffic:
             topic_of.append(numbers[topic.name])
         text, now_ms, longest = b'{"t":%d,"v":%.3f,"q":"%s"}', self._model.wall_ms, self._payload_bytes
         texts = [text % (now_ms, 20 + 5 * rnd.random(), filler[: rnd.randrange(longest)]) for _ in topics]
+        ways, way_of = ways_columns([topic.way if routed else b"" for topic in distinct])
         return Batch(
             accepted_ms=self._model.wall_ms,
             topics=[topic.name for topic in distinct],
@@ -337,7 +338,8 @@ class Traffic:
             flags=bytes([topic.qos | REFUSABLE | (RETAIN if topic.retain else 0) for topic in topics]),
             lengths=array("I", [len(text) for text in texts]),
             payloads=b"".join(texts),
-            rules=[topic.rule for topic in distinct] if routed else [],
+            ways=ways,
+            way_of=way_of,
             properties={row: topic.properties for row, topic in enumerate(topics) if topic.properties},
         )
 
@@ -436,8 +438,7 @@ def generate_day(
 ) -> tuple[NodeModel, Traffic]:
     """A node called ``name`` in ``folder``, and the traffic that is to be run on it."""
     settings = settings_of(name, messages=messages, hours=hours)
-    rules = {bridge: {rule_number(rule): rule for rule in RULES} for bridge in LANES}
-    model = NodeModel(folder, settings, start_ms=start_ms, rules=rules)
+    model = NodeModel(folder, settings, start_ms=start_ms)
     return model, Traffic(model, messages=messages, hours=hours, seed=seed, payload_bytes=payload_bytes)
 
 

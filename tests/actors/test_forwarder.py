@@ -18,9 +18,11 @@ from wire.batch import Batch, unpack_column
 from wire.frames import Credit, Frame, HandOut, LaneOpen, LaneReopen, LinkState, Settle
 from wire.mqtt.publish_properties import with_message_expiry
 from wire.names import QUEUE_STORE
+from wire.ways import Way
 
 QUEUE = "bridge:cloud:0"
 CONNECTION = "connection:cloud:0"
+WAY = Way("rule", "{#}", True, b"").encode()
 
 
 class RecordingMailbox:
@@ -66,7 +68,7 @@ class Lane:
 
 
 def hand_out(seq: int, epoch: int) -> HandOut:
-    ruled = replace(batch([b"m"], 1), rules=[0])
+    ruled = replace(batch([b"m"], 1), ways=[WAY], way_of=[0])
     return HandOut(queue=QUEUE, epoch=epoch, first_seq=seq, count=1, size_bytes=2, offsets=b"", bodies=(ruled.encode(),))
 
 
@@ -104,7 +106,7 @@ def test_what_has_expired_at_qos_1_and_2_is_left_to_the_connection_and_at_qos_0_
         Credit(queue=QUEUE, epoch=epoch, messages=100, size_bytes=1 << 20),
         LinkState(queue=QUEUE, epoch=epoch, state="connected"),
     )
-    old = replace(batch([b"0", b"1", b"2"], [1, 0, 2]), rules=[0], accepted_ms=-1000)
+    old = replace(batch([b"0", b"1", b"2"], [1, 0, 2]), ways=[WAY], way_of=[0], accepted_ms=-1000)
     if aged_by == "its interval":
         old = replace(old, properties={row: with_message_expiry(b"", 2) for row in range(3)})
     lane.turn(HandOut(queue=QUEUE, epoch=epoch, first_seq=0, count=3, size_bytes=6, offsets=b"", bodies=(old.encode(),)))

@@ -147,7 +147,6 @@ class Lane:
         monkeypatch.setattr(actors.connection, "open_remote", open_slowly)
         rule = RuleSettings(
             name="in",
-            number=1,
             filters=("in/#",),
             excludes=(),
             destination="{#}",

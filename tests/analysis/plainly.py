@@ -20,6 +20,7 @@ from storage.sessions import Session
 from wire.batch import Batch
 from wire.mqtt.publish_properties import message_expiry_s
 from wire.ranges import RangeSet
+from wire.ways import Way
 
 Row = dict[str, Any]
 
@@ -62,7 +63,6 @@ class Plain:
     def _messages(self, queue: QueueFacts) -> Iterator[Row]:
         row = self.row(queue)
         settled_by = self._settled_by(queue, row)
-        rules = self.manifest.rules.get(queue.bridge or "", {})
         settled = RangeSet(row.settled)
         in_flight, released = RangeSet(queue.in_flight), RangeSet(row.released)
         for chunk in self.chunks(queue):
@@ -81,8 +81,8 @@ class Plain:
                     "seq": message.seq,
                     "state": "settled" if gone else state,
                     "topic": message.topic.decode(),
-                    "rule": message.rule or None,
-                    "rule_name": rules.get(message.rule),
+                    "rule": Way.decode(message.way).rule if message.way else None,
+                    "destination": Way.decode(message.way).destination if message.way else None,
                     "qos": message.flags & 3,
                     "retain": bool(message.flags & 4),
                     "accepted_at": message.accepted_ms * 1000,

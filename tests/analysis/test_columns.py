@@ -17,10 +17,11 @@ from storage.analysis.store import Bulk
 from storage.chunk import HEADER_BYTES, Chunk
 from storage.keys import chunk_key
 from storage.messages import rows_of
-from wire.batch import Batch
+from wire.batch import NO_WAY, Batch, ways_columns
 from wire.errors import StorageDamaged
 from wire.mqtt.publish_properties import message_expiry_s
 from wire.ranges import RangeSet
+from wire.ways import Way
 
 EVERYTHING = RangeSet()
 TOPICS = st.sampled_from([b"a", b"plant/1/state", "ünter/der/brücke".encode(), "\U0001f600/\uffff".encode(), b"/", b"x" * 300])
@@ -33,6 +34,7 @@ PROPERTY = st.one_of(
     st.integers(1, 65_535).map(lambda value: b"\x23" + value.to_bytes(2, "big")),
     st.tuples(STRINGS, STRINGS).map(lambda pair: b"\x26" + pair[0] + pair[1]),
 )
+WAYS = st.sampled_from([b"", *(Way(name, "{#}", True, b"").encode() for name in "abc")])
 PROPERTIES = st.lists(PROPERTY, max_size=5).map(b"".join)
 
 
@@ -45,6 +47,8 @@ def chunks(draw: st.DrawFn) -> list[Chunk]:
         topics = draw(st.lists(TOPICS, min_size=1, max_size=4))
         count = draw(st.integers(1, 8))
         payloads = draw(st.lists(st.binary(max_size=20), min_size=count, max_size=count))
+        of_topics = draw(st.one_of(st.just([]), st.lists(WAYS, min_size=len(topics), max_size=len(topics))))
+        ways, way_of = ways_columns(of_topics)
         body = Batch(
             accepted_ms=draw(st.integers(0, 1 << 42)),
             topics=topics,
@@ -52,7 +56,8 @@ def chunks(draw: st.DrawFn) -> list[Chunk]:
             flags=bytes(draw(st.lists(st.integers(0, 31).filter(lambda flag: flag & 3 != 3), min_size=count, max_size=count))),
             lengths=array("I", map(len, payloads)),
             payloads=b"".join(payloads),
-            rules=draw(st.one_of(st.just([]), st.lists(st.integers(0, 2**32 - 1), min_size=len(topics), max_size=len(topics)))),
+            ways=ways,
+            way_of=way_of,
             properties=draw(st.dictionaries(st.integers(0, count - 1), PROPERTIES)),
             topic_properties=draw(st.one_of(st.just([]), st.lists(PROPERTIES, min_size=len(topics), max_size=len(topics)))),
         )
@@ -95,7 +100,7 @@ def by_row(of: list[Chunk]) -> list[tuple[Any, ...]]:
                 (
                     message.seq,
                     message.topic,
-                    message.rule,
+                    message.way,
                     message.flags & 3,
                     bool(message.flags & 4),
                     message.accepted_ms,
@@ -115,7 +120,7 @@ def in_columns(bulk: Bulk, chosen: Any = None) -> list[tuple[Any, ...]]:
         zip(
             rows.seq.tolist(),
             [rows.topics[at] for at in rows.topic],
-            rows.topic_rules[rows.topic].tolist(),
+            [rows.ways[at].encode() if at != NO_WAY else b"" for at in rows.topic_ways[rows.topic]],
             rows.qos.tolist(),
             rows.retain.tolist(),
             rows.accepted_ms.tolist(),
@@ -192,7 +197,7 @@ def test_a_batch_that_is_none_under_a_right_checksum_is_damage() -> None:
     for body in (
         b"",
         b"\xc1",
-        Batch.decode(b"\x9a\x01\x00\x90\x90\xc4\x00\xc4\x00\xc4\x00\xc4\x00\x80\x90").encode(),
+        Batch.decode(b"\x9b\x01\x00\x90\x90\x90\xc4\x00\xc4\x00\xc4\x00\xc4\x00\x80\x90").encode(),
         b"\x93\x01\x02\x03",
     ):
         chunk = Chunk(first_seq=5, span=1, count=1, qos0=0, bytes_before=0, size_bytes=0, accepted_ms=0, offsets=None, body=body)

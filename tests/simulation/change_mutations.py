@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from storage.engine import Write
@@ -11,6 +13,9 @@ from storage.tier1 import Tier1
 from supervisor.supervisor import Supervisor
 from wire.names import lane_of_queue, queue_name
 from wire.outgoing import RemoteForm
+from wire.routing import Router
+from wire.settings import BridgeSettings
+from wire.ways import Way
 
 
 def _unconfigured_forgotten(original: Any) -> Any:
@@ -27,12 +32,40 @@ def _unconfigured_forgotten(original: Any) -> Any:
     return open_all
 
 
-def _unmapped(original: Any) -> Any:
-    def mapped(self: RemoteForm, topic: bytes, rule_number: int) -> Any:
-        found = original(self, topic, rule_number)
-        return (topic, None) if rule_number in self.unknown_rules else found
+def _keeps_rules(original: Any) -> Any:
+    def init(self: Any, bridge: BridgeSettings) -> None:
+        original(self, bridge)
+        self.rules_now = bridge.local_subscriptions
 
-    return mapped
+    return init
+
+
+def _called_by_place(original: Any) -> Any:
+    def init(self: Router, bridges: Sequence[BridgeSettings], **options: Any) -> None:
+        def numbered(bridge: BridgeSettings) -> BridgeSettings:
+            rules = [replace(rule, name=f"rule-{place}") for place, rule in enumerate(bridge.local_subscriptions)]
+            return replace(bridge, local_subscriptions=tuple(rules))
+
+        original(self, [numbered(bridge) for bridge in bridges], **options)
+
+    return init
+
+
+def _found_by_place(original: Any) -> Any:
+    def way(self: Any, encoded: bytes) -> Way | None:
+        known: Way | None = original(self, encoded)
+        place = int(known.rule.removeprefix("rule-")) if known is not None else len(self.rules_now)
+        return Way.of(self.rules_now[place]) if place < len(self.rules_now) else known
+
+    return way
+
+
+def _found_by_name(original: Any) -> Any:
+    def way(self: Any, encoded: bytes) -> Way | None:
+        known: Way | None = original(self, encoded)
+        return next((Way.of(rule) for rule in self.rules_now if known is not None and rule.name == known.rule), known)
+
+    return way
 
 
 def _never_held_back(original: Any) -> Any:
@@ -50,9 +83,18 @@ def _not_run(original: Any) -> Any:
 PLANTED: tuple[tuple[str, str, tuple[tuple[Any, str, Any], ...]], ...] = (
     ("P7-removed-bridge-forgotten", "a removed bridge's queue is forgotten", ((Tier1, "__init__", _unconfigured_forgotten),)),
     (
-        "P7-renamed-rule-unmapped",
-        "what a rule queued keeps its topic once the rule has another name",
-        ((RemoteForm, "_map", _unmapped),),
+        "P7-rule-by-place",
+        "what a rule took goes by the rule that has its place in the file now",
+        (
+            (RemoteForm, "__init__", _keeps_rules),
+            (Router, "__init__", _called_by_place),
+            (RemoteForm, "_way", _found_by_place),
+        ),
+    ),
+    (
+        "P7-rule-by-name",
+        "what a rule took goes by what a rule of its name says now",
+        ((RemoteForm, "__init__", _keeps_rules), (RemoteForm, "_way", _found_by_name)),
     ),
     (
         "K1-not-held-back",

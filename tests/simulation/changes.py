@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from supervisor.units import rule_number
+from tests.simulation.rules import rules_of
 from tests.simulation.world import World
 from wire.settings import NodeSettings
 
@@ -22,7 +22,10 @@ _PATIENCE_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a step changes: ``bridge no``, ``bridge yes``, ``lanes N``, ``rule NAME``, ``limit N`` (0: none) or ``retention S``."""
+    """What a step changes:
+
+    ``bridge no``, ``bridge yes``, ``lanes N``, ``rule NAME``, ``rules SET``, ``limit N`` (0: none) or ``retention S``.
+    """
 
     what: str
     value: str
@@ -34,7 +37,7 @@ class Change:
 
 
 def changes_of(plan: Plan) -> set[str]:
-    """What is changed in ``plan``, of ``bridge``, ``lanes``, ``rule``, ``limit`` and ``retention``."""
+    """What is changed in ``plan``, of ``bridge``, ``lanes``, ``rule``, ``rules``, ``limit`` and ``retention``."""
     return {Change.of(fault).what for fault in plan.faults if fault.kind == RECONFIGURE}
 
 
@@ -57,9 +60,11 @@ class Changes:
             case "lanes":
                 self._lanes(int(change.value))
             case "rule":
-                (rule,) = self._bridge.local_subscriptions
-                rule = replace(rule, name=change.value, number=rule_number(change.value))
-                self._bridge = replace(self._bridge, local_subscriptions=(rule,))
+                *others, last = self._bridge.local_subscriptions
+                self._bridge = replace(self._bridge, local_subscriptions=(*others, replace(last, name=change.value)))
+            case "rules":
+                rules = rules_of(change.value, self._bridge.local_subscriptions[0])
+                self._bridge = replace(self._bridge, local_subscriptions=rules)
             case "retention":
                 self._bridge = replace(self._bridge, retention_s=float(change.value))
             case "limit":

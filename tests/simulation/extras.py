@@ -11,6 +11,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from tests.simulation.changes import RECONFIGURE
+from tests.simulation.rules import SETS
 
 if TYPE_CHECKING:
     from tests.simulation.plan import Shape
@@ -94,6 +95,20 @@ def changes(rng: Random, span_s: float) -> Iterator[Step]:
         kind, _, target = link.partition(":")
         yield _step(rng, at_s, kind, target)
         at_s += rng.choice((0.03, 0.4, 0.4, 1.0, 2.0))
+
+
+def rule_changes(rng: Random, span_s: float) -> Iterator[Step]:
+    """Other rules while messages wait, and again before they have gone; some are dead letters by then."""
+    at_s = 0.3 + rng.random() * span_s
+    kind = rng.choice(("refuse", "refuse", "stall", "reject"))
+    yield _step(rng, max(0.25, at_s - rng.choice((0.1, 0.5))), kind, "")
+    for _ in range(rng.choice((1, 1, 2, 3))):
+        yield at_s, RECONFIGURE, f"rules {rng.choice(tuple(SETS))}", 0.1
+        if rng.random() < 0.3:
+            yield _step(rng, at_s + 0.2 + rng.random(), "kill", "")
+        at_s += rng.choice((0.3, 1.0, 2.0, 4.0))
+    if kind == "reject":
+        yield _step(rng, at_s, "replay", "")
 
 
 def lane_changes(rng: Random, span_s: float) -> Iterator[Step]:

@@ -277,7 +277,9 @@ class Machine:
         if self.supervisor is not None and self.supervisor.alive:
             return
         self.settings = self.next_settings
-        self.oracle.bridge_configured = any(bridge.name == BRIDGE for bridge in self.settings.bridges)
+        rules = [bridge.local_subscriptions for bridge in self.settings.bridges if bridge.name == BRIDGE]
+        self.oracle.bridge_configured = bool(rules)
+        self.oracle.rules.started(rules[0] if rules else ())
 
         def make(mailbox: SimMailbox) -> PolledActor:
             epochs = SimEpochs(self.disk, self.world.wall_s())

@@ -25,6 +25,7 @@ from tests.simulation.letters import PREFIX, LettersSeen
 from tests.simulation.mqtt import LEVEL_5, Publish
 from tests.simulation.plan import BRIDGE, Plan
 from tests.simulation.publisher import Client, Message, Publisher
+from tests.simulation.rules import RulesSeen
 from tests.simulation.sessions import SessionsJudge
 from tests.simulation.world import Violation
 from tests.support.history_audit import Kept, problems_of
@@ -70,6 +71,7 @@ class Oracle:
         self._limited = self.shape.max_messages is not None or "limit" in changes  # at some time
         self.lanes_most = self.shape.lanes
         self.bridge_configured = True
+        self.rules = RulesSeen()
         self._unrouted: set[bytes] = set()  # was offered last while the bridge was not configured
         self.durable = self.shape.mode == "file-native"
         self.relaxed = False
@@ -440,6 +442,7 @@ class Oracle:
             return
         payloads = [payload for body in frame.bodies for payload in Batch.decode(body).rows_payloads()]
         self._offered[frame.sender, frame.epoch, frame.number] = payloads
+        self.rules.offered(self.messages[payload] for payload in payloads if payload in self.messages)
         if self.bridge_configured:
             self._unrouted.difference_update(payloads)
         else:
@@ -506,7 +509,9 @@ class Oracle:
         message = self.messages.get(payload)
         if message is None:
             raise Violation("corruption", f"the remote got {packet}, which nobody published")
-        if packet.topic != f"up/{message.topic}":
+        if not client_id.startswith(AWAY):
+            self.rules.judge(message, packet.topic)
+        elif packet.topic != f"up/{message.topic}":
             raise Violation("corruption", f"m{message.number} came under {packet.topic}")
         if packet.qos != self.applied_qos(message):
             raise Violation("QoS", f"m{message.number} came at QoS {packet.qos}")

@@ -293,6 +293,9 @@ def _more(seed: int, shape: Shape, span_s: float) -> list[extras.Step]:
     lanes = Random(f"lanes {seed}")
     if lanes.random() < 0.06:
         steps += extras.lane_changes(lanes, span_s)
+    rules = Random(f"rules {seed}")
+    if rules.random() < 0.06:
+        steps += extras.rule_changes(rules, span_s)
     steps += snapshots.steps(Random(f"snapshots {seed}"), span_s)
     return sorted(steps)
 

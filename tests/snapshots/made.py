@@ -50,7 +50,6 @@ def fields(node: str, at_ms: int) -> dict[str, Any]:
         "dead_letters": [{"bridge": "cloud", "number": 2, "held": 1, "bytes": 10}],
         "sessions": 0,
         "retained": 0,
-        "rules": {"cloud": {"77": "plant"}},
         "limits": {"max_messages": None, "max_bytes": None, "min_free_disk_bytes": 0},
         "disk_free_bytes": 1 << 40,
         "events": [0, 9],

@@ -50,7 +50,6 @@ def manifest(
         dead_letters=(),
         sessions=0,
         retained=0,
-        rules={},
         limits={},
         disk_free_bytes=None,
         events=events,

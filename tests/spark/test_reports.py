@@ -177,7 +177,7 @@ def test_the_backlog_is_what_is_stored_and_not_settled(finished: Finished, plain
     expected: dict[tuple[str, str, str | None], list[Row]] = defaultdict(list)
     for row in plain["messages"]:
         if row["state"] != "settled":
-            expected[row["node"], row["bridge"] or "local sessions", row["rule_name"]].append(row)
+            expected[row["node"], row["bridge"] or "local sessions", row["rule"]].append(row)
 
     shown = rows_of(finished.report.section("backlog"))
 

@@ -20,10 +20,11 @@ from storage.tier1 import Effects, Tier1
 from tests.storage.building import QUEUE, RecordingEngine, append_frame, batch, bridge, messages, node, settle_frame
 from tests.storage.commanding import command, dead, listed, refused
 from tests.support.settings import limits
-from wire.batch import from_rows
+from wire.batch import from_rows, ways_columns
 from wire.errors import StorageDamaged
 from wire.frames import Credit, Frame, HandOut, LaneOpen
 from wire.settings import DeadLetterSettings, NodeSettings, dump, load
+from wire.ways import Way
 
 EPOCH = 7 << 20
 MANY = 1 << 40
@@ -34,6 +35,9 @@ def turn(store: Tier1, *frames: Frame, now_s: float = 100.0, wall_ms: int = WALL
     for frame in frames:
         store.receive(frame)
     return [*store.admit(now_s, wall_ms), *store.commit(now_s, wall_ms)]
+
+
+WAYS = Way("one", "1/{#}", True, b""), Way("two", "2/{#}", False, b"")  # of rules that are not configured
 
 
 def settings_of(**dead_letter: Any) -> NodeSettings:
@@ -53,9 +57,9 @@ def die(store: Tier1, *seqs: int, reason: str = "0x87", number: int = 1, epoch: 
 
 
 def test_a_letter_has_the_bytes_it_always_had() -> None:
-    letter = DeadLetter(3, "0x87", 1000, QUEUE, "c@h:1", Message(7, b"t", b"p", 1, b"", 2, 900))
+    letter = DeadLetter(3, "0x87", 1000, QUEUE, "c@h:1", Message(7, b"t", b"p", 1, b"", b"w", 900))
     key = chunk_key(9, 3)
-    golden = "011c8b0fbf9ba430783837cd03e8ae6272696467653a636c6f75643a3007a56340683a31c40174c4017001c40002cd0384"
+    golden = "0108c77e6c9ba430783837cd03e8ae6272696467653a636c6f75643a3007a56340683a31c40174c4017001c400c40177cd0384"
     assert letter.encode(key).hex() == golden
     assert DeadLetter.decode(key, bytes.fromhex(golden)) == letter
     with pytest.raises(StorageDamaged):
@@ -84,7 +88,7 @@ def test_a_dead_message_is_kept_whole_with_reason_time_and_place(engine: Engine,
 def test_properties_and_flags_come_through_and_back(engine: Engine) -> None:
     store = Tier1(engine, node(), 1)
     of = from_rows([(b"a", 1, b"1"), (b"b", 0b101, b"2")], accepted_ms=1000)
-    of.rules = [5, 6]
+    of.ways, of.way_of = ways_columns([WAYS[0].encode(), WAYS[1].encode()])
     of.topic_properties = [b"", b"\x03\x00\x01x"]
     turn(store, LaneOpen(queue=QUEUE, epoch=EPOCH))
     turn(store, Credit(queue=QUEUE, epoch=EPOCH, messages=100, size_bytes=MANY))
@@ -100,7 +104,8 @@ def test_properties_and_flags_come_through_and_back(engine: Engine) -> None:
     assert command(store, "replay", bridge="cloud")["replayed"] == 2
 
     back = command(store, "peek", bridge="cloud", lane=0)["messages"]
-    same = ("topic", "properties", "retain", "qos", "payload", "rule")
+    same = ("topic", "properties", "retain", "qos", "payload", "rule", "destination")
+    assert [(row["rule"], row["destination"]) for row in back] == [(way.rule, way.destination) for way in WAYS]
     assert [[row[name] for name in same] for row in back] == [[row[name] for name in same] for row in before]
     assert {row["accepted_ms"] for row in back} == {WALL_MS}, "it is accepted now, so that it does not expire at once"
 

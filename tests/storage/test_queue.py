@@ -13,7 +13,7 @@ from storage.keys import first_seq_of
 from storage.pieces import JOINED_ROWS_MAX, Piece
 from storage.queue import Queue
 from tests.storage.building import QUEUE, RecordingEngine, batch, messages, qos0_rows
-from wire.batch import Batch, accepted_ms_of, concat, from_rows
+from wire.batch import Batch, concat, from_rows, head_of, ways_columns
 from wire.errors import ConfigError, StorageDamaged
 
 
@@ -363,12 +363,14 @@ def test_a_chunk_of_a_newer_version_is_refused(monkeypatch: pytest.MonkeyPatch) 
 def test_joined_batches_are_their_rows_one_after_the_other() -> None:
     first = from_rows([(b"a", 1, b"1"), (b"b", 2, b"2")], accepted_ms=5)
     second = from_rows([(b"b", 5, b"3"), (b"c", 0, b"")], accepted_ms=4)
-    first.rules, second.rules = [7, 8], [9, 7]
+    first.ways, first.way_of = ways_columns([b"7", b"8"])
+    second.ways, second.way_of = ways_columns([b"9", b"7"])
     second.properties[1] = b"p"
 
     joined = concat([first, second])
 
-    rows = [(joined.topics[topic], joined.rules[topic]) for topic in joined.topic_of]
-    assert rows == [(b"a", 7), (b"b", 8), (b"b", 9), (b"c", 7)]
+    ways = joined.ways_of_topics()
+    rows = [(joined.topics[topic], ways[topic]) for topic in joined.topic_of]
+    assert rows == [(b"a", b"7"), (b"b", b"8"), (b"b", b"9"), (b"c", b"7")]
     assert (joined.rows_payloads(), joined.flags, joined.properties) == ([b"1", b"2", b"3", b""], b"\x01\x02\x05\x00", {3: b"p"})
-    assert accepted_ms_of(joined.encode()) == joined.accepted_ms == 4
+    assert head_of(joined.encode()) == (4, [b"7", b"8", b"9"])

@@ -86,7 +86,7 @@ def test_the_least_configuration_has_every_default(tmp_path: Path) -> None:
     assert (bridge.backoff.initial_s, bridge.backoff.max_s, bridge.backoff.factor, bridge.backoff.jitter) == (1.0, 120.0, 2.0, 0.25)
     assert (bridge.tier2_max_messages, bridge.tier2_max_bytes) == (10_000, 16 << 20)
     assert bridge.limits == loaded.limits
-    assert bridge.local_subscriptions[0].name == "rule-1"
+    assert bridge.local_subscriptions[0].name == "plant/#"
 
 
 def test_the_settings_survive_the_way_to_the_children(tmp_path: Path) -> None:
@@ -95,12 +95,20 @@ def test_the_settings_survive_the_way_to_the_children(tmp_path: Path) -> None:
     assert load_dumped(dump(loaded)) == loaded
 
 
-def test_a_rule_number_follows_its_name_and_nothing_else(tmp_path: Path) -> None:
-    one = load_text(tmp_path, rule('name: telemetry, filters: ["a"]')).bridges[0].local_subscriptions[0]
-    other = load_text(tmp_path, rule('filters: ["b"]}, {name: telemetry, filters: ["c"]')).bridges[0].local_subscriptions[1]
+def test_a_rule_without_a_name_is_called_by_its_filters_wherever_it_stands(tmp_path: Path) -> None:
+    one = load_text(tmp_path, rule('filters: ["a", "b/#"]')).bridges[0].local_subscriptions[0]
+    other = load_text(tmp_path, rule('filters: ["c"]}, {filters: ["a", "b/#"]')).bridges[0].local_subscriptions[1]
+    (long,) = load_text(tmp_path, rule(f'filters: ["{"a" * 100}"]')).bridges[0].local_subscriptions
 
-    assert one.number == other.number == 0xCD10367D
-    assert one.number != load_text(tmp_path, rule('filters: ["a"]')).bridges[0].local_subscriptions[0].number
+    assert one == other
+    assert one.name == "a, b/#"
+    assert (long.name[60:], len(long.name)) == ("a...", 64)
+
+
+def test_the_names_in_a_destination_are_filled_in(tmp_path: Path) -> None:
+    text = rule('filters: ["a/#"], destination: "\\\\{${node.name}/${bridge.name}/{2-#}"')
+    (loaded,) = load_text(tmp_path, text).bridges[0].local_subscriptions
+    assert loaded.destination == "\\{edge-1/cloud/{2-#}"
 
 
 def test_limits_of_a_bridge_take_what_they_leave_out_from_the_node(tmp_path: Path) -> None:
@@ -319,7 +327,7 @@ TOGETHER = [
     ),
     bad(
         "same rule",
-        rule('filters: ["a"]}, {name: rule-1, filters: ["b"]'),
+        rule('name: r, filters: ["a"]}, {name: r, filters: ["b"]'),
         7,
         "bridges[0].local_subscriptions[1].name",
         "earlier rule",
@@ -345,13 +353,6 @@ TOGETHER = [
         "bridges[0].local_subscriptions",
         "nothing crosses",
         "remote_subscriptions",
-    ),
-    bad(
-        "rules with the same number",
-        rule('name: plumless, filters: ["a"]}, {name: buckeroo, filters: ["b"]'),
-        7,
-        "bridges[0].local_subscriptions[1].name",
-        "cannot be told from plumless",
     ),
     bad("same address", remote('addresses: ["b:1", "b:1"], client_id: e'), 6, "bridges[0].remote.addresses[1]", "given twice"),
     bad("backoff", HEAD + BRIDGE + "    backoff: {initial: 1m, max: 1s}\n", 8, "bridges[0].backoff.max", "below initial (1m)"),

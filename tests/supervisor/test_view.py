@@ -29,6 +29,7 @@ def test_the_tables_show_actors_bridges_and_an_open_ledger() -> None:
     retained = {"messages": 17, "bytes": 3072}
     queue = {"accepted": 5, "depth": 1, "delivered": 3, "bytes": 2048, "oldest_age_s": 70.0, "retained": retained}
     queue |= {"waits_for_lanes": [1, 2], "refused": 12, "held_back": 34}
+    queue["former_rules"] = [{"rule": "b/#", "destination": "x/{#}", "messages": 4}]
     figures: dict[str, dict[str, Any]] = {
         "queue_store": {"queues": {"bridge:a:0": queue}},
         "connection:a:0": {"link": {"state": "backoff"}},
@@ -53,6 +54,7 @@ def test_the_tables_show_actors_bridges_and_an_open_ledger() -> None:
         "ledger: accepted = delivered + depth + expired + dropped + dead lettered",
         "refused for want of room: a:0 12",
         "held back by publishers until there is room: a:0 34",
+        "rules not in the file any more, or changed; what they took goes where they said: a:0 b/# -> x/{#} (at most 4 messages)",
     ):
         assert wanted in text
 

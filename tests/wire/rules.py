@@ -10,7 +10,6 @@ def rule(number: int, *filters: str, excludes: tuple[str, ...] = (), destination
     """A rule that takes ``filters``."""
     return RuleSettings(
         name=f"rule-{number}",
-        number=number,
         filters=filters,
         excludes=excludes,
         destination=destination,

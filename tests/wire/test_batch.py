@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wire.batch import BATCH_VERSION, RETAIN, Batch, from_rows, pack_column, unpack_column
+from wire.batch import BATCH_VERSION, HEAD_BYTES, RETAIN, Batch, from_rows, head_of, pack_column, unpack_column, ways_columns
 from wire.errors import UnknownFrame
 
 ROW = st.tuples(st.sampled_from([b"a", b"a/b", b"plant/1/x"]), st.sampled_from([0, 1, 2, 1 | RETAIN]), st.binary(max_size=40))
@@ -27,7 +27,7 @@ def rows_of(batch: Batch) -> list[tuple[bytes, int, bytes]]:
 def test_a_batch_comes_back_from_its_bytes(rows: list[tuple[bytes, int, bytes]], accepted_ms: int) -> None:
     batch = from_rows(rows, accepted_ms=accepted_ms)
     batch.properties = dict.fromkeys(range(0, len(rows), 3), b"\x01\x01")
-    batch.rules = [7] * len(batch.topics)
+    batch.ways, batch.way_of = ways_columns([b"w%d" % (index % 2) for index in range(len(batch.topics))])
     batch.topic_properties = [b"\x26"] * len(batch.topics)
     assert Batch.decode(batch.encode()) == batch
 
@@ -51,7 +51,9 @@ def test_the_size_counts_payloads_topics_and_properties(rows: list[tuple[bytes, 
 
 def test_the_bytes_of_a_batch_are_pinned() -> None:
     batch = from_rows([(b"a/b", 1, b"xy")], accepted_ms=5)
-    assert batch.encode().hex() == "9a010591c403612f6290c4020000c40101c40402000000c40278798090"
+    assert batch.encode().hex() == "9b01059091c403612f6290c4020000c40101c40402000000c40278798090"
+    batch.ways, batch.way_of = [b"w"], [0]
+    assert batch.encode().hex() == "9b010591c4017791c403612f629100c4020000c40101c40402000000c40278798090"
 
 
 def test_a_batch_of_a_newer_version_is_refused() -> None:
@@ -66,3 +68,24 @@ def test_columns_are_little_endian(values: list[int]) -> None:
     column = array("H", values)
     assert pack_column(column) == b"".join(value.to_bytes(2, "little") for value in values)
     assert unpack_column("H", pack_column(column)) == column
+
+
+@given(st.lists(st.binary(min_size=1, max_size=HEAD_BYTES), max_size=5, unique=True), st.integers(0, 2**40))
+def test_the_head_of_a_batch_is_read_from_its_bytes_however_long_it_is(ways: list[bytes], accepted_ms: int) -> None:
+    batch = from_rows([(b"t", 1, b"x" * 100)], accepted_ms=accepted_ms)
+    batch.ways = ways
+    assert head_of(batch.encode()) == (accepted_ms, ways)
+
+
+@pytest.mark.parametrize("data", [b"", b"\x00", b"\x9b\x63\x00\x90", b"\x9b\x01\xa1x\x90", b"\x9b\x01\x00\x05", b"\x9b\x01"])
+def test_the_head_of_what_is_no_batch_is_refused(data: bytes) -> None:
+    with pytest.raises(UnknownFrame):
+        head_of(data)
+
+
+@given(st.lists(st.sampled_from([b"", b"1", b"2", b"3"]), max_size=6))
+def test_each_topic_has_the_way_that_it_was_given(of_topics: list[bytes]) -> None:
+    batch = from_rows([(b"t%d" % number, 1, b"") for number in range(len(of_topics))])
+    batch.ways, batch.way_of = ways_columns(of_topics)
+    assert batch.ways_of_topics() == of_topics
+    assert sorted(batch.ways) == sorted(set(of_topics) - {b""})

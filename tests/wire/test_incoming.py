@@ -14,12 +14,12 @@ from wire.mqtt.publish_properties import append_user_properties
 from wire.settings import RuleSettings
 
 SET = replace(rule(1, "cmd/+/set", excludes=("cmd/x/set",), destination="set/{2}", max_qos=1), preserve_retain=False)
-ALL = rule(2, "cmd/#", destination="${bridge.name}/{2-#}")
+ALL = rule(2, "cmd/#", destination="cloud/{2-#}")
 
 
 def form(*rules: RuleSettings, loop_prevention: bool = True, max_hops: int = 2) -> LocalForm:
     bridge = bridge_of("cloud", rule(1, "#", destination="never"), loop_prevention=loop_prevention)
-    return LocalForm(replace(bridge, remote_subscriptions=rules or (SET, ALL), max_hops=max_hops), node="n")
+    return LocalForm(replace(bridge, remote_subscriptions=rules or (SET, ALL), max_hops=max_hops))
 
 
 def seen(batch: Batch) -> list[tuple[bytes, int, bytes]]:
@@ -93,7 +93,7 @@ def test_what_is_larger_than_a_client_may_send_is_left_out_and_named(qos: int) -
     topic = b"cmd/big"
     largest = 300 - 1 - 2 - 2 - len(topic) - (2 if qos else 0)
     bridge = replace(bridge_of("cloud"), remote_subscriptions=(SET, ALL))
-    local = LocalForm(bridge, node="n", packet_max_bytes=300)
+    local = LocalForm(bridge, packet_max_bytes=300)
     came = from_rows([(topic, qos, b"x" * largest), (topic, qos, b"x" * (largest + 1)), (b"cmd/a", qos, b"1"), (b"a", qos, b"2")])
     batch, rows = local.transform(came)
     assert rows == [0, 2]

@@ -1,4 +1,4 @@
-"""Destination templates by example, and what becomes of topics whose rule is gone."""
+"""Destination templates by example, and what they make of topics."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.wire.rules import bridge_of, rule
 from wire.errors import ConfigError
 from wire.mapping import Mapped, Template, TopicMapper
 from wire.mqtt.topics import topic_fault
@@ -102,39 +101,32 @@ def test_a_topic_is_put_together_again_from_its_levels(topic: str) -> None:
         assert Template.parse(template).map(topic.encode()).decode() == topic
 
 
-NORTH = rule(1, "plant/north/#", excludes=("plant/north/debug",), destination="n/{3-#}")
-ALL = rule(2, "plant/#", destination="all/{#}")
+@pytest.mark.parametrize("text", ["{#}", "{2-#}x", "{2}/{3}", "{1-2}", r"\{n\}/\$\{x\}/\\/{1}", "site/${node.name}/${bridge.name}"])
+def test_a_template_whose_names_are_filled_in_is_written_so_that_it_maps_the_same(text: str) -> None:
+    named = Template.parse(text).named(bridge="cloud", node="edge")
+    assert Template.parse(named.text) == named
+    assert named.text == text.replace("${node.name}", "edge").replace("${bridge.name}", "cloud")
 
 
-def mapper(cache_topics_max: int = 100) -> TopicMapper:
-    return TopicMapper(bridge_of("cloud", NORTH, ALL), node="edge-1", cache_topics_max=cache_topics_max)
-
-
-def test_the_rule_that_routed_a_topic_maps_it() -> None:
-    assert mapper().map(b"plant/north/t", 1) == Mapped(b"n/t", NORTH, unknown_rule=False, unmapped=False)
-    assert mapper().map(b"plant/north/t", 2) == Mapped(b"all/plant/north/t", ALL, unknown_rule=False, unmapped=False)
-
-
-def test_the_first_rule_that_matches_takes_the_place_of_one_that_is_gone() -> None:
-    assert mapper().map(b"plant/north/t", 9) == Mapped(b"n/t", NORTH, unknown_rule=True, unmapped=False)
-    assert mapper().map(b"plant/north/debug", 9) == Mapped(b"all/plant/north/debug", ALL, unknown_rule=True, unmapped=False)
-
-
-def test_a_topic_that_no_rule_has_any_more_is_unchanged() -> None:
-    assert mapper().map(b"other", 9) == Mapped(b"other", None, unknown_rule=True, unmapped=True)
+def test_a_name_that_makes_a_destination_too_long_is_refused() -> None:
+    template = Template.parse("x" * 65_530 + "${node.name}")
+    with pytest.raises(ConfigError, match="more than 65535 bytes"):
+        template.named(bridge="b", node="longer")
 
 
 def test_a_topic_that_would_be_empty_or_too_long_is_unchanged() -> None:
-    bare, long = rule(1, "a/#", destination="{2-#}"), rule(2, "a/#", destination="x/{#}")
-    mapping = TopicMapper(bridge_of("cloud", bare, long), node="n")
-    assert mapping.map(b"a/", 1) == Mapped(b"a/", bare, unknown_rule=False, unmapped=True)
+    mapper = TopicMapper()
+    assert mapper.map(b"a/", "{2-#}") == Mapped(b"a/", unmapped=True)
     longest = b"a/" + b"x" * 65_533
-    assert mapping.map(longest, 2) == Mapped(longest, long, unknown_rule=False, unmapped=True)
+    assert mapper.map(longest, "x/{#}") == Mapped(longest, unmapped=True)
+    assert mapper.map(b"a/b", "x/{#}") == Mapped(b"x/a/b", unmapped=False)
 
 
 def test_the_cache_stays_bounded_and_answers_the_same() -> None:
-    mapping = mapper(cache_topics_max=3)
+    mapper = TopicMapper(cache_topics_max=3)
     for _ in range(2):
         for number in range(10):
-            assert mapping.map(b"plant/%d" % number, 2).topic == b"all/plant/%d" % number
-            assert len(mapping._cache) <= 3
+            for destination in ("all/{#}", "{2}"):
+                wanted = b"all/plant/%d" if destination == "all/{#}" else b"%d"
+                assert mapper.map(b"plant/%d" % number, destination).topic == wanted % number
+                assert len(mapper._cache) <= 3

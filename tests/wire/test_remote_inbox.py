@@ -23,7 +23,7 @@ from wire.settings import BridgeSettings
 def inbox_of(*, rows_max: int, level: int = 4) -> RemoteInbox:
     bridge = bridge_of("cloud")
     fields = {name: getattr(bridge, name) for name in bridge.__slots__}
-    form = LocalForm(BridgeSettings(**fields | {"remote_subscriptions": (any_rule(1, "t"),)}), node="n")
+    form = LocalForm(BridgeSettings(**fields | {"remote_subscriptions": (any_rule(1, "t"),)}))
     return RemoteInbox(
         form, sender="c", epoch=1, session="s", level=level, packet_max_bytes=1000, remote_keeps=True, rows_max=rows_max
     )

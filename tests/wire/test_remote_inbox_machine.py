@@ -44,7 +44,7 @@ def local_form(taken: bool) -> LocalForm:
     """One rule for the one topic; another topic is unmatched."""
     bridge: BridgeSettings = bridge_of("cloud", loop_prevention=taken)
     rules = (any_rule(1, "t", max_qos=1),)  # lowered, so that the answers must not go by the queue's QoS
-    return LocalForm(replace(bridge, remote_subscriptions=rules), node="n")
+    return LocalForm(replace(bridge, remote_subscriptions=rules))
 
 
 class Store:

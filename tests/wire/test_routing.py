@@ -12,6 +12,7 @@ from tests.wire.naive_topics import FILTERS, TOPICS, naive_match
 from tests.wire.rules import bridge_of, rule
 from wire.batch import REFUSABLE, RETAIN, applied_qos_table
 from wire.routing import Route, Router
+from wire.ways import Way
 
 
 def test_r1_the_first_rule_that_has_the_topic_takes_it_and_a_bridge_takes_it_once() -> None:
@@ -22,12 +23,12 @@ def test_r1_the_first_rule_that_has_the_topic_takes_it_and_a_bridge_takes_it_onc
         ]
     )
 
-    def taken(topic: bytes) -> list[tuple[str, int]]:
-        return [(route.queue, route.rule) for route in router.route(topic)]
+    def taken(topic: bytes) -> list[tuple[str, str]]:
+        return [(route.queue, Way.decode(route.way).rule) for route in router.route(topic)]
 
-    assert taken(b"a/x") == [("bridge:one:0", 11), ("bridge:two:0", 21)]
-    assert taken(b"a/secret/shown") == [("bridge:one:0", 12)]
-    assert taken(b"b/x") == [("bridge:one:0", 13), ("bridge:two:0", 21)]
+    assert taken(b"a/x") == [("bridge:one:0", "rule-11"), ("bridge:two:0", "rule-21")]
+    assert taken(b"a/secret/shown") == [("bridge:one:0", "rule-12")]
+    assert taken(b"b/x") == [("bridge:one:0", "rule-13"), ("bridge:two:0", "rule-21")]
     assert taken(b"$SYS/x") == []
 
 
@@ -46,9 +47,9 @@ def test_r1_holds_for_any_rules(data: st.DataObject) -> None:
             for one in bridge.local_subscriptions:
                 wanted = any(naive_match(topic_filter, topic) for topic_filter in one.filters)
                 if wanted and not any(naive_match(topic_filter, topic) for topic_filter in one.excludes):
-                    expected.append((f"bridge:{bridge.name}:0", one.number))
+                    expected.append((f"bridge:{bridge.name}:0", Way.of(one).encode()))
                     break
-        assert [(route.queue, route.rule) for route in router.route(topic.encode())] == expected
+        assert [(route.queue, route.way) for route in router.route(topic.encode())] == expected
 
 
 def test_r2_a_topic_keeps_its_lane_and_topics_spread() -> None:
@@ -72,15 +73,16 @@ def test_r3_the_applied_qos(persist: bool, max_qos: int, qos: int, retain: int, 
 
 def test_what_came_from_a_remote_does_not_go_back_to_it() -> None:
     router = Router([bridge_of("one", rule(1, "#"), lanes=3), bridge_of("two", rule(2, "#"), loop_prevention=False)])
-    assert [route.rule for route in router.route(b"t")] == [1, 2]
-    assert [route.rule for route in router.route(b"t", "one")] == [2]
-    assert [route.rule for route in router.route(b"t", "two")] == [1, 2]
-    assert [route.rule for route in router.route(b"t")] == [1, 2]
+
+    def bridges(origin: str | None = None) -> list[str]:
+        return [route.queue.split(":")[1] for route in router.route(b"t", origin)]
+
+    assert [bridges(), bridges("one"), bridges("two"), bridges()] == [["one", "two"], ["two"], ["one", "two"], ["one", "two"]]
 
 
 def test_the_cache_stays_bounded_and_answers_the_same() -> None:
     router = Router([bridge_of("one", rule(1, "a/+"))], cache_topics_max=3)
     for _ in range(2):
         for number in range(10):
-            assert router.route(b"a/%d" % number) == (Route("bridge:one:0", 1, applied_qos_table(2)),)
+            assert router.route(b"a/%d" % number) == (Route("bridge:one:0", Way.of(rule(1, "a/+")).encode(), applied_qos_table(2)),)
             assert len(router._routes) <= 3

@@ -71,11 +71,11 @@ def make(context: Context) -> Made:
     """What waits, by bridge and rule, and the topics that most of it is of."""
     rules = context.found(
         context.sql(
-            "SELECT to_date(max(snapshot_at)) date, node, coalesce(bridge, '') bridge, coalesce(rule_name, CAST(rule AS"
-            " string)) rule, count(*) messages, sum(payload_bytes) bytes,"
+            "SELECT to_date(max(snapshot_at)) date, node, coalesce(bridge, '') bridge, rule, count(*)"
+            " messages, sum(payload_bytes) bytes,"
             f" min(accepted_at) oldest_at, max(age_s) oldest_age_s, {_ages_sql()} FROM (SELECT *, (unix_micros(snapshot_at) -"
             " unix_micros(accepted_at)) / 1e6 age_s FROM {messages} WHERE state <> 'settled') GROUP BY node,"
-            " coalesce(bridge, ''), 4"
+            " coalesce(bridge, ''), rule"
         )
     )
     topics = context.keep(

@@ -32,7 +32,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
         *("generation", "oldest_at", "max_messages", "max_bytes", "retention_s", "settled_above", "volatile_ranges"),
     ),
     "messages": (
-        *(*_HEAD, *_QUEUE, "seq", "state", "topic", "rule", "rule_name", "qos", "accepted_at", "expires_at", "settled_at"),
+        *(*_HEAD, *_QUEUE, "seq", "state", "topic", "rule", "qos", "accepted_at", "expires_at", "settled_at"),
         *("outcome", "settlement", "payload_bytes"),
     ),
     "inflight": (*_HEAD, *_QUEUE, "seq", "packet_id", "state", "topic", "qos", "accepted_at"),
