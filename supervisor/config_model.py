@@ -424,13 +424,13 @@ class Limits(BridgeLimits):
 
 
 class Backoff(Section):
-    """Delays between attempts: initial, times factor each, up to max, each varied by jitter both ways."""
+    """Delays between attempts: initial, times factor each, up to max, and a random part of up to jitter added."""
 
     initial: Annotated[float, Duration(0.001, 86400)] = setting("1s", "The first delay.")
-    max: Annotated[float, Duration(0.001, 86400)] = setting("2m", "The longest delay, before jitter.")
+    max: Annotated[float, Duration(0.001, 86400)] = setting("2m", "The longest delay, without what jitter adds.")
     factor: Annotated[float, Number(1, 100, whole=False)] = setting(2, "How much longer each delay is than the one before.")
     jitter: Annotated[float, Number(0, 1, whole=False)] = setting(
-        0.25, "Part of each delay that is random: 0.25 is 25 % more or less."
+        0.25, "How much of each delay chance adds at most: 0.25 makes 1 s between 1 s and 1.25 s."
     )
     stable: Annotated[float, Duration(0, 86400)] = setting(
         "10s", "After lasting this long, the next failure starts at initial again."
@@ -447,7 +447,7 @@ class RestartBackoff(Backoff):
     """Delays before a child is started again."""
 
     initial: Annotated[float, Duration(0.001, 86400)] = setting("50ms", "The first delay.")
-    max: Annotated[float, Duration(0.001, 86400)] = setting("1s", "The longest delay, before jitter.")
+    max: Annotated[float, Duration(0.001, 86400)] = setting("1s", "The longest delay, without what jitter adds.")
     stable: Annotated[float, Duration(0, 86400)] = setting("5s", "A child that lasted this long starts at initial again.")
 
 

@@ -12,9 +12,9 @@ from wire.settings import BackoffSettings
 
 
 class Backoff:
-    """The series ``initial_s``, times ``factor``, ... up to ``max_s``; each delay within ``jitter`` of its nominal.
+    """The series ``initial_s``, times ``factor``, ... up to ``max_s``; each delay its nominal and up to ``jitter`` of it more.
 
-    B1  a delay is at least nominal x (1 - jitter) and at most nominal x (1 + jitter); the nominal never exceeds ``max_s``.
+    B1  a delay is at least its nominal and at most nominal x (1 + jitter); the nominal never exceeds ``max_s``.
     B2  the series starts anew only after a connection that lasted ``stable_s``, so a flapping link does not hammer its remote.
     """
 
@@ -36,7 +36,7 @@ class Backoff:
         nominal_s = self._nominal_s
         self._nominal_s = min(nominal_s * self._settings.factor, self._settings.max_s)
         self._attempt += 1
-        return nominal_s * (1.0 + self._settings.jitter * (2.0 * self._random() - 1.0))
+        return nominal_s * (1.0 + self._settings.jitter * self._random())
 
     def reset(self) -> None:
         """Start the series anew."""

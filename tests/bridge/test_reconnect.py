@@ -85,13 +85,13 @@ def test_a_half_open_link_is_noticed_and_made_again(remote: Mosquitto, start_nod
 
 
 def test_the_delays_between_attempts_grow_by_the_factor(tmp_path: Path, start_node: StartNode) -> None:
-    """Each attempt that fails says how long it will wait: 100, 200, 400, 800 ms, then 800, each within its jitter of 25 %."""
+    """Each attempt that fails says how long it will wait: 100, 200, 400, 800 ms, then 800, each and up to 25 % more."""
     remote = Mosquitto(tmp_path / "remote")  # never started
     backoff = {"initial": "100ms", "max": "800ms", "factor": 2, "jitter": 0.25, "stable": "1s"}
     node = start_node(node_config(bridge_config("cloud", remote.port, backoff=backoff)))
     wait_until(lambda: len(delays_s(node.output)) >= 6, 15.0, lambda: f"six attempts\n{node.output[-3000:]}")
     for delay_s, nominal_s in zip(delays_s(node.output), (0.1, 0.2, 0.4, 0.8, 0.8, 0.8), strict=False):
-        assert 0.75 * nominal_s - 0.001 <= delay_s <= 1.25 * nominal_s + 0.001
+        assert nominal_s - 0.001 <= delay_s <= 1.25 * nominal_s + 0.001
 
 
 def delays_s(output: str) -> list[float]:

@@ -10,7 +10,7 @@ from wire.backoff import Backoff
 
 
 def restarts(restarts_max: int = 100) -> ChildRestarts:
-    return ChildRestarts(RestartWindow(restarts_max, 60.0), Backoff(BACKOFF, lambda: 0.5))
+    return ChildRestarts(RestartWindow(restarts_max, 60.0), Backoff(BACKOFF, lambda: 0.0))
 
 
 def crash(child: ChildRestarts, now_s: float, exit_status: int = -9) -> Decision:
