@@ -247,7 +247,7 @@ class Connection(MailboxActor):
                 "note": self._note(),
                 "address": self._remote.address if self._remote is not None else "",
                 "session_expiry_s": self._kept_s,
-                "in_flight": self._flow.in_flight,
+                "in_flight": self._flow.unsettled,
                 "suspects": [_facts_of(suspect) for suspect in self._flow.suspects],
             },
             "exchange": asdict(self._flow.counts) | {"unexpected_publishes": self._unexpected_publishes},

@@ -53,10 +53,8 @@ class Forwarder(MailboxActor):
         self._openings = 0
         self._lane_epoch = 0
         self._open = False
-        self._linked = False  # while the remote is away, Tier 2 holds what comes
-        # The queue neither drops nor expires what was handed out; where that is wanted, nothing is while the remote is away.
-        limits = self._bridge.limits
-        self._waits_for_link = limits.overflow == "drop-oldest" or limits.max_age_s is not None
+        # While the remote is away Tier 2 holds what comes, and the store hands out nothing more: what it hands out counts as sent.
+        self._linked = False
         self._settled: list[tuple[str, Ranges]] = []
         self._logged_topics: set[bytes] = set()
 
@@ -100,8 +98,7 @@ class Forwarder(MailboxActor):
     def on_turn_end(self, now_s: float) -> None:
         while self._linked and (handout := self._tier2.take()) is not None:
             self._pass_on(handout)
-        grants = self._linked or not self._waits_for_link
-        if self._open and (granted := self._tier2.grant() if grants else self._tier2.withdraw()) is not None:
+        if self._open and (granted := self._tier2.grant() if self._linked else self._tier2.withdraw()) is not None:
             self.send(QUEUE_STORE, Credit(queue=self._queue, epoch=self._lane_epoch, messages=granted[0], size_bytes=granted[1]))
         self._settle()
 

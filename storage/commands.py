@@ -7,7 +7,9 @@ Arguments (``QueueCommand.arguments``) and results are maps of msgpack types; ti
 ls {bridge?} -> {queues: [...], dead_letters: [...]}.
 peek {bridge, lane | dead, from?, count?, payload_bytes?} -> {queue, messages: [...], next, tail}: ``next`` is where the next
 page begins, None after the last; ``tail`` is one past the newest, so that who pages knows where to end.
-purge {bridge, lane?, dead?, in_flight?} -> {purged, kept, kept_in_flight}: without ``lane``, in every lane.
+purge {bridge, lane?, dead?, in_flight?} -> {purged, kept, kept_in_flight, kept_lanes: [{lane, messages, reason, remote,
+link_up_ms}]}: without ``lane``, in every lane. ``remote`` has the session of the lane, if one is on record; ``link_up_ms`` is
+when its link came up the last time, None if that was in an earlier life of the store.
 events {from?, count?} -> {events: [...], next, until}: from number ``from`` on; ``next`` is where the next page begins, ``until``
 one past the newest.
 replay {bridge, reason?, from?, count?} -> {replayed, skipped, damaged, full, next, tail}: one page goes back, by one commit.
@@ -61,6 +63,7 @@ class Lane(Protocol):
     open: bool
     opening: bool
     damaged: bool
+    linked_ms: int | None
 
 
 class Store(Protocol):
@@ -98,6 +101,7 @@ class Sessions(Protocol):
 Order = QueueCommand | SessionCommand
 _CHANGES = ("purge", "replay", "end")
 _LOOKS = ("ls", "peek", "events", "show")
+MAY_HAVE_BEEN_SENT = "may_have_been_sent"  # it was handed to a link that stood
 ORDERED = "ordered"  # in the result of a command that is refused for now: it is done as soon as the disk takes it
 
 
@@ -282,7 +286,7 @@ class Commands:
         if arguments.get("dead"):
             gone = self._letters(bridge).purge(write)
             self._store.events.add(_purge_event(wall_ms, bridge, -1, "dead_letters", gone))
-            return {"purged": gone, "kept": 0, "kept_in_flight": 0}
+            return {"purged": gone, "kept": 0, "kept_in_flight": 0, "kept_lanes": []}
         whole = bool(arguments.get("in_flight"))
         if arguments.get("lane") is None:
             self._known(bridge)
@@ -291,15 +295,19 @@ class Commands:
             names = [self._lane(bridge, arguments["lane"])[0]]
         queues = {name: self._store.lanes[name].queue for name in sorted(names)}
         unsent = {} if whole else {name: queue.unsent() for name, queue in queues.items()}  # all reading before any change
-        purged = kept = flying = 0
+        purged = flying = 0
+        kept = []
         for name, queue in queues.items():
+            lane = self._store.lanes[name]
             gone = queue.purge_all(write) if whole else queue.purge_unsent(unsent[name], write)
             purged += gone
             self._store.purged(name, whole=whole)
-            self._store.events.add(_purge_event(wall_ms, bridge, self._store.lanes[name].number, "queue", gone))
-            kept += queue.depth
+            self._store.events.add(_purge_event(wall_ms, bridge, lane.number, "queue", gone))
             flying += queue.in_flight
-        return {"purged": purged, "kept": kept, "kept_in_flight": flying}
+            if queue.depth:
+                kept.append(_kept_row(lane))
+        messages = sum(row["messages"] for row in kept)
+        return {"purged": purged, "kept": messages, "kept_in_flight": flying, "kept_lanes": kept}
 
     # --- replay ---
 
@@ -453,6 +461,17 @@ def _dead_map(letter: DeadLetter, payload_bytes: int | None) -> dict[str, Any]:
         "queue_seq": letter.message.seq,
         "remote": letter.remote,
         **_message_map(letter.message, payload_bytes),
+    }
+
+
+def _kept_row(lane: Lane) -> dict[str, Any]:
+    """What a purge has left in ``lane``, and why."""
+    return {
+        "lane": lane.number,
+        "messages": lane.queue.depth,
+        "reason": MAY_HAVE_BEEN_SENT,
+        "remote": lane.queue.session.rpartition("@")[2],
+        "link_up_ms": lane.linked_ms,
     }
 
 

@@ -129,10 +129,16 @@ class _Lane:
     by: tuple[str, str] = ("", "")  # what a history calls its Forwarder and its Connection
     fenced: bool = False  # until it is opened anew, its Forwarder speaks of messages that were purged
     row_damaged: bool = False  # where it stands is not known: it takes nothing and gives nothing, and its row stays as it is
+    linked_ms: int | None = None  # when a link of it came up the last time, in this life
     losses: int = 0  # places where messages could not be read, in this life
     peak_bytes: int = 0  # since the last compaction
     trimmed_from: bytes = b""
     settles: deque[Settle] = field(default_factory=deque)  # not applied: the first needs what cannot be read for now
+
+    @property
+    def has_credit(self) -> bool:
+        """Whether something may be handed out: its Forwarder's link stands, and there is room behind it."""
+        return self.credit_messages > self.given_messages and self.credit_bytes > self.given_bytes
 
 
 def refusal_facts(error: Unavailable) -> dict[str, str]:
@@ -361,8 +367,13 @@ class Tier1:
     def _credit(self, frame: Credit) -> None:
         lane = self._lanes.get(frame.queue)
         if lane is not None and lane.open and frame.epoch == lane.epoch:
-            lane.credit_messages, lane.credit_bytes = frame.messages, frame.size_bytes  # less than before withdraws it
-            self._ready.add(frame.queue)
+            if not lane.credit_messages:
+                lane.linked_ms = self._wall_ms
+            lane.credit_messages, lane.credit_bytes = frame.messages, frame.size_bytes
+            if frame.messages:
+                self._ready.add(frame.queue)
+            else:
+                lane.queue.close(-1)  # the link is down
 
     def _lane_open(self, frame: LaneOpen) -> None:
         lane = self._lanes.get(frame.queue)
@@ -703,7 +714,7 @@ class Tier1:
             lane = self._lanes.get(name)
             if lane is not None and (lane.queue.changed or lane.queue.wants_mark) and not lane.row_damaged:
                 self._trim(lane, idle=False)
-                ahead = lane.open and lane.credit_messages > lane.given_messages and self._lane_changes.below(lane) is None
+                ahead = lane.open and lane.has_credit and self._lane_changes.below(lane) is None
                 lane.queue.write_row(write, strong=strong, ahead=ahead, wall_ms=wall_ms)
                 if not lane.bridge:  # no evidence is kept of queues that come and go
                     del write.tails[lane.queue.number]
@@ -845,10 +856,10 @@ class Tier1:
         below = self._lane_changes.below(lane)
         more = True
         while more and not lane.discarding:
+            if not lane.has_credit:
+                return
             messages = lane.credit_messages - lane.given_messages
             size_bytes = lane.credit_bytes - lane.given_bytes
-            if messages <= 0 or size_bytes <= 0:
-                return
             on_disk_before = lane.queue.depth_on_disk
             try:
                 pieces = lane.queue.hand_out(messages, size_bytes, accepted_before_ms=before_ms, below=below)

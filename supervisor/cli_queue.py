@@ -127,11 +127,10 @@ def purge(config: Path, bridge: str, lane: int | None, dead: bool, in_flight: bo
     if as_json:
         print(json.dumps(result))
         return 0
-    stay = ""
-    if result["kept"]:
-        stay = f"; {result['kept']} stay, since they may have been sent already ({result['kept_in_flight']} are in flight)"
-        stay += "; --in-flight takes them too"
-    print(f"{bridge}: {result['purged']} {'dead letters' if dead else 'messages'} purged{stay}")
+    from supervisor.queue_text import kept_lines
+
+    print(f"{bridge}: {result['purged']} {'dead letters' if dead else 'messages'} purged")
+    print("\n".join(kept_lines(result["kept_lanes"])), end="\n" if result["kept_lanes"] else "")
     return 0
 
 

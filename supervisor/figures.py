@@ -12,18 +12,7 @@ from typing import Any
 
 from wire.names import DISTRIBUTOR, LISTENER, QUEUE_STORE, connection_name, forwarder_name, queue_name
 
-_COUNTS = (
-    "depth",
-    "bytes",
-    "in_flight",
-    "accepted",
-    "delivered",
-    "expired",
-    "dead_lettered",
-    "redelivered",
-    "refused",
-    "held_back",
-)
+_COUNTS = ("depth", "bytes", "accepted", "delivered", "expired", "dead_lettered", "redelivered", "refused", "held_back")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +46,7 @@ def bridge_row(bridge: str, lane: int, actors: Mapping[str, ActorView]) -> dict[
     }
     for count in _COUNTS:
         row[count] = None if queue is None else queue.get(count, 0)
+    row["in_flight"] = link.get("in_flight")  # sent and not settled; what the store has handed out may not have left
     row["oldest_age_s"] = None if queue is None else queue.get("oldest_age_s")
     row["waits_for_lanes"] = [] if queue is None else list(queue.get("waits_for_lanes", []))
     row["former_rules"] = [] if queue is None else list(queue.get("former_rules", []))

@@ -8,6 +8,7 @@ from dataclasses import fields
 from datetime import UTC, datetime
 from typing import Any
 
+from supervisor.units import write_time
 from wire.errors import PeerViolation
 from wire.mqtt.properties import Place, decode_properties
 
@@ -68,6 +69,16 @@ def shown(payload: bytes, size: int) -> str:
 def when(at_ms: int) -> str:
     """A time of UTC milliseconds as ISO 8601."""
     return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds")
+
+
+def kept_lines(kept: list[dict[str, Any]]) -> list[str]:
+    """What a purge has left in each lane, and why, a line each; nothing if it left nothing."""
+    lines = []
+    for row in kept:
+        up = "in an earlier life of the store" if row["link_up_ms"] is None else f"last at {write_time(row['link_up_ms'])}"
+        remote = f" to {row['remote']}" if row["remote"] else ""
+        lines.append(f"  lane {row['lane']}: {row['messages']} stay and may have been sent; the link{remote} came up {up}")
+    return [*lines, "  --in-flight removes them too, and ends the remote's session"] if lines else []
 
 
 def printable(text: str) -> str:

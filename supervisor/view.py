@@ -305,7 +305,7 @@ def _figure(value: int | None) -> str:
 
 def print_queues(listed: dict[str, Any]) -> None:
     """Print the answer to ``queue.ls``."""
-    queues = _table("queue", "configured", "state", ">depth", ">size", ">oldest", ">in flight")
+    queues = _table("queue", "configured", "state", ">depth", ">size", ">oldest", ">handed out")
     for row in listed["queues"]:
         _add_row(
             queues,

@@ -295,6 +295,12 @@ class OutboundFlow:
         return self._in_flight
 
     @property
+    def unsettled(self) -> int:
+        """QoS 1 and 2 messages that were sent, on this connection or one before it, and wait for an answer."""
+        refused = self._retry.count() + self._as_new.count()
+        return sum(unsettled.count() for unsettled in self._unsettled) - refused
+
+    @property
     def owed(self) -> tuple[object, ...]:
         """The oldest PUBACK, PUBREC and PUBCOMP that the remote owes, None for none; each differs once that one came."""
         waiting = (self._await_puback, self._await_pubrec, self._await_pubcomp)

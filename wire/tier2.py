@@ -2,7 +2,7 @@
 
 T1  hand-outs leave in the order in which they came.
 T2  credit towards the store never exceeds what was passed on plus the limits, so Tier 2 holds at most its limits and one chunk.
-T3  credit that was withdrawn is given again by the next grant, so far as there is room.
+T3  credit is withdrawn whole, by totals of nothing, and given again by the next grant, so far as there is room.
 """
 
 from __future__ import annotations
@@ -75,9 +75,8 @@ class Tier2:
         return self._granted
 
     def withdraw(self) -> tuple[int, int] | None:
-        """The totals of what came so far, for the store to stop at, if more was granted."""
-        came = (self._passed_messages + self.messages, self._passed_bytes + self.size_bytes)
-        if self._granted[0] <= came[0] or self._granted[1] <= came[1]:
+        """Totals of nothing, for the store to stop at what it has handed out; None if nothing was granted."""
+        if self._granted == (0, 0):
             return None
-        self._granted = came
-        return came
+        self._granted = (0, 0)
+        return self._granted

@@ -61,6 +61,10 @@ class Lane:
         self.turn(lane_opened(epoch=opening.epoch), Credit(queue=QUEUE, epoch=opening.epoch, messages=100, size_bytes=1 << 20))
         return opening.epoch
 
+    def granted(self) -> list[int]:
+        """The totals of messages that the store was granted."""
+        return [frame.messages for peer, frame in self.mailbox.sent if peer == QUEUE_STORE and isinstance(frame, Credit)]
+
     def turn(self, *frames: Frame) -> None:
         for frame in frames:
             self.forwarder.on_frame(frame)
@@ -88,6 +92,24 @@ def test_a_former_life_of_the_connection_says_nothing_of_the_link(tmp_path: Path
 
     lane.turn(LinkState(queue=QUEUE, epoch=epoch, state="backoff"), hand_out(2, epoch))
     assert lane.mailbox.passed_on() == [0, 1]
+
+
+@pytest.mark.parametrize("max_age_s", [None, 60.0])
+def test_the_store_hands_out_nothing_while_the_remote_is_away(tmp_path: Path, max_age_s: float | None) -> None:
+    """What was never handed out was never sent: it may be dropped, expire and be purged."""
+    lane = Lane(tmp_path, max_age_s)
+    lane.forwarder.on_peer_up(QUEUE_STORE, 1)
+    epoch = lane.open()
+    assert lane.granted() == [], "no link has stood yet"
+    lane.turn(LinkState(queue=QUEUE, epoch=epoch, state="connected"))
+    lane.turn(hand_out(0, epoch))
+    (granted,) = lane.granted()
+    assert granted > 0
+    lane.turn(LinkState(queue=QUEUE, epoch=epoch, state="backoff"))
+    lane.turn()
+    assert lane.granted() == [granted, 0], "withdrawn"
+    lane.turn(LinkState(queue=QUEUE, epoch=epoch, state="connected"))
+    assert lane.granted() == [granted, 0, granted + 1], "as much as before is ahead of what was passed on"
 
 
 @pytest.mark.parametrize("session", ["", "edge@here"])

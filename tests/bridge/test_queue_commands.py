@@ -157,14 +157,18 @@ def test_a_purge_leaves_what_may_have_been_sent_unless_all_goes_and_the_session_
     for burst in range(8):
         publish(node, "t", *map(str, range(40 + 500 * burst, 540 + 500 * burst)))
     wait_until(lambda: len(refusing.received(PUBLISH)) == 5, 10.0, "a full window at the remote")
-    node.wait_lane_until(lambda row: 40 < row["in_flight"] < row["depth"] == 4040, "more than the lane has in hand")
+    node.wait_lane("cloud", depth=4040, in_flight=5)
+    wait_until(lambda: 40 < queue.json("ls", "cloud")["queues"][0]["in_flight"] < 4040, 10.0, "more than the lane has in hand")
     assert [row["state"] for row in queue.json("peek", "cloud", "--count", "6")][:5] == ["in flight"] * 5
 
     result = queue.json("purge", "cloud", "--yes")
     kept = result["kept"]
+    (lane,) = result.pop("kept_lanes")
     assert result == {"purged": 4040 - kept, "kept": kept, "kept_in_flight": kept}
+    assert (lane["messages"], lane["reason"]) == (kept, "may_have_been_sent")
+    assert (lane["remote"], lane["link_up_ms"] > 0) == (f"127.0.0.1:{refusing.port}", True)
     assert 40 < kept < 4040
-    row = node.wait_lane("cloud", depth=kept, in_flight=kept, ledger_closes=True)
+    row = node.wait_lane("cloud", depth=kept, in_flight=5, ledger_closes=True)
     assert row["dropped"] == {"purged": 4040 - kept}
     assert [row["payload"] for row in queue.json("peek", "cloud", "--count", "5000")] == [str(n) for n in range(kept)]
 
@@ -176,6 +180,43 @@ def test_a_purge_leaves_what_may_have_been_sent_unless_all_goes_and_the_session_
     publish(node, "t", "new 1", "new 2", qos=2)
     node.wait_lane("cloud", depth=0, delivered=2, ledger_closes=True)
     assert texts(refusing.delivered) == ["0", "1", "2", "3", "4", "new 1", "new 2"]
+
+
+def test_what_waits_for_a_remote_that_never_was_there_is_purged_whole_and_never_in_flight(
+    start_node: StartNode, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """More than a block of marks and all of Tier 2, with the node started anew in between: nothing of it was ever sent."""
+    node = start_node(to(free_port()))
+    queue = Typed(node, capsys)
+    for burst in range(24):
+        publish(node, "t", *map(str, range(1000 * burst, 1000 * (burst + 1))), qos=1)
+    node.wait_lane("cloud", depth=24_000, in_flight=0)
+    assert queue.json("ls", "cloud")["queues"][0]["in_flight"] == 0
+    assert {row["state"] for row in queue.json("peek", "cloud", "--count", "3")} == {"waiting"}
+    assert node.stop() == 0
+    node.start()
+    node.wait_lane("cloud", depth=24_000, in_flight=0)
+    assert queue.json("purge", "cloud", "--yes") == {"purged": 24_000, "kept": 0, "kept_in_flight": 0, "kept_lanes": []}
+    node.wait_lane("cloud", depth=0, dropped={"purged": 24_000}, ledger_closes=True)
+
+
+def test_a_purge_says_in_words_what_stays_and_why(
+    refusing: FakeRemote, start_node: StartNode, capsys: pytest.CaptureFixture[str]
+) -> None:
+    refusing.stalled = True
+    node = start_node(to(refusing.port))
+    queue = Typed(node, capsys)
+    publish(node, "t", "1", "2", qos=2)
+    wait_until(lambda: len(refusing.received(PUBLISH)) == 2, 10.0, "sent and not answered")
+    node.wait_lane("cloud", depth=2, in_flight=2)
+    assert node.cli("bridge", "pause", str(node.config_path), "cloud").returncode == 0
+    node.wait_lane("cloud", state="paused", in_flight=2)
+    publish(node, "t", "3", "4", "5", qos=2)
+    said = queue("purge", "cloud", "--yes").splitlines()
+    assert said[0] == "cloud: 3 messages purged"
+    why = f"  lane 0: 2 stay and may have been sent; the link to 127.0.0.1:{refusing.port} came up last at 2"
+    assert said[1].startswith(why)
+    assert said[2:] == ["  --in-flight removes them too, and ends the remote's session"]
 
 
 def test_the_queue_of_a_bridge_that_is_gone_stays_until_it_is_purged(

@@ -44,6 +44,13 @@ def row(store: Tier1) -> dict[str, object]:
     return figures
 
 
+def answer(purged: int, kept: int, *, link_up_ms: int | None = None, remote: str = "") -> dict[str, object]:
+    """What a purge says. link_up_ms: None if the link that ``kept`` were handed to stood in an earlier life of the store."""
+    why = {"reason": "may_have_been_sent", "remote": remote, "link_up_ms": link_up_ms}
+    kept_lanes = [{"lane": 0, "messages": kept, **why}] if kept else []
+    return {"purged": purged, "kept": kept, "kept_in_flight": 0, "kept_lanes": kept_lanes}
+
+
 def waiting(store: Tier1) -> list[bytes]:
     page = command(store, "peek", bridge="cloud", lane=0)
     return [message["payload"] for message in page["messages"]]
@@ -59,7 +66,7 @@ def test_a_purge_takes_what_was_never_handed_out(engine: Engine, qos: int) -> No
     before = row(store)
     assert (before["depth"], before["in_flight"]) == (10, 2)
 
-    assert command(store, "purge", bridge="cloud") == {"purged": 8, "kept": 2, "kept_in_flight": 2}
+    assert command(store, "purge", bridge="cloud") == {**answer(8, 2, link_up_ms=5000), "kept_in_flight": 2}
 
     after = row(store)
     assert (after["depth"], after["in_flight"], after["dropped"], after["ledger_closes"]) == (2, 2, {"purged": 8}, True)
@@ -77,7 +84,7 @@ def test_after_a_reset_what_was_handed_out_before_stays(engine: Engine) -> None:
         turn(store, publish(number, b"%d a" % number, b"%d b" % number))
     open_lane(store, 0, EPOCH + 1)
 
-    assert command(store, "purge", bridge="cloud") == {"purged": 6, "kept": 4, "kept_in_flight": 0}
+    assert command(store, "purge", bridge="cloud") == answer(6, 4, link_up_ms=5000)
 
     assert waiting(store) == [b"1 a", b"1 b", b"2 a", b"2 b"]
     assert isinstance(size := row(store)["bytes"], int)
@@ -85,6 +92,25 @@ def test_after_a_reset_what_was_handed_out_before_stays(engine: Engine) -> None:
     effects = turn(store, publish(6, b"new"), Credit(queue=QUEUE, epoch=EPOCH + 1, messages=100, size_bytes=MANY))
     assert [payload for _, payload in handed(effects)] == [b"1 a", b"1 b", b"2 a", b"2 b", b"new"]
     assert row(store)["ledger_closes"]
+
+
+@pytest.mark.parametrize("used_up", [True, False])
+def test_when_its_link_is_down_a_lane_knows_what_was_never_handed_out_also_in_the_next_life(used_up: bool, tmp_path: Path) -> None:
+    """The mark that is committed ahead goes back to what was handed out; what came afterwards is above it anyway."""
+    store = Tier1(RocksEngine(tmp_path / "store"), node(), 1)
+    open_lane(store, 5)
+    if used_up:
+        turn(store, *(publish(number, b"%d" % number, qos=2) for number in range(1, 31)))
+    else:
+        turn(store, *(publish(number, b"%d" % number, qos=2) for number in range(1, 6)))
+    handed_out = row(store)["in_flight"]
+    turn(store, settle_frame(1, EPOCH, session="c@h:1", generation=0), Credit(queue=QUEUE, epoch=EPOCH, messages=0, size_bytes=0))
+    turn(store, *(publish(number, b"%d" % number, qos=2) for number in range(31 if used_up else 6, 40)))
+    store.close()
+    store = Tier1(RocksEngine(tmp_path / "store"), node(), 2)
+    assert handed_out == 5
+    assert command(store, "purge", bridge="cloud") == answer(34, 5, remote="h:1")
+    store.close()
 
 
 @pytest.mark.parametrize("sync", ["full", "os"])
@@ -95,12 +121,12 @@ def test_after_a_crash_all_that_may_have_been_sent_stays(sync: str, tmp_path: Pa
     store.close()
     store = Tier1(RocksEngine(tmp_path / "store"), node(sync=sync), 2)
     kept = 0 if sync == "full" else 2
-    assert command(store, "purge", bridge="cloud") == {"purged": 2 - kept, "kept": kept, "kept_in_flight": 0}
+    assert command(store, "purge", bridge="cloud") == answer(2 - kept, kept)
     open_lane(store, 1)
     turn(store, publish(2, b"c", qos=2))
     store.close()
     store = Tier1(RocksEngine(tmp_path / "store"), node(sync=sync), 3)
-    assert command(store, "purge", bridge="cloud") == {"purged": 0, "kept": kept + 1, "kept_in_flight": 0}
+    assert command(store, "purge", bridge="cloud") == answer(0, kept + 1)
     assert command(store, "purge", bridge="cloud", in_flight=True)["purged"] == kept + 1
     store.close()
     store = Tier1(RocksEngine(tmp_path / "store"), node(sync=sync), 4)
@@ -122,8 +148,7 @@ def test_a_whole_purge_forgets_the_session_and_opens_the_lane_anew(engine: Engin
     store.receive(QueueCommand(request=1, verb="purge", arguments={"bridge": "cloud", "in_flight": True}))
     effects = turn(store)
 
-    (answer,) = [frame for _, frame in effects if isinstance(frame, QueueAnswer)]
-    assert answer.result == {"purged": 4, "kept": 0, "kept_in_flight": 0}
+    assert [frame.result for _, frame in effects if isinstance(frame, QueueAnswer)] == [answer(4, 0)]
     assert (FORWARDER, LaneReopen(queue=QUEUE)) in effects
     turn(store, settle_frame(2, EPOCH, ("delivered", ((seqs[0], seqs[0] + 1),)), session="c@h:1", generation=4))
     (opened,) = [frame for _, frame in open_lane(store, 100, EPOCH + 1) if isinstance(frame, LaneOpened)]

@@ -137,7 +137,7 @@ def test_a_purge_asks_first_where_somebody_can_answer(
 
     def call(_: object, command: str, arguments: dict[str, str]) -> object:
         called.append((command, arguments))
-        return LISTED if command == "queue.ls" else {"purged": 2, "kept": 0, "kept_in_flight": 0}
+        return LISTED if command == "queue.ls" else {"purged": 2, "kept": 0, "kept_in_flight": 0, "kept_lanes": []}
 
     stdin = StringIO(said)
     monkeypatch.setattr(stdin, "isatty", lambda: True)

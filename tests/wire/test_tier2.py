@@ -40,16 +40,24 @@ def test_nothing_is_passed_on_without_credit_and_clear_forgets_it() -> None:
     assert (tier2.messages, tier2.size_bytes) == (0, 0)
 
 
-def test_what_is_withdrawn_stops_at_what_came_and_is_granted_again_with_room() -> None:
+def test_credit_is_withdrawn_once_as_totals_of_nothing_and_granted_again_with_room() -> None:
     tier2 = Tier2(messages_max=100, bytes_max=10_000)
     assert tier2.withdraw() is None, "nothing was granted"
     assert tier2.grant() == (100, 10_000)
     tier2.hold(handout(0))
-    assert tier2.withdraw() == (10, 100)
+    assert tier2.withdraw() == (0, 0)
     assert tier2.withdraw() is None
     tier2.hold(handout(10))  # it was on its way
     assert tier2.withdraw() is None
     assert tier2.grant() == (100, 10_000)
+
+
+def test_credit_that_was_used_up_is_withdrawn_too() -> None:
+    """It tells the store that the link is down."""
+    tier2 = Tier2(messages_max=100, bytes_max=10_000)
+    assert tier2.grant() == (100, 10_000)
+    tier2.hold(handout(0, count=120))
+    assert tier2.withdraw() == (0, 0)
 
 
 @given(st.lists(st.one_of(st.just("take"), st.integers(1, 50)), max_size=60))
