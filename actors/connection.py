@@ -15,12 +15,13 @@ from typing import Any, NoReturn
 
 from actors.actor import MailboxActor
 from actors.mailbox import HANGUP, READ, WRITE, Mailbox
-from actors.remote import DISCONNECT, LEVEL_5, NOTHING_SUBSCRIBED, Remote, open_remote
+from actors.remote import DISCONNECT, LEVEL_5, NOTHING_SUBSCRIBED, Remote, open_remote, probe_remote
 from actors.remote_intake import RemoteIntake
 from wire import remote_packets
 from wire.backoff import Backoff
 from wire.credit import CreditGiver
 from wire.errors import BasculeError, PeerViolation, Unavailable
+from wire.failback import Address, Failback, place_of
 from wire.frames import (
     Command,
     Committed,
@@ -77,16 +78,28 @@ MAY_MEAN_A_MESSAGE = frozenset(
     }
 )
 
-_RETRY, _WATCH, _SETTLE, _REST, _HELD = "retry", "watch", "settle", "rest", "held"
+_RETRY, _WATCH, _SETTLE, _REST, _HELD, _FIRST = "retry", "watch", "settle", "rest", "held", "first"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpeningEnded:
-    """Opening thread -> Connection: it is connected, or could not connect. ``clean``: it had ended the remote's session first."""
+    """Opening thread -> Connection: it is connected, or could not connect. ``clean``: it had ended the remote's session first.
+
+    tried_first: the first of the addresses was tried in vain.
+    """
 
     remote: Remote | None
     error: Unavailable | None
     clean: bool
+    tried_first: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeEnded:
+    """Probing thread -> Connection: the first address answers, or ``error`` says why not."""
+
+    number: int
+    error: str
 
 
 class Connection(MailboxActor):
@@ -119,6 +132,9 @@ class Connection(MailboxActor):
         )
         self._watch = LinkWatch(stall_timeout_s=self._settings.stall_timeout_s, answer_timeout_s=self._settings.connect_timeout_s)
         self._backoff = Backoff(self._bridge.backoff, mailbox.random)
+        self._failback = Failback(
+            self._settings.addresses, retry_s=self._settings.primary_retry_s, finish_s=self._settings.stall_timeout_s
+        )
         self._lane_epoch = 0
         self._number = 0
         self._remote: Remote | None = None
@@ -187,6 +203,8 @@ class Connection(MailboxActor):
             case OpeningEnded():
                 self._opening = False
                 self._opening_ended(message)
+            case ProbeEnded():
+                self._probe_ended(message)
             case _:
                 raise AssertionError(f"not for a Connection: {message}")
 
@@ -209,6 +227,8 @@ class Connection(MailboxActor):
                 self._guarded(self._read)
         elif name == _RETRY:
             self._connect()
+        elif name == _FIRST:
+            self._probe_first(now_s)  # and the turn that it begins ends with a look at what is unfinished
         elif name == _WATCH and self._remote is not None:
             self.mailbox.set_timer(_WATCH, now_s + self._watch.period_s)
             self._look(now_s)
@@ -226,6 +246,8 @@ class Connection(MailboxActor):
             if self._held_until_s is not None:
                 self.mailbox.set_timer(_HELD, self._held_until_s)  # the turn that it begins ends with a write
         self._settle_soon(now_s)
+        if self._failback.finishing:
+            self._finish(now_s)
         if self._remote is not None:
             self._grant()
             self._rest(now_s)
@@ -246,6 +268,7 @@ class Connection(MailboxActor):
                 "error": self._error,
                 "note": self._note(),
                 "address": self._remote.address if self._remote is not None else "",
+                "first_address": self._first_address(now_s),
                 "session_expiry_s": self._kept_s,
                 "in_flight": self._flow.unsettled,
                 "suspects": [_facts_of(suspect) for suspect in self._flow.suspects],
@@ -294,7 +317,10 @@ class Connection(MailboxActor):
     # --- connecting ---
 
     def _connect(self, *, first: str = "", clean: bool = False) -> None:
-        """Begin to open the connection, unless that is under way or not wanted; ``first`` is tried first, or what is on record."""
+        """Begin to open the connection, unless that is under way or not wanted; ``first`` is tried first.
+
+        Without it that is the address on record where its session may hold something of ours, or keeps what it has for us.
+        """
         self.mailbox.cancel_timer(_RETRY)
         if self._paused or not self._lane_epoch or self._remote is not None:
             return
@@ -302,28 +328,31 @@ class Connection(MailboxActor):
         if self._opening:
             return
         self._opening = True
-        preferred = first or self._flow.session.rpartition("@")[2]
-        addresses = sorted(self._settings.addresses, key=lambda address: f"{address[0]}:{address[1]}" != preferred)
-        self.mailbox.in_thread("opening", partial(self._open, addresses, clean, preferred))
+        if not first and (self._flow.unfinished or self._intake is not None):
+            first = self._flow.session.rpartition("@")[2]
+        self.mailbox.in_thread("opening", partial(self._open, self._failback.order(first), clean, first))
 
-    def _open(self, addresses: list[tuple[str, int]], clean: bool, preferred: str) -> None:
+    def _open(self, addresses: list[Address], clean: bool, preferred: str) -> None:
         """In a thread of its own: the first of ``addresses`` that lets us in. Only the preferred one is cleaned."""
-        ended = OpeningEnded(remote=None, error=None, clean=clean)
+        ended = OpeningEnded(remote=None, error=None, clean=clean, tried_first=False)
+        tried_first = False
         try:
             errors = []
             for address in addresses:
-                place = f"{address[0]}:{address[1]}"
+                place = place_of(address)
                 cleans = clean and place == preferred
                 try:
                     ended = OpeningEnded(
                         remote=open_remote(self._settings, self._client_id, address, clean=cleans, limits=self._input_limits),
                         error=None,
                         clean=cleans,
+                        tried_first=tried_first,
                     )
                     break
                 except Unavailable as error:
                     errors.append(f"{place}: {error.message}")
-                    ended = OpeningEnded(remote=None, error=Unavailable("; ".join(errors)), clean=cleans)
+                    tried_first |= place == self._failback.first
+                    ended = OpeningEnded(remote=None, error=Unavailable("; ".join(errors)), clean=cleans, tried_first=tried_first)
         finally:
             if not self.tell_from_thread(ended) and ended.remote is not None:
                 ended.remote.close()
@@ -347,15 +376,17 @@ class Connection(MailboxActor):
             else:
                 self._connect(first=remote.address, clean=True)
             return
-        self._connected(remote, session)
+        self._connected(remote, session, tried_first=ended.tried_first)
 
-    def _connected(self, remote: Remote, session: str) -> None:
+    def _connected(self, remote: Remote, session: str, *, tried_first: bool) -> None:
         now_s = self.mailbox.now_s()
         connack = remote.connack
         self._remote = remote
         self._accepted_bytes = 0
         self._error = ""
         self._backoff.connected(now_s)
+        self._failback.connected(remote.address, now_s, tried_first=tried_first)
+        self._time_first()
         self._watch.started(
             now_s, keep_alive_s=self._settings.keep_alive_s if connack.keep_alive_s is None else connack.keep_alive_s
         )
@@ -402,6 +433,67 @@ class Connection(MailboxActor):
         self._now_is("backoff")
         log.warning("bridge.retry", extra={**self._facts, "delay_s": round(delay_s, 3), "error": self._error})
 
+    # --- back to the first address ---
+
+    def _time_first(self) -> None:
+        wakes_at_s = self._failback.wakes_at_s
+        if wakes_at_s is not None:
+            self.mailbox.set_timer(_FIRST, wakes_at_s)
+
+    def _probe_first(self, now_s: float) -> None:
+        wanted = self._failback.probe(now_s)
+        if wanted is not None:
+            self.mailbox.in_thread("probing", partial(self._probe, *wanted))
+
+    def _probe(self, number: int, address: Address) -> None:
+        """In a thread of its own."""
+        error = "it could not be probed"
+        try:
+            probe_remote(self._settings, address)
+            error = ""
+        except Unavailable as unavailable:
+            error = unavailable.message
+        finally:
+            self.tell_from_thread(ProbeEnded(number=number, error=error))
+
+    def _probe_ended(self, ended: ProbeEnded) -> None:
+        self._failback.probed(ended.number, self.mailbox.now_s(), ended.error)
+        self._time_first()
+        if self._failback.finishing:
+            self._flow.finish(True)
+            log.info("bridge.returning", extra={**self._facts, "address": self._failback.first})
+
+    def _finish(self, now_s: float) -> None:
+        """Go to the first address once nothing is unfinished at this one, or stay if that takes too long."""
+        if self._failback.leaves(now_s, unfinished=self._unfinished):
+            self._settle()
+            self._disconnect(f"back to {self._failback.first}")
+            self._connect(first=self._failback.first)
+        elif not self._failback.finishing:
+            self._flow.finish(False)
+            self._time_first()
+            log.warning("bridge.stays", extra={**self._facts, "why": self._failback.error})
+            self._guarded(self._write)
+
+    @property
+    def _unfinished(self) -> bool:
+        """Whether to leave now would cut off an exchange, ours or the remote's."""
+        busy = self._intake is not None and not self._intake.idle
+        return busy or bool(self._output) or bool(self._control) or self._flow.unfinished
+
+    def _first_address(self, now_s: float) -> dict[str, Any]:
+        """What ``status`` says of the first address while a later one is used."""
+        failback = self._failback
+        if not failback.later:
+            return {}
+        next_s = failback.next_probe_s(now_s)
+        return {
+            "address": failback.first,
+            "returning": failback.finishing,
+            "next_probe_s": None if next_s is None else round(next_s, 3),
+            "error": failback.error,
+        }
+
     # --- disconnecting ---
 
     def _disconnect(self, reason: str) -> None:
@@ -428,7 +520,9 @@ class Connection(MailboxActor):
         self._takeovers = self._takeovers + 1 if self._taken_over else 0
         self._taken_over = False
         self._backoff.lost(self.mailbox.now_s())
-        self.mailbox.cancel_timer(_WATCH)
+        self._failback.disconnected()
+        for name in (_WATCH, _FIRST):
+            self.mailbox.cancel_timer(name)
         log.info("bridge.disconnected", extra={**self._facts, "address": remote.address, "reason": reason})
         self._tell_event("link.down", reason, {"address": remote.address})
         if by_remote:

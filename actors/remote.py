@@ -24,6 +24,7 @@ from actors.send_queue import unsent_bytes
 from actors.tls import FileFault, show, trust
 from wire import remote_packets
 from wire.errors import PeerViolation, Unavailable
+from wire.failback import Address
 from wire.mqtt import packets
 from wire.mqtt.codec import missing_bytes, split
 from wire.mqtt.publish_stream import PACKET_BYTES_LIMIT
@@ -152,7 +153,7 @@ class Remote:
 def open_remote(
     settings: RemoteSettings,
     identifier: str,
-    address: tuple[str, int],
+    address: Address,
     *,
     clean: bool,
     limits: InputLimits = NOTHING_SUBSCRIBED,
@@ -173,7 +174,29 @@ def open_remote(
     return _open(settings, identifier, address, limits, clean=clean or settings.clean_start)
 
 
-def _open(settings: RemoteSettings, identifier: str, address: tuple[str, int], limits: InputLimits, *, clean: bool) -> Remote:
+def probe_remote(settings: RemoteSettings, address: Address) -> None:
+    """See whether a broker may be there; blocks. TCP, and TLS where it is configured; no CONNECT, so no session is touched.
+
+    Raises:
+        Unavailable: nobody answers; ``step`` and ``error`` say where and why.
+    """
+    place = f"{address[0]}:{address[1]}"
+    try:
+        with socket.create_connection(address, timeout=settings.connect_timeout_s) as sock:
+            if settings.transport in ("tls", "wss"):
+                with _tls_context(settings.tls).wrap_socket(sock, server_hostname=address[0]):
+                    pass
+    except FileFault as error:
+        raise _unavailable("credentials", place, _why(error)) from error
+    except socket.gaierror as error:
+        raise _unavailable("name", place, error.strerror or str(error)) from error
+    except (ssl.SSLError, ssl.CertificateError) as error:
+        raise _unavailable("tls", place, getattr(error, "verify_message", "") or str(error)) from error
+    except (OSError, ValueError) as error:
+        raise _unavailable("tcp", place, getattr(error, "strerror", None) or str(error) or type(error).__name__) from error
+
+
+def _open(settings: RemoteSettings, identifier: str, address: Address, limits: InputLimits, *, clean: bool) -> Remote:
     place = f"{address[0]}:{address[1]}"
     client = _client(settings, identifier, clean, place)
     try:

@@ -231,6 +231,11 @@ class RemoteIntake:
     # --- packets ---
 
     @property
+    def idle(self) -> bool:
+        """Whether all that was taken is committed, and answered as far as it can be."""
+        return self._inbox.idle and not self._inbox.blocked
+
+    @property
     def blocked(self) -> bool:
         """Whether the next packet cannot be taken now."""
         return self._inbox.blocked

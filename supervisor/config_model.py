@@ -504,6 +504,10 @@ class Remote(Section):
         "unlimited", "Largest packet that the remote takes, as far as it does not say so itself; one of MQTT 3.1.1 cannot."
     )
 
+    primary_retry: Annotated[float | None, Duration(1, 86400, unlimited=True)] = setting(
+        "5m", "While a later address is used, the first is probed so often, and gone back to when it answers; or unlimited: never."
+    )
+
     @model_validator(mode="after")
     def _consistent(self) -> Remote:
         problems: list[tuple[tuple[str | int, ...], str]] = []
@@ -520,6 +524,8 @@ class Remote(Section):
             problems.append((("session_expiry",), "is not in MQTT 3.1.1; write protocol: mqtt5, or remove it"))
         if self.password_file and self.username is None:
             problems.append((("password_file",), "needs username beside it; a password alone is not sent"))
+        if len(self.addresses) == 1 and self.given("primary_retry"):
+            problems.append((("primary_retry",), "has no effect with one address; give a second one, or remove it"))
         for index, address in enumerate(self.addresses):
             if address in self.addresses[:index]:
                 problems.append((("addresses", index), f"{address} is given twice; keep one"))
@@ -551,7 +557,7 @@ class Rule(Section):
 
 
 class Tier2(Section):
-    """A lane's memory for what it was handed while the remote is away."""
+    """A lane's memory for what the store has handed out and its connection cannot take yet."""
 
     max_messages: Annotated[int, Number(1, 1_000_000)] = setting(10_000, "Messages a lane holds in memory.")
     max_bytes: Annotated[int, Size(1024)] = setting("16MiB", "Bytes a lane holds in memory.")

@@ -244,6 +244,7 @@ def _remote(remote: Remote) -> RemoteSettings:
         receive_maximum=remote.receive_maximum,
         qos2_maximum=remote.qos2_maximum,
         stall_timeout_s=remote.stall_timeout,
+        primary_retry_s=remote.primary_retry,
         packet_max_bytes=remote.packet_max_bytes,
     )
 

@@ -33,6 +33,7 @@ F14 what left at QoS 2 and is owed a PUBREC goes to a remote that takes no QoS 2
     the same reason; nothing is PUBLISHed before (F8). It may arrive twice then: a PUBCOMP does not tell whether the remote had it.
 F15 nothing is PUBLISHed behind a QoS 1 or 2 message that has expired before that is committed: a crash would bring it back as one
     that may have been sent, behind what has left. All that has expired by then waits for the same commit.
+F16 while the lane finishes with its remote (``finish``) nothing leaves for the first time, and what may have been sent goes on.
 """
 
 from __future__ import annotations
@@ -150,6 +151,7 @@ class OutboundFlow:
 
     def _clear(self) -> None:
         self.live = False
+        self._finishing = False
         self._kept: deque[Segment] = deque()  # looked at on this connection, not all settled
         self._waiting: deque[Segment] = deque()  # the first may be looked at in part
         self._offered_stop = 0
@@ -301,6 +303,16 @@ class OutboundFlow:
         return sum(unsettled.count() for unsettled in self._unsettled) - refused
 
     @property
+    def unfinished(self) -> bool:
+        """Whether the session on record may hold something of what is not settled: with another it would be lost or come twice."""
+        sent_before = self._barred.missing(self._sent_stop, self._dup_below)
+        return bool(self.session) and (self.unsettled > 0 or bool(sent_before))
+
+    def finish(self, finishing: bool) -> None:
+        """PUBLISH nothing that the remote cannot have (F16), until it is told otherwise or the connection is gone."""
+        self._finishing = finishing
+
+    @property
     def owed(self) -> tuple[object, ...]:
         """The oldest PUBACK, PUBREC and PUBCOMP that the remote owes, None for none; each differs once that one came."""
         waiting = (self._await_puback, self._await_pubrec, self._await_pubcomp)
@@ -360,8 +372,10 @@ class OutboundFlow:
         else:
             self._window_2 = self._qos2_maximum_set if level < _LEVEL_5 else max(1, self._window - 1)
         if not session_present:
+            lost = session == self.session or self.unfinished or not self.session  # one that was finished was left
             self._dup_below = 0  # to this session everything is new [MQTT-3.3.1-1]
             if self.session or self._release_due.count():  # forgotten because of damage, it is lost as well
+                self.counts.sessions_lost += lost
                 self._session_lost()
             self.session = session
             self._record_new = True
@@ -385,7 +399,6 @@ class OutboundFlow:
 
     def _session_lost(self) -> None:
         """The remote forgot everything: unreleased messages go as new, released ones as configured."""
-        self.counts.sessions_lost += 1
         self.generation += 1
         released = RangeSet((*self._releasing, *self._release_due))
         for unsettled in (self._releasing, self._release_due, self._released_new):
@@ -410,7 +423,7 @@ class OutboundFlow:
 
     def disconnected(self, *, by_remote: bool = False) -> None:
         """The connection is gone: what it left unsettled is due again on the next one. by_remote: the remote has closed it."""
-        self.live = False
+        self.live = self._finishing = False
         convicted = self._suspects.closed(
             by_remote=by_remote,
             unanswered=bool(self._await_puback or self._await_pubrec or self._await_pubcomp),
@@ -596,6 +609,8 @@ class OutboundFlow:
             rows = self._rows_not_too_large(segment, run, start, rows)
             if not rows:
                 return 0
+        if self._finishing and not again and start >= self._dup_below:
+            return None  # F16
         low = self._low()
         if low is None:
             low = start

@@ -186,7 +186,8 @@ class TlsSettings:
 class RemoteSettings:
     """The remote broker of a bridge. protocol: 4 is MQTT 3.1.1, 5 is MQTT 5.0. transport: tcp | tls | ws | wss.
 
-    packet_max_bytes: the largest packet that it takes; one of MQTT 5 may say that it takes less.
+    packet_max_bytes: the largest packet that it takes; one of MQTT 5 may say that it takes less. primary_retry_s: how often the
+    first of ``addresses`` is probed while a later one is used; None is never.
     """
 
     addresses: tuple[tuple[str, int], ...]
@@ -205,6 +206,7 @@ class RemoteSettings:
     qos2_maximum: int
     stall_timeout_s: float
     packet_max_bytes: int | None = None
+    primary_retry_s: float | None = 300.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

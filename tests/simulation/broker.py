@@ -197,6 +197,11 @@ class BrokerConnection(Far):
         self._flushing = False
         self._closed = False
 
+    @property
+    def open_exchanges(self) -> int:
+        """How many PUBLISHes of this connection have no last answer yet."""
+        return len(self._judge.open)
+
     # --- bytes ---
 
     def written(self, data: bytes) -> None:
@@ -255,6 +260,8 @@ class BrokerConnection(Far):
             case Other(kind=mqtt.PINGREQ):
                 self._answer_raw(mqtt.plain(mqtt.PINGRESP))
             case Other(kind=mqtt.DISCONNECT):
+                if self._broker.on_left is not None:
+                    self._broker.on_left(self, self._broker)
                 self.close()
             case _:
                 raise Violation("protocol", f"the remote got {packet}")
@@ -350,6 +357,7 @@ class Broker:
         self.disliked_one_in = 0  # 1: the connection is closed on every PUBLISH; 0: on none
         self.sessions_lost = 0
         self.on_new_session: Callable[[str], None] | None = None  # told once, when a client finds its session lost
+        self.on_left: Callable[[BrokerConnection, Broker], None] | None = None  # told of each DISCONNECT
         self.may_be_left = False  # the client may go to another address or name, and what is open here stays open
         self._rng = world.chance("broker")
         self._sessions: dict[str, Session] = {}

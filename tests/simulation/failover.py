@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.simulation.broker import Broker
-from tests.simulation.world import World
+from tests.simulation.broker import Broker, BrokerConnection
+from tests.simulation.world import Violation, World
 
 if TYPE_CHECKING:
     from tests.simulation.plan import Fault, Shape
 
 ADDRESSES = (("127.0.0.1", 1883), ("127.0.0.2", 1883))
+PLACES = tuple(":".join(map(str, address)) for address in ADDRESSES)
 _OTHERS_SESSIONS = 1_000
 
 
 class Remotes:
-    """Which broker is behind which address. switches: how often a client was let in at another address than the last time."""
+    """Which broker is behind which address. switches: how often a client was let in at another address than the last time.
+
+    failback.finish: a client that leaves a broker of its own will does not go to another one with an exchange open at the first.
+    """
 
     def __init__(self, world: World, shape: Shape, broker: Broker) -> None:
         self.brokers = [broker]
@@ -23,6 +27,10 @@ class Remotes:
             self.brokers.append(broker.another(_OTHERS_SESSIONS))
         if shape.second:
             self.may_be_left()
+        for each in self.brokers:
+            each.on_left = self._left
+        self.returns = 0  # how often a client has gone back to the first address
+        self._open: dict[str, tuple[str, Broker, int]] = {}  # client -> where it left exchanges open, and how many
         self.switches = 0
         self._world = world
         self._down_until_s = [0.0, 0.0]
@@ -44,13 +52,38 @@ class Remotes:
         """A client was let in at ``place``."""
         if self._last.setdefault(client_id, place) != place:
             self.switches += 1
+            self.returns += place == PLACES[0]
             self._last[client_id] = place
+        if client_id in self._open and self._open[client_id][0] == place:
+            del self._open[client_id]  # it has come back
+        self._judge(client_id)
+
+    def refused(self, client_id: str, address: tuple[str, int]) -> None:
+        """A client was not let in there, so it may go elsewhere with whatever is open."""
+        if self._open.get(client_id, ("",))[0] == PLACES[ADDRESSES.index(address)]:
+            del self._open[client_id]
+
+    def _left(self, connection: BrokerConnection, broker: Broker) -> None:
+        """A DISCONNECT has come in, perhaps after its client was let in elsewhere."""
+        if len(self.brokers) > 1 and connection.open_exchanges:
+            self._open[connection.client_id] = connection.place, broker, connection.open_exchanges
+            self._judge(connection.client_id)
+
+    def _judge(self, client_id: str) -> None:
+        if client_id not in self._open:
+            return
+        place, broker, count = self._open[client_id]
+        if self._last[client_id] == place:
+            return  # it has not gone elsewhere yet
+        del self._open[client_id]
+        if broker.first_lives:
+            raise Violation("failback.finish", f"{client_id} left {place} with {count} exchanges open, for {self._last[client_id]}")
 
     def address_down(self, fault: Fault) -> None:
         """target: number of the address; amount: seconds. Who is connected there is cut off."""
         number = int(fault.target)
         self._down_until_s[number] = self._world.now_s + fault.amount
-        place = ":".join(map(str, ADDRESSES[number]))
+        place = PLACES[number]
         for broker in self.brokers:
             broker.drop_place(place)
 

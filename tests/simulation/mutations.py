@@ -18,7 +18,14 @@ from storage.sessions import Sessions
 from storage.tier1 import Tier1
 from supervisor.epochs import Epochs
 from supervisor.supervisor import Supervisor
-from tests.simulation import change_mutations, command_mutations, history_mutations, session_mutations, snapshot_mutations
+from tests.simulation import (
+    change_mutations,
+    command_mutations,
+    failover_mutations,
+    history_mutations,
+    session_mutations,
+    snapshot_mutations,
+)
 from tests.simulation.disk import SimEngine
 from wire.frames import HandOut, LaneOpened, Settle, Settled
 from wire.inbound import AnswerBurst, InboundFlow
@@ -647,6 +654,7 @@ _mutation("F12-given-up-unproven", "a message is given up though the remote take
 for _name, _what, _patches in (
     *command_mutations.PLANTED,
     *change_mutations.PLANTED,
+    *failover_mutations.PLANTED,
     *history_mutations.PLANTED,
     *snapshot_mutations.PLANTED,
     *session_mutations.PLANTED,
@@ -678,7 +686,8 @@ SEEN_AT = {
     "H1-settled-twice": 54,
     "snapshot-before-the-commit": 47,
     "snapshot-counts-qos-0": 235,
-    "snapshot-settled-in-flight": 47,
+    "snapshot-settled-in-flight": 29,
+    "failback-unfinished": 469,
     "9-client-publish-after-pubrec": 18,
     "9-client-no-dup": 7,
     "9-client-sent-again": 63,

@@ -233,6 +233,11 @@ def machine_of(process: Process) -> Machine:
     return _machines[-1]
 
 
+def probe_remote(settings: RemoteSettings, address: tuple[str, int]) -> None:
+    """Takes the place of ``actors.remote.probe_remote``."""
+    machine_of(current()).probe_remote(address)
+
+
 def open_remote(
     settings: RemoteSettings, identifier: str, address: tuple[str, int], *, clean: bool, limits: InputLimits = NOTHING_SUBSCRIBED
 ) -> Remote:
@@ -428,6 +433,21 @@ class Machine:
         self, settings: RemoteSettings, identifier: str, address: tuple[str, int], *, clean: bool, limits: InputLimits
     ) -> Remote:
         """A Connection connects."""
+        try:
+            return self._open_remote(settings, identifier, address, clean=clean, limits=limits)
+        except Unavailable:
+            self.remotes.refused(identifier, address)
+            raise
+
+    def probe_remote(self, address: tuple[str, int]) -> None:
+        """A Connection looks whether anybody listens there, which says little of whether it will be let in."""
+        current().effect("probe")
+        if self.remotes.at(address) is None:
+            raise Unavailable("tcp: connection refused")
+
+    def _open_remote(
+        self, settings: RemoteSettings, identifier: str, address: tuple[str, int], *, clean: bool, limits: InputLimits
+    ) -> Remote:
         process = current()
         process.effect("connect")
         broker = self.remotes.at(address)
@@ -484,6 +504,7 @@ def small_constants(shape: Shape) -> list[tuple[Any, str, Any]]:
         *outbox,
         *((wire.remote_inbox, name, value) for name, value in inbox),
         (actors.connection, "open_remote", open_remote),
+        (actors.connection, "probe_remote", probe_remote),
         (actors.connection, "MESSAGES_IN_HAND_MIN", shape.in_hand),
         (actors.listener, "BATCH_ROWS_MAX", shape.batch_rows),
         (wire.link, "OVERLAPPING_ROWS_MIN", shape.overlap_rows),

@@ -40,6 +40,7 @@ from wire.sequences import PACKET_IDS
 from wire.settings import BackoffSettings, LimitSettings, NodeSettings
 
 BRIDGE = "cloud"
+PRIMARY_RETRY_S = 0.15
 STORE, DISTRIBUTOR, LISTENER, SUPERVISOR = "queue_store", "distributor", "listener", "supervisor"
 
 
@@ -371,6 +372,7 @@ def settings_of(shape: Shape) -> NodeSettings:
             receive_maximum=shape.window,
             qos2_maximum=shape.qos2_maximum,
             stall_timeout_s=4.0,
+            primary_retry_s=PRIMARY_RETRY_S,
             connect_timeout_s=3.0,
             keep_alive_s=20,
         ),

@@ -404,6 +404,62 @@ def test_another_address_is_another_session() -> None:
 # --- what the remote cannot take ---
 
 
+def test_f16_a_lane_that_finishes_sends_nothing_new_and_all_that_may_have_been_sent() -> None:
+    """What an earlier life may have sent (0, 1), what an earlier connection has (2), a release; 3 and 4 wait."""
+    flow = outbound_flow(receive_maximum=3)
+    flow.open(lane_opened(head=0, tail=5, dup_below=2, session=EDGE))
+    assert flow.unfinished
+    flow.connected(session=EDGE, session_present=True, level=4)
+    offer(flow, 0, 1, 2, 1, 1, 1)
+    assert [packet.packet_id for packet in burst(flow)] == [1, 2, 3]
+    flow.disconnected()
+    flow.connected(session=EDGE, session_present=True, level=4)
+    flow.finish(True)
+    assert [packet.packet_id for packet in burst(flow)] == [1, 2, 3]
+    flow.received(ack(PUBACK, 1) + ack(PUBREC, 2) + ack(PUBACK, 3))
+    assert flow.unfinished
+    assert burst(flow) == []
+    commit(flow, 1)
+    assert kinds(burst(flow)) == [(PUBREL, 2)]
+    assert flow.unfinished
+    flow.received(ack(PUBCOMP, 2))
+    assert not flow.unfinished
+    assert burst(flow) == []
+    flow.finish(False)
+    assert [packet.packet_id for packet in burst(flow)] == [4, 5]
+    assert flow.unfinished
+
+
+def test_f16_what_was_never_sent_is_not_unfinished_and_a_refused_message_is_not() -> None:
+    flow = outbound_flow()
+    flow.open(lane_opened(head=0, tail=4, dup_below=3, settled=[1, 2], session=EDGE))
+    flow.connected(session=EDGE, session_present=True, level=5)
+    offer(flow, 0, 1)
+    burst(flow, level=5)
+    assert flow.unfinished
+    flow.received(ack(PUBACK, 1, 0x97))
+    assert not flow.unfinished, "its exchange has ended; it is sent as new, here or elsewhere"
+
+
+def test_leaving_what_is_finished_loses_no_session_and_another_address_is_another_generation() -> None:
+    flow = outbound_flow()
+    flow.open(lane_opened(session=EDGE, generation=3))
+    flow.connected(session=EDGE, session_present=True, level=4)
+    offer(flow, 0, 2)
+    burst(flow)
+    flow.received(ack(PUBREC, 1))
+    commit(flow, 1)
+    burst(flow)
+    flow.received(ack(PUBCOMP, 1))
+    flow.finish(True)
+    flow.disconnected()
+    flow.connected(session="edge@there", session_present=False, level=4)
+    assert (flow.counts.sessions_lost, flow.generation) == (0, 4)
+    commit(flow, 2)
+    offer(flow, 1, 2)
+    assert [(packet.packet_id, packet.dup) for packet in burst(flow)] == [(2, False)]
+
+
 def test_qos_and_retain_are_lowered_to_what_the_remote_takes() -> None:
     """A message lowered to QoS 0 is settled when it leaves: nobody will acknowledge it."""
     flow = flow_at(level=5, maximum_qos=0, retain_available=False)
