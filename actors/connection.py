@@ -740,6 +740,8 @@ class Connection(MailboxActor):
         if reason_code:
             return f"remote says {reason_name(reason_code)}"
         suspects = self._flow.suspects
+        if not suspects and self._failback.later:
+            return self._failback.note(self.mailbox.now_s())
         if not suspects:
             return "" if self._kept_s is None else f"remote keeps the session {self._kept_s} s only"
         worst = suspects[0]

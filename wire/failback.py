@@ -44,12 +44,14 @@ class Failback:
     def connected(self, place: str, now_s: float, *, tried_first: bool) -> None:
         """The connection is up at ``place``. tried_first: the first address was tried before, in vain."""
         self.disconnected()
+        self.place = place
         self.later = place != self.first
         if self.later and self._retry_s is not None:
             self._probe_at_s = now_s + (self._retry_s if tried_first else 0.0)
 
     def disconnected(self) -> None:
         """The connection is gone; a probe that is under way tells nothing any more."""
+        self.place = ""
         self.later = False  # whether the connection is at another address than the first
         self.error = ""  # why it stays there
         self._probing = False
@@ -97,6 +99,16 @@ class Failback:
         self.error = error
         self._finish_until_s = None
         self._probe_at_s = now_s + self._retry_s
+
+    def note(self, now_s: float) -> str:
+        """What an operator should know while a later address is used."""
+        next_s = self.next_probe_s(now_s)
+        if self.finishing:
+            return f"uses {self.place}; goes back to {self.first} when all is acknowledged"
+        if next_s is None:
+            return f"uses {self.place}; {self.first} is {'being' if self._probing else 'not'} probed"
+        why = f" ({self.error})" if self.error else ""
+        return f"uses {self.place}; {self.first} is probed again in {next_s:.0f} s{why}"
 
     def next_probe_s(self, now_s: float) -> float | None:
         """Seconds until the next probe; None if none is to come, as on the first address, or while one is under way."""

@@ -35,20 +35,24 @@ def publish_numbers(port: int, topic: str, numbers: range, *, size_bytes: int = 
 
 
 @pytest.mark.parametrize("qos", [1, 2])
-def test_tier_2_goes_out_first_and_order_holds(remote: Mosquitto, start_node: StartNode, qos: int) -> None:
-    """With a Tier 2 of 50 messages, the first 50 wait there and the others in Tier 1; new ones come while both drain."""
-    count = 800  # the stock remote keeps 1000 for its subscriber and drops more
-    with Proxy(remote.port) as proxy, Subscriber(remote.port, "#") as subscriber:
-        proxy.cut()
-        node = start_node(node_config(bridge_config("cloud", proxy.port, tier2={"max_messages": 50})))
+def test_tier_2_goes_out_first_and_order_holds(tmp_path: Path, start_node: StartNode, qos: int) -> None:
+    """The link stands and carries nothing: some messages are in hand, some wait in Tier 2, the others in Tier 1."""
+    count = 3000  # in hand are 2,048 at least
+    with (
+        Mosquitto(tmp_path / "remote", max_inflight_messages=0, max_queued_messages=0) as remote,
+        Proxy(remote.port) as proxy,
+        Subscriber(remote.port, "#") as subscriber,
+    ):
+        tight = {"receive_maximum": 100}
+        node = start_node(node_config(bridge_config("cloud", proxy.port, tier2={"max_messages": 50}, remote=tight)))
+        node.wait_lane("cloud", state="connected")
+        proxy.stall()
         numbers = [str(number) for number in range(count)]
-        mosquitto_pub(node.port, "t", numbers[: count // 2], qos=qos)
-        row = node.wait_lane_until(
-            lambda row: row["depth"] == count // 2 and row["tier2"]["messages"] > 0, "messages in both tiers"
-        )
-        assert row["tier2"]["messages"] < 50 + 50, "its limit and at most one chunk"
+        mosquitto_pub(node.port, "t", numbers[:2500], qos=qos)
+        row = node.wait_lane_until(lambda row: row["depth"] == 2500 and row["tier2"]["messages"] > 0, "messages in both tiers")
+        assert row["tier2"]["messages"] < 2500 - 2048, "its limit and at most one chunk"
         proxy.restore()
-        mosquitto_pub(node.port, "t", numbers[count // 2 :], qos=qos)
+        mosquitto_pub(node.port, "t", numbers[2500:], qos=qos)
         arrivals = subscriber.wait_for("t", numbers)
         assert arrivals.are_exact(), arrivals
         assert node.wait_lane("cloud", depth=0)["tier2"]["messages"] == 0
