@@ -9,8 +9,9 @@ from dataclasses import replace
 
 import pytest
 
-from actors.remote import Connack, Remote, open_remote
+from actors.remote import Connack, Remote, open_remote, probe_remote
 from tests.support.mqtt_client import string
+from tests.support.ports import free_port
 from tests.support.settings import bridge
 from tests.support.waiting import PATIENCE_S, wait_until
 from wire.errors import Unavailable
@@ -142,3 +143,26 @@ def test_the_return_codes_of_3_1_1_are_told_by_name(code: int, reason: str) -> N
     with pytest.raises(Unavailable) as failed:
         open_remote(settings, "c", answer(bytes((0x20, 2, 0, code))), clean=False)
     assert reason in failed.value.message
+
+
+def test_a_probe_connects_and_says_nothing() -> None:
+    """No CONNECT, so no session of ours is taken over, resumed or ended."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        probe_remote(bridge().remote, server.getsockname())
+        server.settimeout(PATIENCE_S)
+        with server.accept()[0] as sock:
+            sock.settimeout(PATIENCE_S)
+            assert sock.recv(1) == b""
+
+
+def test_a_probe_of_nobody_is_told() -> None:
+    with pytest.raises(Unavailable) as failed:
+        probe_remote(bridge().remote, ("127.0.0.1", free_port()))
+    assert failed.value.fields["step"] == "tcp"
+
+
+def test_a_probe_shakes_hands_where_tls_is_configured() -> None:
+    settings = replace(bridge().remote, transport="tls", connect_timeout_s=PATIENCE_S)
+    with pytest.raises(Unavailable) as failed:
+        probe_remote(settings, answer(b"HTTP/1.1 400 Bad Request\r\n\r\n"))
+    assert failed.value.fields["step"] == "tls"

@@ -83,6 +83,7 @@ def test_the_least_configuration_has_every_default(tmp_path: Path) -> None:
     assert bridge.remote.addresses == (("broker.example", 1883),)
     assert (bridge.remote.protocol, bridge.remote.session_expiry_s, bridge.remote.keep_alive_s) == (5, 7 * 86400, 60)
     assert (bridge.remote.receive_maximum, bridge.remote.qos2_maximum) == (1000, 20)
+    assert bridge.remote.primary_retry_s == 300.0
     assert (bridge.backoff.initial_s, bridge.backoff.max_s, bridge.backoff.factor, bridge.backoff.jitter) == (1.0, 120.0, 2.0, 0.25)
     assert (bridge.tier2_max_messages, bridge.tier2_max_bytes) == (10_000, 16 << 20)
     assert bridge.limits == loaded.limits
@@ -353,6 +354,13 @@ TOGETHER = [
         "bridges[0].local_subscriptions",
         "nothing crosses",
         "remote_subscriptions",
+    ),
+    bad(
+        "probing the one address",
+        remote(f"{ADDRESS}, client_id: e, primary_retry: 1m"),
+        6,
+        "bridges[0].remote.primary_retry",
+        "one address",
     ),
     bad("same address", remote('addresses: ["b:1", "b:1"], client_id: e'), 6, "bridges[0].remote.addresses[1]", "given twice"),
     bad("backoff", HEAD + BRIDGE + "    backoff: {initial: 1m, max: 1s}\n", 8, "bridges[0].backoff.max", "below initial (1m)"),
