@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import socket
 import ssl
 import stat
@@ -36,6 +37,7 @@ from tests.broker.raw import (
     read_to_end,
     upgrade_request,
 )
+from tests.conftest import StartNode
 from tests.support.authority import Authority, Pair, client_words, tls_keys
 from tests.support.mosquitto import mosquitto_pub
 from tests.support.node import Node, node_config
@@ -155,6 +157,22 @@ def test_who_still_sends_reads_why_it_is_ended(
         if isinstance(sock, ssl.SSLSocket):
             sock.unwrap()  # raises unless the end was told by TLS, too
     wait_until(lambda: broker.node.status()["listener"]["clients"] == 0, 10.0, "it does not count")
+
+
+def test_who_still_sends_as_the_node_stops_reads_that_it_does(start_node: StartNode) -> None:
+    """And the node does not wait for long for one that does not close."""
+    node = start_node(node_config(mode="in-memory"))
+    with dial(node.port) as sock, dial(node.port) as idle:
+        for one, name in ((sock, "busy"), (idle, "idle")):
+            one.sendall(connect_packet(name, level=5))
+            assert one.recv(100)[:1] == b"\x20"
+        node.supervisor.terminate()
+        while not select.select([sock], [], [], 0.001)[0]:
+            sock.sendall(b"\x30\x84\x80\x01\x00\x01t" + bytes(0x4001))  # QoS 0
+        assert read_exactly(sock, 3) == b"\xe0\x01\x8b"
+        assert sock.recv(1) == b"", "it is not reset"
+        sock.close()
+        assert node.wait_ended() == 0
 
 
 def test_mosquitto_pub_over_tls_with_a_certificate_of_its_own(broker: Broker, authority: Authority, client_pair: Pair) -> None:
