@@ -203,6 +203,7 @@ class StoreFolder:
             with self._manifest.open("rb") as source, (self.path / SPARE_NAME).open("r+b") as spare:
                 source.seek(self._spared)
                 grown = source.read()
+                os.fsync(source.fileno())  # what the spare has and the MANIFEST has not would look like damage
                 self._spare_check = crc32(grown, self._spare_check)
                 spare.write(_SPARE.pack(self._manifest.name.encode(), self._spare_check))
                 spare.seek(_SPARE.size + self._spared)

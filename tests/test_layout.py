@@ -165,12 +165,7 @@ def test_what_can_be_said_and_decided_is_pure(module: str) -> None:
 
 # Who may give names on disk, or sync, besides ``storage/files.py``; nobody goes by what these leave after a loss of power.
 NAMERS = {
-    "storage/recovery.py": {
-        "mkdir",
-        "link",
-        "write_bytes",
-        "unlink",
-    },  # evidence of damage, the spare, the rests of a store never begun
+    "storage/recovery.py": {"mkdir", "link", "write_bytes", "unlink", "fsync"},  # evidence, the spare, rests of no store
     "storage/reserve.py": {"unlink"},  # room on the disk, without a content
     "storage/engine.py": {"fsync", "unlink"},  # a probe that comes and goes
     "storage/commit_mark.py": {"fsync"},  # of its own descriptor
