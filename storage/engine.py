@@ -340,42 +340,74 @@ class RocksEngine:
 
     def _open_somehow(self, mark: CommitMark) -> None:
         """Open the database, mending CURRENT and MANIFEST or bearing with a damaged table if need be."""
+        try:
+            self._open_as(mark, tolerant=self._tolerant)
+        except StorageDamaged as error:
+            self._close_database()
+            if not self._open_as_before(mark):
+                self._open_damaged(mark, error)
+
+    def _open_as_before(self, mark: CommitMark) -> bool:
+        """Open the store as an earlier MANIFEST has it, if that has all that was promised; whether one has.
+
+        RocksDB names the tables of an opening, its MANIFEST and CURRENT, and syncs the folder once, at the end. So a loss of power
+        may leave CURRENT without what it leads to. All that was there before is there then, since nothing is removed earlier.
+        """
         folder = self._folder
-        first: StorageDamaged | None = None
-        for mend, tolerant in ((None, False), (folder.mend_current, False), (folder.mend_manifest, False), (None, True)):
+        for manifest in folder.earlier_manifests():
             try:
-                if first is not None:
-                    with _TRANSLATED:
-                        folder.put_back()
-                        if mend is not None and not self._mended(mend):
-                            continue
                 with _TRANSLATED:
-                    folder.check()
-                self._open_as(mark, tolerant=tolerant or self._tolerant)
-            except StorageDamaged as error:
-                first = first or error
+                    folder.point_at(manifest)
+                self._open_as(mark, tolerant=False, whole=True)
+            except StorageDamaged:
+                self._close_database()
+                with _TRANSLATED:
+                    folder.put_back()
+                continue
+            log.warning("store.opening_was_cut_short", extra={"path": str(self._path), "manifest": manifest})
+            return True
+        return False
+
+    def _open_damaged(self, mark: CommitMark, damage: StorageDamaged) -> None:
+        """Try what may help, one after the other; the files that are changed are kept as they are first."""
+        folder = self._folder
+        self.keep_evidence()
+        for mend in (folder.mend_current, folder.mend_manifest, None):
+            try:
+                with _TRANSLATED:
+                    folder.put_back()
+                    if mend is not None and not mend():
+                        continue
+                self._open_as(mark, tolerant=mend is None or self._tolerant)
+            except StorageDamaged:
                 self._close_database()
                 continue
-            if first is not None:
-                how = "tolerated" if mend is None else mend.__name__
-                log.critical("store.damaged", extra={"path": str(self._path), "error": str(first), "remedy": how})
+            how = "tolerated" if mend is None else mend.__name__
+            log.critical("store.damaged", extra={"path": str(self._path), "error": str(damage), "remedy": how})
             return
-        assert first is not None
         with _TRANSLATED:
             folder.put_back()
         raise StorageDamaged(
             "the store cannot be opened; its files are as they were: put back a copy of the folder, or move it away to start empty",
             path=str(self._path),
-            cause=str(first),
-        ) from first
+            cause=str(damage),
+        ) from damage
 
-    def _open_as(self, mark: CommitMark, *, tolerant: bool) -> None:
+    def _open_as(self, mark: CommitMark, *, tolerant: bool, whole: bool = False) -> None:
         """Open the database; where its log ends before what ``mark`` says, without the records of the log that are damaged.
 
-        That is known before anything is changed, and written down: such an opening takes the damage out of the files.
+        That is known before anything is changed, and written down: such an opening takes the damage out of the files. whole: it is
+        not opened then.
+
+        Raises:
+            StorageDamaged: it cannot be opened, or not whole. Nothing is changed.
         """
+        with _TRANSLATED:
+            self._folder.check()
         evidence, replayed = mark.evidence, self._look(tolerant=tolerant)
         short = evidence is not None and replayed < evidence.number
+        if short and whole:
+            raise StorageDamaged("commits are missing", path=str(self._path))
         if short and not mark.owed:
             self.keep_evidence()
             with _TRANSLATED:
@@ -403,10 +435,6 @@ class RocksEngine:
                 return int(db.latest_sequence_number())
             finally:
                 db.close()
-
-    def _mended(self, mend: Callable[[], bool]) -> bool:
-        self.keep_evidence()
-        return mend()
 
     def _rebuild(self) -> None:
         """Copy what can be read into a new store, which takes the place of this one.
@@ -478,6 +506,8 @@ class RocksEngine:
             self._db = Rdict(str(self._path), whole, {family: _options(cache, tolerant=tolerant) for family in FAMILIES})
             self._columns = {family: self._db.get_column_family(family) for family in FAMILIES}
             self._handles = {family: self._db.get_column_family_handle(family) for family in FAMILIES}
+            for column in self._columns.values():
+                column.set_options({"enable_blob_files": "true"})
         self._tolerant = tolerant
 
     def _write(self, db: Rdict, batch: WriteBatch) -> None:
@@ -510,7 +540,9 @@ def _options(cache: Cache, *, tolerant: bool) -> Options:
     options.set_max_background_jobs(2)
     options.set_keep_log_file_num(3)
     options.set_compression_type(DBCompressionType.lz4())
-    options.set_enable_blob_files(True)
+    options.set_enable_blob_files(
+        False
+    )  # until it is open: where a table is missing an opening says so, where a blob is it does not
     options.set_min_blob_size(BLOB_MIN_BYTES)
     options.set_blob_file_size(32 << 20)
     options.set_enable_blob_gc(True)

@@ -160,13 +160,21 @@ class StoreFolder:
                 if written.read(len(spare[1])) != spare[1]:
                     raise StorageDamaged("the store's MANIFEST is not what was written", path=str(current))
 
+    def earlier_manifests(self) -> list[str]:
+        """The MANIFESTs that are there besides the one that CURRENT names, the newest first; none if CURRENT names none."""
+        current = self._current()
+        return [] if current is None else [name for name in self._manifests() if name != current.name]
+
+    def point_at(self, manifest: str) -> None:
+        """Have CURRENT name ``manifest``."""
+        self._mend(self.path / "CURRENT", manifest.encode() + b"\n")
+
     def mend_current(self) -> bool:
         """Point CURRENT at the newest MANIFEST; whether there is one."""
-        manifests = sorted(self.path.glob("MANIFEST-*"), key=lambda path: (len(path.name), path.name))
-        if not manifests:
-            return False
-        self._mend(self.path / "CURRENT", manifests[-1].name.encode() + b"\n")
-        return True
+        for manifest in self._manifests():
+            self.point_at(manifest)
+            return True
+        return False
 
     def mend_manifest(self) -> bool:
         """Put the spare copy over the MANIFEST, as far as it goes, and point CURRENT at it; whether there is a spare."""
@@ -177,7 +185,7 @@ class StoreFolder:
         manifest = self.path / name
         written = manifest.read_bytes() if manifest.exists() else b""
         self._mend(manifest, known + written[len(known) :])
-        self._mend(self.path / "CURRENT", name.encode() + b"\n")
+        self.point_at(name)
         return True
 
     def put_back(self) -> None:
@@ -231,6 +239,10 @@ class StoreFolder:
     def _mend(self, path: Path, content: bytes) -> None:
         self._before.setdefault(path, path.read_bytes() if path.exists() else None)
         files.write(path, content)
+
+    def _manifests(self) -> list[str]:
+        """The names of all MANIFESTs, the newest first."""
+        return sorted((path.name for path in self.path.glob("MANIFEST-*")), key=lambda name: (len(name), name), reverse=True)
 
     def _current(self) -> Path | None:
         try:
