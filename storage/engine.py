@@ -41,6 +41,7 @@ from wire.errors import BasculeError, DiskFull, StorageDamaged, Unavailable
 log = logging.getLogger("bascule")
 
 Family = Literal["msg", "history", "meta"]
+Scan = Callable[[Family, bytes, bytes], Iterator[tuple[bytes, bytes]]]
 FAMILIES: tuple[Family, ...] = ("msg", "history", "meta")  # one that an older store has not is made when it is opened
 
 MEMTABLE_BYTES = 16 << 20  # bounds what a restart replays
@@ -404,7 +405,7 @@ class RocksEngine:
         """
         with _TRANSLATED:
             self._folder.check()
-        evidence, replayed = mark.evidence, self._look(tolerant=tolerant)
+        evidence, replayed = mark.evidence, _look(self._path, tolerant=tolerant) if self._folder.holds_a_store() else 0
         short = evidence is not None and replayed < evidence.number
         if short and whole:
             raise StorageDamaged("commits are missing", path=str(self._path))
@@ -420,42 +421,16 @@ class RocksEngine:
             salvaged = self._database().latest_sequence_number()
             log.critical("store.commits_missing", extra={"path": str(self._path), "salvaged": salvaged, **facts})
 
-    def _look(self, *, tolerant: bool) -> int:
-        """The number that an opening would reach, found by reading alone; 0 where there is no store."""
-        if not self._folder.holds_a_store():
-            return 0
-        with _TRANSLATED:
-            path, cache = str(self._path), Cache(BLOCK_CACHE_BYTES)
-            families: dict[str, Options] = {
-                name: _options(cache, tolerant=tolerant) for name in Rdict.list_cf(path) if name in FAMILIES
-            }
-            read_only = AccessType.read_only(False)
-            db = Rdict(path, _options(cache, tolerant=tolerant), families, access_type=read_only)
-            try:
-                return int(db.latest_sequence_number())
-            finally:
-                db.close()
-
     def _rebuild(self) -> None:
         """Copy what can be read into a new store, which takes the place of this one.
 
         RocksDB cannot compact over a damaged block: its tables would pile up until it stops all writing. This takes time with the
         backlog, once. Where it cannot be done (no room, or ``meta`` cannot be read) the store is used as it is.
         """
-        cache = Cache(BLOCK_CACHE_BYTES)
         try:
             with _TRANSLATED:
                 target = self._folder.rebuilding()
-                new = Rdict(
-                    str(target), _options(cache, tolerant=False), {name: _options(cache, tolerant=False) for name in FAMILIES}
-                )
-            try:
-                for family in reversed(FAMILIES):  # ``meta`` first: it is small, and nothing goes without it
-                    self._copy_into(new, family)
-                number = int(new.latest_sequence_number())
-            finally:
-                with _TRANSLATED:
-                    new.close()
+            number = _copy(self.scan, target)
             self._close_database()
             with _TRANSLATED:
                 self._take_place(target, number)
@@ -482,20 +457,6 @@ class RocksEngine:
             log.critical("store.damaged_files_kept", extra={"path": kept})
         self.kept = kept or self.kept
         self._mark = CommitMark(self._path)
-
-    def _copy_into(self, new: Rdict, family: Family) -> None:
-        handle = new.get_column_family_handle(family)
-        batch, size_bytes = WriteBatch(raw_mode=True), 0
-        for key, value in readable(partial(self.scan, family), KEY_BYTES[family]):
-            batch.put(key, value, handle)
-            size_bytes += len(value)
-            if size_bytes > COPY_BYTES:
-                with _TRANSLATED:
-                    new.write(batch)
-                batch, size_bytes = WriteBatch(raw_mode=True), 0
-        with _TRANSLATED:
-            new.write(batch)
-            new.flush_wal(True)
 
     def _open_database(self, *, tolerant: bool, salvage: bool) -> None:
         with _TRANSLATED:
@@ -528,6 +489,50 @@ class RocksEngine:
         return self._db
 
 
+def _look(path: Path, *, tolerant: bool) -> int:
+    """The number that an opening of the store in ``path`` would reach, found by reading alone."""
+    with _TRANSLATED:
+        cache = Cache(BLOCK_CACHE_BYTES)
+        there: dict[str, Options] = {
+            name: _options(cache, tolerant=tolerant) for name in Rdict.list_cf(str(path)) if name in FAMILIES
+        }
+        db = Rdict(str(path), _options(cache, tolerant=tolerant), there, access_type=AccessType.read_only(False))
+        try:
+            return int(db.latest_sequence_number())
+        finally:
+            db.close()
+
+
+def _copy(scan: Scan, target: Path) -> int:
+    """Make a store in ``target`` of all that ``scan`` can read, synced; the number that it has reached."""
+    with _TRANSLATED:
+        cache = Cache(BLOCK_CACHE_BYTES)
+        new = Rdict(str(target), _options(cache, tolerant=False), {name: _options(cache, tolerant=False) for name in FAMILIES})
+    try:
+        for family in reversed(FAMILIES):  # ``meta`` first: it is small, and nothing goes without it
+            _copy_family(scan, new, family)
+        with _TRANSLATED:
+            new.flush_wal(True)
+            return int(new.latest_sequence_number())
+    finally:
+        with _TRANSLATED:
+            new.close()
+
+
+def _copy_family(scan: Scan, new: Rdict, family: Family) -> None:
+    handle = new.get_column_family_handle(family)
+    batch, size_bytes = WriteBatch(raw_mode=True), 0
+    for key, value in readable(partial(scan, family), KEY_BYTES[family]):
+        batch.put(key, value, handle)
+        size_bytes += len(value)
+        if size_bytes > COPY_BYTES:
+            with _TRANSLATED:
+                new.write(batch)
+            batch, size_bytes = WriteBatch(raw_mode=True), 0
+    with _TRANSLATED:
+        new.write(batch)
+
+
 def _options(cache: Cache, *, tolerant: bool) -> Options:
     options = Options(raw_mode=True)
     options.set_paranoid_checks(not tolerant)
@@ -540,9 +545,7 @@ def _options(cache: Cache, *, tolerant: bool) -> Options:
     options.set_max_background_jobs(2)
     options.set_keep_log_file_num(3)
     options.set_compression_type(DBCompressionType.lz4())
-    options.set_enable_blob_files(
-        False
-    )  # until it is open: where a table is missing an opening says so, where a blob is it does not
+    options.set_enable_blob_files(False)  # until it is open: an opening says that a table is missing, and not that a blob is
     options.set_min_blob_size(BLOB_MIN_BYTES)
     options.set_blob_file_size(32 << 20)
     options.set_enable_blob_gc(True)
