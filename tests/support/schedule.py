@@ -44,6 +44,8 @@ SLOWEST_FIRST = (
     "tests/faults/test_kill_history.py",
     "tests/bridge/test_reconnect.py",
     "tests/faults/test_random_faults.py",
+    "tests/faults/test_node_loses_power.py",
+    "tests/faults/test_lost_power.py",
     "tests/faults/test_order_from_remote.py",
     "tests/faults/test_lossy_link.py",
     "tests/faults/test_kill_during_recovery.py",
