@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -51,6 +52,7 @@ class Desk:
         )
         unused: Any = None
         settings = node_settings(folder)
+        settings = replace(settings, clients=replace(settings.clients, stall_timeout_s=STALL_S))
         self.stalls = ClientStalls(host, ClientPackets(host, unused, unused, settings), settings.clients)
 
     def _write(self, client: Any, data: bytes) -> None:

@@ -108,6 +108,11 @@ class Node:
     def random(self) -> float:
         return 0.5
 
+    def watch(self, descriptor: int, events: int, token: object) -> None:
+        """Who lingers after its end has nothing more to say here."""
+
+    def unwatch(self, descriptor: int) -> None: ...
+
     def send(self, peer: str, frame: Frame) -> None:
         if isinstance(frame, SourceResumed):
             assert peer == QUEUE_STORE
