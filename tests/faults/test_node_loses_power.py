@@ -97,9 +97,12 @@ class Scene:
                 publisher.wait_acknowledged(self._chance.randint(1, PROGRESS))
             if self._chance.random() < 0.5:
                 self._wait_for_more(came)
-        for pid in self._node.pids():
-            _stop(pid)
+        pids = self._node.pids()  # the supervisor first: it starts nobody any more
+        for pid in pids:
+            _signal(pid, signal.SIGSTOP)
         recorded = self._log.stat().st_size if self._log.exists() else 0
+        for pid in pids[1:]:  # who has not yet asked to die with the supervisor would stay, stopped
+            _signal(pid, signal.SIGKILL)
         self._node.kill_supervisor()
         if self._log.exists():
             os.truncate(self._log, recorded)
@@ -141,9 +144,9 @@ class Scene:
         return sum(len(publisher.sent) for publisher in (*self._up, *self._down))
 
 
-def _stop(pid: int) -> None:
+def _signal(pid: int, number: signal.Signals) -> None:
     try:
-        os.kill(pid, signal.SIGSTOP)
+        os.kill(pid, number)
     except ProcessLookupError:
         pass
 
