@@ -114,7 +114,7 @@ def test_a_session_that_ends_with_its_connection_ends_so_too(start_node: StartNo
 
 def test_packet_identifiers_that_have_come_round_wait_for_the_stall_timeout_only(start_node: StartNode) -> None:
     """All but the first are acknowledged; the message that would have its identifier comes on the next connection."""
-    node = start_node(stalling(queue_max_messages=100_000))
+    node = start_node(stalling(queue_max_messages=100_000, in_flight_max=2_000))  # so that nothing waits for the window
     with keeping(node, "s", 5) as subscriber, MqttClient(node.port, "p") as publisher:
         subscriber.subscribe("t", qos=1)
         sent = 0
