@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -14,10 +12,8 @@ import pytest
 
 from storage import files
 from tests.storage.named_files import MADE, PLACES, SAID, contents
-from tests.support.model_disk import DISCIPLINES, Discipline, Event, ModelDisk, compile_recorder, environment, read_events
-from tests.support.waiting import PATIENCE_S
+from tests.support.model_disk import DISCIPLINES, Discipline, Event, ModelDisk, compile_recorder, recorded
 
-ROOT = Path(__file__).resolve().parents[2]
 DRAWS = 3
 Contents = dict[str, str]
 
@@ -34,17 +30,8 @@ def record(folder: Path, recorder: Path, place: str = "") -> tuple[ModelDisk, li
     (folder / MADE / "000001.sst").write_bytes(bytes(5000))
     (folder / SAID).write_bytes(b"")
     disk, log = ModelDisk(folder), folder.with_name("recorded")
-    ran = subprocess.run(
-        [sys.executable, "-m", "tests.storage.named_files", str(folder), place],
-        cwd=ROOT,
-        env={**os.environ, **environment(recorder, log, folder)},
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stderr
-    return disk, read_events(log), (folder / SAID).stat().st_ino
+    events = recorded(["-m", "tests.storage.named_files", str(folder), place], recorder, log, folder)
+    return disk, events, (folder / SAID).stat().st_ino
 
 
 def violations(folder: Path, recorder: Path, discipline: Discipline, place: str = "") -> Iterator[str]:

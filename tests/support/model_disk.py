@@ -15,6 +15,7 @@ import os
 import shutil
 import struct
 import subprocess
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,7 +29,8 @@ from tests.support.waiting import PATIENCE_S
 Discipline = Literal["folder", "named", "ordered"]
 DISCIPLINES: tuple[Discipline, ...] = ("folder", "named", "ordered")
 
-SOURCE = Path(__file__).resolve().parents[1] / "faults" / "recorder.c"
+ROOT = Path(__file__).resolve().parents[2]
+SOURCE = ROOT / "tests" / "faults" / "recorder.c"
 _HEAD = struct.Struct("=B3xIIIQQ")
 
 
@@ -59,6 +61,22 @@ def compile_recorder(folder: Path) -> Path:
 def environment(library: Path, log: Path, folder: Path) -> dict[str, str]:
     """What a process needs in its environment, so that what it does below ``folder`` is recorded in ``log``."""
     return {"LD_PRELOAD": str(library), "RECORD_LOG": str(log), "RECORD_FOLDER": str(folder)}
+
+
+def recorded(words: Sequence[str], library: Path, log: Path, folder: Path) -> list[Event]:
+    """Run this Python with ``words`` in the root of the tree; what it did below ``folder``."""
+    log.unlink(missing_ok=True)
+    ran = subprocess.run(
+        [sys.executable, *words],
+        cwd=ROOT,
+        env={**os.environ, **environment(library, log, folder)},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    return read_events(log)
 
 
 def read_events(log: Path) -> list[Event]:
