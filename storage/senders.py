@@ -102,8 +102,14 @@ class Senders:
     def resume(self, name: str, epoch: int, number: int, stalled: Iterable[int] = ()) -> None:
         """A sender goes on with ``number``, although the store may have forgotten what came before; believed only if ``lenient``.
 
-        stalled: sources of which every row is refused until they are resumed.
+        stalled: sources of which every row is refused until they are resumed. Of others nothing is held any more: that they were
+        resumed may have been told to a store that died with it.
         """
+        stalled = tuple(stalled)
+        known = self._senders.get(name)
+        if known is not None and known.epoch == epoch and not known.held.keys() <= set(stalled):
+            known.held = {source: held for source, held in known.held.items() if source in stalled}
+            self._changed.add(name)
         if not self._lenient or number == 1:  # nothing was answered yet
             return
         sender = self.begin(name, epoch)

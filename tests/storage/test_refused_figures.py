@@ -13,7 +13,7 @@ from storage.memory import MemoryEngine
 from storage.tier1 import Tier1
 from tests.storage.building import QUEUE, RecordingEngine, append_frame, batch, bridge, node, settle_frame
 from tests.support.settings import limits
-from wire.frames import Append, Credit, Frame, LaneOpen, SourceResumed
+from wire.frames import Append, Credit, Frame, LaneOpen, SenderResumes, SourceResumed
 
 OTHER = "bridge:other:0"
 LANE_EPOCH = 1 << 20
@@ -200,6 +200,18 @@ def test_what_the_former_life_of_a_sender_held_back_is_forgotten_with_it() -> No
     turn(store, append_frame(1, {OTHER: (batch([b"x"]), None)}, epoch=2))
 
     assert figures(store) == (0, 0)
+
+
+def test_what_was_resumed_while_the_store_died_is_held_back_no_more() -> None:
+    """A new store is told by the sender of which sources it still holds something; of others it holds nothing."""
+    engine = RecordingEngine()
+    store = store_with(engine)
+    turn(store, of_mqtt_5(1, b"in"), of_mqtt_311(2, b"a"), of_mqtt_311(3, b"b", source=2))
+    store = Tier1(engine, node(bridge(limit=limits(max_messages=1)), bridge("other")), 2)
+    assert figures(store) == (0, 2)
+
+    turn(store, SenderResumes(sender="listener", epoch=1, number=4, stalled=(2,)))
+    assert figures(store) == (0, 1)
 
 
 def test_the_row_of_a_queue_keeps_what_was_refused_and_it_is_no_part_of_the_sum() -> None:
