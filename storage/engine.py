@@ -247,7 +247,6 @@ class RocksEngine:
     def keep_evidence(self) -> str:
         if not self.kept:
             self.kept = self._folder.keep_evidence()
-            log.critical("store.damaged_files_kept", extra={"path": self.kept or "nowhere: enough are kept already"})
         return self.kept
 
     def free_bytes(self) -> int | None:
@@ -372,7 +371,7 @@ class RocksEngine:
     def _open_damaged(self, mark: CommitMark, damage: StorageDamaged) -> None:
         """Try what may help, one after the other; the files that are changed are kept as they are first."""
         folder = self._folder
-        self.keep_evidence()
+        self._keep_damaged()
         for mend in (folder.mend_current, folder.mend_manifest, None):
             try:
                 with _TRANSLATED:
@@ -410,7 +409,7 @@ class RocksEngine:
         if short and whole:
             raise StorageDamaged("commits are missing", path=str(self._path))
         if short and not mark.owed:
-            self.keep_evidence()
+            self._keep_damaged()
             with _TRANSLATED:
                 mark.owe()
         if mark.owed:
@@ -420,6 +419,10 @@ class RocksEngine:
             facts = {"expected": evidence.number, "replayed": replayed, "synced": evidence.synced}
             salvaged = self._database().latest_sequence_number()
             log.critical("store.commits_missing", extra={"path": str(self._path), "salvaged": salvaged, **facts})
+
+    def _keep_damaged(self) -> None:
+        kept = self.keep_evidence() or "nowhere: enough are kept already"
+        log.critical("store.damaged_files_kept", extra={"path": kept})
 
     def _rebuild(self) -> None:
         """Copy what can be read into a new store, which takes the place of this one.

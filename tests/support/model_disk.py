@@ -22,8 +22,7 @@ from pathlib import Path
 from random import Random
 from typing import Literal
 
-import pytest
-
+from tests.support.shim import compile_shim
 from tests.support.waiting import PATIENCE_S
 
 Discipline = Literal["folder", "named", "ordered"]
@@ -48,14 +47,7 @@ class Event:
 
 def compile_recorder(folder: Path) -> Path:
     """The preloadable library in ``folder``; skips the test where there is no C compiler."""
-    compiler = shutil.which("cc") or shutil.which("gcc")
-    if compiler is None:
-        pytest.skip("the tests of lost power need a C compiler (Debian: apt-get install gcc libc6-dev)")
-    library = folder / "recorder.so"
-    words = [compiler, "-shared", "-fPIC", "-O2", "-Wall", "-Werror", "-o", str(library), str(SOURCE), "-ldl", "-lpthread"]
-    compiled = subprocess.run(words, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
-    assert compiled.returncode == 0, compiled.stderr
-    return library
+    return compile_shim(folder, SOURCE)
 
 
 def environment(library: Path, log: Path, folder: Path) -> dict[str, str]:

@@ -28,13 +28,13 @@ _LAYOUT = struct.Struct("=IiiiIIIIIII")
 _FIELDS = ("calls", "error", "skip", "budget", "sync_ms", "sync_hangs", "write_max", "hits", "syncs", "hanging", "shortened")
 
 
-def compile_shim(folder: Path) -> Path:
-    """The preloadable library in ``folder``; skips the test where there is no C compiler."""
+def compile_shim(folder: Path, source: Path = SOURCE) -> Path:
+    """The preloadable library of ``source`` in ``folder``; skips the test where there is no C compiler."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
         pytest.skip("the tests of disk faults need a C compiler (Debian: apt-get install gcc libc6-dev)")
-    library = folder / "shim.so"
-    words = [compiler, "-shared", "-fPIC", "-O2", "-Wall", "-Werror", "-o", str(library), str(SOURCE), "-ldl"]
+    library = folder / f"{source.stem}.so"
+    words = [compiler, "-shared", "-fPIC", "-O2", "-Wall", "-Werror", "-o", str(library), str(source), "-ldl", "-lpthread"]
     compiled = subprocess.run(words, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
     if compiled.returncode != 0 and "headers" in compiled.stderr:
         pytest.skip(f"the C compiler lacks its library: {compiled.stderr.splitlines()[0]}")
