@@ -11,7 +11,6 @@ A few seeds run always. ``--soak SECONDS`` runs as many as fit; ``--seed N`` beg
 
 from __future__ import annotations
 
-import time
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +18,7 @@ from pathlib import Path
 from tests.conftest import Chances
 from tests.faults.fault_plan import Plan, flapping_plan_of
 from tests.faults.inward import REMOTE_SUBSCRIPTIONS, SESSIONS, Inward, InwardTotals
-from tests.faults.troubles import Done, Troubles
+from tests.faults.troubles import Done, Troubles, counted
 from tests.support.mosquitto import Mosquitto
 from tests.support.node import Config, Node, bridge_config, node_config
 from tests.support.proxy import Proxy
@@ -64,30 +63,22 @@ def test_what_the_remote_sends_over_a_flapping_link_is_taken_in_in_its_order(tmp
 
 
 def run(plan: Plan, folder: Path, totals: Totals, *, replay: str) -> None:
-    """Play ``plan``, judge it and add to ``totals``; a failure carries the plan and the command that plays it again."""
-    began_s = time.monotonic()
-    try:
-        with ExitStack() as stack:
-            tape = Tape()
-            limit = None if plan.stock else 0
-            remote = stack.enter_context(Mosquitto(folder / "remote", max_inflight_messages=limit, max_queued_messages=0))
-            far = stack.enter_context(Proxy(remote.port, tap=tape))
-            node = stack.enter_context(Node(_config(plan, far.port), folder / "node"))
-            near = stack.enter_context(Proxy(node.port))
-            troubles = Troubles(plan.faults, node, remote, far, near, totals.done, flow=lambda: tape.count)
-            stack.callback(troubles.wake)
-            inward = Inward(stack, node, remote, tape, totals.inward, remote_keeps=True, rate_per_s=RATE_PER_S)
-            troubles.play()
-            node.wait_ready()
-            inward.finish(DRAIN_DEADLINE_S)
-            node.wait_actors_ready(deadline_s=DRAIN_DEADLINE_S)
-            inward.judge(DRAIN_DEADLINE_S)
-    except BaseException as error:
-        error.add_note(f"\nplay it again with: {replay}\n{plan}")
-        raise
-    finally:
-        totals.runs += 1
-        totals.elapsed_s += time.monotonic() - began_s
+    """Play ``plan`` and judge it."""
+    with counted(totals, plan, replay), ExitStack() as stack:
+        tape = Tape()
+        limit = None if plan.stock else 0
+        remote = stack.enter_context(Mosquitto(folder / "remote", max_inflight_messages=limit, max_queued_messages=0))
+        far = stack.enter_context(Proxy(remote.port, tap=tape))
+        node = stack.enter_context(Node(_config(plan, far.port), folder / "node"))
+        near = stack.enter_context(Proxy(node.port))
+        troubles = Troubles(plan.faults, node, remote, far, near, totals.done, flow=lambda: tape.count)
+        stack.callback(troubles.wake)
+        inward = Inward(stack, node, remote, tape, totals.inward, remote_keeps=True, rate_per_s=RATE_PER_S)
+        troubles.play()
+        node.wait_ready()
+        inward.finish(DRAIN_DEADLINE_S)
+        node.wait_actors_ready(deadline_s=DRAIN_DEADLINE_S)
+        inward.judge(DRAIN_DEADLINE_S)
 
 
 def _config(plan: Plan, remote_port: int) -> Config:

@@ -30,7 +30,6 @@ A few seeds run always. ``--soak SECONDS`` runs as many as fit; ``--seed N`` beg
 
 from __future__ import annotations
 
-import time
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -38,7 +37,7 @@ from pathlib import Path
 from tests.conftest import Chances
 from tests.faults.fault_plan import Plan, plan_of
 from tests.faults.inward import REMOTE_SUBSCRIPTIONS, SESSIONS, Inward, InwardTotals
-from tests.faults.troubles import Done, Troubles
+from tests.faults.troubles import Done, Troubles, counted
 from tests.support.mosquitto import Mosquitto
 from tests.support.node import Config, Node, bridge_config, node_config
 from tests.support.proxy import Proxy
@@ -92,20 +91,12 @@ def test_whatever_is_killed_nothing_acknowledged_is_lost_doubled_or_out_of_order
 
 
 def run(plan: Plan, folder: Path, totals: Totals, *, replay: str) -> None:
-    """Play ``plan``, judge it and add to ``totals``; a failure carries the plan and the command that plays it again."""
-    began_s = time.monotonic()
-    try:
-        with ExitStack() as stack:
-            scene = Scene(plan, folder, stack, totals)
-            scene.play()
-            scene.heal()
-            scene.judge()
-    except BaseException as error:
-        error.add_note(f"\nplay it again with: {replay}\n{plan}")
-        raise
-    finally:
-        totals.runs += 1
-        totals.elapsed_s += time.monotonic() - began_s
+    """Play ``plan`` and judge it."""
+    with counted(totals, plan, replay), ExitStack() as stack:
+        scene = Scene(plan, folder, stack, totals)
+        scene.play()
+        scene.heal()
+        scene.judge()
 
 
 class Scene:

@@ -7,11 +7,13 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
 from pathlib import Path
+from typing import Protocol
 
 from tests.faults.fault_plan import Fault
 from tests.support.mosquitto import Mosquitto
@@ -30,6 +32,27 @@ class Done:
     kills: int = 0
     stops: int = 0
     link_faults: int = 0
+
+
+class Runs(Protocol):
+    """Counts runs."""
+
+    runs: int
+    elapsed_s: float
+
+
+@contextmanager
+def counted(totals: Runs, plan: object, replay: str) -> Iterator[None]:
+    """One run of ``plan``, added to ``totals``; a failure carries the plan and the command that plays it again."""
+    began_s = time.monotonic()
+    try:
+        yield
+    except BaseException as error:
+        error.add_note(f"\nplay it again with: {replay}\n{plan}")
+        raise
+    finally:
+        totals.runs += 1
+        totals.elapsed_s += time.monotonic() - began_s
 
 
 @dataclass(order=True, slots=True)
