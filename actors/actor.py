@@ -1,33 +1,26 @@
-"""The base of Bascule's actors: a pykka actor whose inbox is the process's mailbox and whose thread is the process's own.
+"""The base of Bascule's actors: a pykka actor that is given its messages by its process, in the process's own thread.
 
-It answers the supervisor (heartbeats, peers coming up, stop) so that the actors below it are left with their own frames.
 Subclasses implement the hooks named ``on_frame`` ... ``on_stopping``; a hook that raises ends the process, and the supervisor
-starts a new one.
+starts a new one. What a process says to the supervisor is ``actors/host.py``'s.
 """
 
 from __future__ import annotations
 
 import logging
-import os
-from types import TracebackType
 from typing import Any
 
 import pykka
 from pykka import ThreadingFuture
 
 from actors.mailbox import BadFrame, Mailbox, SocketsReady, TimerDue, TurnEnded
-from wire.errors import Unavailable
-from wire.frames import Frame, Heartbeat, PeerUp, ReportNow, Stop
-from wire.names import SUPERVISOR
+from wire.frames import Frame, PeerUp, Stop
 from wire.settings import NodeSettings
 
 log = logging.getLogger("bascule")
 
-_HEARTBEAT = "heartbeat"
-
 
 class PolledActor(pykka.Actor):
-    """An actor that runs in its process's own thread and polls its mailbox. The supervisor is one; so is all it supervises."""
+    """An actor that runs in its process's own thread. The supervisor is one; so is all it supervises."""
 
     actor_inbox: Mailbox
 
@@ -37,7 +30,6 @@ class PolledActor(pykka.Actor):
         self._actor_ref = pykka.ActorRef(self)
         self.mailbox = mailbox
         self.name = mailbox.name
-        self.failure: BaseException | None = None
 
     # --- hooks ---
 
@@ -72,11 +64,16 @@ class PolledActor(pykka.Actor):
             return False
         return True
 
-    def run_here(self) -> BaseException | None:
-        """Be this actor until it stops, in the calling thread; what made it fail, if anything did."""
-        pykka.ActorRegistry.register(self.actor_ref)
-        self._actor_loop()
-        return self.failure
+    # --- for the process ---
+
+    def take(self, message: Any) -> None:
+        """Handle ``message``; what a hook raises ends the process."""
+        self._handle_receive(message)
+
+    @property
+    def ended(self) -> bool:
+        """Whether it takes no more messages."""
+        return self.actor_stopped.is_set()
 
     # --- pykka ---
 
@@ -89,7 +86,7 @@ class PolledActor(pykka.Actor):
         return ThreadingFuture()
 
     def _start_actor_loop(self) -> None:
-        self._actor_loop()
+        raise NotImplementedError  # its process gives it its messages
 
     def on_receive(self, message: Any) -> None:
         match message:
@@ -106,31 +103,9 @@ class PolledActor(pykka.Actor):
             case _:
                 self.on_told(message)
 
-    def on_failure(
-        self,
-        exception_type: type[BaseException] | None,
-        exception_value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.failure = exception_value
-
-    def _handle_failure(
-        self,
-        exception_type: type[BaseException] | None,
-        exception_value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.failure = exception_value  # pykka skips on_failure when on_start fails
-        if isinstance(exception_value, Unavailable):  # the world's fault, not ours: a line says it, and a trace only hides that
-            log.error("actor.failed", extra={"error": str(exception_value)})
-            pykka.ActorRegistry.unregister(self.actor_ref)
-            self.actor_stopped.set()
-        else:
-            super()._handle_failure(exception_type, exception_value, traceback)
-
 
 class MailboxActor(PolledActor):
-    """A supervised actor: one actor, one process, one thread. ``epoch`` is this life's number, given by the supervisor."""
+    """A supervised actor. ``epoch`` is the number of its process's life, given by the supervisor."""
 
     def __init__(self, mailbox: Mailbox, settings: NodeSettings, epoch: int) -> None:
         super().__init__(mailbox)
@@ -142,7 +117,7 @@ class MailboxActor(PolledActor):
     # --- hooks ---
 
     def on_peer_up(self, name: str, epoch: int) -> None:
-        """``name`` is ready in a new life; ``self.peers`` knows it already."""
+        """``name``, of another process, is ready in a new life; ``self.peers`` knows it already."""
 
     def on_stopping(self) -> None:
         """End intake and finish; call ``finished()`` when nothing is left in hand."""
@@ -155,34 +130,21 @@ class MailboxActor(PolledActor):
     # --- for subclasses ---
 
     def ready(self) -> None:
-        """Tell the supervisor that this actor does its work now."""
+        """This actor does its work now."""
         self.state = "ready"
-        self._beat()
 
     def is_former(self, peer: str, epoch: int) -> bool:
         """Whether ``peer`` is known to have begun a newer life than ``epoch``: what comes late from that one does not count."""
         return epoch < self.peers.get(peer, 0)
 
     def finished(self) -> None:
-        """End this process in good order."""
+        """End in good order; the process ends with the last of its actors."""
         self.stop()
 
-    @classmethod
-    def run(cls, mailbox: Mailbox, settings: NodeSettings, epoch: int) -> BaseException | None:
-        """Be this actor until it stops, in the calling thread; what made it fail, if anything did."""
-        return cls(mailbox, settings, epoch).run_here()
-
-    # --- supervision ---
-
-    def on_start(self) -> None:
-        self._beat()
+    # --- for the process ---
 
     def on_receive(self, message: Any) -> None:
         match message:
-            case TimerDue(name="heartbeat"):
-                self._beat()
-            case ReportNow():
-                self._beat(message.request)
             case PeerUp():
                 if message.epoch > self.peers.get(message.name, 0):
                     self.peers[message.name] = message.epoch
@@ -190,22 +152,6 @@ class MailboxActor(PolledActor):
             case Stop():
                 if self.state != "stopping":
                     self.state = "stopping"
-                    self._beat()
                     self.on_stopping()
             case _:
                 super().on_receive(message)
-
-    def _beat(self, request: int = 0) -> None:
-        self.mailbox.send(
-            SUPERVISOR,
-            Heartbeat(
-                name=self.name,
-                epoch=self.epoch,
-                pid=os.getpid(),
-                state=self.state,
-                request=request,
-                status=self.status(),
-            ),
-        )
-        if not request:
-            self.mailbox.set_timer(_HEARTBEAT, self.mailbox.now_s() + self.settings.supervision.heartbeat_period_s)

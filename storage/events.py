@@ -13,8 +13,8 @@ not synced by themselves: those on their way may be lost when an actor is killed
     node.stopped        reason: the exit status
     node.reload_refused actor: supervisor; reason: what is wrong with the file, with its line, or that a running node keeps its
                         configuration; details: valid, problems (how many)
-    actor.started       actor; count: its restarts so far; details: pid
-    actor.ended         actor; reason: why, in a word; details: status (as of waitpid; negative for a signal), pid
+    process.started       actor; count: its restarts so far; details: pid
+    process.ended         actor; reason: why, in a word; details: status (as of waitpid; negative for a signal), pid
     link.up             bridge, lane, actor; details: address, session_expiry_s (where the remote keeps the session less long
                         than it was asked to)
     link.down           bridge, lane, actor; reason; details: address

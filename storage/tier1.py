@@ -408,11 +408,15 @@ class Tier1:
             lane.queue.cache(0)
 
     def _reset_markers(self, frame: ResetMarkers) -> None:
-        """Stop handing out; the markers go when the Forwarder, living or new, opens the lane: what it had settled still counts."""
+        """Stop handing out; the markers go when the next Forwarder opens the lane: what this one had settled still counts."""
         lane = self._lanes.get(frame.queue)
-        if lane is not None:
-            lane.open = False
-            self._effects.append((lane.peer, LaneReopen(queue=frame.queue)))
+        if lane is not None and lane.epoch >> LANE_EPOCH_SHIFT <= frame.epoch:
+            lane.open = lane.opening = False
+
+    def _have_reopened(self, name: str, lane: _Lane) -> None:
+        """Have who takes from the queue open the lane anew, and hand out nothing before."""
+        lane.open = False
+        self._effects.append((lane.peer, LaneReopen(queue=name)))
 
     # --- a turn ---
 
@@ -1083,8 +1087,7 @@ class Tier1:
                 kept = self._engine.keep_evidence() if loss.unreadable else self._quarantine.keep(name, loss)
                 log.critical("queue.messages_damaged", extra={**facts, "error": loss.error, "kept": kept})
                 if lane.open and loss.session_forgotten:  # the remote is told to forget what it holds of them
-                    lane.open = False
-                    self._effects.append((lane.peer, LaneReopen(queue=name)))
+                    self._have_reopened(name, lane)
 
     # --- for commands ---
 
@@ -1161,7 +1164,7 @@ class Tier1:
         if whole and not lane.opening:
             lane.fenced = True
             lane.settles.clear()
-            self._reset_markers(ResetMarkers(queue=name))
+            self._have_reopened(name, lane)
 
     # --- for sessions ---
 

@@ -76,9 +76,9 @@ class Spawner:
         self._environment = child_environment()
 
     def spawn(self, spec: ChildSpec, epoch: int, *, paused: bool = False) -> Life:
-        """Start a life of ``spec`` under ``epoch``, of a Connection perhaps a ``paused`` one; it does not work yet on return."""
+        """Start a life of ``spec`` under ``epoch``, of a bridge perhaps a ``paused`` one; it does not work yet on return."""
         process = subprocess.Popen(
-            [*(spec.command or actor_command(spec)), *self._arguments(epoch), *(["--paused"] if paused else [])],
+            [*(spec.command or process_command(spec)), *self._arguments(epoch), *(["--paused"] if paused else [])],
             stdin=subprocess.DEVNULL,
             env=self._environment,
             pass_fds=self._inherit,
@@ -89,10 +89,9 @@ class Spawner:
         return ["--epoch", str(epoch), "--settings", str(self._settings_file), "--parent", str(os.getpid())]
 
 
-def actor_command(spec: ChildSpec) -> tuple[str, ...]:
-    """The start of the command line; it names the actor and its lane, so that ``ps`` and ``pgrep -f`` find it."""
-    lane = () if spec.bridge is None else ("--bridge", spec.bridge, "--lane", str(spec.lane))
-    return (sys.executable, "-P", "-m", "actors.process", "--actor", spec.kind, *lane)
+def process_command(spec: ChildSpec) -> tuple[str, ...]:
+    """The start of the command line; it names the process, so that ``ps`` and ``pgrep -f`` find it."""
+    return (sys.executable, "-P", "-m", "actors.process", "--process", spec.name)
 
 
 def child_environment() -> dict[str, str]:

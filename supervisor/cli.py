@@ -202,7 +202,7 @@ def resume(config: Path, name: str) -> int:
 @click.argument("name", metavar="BRIDGE")
 def restart(config: Path, name: str) -> int:
     """Replace the processes that hold the connections of BRIDGE."""
-    restarted = _call(_load(config), "bridge.restart", {"bridge": name})["connections"]
+    restarted = _call(_load(config), "bridge.restart", {"bridge": name})["processes"]
     print(f"{name}: restarting {', '.join(restarted)}")
     return 0
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgpack
 
-from actors.mailbox import ask
+from actors.post import ask
 from wire.errors import BasculeError, Unavailable
 
 VERSION = 1

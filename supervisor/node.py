@@ -13,8 +13,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from actors.host import Host
 from actors.logs import configure_logging
 from actors.mailbox import Mailbox
+from actors.post import Post
 from storage import files
 from supervisor.children import Spawner
 from supervisor.epochs import Epochs
@@ -40,7 +42,7 @@ def run_node(settings: NodeSettings, recheck: Callable[[], list[str]], specs: tu
         Unavailable: another node runs in the data folder, or the folder cannot be used.
         StorageDamaged: the epoch file cannot be trusted.
     """
-    configure_logging(settings.log_level, node=settings.name, actor=SUPERVISOR)
+    configure_logging(settings.log_level, node=settings.name, process=SUPERVISOR)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # an inherited SIG_IGN would take the children's exit statuses away
     _raise_descriptor_limit()
     data_dir, run_dir = Path(settings.data_dir), Path(settings.run_dir)
@@ -59,13 +61,16 @@ def run_node(settings: NodeSettings, recheck: Callable[[], list[str]], specs: tu
             settings_file = prepare_run_dir(run_dir, settings)
         except OSError as error:
             raise _unusable(data_dir, error) from error
-        mailbox = Mailbox(run_dir, SUPERVISOR)
+        post = Post(run_dir, SUPERVISOR)
+        mailbox = Mailbox(post, SUPERVISOR)
         spawner = Spawner(settings_file, inherit=(lock,))
         table = child_specs(settings) if specs is None else specs
         nursery = Nursery(mailbox, settings.supervision, table, spawner, epochs)
         supervisor = Supervisor(mailbox, settings, nursery, recheck, pauses)
-        failure = supervisor.run_here()
-        mailbox.close()
+        host = Host(post)
+        host.add(supervisor)
+        failure = host.run()
+        post.close()
     finally:
         os.close(lock)
     if failure is not None:  # the children die with this process

@@ -19,6 +19,7 @@ from supervisor.tree import ChildSpec
 from wire.backoff import Backoff
 from wire.frames import Heartbeat, Stop
 from wire.liveness import Liveness
+from wire.names import actors_of
 from wire.settings import SupervisionSettings
 
 log = logging.getLogger("bascule")
@@ -30,7 +31,8 @@ class Child:
 
     state: starting, ready, stopping (as its heartbeats say), restarting, stopped, damaged, misconfigured. life: None while it does
     not run. wanted: False once it shall stay down. ordered: its end was ordered, to be started anew at once and not counted as a
-    crash. reset_due: a life ended since the markers of its lane were last reset. last_cause: why a life ended that nobody had end.
+    crash. last_cause: why a life ended that nobody had end.
+    states, figures: of its actors, as its last heartbeat said. heralded: those that the others know to be ready.
     """
 
     spec: ChildSpec
@@ -40,21 +42,29 @@ class Child:
     wanted: bool = True
     ordered: bool = False
     hung: bool = False
-    reset_due: bool = False
     restart_count: int = 0
     last_cause: str = ""
-    figures: dict[str, Any] = field(default_factory=dict)
+    heralded: set[str] = field(default_factory=set)
+    states: dict[str, str] = field(default_factory=dict)
+    figures: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
-        """The actor's name on the mailboxes."""
+        """What the process is called."""
         return self.spec.name
 
     @property
     def cause(self) -> str:
         """What keeps it from its work, if it says so; else why its last life ended. Empty if all went well."""
-        refusal = self.figures.get("error") if self.life is not None and self.state == "starting" else None
-        return str(refusal) if refusal else self.last_cause
+        if self.life is not None and self.state == "starting":
+            for figures in self.figures.values():
+                if figures.get("error"):
+                    return str(figures["error"])
+        return self.last_cause
+
+    def state_of(self, actor: str) -> str:
+        """The state of one of its actors: what it said itself while its process works, else that of its process."""
+        return self.states.get(actor, self.state) if self.life is not None and self.state == "starting" else self.state
 
 
 class Nursery:
@@ -84,8 +94,8 @@ class Nursery:
         return name in self._children
 
     def add(self, spec: ChildSpec) -> Child:
-        """A new row, of a child that does not run yet; one of its name may have run before, and have left markers."""
-        child = self._children[spec.name] = Child(spec, _restarts(spec, self._mailbox), reset_due=True)
+        """A new row, of a child that does not run yet."""
+        child = self._children[spec.name] = Child(spec, _restarts(spec, self._mailbox))
         return child
 
     def remove(self, child: Child) -> None:
@@ -108,6 +118,7 @@ class Nursery:
             child.last_cause = f"it could not be started: {error.strerror}"
             return False
         child.life = life
+        child.heralded = set()
         child.restarts.started(now_s)
         self._liveness.started(child.name, now_s)
         self._mailbox.watch(life.pidfd, READ, ("exit", child.name))
@@ -120,7 +131,7 @@ class Nursery:
         if child is None or child.life is None or child.life.epoch != heartbeat.epoch:
             return None
         self._liveness.heard(child.name, self._mailbox.now_s(), starting=heartbeat.state == "starting")
-        child.figures = heartbeat.status
+        child.states, child.figures = heartbeat.states, heartbeat.status
         return child
 
     def kill_hung(self, now_s: float) -> None:
@@ -154,7 +165,6 @@ class Nursery:
             self._mailbox.watch(life.pidfd, READ, ("exit", child.name))  # it stays readable, so the end is reported again
             return None
         child.life = None
-        child.reset_due = True
         if not expected:
             child.last_cause = "it said nothing for too long, and was killed" if child.hung else ending.cause
         self._liveness.ended(child.name)
@@ -173,18 +183,19 @@ class Nursery:
         return ending
 
     def views(self, now_s: float) -> list[ActorView]:
-        """The children for ``bascule status``."""
+        """The actors of the children for ``bascule status``."""
         return [
             ActorView(
-                name=child.name,
+                name=actor,
                 pid=None if child.life is None else child.life.pid,
-                state=child.state,
+                state=child.state_of(actor),
                 restarts=child.restart_count,
                 heartbeat_age_s=self._liveness.age_s(child.name, now_s),
                 last_cause=child.cause,
-                figures=child.figures,
+                figures=child.figures.get(actor, {}),
             )
             for child in self._children.values()
+            for actor in actors_of(child.name)
         ]
 
 

@@ -29,13 +29,13 @@ from supervisor.queue_commands import CHANGES, Relay, is_queue_command, is_sessi
 from supervisor.restart import Escalate, GiveUp, Restart
 from supervisor.signals import SignalPipe
 from supervisor.snapshots import Snapshots
-from supervisor.tree import former_lanes, former_specs
+from supervisor.tree import former_lanes, former_spec
 from supervisor.units import write_time
 from supervisor.version import version
 from supervisor.workers import Then
 from wire.errors import ConfigError, Unavailable
 from wire.frames import Command, Frame, Heartbeat, NodeFigures, PeerUp, QueueAnswer, ReportNow, ResetMarkers, SnapshotMade
-from wire.names import CONNECTION, LISTENER, QUEUE_STORE, SUPERVISOR, forwarder_name, queue_name
+from wire.names import BRIDGE, CLIENTS, LISTENER, QUEUE_STORE, STORE, SUPERVISOR, connection_name, queue_name
 from wire.settings import NodeSettings
 from wire.sys_topics import node_values
 
@@ -144,6 +144,7 @@ class Supervisor(PolledActor):
         child = self._nursery.heard(frame)
         if child is None:
             return
+        self._herald(child)
         if frame.state == "starting":
             self._brief(child)
         elif frame.state == "ready" and child.state == "starting":
@@ -151,8 +152,8 @@ class Supervisor(PolledActor):
             self._became_ready(child)
         elif frame.state == "stopping":
             child.state = "stopping"
-        if child.name == QUEUE_STORE and child.state == "ready" and "queues" in child.figures and not self._stopping:
-            self._empty_former_lanes(child.figures["queues"])
+        if child.name == STORE and child.state == "ready" and not self._stopping:
+            self._empty_former_lanes(child.figures[QUEUE_STORE].get("queues", {}))
         self._collection.reported(child.name, frame.request)
         if self._collection.complete:
             self._collected()
@@ -172,7 +173,7 @@ class Supervisor(PolledActor):
     def _empty_former_lanes(self, queues: Mapping[str, Mapping[str, Any]]) -> None:
         """Run lanes that the configuration has no more until they are empty; what others got since then waits for them."""
         lanes = former_lanes(self._settings, queues)
-        needed = {spec.name: (lane, spec) for lane in lanes for spec in former_specs(self._settings, lane)}
+        needed = {spec.name: (lane, spec) for lane in lanes for spec in [former_spec(self._settings, lane)]}
         for name, (lane, spec) in needed.items():
             if name not in self._nursery:
                 log.info("lane.former", extra={"child": name, "messages": queues[queue_name(*lane)]["depth"]})
@@ -187,18 +188,28 @@ class Supervisor(PolledActor):
 
     def _brief(self, child: Child) -> None:
         """Tell a child which peers are ready, and whether its bridge is paused; a repetition is harmless."""
-        if child.name == LISTENER:  # before it can accept anyone
+        if child.name == CLIENTS:  # before it can accept anyone
             for frame in self._acl_watch.so_far():
                 self.send(LISTENER, frame)
         for peer in self._nursery.living():
-            if peer is not child and peer.state == "ready" and peer.life is not None:
-                self.send(child.name, PeerUp(name=peer.name, epoch=peer.life.epoch))
+            if _knows(child, peer) and peer.life is not None:
+                for actor in sorted(peer.heralded):
+                    self.send(child.name, PeerUp(name=actor, epoch=peer.life.epoch))
         if self._is_paused(child):
-            self.send(child.name, Command(verb="pause"))
+            self._command([child], "pause")
+
+    def _herald(self, child: Child) -> None:
+        """Tell the others which actors of ``child`` have become ready."""
+        assert child.life is not None
+        for actor in [name for name, state in child.states.items() if state == "ready" and name not in child.heralded]:
+            child.heralded.add(actor)
+            for peer in self._nursery.living():
+                if _knows(peer, child):
+                    self.send(peer.name, PeerUp(name=actor, epoch=child.life.epoch))
 
     def _is_paused(self, child: Child) -> bool:
         bridge = child.spec.bridge
-        return child.spec.kind == CONNECTION and bridge is not None and self._pauses.since_ms(bridge) is not None
+        return bridge is not None and self._pauses.since_ms(bridge) is not None
 
     def note(
         self,
@@ -221,22 +232,15 @@ class Supervisor(PolledActor):
         )
 
     def _send_events(self) -> None:
-        if self._nursery[QUEUE_STORE].state == "ready" and (frame := self._events.take(self.mailbox.wall_ms())) is not None:
+        if self._nursery[STORE].state == "ready" and (frame := self._events.take(self.mailbox.wall_ms())) is not None:
             self.send(QUEUE_STORE, frame)
 
     def _became_ready(self, child: Child) -> None:
         assert child.life is not None
-        self.note("actor.started", child=child, count=child.restart_count, details={"pid": child.life.pid})
-        if child.name == QUEUE_STORE:
+        self.note("process.started", child=child, count=child.restart_count, details={"pid": child.life.pid})
+        if child.name == STORE:
             self._send_events()
-        for peer in self._nursery.living():
-            if peer is not child:
-                self.send(peer.name, PeerUp(name=child.name, epoch=child.life.epoch))
-        if child.spec.queue is not None and child.reset_due:
-            child.reset_due = False
-            self.send(QUEUE_STORE, ResetMarkers(queue=child.spec.queue))
-            log.info("markers.reset", extra={"queue": child.spec.queue, "child": child.name})
-        if child.name == LISTENER and self._settings.clients.sys_period_s:
+        if child.name == CLIENTS and self._settings.clients.sys_period_s:
             self.mailbox.set_timer("sys", self.mailbox.now_s())
         if not self._announced and self._is_ready():
             self._announced = True
@@ -244,7 +248,7 @@ class Supervisor(PolledActor):
 
     def _tell_figures(self, now_s: float) -> None:
         """Give the Listener what the children report, for the $SYS topics; a new Listener begins the periods anew."""
-        if self._stopping or self._nursery[LISTENER].state != "ready":
+        if self._stopping or self._nursery[CLIENTS].state != "ready":
             return
         self.mailbox.set_timer("sys", now_s + self._settings.clients.sys_period_s)
         uptime_s = int(now_s - self._started_s)
@@ -265,19 +269,22 @@ class Supervisor(PolledActor):
 
     def _exited(self, child: Child) -> None:
         expected = self._stopping or not child.wanted or child.ordered
-        pid, hung = child.life.pid if child.life is not None else 0, child.hung
+        pid, epoch, hung = (child.life.pid, child.life.epoch, child.hung) if child.life is not None else (0, 0, child.hung)
         ending = self._nursery.bury(child, expected=expected)
         if ending is None:
             return
         reason = "hung" if hung else ending.signal or ("stopped" if not ending.status else "failed")
-        self.note("actor.ended", child=child, reason=reason, details={"status": ending.status, "pid": pid})
+        self.note("process.ended", child=child, reason=reason, details={"status": ending.status, "pid": pid})
+        if child.spec.queue is not None:
+            self.send(QUEUE_STORE, ResetMarkers(queue=child.spec.queue, epoch=epoch))
+            log.info("markers.reset", extra={"queue": child.spec.queue, "child": child.name})
         self._collection.gone(child.name)
         if self._collection.complete:
             self._collected()
-        if child.name == QUEUE_STORE:
+        if child.name == STORE:
             self._refuse(self._relay.store_ended())
             self._snapshots.store_ended()
-        elif child.name == LISTENER:
+        elif child.name == CLIENTS:
             self._refuse(self._relay.listener_ended())
         if self._stopping or not child.wanted:
             child.state = "stopped"
@@ -308,20 +315,20 @@ class Supervisor(PolledActor):
                 self._end_node(EXIT_ESCALATED)
 
     def _abandoned(self, child: Child) -> None:
-        """A lane without its actor leaves the others at work. Without an actor of the whole node there is no intake."""
+        """A lane without its process leaves the others at work. Without a process of the whole node there is no intake."""
         if child.spec.bridge is not None:
             return
         if child.state == "misconfigured":
             self._end_node(ConfigError.exit_status)
             return
         log.critical("intake.stopped", extra={"child": child.name, "remedy": "status still answers; the files are kept"})
-        listener = self._nursery["listener"]
-        listener.wanted = False
-        self.mailbox.cancel_timer("restart listener")
-        if listener.life is not None:
-            self._nursery.order_stop(listener)
-        elif listener is not child:
-            listener.state = "stopped"
+        clients = self._nursery[CLIENTS]
+        clients.wanted = False
+        self.mailbox.cancel_timer(f"restart {CLIENTS}")
+        if clients.life is not None:
+            self._nursery.order_stop(clients)
+        elif clients is not child:
+            clients.state = "stopped"
 
     # --- the end ---
 
@@ -393,28 +400,28 @@ class Supervisor(PolledActor):
             case "snapshot" | "snapshot.result":
                 return self._obey_snapshots(request)
         bridge = request.arguments["bridge"]
-        connections = [child for child in self._nursery if (child.spec.kind, child.spec.bridge) == (CONNECTION, bridge)]
-        if not connections:
+        lanes = [child for child in self._nursery if child.spec.bridge == bridge]
+        if not lanes:
             known = ", ".join(bridge.name for bridge in self._settings.bridges) or "none"
             raise ControlError("unknown_bridge", f"there is no bridge {bridge!r}; known: {known}", request.request_id)
         if self._stopping:
             raise ControlError("stopping", "the node is stopping", request.request_id)
         match request.command:
             case "bridge.pause" | "bridge.resume":
-                self._pause_or_resume(request, bridge, connections)
+                self._pause_or_resume(request, bridge, lanes)
             case "bridge.restart":
-                self._restart_on_order(connections)
+                self._restart_on_order(lanes)
         log.info("control.obeyed", extra={"command": request.command, "bridge": bridge})
-        return {"bridge": bridge, "connections": [child.name for child in connections]}
+        return {"bridge": bridge, "processes": [child.name for child in lanes]}
 
-    def _pause_or_resume(self, request: Request, bridge: str, connections: list[Child]) -> None:
+    def _pause_or_resume(self, request: Request, bridge: str, lanes: list[Child]) -> None:
         verb = request.command.removeprefix("bridge.")
         try:
             self._pauses.pause(bridge) if verb == "pause" else self._pauses.resume(bridge)
         except OSError as error:
             text = f"the disk refuses to keep that: {error.strerror}; nothing was done"
             raise ControlError("unavailable", text, request.request_id) from error
-        self._command(connections, verb)
+        self._command(lanes, verb)
         self.note(f"bridge.{verb}d", bridge=bridge, actor="operator")
 
     def _obey_snapshots(self, request: Request) -> dict[str, Any]:
@@ -431,13 +438,13 @@ class Supervisor(PolledActor):
         self.note("snapshot.made", actor=SUPERVISOR, reason=reason, count=messages, details=details)
 
     def _store_state(self) -> str:
-        store = self._nursery[QUEUE_STORE]
+        store = self._nursery[STORE]
         return store.state if store.life is not None else "not running"
 
-    def _command(self, children: list[Child], verb: str) -> None:
-        for child in children:
-            if child.life is not None:
-                self.send(child.name, Command(verb=verb))
+    def _command(self, lanes: list[Child], verb: str) -> None:
+        for child in lanes:
+            if child.life is not None and child.spec.bridge is not None and child.spec.lane is not None:
+                self.send(connection_name(child.spec.bridge, child.spec.lane), Command(verb=verb))
 
     def _restart_on_order(self, children: list[Child]) -> None:
         for child in children:
@@ -449,14 +456,14 @@ class Supervisor(PolledActor):
                 self._nursery.order_stop(child)
 
     def _ask_store(self, whom: list[bytes], request: Request) -> None:
-        store = self._nursery[QUEUE_STORE]
+        store = self._nursery[STORE]
         if store.life is None or store.state != "ready":
-            refusal = store.figures.get("error") if store.life is not None else None
+            refusal = store.figures.get(QUEUE_STORE, {}).get("error") if store.life is not None else None
             why = f"cannot open its files for now: {refusal}" if refusal else f"is {store.state}"
             text = f"the queue store {why}; nothing was done"
             raise ControlError("unavailable", text, request.request_id)
-        listener = self._nursery[LISTENER]
-        by_listener = is_session_command(request.command) and listener.life is not None and listener.state == "ready"
+        clients = self._nursery[CLIENTS]
+        by_listener = is_session_command(request.command) and clients.life is not None and clients.state == "ready"
         frame = self._relay.ask(whom, request, self.mailbox.now_s(), by_listener=by_listener)
         self.send(LISTENER if by_listener else QUEUE_STORE, frame)
         self._watch_relay()
@@ -519,10 +526,15 @@ class Supervisor(PolledActor):
 
     def _lanes(self) -> list[tuple[str, int]]:
         """The lanes that run: bridge and number, a bridge's former ones behind its others."""
-        former = [child.spec for child in self._nursery if child.spec.former and child.spec.kind == CONNECTION]
+        former = [child.spec for child in self._nursery if child.spec.former]
         lanes = [(bridge.name, lane) for bridge in self._settings.bridges for lane in range(bridge.lanes)]
         for spec in former:
-            if spec.bridge is not None and spec.lane is not None and forwarder_name(spec.bridge, spec.lane) in self._nursery:
+            if spec.bridge is not None and spec.lane is not None:
                 lanes.append((spec.bridge, spec.lane))
         places = {bridge.name: place for place, bridge in enumerate(self._settings.bridges)}
         return sorted(lanes, key=lambda lane: (places[lane[0]], lane[1]))
+
+
+def _knows(child: Child, peer: Child) -> bool:
+    """Whether ``child`` is told when ``peer`` begins a life: one bridge has nothing to do with another."""
+    return peer is not child and not child.spec.kind == peer.spec.kind == BRIDGE

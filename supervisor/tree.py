@@ -10,27 +10,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from wire.names import (
-    CONNECTION,
-    DISTRIBUTOR,
-    FORWARDER,
-    LISTENER,
-    QUEUE_STORE,
-    BridgeLane,
-    actor_name,
-    lane_of_queue,
-    queue_name,
-)
+from wire.names import BRIDGE, CLIENTS, STORE, BridgeLane, lane_of_queue, process_name, queue_name
 from wire.settings import BackoffSettings, NodeSettings
 
 # Start order; stop is the reverse. Children of one order start and stop together.
-START_ORDER = (QUEUE_STORE, DISTRIBUTOR, FORWARDER, CONNECTION, LISTENER)
-_OF_A_LANE = (FORWARDER, CONNECTION)
+START_ORDER = (STORE, BRIDGE, CLIENTS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChildSpec:
-    """One row of the tree. command: what to run instead of the actor's own process, for tests of the supervisor.
+    """One row of the tree: a process. command: what to run instead of its actors, for tests of the supervisor.
 
     former: of a lane that the configuration has no more; it runs until its queue is empty.
     """
@@ -48,8 +37,8 @@ class ChildSpec:
 
     @property
     def name(self) -> str:
-        """The actor's name on the mailboxes: ``listener``, or ``forwarder:cloud:0`` for a lane's."""
-        return actor_name(self.kind, self.bridge, self.lane)
+        """What the process is called: ``clients``, or ``bridge:cloud:0`` for a lane's."""
+        return process_name(self.kind, self.bridge, self.lane)
 
     @property
     def queue(self) -> str | None:
@@ -58,18 +47,18 @@ class ChildSpec:
 
 
 def child_specs(settings: NodeSettings) -> tuple[ChildSpec, ...]:
-    """The table in start order: the store, the Distributor, each lane's Forwarder, each lane's Connection, the Listener."""
+    """The table in start order: the store, each lane's bridge, the clients."""
     lanes = [(bridge.name, lane) for bridge in settings.bridges for lane in range(bridge.lanes)]
     specs: list[ChildSpec] = []
     for kind in START_ORDER:
-        for bridge, lane in lanes if kind in _OF_A_LANE else [(None, None)]:
+        for bridge, lane in lanes if kind == BRIDGE else [(None, None)]:
             specs.append(_spec(settings, kind, bridge, lane))
     return tuple(specs)
 
 
-def former_specs(settings: NodeSettings, lane: BridgeLane) -> tuple[ChildSpec, ...]:
-    """The rows of a lane that the configuration has no more, in start order."""
-    return tuple(replace(_spec(settings, kind, *lane), former=True) for kind in _OF_A_LANE)
+def former_spec(settings: NodeSettings, lane: BridgeLane) -> ChildSpec:
+    """The row of a lane that the configuration has no more."""
+    return replace(_spec(settings, BRIDGE, *lane), former=True)
 
 
 def former_lanes(settings: NodeSettings, queues: Mapping[str, Mapping[str, Any]]) -> list[BridgeLane]:

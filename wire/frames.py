@@ -596,7 +596,7 @@ class Settled(Frame):
 @_frame(26)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaneReopen(Frame):
-    """QueueStore -> Forwarder, or Connection -> Forwarder: drop what the lane holds and send ``LaneOpen`` with a new epoch."""
+    """QueueStore -> Forwarder or Listener: drop what the lane holds and send ``LaneOpen`` with a new epoch."""
 
     queue: str
 
@@ -637,9 +637,10 @@ class LaneClose(Frame):
 @_frame(40)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heartbeat(Frame):
-    """Child -> Supervisor, each period, at once when ``state`` changes, and in answer to ``ReportNow``.
+    """Process -> Supervisor, each period, when one of ``states`` changes, and in answer to ``ReportNow``.
 
-    state: starting, ready, stopping. request: the ``ReportNow`` it answers, 0 for none. status: figures for ``bascule status``.
+    state: starting, ready, stopping; ``states`` has that of each of its actors. request: the ``ReportNow`` it answers, 0 for none.
+    status: actor -> its figures for ``bascule status``.
     """
 
     name: str
@@ -647,13 +648,14 @@ class Heartbeat(Frame):
     pid: int
     state: str
     request: int
-    status: dict[str, Any]
+    states: dict[str, str]
+    status: dict[str, dict[str, Any]]
 
 
 @_frame(41)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportNow(Frame):
-    """Supervisor -> child: send a heartbeat with fresh figures now."""
+    """Supervisor -> process: send a heartbeat with fresh figures now."""
 
     request: int
 
@@ -661,7 +663,10 @@ class ReportNow(Frame):
 @_frame(42)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeerUp(Frame):
-    """Supervisor -> child: ``name`` is ready in a new life, ``epoch``; what was sent to an earlier one may be lost."""
+    """Supervisor -> process -> its actors: ``name`` is ready in a new life, ``epoch``.
+
+    What was sent to an earlier one may be lost.
+    """
 
     name: str
     epoch: int
@@ -670,15 +675,19 @@ class PeerUp(Frame):
 @_frame(43)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResetMarkers(Frame):
-    """Supervisor -> QueueStore: an actor of the lane died; clear its in-flight markers and ask the Forwarder to open it anew."""
+    """Supervisor -> QueueStore: the lane's process has ended, in its life ``epoch``; its in-flight markers mean nothing any more.
+
+    Without effect where a later life has opened the lane already.
+    """
 
     queue: str
+    epoch: int
 
 
 @_frame(44)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command(Frame):
-    """Supervisor -> child: ``verb`` is pause, resume or reconnect (a Connection obeys)."""
+    """Supervisor -> Connection: ``verb`` is pause, resume or reconnect."""
 
     verb: str
 
@@ -686,7 +695,7 @@ class Command(Frame):
 @_frame(45)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stop(Frame):
-    """Supervisor -> child: end intake, pass on and commit what is in hand, then end."""
+    """Supervisor -> process -> its actors, the last first: end intake, pass on and commit what is in hand, then end."""
 
 
 @_frame(60)

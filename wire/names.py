@@ -2,7 +2,8 @@
 
 An actor of the whole node is called by its kind (``listener``), a lane's by kind, bridge and lane (``forwarder:cloud:0``). A queue
 is called by its kind and by what it belongs to: ``bridge:cloud:0``, ``session:7:sensor-1``. Only the kind is sure to have no
-colon in it, so a name is taken apart by its kind. The names of dead-letter queues, which no actor is told, are
+colon in it, so a name is taken apart by its kind. A process is called like its kind, or with the lane as well: ``clients``,
+``bridge:cloud:0``. The names of dead-letter queues, which no actor is told, are
 ``storage/dead_letters.py``'s.
 """
 
@@ -17,9 +18,17 @@ QUEUE_STORE = "queue_store"
 FORWARDER = "forwarder"
 CONNECTION = "connection"
 
+STORE = "store"
+BRIDGE = "bridge"
+CLIENTS = "clients"
+
+# Which actors share a process, by what can fail on its own: the disk, one remote, and the local clients, who never touch the disk.
+# In the order in which they begin; they stop in reverse.
+PLACEMENT = {STORE: (QUEUE_STORE,), BRIDGE: (FORWARDER, CONNECTION), CLIENTS: (DISTRIBUTOR, LISTENER)}
+
 _BRIDGE_QUEUE = "bridge"
 _SESSION_QUEUE = "session"
-_LANE_ACTORS = (FORWARDER, CONNECTION)
+_PROCESS_OF = {kind: process for process, kinds in PLACEMENT.items() for kind in kinds}
 
 # A lane epoch is its Forwarder's process epoch, shifted by this, plus how often that process has opened the lane.
 LANE_EPOCH_SHIFT = 20
@@ -34,19 +43,19 @@ class BridgeLane(NamedTuple):
     number: int
 
 
-def actor_name(kind: str, bridge: str | None = None, lane: int | None = None) -> str:
-    """The actor's name on the mailboxes: ``listener``, or ``forwarder:cloud:0`` for a lane's."""
+def process_name(kind: str, bridge: str | None = None, lane: int | None = None) -> str:
+    """What a process is called: ``clients``, or ``bridge:cloud:0`` for a lane's."""
     return kind if bridge is None else f"{kind}:{bridge}:{lane}"
 
 
 def forwarder_name(bridge: str, lane: int) -> str:
     """The Forwarder of one lane of a bridge."""
-    return actor_name(FORWARDER, bridge, lane)
+    return f"{FORWARDER}:{bridge}:{lane}"
 
 
 def connection_name(bridge: str, lane: int) -> str:
     """The Connection of one lane of a bridge."""
-    return actor_name(CONNECTION, bridge, lane)
+    return f"{CONNECTION}:{bridge}:{lane}"
 
 
 def queue_name(bridge: str, lane: int) -> str:
@@ -62,7 +71,23 @@ def remote_session_name(connection: str) -> str:
 def lane_of_actor(name: str) -> BridgeLane | None:
     """The lane that the actor works for; None for an actor of the whole node."""
     kind, _, lane = name.partition(":")
-    return _lane(lane) if kind in _LANE_ACTORS else None
+    return _lane(lane) if kind in PLACEMENT[BRIDGE] else None
+
+
+def process_of(name: str) -> str:
+    """The process of the actor ``name``: ``clients``, or ``bridge:cloud:0``. A process is its own, and so is the Supervisor."""
+    kind, colon, lane = name.partition(":")
+    return f"{_PROCESS_OF.get(kind, kind)}{colon}{lane}"
+
+
+def actors_of(process: str) -> tuple[str, ...]:
+    """The actors that live in ``process``, in the order in which they begin.
+
+    Raises:
+        KeyError: there is no such process.
+    """
+    kind, colon, lane = process.partition(":")
+    return tuple(f"{actor}{colon}{lane}" for actor in PLACEMENT[kind])
 
 
 def lane_of_queue(queue: str) -> BridgeLane | None:

@@ -45,7 +45,7 @@ def test_kills_leave_a_history_that_adds_up(tmp_path: Path, start_node: StartNod
         node = start_node(node_config(bridge_config("cloud", remote.port, retention="24h")))
         subscriber = stack.enter_context(Subscriber(remote.port, "#"))
         crowd = [stack.enter_context(Publisher(node.port, f"q{qos}", qos=qos, rate_per_s=400.0)) for qos in (0, 1, 2)]
-        lives = ("actor.started", "queue_store")
+        lives = ("process.started", "queue_store")
         for kill in range(KILLS):
             wait_progress(subscriber)
             wait_lives(node, lives, kill + 1 if kill <= KILLS // 2 else kill)  # a kill may take what is not on record
@@ -72,10 +72,10 @@ def test_kills_leave_a_history_that_adds_up(tmp_path: Path, start_node: StartNod
 
     assert sorted(event["number"] for event in told) == [*range(len(told))]
     assert [event["at_ms"] for event in told] == sorted(event["at_ms"] for event in told)
-    ended = [(event["actor"], event["reason"]) for event in told if event["kind"] == "actor.ended"]
+    ended = [(event["actor"], event["reason"]) for event in told if event["kind"] == "process.ended"]
     assert ended.count(("queue_store", "SIGKILL")) == KILLS - 1
     assert ended.count(("connection:cloud:0", "SIGKILL")) == 1
-    started = [event["actor"] for event in told if event["kind"] == "actor.started"]
+    started = [event["actor"] for event in told if event["kind"] == "process.started"]
     assert started.count("queue_store") == KILLS
     assert [event["kind"] for event in told if event["actor"] == "supervisor"] == ["node.started"]
     links = [event for event in told if event["kind"] == "link.up"]

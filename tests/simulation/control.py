@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgpack
 
-from actors.mailbox import READ, Router
+from actors.mailbox import READ
+from actors.post import Router
 from supervisor.control import ControlError, encode_request, parse_answer
 from tests.simulation.world import Pollable, World
 

@@ -118,8 +118,8 @@ def lane_changes(rng: Random, span_s: float) -> Iterator[Step]:
     for _ in range(rng.choice((1, 1, 2, 3))):
         yield at_s, RECONFIGURE, f"lanes {rng.choice('123')}", 0.1
         for _ in range(rng.choice((0, 1, 1, 2))):
-            kind = rng.choice(("forwarder:cloud:", "connection:cloud:"))
-            target = rng.choice((f"{kind}{rng.choice('012')}", f"{kind}{rng.choice('012')}", "queue_store", "supervisor"))
+            bridge = "bridge:cloud:"
+            target = rng.choice((f"{bridge}{rng.choice('012')}", f"{bridge}{rng.choice('012')}", "store", "supervisor"))
             yield at_s + 0.2 + rng.random() * rng.choice((0.3, 2.0)), "kill", target, float(rng.choice((0, 1, 2, 5, 8)))
         at_s += rng.choice((0.3, 1.0, 2.0, 4.0))
 
@@ -147,7 +147,7 @@ def dislikes(rng: Random, span_s: float) -> Iterator[Step]:
 def _step(rng: Random, at_s: float, kind: str, target: str) -> Step:
     match kind:
         case "kill":
-            target = rng.choice(("queue_store", "queue_store", "forwarder:cloud:0", "connection:cloud:0", "supervisor"))
+            target = rng.choice(("store", "store", "bridge:cloud:0", "bridge:cloud:0", "supervisor"))
             return at_s, kind, target, float(rng.choice((0, 1, 2, 3, 5, 8)))
         case "cut":
             return at_s, kind, rng.choice(("in", "out")), float(rng.randrange(0, 200))

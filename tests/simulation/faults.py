@@ -14,7 +14,7 @@ from tests.simulation.snapshots import Snapshots
 from tests.simulation.subscriber import SubscriberFaults
 from tests.simulation.tcp import Link
 from tests.simulation.world import World
-from wire.names import connection_name, forwarder_name
+from wire.names import CLIENTS, STORE, SUPERVISOR
 
 
 class Faults:
@@ -102,10 +102,7 @@ class Faults:
         self._world.wall_shift_s += fault.amount
 
     def _delay(self, fault: Fault) -> None:
-        peers = ("queue_store", "distributor", "listener", "supervisor", *(forwarder_name("cloud", lane) for lane in (0, 1)))
-        if self._machine.shape.incoming is not None:
-            peers += (connection_name("cloud", 0),)
-        for peer in peers:
+        for peer in (STORE, CLIENTS, SUPERVISOR, "bridge:cloud:0", "bridge:cloud:1"):
             self._machine.post.slow[fault.target, peer] = self._world.now_s + fault.amount
 
     # --- the network and the remote ---

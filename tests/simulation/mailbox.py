@@ -1,4 +1,4 @@
-"""The mailbox of a simulated process: the API of ``actors/mailbox.py`` over the world's events. No thread, no socket.
+"""The post of a simulated process: the API of ``actors/post.py`` over the world's events. No thread, no socket.
 
 Every call that touches the world outside is an *effect*: the process may be killed right before it.
 """
@@ -11,13 +11,12 @@ from heapq import heappop
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pykka._envelope import Envelope
-
-from actors.mailbox import HANGUP, LEFT, READ, Mailbox, PollGroup, Router
+from actors.mailbox import HANGUP, LEFT, READ, PollGroup
+from actors.post import Post, Router, TimerName
 from tests.simulation.control import SimRouter
 from tests.simulation.tcp import SimSocket
 from tests.simulation.world import Pollable
-from wire.frames import Frame, encode
+from wire.frames import Frame
 
 if TYPE_CHECKING:
     from tests.simulation.process import Process
@@ -65,20 +64,22 @@ class SimGroup(PollGroup):
         raise NotImplementedError
 
 
-class SimMailbox(Mailbox):
-    """The mailbox of one life of one process."""
+class ProcessPost(Post):
+    """The post of one life of one process."""
 
     def __init__(self, process: Process) -> None:
         self.name = process.name
+        self.local = set()
+        self.handed_over = deque()
         self._process = process
         self._world = process.world
         self._rng = process.world.chance(f"{process.name} {process.epoch}")
         self._watched: Watched = {}
-        self._sim_groups: list[SimGroup] = []
-        self._told: deque[Envelope[Any]] = deque()
-        self.frames: deque[Frame] = deque()
-        self._timers: list[tuple[float, int, str]] = []
-        self._timer_ids: dict[str, int] = {}
+        self._sim_groups: list[tuple[str, SimGroup]] = []
+        self._told = deque()
+        self.frames: deque[tuple[str, Frame]] = deque()
+        self._timers = []
+        self._timer_ids = {}
         self._timer_count = 0
 
     # --- the world outside ---
@@ -99,7 +100,10 @@ class SimMailbox(Mailbox):
     # --- sending ---
 
     def send(self, peer: str, frame: Frame) -> None:
-        self.send_parts(peer, encode(frame))
+        if peer in self.local:
+            self._world.note("frame", self.name, peer, frame)
+            self._process.post.seen(self.name, peer, frame)
+        super().send(peer, frame)
 
     def send_parts(self, peer: str, parts: list[bytes]) -> None:
         self._process.effect("send")
@@ -107,58 +111,60 @@ class SimMailbox(Mailbox):
 
     # --- sockets and timers ---
 
-    def watch(self, fd: int, events: int, token: Hashable) -> None:
+    def look_again(self) -> None:
+        pass
+
+    def watch(self, actor: str, fd: int, events: int, token: Hashable) -> None:
         pollable = self._world.pollable(fd)
-        self._watched[fd] = (pollable, events, token)
+        self._watched[fd] = (pollable, events, (actor, token))
         pollable.watcher = self._process.wake
         self._process.wake()
 
     def forget(self, fd: int) -> None:
         self._watched.pop(fd, None)
 
-    def group(self) -> PollGroup:
+    def group(self, actor: str) -> PollGroup:
         group = SimGroup(self._process.wake)
         group._world_pollable = self._world.pollable  # type: ignore[method-assign]
-        self._sim_groups.append(group)
+        self._sim_groups.append((actor, group))
         return group
 
-    def router(self, path: Path) -> Router:
+    def router(self, actor: str, path: Path) -> Router:
         router = self._process.router = SimRouter(self._world)
-        self.watch(router.fileno(), READ, "router")
+        self.watch(actor, router.fileno(), READ, "router")
         return router
 
-    def set_timer(self, name: str, at_s: float) -> None:
+    def set_timer(self, name: TimerName, at_s: float) -> None:
         super().set_timer(name, at_s)
         self._process.wake_at(at_s)
 
     # --- towards the process ---
 
-    def put(self, envelope: Envelope[Any]) -> None:
-        self._told.append(envelope)
+    def tell(self, actor: str, message: Any) -> None:
+        self._told.append((actor, message))
         self._process.wake()
-
-    def empty(self) -> bool:
-        return not self._told
 
     def close(self) -> None:
         pass
 
-    def take_told(self) -> Any:
-        """The next message from within the process; None if there is none."""
-        return self._told.popleft().message if self._told else None
+    def take_told(self) -> tuple[str, Any] | None:
+        """The next message from within the process, and for whom; None if there is none."""
+        return self._told.popleft() if self._told else None
 
-    def ready_sockets(self) -> list[tuple[Any, int]]:
-        """What can go on right now."""
-        watched = [self._watched, *(group.watched for group in self._sim_groups if group.heard)]
-        return [
-            (token, found)
-            for sockets in watched
-            for pollable, events, token in sockets.values()
-            if (found := pollable.readiness() & (events | HANGUP))
-        ]
+    def ready_sockets(self) -> dict[str, list[tuple[Any, int]]]:
+        """What can go on right now, by actor."""
+        ready: dict[str, list[tuple[Any, int]]] = {}
+        for pollable, events, (actor, token) in self._watched.values():
+            if found := pollable.readiness() & (events | HANGUP):
+                ready.setdefault(actor, []).append((token, found))
+        for actor, group in self._sim_groups:
+            for pollable, events, token in group.watched.values() if group.heard else ():
+                if found := pollable.readiness() & (events | HANGUP):
+                    ready.setdefault(actor, []).append((token, found))
+        return ready
 
-    def due_timer(self) -> str | None:
-        """The name of a timer that has run out, each once."""
+    def due_timer(self) -> TimerName | None:
+        """A timer that has run out, each once."""
         return self._due_timer(self.now_s())
 
     def next_timer_s(self) -> float | None:

@@ -13,12 +13,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from actors.actor import MailboxActor, PolledActor
+from actors.actor import MailboxActor
 from actors.connection import Connection
 from actors.distributor import Distributor
 from actors.forwarder import Forwarder
+from actors.host import ChildHost, Host
 from actors.listener import Listener
-from actors.mailbox import READ
+from actors.mailbox import READ, Mailbox
 from actors.queue_store import QueueStore
 from actors.reception import Door
 from actors.remote import NOTHING_SUBSCRIBED, Connack, InputLimits, Remote
@@ -33,16 +34,17 @@ from tests.simulation import snapshots
 from tests.simulation.broker import Broker
 from tests.simulation.disk import SimDisk, SimEngine
 from tests.simulation.failover import Remotes
-from tests.simulation.mailbox import SimMailbox
+from tests.simulation.mailbox import ProcessPost
 from tests.simulation.mqtt import LEVEL_5
 from tests.simulation.oracle import Oracle
-from tests.simulation.plan import BRIDGE, LISTENER, SUPERVISOR, Shape, settings_of
+from tests.simulation.plan import BRIDGE, Shape, settings_of
 from tests.simulation.post import SimPost
 from tests.simulation.process import KILLED, Process, current
 from tests.simulation.tcp import Far, Link, SimSocket
 from tests.simulation.world import Pollable, World
 from wire.errors import Unavailable
 from wire.frames import Command, Frame, HandOut, LaneClose, LaneOpen, LaneOpened, Publishes, SnapshotMade
+from wire.names import CLIENTS, LISTENER, STORE, SUPERVISOR, actors_of
 from wire.settings import ListenerSettings, RemoteSettings
 
 
@@ -286,10 +288,13 @@ class Machine:
         self.oracle.bridge_configured = bool(rules)
         self.oracle.rules.started(rules[0] if rules else ())
 
-        def make(mailbox: SimMailbox) -> PolledActor:
+        def make(post: ProcessPost) -> Host:
+            mailbox = Mailbox(post, SUPERVISOR)
             epochs = SimEpochs(self.disk, self.world.wall_s())
             nursery = Nursery(mailbox, self.settings.supervision, child_specs(self.settings), SimSpawner(self), epochs)
-            return SimSupervisor(mailbox, self.settings, nursery, list, SimPauses(self))
+            host = Host(post)
+            host.add(SimSupervisor(mailbox, self.settings, nursery, list, SimPauses(self)))
+            return host
 
         self.supervisor = self._process(SUPERVISOR, 0, make)
         self.supervisor.start()
@@ -332,12 +337,15 @@ class Machine:
 
     def spawn(self, spec: ChildSpec, epoch: int, *, paused: bool) -> SimLife:
         """Start a child."""
-        actor_class = _CLASSES[spec.kind]
 
-        def make(mailbox: SimMailbox) -> PolledActor:
-            if paused:
-                mailbox.begin_with(Command(verb="pause"))
-            return actor_class(mailbox, self.settings, epoch)
+        def make(post: ProcessPost) -> Host:
+            host = ChildHost(post, self.settings, epoch)
+            for name in actors_of(spec.name):
+                kind = name.partition(":")[0]
+                host.add_children([_CLASSES[kind](Mailbox(post, name), self.settings, epoch)])
+                if paused and kind == "connection":
+                    post.tell(name, Command(verb="pause"))
+            return host
 
         process = self._process(spec.name, epoch, make)
         self._processes[spec.name] = process
@@ -354,7 +362,7 @@ class Machine:
         elif process.alive:
             self.world.after(0.05, self._start, process)
 
-    def _process(self, name: str, epoch: int, make: Callable[[SimMailbox], PolledActor]) -> Process:
+    def _process(self, name: str, epoch: int, make: Callable[[ProcessPost], Host]) -> Process:
         return Process(self.world, self.post, name, epoch, make, ended=self._ended, turn_ended=self._turn_ended)
 
     def _ended(self, process: Process, status: int) -> None:
@@ -362,11 +370,11 @@ class Machine:
         if process.name == SUPERVISOR:
             self._node_ended(status)
             return
-        if process.name == LISTENER:
+        if process.name == CLIENTS:
             self.listening = None
-        if process.name == "queue_store" and process.bound is False:
+        if process.name == STORE and process.bound is False:
             self._store_ended()
-        if process.name != LISTENER and status:
+        if process.name != CLIENTS and status:
             self.remotes.no_first_lives()
         life = self._lives.get(id(process))
         if life is not None:
@@ -390,13 +398,15 @@ class Machine:
         self._restart_delay_s = 0.3
 
     def _turn_ended(self, process: Process) -> None:
-        self.oracle.turn_ended(process.name.partition(":")[0], process.actor)
+        if process.host is not None:
+            for name, actor in process.host._actors.items():
+                self.oracle.turn_ended(name.partition(":")[0], actor)
 
     def _seen(self, sender: str, receiver: str, frame: Frame) -> None:
         if isinstance(frame, Publishes):
             self.oracle.offered(frame)
         elif isinstance(frame, HandOut):
-            if sender == "queue_store":
+            if sender == STORE:
                 self.oracle.handed_out(frame)
             if receiver == LISTENER:
                 return
@@ -406,7 +416,7 @@ class Machine:
                 self.oracle.handed_to_connection[key] = self.oracle.handed_to_connection.get(key, 0) + frame.count
         elif isinstance(frame, LaneClose):
             self.oracle.lane_closed(frame)
-        elif isinstance(frame, LaneOpen | LaneOpened) and LISTENER in (sender, receiver):
+        elif isinstance(frame, LaneOpen | LaneOpened) and (sender == CLIENTS or receiver == LISTENER):
             self.oracle.session_lane(frame)
         elif isinstance(frame, LaneOpened) and receiver.startswith("forwarder"):
             self._lane_openings.add((frame.queue, frame.epoch))
@@ -418,7 +428,7 @@ class Machine:
     def dial(self, far: Far, name: str = "clients") -> Link | None:
         """A local client connects. name: of its kind."""
         listening = self.listening
-        process = self._processes.get(LISTENER)
+        process = self._processes.get(CLIENTS)
         if listening is None or listening.closed or process is None or not process.alive:
             return None
         link = self._link(process, far, name)

@@ -35,13 +35,13 @@ from tests.simulation.subscribing import (
     subscriber_fault,
     subscribers_shape,
 )
-from wire.names import CONNECTION, FORWARDER, actor_name
+from wire.names import BRIDGE as BRIDGES
+from wire.names import CLIENTS, STORE, SUPERVISOR, process_name
 from wire.sequences import PACKET_IDS
 from wire.settings import BackoffSettings, LimitSettings, NodeSettings
 
 BRIDGE = "cloud"
 PRIMARY_RETRY_S = 0.15
-STORE, DISTRIBUTOR, LISTENER, SUPERVISOR = "queue_store", "distributor", "listener", "supervisor"
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,12 +217,12 @@ def _shape(rng: Random) -> Shape:
     )
 
 
-def actors_of(shape: Shape) -> list[str]:
+def processes_of(shape: Shape) -> list[str]:
     """The children of the node."""
-    lanes = [actor_name(kind, BRIDGE, lane) for lane in range(shape.lanes) for kind in (FORWARDER, CONNECTION)]
+    lanes = [process_name(BRIDGES, BRIDGE, lane) for lane in range(shape.lanes)]
     if shape.incoming is not None and shape.incoming.through == "bridge":
-        lanes += [actor_name(kind, AWAY, 0) for kind in (FORWARDER, CONNECTION)]
-    return [STORE, DISTRIBUTOR, LISTENER, *lanes]
+        lanes.append(process_name(BRIDGES, AWAY, 0))
+    return [STORE, CLIENTS, *lanes]
 
 
 _KINDS = (
@@ -259,9 +259,9 @@ _CHAINS = (
     ("disk-full", "kill", "kill"),
     ("slow-disk", "kill", "client-cut"),
     ("client-cut", "kill"),
-    ("delay:distributor", "kill:listener"),
-    ("delay:listener", "kill:listener", "kill:listener"),
-    ("session-loss", "disk-full", "kill:connection:cloud:0"),
+    ("delay:clients", "kill:clients"),
+    ("delay:clients", "kill:clients", "kill:clients"),
+    ("session-loss", "disk-full", "kill:bridge:cloud:0"),
     ("session-loss", "slow-disk", "power"),
 )
 
@@ -303,7 +303,7 @@ def _more(seed: int, shape: Shape, span_s: float) -> list[extras.Step]:
 
 def _fault(rng: Random, kind: str, at_s: float, shape: Shape) -> Fault:
     target, amount = "", 0.0
-    children = actors_of(shape)
+    children = processes_of(shape)
     match kind:
         case "kill":
             target = rng.choice([*children, *children, SUPERVISOR])
@@ -321,7 +321,7 @@ def _fault(rng: Random, kind: str, at_s: float, shape: Shape) -> Fault:
         case "broker-restart" | "refuse" | "stall" | "slow-broker" | "disk-full" | "slow-disk":
             amount = rng.choice((0.05, 0.5, 3.0, 9.0))
         case "session-loss-unseen":
-            target, amount = f"connection:{BRIDGE}:0", float(rng.choice((1, 2, 3, 4, 5, 8)))  # effects from the CONNACK on
+            target, amount = f"bridge:{BRIDGE}:0", float(rng.choice((1, 2, 3, 4, 5, 8)))  # effects from the CONNACK on
         case "hold-releases":
             amount = rng.choice((0.5, 3.0))
         case "reject":

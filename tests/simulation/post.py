@@ -13,6 +13,7 @@ from collections.abc import Callable
 from tests.simulation.process import Process
 from tests.simulation.world import World
 from wire.frames import Frame, decode
+from wire.names import process_of
 
 RECONNECT_S = 0.012
 
@@ -23,23 +24,27 @@ class _Pipe:
     def __init__(self, sender: Process, receiver: str) -> None:
         self.sender = sender
         self.receiver = receiver
-        self.due: deque[tuple[float, list[bytes]]] = deque()
+        self.due: deque[tuple[float, str, list[bytes]]] = deque()
         self.orphan = False
 
 
 class SimPost:
-    """``receiver_of`` finds the life that listens under a name now; ``seen`` is told of each frame that is handed over."""
+    """``receiver_of`` finds the life that listens under a name now; ``seen`` is told of each frame that is handed over.
+
+    Senders and receivers are processes; a frame says for which actor it is.
+    """
 
     def __init__(self, world: World, receiver_of: Callable[[str], Process | None], seen: Callable[[str, str, Frame], None]) -> None:
         self._world = world
         self._receiver_of = receiver_of
-        self._seen = seen
+        self.seen = seen
         self._pipes: dict[tuple[int, str], _Pipe] = {}
         self._rng = world.chance("post")
         self.slow: dict[tuple[str, str], float] = {}  # (sender, receiver) -> until when frames between them are late
 
-    def send(self, sender: Process, receiver: str, parts: list[bytes]) -> None:
-        """Take a frame."""
+    def send(self, sender: Process, peer: str, parts: list[bytes]) -> None:
+        """Take a frame for an actor, or for a process itself."""
+        receiver = process_of(peer)
         key = (id(sender), receiver)
         pipe = self._pipes.get(key)
         if pipe is None:
@@ -52,7 +57,7 @@ class SimPost:
         due_s = self._world.now_s + sender.lag_s + delay_s
         if pipe.due and pipe.due[-1][0] > due_s:
             due_s = pipe.due[-1][0]
-        pipe.due.append((due_s, list(parts)))
+        pipe.due.append((due_s, peer, list(parts)))
         self._world.at(due_s, self._arrive, pipe)
 
     def bound(self, receiver: str) -> None:
@@ -60,8 +65,8 @@ class SimPost:
         for pipe in list(self._pipes.values()):
             if pipe.receiver == receiver and pipe.due:
                 back_s = self._world.now_s + RECONNECT_S * (0.2 + self._rng.random())
-                pipe.due = deque((max(due_s, back_s), parts) for due_s, parts in pipe.due)
-                for due_s, _ in pipe.due:
+                pipe.due = deque((max(due_s, back_s), peer, parts) for due_s, peer, parts in pipe.due)
+                for due_s, _, _ in pipe.due:
                     self._world.at(due_s, self._arrive, pipe)
 
     def died(self, process: Process) -> None:
@@ -85,8 +90,8 @@ class SimPost:
         if receiver is None:
             return
         while pipe.due and pipe.due[0][0] <= self._world.now_s:
-            _, parts = pipe.due.popleft()
+            _, peer, parts = pipe.due.popleft()
             frame = decode(parts)
-            self._world.note("frame", pipe.sender.name, pipe.receiver, frame)
-            self._seen(pipe.sender.name, pipe.receiver, frame)
-            receiver.receive(frame)
+            self._world.note("frame", pipe.sender.name, peer, frame)
+            self.seen(pipe.sender.name, peer, frame)
+            receiver.receive(peer, frame)

@@ -1,4 +1,4 @@
-"""One life of one simulated process: an actor, its mailbox, and its turns; killed at any effect, frozen, or ended in order."""
+"""One life of one simulated process: its actors, their post, and its turns; killed at any effect, frozen, or ended in order."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from collections.abc import Callable
 from random import Random
 from typing import Protocol
 
-from pykka.messages import _ActorStop
-
-from actors.actor import PolledActor
-from actors.mailbox import FRAMES_PER_TURN_MAX, SocketsReady, TimerDue, TurnEnded
+from actors.host import Host
+from actors.mailbox import SocketsReady, TimerDue, TurnEnded
+from actors.post import FRAMES_PER_TURN_MAX
 from tests.simulation.control import SimRouter
-from tests.simulation.mailbox import SimMailbox
+from tests.simulation.mailbox import ProcessPost
 from tests.simulation.world import SimKilled, Violation, World
 from wire.errors import Unavailable
 from wire.frames import Frame
@@ -30,7 +29,8 @@ def current() -> Process:
 class Post(Protocol):
     """What carries frames between processes."""
 
-    def send(self, sender: Process, receiver: str, parts: list[bytes]) -> None: ...
+    def send(self, sender: Process, peer: str, parts: list[bytes]) -> None: ...
+    def seen(self, sender: str, receiver: str, frame: Frame) -> None: ...
 
 
 class Closable(Protocol):
@@ -48,7 +48,7 @@ class Process:
         post: Post,
         name: str,
         epoch: int,
-        make: Callable[[SimMailbox], PolledActor],
+        make: Callable[[ProcessPost], Host],
         *,
         ended: Callable[[Process, int], None],
         turn_ended: Callable[[Process], None],
@@ -63,12 +63,12 @@ class Process:
         self.lag_s = 0.0  # how far this process's own time runs ahead while it works
         self.kill_after: int | None = None
         self.opened: list[Closable] = []
-        self.actor: PolledActor | None = None
+        self.host: Host | None = None
         self.router: SimRouter | None = None  # of the Supervisor
         self._make = make
         self._ended = ended
         self._turn_ended = turn_ended
-        self._mailbox: SimMailbox | None = None
+        self._mailbox: ProcessPost | None = None
         self._busy_until_s = 0.0
         self._wake_s = float("inf")
         self._wake_number = 0
@@ -85,16 +85,15 @@ class Process:
             self.world.after(0.05, self.start)
             return
         self.world.note("start", self.name)
-        self._mailbox = SimMailbox(self)
+        self._mailbox = ProcessPost(self)
         self.bound = True
         self._run(self._begin)
         self._after_turn()
 
     def _begin(self) -> None:
         assert self._mailbox is not None
-        self.actor = self._make(self._mailbox)
-        self.actor.on_start()
-        self.actor.on_receive(TurnEnded(self._mailbox.now_s()))
+        self.host = self._make(self._mailbox)
+        self.host.begin()
 
     def effect(self, what: str) -> None:
         """Right before something that the world can see: here a kill that was ordered takes place."""
@@ -136,10 +135,10 @@ class Process:
 
     # --- turns ---
 
-    def receive(self, frame: Frame) -> None:
+    def receive(self, peer: str, frame: Frame) -> None:
         """A frame has arrived."""
         assert self._mailbox is not None
-        self._mailbox.frames.append(frame)
+        self._mailbox.frames.append((peer, frame))
         self.wake()
 
     def wake(self) -> None:
@@ -175,46 +174,35 @@ class Process:
             self.wake_at(timer_s)
 
     def _drain(self) -> None:
-        """What ``Mailbox.get`` gives in one turn, in its order."""
-        mailbox, actor = self._mailbox, self.actor
+        """What ``Post.next`` gives in one turn, in its order."""
+        mailbox, host = self._mailbox, self.host
         assert mailbox is not None
-        assert actor is not None
+        assert host is not None
         some = False
         frames = mailbox.frames
         most = FRAMES_PER_TURN_MAX
         if frames and self._rng.random() < 0.2:
             most = 1 + int(self._rng.random() * 3)
-        while not mailbox.empty():
+        while (told := mailbox.take_told()) is not None:
             some = True
-            self._told(mailbox.take_told())
-            if not self.alive:
-                return
+            host.give(*told)
         while frames and most:
             most -= 1
             some = True
-            actor.on_receive(frames.popleft())
-        ready = mailbox.ready_sockets()
-        if ready:
+            host.give(*frames.popleft())
+        for actor, ready in mailbox.ready_sockets().items():
             some = True
-            actor.on_receive(SocketsReady(ready))
-        while not mailbox.empty():
+            host.give(actor, SocketsReady(ready))
+        while (told := mailbox.take_told()) is not None:
             some = True
-            self._told(mailbox.take_told())
-            if not self.alive:
-                return
+            host.give(*told)
         while (timer := mailbox.due_timer()) is not None:
             some = True
-            actor.on_receive(TimerDue(timer, mailbox.now_s()))
+            host.give(timer[0], TimerDue(timer[1], mailbox.now_s()))
         if some:
-            actor.on_receive(TurnEnded(mailbox.now_s()))
-
-    def _told(self, message: object) -> None:
-        assert self.actor is not None
-        if isinstance(message, _ActorStop):
-            self.actor.on_stop()
+            host.give("", TurnEnded(mailbox.now_s()))
+        if host.ended:
             self.die(0)
-        else:
-            self.actor.on_receive(message)
 
     def _run(self, job: Callable[[], None]) -> None:
         _current.append(self)

@@ -122,12 +122,12 @@ def trouble(seed: int) -> Rows:
         at_s += random.choice([1, 20, 60, 200, 299.5, 600, 601, 4000]) * random.random()
         lane = random.randrange(2)
         kind = random.choice(
-            ["link.down", "link.down", "link.up", "node.started", "node.stopped", "actor.ended"][: 3 if step % 7 else 6]
+            ["link.down", "link.down", "link.up", "node.started", "node.stopped", "process.ended"][: 3 if step % 7 else 6]
         )
         of_link = (
             {"bridge": "cloud", "lane": lane, "reason": random.choice(["timeout", "refused"])} if kind.startswith("link") else {}
         )
-        actor = {"actor": "forwarder", "reason": "signal"} if kind == "actor.ended" else {}
+        actor = {"actor": "forwarder", "reason": "signal"} if kind == "process.ended" else {}
         if number not in (30, 31, 77):
             rows.event(number, at_s, kind, **of_link, **actor)
         number += 1

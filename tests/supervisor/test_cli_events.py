@@ -24,7 +24,7 @@ from tests.support.node import node_config
 from tests.support.waiting import wait_until
 from wire.frames import NodeEvents
 
-KINDS = ("link.up", "link.down", "actor.started", "clock.jumped")
+KINDS = ("link.up", "link.down", "process.started", "clock.jumped")
 
 
 @given(rows=st.lists(st.tuples(st.integers(0, 9), st.sampled_from(KINDS)), max_size=30))
@@ -76,7 +76,7 @@ def test_a_page_is_printed_by_time_and_what_follows_is_neither_lost_nor_repeated
     monkeypatch: pytest.MonkeyPatch, last: int
 ) -> None:
     box = Box(RecordingEngine())
-    happened(box, (50, "link.up"), (10, "actor.started"), (40, "link.down"), (30, "link.up"), (30, "actor.ended"))
+    happened(box, (50, "link.up"), (10, "process.started"), (40, "link.down"), (30, "link.up"), (30, "process.ended"))
     meanwhile = [
         lambda: None,
         lambda: happened(box, (45, "link.down")),  # late: what came after it is printed already
@@ -88,13 +88,13 @@ def test_a_page_is_printed_by_time_and_what_follows_is_neither_lost_nor_repeated
 
     first = [30, 30, 40] if last == 3 else [10, 30, 30, 40, 50]
     assert [event["at_ms"] for event in found] == [*first, 45, 60, 70, 80, 90, 95]
-    assert [event["kind"] for event in found if event["at_ms"] == 30] == ["link.up", "actor.ended"]
+    assert [event["kind"] for event in found if event["at_ms"] == 30] == ["link.up", "process.ended"]
 
 
 def test_of_one_kind_the_newest_are_printed_and_the_others_passed_over_once(monkeypatch: pytest.MonkeyPatch) -> None:
     box = Box(RecordingEngine())
-    happened(box, (50, "link.up"), (10, "link.up"), (40, "link.down"), (20, "link.up"), (60, "actor.ended"))
-    more = [lambda: happened(box, (61, "actor.started"), (62, "link.up")), lambda: happened(box, (63, "link.up"))]
+    happened(box, (50, "link.up"), (10, "link.up"), (40, "link.down"), (20, "link.up"), (60, "process.ended"))
+    more = [lambda: happened(box, (61, "process.started"), (62, "link.up")), lambda: happened(box, (63, "link.up"))]
 
     found = shown(monkeypatch, box, "--follow", "--kind", "link.up", "--last", "2", meanwhile=more)
 

@@ -22,7 +22,7 @@ from supervisor.control import call
 from tests.support import programs
 from tests.support.ports import free_port
 from tests.support.waiting import PATIENCE_S, wait_until
-from wire.names import QUEUE_STORE, connection_name, forwarder_name
+from wire.names import QUEUE_STORE, connection_name, forwarder_name, process_of
 
 ROOT = Path(__file__).resolve().parents[2]
 READY_DEADLINE_S = 60.0
@@ -172,35 +172,33 @@ class Node:
 
     # --- processes ---
 
-    def pid(self, actor: str, bridge: str | None = None, lane: int | None = None) -> int:
-        """The process of ``actor``; waits for it when it is just being started again."""
-        pid = wait_until(lambda: self.find_pid(actor, bridge, lane), 10.0, f"a process of {actor} {bridge or ''} {lane or 0}")
+    def pid(self, process: str, bridge: str | None = None, lane: int | None = None) -> int:
+        """The process of that kind, or of an actor of that name; waits for it when it is just being started again."""
+        pid = wait_until(lambda: self.find_pid(process, bridge, lane), 10.0, f"a process of {process} {bridge or ''} {lane or 0}")
         assert pid is not None
         return pid
 
-    def find_pid(self, actor: str, bridge: str | None = None, lane: int | None = None) -> int | None:
-        """The process of ``actor`` (the first lane's, unless told), or None."""
-        wanted = {"--actor": actor}
-        if bridge is not None:
-            wanted["--bridge"] = bridge
-        if lane is not None:
-            wanted["--lane"] = str(lane)
+    def find_pid(self, process: str, bridge: str | None = None, lane: int | None = None) -> int | None:
+        """The process of that kind, or of an actor of that name (the first lane's, unless told), or None."""
+        wanted = process_of(process)
         for pid, words in sorted(self._processes().items()):
-            named = dict(pairwise(words))
-            if wanted.items() <= named.items():
+            kind, _, place = dict(pairwise(words)).get("--process", "").partition(":")
+            if kind == wanted and (bridge is None or place == f"{bridge}:{lane or 0}"):
                 return pid
         return None
 
-    def kill(self, actor: str, number: signal.Signals = signal.SIGKILL, bridge: str | None = None, lane: int | None = None) -> int:
-        """Send a signal to ``actor``; its pid."""
-        pid = self.pid(actor, bridge, lane)
+    def kill(
+        self, process: str, number: signal.Signals = signal.SIGKILL, bridge: str | None = None, lane: int | None = None
+    ) -> int:
+        """Send a signal to the process; its pid."""
+        pid = self.pid(process, bridge, lane)
         os.kill(pid, number)
         return pid
 
-    def wait_replaced(self, actor: str, old_pid: int, deadline_s: float = 10.0) -> int:
-        """Wait until another process than ``old_pid`` is ``actor``; its pid."""
+    def wait_replaced(self, process: str, old_pid: int, deadline_s: float = 10.0) -> int:
+        """Wait until another process than ``old_pid`` has taken its place; its pid."""
         replaced = wait_until(
-            lambda: {self.find_pid(actor)} - {None, old_pid}, deadline_s, lambda: f"a new {actor}\n{self.output[-4000:]}"
+            lambda: {self.find_pid(process)} - {None, old_pid}, deadline_s, lambda: f"a new {process}\n{self.output[-4000:]}"
         )
         return next(pid for pid in replaced if pid is not None)
 
@@ -209,11 +207,11 @@ class Node:
         return sorted(self._processes())
 
     def rss_bytes(self) -> dict[str, int]:
-        """Resident memory of each actor's process."""
+        """Resident memory of each process."""
         found = {}
         for pid, words in self._processes().items():
             named = dict(pairwise(words))
-            name = ":".join(named[key] for key in ("--actor", "--bridge", "--lane") if key in named) or "supervisor"
+            name = named.get("--process", "supervisor")
             pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
             found[name] = pages * os.sysconf("SC_PAGE_SIZE")
         return found
