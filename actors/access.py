@@ -259,11 +259,6 @@ class Access:
                 self.set_out(client)
         self._host.send(DISTRIBUTOR, frame)
 
-    def tell_distributor(self) -> None:
-        """A new Distributor has the rules of the settings: tell it which are others by now."""
-        for frame in self._lists.changed:
-            self._host.send(DISTRIBUTOR, frame)
-
     def may_publish(self, client: Client, topic: bytes) -> bool:
         """Whether ``client`` may publish to ``topic``; a no is counted and logged."""
         if client.rights is None or client.rights.may_publish(topic):

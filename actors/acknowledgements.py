@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from actors.client import Client
+from actors.handed_over import Published
 from actors.mailbox import Mailbox
 from wire.batch import OFFERED, Batch, unpack_column
 from wire.frames import Committed, Frame, SourceResumed
@@ -38,7 +39,7 @@ class Owed:
     bursts: list[tuple[Client, AnswerBurst]]
     received: dict[str, tuple[bytes, bytes]]
     sources: bytes
-    body: bytes
+    batch: Batch
     wills: tuple[tuple[str, int, int, int], ...] = ()
 
 
@@ -73,7 +74,7 @@ class Host(Protocol):
 class Acknowledgements:
     """Answers the publishers of committed batches, in order [MQTT-4.3.2-4, MQTT-4.6.0-2]. ``refused`` counts refused messages."""
 
-    def __init__(self, host: Host, link: SendingLink[Owed], builder: BatchBuilder) -> None:
+    def __init__(self, host: Host, link: SendingLink[Published, Owed], builder: BatchBuilder) -> None:
         self._host = host
         self._link = link
         self._builder = builder
@@ -143,7 +144,7 @@ class Acknowledgements:
 
     def _refuse(self, owed: Owed, rows: bytes, number: int) -> list[tuple[Client, AnswerBurst]]:
         """Tell MQTT 5 publishers of their refused messages; hold those of MQTT 3.1.1 and stop reading their publishers."""
-        batch = Batch.decode(owed.body)
+        batch = owed.batch
         messages = refused_messages(
             batch,
             owed.sources,

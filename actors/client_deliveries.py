@@ -15,11 +15,12 @@ from typing import Any
 from actors.access import Access
 from actors.client import Client
 from actors.client_host import ClientHost
+from actors.handed_over import Deliver
 from wire.access_rules import ClientAccess
 from wire.batch import RETAIN, Batch, unpack_column
 from wire.client_outbox import ClientOutbox
 from wire.copies import Copies, as_granted
-from wire.frames import Deliver, HandOut, LaneClose, LaneOpen, LaneOpened, LaneReopen, Retained, Settled
+from wire.frames import HandOut, LaneClose, LaneOpen, LaneOpened, LaneReopen, Retained, Settled
 from wire.mqtt.publish_stream import PACKET_BYTES_LIMIT
 from wire.names import LANE_EPOCH_SHIFT, QUEUE_STORE
 from wire.retained_first import RetainedFirst
@@ -48,8 +49,6 @@ class Deliveries:
         self._touched: dict[int, Client] = {}
         self._unsettled: dict[int, Client] = {}
         self._settle_timed = False
-        self._delivered: dict[tuple[str, int], int] = {}
-        self._distributor = 0  # epoch of the newest Distributor that has had something delivered
         self._dropped: Counter[str] = Counter()  # by reason
 
     def figures(self) -> dict[str, Any]:
@@ -130,10 +129,8 @@ class Deliveries:
         self._touched[client.number] = client
 
     def deliver(self, frame: Deliver) -> None:
-        """Send live messages, each batch once even if it was resent to a new Distributor, and nothing behind what is newer."""
-        if self._comes_late(frame):
-            return
-        batch = Batch.decode(frame.bodies[0])
+        """Send live messages."""
+        batch = frame.batch
         wall_ms = self._host.mailbox.wall_ms()
         grants = frame.grants or ((0, False, ()),) * len(frame.groups)
         for (subscribers, rows_column), (qos, as_published, identifiers) in zip(frame.groups, grants, strict=True):
@@ -146,28 +143,6 @@ class Deliveries:
                 identifiers=identifiers,
             )
             self.send(Copies(granted, wall_ms), unpack_column("I", subscribers), partial(_retained_topics, batch, rows))
-
-    @property
-    def delivered(self) -> tuple[tuple[str, int, int], ...]:
-        """(sender, its epoch, number) of what was delivered last of each sender that lives."""
-        return tuple([(*sender, number) for sender, number in self._delivered.items()])
-
-    def _comes_late(self, frame: Deliver) -> bool:
-        """Whether this number of its sender came before; from now on it has.
-
-        What passed its batch has no number: left of a former Distributor, it is late once the next one has had something delivered.
-        """
-        former = frame.distributor < self._distributor
-        self._distributor = max(self._distributor, frame.distributor)
-        if not frame.number:
-            return former
-        sender = frame.sender, frame.sender_epoch
-        if frame.number <= self._delivered.get(sender, 0):
-            return True
-        if sender not in self._delivered:
-            self._delivered = {known: last for known, last in self._delivered.items() if known[0] != sender[0]}
-        self._delivered[sender] = frame.number
-        return False
 
     def send(self, all_copies: Copies, subscribers: Sequence[int], replaced: Callable[[], Iterable[bytes]] = tuple) -> None:
         """Send granted messages to these connections, each without what it may not receive.

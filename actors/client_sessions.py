@@ -27,20 +27,16 @@ from functools import partial
 from actors.access import Access, Verdict
 from actors.client import Client
 from actors.client_host import ClientHost
+from actors.handed_over import SessionDown, SessionUp
 from wire.access_rules import resolve
 from wire.batch import OFFERED, REFUSABLE, RETAIN, unpack_column
-from wire.ended_connections import EndedConnections
 from wire.frames import (
-    LiveKnown,
     SessionClose,
     SessionClosed,
-    SessionDown,
     SessionGone,
     SessionOpen,
     SessionOpened,
     SessionsKnown,
-    SessionsWanted,
-    SessionUp,
 )
 from wire.greeting import LoginFault, Welcome, judge_connect, refuse_login
 from wire.inbound import InboundFlow
@@ -105,7 +101,6 @@ class ClientSessions:
         self._lasting: dict[str, int] = {}  # what may be on record of sessions that last -> the connection that asked last, or 0
         self._left: dict[str, int] = {}  # who went without an answer -> the connection, until its end is committed (C8)
         self._let_in: list[Opening] = []  # at the turn's end
-        self._ended = EndedConnections()
 
     @property
     def pending_wills(self) -> int:
@@ -345,9 +340,7 @@ class ClientSessions:
             self._closing[client.number] = close
             self._host.send(QUEUE_STORE, close)
         if client.flow is not None:
-            self._ended.add(client.number, client.session)
-            down = SessionDown(epoch=self._host.epoch, session=client.session, source=client.number, ended=not client.expiry_s)
-            self._host.send(DISTRIBUTOR, down)
+            self._host.send(DISTRIBUTOR, SessionDown(session=client.session, source=client.number, ended=not client.expiry_s))
         if keep_will:
             self._publish_or_wait(client, on_record=told)
 
@@ -448,7 +441,7 @@ class ClientSessions:
 
     def lost(self, session: str) -> None:
         """It has ended with a store that could not tell the Distributor any more."""
-        self._host.send(DISTRIBUTOR, SessionDown(epoch=self._host.epoch, session=session, source=NO_SOURCE, ended=True))
+        self._host.send(DISTRIBUTOR, SessionDown(session=session, source=NO_SOURCE, ended=True))
 
     # --- other actors begin anew ---
 
@@ -457,7 +450,6 @@ class ClientSessions:
         if not self._known:  # it tells all anew
             self._wills, self._refused = PendingWills(), RefusedWills()
             self._lasting.clear()
-            self._host.send(QUEUE_STORE, SessionsWanted(asker=self._host.name, epoch=self._host.epoch))
         for close in self._closing.values():
             self._host.send(QUEUE_STORE, close)
         self._resuming.clear()
@@ -504,24 +496,11 @@ class ClientSessions:
             self.publish_due_wills(now_s)
             self.look_up()
 
-    def tell_distributor(self) -> None:
-        """A new Distributor is to know who is connected, and whose what is sent again was."""
-        for source, session in self._ended.items():
-            self._host.send(DISTRIBUTOR, SessionDown(epoch=self._host.epoch, session=session, source=source, ended=False))
-        for client in self._clients.values():
-            if client.flow is not None:
-                self._up(client)
-
-    def told_distributor(self, delivered: tuple[tuple[str, int, int], ...]) -> None:
-        """It knows all now. delivered: as in ``LiveKnown``."""
-        self._host.send(DISTRIBUTOR, LiveKnown(epoch=self._host.epoch, delivered=delivered))
-
     def _up(self, client: Client) -> None:
         subscriptions = tuple((topic_filter, *options) for topic_filter, options in client.filters.items())
         self._host.send(
             DISTRIBUTOR,
             SessionUp(
-                epoch=self._host.epoch,
                 session=client.session,
                 source=client.number,
                 queue=client.queue,

@@ -2,7 +2,7 @@
 
 The Listener reads them behind what their client has published before. Requests go by way of the Distributor, which routes by them
 before the store keeps them. So a client that has its SUBACK gets what is published from then on. What is not answered is asked
-again when either of the two is new.
+again when the store is new.
 
 Of a session that ends with its connection the store keeps nothing, so its requests are answered without it where it is late.
 Retained messages are sent when they come, with RETAIN, behind what was sent meanwhile.
@@ -186,13 +186,9 @@ class ClientSubscriptions:
             del self._requests[number]
 
     def store_is_new(self) -> None:
-        """What the former one has sent may not be all: ask again."""
-        for request in self._requests.values():
-            request.retained.clear()
-        self.repeat()
-
-    def repeat(self) -> None:
         """Ask again for what is not answered, as far as it still holds: a later request may have been answered already."""
+        for request in self._requests.values():
+            request.retained.clear()  # what the former one has sent may not be all
         for number in self._requests:
             self._host.send(DISTRIBUTOR, self._frame(number))
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from actors.actor import MailboxActor
+from actors.handed_over import Deliver, Published, PublishedAhead, SessionDown, SessionUp
 from actors.local_routing import LocalRouting, Part, Routed, retained_part
 from actors.mailbox import Mailbox
 from actors.routed_batches import RoutedBatches
@@ -20,17 +20,12 @@ from wire.batch import QOS_ONLY, REFUSABLE, Batch, pack_column, unpack_column, w
 from wire.frames import (
     AclChanged,
     Append,
-    Deliver,
     Frame,
-    LiveKnown,
     Publishes,
-    PublishesAhead,
     SenderResumes,
-    SessionDown,
     SessionGone,
     SessionsKnown,
     SessionsWanted,
-    SessionUp,
     SubscriptionsAdd,
     SubscriptionsDrop,
 )
@@ -44,12 +39,11 @@ _REFUSABLE_ONLY = bytes(flags & REFUSABLE for flags in range(256))
 
 
 class Distributor(MailboxActor):
-    """Routes batches: ``Publishes`` in, ``Append`` to the store and ``Deliver`` to the Listener out.
+    """Routes batches: ``Published`` and ``Publishes`` in, ``Append`` to the store and ``Deliver`` to the Listener out.
 
     It is ready once it knows the sessions that the store keeps, and asks each later store whether they are still there. It takes
-    nothing of a sender before that has told it that it sends all again, the Listener with ``LiveKnown``: what was on its way to a
-    former life may have lost what was in front of it. What other senders than the Listener publish waits until a Listener that
-    lives has told who is connected: only then is it known who gets it live.
+    nothing of a Connection before that has told it that it sends all again: what was on its way to a former life may have lost
+    what was in front of it. What Connections publish before it is ready waits.
     """
 
     def __init__(self, mailbox: Mailbox, settings: NodeSettings, epoch: int) -> None:
@@ -57,58 +51,51 @@ class Distributor(MailboxActor):
         self._router = Router(settings.bridges)
         self._local = LocalRouting(settings)
         self._hops_max = {bridge.name: bridge.max_hops for bridge in settings.bridges if bridge.loop_prevention}
-        self._listener_epoch = 0
-        self._sessions_known = False
-        self._live_known = False
-        self._senders: dict[str, int] = {}  # those that send to this life -> their epochs
+        self._senders: dict[str, int] = {}  # Connections that send to this life -> their epochs
         self._held: dict[tuple[str, int], Publishes] = {}  # by sender and number
-        self._delivered: dict[tuple[str, int], int] = {}  # sender and its epoch -> what a former Distributor has had delivered live
         self._newest = RoutedBatches()
         self._routed = 0
         self._loops = 0
 
     def on_peer_up(self, name: str, epoch: int) -> None:
-        if name == LISTENER:
-            self._is_listener(epoch)
-        elif name == QUEUE_STORE:
+        if name == QUEUE_STORE:
             self._local.doubt()
-            self.send(QUEUE_STORE, SessionsWanted(asker=self.name, epoch=self.epoch))
+            self.send(QUEUE_STORE, SessionsWanted(epoch=self.epoch))
 
     def on_frame(self, frame: Frame) -> None:
         match frame:
+            case Published():
+                self._distribute(frame, frame.batch)
             case Publishes():
                 if self._senders.get(frame.sender) != frame.epoch:
                     return  # it is all sent again, or of a sender that is dead
-                if self._may_route:
-                    self._distribute(frame)
-                else:
+                if self.state == "starting":
                     self._held.setdefault((frame.sender, frame.number), frame)  # once, however often it is sent again
-            case PublishesAhead():
-                self._deliver_ahead(frame)
+                else:
+                    self._distribute_remote(frame)
+            case PublishedAhead():
+                if self._local:
+                    self._deliver(self._local.route(frame.batch, unpack_column("I", frame.sources), LISTENER), frame.batch)
             case SenderResumes():
                 self._sends_anew(frame.sender, frame.epoch)
-            case SubscriptionsAdd() | SubscriptionsDrop():
-                if self._is_listener(frame.epoch):
-                    self._change_subscriptions(frame)
+            case SubscriptionsAdd():
+                self._local.subscribe(frame.session, (filters[:3] for filters in frame.filters))
+                self.send(QUEUE_STORE, frame)  # what is kept and is not known here would be acknowledged, and without effect
+            case SubscriptionsDrop():
+                self._local.unsubscribe(frame.session, frame.filters)
+                self.send(QUEUE_STORE, frame)
             case SessionUp():
-                if self._is_listener(frame.epoch):
-                    self._local.up(frame)
+                self._local.up(frame)
             case SessionDown():
-                if self._is_listener(frame.epoch):
-                    self._local.down(frame)
+                self._local.down(frame)
             case SessionGone():
                 self._local.gone(frame)
             case AclChanged():
                 self._local.acl_changed(frame)
-            case LiveKnown():
-                if self._is_listener(frame.epoch):
-                    self._sends_anew(LISTENER, frame.epoch)
-                    self._live_known = True
-                    self._delivered = {(sender, epoch): number for sender, epoch, number in frame.delivered}
-                    self._route_held()
             case SessionsKnown():
                 if frame.epoch == self.epoch and not self.is_former(QUEUE_STORE, frame.store):
                     self._sessions_kept(frame)
+                    self.send(LISTENER, frame)
             case _:
                 raise AssertionError(f"not for a Distributor: {frame}")
 
@@ -117,41 +104,16 @@ class Distributor(MailboxActor):
 
     def _sessions_kept(self, frame: SessionsKnown) -> None:
         self._local.confirm(frame)
-        if not self._sessions_known:
+        if self.state == "starting":
             self._local.kept(frame)
-        if frame.last:
-            self._local.forget_doubted()
-            if not self._sessions_known:
-                self._sessions_known = True
-                self.ready()
-                self._route_held()
-
-    def _change_subscriptions(self, frame: SubscriptionsAdd | SubscriptionsDrop) -> None:
-        """Route by it, and have it kept: what was kept and is not known here would be acknowledged, and without effect.
-
-        Its connection has ended, or the Listener has not heard of this life yet: then it tells who is connected, and asks again.
-        """
-        if not self._local.is_connected(frame.session, frame.source):
+        if not frame.last:
             return
-        if isinstance(frame, SubscriptionsAdd):
-            self._local.subscribe(frame.session, (filters[:3] for filters in frame.filters))
-        else:
-            self._local.unsubscribe(frame.session, frame.filters)
-        self.send(QUEUE_STORE, replace(frame, distributor=self.epoch))
-
-    def _is_listener(self, epoch: int) -> bool:
-        """Whether what the Listener's life ``epoch`` says counts; a newer life has new clients."""
-        if epoch > self._listener_epoch:
-            self._listener_epoch = epoch
-            self._live_known = False
-            self._local.nobody_is_connected()
-            self._newest.forget()
-        return epoch == self._listener_epoch
-
-    @property
-    def _may_route(self) -> bool:
-        """Whether it is known who is to get what."""
-        return self._sessions_known and self._live_known
+        self._local.forget_doubted()
+        if self.state == "starting":
+            self.ready()
+            held, self._held = self._held, {}
+            for publishes in held.values():
+                self._distribute_remote(publishes)
 
     def _sends_anew(self, sender: str, epoch: int) -> None:
         """All that ``sender`` has outstanding follows, in order; nothing of its earlier lives counts any more."""
@@ -159,28 +121,23 @@ class Distributor(MailboxActor):
             self._senders[sender] = epoch
             self._held = {key: frame for key, frame in self._held.items() if key[0] != sender}
 
-    def _route_held(self) -> None:
-        """Route what waited, in order."""
-        if self._may_route:
-            held, self._held = self._held, {}
-            for frame in held.values():
-                self._distribute(frame)
+    def _distribute_remote(self, frame: Publishes) -> None:
+        if not self.is_former(frame.sender, frame.epoch):  # nothing of a dead one was acknowledged, and newer may have gone out
+            self._distribute(frame, Batch.decode(frame.bodies[0]))
 
-    def _distribute(self, frame: Publishes) -> None:
-        if self.is_former(frame.sender, frame.epoch):
-            return  # nothing of a dead sender was acknowledged, and what is newer may have gone out
-        again = self._newest.again(frame)
+    def _distribute(self, frame: Published | Publishes, batch: Batch) -> None:
+        again = self._newest.again(frame.sender, frame.epoch, frame.number)
         if again is not None:  # who gets it live has got it
             self.send(QUEUE_STORE, again)
             return
-        batch = Batch.decode(frame.bodies[0])
         sender = lane_of_actor(frame.sender)  # None: the Listener
         parts, bodies = self._parts(batch, None if sender is None else sender.bridge)
         self._routed += len(batch)
-        local = self._route_locally(frame, batch) if self._local else None
-        if local is not None:
+        if self._local:
+            local = self._route_locally(frame, batch)
             parts += local.parts
             bodies += local.bodies
+            self._deliver(local, batch)
         for part, body in retained_part(batch):
             parts.append(part)
             bodies.append(body)
@@ -192,43 +149,22 @@ class Distributor(MailboxActor):
             received=frame.received,
             released=frame.released,
             refusable=batch.flags.translate(_REFUSABLE_ONLY),
-            wills=frame.wills,
+            wills=frame.wills if isinstance(frame, Published) else (),
             parts=tuple(parts),
             bodies=tuple(bodies),
         )
         self._newest.keep(append)
-        if local is not None:  # first: were only this one lost, nobody would know that a shared subscription has dealt some of it
-            self._deliver(local, frame.sender, frame.epoch, frame.number, frame.bodies)
         self.send(QUEUE_STORE, append)
 
-    def _route_locally(self, frame: Publishes, batch: Batch) -> Routed:
-        sender = frame.sender, frame.epoch
-        had_live = frame.number <= self._delivered.get(sender, 0)
-        had_qos0 = 0 < frame.listener < self._listener_epoch  # perhaps: what a former one's clients were sent nobody knows any more
-        publishers = _publishers(frame) if frame.sender == LISTENER else None
-        return self._local.route(batch, publishers, sender, had_live=had_live, had_qos0=had_qos0)
+    def _route_locally(self, frame: Published | Publishes, batch: Batch) -> Routed:
+        if isinstance(frame, Published):
+            return self._local.route(batch, _publishers(frame), frame.sender)
+        had_qos0 = 0 < frame.listener < self.epoch  # perhaps: what a former life's clients were sent nobody knows any more
+        return self._local.route(batch, None, frame.sender, had_qos0=had_qos0)
 
-    def _deliver_ahead(self, frame: PublishesAhead) -> None:
-        """Deliver live what does not wait for its batch; without effect until it is known who is connected."""
-        if self._may_route and frame.epoch == self._listener_epoch and self._local:
-            local = self._local.route(Batch.decode(frame.bodies[0]), unpack_column("I", frame.sources), (LISTENER, frame.epoch))
-            self._deliver(local, LISTENER, frame.epoch, 0, frame.bodies)
-
-    def _deliver(self, local: Routed, sender: str, sender_epoch: int, number: int, bodies: tuple[bytes, ...]) -> None:
+    def _deliver(self, local: Routed, batch: Batch) -> None:
         if local.groups:
-            self.send(
-                LISTENER,
-                Deliver(
-                    sender=sender,
-                    sender_epoch=sender_epoch,
-                    number=number,
-                    distributor=self.epoch,
-                    epoch=self._listener_epoch,
-                    groups=local.groups,
-                    grants=local.grants,
-                    bodies=bodies,
-                ),
-            )
+            self.send(LISTENER, Deliver(batch=batch, groups=local.groups, grants=local.grants))
 
     def _parts(self, batch: Batch, origin: str | None) -> tuple[list[Part], list[bytes]]:
         """The batch cut by queue. One that goes to a queue whole keeps its columns; only flags and ways change."""
@@ -265,7 +201,7 @@ class Distributor(MailboxActor):
         return {row: hops for row, raw in batch.properties.items() if (hops := known[raw])}
 
 
-def _publishers(frame: Publishes) -> Sequence[Publisher]:
+def _publishers(frame: Published) -> Sequence[Publisher]:
     """Per row the connection that published it; of a Will its session, whose connection may be of an earlier Listener."""
     sources = unpack_column("I", frame.sources)
     if not frame.wills:

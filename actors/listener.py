@@ -24,6 +24,7 @@ from actors.client_sessions import ClientSessions
 from actors.client_stalls import ClientStalls
 from actors.client_subscriptions import ClientSubscriptions
 from actors.client_sys import SysTopics
+from actors.handed_over import Deliver, Published
 from actors.lingering import Lingering, Parting
 from actors.mailbox import HANGUP, READ, WRITE, Mailbox
 from actors.passing import PASSING_TIMER, Passing
@@ -34,13 +35,11 @@ from wire.errors import PeerViolation, Unavailable
 from wire.frames import (
     AclChanged,
     Committed,
-    Deliver,
     Frame,
     HandOut,
     LaneOpened,
     LaneReopen,
     NodeFigures,
-    Publishes,
     QueueAnswer,
     Retained,
     SenderResumes,
@@ -51,7 +50,6 @@ from wire.frames import (
     SessionsKnown,
     Settled,
     SubscriptionsKept,
-    encode,
 )
 from wire.inbound import AnswerBurst, InboundFlow
 from wire.input_budget import InputBudget
@@ -121,7 +119,7 @@ class Listener(MailboxActor):
         self.traffic = Traffic()
         self._sys = SysTopics(self, self._deliveries, self._sys_figures)
         self._most_connected = 0
-        self._link: SendingLink[Owed] = SendingLink()
+        self._link: SendingLink[Published, Owed] = SendingLink()
         self._touched: dict[int, Client] = {}
         self._unparsed: dict[int, Client] = {}
         self._acknowledgements = Acknowledgements(self, self._link, self._builder)
@@ -148,19 +146,14 @@ class Listener(MailboxActor):
     def on_peer_up(self, name: str, epoch: int) -> None:
         if name not in (DISTRIBUTOR, QUEUE_STORE):
             return
-        if name == DISTRIBUTOR:
-            self._access.tell_distributor()
-            self._sessions.tell_distributor()
-            self._subscriptions.repeat()
-            self._sessions.told_distributor(self._deliveries.delivered)
-        else:
+        if name == QUEUE_STORE:
             self._sessions.store_is_new()
             self._admin.store_is_new()
             self._deliveries.store_is_new()
             self._subscriptions.store_is_new()
             number, stalled = self._link.committed + 1, self._acknowledgements.stalled
             self.send(name, SenderResumes(sender=self.name, epoch=self.epoch, number=number, stalled=stalled))
-        self._resend()
+            self._resend()
         self._open_doors()
 
     def on_stopping(self) -> None:
@@ -231,7 +224,11 @@ class Listener(MailboxActor):
                 self._admin.command(frame)
             case QueueAnswer():
                 self._admin.answered(frame)
-            case Deliver() | Retained() | SessionOpened() | SessionClosed() | SubscriptionsKept() | SessionsKnown():
+            case Deliver():
+                self._deliveries.deliver(frame)
+            case SessionsKnown():
+                self._sessions.known(frame)
+            case Retained() | SessionOpened() | SessionClosed() | SubscriptionsKept():
                 if frame.epoch == self.epoch:
                     self._of_this_life(frame)
             case AclChanged():
@@ -241,10 +238,8 @@ class Listener(MailboxActor):
             case _:
                 raise AssertionError(f"not for a Listener: {frame}")
 
-    def _of_this_life(self, frame: Deliver | Retained | SessionOpened | SessionClosed | SubscriptionsKept | SessionsKnown) -> None:
+    def _of_this_life(self, frame: Retained | SessionOpened | SessionClosed | SubscriptionsKept) -> None:
         match frame:
-            case Deliver():
-                self._deliveries.deliver(frame)
             case Retained():
                 self._subscriptions.retained(frame)
             case SubscriptionsKept():
@@ -254,9 +249,6 @@ class Listener(MailboxActor):
                     self._sessions.opened(frame)
             case SessionClosed():
                 self._sessions.close_committed(frame)
-            case SessionsKnown():
-                if not self.is_former(QUEUE_STORE, frame.store):
-                    self._sessions.known(frame)
 
     def on_told(self, message: Any) -> None:
         assert isinstance(message, Verified), f"not for a Listener: {message}"
@@ -783,27 +775,25 @@ class Listener(MailboxActor):
         if not bursts and not len(self._builder):
             return
         received = self._builder.received
-        body = self._builder.build(accepted_ms=self.mailbox.wall_ms()).encode()
+        batch = self._builder.build(accepted_ms=self.mailbox.wall_ms())
         sources = self._builder.sources_column()
         self.traffic.publish_received += len(self._builder)
         self.traffic.messages_received += len(self._builder)
         self._builder.clear()
         self._passing.batch_sent()
-        parts = encode(
-            Publishes(
-                sender=self.name,
-                epoch=self.epoch,
-                number=self._link.next_number,
-                sources=sources,
-                received={session: columns for session, columns in received.items() if session in kept_sessions},
-                released=released,
-                wills=tuple(self._wills),
-                bodies=(body,),
-            )
+        published = Published(
+            sender=self.name,
+            epoch=self.epoch,
+            number=self._link.next_number,
+            batch=batch,
+            sources=sources,
+            received={session: columns for session, columns in received.items() if session in kept_sessions},
+            released=released,
+            wills=tuple(self._wills),
         )
-        self._link.sent(parts, Owed(bursts, received, sources, body, tuple(self._wills)), now_s)
+        self._link.sent(published, Owed(bursts, received, sources, batch, published.wills), now_s)
         self._wills.clear()
-        self.mailbox.send_parts(DISTRIBUTOR, parts)
+        self.send(DISTRIBUTOR, published)
 
     def _seal(self) -> tuple[list[tuple[Client, AnswerBurst]], dict[str, bytes]]:
         bursts: list[tuple[Client, AnswerBurst]] = []
@@ -820,8 +810,8 @@ class Listener(MailboxActor):
         return bursts, released
 
     def _resend(self) -> None:
-        for parts in self._link.resend(self.mailbox.now_s()):
-            self.mailbox.send_parts(DISTRIBUTOR, parts)
+        for published in self._link.resend(self.mailbox.now_s()):
+            self.send(DISTRIBUTOR, published)
 
 
 def _keeps(client: Client) -> bool:

@@ -11,13 +11,14 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence, Set
 from typing import NamedTuple
 
+from actors.handed_over import SessionDown, SessionUp
 from wire.access_lists import AccessLists
 from wire.access_rules import ClientAccess
 from wire.batch import OFFERED, QOS_MASK, QOS_ONLY, REFUSABLE, RETAIN_ONLY, Batch, pack_column
 from wire.copies import as_granted
 from wire.dealt_before import DealtBefore, key_of
 from wire.ended_connections import EndedConnections
-from wire.frames import AclChanged, SessionDown, SessionGone, SessionsKnown, SessionUp
+from wire.frames import AclChanged, SessionGone, SessionsKnown
 from wire.match import Match, Way
 from wire.names import RETAINED
 from wire.settings import NodeSettings
@@ -108,18 +109,6 @@ class LocalRouting:
         if self._places.get(frame.session, (0, ""))[1] == frame.queue:
             self._forget(frame.session)
 
-    def nobody_is_connected(self) -> None:
-        """The Listener is new: every connection has ended, and it numbers its own from 1."""
-        for session, (source, queue) in list(self._places.items()):
-            if source:
-                self._offline(session, source, queue)
-        self._subscriptions.numbered_anew()
-        self._ended.clear()
-
-    def is_connected(self, session: str, source: int) -> bool:
-        """Whether ``source`` is known as the connection of ``session``."""
-        return bool(source) and self._places.get(session, (0, ""))[0] == source
-
     def subscribe(self, session: str, filters: Iterable[tuple[str, int, int]]) -> None:
         """Route by these filters from the next batch on."""
         for topic_filter, options, identifier in filters:
@@ -164,20 +153,17 @@ class LocalRouting:
         self,
         batch: Batch,
         sources: Sequence[Publisher] | None,
-        sender: tuple[str, int],
+        sender: str,
         *,
-        had_live: bool = False,
         had_qos0: bool = False,
     ) -> Routed:
         """Who gets what of ``batch``.
 
-        sources: per row who published it; None: no local client. sender: whose batch it is, and in which life. had_live: what goes
-        live of it has been delivered, as a former Distributor has said. had_qos0: those who are connected may have had QoS 0 of it.
+        sources: per row who published it; None: no local client. sender: whose batch it is.
+        had_qos0: those who are connected may have had QoS 0 of it.
         """
         found = _Found(batch, sources, sender, self._ended)
-        if had_live:
-            found.was_offered()
-        elif had_qos0:
+        if had_qos0:
             found.qos0_was_offered()
         by_match: dict[Match, set[int]] = {}
         by_group: dict[SharedGroup, set[int]] = {}
@@ -200,7 +186,7 @@ class LocalRouting:
 class _Found:
     """What one batch comes to: rows by who gets them live, and rows by queue."""
 
-    def __init__(self, batch: Batch, sources: Sequence[Publisher] | None, sender: tuple[str, int], ended: EndedConnections) -> None:
+    def __init__(self, batch: Batch, sources: Sequence[Publisher] | None, sender: str, ended: EndedConnections) -> None:
         self._batch = batch
         self._sender = sender
         self._sources = sources
@@ -212,10 +198,6 @@ class _Found:
         self._payloads: Sequence[bytes] = ()
         self._live: dict[tuple[bytes, Grant], list[Sequence[int]]] = {}
         self._queued: dict[tuple[str, Delivery], list[Sequence[int]]] = {}
-
-    def was_offered(self) -> None:
-        """Take every row for one that was offered before."""
-        self._offered = bytes([OFFERED]) * len(self._batch)
 
     def qos0_was_offered(self) -> None:
         """Take every row of QoS 0 for one that was offered before."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from actors.acknowledgements import Owed
 from actors.client_host import ClientHost
-from wire.frames import PublishesAhead
+from actors.handed_over import Published, PublishedAhead
 from wire.link import OVERLAPPING_ROWS_MIN, SendingLink
 from wire.mqtt.publish_stream import BatchBuilder
 from wire.names import DISTRIBUTOR
@@ -29,7 +29,7 @@ SHED_ROWS_MIN = 256  # fewer leave a full batch only where there is no room for 
 class Passing:
     """Passes messages of QoS 0 on when a commit takes long."""
 
-    def __init__(self, host: ClientHost, link: SendingLink[Owed], builder: BatchBuilder) -> None:
+    def __init__(self, host: ClientHost, link: SendingLink[Published, Owed], builder: BatchBuilder) -> None:
         self._host = host
         self._link = link
         self._builder = builder
@@ -99,6 +99,5 @@ class Passing:
         batch, sources = passed
         self._passed += len(batch)
         self._sheddable += len(batch)
-        ahead = PublishesAhead(epoch=self._host.epoch, sources=sources, bodies=(batch.encode(),))
-        self._host.send(DISTRIBUTOR, ahead)
+        self._host.send(DISTRIBUTOR, PublishedAhead(batch=batch, sources=sources))
         return True

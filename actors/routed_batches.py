@@ -2,15 +2,15 @@
 
 Who gets a message is decided once, when it is routed. Between that and a repeat (the store has died with the batch) clients may
 have subscribed, and been sent later messages of QoS 0 already; and a shared subscription would choose another member: the message
-would come out of order (P4) [MQTT-4.6.0-6], twice, or to nobody. A new Distributor knows nothing of it, and routes again; so does
-one that has a new Listener, whose clients are others.
+would come out of order (P4) [MQTT-4.6.0-6], twice, or to nobody. A new Distributor knows nothing of it, and routes again; its
+Listener's clients are others.
 """
 
 from __future__ import annotations
 
 from collections import deque
 
-from wire.frames import Append, Publishes
+from wire.frames import Append
 from wire.link import BATCHES_OUTSTANDING_MAX
 
 KEPT_BYTES_MAX = 16 << 20  # a batch that came to more, because many queues want it each in its own way, is routed again
@@ -22,14 +22,10 @@ class RoutedBatches:
     def __init__(self) -> None:
         self._kept: dict[str, deque[Append]] = {}
 
-    def forget(self) -> None:
-        """Those who got them live are gone."""
-        self._kept.clear()
-
-    def again(self, frame: Publishes) -> Append | None:
-        """What ``frame`` came to when it was routed; None if it was not, as far as is known."""
-        for append in self._kept.get(frame.sender, ()):
-            if (append.epoch, append.number) == (frame.epoch, frame.number):
+    def again(self, sender: str, epoch: int, number: int) -> Append | None:
+        """What that batch came to when it was routed; None if it was not, as far as is known."""
+        for append in self._kept.get(sender, ()):
+            if (append.epoch, append.number) == (epoch, number):
                 return append
         return None
 

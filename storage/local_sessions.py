@@ -92,7 +92,6 @@ class LocalSessions:
             if not is_remote(session.name):
                 session.expiry_s = min(session.expiry_s, settings.expiry_max_s)
         self._listener_epoch = max((session.connected[0] for session in sessions if session.connected), default=0)
-        self._distributor_epoch = 0  # of the newest that has asked what is kept
         self._kept = sum(1 for session in sessions if session.queue)
         self._answers: list[tuple[str, Frame]] = []
         self._expired = 0
@@ -120,13 +119,10 @@ class LocalSessions:
                 self._close(frame)
                 self._answers.append((LISTENER, SessionClosed(epoch=frame.epoch, source=frame.source)))
             case SessionsWanted():
-                if frame.asker == LISTENER:
-                    self._listener_lives(frame.epoch, wall_ms)
-                elif frame.asker == DISTRIBUTOR:
-                    self._distributor_epoch = max(self._distributor_epoch, frame.epoch)
-                self._answers.extend((frame.asker, known) for known in self._known(frame.epoch))
-            case SubscriptionsAdd() | SubscriptionsDrop() if frame.distributor < self._distributor_epoch:
-                pass  # late from a dead Distributor: the next one was told what is kept, without this, and it is asked for again
+                self._listener_lives(frame.epoch, wall_ms)
+                self._answers.extend((DISTRIBUTOR, known) for known in self._known(frame.epoch))
+            case SubscriptionsAdd() | SubscriptionsDrop() if frame.epoch < self._listener_epoch:
+                pass  # late from a dead life: the next one was told what is kept, without this, and its client is not there
             case SubscriptionsAdd():
                 self._add(frame, wall_ms)
             case SubscriptionsDrop():

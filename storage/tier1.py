@@ -248,7 +248,7 @@ class Tier1:
                 if self._senders.begin(frame.sender, frame.epoch).epoch == frame.epoch:
                     self._waiting.append(frame)
             case SessionsWanted():
-                if frame.asker != LISTENER or self._senders.begin(frame.asker, frame.epoch).epoch == frame.epoch:
+                if self._senders.begin(LISTENER, frame.epoch).epoch == frame.epoch:
                     self._waiting.append(frame)
             case SubscriptionsAdd() | SubscriptionsDrop():
                 if frame.queue or self._retry_s is None or len(self._waiting) < WAITING_MAX:

@@ -97,16 +97,12 @@ def decode(parts: Sequence[bytes]) -> Frame:
 @_frame(1)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Publishes(Frame):
-    """Sender -> Distributor: what came in since the last batch; ``bodies`` is one batch.
+    """Connection -> Distributor: what its remote has published since the last batch; ``bodies`` is one batch.
 
-    sources: per row the sender's number of the client connection (u32 column). received: QoS 2 identifiers to commit with their
+    sources: per row the sender's number of the connection (u32 column). received: QoS 2 identifiers to commit with their
     messages, session -> (packet ids u16 column, rows u16 column). released: identifiers whose PUBREL came, session -> u16 column.
-    wills: Wills that are in this batch: (session, row, epoch and number of the batch in which it was refused before, 0 and 0 for
-    none). Their records lose them in the same commit; one that is refused stays on record, to be sent again.
-    listener: epoch of the Listener that a Connection knew when it first sent the batch; 0: none, or the sender is the Listener.
+    listener: epoch of the Listener that the Connection knew when it first sent the batch; 0: none.
     """
-
-    VERSION: ClassVar[int] = 4
 
     sender: str
     epoch: int
@@ -114,21 +110,7 @@ class Publishes(Frame):
     sources: bytes
     received: dict[str, tuple[bytes, bytes]]
     released: dict[str, bytes]
-    wills: tuple[tuple[str, int, int, int], ...] = ()
     listener: int = 0
-    bodies: tuple[bytes, ...]
-
-
-@_frame(49)
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PublishesAhead(Frame):
-    """Listener -> Distributor: messages of QoS 0 that local clients get now, though the batch that has them waits for another.
-
-    They are delivered live, and nothing else is done with them. sources: as in ``Publishes``. It is not sent again.
-    """
-
-    epoch: int
-    sources: bytes
     bodies: tuple[bytes, ...]
 
 
@@ -140,6 +122,8 @@ class Append(Frame):
     parts: one for each of ``bodies``: (queue, rows in it, their bytes, how many are QoS 0, the row numbers in the original batch
     as a u16 column, empty for all rows). Commit them all, with ``received``, ``released`` and ``wills``, in one write. The part for
     ``names.RETAINED`` is no queue: its rows replace, or with an empty payload remove, what is retained under their topics.
+    wills: Wills that are in this batch: (session, row, epoch and number of the batch in which it was refused before, 0 and 0 for
+    none). Their records lose them in the same commit; one that is refused stays on record, to be sent again.
     """
 
     VERSION: ClassVar[int] = 3
@@ -256,7 +240,7 @@ class SessionOpened(Frame):
 @_frame(7)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SenderResumes(Frame):
-    """Sender -> QueueStore or Distributor, when a new one is up: what is outstanding is sent again, beginning with ``number``.
+    """Sender -> QueueStore, Connection -> Distributor, when a new one is up: what is outstanding comes again, from ``number`` on.
 
     A Distributor takes nothing of a Connection before that, and nothing of an earlier epoch of it after that.
     stalled: sources of which a row was refused before that, and that were not resumed since.
@@ -319,16 +303,15 @@ class SessionClosed(Frame):
 @_frame(16)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionsWanted(Frame):
-    """Distributor or Listener -> QueueStore: what sessions are kept? Answered with ``SessionsKnown``. asker: its mailbox."""
+    """Distributor -> QueueStore: what sessions are kept? Answered with ``SessionsKnown``."""
 
-    asker: str
     epoch: int
 
 
 @_frame(17)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionsKnown(Frame):
-    """QueueStore -> asker: kept sessions, in several frames; ``last`` ends the answer.
+    """QueueStore -> Distributor -> Listener: kept sessions, in several frames; ``last`` ends the answer.
 
     sessions: (session, queue, subscriptions as in ``SessionOpened``, Will as in ``SessionOpen`` or None, when that Will is due as
     UTC epoch in ms, the user whose session it is or None, the listener as in ``SessionOpen``). A session whose connection was of an
@@ -351,78 +334,6 @@ class SessionsKnown(Frame):
 # --- local sessions: live delivery and subscriptions -----------------------------------------------------------------------
 
 
-@_frame(12)
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Deliver(Frame):
-    """Distributor -> Listener: live messages out of ``Publishes`` number ``number`` of ``sender``; 0: out of ``PublishesAhead``.
-
-    distributor: epoch of the Distributor that sends it. epoch: of the Listener to whose connections it goes.
-    groups: (client connections u32 column, rows of the batch u16 column, empty for all); ``bodies`` is the one batch.
-    grants: for each group (granted QoS, whether RETAIN goes as published, subscription identifiers); empty: QoS 0, nothing else.
-    """
-
-    VERSION: ClassVar[int] = 3
-
-    sender: str
-    sender_epoch: int
-    number: int
-    distributor: int
-    epoch: int
-    groups: tuple[tuple[bytes, bytes], ...]
-    grants: tuple[tuple[int, bool, tuple[int, ...]], ...] = ()
-    bodies: tuple[bytes, ...]
-
-
-@_frame(13)
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionUp(Frame):
-    """Listener -> Distributor: ``session`` is connected as ``source``, with these subscriptions and no others.
-
-    queue: its Tier-1 queue, empty if the session ends with its connection. subscriptions: as in ``SessionOpened``. user, listener:
-    as in ``SessionOpen``; who may read what follows from them.
-    """
-
-    VERSION: ClassVar[int] = 2
-
-    epoch: int
-    session: str
-    source: int
-    queue: str
-    subscriptions: tuple[tuple[str, int, int], ...]
-    user: str | None = None
-    listener: str = ""
-
-
-@_frame(14)
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionDown(Frame):
-    """Listener -> Distributor: connection ``source`` of ``session`` has ended; ``ended``: so has the session.
-
-    Repeated to a new Distributor, which knows by it whose the messages were that the connection published.
-    """
-
-    epoch: int
-    session: str
-    source: int
-    ended: bool
-
-
-@_frame(15)
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LiveKnown(Frame):
-    """Listener -> Distributor: every session that is connected has been told of; what waited for that may be routed.
-
-    What the Listener has outstanding follows; nothing of it is taken before.
-    delivered: (sender, its epoch, number) of what was delivered live last of each sender; up to there a former Distributor has
-    routed.
-    """
-
-    VERSION: ClassVar[int] = 2
-
-    epoch: int
-    delivered: tuple[tuple[str, int, int], ...] = ()
-
-
 @_frame(18)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubscriptionsAdd(Frame):
@@ -430,11 +341,8 @@ class SubscriptionsAdd(Frame):
 
     filters: (topic filter, options as in ``SessionOpened``, subscription identifier, whether retained messages are wanted). The
     store keeps them if ``queue`` is not empty, puts the retained messages of QoS 1 and 2 into that queue in the same commit, and
-    answers ``SubscriptionsKept``. Repeated with the same ``request`` until answered. distributor: epoch of the Distributor that
-    passes it on, 0 until then; the store drops what comes late from one whose successor has asked what is kept.
+    answers ``SubscriptionsKept``. Repeated with the same ``request`` until answered; without effect if it is of a former life.
     """
-
-    VERSION: ClassVar[int] = 2
 
     epoch: int
     request: int
@@ -442,18 +350,12 @@ class SubscriptionsAdd(Frame):
     source: int
     queue: str
     filters: tuple[tuple[str, int, int, bool], ...]
-    distributor: int = 0
 
 
 @_frame(19)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubscriptionsDrop(Frame):
-    """Listener -> Distributor -> QueueStore: an UNSUBSCRIBE of ``session``; answered with ``SubscriptionsKept`` as well.
-
-    distributor: as in ``SubscriptionsAdd``.
-    """
-
-    VERSION: ClassVar[int] = 2
+    """Listener -> Distributor -> QueueStore: an UNSUBSCRIBE of ``session``; answered with ``SubscriptionsKept`` as well."""
 
     epoch: int
     request: int
@@ -461,7 +363,6 @@ class SubscriptionsDrop(Frame):
     source: int
     queue: str
     filters: tuple[str, ...]
-    distributor: int = 0
 
 
 @_frame(29)

@@ -17,19 +17,20 @@ BATCH_ROWS_MAX = 8_192
 BATCH_BYTES_MAX = 2 * 1024 * 1024
 RESEND_AFTER_S = 3.0
 
+Sent = TypeVar("Sent")
 Kept = TypeVar("Kept")
 
 
 @dataclass(frozen=True, slots=True)
-class Outstanding(Generic[Kept]):
-    """One numbered batch on its way: its frame, encoded, and what its sender wants back when it is committed."""
+class Outstanding(Generic[Sent, Kept]):
+    """One numbered batch on its way: its frame, and what its sender wants back when it is committed."""
 
     number: int
-    parts: list[bytes]
+    sent: Sent
     kept: Kept
 
 
-class SendingLink(Generic[Kept]):
+class SendingLink(Generic[Sent, Kept]):
     """Numbers 1, 2, 3, ... within one epoch.
 
     L3  every number above the last committed one is kept, in order, and is sent again when an actor on the way starts anew
@@ -37,7 +38,7 @@ class SendingLink(Generic[Kept]):
     """
 
     def __init__(self) -> None:
-        self._outstanding: deque[Outstanding[Kept]] = deque()
+        self._outstanding: deque[Outstanding[Sent, Kept]] = deque()
         self._committed = 0
         self._progress_s = 0.0
 
@@ -54,7 +55,7 @@ class SendingLink(Generic[Kept]):
     def __len__(self) -> int:
         return len(self._outstanding)
 
-    def __iter__(self) -> Iterator[Outstanding[Kept]]:
+    def __iter__(self) -> Iterator[Outstanding[Sent, Kept]]:
         return iter(self._outstanding)
 
     @property
@@ -70,16 +71,16 @@ class SendingLink(Generic[Kept]):
         """Whether a batch of ``rows`` is to go now: a lone one at once, one beside another if it is large, or ``full``."""
         return self.may_send() and (not self._outstanding or full or rows >= OVERLAPPING_ROWS_MIN)
 
-    def sent(self, parts: list[bytes], kept: Kept, now_s: float) -> int:
-        """Keep ``parts``, which carry ``next_number``, until they are committed; returns that number."""
+    def sent(self, frame: Sent, kept: Kept, now_s: float) -> int:
+        """Keep ``frame``, which carries ``next_number``, until it is committed; returns that number."""
         assert self.may_send()
         number = self.next_number
         if not self._outstanding:
             self._progress_s = now_s
-        self._outstanding.append(Outstanding(number, parts, kept))
+        self._outstanding.append(Outstanding(number, frame, kept))
         return number
 
-    def acknowledge(self, number: int, now_s: float) -> list[Outstanding[Kept]]:
+    def acknowledge(self, number: int, now_s: float) -> list[Outstanding[Sent, Kept]]:
         """Forget everything up to ``number`` and return it in order; a repeated or unknown number returns nothing."""
         done = []
         while self._outstanding and self._outstanding[0].number <= number:
@@ -89,10 +90,10 @@ class SendingLink(Generic[Kept]):
             self._progress_s = now_s
         return done
 
-    def resend(self, now_s: float) -> list[list[bytes]]:
-        """The parts of everything outstanding, in order, because an actor on the way started anew."""
+    def resend(self, now_s: float) -> list[Sent]:
+        """Everything outstanding, in order, because an actor on the way started anew."""
         self._progress_s = now_s
-        return [batch.parts for batch in self._outstanding]
+        return [batch.sent for batch in self._outstanding]
 
     def overdue(self, now_s: float) -> bool:
         """Whether something is outstanding and nothing was committed for ``RESEND_AFTER_S``."""

@@ -111,7 +111,7 @@ class RemoteInbox:
         self._packet_max_bytes = packet_max_bytes
         self._asks_to_keep = self._remote_keeps = remote_keeps
         self._builder = BatchBuilder(rows_max=rows_max, bytes_max=bytes_max, packet_max_bytes=packet_max_bytes)
-        self._link: SendingLink[_Owed] = SendingLink()
+        self._link: SendingLink[list[bytes], _Owed] = SendingLink()
         self._source = 0
         self._flow: InboundFlow | None = None
         self._held: deque[_Held] = deque()

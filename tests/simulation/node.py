@@ -17,6 +17,7 @@ from actors.actor import MailboxActor
 from actors.connection import Connection
 from actors.distributor import Distributor
 from actors.forwarder import Forwarder
+from actors.handed_over import Published
 from actors.host import ChildHost, Host
 from actors.listener import Listener
 from actors.mailbox import READ, Mailbox
@@ -403,7 +404,7 @@ class Machine:
                 self.oracle.turn_ended(name.partition(":")[0], actor)
 
     def _seen(self, sender: str, receiver: str, frame: Frame) -> None:
-        if isinstance(frame, Publishes):
+        if isinstance(frame, Published | Publishes):
             self.oracle.offered(frame)
         elif isinstance(frame, HandOut):
             if sender == STORE:

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgpack
 
+from actors.handed_over import Published
 from storage.chunk import Chunk
 from storage.dead_letters import DeadRow
 from storage.history import Settlement, settlement_key, settlement_of
@@ -436,11 +437,12 @@ class Oracle:
 
     # --- publishers ---
 
-    def offered(self, frame: Publishes) -> None:
+    def offered(self, frame: Published | Publishes) -> None:
         """A batch is on its way to the store."""
         if not (self._limited or self._changing):
             return
-        payloads = [payload for body in frame.bodies for payload in Batch.decode(body).rows_payloads()]
+        batch = frame.batch if isinstance(frame, Published) else Batch.decode(frame.bodies[0])
+        payloads = list(batch.rows_payloads())
         self._offered[frame.sender, frame.epoch, frame.number] = payloads
         self.rules.offered(self.messages[payload] for payload in payloads if payload in self.messages)
         if self.bridge_configured:
