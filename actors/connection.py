@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any, NoReturn
 
 from actors.actor import MailboxActor
+from actors.handed_over import LinkState, Passed
 from actors.mailbox import HANGUP, READ, WRITE, Mailbox
 from actors.remote import DISCONNECT, LEVEL_5, NOTHING_SUBSCRIBED, Remote, open_remote, probe_remote
 from actors.remote_intake import RemoteIntake
@@ -27,9 +28,7 @@ from wire.frames import (
     Committed,
     Credit,
     Frame,
-    HandOut,
     LaneOpened,
-    LinkState,
     NodeEvents,
     SessionOpened,
     Settle,
@@ -178,15 +177,12 @@ class Connection(MailboxActor):
 
     def on_frame(self, frame: Frame) -> None:
         match frame:
-            case HandOut():
-                if frame.epoch == self._lane_epoch:
-                    self._flow.offer(frame)
+            case Passed():
+                self._flow.offer_batch(frame.batch, frame.first_seq, frame.offsets, frame.size_bytes)
             case Settled():
-                if frame.epoch == self._lane_epoch:
-                    self._flow.committed(frame.number)
+                self._flow.committed(frame.number)
             case LaneOpened():
-                if frame.epoch > self._lane_epoch:
-                    self._open_lane(frame)
+                self._open_lane(frame)
             case Committed():
                 if self._intake is not None and not self.is_former(QUEUE_STORE, frame.store):
                     self._intake.frame(frame)
@@ -838,7 +834,7 @@ class Connection(MailboxActor):
         if state != self._link:
             self._link = state
             self._link_since_s = self.mailbox.now_s()
-            self.send(self._forwarder, LinkState(queue=self._queue, epoch=self._lane_epoch, state=state))
+            self.send(self._forwarder, LinkState(state=state))
 
 
 def _facts_of(blamed: Blamed) -> dict[str, str | int]:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import logging
 from array import array
-from dataclasses import replace
 from typing import Any
 
 from actors.actor import MailboxActor
+from actors.handed_over import LinkState, Passed
 from actors.mailbox import Mailbox
-from wire.batch import QOS_ONLY, Batch, pack_column, unpack_column
+from wire.batch import QOS_ONLY, Batch, unpack_column
 from wire.frames import (
     Credit,
     Frame,
@@ -21,7 +21,6 @@ from wire.frames import (
     LaneOpen,
     LaneOpened,
     LaneReopen,
-    LinkState,
     Ranges,
     Settle,
     Settled,
@@ -90,8 +89,7 @@ class Forwarder(MailboxActor):
                 if self._open:  # otherwise an opening is under way already
                     self._reopen()
             case LinkState():
-                if frame.epoch == self._lane_epoch:  # a former life of the Connection may speak late
-                    self._linked = frame.state == "connected"
+                self._linked = frame.state == "connected"
             case _:
                 raise AssertionError(f"not for a Forwarder: {frame}")
 
@@ -118,21 +116,20 @@ class Forwarder(MailboxActor):
         self.send(QUEUE_STORE, LaneOpen(queue=self._queue, epoch=self._lane_epoch))
 
     def _pass_on(self, handout: HandOut) -> None:
-        offsets: list[int] | None = list(unpack_column("I", handout.offsets)) if handout.offsets else None
+        offsets = unpack_column("I", handout.offsets) if handout.offsets else None
+        size_bytes = handout.size_bytes
         batch, expired = self._form.transform(Batch.decode(handout.bodies[0]), now_ms=self.mailbox.wall_ms())
         if expired:
             gone = set(expired)
-            offsets = offsets or list(range(handout.count))
-            self._settled.append(("expired", ranges_of(handout.first_seq + offsets[row] for row in expired)))
-            offsets = [offset for row, offset in enumerate(offsets) if row not in gone]
-            whole, size_bytes = handout, batch.size_bytes()
-            handout = replace(whole, count=len(batch), size_bytes=size_bytes, offsets=pack_column(array("I", offsets)))
-            self._tier2.kept_back(whole.count - len(batch), whole.size_bytes - (size_bytes if len(batch) else 0))
+            places = offsets or range(handout.count)
+            self._settled.append(("expired", ranges_of(handout.first_seq + places[row] for row in expired)))
+            offsets = array("I", (offset for row, offset in enumerate(places) if row not in gone))
+            size_bytes = batch.size_bytes() if len(batch) else 0
+            self._tier2.kept_back(handout.count - len(batch), handout.size_bytes - size_bytes)
         self._log_unmapped()
-        if not len(batch):
-            return
-        self.send(self._connection, replace(handout, bodies=(batch.encode(),)))
-        self._settle_volatile(handout, batch, offsets)
+        if len(batch):
+            self.send(self._connection, Passed(first_seq=handout.first_seq, offsets=offsets, size_bytes=size_bytes, batch=batch))
+            self._settle_volatile(handout.first_seq, batch, offsets)
 
     def _log_unmapped(self) -> None:
         """Once for each topic that cannot be mapped: its messages keep it."""
@@ -141,17 +138,17 @@ class Forwarder(MailboxActor):
             log.warning("topic.unmapped", extra={"bridge": self._bridge.name, "topics": sorted(map(repr, new_topics))[:10]})
         self._form.unmapped_topics.clear()
 
-    def _settle_volatile(self, handout: HandOut, batch: Batch, offsets: list[int] | None) -> None:
+    def _settle_volatile(self, first_seq: int, batch: Batch, offsets: array[int] | None) -> None:
         """QoS 0 leaves the queue now: it is never sent a second time, whatever comes of this attempt."""
         qos = batch.flags.translate(QOS_ONLY)
         count = qos.count(0)
         if not count:
             return
         if offsets is None and count == len(qos):
-            ranges: Ranges = ((handout.first_seq, handout.first_seq + count),)
+            ranges: Ranges = ((first_seq, first_seq + count),)
         else:
             rows = [row for row, level in enumerate(qos) if not level]
-            ranges = ranges_of(handout.first_seq + (row if offsets is None else offsets[row]) for row in rows)
+            ranges = ranges_of(first_seq + (row if offsets is None else offsets[row]) for row in rows)
         self._settled.append(("delivered", ranges))
 
     def _settle(self) -> None:

@@ -1,7 +1,8 @@
-"""What the Listener and the Distributor hand each other. They share a process, so none of it is ever encoded, late or lost."""
+"""What the actors of one process hand each other: none of it is ever encoded, late or lost."""
 
 from __future__ import annotations
 
+from array import array
 from dataclasses import dataclass, field
 
 from wire.batch import Batch
@@ -69,3 +70,26 @@ class SessionDown(Frame):
     session: str
     source: int
     ended: bool
+
+
+# --- a lane's Forwarder and Connection ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Passed(Frame):
+    """Forwarder -> Connection: messages ``first_seq + offset``, as the remote is to see them; offsets None means 0, 1, 2, ...
+
+    size_bytes: how much of the Connection's credit they take.
+    """
+
+    first_seq: int
+    offsets: array[int] | None
+    size_bytes: int
+    batch: Batch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkState(Frame):
+    """Connection -> Forwarder: ``state`` of the remote connection: connecting, connected, backoff, paused."""
+
+    state: str

@@ -448,10 +448,9 @@ class Credit(Frame):
 @_frame(23)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandOut(Frame):
-    """QueueStore -> Forwarder -> Connection: messages ``first_seq + offset`` in order; no offsets (u32 column) means 0, 1, 2, ...
+    """QueueStore -> Forwarder or Listener: messages ``first_seq + offset`` in order; no offsets (u32 column) means 0, 1, 2, ...
 
-    They are marked in flight. ``bodies`` is one batch of ``count`` rows and ``size_bytes`` bytes; after the Forwarder its topics,
-    QoS and properties are the remote's.
+    They are marked in flight. ``bodies`` is one batch of ``count`` rows and ``size_bytes`` bytes.
     """
 
     queue: str
@@ -500,21 +499,6 @@ class LaneReopen(Frame):
     """QueueStore -> Forwarder or Listener: drop what the lane holds and send ``LaneOpen`` with a new epoch."""
 
     queue: str
-
-
-@_frame(27)
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LinkState(Frame):
-    """Connection -> Forwarder: ``state`` of the remote connection: connecting, connected, backoff, paused.
-
-    epoch: the lane epoch; a state of another one says nothing of the connection that this one has.
-    """
-
-    VERSION: ClassVar[int] = 2
-
-    queue: str
-    epoch: int
-    state: str
 
 
 @_frame(28)

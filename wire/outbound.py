@@ -38,18 +38,19 @@ F16 while the lane finishes with its remote (``finish``) nothing leaves for the 
 
 from __future__ import annotations
 
+from array import array
 from collections import deque
 from dataclasses import dataclass
 from typing import NoReturn
 
 from wire.backoff import Backoff
-from wire.batch import QOS_MASK, RETAIN
+from wire.batch import QOS_MASK, RETAIN, Batch
 from wire.errors import PeerViolation
 from wire.frames import HandOut, LaneOpened, Ranges
 from wire.mqtt.aliases import OutgoingAliases
 from wire.ranges import ArrivalSet, RangeSet
 from wire.refusal_policy import FAILURE, TOO_LARGE, HoldBack, RefusalPolicy
-from wire.segments import HeadCache, Run, Segment, Style
+from wire.segments import Columns, HeadCache, Run, Segment, Style
 from wire.sequences import (
     PACKET_IDS,
     PUBACK,
@@ -265,8 +266,12 @@ class OutboundFlow:
         """Take messages to send; they follow those of earlier hand-outs."""
         self.offer_segment(Segment.of(frame, self._max_age_ms))
 
+    def offer_batch(self, batch: Batch, first_seq: int, offsets: array[int] | None, size_bytes: int) -> None:
+        """The same for messages ``first_seq + offset`` that are no frame; offsets None: 0, 1, 2, ..."""
+        self.offer_segment(Segment(Columns(batch, offsets), first_seq, size_bytes, self._max_age_ms))
+
     def offer_segment(self, segment: Segment) -> None:
-        """The same for messages that are no frame."""
+        """The same for those that are a segment."""
         assert segment.first_seq >= self._offered_stop, "handed out twice, or out of order"
         self._offered_stop = segment.stop_seq
         self._waiting.append(segment)

@@ -17,7 +17,7 @@ from actors.actor import MailboxActor
 from actors.connection import Connection
 from actors.distributor import Distributor
 from actors.forwarder import Forwarder
-from actors.handed_over import Published
+from actors.handed_over import Passed, Published
 from actors.host import ChildHost, Host
 from actors.listener import Listener
 from actors.mailbox import READ, Mailbox
@@ -407,19 +407,19 @@ class Machine:
         if isinstance(frame, Published | Publishes):
             self.oracle.offered(frame)
         elif isinstance(frame, HandOut):
-            if sender == STORE:
-                self.oracle.handed_out(frame)
-            if receiver == LISTENER:
-                return
-            self.oracle.handed_rows_max = max(self.oracle.handed_rows_max, frame.count)
-            if receiver.startswith("connection"):
-                key = (frame.queue, frame.epoch)
-                self.oracle.handed_to_connection[key] = self.oracle.handed_to_connection.get(key, 0) + frame.count
+            self.oracle.handed_out(frame)
+            if receiver != LISTENER:
+                self.oracle.handed_rows_max = max(self.oracle.handed_rows_max, frame.count)
+        elif isinstance(frame, Passed):
+            handed = self.oracle.handed_to_connection
+            handed[receiver] = handed.get(receiver, 0) + len(frame.batch)
         elif isinstance(frame, LaneClose):
             self.oracle.lane_closed(frame)
         elif isinstance(frame, LaneOpen | LaneOpened) and (sender == CLIENTS or receiver == LISTENER):
             self.oracle.session_lane(frame)
-        elif isinstance(frame, LaneOpened) and receiver.startswith("forwarder"):
+        elif isinstance(frame, LaneOpened) and receiver.startswith("connection"):
+            self.oracle.handed_to_connection.pop(receiver, None)
+        elif isinstance(frame, LaneOpened):
             self._lane_openings.add((frame.queue, frame.epoch))
             if len(self._lane_openings) > sum(bridge.lanes for bridge in self.settings.bridges):
                 self.remotes.no_first_lives()

@@ -87,7 +87,7 @@ class Oracle:
         self._held_back: Counter[str] = Counter()  # by queue, as the store said last
         self._offered: dict[tuple[str, int, int], list[bytes]] = {}  # sender, epoch, number -> payloads
         self.handed_rows_max = 1
-        self.handed_to_connection: dict[tuple[str, int], int] = {}  # (queue, lane epoch) -> messages
+        self.handed_to_connection: dict[str, int] = {}  # its name -> messages since the lane was opened
         self.chunk_rows_max = 1
         self._names: dict[int, str] = {}
         self._queues: dict[str, _QueueSeen] = {}
@@ -646,7 +646,7 @@ class Oracle:
             if actor._tier2.messages > most + self.handed_rows_max:
                 raise Violation("P5", f"Tier 2 holds {actor._tier2.messages} messages, {self.shape.tier2_messages} are allowed")
         elif kind == "connection":
-            handed = self.handed_to_connection.get((actor._queue, actor._lane_epoch), 0)
+            handed = self.handed_to_connection.get(actor.name, 0) if actor._lane_epoch else 0  # else a former life's
             in_hand = handed - actor._flow.passed_messages
             most = max(self.shape.in_hand, 3 * self.shape.window)
             if in_hand > most + self.handed_rows_max:
