@@ -181,6 +181,7 @@ class ChildHost(Host):
 
     def _beat(self, request: int = 0) -> None:
         self._told = self._states()
+        traffic = self._post.traffic()
         self._post.send(
             SUPERVISOR,
             Heartbeat(
@@ -190,7 +191,7 @@ class ChildHost(Host):
                 state=self.state,
                 request=request,
                 states=self._told,
-                status={actor.name: actor.status() for actor in self._children},
+                status={actor.name: {**actor.status(), "mailbox": traffic} for actor in self._children},
             ),
         )
         if not request:

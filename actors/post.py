@@ -95,6 +95,8 @@ class Post:
     local: the names of the actors that this process has; frames for them go to ``handed_over``.
     """
 
+    frames_sent = frames_received = turns = 0  # so far; what goes between processes costs turns and frames, not messages
+
     def __init__(self, run_dir: Path, name: str) -> None:
         self.name = name
         self.local: set[str] = set()
@@ -143,6 +145,10 @@ class Post:
         """Run ``job``, which may block, in a thread of its own that does not keep the process alive."""
         threading.Thread(target=job, name=name, daemon=True).start()
 
+    def traffic(self) -> dict[str, int]:
+        """What this process has exchanged with others since it began, for ``bascule status``."""
+        return {"frames_sent": self.frames_sent, "frames_received": self.frames_received, "turns": self.turns}
+
     # --- sending ---
 
     def send(self, peer: str, frame: Frame) -> None:
@@ -157,6 +163,7 @@ class Post:
         way = self._ways.get(peer)
         if way is None:
             way = self._ways[peer] = self._socket_to(process_of(peer)), f"{peer}\0".encode()
+        self.frames_sent += 1
         send = way[0].send
         head = way[1] + parts[0]
         if len(parts) == 1:
@@ -248,6 +255,7 @@ class Post:
                 return self._ready.popleft()
             if self._frames_left > 0 and self._frames_may_wait and self._frame_waits():
                 self._frames_left -= 1
+                self.frames_received += 1
                 self._turn_open = True
                 return self._receive()
             if not self._polled:
@@ -266,6 +274,7 @@ class Post:
             self._frames_left = FRAMES_PER_TURN_MAX
             if self._turn_open:
                 self._turn_open = False
+                self.turns += 1
                 return "", TurnEnded(now_s)
 
     def close(self) -> None:

@@ -72,6 +72,11 @@ def unserved_rows(lanes: Iterable[tuple[str, int]], queues: Mapping[str, Mapping
     ]
 
 
+def _own(view: ActorView) -> dict[str, Any]:
+    """The figures of what an actor does; those of its mailbox are in its row."""
+    return {key: value for key, value in view.figures.items() if key != "mailbox"}
+
+
 def status_map(
     *,
     node: str,
@@ -86,7 +91,7 @@ def status_map(
     """The whole answer to ``status``; only values that msgpack and JSON know."""
     views = {view.name: view for view in actors}
     lanes = list(lanes)
-    store = dict(views[QUEUE_STORE].figures)
+    store = _own(views[QUEUE_STORE])
     queues = store.pop("queues", {})
     store.pop("dead_letters", None)
     return {
@@ -101,6 +106,7 @@ def status_map(
                 "restarts": view.restarts,
                 "heartbeat_age_s": None if view.heartbeat_age_s is None else round(view.heartbeat_age_s, 3),
                 "last_cause": view.last_cause,
+                "mailbox": dict(view.figures.get("mailbox", {})),
             }
             for view in views.values()
         ],
@@ -109,7 +115,7 @@ def status_map(
         ],
         "unserved": unserved_rows(lanes, queues),
         "store": store,
-        "listener": dict(views[LISTENER].figures),
-        "distributor": dict(views[DISTRIBUTOR].figures),
+        "listener": _own(views[LISTENER]),
+        "distributor": _own(views[DISTRIBUTOR]),
         "snapshots": dict(snapshots or {}),
     }

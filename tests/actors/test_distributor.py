@@ -46,6 +46,9 @@ class RecordingMailbox:
         self.name = "distributor"
         self.sent: list[tuple[str, Frame]] = []
 
+    def traffic(self) -> dict[str, int]:
+        return {}
+
     def now_s(self) -> float:
         return 1.0
 

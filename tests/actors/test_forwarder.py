@@ -32,6 +32,9 @@ class RecordingMailbox:
         self.name = "forwarder:cloud:0"
         self.sent: list[tuple[str, Frame]] = []
 
+    def traffic(self) -> dict[str, int]:
+        return {}
+
     def now_s(self) -> float:
         return 1.0
 

@@ -33,6 +33,9 @@ class RecordingMailbox:
     def group(self) -> None:
         return None
 
+    def traffic(self) -> dict[str, int]:
+        return {}
+
     def now_s(self) -> float:
         return 1.0
 

@@ -59,6 +59,17 @@ def test_frames_arrive_in_order_and_a_turn_ends_when_they_are_drained(boxes: tup
     assert turns_until(two, sent[-1]) == sent
 
 
+def test_frames_and_turns_are_counted(boxes: tuple[Mailbox, Mailbox]) -> None:
+    one, two = boxes
+    for number in range(FRAMES_PER_TURN_MAX + 1):
+        one.send("two:b:0", PeerUp(name="x", epoch=number))
+    one.send("two:b:0", Stop())
+    turns_until(two, Stop())
+    assert one.traffic() == {"frames_sent": FRAMES_PER_TURN_MAX + 2, "frames_received": 0, "turns": 0}
+    assert two.traffic()["frames_received"] == FRAMES_PER_TURN_MAX + 2
+    assert two.traffic()["turns"] >= 2
+
+
 def test_a_turn_takes_a_bounded_number_of_frames(boxes: tuple[Mailbox, Mailbox]) -> None:
     one, two = boxes
     for number in range(10 * FRAMES_PER_TURN_MAX):

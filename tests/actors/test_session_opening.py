@@ -50,6 +50,9 @@ class FakeMailbox:
 
     time_s = 0.0
 
+    def traffic(self) -> dict[str, int]:
+        return {}
+
     def now_s(self) -> float:
         return self.time_s
 

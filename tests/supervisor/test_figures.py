@@ -59,9 +59,19 @@ def test_a_lane_shows_what_its_exchange_counts() -> None:
     assert row()["exchange"] == {}
 
 
+def test_what_a_mailbox_counts_is_in_its_actors_row_and_nowhere_else() -> None:
+    counts = {"frames_sent": 3, "frames_received": 4, "turns": 5}
+    status = status_map(
+        node="n", pid=1, ready=True, uptime_s=2.0, actors=views(store={"commits": 1, "mailbox": counts}), lanes=[("a", 0)]
+    )
+    rows = {row["name"]: row["mailbox"] for row in status["actors"]}
+    assert rows == {name: counts if name == "queue_store" else {} for name in rows}
+    assert status["store"] == {"commits": 1}
+
+
 def test_the_whole_has_the_promised_keys() -> None:
     status = status_map(node="n", pid=1, ready=True, uptime_s=2.0, actors=views(), lanes=[("a", 0)])
     assert {"node", "ready", "actors", "bridges"} <= status.keys()
-    assert set(status["actors"][0]) == {"name", "pid", "state", "restarts", "heartbeat_age_s", "last_cause"}
+    assert set(status["actors"][0]) == {"name", "pid", "state", "restarts", "heartbeat_age_s", "last_cause", "mailbox"}
     wanted = "name lane state depth bytes oldest_age_s in_flight accepted delivered expired dropped dead_lettered redelivered"
     assert {*wanted.split(), "refused", "held_back", "ledger_closes"} <= status["bridges"][0].keys()
