@@ -83,6 +83,7 @@ def status_map(
     pid: int,
     ready: bool,
     uptime_s: float,
+    traffic: Mapping[str, int] | None = None,
     actors: Iterable[ActorView],
     lanes: Iterable[tuple[str, int]],
     snapshots: Mapping[str, Any] | None = None,
@@ -97,7 +98,7 @@ def status_map(
     return {
         "node": node,
         "ready": ready,
-        "supervisor": {"pid": pid, "uptime_s": round(uptime_s, 3)},
+        "supervisor": {"pid": pid, "uptime_s": round(uptime_s, 3), "mailbox": dict(traffic or {})},
         "actors": [
             {
                 "name": view.name,

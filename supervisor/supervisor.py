@@ -518,6 +518,7 @@ class Supervisor(PolledActor):
             pid=os.getpid(),
             ready=self._is_ready(),
             uptime_s=now_s - self._started_s,
+            traffic=self.mailbox.traffic(),
             actors=self._nursery.views(now_s),
             lanes=self._lanes(),
             snapshots=self._snapshots.figures(),

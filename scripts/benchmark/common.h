@@ -70,8 +70,9 @@ static double percentile_us(const struct histogram *histogram, double share)
 
 static void print_latency(const char *name, const struct histogram *histogram)
 {
-    printf(", \"%s_p50_us\": %.1f, \"%s_p90_us\": %.1f, \"%s_p99_us\": %.1f, \"%s_max_us\": %.1f", name, percentile_us(histogram, 0.5),
-           name, percentile_us(histogram, 0.9), name, percentile_us(histogram, 0.99), name, percentile_us(histogram, 1));
+    printf(", \"%s_p50_us\": %.1f, \"%s_p90_us\": %.1f, \"%s_p99_us\": %.1f, \"%s_p999_us\": %.1f, \"%s_max_us\": %.1f", name,
+           percentile_us(histogram, 0.5), name, percentile_us(histogram, 0.9), name, percentile_us(histogram, 0.99), name,
+           percentile_us(histogram, 0.999), name, percentile_us(histogram, 1));
 }
 
 #endif

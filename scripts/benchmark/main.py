@@ -1,4 +1,5 @@
-"""Bascule beside Mosquitto 2.0, in turn, on one machine: the command behind ``scripts/bench``. As brokers: ``broker.py``.
+"""Bascule beside Mosquitto 2.0, in turn, on one machine: the command behind ``scripts/bench``. As brokers: ``broker.py``;
+at fixed rates: ``rates.py``.
 
 Topology: publisher -> system under test -> remote Mosquitto -> subscriber. Only ratios within one run are worth comparing.
 """
@@ -16,10 +17,13 @@ from pathlib import Path
 from typing import NoReturn
 
 import broker
+import rates
+import rates_report
 import snapshot
 from measure import Bench, Figures, compile_load, fdatasync_p50_us
-from systems import Bascule, BenchError, MosquittoBridge, Remote, System
+from systems import SQLITE_PLUGIN, SQLITE_PROGRAM, Bascule, BenchError, MosquittoBridge, Remote, System
 
+STDOUT = "-"
 STEADY_RATE_PER_S = 2000
 SYSTEMS: tuple[Callable[[Path, int], System], ...] = (Bascule, MosquittoBridge)
 
@@ -37,8 +41,13 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("bench: interrupted", file=sys.stderr)
         return 130
-    if arguments.json:
+    if arguments.json == STDOUT:
         print(json.dumps(report))
+        return 1 if report["lost"] else 0
+    if arguments.json:
+        Path(arguments.json).write_text(json.dumps(report) + "\n")
+    if arguments.rates is not None:
+        print("\n".join(rates_report.lines(report)))
     elif arguments.brokers:
         broker.print_report(report)
     elif arguments.snapshot:
@@ -54,7 +63,7 @@ def _interrupted(_number: int, _frame: object) -> NoReturn:
 
 def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts/bench", description="Bascule beside Mosquitto's bridge in the same run.")
-    parser.add_argument("--pairs", type=int, default=5, help="measure each system this many times, in turn (default 5)")
+    parser.add_argument("--pairs", "--repeat", type=int, default=5, help="measure each system this many times, in turn (default 5)")
     parser.add_argument("--messages", type=int, default=200_000, help="messages in each run (default 200000)")
     parser.add_argument("--qos", type=int, choices=(0, 1, 2), default=1)
     parser.add_argument("--quick", action="store_true", help="one pair of short runs; too noisy to judge by")
@@ -84,22 +93,56 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
         "--snapshot", action="store_true", help="instead: intake of Bascule alone, without snapshots and while they are made"
     )
     parser.add_argument(
+        "--rates",
+        type=int,
+        nargs="*",
+        metavar="R",
+        help="instead: what a message costs at R, ... messages a second (10 to 10000) and one in flight: CPU by process, context "
+        f"switches, frames, commits, latencies; and at QoS 2. Beside Mosquitto 2.1 with SQLite, where {SQLITE_PROGRAM} and "
+        f"{SQLITE_PLUGIN} name its program and its plug-in",
+    )
+    parser.add_argument("--seconds", type=float, default=5.0, help="with --rates: how long each rate is held (default 5)")
+    parser.add_argument(
+        "--beside", type=Path, metavar="DIR", help="with --rates: measure the Bascule of another checkout too, by its own .venv"
+    )
+    parser.add_argument(
         "--dir", help="where data is kept while measuring: the file system that is measured (default: the temporary folder)"
     )
-    parser.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
+    parser.add_argument(
+        "--json",
+        nargs="?",
+        const=STDOUT,
+        metavar="FILE",
+        help="print one JSON object instead of tables; with FILE: write it there, and print the tables",
+    )
     arguments = parser.parse_args(argv)
     arguments.brokers = bool(arguments.clients or arguments.fan_out)
     if min(arguments.clients, arguments.fan_out) < 0 or (arguments.brokers and (arguments.backlog or arguments.only_backlog)):
         parser.error("--clients and --fan-out take a number of clients, and run without --backlog")
     if arguments.snapshot and (arguments.brokers or arguments.backlog or arguments.only_backlog):
         parser.error("--snapshot is a measurement of its own")
+    _check_rates(parser, arguments)
+    if arguments.json and arguments.json != STDOUT and not Path(arguments.json).absolute().parent.is_dir():
+        parser.error(f"--json {arguments.json}: there is no such folder")
     if arguments.quick:
         arguments.pairs, arguments.messages = 1, min(arguments.messages, 20_000)
+        arguments.seconds = min(arguments.seconds, 1.0)
     if arguments.pairs < 1 or arguments.messages < 1000:
         parser.error("at least 1 pair of 1000 messages")
     if arguments.only_backlog and not arguments.backlog:
         arguments.backlog = 1_000_000
     return arguments
+
+
+def _check_rates(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> None:
+    if arguments.rates is None:
+        if arguments.beside is not None:
+            parser.error("--beside goes with --rates")
+        return
+    if arguments.brokers or arguments.snapshot or arguments.backlog or arguments.only_backlog:
+        parser.error("--rates is a measurement of its own")
+    if not 0 < arguments.seconds <= rates.SECONDS_MAX or any(rate < 1 for rate in arguments.rates):
+        parser.error(f"--rates takes numbers above 0, and --seconds one up to {rates.SECONDS_MAX:g}")
 
 
 def _measure(arguments: argparse.Namespace, folder: Path) -> Figures:
@@ -122,6 +165,10 @@ def _measure(arguments: argparse.Namespace, folder: Path) -> Figures:
 
 
 def _measure_kind(arguments: argparse.Namespace, folder: Path) -> Figures:
+    if arguments.rates is not None:
+        chosen = tuple(arguments.rates) or rates.RATES
+        plan = rates.Plan(rates=chosen, seconds=arguments.seconds, turns=arguments.pairs, beside=arguments.beside)
+        return rates_report.summed_up(rates.measure(compile_load(folder), folder, plan, _say))
     if arguments.brokers:
         return _measure_brokers(arguments, folder)
     if arguments.snapshot:

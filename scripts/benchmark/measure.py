@@ -80,7 +80,9 @@ class Bench:
         """Publish ``messages`` to ``port`` and return the publisher's figures."""
         return finish(self.publisher(port, messages=messages, deadline_s=deadline_s, **options), deadline_s)
 
-    def through(self, system: System, remote: Remote, *, messages: int, publishers: int = 1, rate: float = 0.0) -> Figures:
+    def through(
+        self, system: System, remote: Remote, *, messages: int, publishers: int = 1, rate: float = 0.0, window: int = WINDOW
+    ) -> Figures:
         """Messages through ``system`` to the subscriber at ``remote``.
 
         end_to_end_per_s is messages at the subscriber / (its last new message - the publisher's start); cpu_us is the CPU time of
@@ -90,7 +92,7 @@ class Bench:
         subscriber = self.subscriber(remote.port, expect=messages, publishers=publishers)
         cpu_s = system.cpu_s()
         try:
-            published = self.publish(system.port, messages=messages, connections=publishers, rate=rate)
+            published = self.publish(system.port, messages=messages, connections=publishers, rate=rate, window=window)
         except BaseException:
             end(subscriber)
             raise
@@ -109,14 +111,16 @@ class Bench:
             "out_of_order": received["out_of_order"],
             "ack_p50_us": published["ack_p50_us"],
             "ack_p99_us": published["ack_p99_us"],
+            "ack_p999_us": published["ack_p999_us"],
             "ack_max_us": published["ack_max_us"],
             "latency_p50_us": received["transit_p50_us"],
             "latency_p99_us": received["transit_p99_us"],
+            "latency_p999_us": received["transit_p999_us"],
         }
 
-    def warm_up(self, system: System, remote: Remote) -> None:
+    def warm_up(self, system: System, remote: Remote, *, publishers: int = 1, window: int = WINDOW) -> None:
         """Wait until ``system`` bridges, and let it see some traffic first."""
-        figures = self.through(system, remote, messages=_WARM_UP_MESSAGES)
+        figures = self.through(system, remote, messages=_WARM_UP_MESSAGES, publishers=publishers, window=window)
         if figures["missing"]:
             raise BenchError(f"{system.name} did not bridge the warm-up messages")
 

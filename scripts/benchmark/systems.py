@@ -1,7 +1,8 @@
-"""The systems that are measured and the far end they share: configuration, start, stop, and what /proc says of their processes.
+"""The systems that are measured and the far end they share: configuration, start, stop, and what they say of themselves.
 
 Every system runs in a session of its own, so that its CPU and memory are the sum over that session, and so that nothing of it is
-left behind: ``stop`` ends the whole process group, whatever state it is in. What is done with a system is left to ``measure.py``.
+left behind: ``stop`` ends the whole process group, whatever state it is in. What its processes use, ``processes.py`` says; what is
+done with a system is left to ``measure.py``.
 """
 
 from __future__ import annotations
@@ -15,12 +16,16 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
+
+import processes
+from processes import Usage
 
 ROOT = Path(__file__).resolve().parents[2]
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 60.0
-_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+STATUS_TIMEOUT_S = 30.0
+SQLITE_PROGRAM, SQLITE_PLUGIN = "BASCULE_BENCH_MOSQUITTO21", "BASCULE_BENCH_MOSQUITTO21_PLUGIN"
 _CONNECT = bytes([0x10, 17, 0, 4]) + b"MQTT" + bytes([4, 2, 0, 0, 0, 5]) + b"probe"
 _DISCONNECT = b"\xe0\x00"
 
@@ -53,6 +58,7 @@ class System:
     """One program with its folder, its port for clients and its process session."""
 
     name = ""
+    root = ROOT  # the folder it is started in
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -71,7 +77,7 @@ class System:
         with (self.folder / "output.log").open("ab") as log:
             self.started_s = time.monotonic()
             self.process = subprocess.Popen(
-                command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+                command, cwd=self.root, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )
         while not accepts_clients(self.port):
             if self.process.poll() is not None or time.monotonic() - self.started_s > START_TIMEOUT_S:
@@ -99,39 +105,28 @@ class System:
         process.wait()
         return time.monotonic() - begun_s
 
-    def cpu_s(self) -> float:
-        """CPU seconds, user and system, of every process of the session so far, reaped children included."""
+    def usage(self) -> dict[int, Usage]:
+        """What each of its processes has used so far, by pid."""
         assert self.process is not None
-        return sum(ticks for _, ticks, _, _ in _session(self.process.pid)) / _TICKS_PER_S
+        return processes.look(self.process.pid)
+
+    def names(self, told: dict[int, str] | None = None) -> dict[int, str]:
+        """A name for each of its processes: what it ``told``, or what the command line says."""
+        assert self.process is not None
+        return processes.names(self.usage(), self.process.pid, told)
+
+    def status(self) -> dict[str, Any] | None:
+        """What it says of itself when it is asked; None of one that cannot be asked."""
+        return None
+
+    def cpu_s(self) -> float:
+        """CPU seconds, user and system, of every process so far, reaped children included."""
+        return processes.cpu_s(self.usage())
 
     def rss_bytes(self) -> dict[str, int]:
-        """Resident memory of each process of the session, by what its command line says it is."""
-        assert self.process is not None
-        return {name: pages * _PAGE_BYTES for _, _, pages, name in sorted(_session(self.process.pid))}
-
-
-def _session(leader: int) -> list[tuple[int, int, int, str]]:
-    """(pid, CPU ticks, resident pages, name) of each process of the session that ``leader`` leads."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit():
-            continue
-        try:
-            stat = (entry / "stat").read_text().rpartition(")")[2].split()
-            arguments = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
-        except OSError:
-            continue  # it ended meanwhile
-        if int(stat[3]) == leader:
-            pid = int(entry.name)
-            found.append((pid, sum(int(ticks) for ticks in stat[11:15]), int(stat[21]), _process_name(pid, leader, arguments)))
-    return found
-
-
-def _process_name(pid: int, leader: int, arguments: list[str]) -> str:
-    named = [arguments[at + 1] for at, word in enumerate(arguments[:-1]) if word in ("--actor", "--bridge", "--lane")]
-    if named:
-        return ":".join(named)
-    return "main" if pid == leader else f"child {pid}"
+        """Resident memory of each process, by what its command line says it is."""
+        named = self.names()
+        return {named.get(pid, str(pid)): usage.rss_bytes for pid, usage in self.usage().items()}
 
 
 class Mosquitto(System):
@@ -153,10 +148,18 @@ class Mosquitto(System):
         """Further lines of its configuration."""
         return []
 
-    def command(self) -> list[str]:
+    def program(self) -> str:
+        """The program file."""
         program = shutil.which("mosquitto", path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/usr/local/sbin")
         if program is None:
             raise BenchError("the bench needs Mosquitto 2.0 (Debian: apt-get install mosquitto)")
+        return program
+
+    def persistence(self) -> list[str]:
+        """The lines that say what it keeps."""
+        return ["persistence true", f"persistence_location {self.folder}/"] if self.persistent else ["persistence false"]
+
+    def command(self) -> list[str]:
         lines = [
             *(["user root"] if os.geteuid() == 0 else []),
             f"listener {self.port} 127.0.0.1",
@@ -164,18 +167,18 @@ class Mosquitto(System):
             f"set_tcp_nodelay {'true' if self.no_delay else 'false'}",
             f"max_inflight_messages {self.in_flight_max}",
             "max_queued_messages 0",
-            *(["persistence true", f"persistence_location {self.folder}/"] if self.persistent else ["persistence false"]),
+            *self.persistence(),
             "log_type error",
             "log_type warning",
             *self.settings(),
         ]
         path = self.folder / "mosquitto.conf"
         path.write_text("\n".join(lines) + "\n")
-        return [program, "-c", str(path)]
+        return [self.program(), "-c", str(path)]
 
 
 class Remote(Mosquitto):
-    """The far end of both bridges, also the broker of the subscriber."""
+    """The far end of all bridges, also the broker of the subscriber."""
 
     name = "remote"
 
@@ -186,16 +189,21 @@ class Remote(Mosquitto):
 
 
 class MosquittoBridge(Mosquitto):
-    """Theirs: Mosquitto's own bridge, everything in memory."""
+    """Theirs: Mosquitto's own bridge, everything in memory. protocol, in_flight_max: towards the remote, as ours."""
 
-    def __init__(self, folder: Path, remote_port: int, *, persistent: bool = False) -> None:
+    def __init__(
+        self, folder: Path, remote_port: int, *, persistent: bool = False, protocol: str = "mqtt311", in_flight_max: int = 1000
+    ) -> None:
         super().__init__(folder, persistent=persistent)
         self.remote_port = remote_port
+        self.protocol = protocol
+        self.in_flight_max = in_flight_max
 
     def settings(self) -> list[str]:
         return [
             "connection bench",
             f"address 127.0.0.1:{self.remote_port}",
+            f"bridge_protocol_version {'mqttv50' if self.protocol == 'mqtt5' else 'mqttv311'}",
             "remote_clientid bench-bridge",
             "local_clientid bench-bridge-local",
             "cleansession false",
@@ -205,18 +213,61 @@ class MosquittoBridge(Mosquitto):
         ]
 
 
+class MosquittoSqlite(MosquittoBridge):
+    """Theirs, 2.1, with each turn of its loop synced to SQLite. The environment names its program and its plug-in."""
+
+    name = "mosquitto 2.1 sqlite"
+
+    @staticmethod
+    def is_there() -> bool:
+        """Whether the environment names it.
+
+        Raises:
+            BenchError: it names one of the two, or a file that is not there.
+        """
+        named = {name: os.environ.get(name, "") for name in (SQLITE_PROGRAM, SQLITE_PLUGIN)}
+        if not any(named.values()):
+            return False
+        for name, path in named.items():
+            if not Path(path).is_file():
+                raise BenchError(f"{name} is to name a file of Mosquitto 2.1, and says {path!r}")
+        return True
+
+    def program(self) -> str:
+        return os.environ[SQLITE_PROGRAM]
+
+    def persistence(self) -> list[str]:
+        return [
+            f"persistence_location {self.folder}/",
+            f"plugin {os.environ[SQLITE_PLUGIN]}",
+            "plugin_opt_flush_period 0",
+            "plugin_opt_sync extra",
+        ]
+
+
 class Bascule(System):
     """Ours: acknowledges after a commit that is on the disk (``after-commit``, ``sync: full``). No remote: no bridge.
 
-    snapshots: how often it makes one, as its configuration has it; None is never.
+    snapshots: how often it makes one, as its configuration has it; None is never. protocol, in_flight_max: towards the remote.
     """
 
     name = "bascule"
+    python = sys.executable
 
-    def __init__(self, folder: Path, remote_port: int | None, *, snapshots: str | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        remote_port: int | None,
+        *,
+        snapshots: str | None = None,
+        protocol: str = "mqtt311",
+        in_flight_max: int = 1000,
+    ) -> None:
         super().__init__(folder)
         self.snapshots = snapshots
         self.remote_port = remote_port
+        self.protocol = protocol
+        self.in_flight_max = in_flight_max
 
     def command(self) -> list[str]:
         config = {
@@ -227,9 +278,20 @@ class Bascule(System):
             "snapshots": {} if self.snapshots is None else {"every": self.snapshots, "keep": 3},
             "bridges": [] if self.remote_port is None else [self._bridge()],
         }
-        path = self.folder / "bascule.yaml"
-        path.write_text(json.dumps(config, indent=2))  # JSON is YAML
-        return [sys.executable, "-m", "supervisor.cli", "run", str(path)]
+        self._config_path.write_text(json.dumps(config, indent=2))  # JSON is YAML
+        return [self.python, "-m", "supervisor.cli", "run", str(self._config_path)]
+
+    @property
+    def _config_path(self) -> Path:
+        return self.folder / "bascule.yaml"
+
+    def status(self) -> dict[str, Any]:
+        words = [self.python, "-m", "supervisor.cli", "status", str(self._config_path), "--json"]
+        done = subprocess.run(words, cwd=self.root, capture_output=True, text=True, timeout=STATUS_TIMEOUT_S, check=False)
+        if done.returncode != 0:
+            raise BenchError(f"{self.name} does not say that it is ready: {done.stderr or done.stdout}")
+        told: dict[str, Any] = json.loads(done.stdout)
+        return told
 
     def _bridge(self) -> dict[str, object]:
         """Its one bridge, to the remote."""
@@ -237,14 +299,30 @@ class Bascule(System):
             "name": "bench",
             "remote": {
                 "addresses": [f"127.0.0.1:{self.remote_port}"],
-                "protocol": "mqtt311",
+                "protocol": self.protocol,
                 "transport": "tcp",
                 "client_id": "bench-bridge",
                 "clean_start": False,
-                "receive_maximum": 1000,
-                "qos2_maximum": 1000,
+                "receive_maximum": self.in_flight_max,
+                "qos2_maximum": self.in_flight_max,
             },
             "persist": True,
             "backoff": {"initial": "1s", "max": "1s"},
             "local_subscriptions": [{"filters": ["bench/#"], "destination": "{#}", "max_qos": 2}],
         }
+
+
+class BasculeBeside(Bascule):
+    """Another checkout of Bascule, with its own environment."""
+
+    name = "before"
+
+    def __init__(
+        self, folder: Path, remote_port: int, *, checkout: Path, protocol: str = "mqtt311", in_flight_max: int = 1000
+    ) -> None:
+        super().__init__(folder, remote_port, protocol=protocol, in_flight_max=in_flight_max)
+        self.root = checkout.resolve()
+        self.python = str(self.root / ".venv" / "bin" / "python")
+        for needed in (Path(self.python), self.root / "supervisor" / "cli.py"):
+            if not needed.exists():
+                raise BenchError(f"{checkout} is no checkout that can be run: there is no {needed}")

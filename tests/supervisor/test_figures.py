@@ -62,8 +62,15 @@ def test_a_lane_shows_what_its_exchange_counts() -> None:
 def test_what_a_mailbox_counts_is_in_its_actors_row_and_nowhere_else() -> None:
     counts = {"frames_sent": 3, "frames_received": 4, "turns": 5}
     status = status_map(
-        node="n", pid=1, ready=True, uptime_s=2.0, actors=views(store={"commits": 1, "mailbox": counts}), lanes=[("a", 0)]
+        node="n",
+        pid=1,
+        ready=True,
+        uptime_s=2.0,
+        traffic=counts,
+        actors=views(store={"commits": 1, "mailbox": counts}),
+        lanes=[("a", 0)],
     )
+    assert status["supervisor"] == {"pid": 1, "uptime_s": 2.0, "mailbox": counts}
     rows = {row["name"]: row["mailbox"] for row in status["actors"]}
     assert rows == {name: counts if name == "queue_store" else {} for name in rows}
     assert status["store"] == {"commits": 1}
