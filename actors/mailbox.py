@@ -137,6 +137,10 @@ class Mailbox:
         """Run ``job``, which may block, in a thread of its own that does not keep the process alive."""
         self._post.in_thread(name, job)
 
+    def traffic(self) -> dict[str, int]:
+        """What the actor's process has exchanged with others since it began, for ``bascule status``."""
+        return self._post.traffic()
+
     # --- sending ---
 
     def send(self, peer: str, frame: Frame) -> None:
