@@ -39,7 +39,7 @@ from wire.mqtt.reason_codes import ReasonCode, reason_name
 from wire.names import QUEUE_STORE, forwarder_name, lane_of_actor, queue_name, remote_client_id
 from wire.outbound import Blamed, OutboundFlow
 from wire.refusal_policy import RefusalPolicy
-from wire.settings import NodeSettings
+from wire.settings import LimitSettings, NodeSettings
 
 log = logging.getLogger("bascule")
 
@@ -49,14 +49,16 @@ BYTES_IN_HAND = 8 << 20
 MESSAGES_IN_HAND_MIN = 2_048
 WINDOWS_IN_HAND = 3
 
-# Settlements wait a moment for more of them, unless something waits for their commit.
+# Settlements wait a moment for more of them, unless something waits for their commit, or a small queue for the room.
 SETTLE_MESSAGES = 256
-SETTLE_DELAY_S = 0.01
+SETTLE_DELAY_S = 0.05
+SETTLE_QUEUE_FRACTION = 8
 
 # A remote acknowledges messages one by one, and reading each acknowledgement by itself costs more than the message did. So they
 # gather for a moment while no more could be sent for them anyway: the window is wide open, or the remote has half of it to work on.
 REST_WINDOW_MIN = 200
-REST_OPEN_S = 0.005
+REST_OPEN_S = 0.02
+REST_LEAST_S = 0.005  # after which it is read when there is something to be sent as well
 REST_BUSY_S = 0.001
 
 REFUSALS_LOGGED_EACH_S = 10.0
@@ -147,8 +149,11 @@ class Connection(MailboxActor):
         self._writing = False  # the poll tells of that
         self._resting = False  # the socket is read when the timer says so, not when it has something
         self._rest_timed = False
+        self._rest_since_s = 0.0
         self._deaf = False  # what was read waits for the intake, and the socket is not read meanwhile
         self._settle_timed = False
+        self._settle_messages, self._settle_bytes = _worth_settling(self._bridge.limits, settings.limits)
+        self._told_bytes = 0  # how much had passed when settlements were sent last
         self._unexpected_publishes = 0
         self._taken_over = False  # the remote has said so of the connection that is ending
         self._kept_s: int | None = None  # how long the remote keeps the session, where that is shorter than it was asked to
@@ -179,6 +184,7 @@ class Connection(MailboxActor):
         match frame:
             case Passed():
                 self._flow.offer_batch(frame.batch, frame.first_seq, frame.offsets, frame.size_bytes)
+                self._read_along()
             case Settled():
                 self._flow.committed(frame.number)
             case LaneOpened():
@@ -286,7 +292,7 @@ class Connection(MailboxActor):
         if frame.receives and self._intake is None:
             self._take_in()
         self._lane_epoch = frame.epoch
-        self._number = 0
+        self._number = self._told_bytes = 0
         self._flow.open(frame)
         self._credit.clear()
         self._connect()
@@ -688,7 +694,15 @@ class Connection(MailboxActor):
             self._listen(remote)
         if rest_s and not self._rest_timed:
             self._rest_timed = True
+            self._rest_since_s = now_s
             self.mailbox.set_timer(_REST, now_s + rest_s)
+
+    def _read_along(self) -> None:
+        """Read what has gathered, now that there is a turn anyway, and wait anew for the next."""
+        if self._rest_timed and not self._deaf and self.mailbox.now_s() - self._rest_since_s >= REST_LEAST_S:
+            self._rest_timed = False
+            self.mailbox.cancel_timer(_REST)
+            self._guarded(self._read)
 
     def _listen(self, remote: Remote) -> None:
         self.mailbox.watch(remote.fileno(), (0 if self._resting or self._deaf else READ) | (WRITE if self._writing else 0), remote)
@@ -796,7 +810,8 @@ class Connection(MailboxActor):
     def _settle_soon(self, now_s: float) -> None:
         """Send what was settled now, or within a moment."""
         settled = self._flow.settled_messages
-        if self._flow.urgent or settled >= SETTLE_MESSAGES:
+        enough = settled >= self._settle_messages or (settled and self._flow.passed_bytes - self._told_bytes >= self._settle_bytes)
+        if self._flow.urgent or enough:
             self._settle()
         elif settled and not self._settle_timed:
             self._settle_timed = True
@@ -809,6 +824,7 @@ class Connection(MailboxActor):
         if facts is None:
             return
         self._number += 1
+        self._told_bytes = self._flow.passed_bytes
         self.send(
             self._forwarder,
             Settle(
@@ -845,3 +861,13 @@ def _facts_of(blamed: Blamed) -> dict[str, str | int]:
 def _smaller(one: int | None, other: int | None) -> int | None:
     """The smaller of two limits, None being no limit."""
     return min((limit for limit in (one, other) if limit is not None), default=None)
+
+
+def _worth_settling(*limits: LimitSettings) -> tuple[int, int]:
+    """How many settled messages, and bytes, do not wait for more: the smallest queue is not to be held up by them."""
+    messages = [limit.max_messages for limit in limits if limit.max_messages is not None]
+    size_bytes = [limit.max_bytes for limit in limits if limit.max_bytes is not None]
+    return (
+        max(1, min([SETTLE_MESSAGES, *(most // SETTLE_QUEUE_FRACTION for most in messages)])),
+        min([BYTES_IN_HAND, *(most // SETTLE_QUEUE_FRACTION for most in size_bytes)]),
+    )

@@ -53,13 +53,14 @@ from wire.frames import (
 )
 from wire.inbound import AnswerBurst, InboundFlow
 from wire.input_budget import InputBudget
-from wire.link import BATCH_BYTES_MAX, BATCH_ROWS_MAX, SendingLink
+from wire.link import BATCH_BYTES_MAX, BATCH_ROWS_MAX, OVERLAPPING_ROWS_MIN, SendingLink
 from wire.mqtt.codec import missing_bytes, split
 from wire.mqtt.properties import USER_PROPERTIES_MAX
 from wire.mqtt.publish_stream import BatchBuilder, parse_publishes
 from wire.mqtt.reason_codes import ReasonCode
 from wire.mqtt.topics import TopicLimits
 from wire.names import DISTRIBUTOR, QUEUE_STORE
+from wire.pace import Pace
 from wire.rate_limit import PublishRate
 from wire.sequences import PUBACK, PUBCOMP, PUBREC
 from wire.settings import NodeSettings
@@ -136,6 +137,8 @@ class Listener(MailboxActor):
         self._heard = False  # clients published this turn
         self._looked_s = mailbox.now_s()
         self._resting = False
+        self._pace = Pace(settings.persistence.gather_s)
+        self._has_committed = False  # in this turn
 
     # --- life ---
 
@@ -213,6 +216,7 @@ class Listener(MailboxActor):
             case Committed():
                 if frame.sender == self.name and frame.epoch == self.epoch and not self.is_former(QUEUE_STORE, frame.store):
                     self._acknowledgements.release(frame)
+                    self._has_committed = True
                     self._end_rest()  # what has come meanwhile is read in this turn, and goes out as one batch
             case HandOut() | LaneOpened() | Settled() | LaneReopen():
                 self._deliveries.lane(frame)
@@ -264,21 +268,36 @@ class Listener(MailboxActor):
 
     def _end_batch(self, now_s: float) -> None:
         rows = len(self._builder)
-        while (len(self._builder) or self._touched or self._unparsed) and self._worth_sending:
+        if self._has_committed and not len(self._link):
+            self._pace.committed(waiting=bool(rows or self._touched))
+        self._has_committed = False
+        while (len(self._builder) or self._touched or self._unparsed) and self._worth_sending(now_s):
             self._send_batch(now_s)
             if not self._unparsed:
                 break
             self._parse_leftovers()  # what waited in the clients' buffers for this batch
         if len(self._builder):
             self._pass_on(now_s)
-        if self._heard and len(self._link) and rows < RESTING_ROWS_MAX and len(self._clients) >= RESTING_CLIENTS_MIN:
-            self._rest(now_s)
+        if not len(self._link) and (len(self._builder) or self._touched):
+            self._rest(self._pace.due_s)
+        elif (
+            len(self._link)
+            and not self._resting
+            and rows < RESTING_ROWS_MAX
+            and (self._pace.busy or (self._heard and self._many_clients))
+        ):
+            self._rest(now_s + REST_S)
         self._heard = False
         self._group.hear(self._may_hear())
 
+    def _worth_sending(self, now_s: float) -> bool:
+        rows, full = len(self._builder), self._builder.full
+        gathered = now_s >= self._pace.due_s or rows >= OVERLAPPING_ROWS_MIN or full
+        return gathered and self._link.worth_sending(rows, full=full)
+
     @property
-    def _worth_sending(self) -> bool:
-        return self._link.worth_sending(len(self._builder), full=self._builder.full)
+    def _many_clients(self) -> bool:
+        return len(self._clients) >= RESTING_CLIENTS_MIN
 
     def _pass_on(self, now_s: float) -> None:
         """Messages of QoS 0 don't wait for the disk."""
@@ -292,10 +311,10 @@ class Listener(MailboxActor):
     def _may_hear(self) -> bool:
         return not self._resting and self.state == "ready"
 
-    def _rest(self, now_s: float) -> None:
-        """Leave clients alone for a moment: what they publish waits for the commit anyway, and a turn for each message costs."""
+    def _rest(self, until_s: float) -> None:
+        """Leave clients alone for a moment: what they publish waits anyway, and a turn for each message costs."""
         self._resting = True
-        self.mailbox.set_timer("rest", now_s + REST_S)
+        self.mailbox.set_timer("rest", until_s)
 
     def _end_rest(self) -> None:
         if self._resting:
@@ -791,6 +810,7 @@ class Listener(MailboxActor):
             released=released,
             wills=tuple(self._wills),
         )
+        self._pace.sent(now_s)
         self._link.sent(published, Owed(bursts, received, sources, batch, published.wills), now_s)
         self._wills.clear()
         self.send(DISTRIBUTOR, published)

@@ -396,6 +396,10 @@ class Persistence(Section):
     flush_period: Annotated[float, Duration(0, 60)] = setting(
         "0s", "0s commits each cycle; longer commits, and acknowledges, on that period."
     )
+    gather: Annotated[float, Duration(0, 1)] = setting(
+        "2ms",
+        "While commits follow each other closely, the next waits so long after one, and carries more; a lone message never does.",
+    )
     sync: Literal["full", "os"] = setting("full", "full survives loss of power; os survives the death of processes only.")
     events: Events = section(Events, "What is kept of the events of the node.")
 

@@ -82,6 +82,7 @@ def to_settings(configuration: Configuration) -> NodeSettings:
             acknowledge=configuration.persistence.acknowledge,
             flush_period_s=configuration.persistence.flush_period,
             sync=configuration.persistence.sync,
+            gather_s=configuration.persistence.gather,
             events_max=configuration.persistence.events.max,
             events_max_age_s=configuration.persistence.events.max_age,
         ),

@@ -119,6 +119,7 @@ class ClientLimitSettings:
 class PersistenceSettings:
     """Durability: mode file-native | in-memory; acknowledge after-commit | fast; sync full | os; flush_period_s 0 = each cycle.
 
+    gather_s: how long after one batch the next leaves, at the soonest, while commits follow each other closely.
     events_max, events_max_age_s: what is kept of the node's events; where the mode is in-memory, or the first is 0, none are.
     """
 
@@ -126,6 +127,7 @@ class PersistenceSettings:
     acknowledge: str
     flush_period_s: float
     sync: str
+    gather_s: float = 0.002
     events_max: int = 100_000
     events_max_age_s: float = 30 * 86400.0
 
