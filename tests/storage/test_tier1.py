@@ -45,6 +45,7 @@ from wire.frames import (
 )
 
 EPOCH = 7 << 20
+NEXT_LIFE = 8 << 20  # of the process that opens the lane
 MANY = 1 << 40
 
 
@@ -225,22 +226,42 @@ def test_frames_of_an_old_lane_epoch_change_nothing(engine: Engine) -> None:
     assert store.status(5000)["queues"][QUEUE]["depth"] == 0
 
 
-def test_reset_markers_asks_for_the_lane_to_be_opened_and_hands_out_again(engine: Engine) -> None:
+def test_a_lane_whose_process_has_ended_hands_nothing_out_until_its_next_life_opens_it(engine: Engine) -> None:
     store = Tier1(engine, node(), 1)
     turn(store, publishes(1, b"a", b"b"))
     head = of(open_lane(store), LaneOpened)[0].head
     turn(store, settle_frame(1, EPOCH, ("delivered", ((head, head + 1),))))
 
-    effects = turn(store, ResetMarkers(queue=QUEUE), publishes(2, b"c"))
+    effects = turn(store, ResetMarkers(queue=QUEUE, epoch=7), publishes(2, b"c"))
 
-    assert (FORWARDER, LaneReopen(queue=QUEUE)) in effects
-    assert handed(effects) == [], "nobody is there to take it"
-    again = open_lane(store, EPOCH + 1)
+    assert {peer for peer, _ in effects} == {"listener"}, "nobody is there to take it, or to be asked"
+    again = open_lane(store, NEXT_LIFE)
     assert handed(again) == [b"b", b"c"]
     assert of(again, LaneOpened)[0].dup_below == head + 2
 
 
-@pytest.mark.parametrize(("new_epoch", "expected"), [(EPOCH + 1, [b"a"]), (8 << 20, [])])
+def test_a_late_word_of_a_life_that_has_ended_does_not_stop_what_a_newer_one_has_opened(engine: Engine) -> None:
+    store = Tier1(engine, node(), 1)
+    open_lane(store)
+    open_lane(store, NEXT_LIFE)
+
+    effects = turn(store, ResetMarkers(queue=QUEUE, epoch=7), publishes(1, b"a"))
+    assert handed(effects) == [b"a"]
+
+    effects = turn(store, ResetMarkers(queue=QUEUE, epoch=8), publishes(2, b"b"))
+    assert handed(effects) == [], "its own end counts"
+
+
+def test_an_opening_is_not_answered_to_a_process_that_has_ended(engine: Engine) -> None:
+    store = Tier1(engine, node(), 1)
+    turn(store, publishes(1, b"a"))
+
+    assert turn(store, LaneOpen(queue=QUEUE, epoch=EPOCH), ResetMarkers(queue=QUEUE, epoch=7)) == []
+    effects = turn(store, LaneOpen(queue=QUEUE, epoch=NEXT_LIFE), ResetMarkers(queue=QUEUE, epoch=7))
+    assert [frame.epoch for frame in of(effects, LaneOpened)] == [NEXT_LIFE]
+
+
+@pytest.mark.parametrize(("new_epoch", "expected"), [(EPOCH + 1, [b"a"]), (NEXT_LIFE, [])])
 def test_qos_0_in_flight_goes_out_again_only_to_the_same_forwarder(engine: Engine, new_epoch: int, expected: list[bytes]) -> None:
     store = Tier1(engine, node(), 1)
     turn(store, publishes(1, b"a", qos=0))

@@ -142,12 +142,12 @@ GOLDEN: list[tuple[Frame, str]] = [
     (LaneReopen(queue=QUEUE), "931a01ae6272696467653a636c6f75643a30"),
     (LinkState(queue=QUEUE, epoch=2, state="backoff"), "951b02ae6272696467653a636c6f75643a3002a76261636b6f6666"),
     (
-        Heartbeat(name="l", epoch=2, pid=7, state="ready", request=0, status={"a": 1}),
-        "982801a16c0207a572656164790081a16101",
+        Heartbeat(name="l", epoch=2, pid=7, state="ready", request=0, states={"a": "ready"}, status={"a": {"b": 1}}),
+        "992801a16c0207a572656164790081a161a5726561647981a16181a16201",
     ),
     (ReportNow(request=1), "93290101"),
     (PeerUp(name="l", epoch=2), "942a01a16c02"),
-    (ResetMarkers(queue=QUEUE), "932b01ae6272696467653a636c6f75643a30"),
+    (ResetMarkers(queue=QUEUE, epoch=2), "942b01ae6272696467653a636c6f75643a3002"),
     (Command(verb="pause"), "932c01a57061757365"),
     (Stop(), "922d01"),
     (

@@ -1,4 +1,4 @@
-"""The names of actors and queues: what is made is taken apart again."""
+"""The names of actors, processes and queues: what is made is taken apart again."""
 
 from __future__ import annotations
 
@@ -7,15 +7,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wire.names import (
+    BRIDGE,
+    CLIENTS,
+    CONNECTION,
+    DISTRIBUTOR,
+    FORWARDER,
     LISTENER,
+    PLACEMENT,
     QUEUE_STORE,
+    STORE,
+    SUPERVISOR,
     BridgeLane,
-    actor_name,
+    actors_of,
     connection_name,
     forwarder_name,
     lane_of_actor,
     lane_of_queue,
     peer_of,
+    process_name,
+    process_of,
     queue_name,
     remote_client_id,
     session_of_queue,
@@ -24,10 +34,36 @@ from wire.names import (
 
 
 def test_names_of_actors_and_queues_are_those_of_the_architecture() -> None:
-    assert actor_name(LISTENER) == "listener"
+    assert LISTENER == "listener"
     assert forwarder_name("cloud", 0) == "forwarder:cloud:0"
     assert connection_name("cloud", 11) == "connection:cloud:11"
     assert queue_name("cloud", 0) == "bridge:cloud:0"
+
+
+def test_processes_are_those_of_the_architecture() -> None:
+    assert process_name(CLIENTS) == "clients"
+    assert process_name(BRIDGE, "cloud", 11) == "bridge:cloud:11"
+    assert actors_of("clients") == ("distributor", "listener")
+    assert actors_of("store") == ("queue_store",)
+    assert actors_of("bridge:cloud:11") == ("forwarder:cloud:11", "connection:cloud:11")
+    with pytest.raises(KeyError):
+        actors_of("listener")
+
+
+def test_each_actor_has_one_process() -> None:
+    placed = [kind for kinds in PLACEMENT.values() for kind in kinds]
+    assert sorted(placed) == sorted({LISTENER, DISTRIBUTOR, QUEUE_STORE, FORWARDER, CONNECTION})
+
+
+@given(st.text(), st.integers(0, 1000))
+def test_an_actors_process_is_the_one_that_has_it(bridge: str, lane: int) -> None:
+    """Whatever stands in the bridge's name, colons too."""
+    process = process_name(BRIDGE, bridge, lane)
+    assert actors_of(process) == (forwarder_name(bridge, lane), connection_name(bridge, lane))
+    for name in (process, process_name(CLIENTS), process_name(STORE)):
+        assert [process_of(actor) for actor in actors_of(name)] == [name] * len(actors_of(name))
+        assert process_of(name) == name, "what is sent to a process itself goes to it"
+    assert process_of(SUPERVISOR) == SUPERVISOR
 
 
 def test_lanes_number_the_client_identifier_but_not_one_that_the_remote_is_to_make() -> None:
