@@ -1,7 +1,7 @@
-"""``bascule demo``: two nodes, a link that is cut, actors that are killed, and an account of every message.
+"""``bascule demo``: two nodes, a link that is cut, processes that are killed, and an account of every message.
 
 An *edge* node bridges to a *cloud* node, both of this installation, over a relay on loopback. While messages of each QoS flow, the
-link is cut, the edge's Connection, Forwarder and QueueStore are killed (SIGKILL), the link is mended, and they are killed again.
+link is cut, the edge's bridge and store are killed (SIGKILL), the link is mended, and they are killed again.
 Whatever was acknowledged must arrive. The cloud's subscriber is a live one, which counts by number what came over the bridge.
 With a folder to keep them in, the edge makes snapshots, while the link is cut and at the end: ``bascule report`` is shown on them.
 """
@@ -32,25 +32,24 @@ from supervisor.demo_link import Link
 from supervisor.demo_snapshots import keep_snapshot, wanted_empty
 from supervisor.view import print_table, say, verdict
 from wire.errors import BasculeError, Unavailable
-from wire.names import QUEUE_STORE, connection_name, forwarder_name
+from wire.names import BRIDGE, STORE, process_name
 
-BRIDGE = "cloud"
+BRIDGE_NAME = "cloud"
+LANE = process_name(BRIDGE, BRIDGE_NAME, 0)
 PATIENCE_S = 60.0  # with each thing that is waited for: a machine that is busy otherwise takes its time
 PUBLISHING_S = 8.0
 _POLL_S = 0.02
 _PROMISES = ("at most once", "at least once", "exactly once")
 
-# At which part of all messages what happens; a name that is not cut, mend or snapshot is the edge's actor to kill.
+# At which part of all messages what happens; a name that is not cut, mend or snapshot is the edge's process to kill.
 SCRIPT = (
     (0.15, "cut"),
-    (0.25, connection_name(BRIDGE, 0)),
-    (0.35, forwarder_name(BRIDGE, 0)),
-    (0.45, QUEUE_STORE),
+    (0.25, LANE),
+    (0.4, STORE),
     (0.5, "snapshot"),
     (0.55, "mend"),
-    (0.65, connection_name(BRIDGE, 0)),
-    (0.75, forwarder_name(BRIDGE, 0)),
-    (0.85, QUEUE_STORE),
+    (0.65, LANE),
+    (0.8, STORE),
 )
 
 
@@ -137,17 +136,17 @@ class DemoNode:
         status = self.status()
         return status is not None and bool(status["ready"])
 
-    def kill(self, actor: str) -> None:
-        """SIGKILL to the process of ``actor``, as soon as it has one."""
+    def kill(self, process: str) -> None:
+        """SIGKILL to ``process``, as soon as it works."""
 
         def pid_of() -> int | None:
             status = self.status()
-            rows = [] if status is None else status["actors"]
-            return next((row["pid"] for row in rows if row["name"] == actor and row["state"] == "ready"), None)
+            rows = [] if status is None else status["processes"]
+            return next((row["pid"] for row in rows if row["name"] == process and row["state"] == "ready"), None)
 
-        pid = _wait(pid_of, f"the edge's {actor}")
+        pid = _wait(pid_of, f"the edge's {process}")
         os.kill(pid, signal.SIGKILL)
-        say(f"  killed {actor} (pid {pid})")
+        say(f"  killed {process} (pid {pid})")
 
 
 def run_demo(messages: int, keep: Path | None = None) -> int:
@@ -254,9 +253,9 @@ def _print(accounts: list[Account], status: dict[str, Any], took_s: float) -> bo
     columns = ("QoS", ">published", ">acknowledged", ">delivered once", ">duplicated", ">lost", "promise")
     print_table("Every message, by number", columns, rows)
     print_table(
-        "The edge's actors",
-        ("actor", ">restarts", "state"),
-        [(row["name"], str(row["restarts"]), row["state"]) for row in status["actors"]],
+        "The edge's processes",
+        ("process", ">restarts", "state"),
+        [(row["name"], str(row["restarts"]), row["state"]) for row in status["processes"]],
     )
     lane = status["bridges"][0]
     counts = ("accepted", "delivered", "depth", "expired", "dead_lettered", "redelivered")
@@ -271,7 +270,7 @@ def _print(accounts: list[Account], status: dict[str, Any], took_s: float) -> bo
 
 def _bridge(port: int) -> dict[str, Any]:
     return {
-        "name": BRIDGE,
+        "name": BRIDGE_NAME,
         "remote": {"addresses": [f"127.0.0.1:{port}"], "protocol": "mqtt311", "client_id": "demo-edge", "clean_start": False},
         "backoff": {"initial": "200ms", "max": "1s"},
         "retention": "1h",  # what was settled is in the snapshots

@@ -6,10 +6,11 @@ checks the ledger of each. A figure that nobody has reported yet is None.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from supervisor.usage import Usage
 from wire.names import DISTRIBUTOR, LISTENER, QUEUE_STORE, connection_name, forwarder_name, queue_name
 
 _COUNTS = ("depth", "bytes", "accepted", "delivered", "expired", "dead_lettered", "redelivered", "refused", "held_back")
@@ -17,7 +18,7 @@ _COUNTS = ("depth", "bytes", "accepted", "delivered", "expired", "dead_lettered"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActorView:
-    """One child as the supervisor sees it; pid is None while it does not run. last_cause: what went wrong, in words."""
+    """One actor as the supervisor sees it; pid is None while its process does not run. last_cause: what went wrong, in words."""
 
     name: str
     pid: int | None
@@ -26,6 +27,38 @@ class ActorView:
     heartbeat_age_s: float | None
     figures: Mapping[str, Any]
     last_cause: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessView:
+    """One process as the supervisor sees it; pid is None while it does not run. last_cause: what went wrong, in words."""
+
+    name: str
+    pid: int | None
+    state: str
+    actors: tuple[str, ...] = ()
+    restarts: int = 0
+    last_cause: str = ""
+
+
+def process_rows(views: Iterable[ProcessView], usage_of: Callable[[int | None], Usage]) -> list[dict[str, Any]]:
+    """``processes`` of ``status``; ``usage_of`` tells what a pid has taken."""
+    rows = []
+    for view in views:
+        usage = usage_of(view.pid)
+        rows.append(
+            {
+                "name": view.name,
+                "pid": view.pid,
+                "actors": list(view.actors),
+                "state": view.state,
+                "pss_bytes": usage.pss_bytes,
+                "cpu_s": usage.cpu_s,
+                "restarts": view.restarts,
+                "last_cause": view.last_cause,
+            }
+        )
+    return rows
 
 
 def ledger_closes(row: Mapping[str, Any]) -> bool:
@@ -89,7 +122,7 @@ def status_map(
     snapshots: Mapping[str, Any] | None = None,
     paused_since_ms: Mapping[str, int | None] | None = None,
 ) -> dict[str, Any]:
-    """The whole answer to ``status``; only values that msgpack and JSON know."""
+    """The answer to ``status`` but for its ``processes``; only values that msgpack and JSON know."""
     views = {view.name: view for view in actors}
     lanes = list(lanes)
     store = _own(views[QUEUE_STORE])

@@ -13,7 +13,7 @@ from typing import Any
 from actors.mailbox import READ, Mailbox
 from supervisor.children import Ending, Life, Spawner
 from supervisor.epochs import Epochs
-from supervisor.figures import ActorView
+from supervisor.figures import ActorView, ProcessView
 from supervisor.restart import ChildRestarts, RestartWindow
 from supervisor.tree import ChildSpec
 from wire.backoff import Backoff
@@ -118,7 +118,7 @@ class Nursery:
             child.last_cause = f"it could not be started: {error.strerror}"
             return False
         child.life = life
-        child.heralded = set()
+        child.heralded, child.states = set(), {}
         child.restarts.started(now_s)
         self._liveness.started(child.name, now_s)
         self._mailbox.watch(life.pidfd, READ, ("exit", child.name))
@@ -196,6 +196,20 @@ class Nursery:
             )
             for child in self._children.values()
             for actor in actors_of(child.name)
+        ]
+
+    def processes(self) -> list[ProcessView]:
+        """The children for ``bascule status``."""
+        return [
+            ProcessView(
+                name=child.name,
+                pid=None if child.life is None else child.life.pid,
+                state=child.state,
+                actors=actors_of(child.name),
+                restarts=child.restart_count,
+                last_cause=child.cause,
+            )
+            for child in self._children.values()
         ]
 
 

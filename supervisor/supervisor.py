@@ -22,7 +22,7 @@ from supervisor.cli_output import tell
 from supervisor.collection import Collection
 from supervisor.control import SOCKET_NAME, ControlError, Request, encode_error, encode_result, parse_request
 from supervisor.event_queue import Detail, EventQueue
-from supervisor.figures import status_map
+from supervisor.figures import ProcessView, process_rows, status_map
 from supervisor.nursery import Child, Nursery
 from supervisor.pauses import Pauses
 from supervisor.queue_commands import CHANGES, Relay, is_queue_command, is_session_command
@@ -31,6 +31,7 @@ from supervisor.signals import SignalPipe
 from supervisor.snapshots import Snapshots
 from supervisor.tree import former_lanes, former_spec
 from supervisor.units import write_time
+from supervisor.usage import usage_of
 from supervisor.version import version
 from supervisor.workers import Then
 from wire.errors import ConfigError, Unavailable
@@ -506,7 +507,7 @@ class Supervisor(PolledActor):
         self.mailbox.cancel_timer("collect")
         served = self._collection.end()
         if served:
-            status = self._status()
+            status = {**self._status(), "processes": process_rows(self._processes(), usage_of)}
             for whom, request_id in served:
                 self._router.answer(whom, encode_result(request_id, status))
         self._collect()
@@ -524,6 +525,10 @@ class Supervisor(PolledActor):
             snapshots=self._snapshots.figures(),
             paused_since_ms={bridge.name: self._pauses.since_ms(bridge.name) for bridge in self._settings.bridges},
         )
+
+    def _processes(self) -> list[ProcessView]:
+        own = ProcessView(name=SUPERVISOR, pid=os.getpid(), state="stopping" if self._stopping else "ready")
+        return [own, *self._nursery.processes()]
 
     def _lanes(self) -> list[tuple[str, int]]:
         """The lanes that run: bridge and number, a bridge's former ones behind its others."""

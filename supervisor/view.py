@@ -38,13 +38,13 @@ def watch_status(fetch: Callable[[], dict[str, Any]], period_s: float) -> None:
 
 
 def status_view(status: dict[str, Any]) -> RenderableType:
-    """The node's line, its actors, its bridges, its local clients and what is kept for them."""
+    """The node's line, its processes, its bridges, its local clients and what is kept for them."""
     state = Text("ready", _GOOD) if status["ready"] else Text("not ready", _BAD)
     head = Text.assemble(("node ", "bold"), (status["node"], "bold cyan"), "  ", state, f"  pid {status['supervisor']['pid']}")
     head.append(f"  up {duration(status['supervisor']['uptime_s'])}")
     if status["store"].get("mode"):
         head.append(f"  {status['store']['mode']}")
-    rows = *_store(status["store"]), _actors(status["actors"]), _bridges(status["bridges"])
+    rows = *_store(status["store"]), _processes(status), _bridges(status["bridges"])
     queues = (
         *_paused(status["bridges"]),
         *_behind_others(status["bridges"]),
@@ -68,13 +68,23 @@ def _store(figures: dict[str, Any]) -> list[RenderableType]:
     return [line]
 
 
-def _actors(rows: Sequence[dict[str, Any]]) -> RenderableType:
-    table = _table("actor", "state", ">pid", ">restarts", ">heartbeat")
+def _processes(status: dict[str, Any]) -> RenderableType:
+    """The processes and who lives in each; of an actor that is not as its process is, how it is."""
+    rows, states = status["processes"], {row["name"]: row["state"] for row in status["actors"]}
+    table = _table("process", "state", ">pid", ">restarts", ">memory", ">CPU", "actors")
     for row in rows:
-        age_s = row["heartbeat_age_s"]
-        restarts = Text(str(row["restarts"]), _BUSY if row["restarts"] else "")
+        named = [(name.partition(":")[0], states[name]) for name in row["actors"]]
         _add_row(
-            table, row["name"], _state(row["state"]), _figure(row["pid"]), restarts, "-" if age_s is None else f"{age_s:.1f} s"
+            table,
+            row["name"],
+            _state(row["state"]),
+            _figure(row["pid"]),
+            Text(str(row["restarts"]), _BUSY if row["restarts"] else ""),
+            "-" if row["pss_bytes"] is None else f"{row['pss_bytes'] / (1 << 20):.1f} MiB",
+            "-" if row["cpu_s"] is None else f"{row['cpu_s']:.1f} s",
+            Text(", ").join(
+                Text(kind) if state == row["state"] else Text.assemble(f"{kind} ", _state(state)) for kind, state in named
+            ),
         )
     causes = [(row, _BUSY if row["state"] == "ready" else _BAD) for row in rows if row["last_cause"]]
     return Group(table, *(Text.assemble((f"{row['name']} ", "bold"), (row["last_cause"], style)) for row, style in causes))

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from supervisor.figures import ActorView, bridge_row, ledger_closes, status_map
+from supervisor.figures import ActorView, ProcessView, bridge_row, ledger_closes, process_rows, status_map
+from supervisor.usage import Usage
 
 ROW = {"accepted": 20, "delivered": 5, "depth": 4, "expired": 3, "dropped": {"full": 2, "session": 1}, "dead_lettered": 5}
 
@@ -82,3 +83,31 @@ def test_the_whole_has_the_promised_keys() -> None:
     assert set(status["actors"][0]) == {"name", "pid", "state", "restarts", "heartbeat_age_s", "last_cause", "mailbox"}
     wanted = "name lane state depth bytes oldest_age_s in_flight accepted delivered expired dropped dead_lettered redelivered"
     assert {*wanted.split(), "refused", "held_back", "ledger_closes"} <= status["bridges"][0].keys()
+
+
+def test_a_process_has_the_promised_keys_and_what_it_takes_if_that_is_known() -> None:
+    taken = {7: Usage(pss_bytes=4096, cpu_s=1.5)}
+    lives = ProcessView(name="clients", pid=7, state="ready", actors=("distributor", "listener"), restarts=2, last_cause="why")
+    gone = ProcessView(name="store", pid=None, state="restarting")
+    assert process_rows([lives, gone], lambda pid: taken.get(pid or 0, Usage())) == [
+        {
+            "name": "clients",
+            "pid": 7,
+            "actors": ["distributor", "listener"],
+            "state": "ready",
+            "pss_bytes": 4096,
+            "cpu_s": 1.5,
+            "restarts": 2,
+            "last_cause": "why",
+        },
+        {
+            "name": "store",
+            "pid": None,
+            "actors": [],
+            "state": "restarting",
+            "pss_bytes": None,
+            "cpu_s": None,
+            "restarts": 0,
+            "last_cause": "",
+        },
+    ]

@@ -7,8 +7,47 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from supervisor.figures import ActorView, status_map
+from supervisor.figures import ActorView, ProcessView, process_rows, status_map
+from supervisor.usage import Usage
 from supervisor.view import duration, size, status_view
+from wire.names import actors_of
+
+PROCESSES = ("store", "bridge:a:0", "clients")
+
+
+def status(
+    figures: dict[str, dict[str, Any]] | None = None, states: dict[str, str] | None = None, *, lanes: int = 1, cause: str = ""
+) -> dict[str, Any]:
+    """The answer of a node; ``states`` are of those that are not ready, ``cause`` is the store's."""
+    named = [name for name in PROCESSES if lanes or not name.startswith("bridge")]
+    state_of = {**dict.fromkeys(named, "ready"), **(states or {})}
+    actors = [
+        ActorView(
+            name=actor,
+            pid=7,
+            state=state_of.get(actor, state_of[process]),
+            restarts=0,
+            heartbeat_age_s=0.1,
+            figures=(figures or {}).get(actor, {}),
+        )
+        for process in named
+        for actor in actors_of(process)
+    ]
+    processes = [ProcessView(name="supervisor", pid=1, state="ready")]
+    for name in named:
+        what = cause if name == "store" else ""
+        processes.append(ProcessView(name=name, pid=7, state=state_of[name], actors=actors_of(name), restarts=3, last_cause=what))
+    usage = {1: Usage(), 7: Usage(pss_bytes=33 << 20, cpu_s=123.44)}
+    status = status_map(node="n", pid=1, ready=True, uptime_s=1.0, actors=actors, lanes=[("a", 0)] * lanes)
+    return status | {"processes": process_rows(processes, lambda pid: usage[pid or 0])}
+
+
+def lines(status: dict[str, Any], width: int = 200) -> list[str]:
+    """What is shown of it."""
+    console = Console(width=width)
+    with console.capture() as capture:
+        console.print(status_view(status))
+    return [line.rstrip() for line in capture.get().splitlines()]
 
 
 @pytest.mark.parametrize(
@@ -25,7 +64,24 @@ def test_sizes_are_for_people(count: int, text: str) -> None:
     assert size(count) == text
 
 
-def test_the_tables_show_actors_bridges_and_an_open_ledger() -> None:
+def test_one_table_shows_the_processes_who_lives_in_each_and_what_it_takes() -> None:
+    assert lines(status(cause="it was killed by SIGKILL"), width=80)[1:7] == [
+        "process     state  pid  restarts    memory      CPU  actors",
+        "supervisor  ready    1         0         -        -",
+        "store       ready    7         3  33.0 MiB  123.4 s  queue_store",
+        "bridge:a:0  ready    7         3  33.0 MiB  123.4 s  forwarder, connection",
+        "clients     ready    7         3  33.0 MiB  123.4 s  distributor, listener",
+        "store it was killed by SIGKILL",
+    ]
+
+
+def test_an_actor_that_is_not_as_its_process_is_is_told_of() -> None:
+    shown = lines(status(states={"clients": "starting", "distributor": "ready"}))
+    assert shown[5].split()[-3:] == ["distributor", "ready,", "listener"]
+    assert shown[5].split()[1] == "starting"
+
+
+def test_the_tables_show_bridges_and_an_open_ledger() -> None:
     retained = {"messages": 17, "bytes": 3072}
     queue = {"accepted": 5, "depth": 1, "delivered": 3, "bytes": 2048, "oldest_age_s": 70.0, "retained": retained}
     queue |= {"waits_for_lanes": [1, 2], "refused": 12, "held_back": 34}
@@ -34,16 +90,8 @@ def test_the_tables_show_actors_bridges_and_an_open_ledger() -> None:
         "queue_store": {"queues": {"bridge:a:0": queue}},
         "connection:a:0": {"link": {"state": "backoff"}},
     }
-    names = ["queue_store", "distributor", "forwarder:a:0", "connection:a:0", "listener"]
-    actors = [
-        ActorView(name=name, pid=7, state="ready", restarts=0, heartbeat_age_s=0.1, figures=figures.get(name, {})) for name in names
-    ]
-    console = Console(width=200)
-    with console.capture() as capture:
-        console.print(status_view(status_map(node="n", pid=1, ready=True, uptime_s=1.0, actors=actors, lanes=[("a", 0)])))
-    text = capture.get()
+    text = "\n".join(lines(status(figures)))
     for wanted in (
-        *names,
         "a:0",
         "backoff",
         "2.0 KiB",
@@ -68,17 +116,8 @@ def test_the_tables_show_actors_bridges_and_an_open_ledger() -> None:
     ],
 )
 def test_a_disk_that_refuses_is_shown(figures: dict[str, Any], line: str | None) -> None:
-    actors = [
-        ActorView(
-            name=name, pid=7, state="ready", restarts=0, heartbeat_age_s=0.1, figures=figures if name == "queue_store" else {}
-        )
-        for name in ("queue_store", "distributor", "listener")
-    ]
-    console = Console(width=200)
-    with console.capture() as capture:
-        console.print(status_view(status_map(node="n", pid=1, ready=True, uptime_s=1.0, actors=actors, lanes=[])))
-    lines = [shown.rstrip() for shown in capture.get().splitlines()]
-    assert line in lines if line is not None else not any(shown.startswith("store ") for shown in lines)
+    shown = lines(status({"queue_store": figures}, lanes=0))
+    assert line in shown if line is not None else len([line for line in shown if line.startswith("store ")]) == 1
 
 
 def test_what_is_kept_for_local_clients_is_shown_once_it_is_known() -> None:
@@ -88,17 +127,7 @@ def test_what_is_kept_for_local_clients_is_shown_once_it_is_known() -> None:
         "listener": {"clients": 9, "in_flight": 4, "dropped": {"queue_full": 15}, "pending_wills": 2},
     }
 
-    def shown(figures: dict[str, dict[str, Any]]) -> str:
-        actors = [
-            ActorView(name=name, pid=7, state="ready", restarts=0, heartbeat_age_s=0.1, figures=figures.get(name, {}))
-            for name in ("queue_store", "distributor", "listener")
-        ]
-        console = Console(width=200)
-        with console.capture() as capture:
-            console.print(status_view(status_map(node="n", pid=1, ready=True, uptime_s=1.0, actors=actors, lanes=[])))
-        return capture.get()
-
-    heads, row = shown(figures).splitlines()[-2:]
+    heads, row = lines(status(figures))[-2:]
     assert " ".join(heads.split()) == "local clients sessions kept connected queued size in flight dropped retained Wills waiting"
     assert row.split() == ["9", "41", "3", "712", "3.0", "MiB", "4", "20", "88", "3"]
-    assert "sessions kept" not in shown({})
+    assert not any("sessions kept" in line for line in lines(status()))
