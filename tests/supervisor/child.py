@@ -1,8 +1,8 @@
-"""A child for tests of the supervisor: the real actor base and mailbox, and no work.
+"""A process for tests of the supervisor: its actors have the real base, mailboxes and host, and no work.
 
-Run as a child's command. It notes each frame that reaches it in ``<run_dir>/<name>.heard``, one JSON list a line. ``--exit N``
+Run as a child's command. Each actor notes what reaches it in ``<run_dir>/<name>.heard``, one JSON list a line. ``--exit N``
 ends at once with that status, each time it is started; ``--ignore-stop`` never ends by itself; ``--needs NAME`` is ready only
-once it was told that NAME is.
+once its actors were told that the actor NAME is; ``--slow NAME`` has the actor NAME among them wait for a file, ``<run_dir>/go``.
 """
 
 from __future__ import annotations
@@ -15,10 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from actors.actor import MailboxActor
+from actors.host import ChildHost
 from actors.mailbox import Mailbox
+from actors.post import Post
 from actors.process import die_with_parent
 from wire.frames import Command, Frame, ResetMarkers
+from wire.names import CONNECTION, FORWARDER, QUEUE_STORE, actors_of
 from wire.settings import NodeSettings, load
+
+_LOOK_S = 0.02
 
 
 class Quiet(MailboxActor):
@@ -26,23 +31,33 @@ class Quiet(MailboxActor):
 
     ignore_stop = False
     needs: str | None = None
+    slow: str | None = None
 
     def __init__(self, mailbox: Mailbox, settings: NodeSettings, epoch: int) -> None:
         super().__init__(mailbox, settings, epoch)
-        self._heard = (Path(settings.run_dir) / f"{self.name}.heard").open("a", buffering=1)
+        self._run_dir = Path(settings.run_dir)
+        self._heard = (self._run_dir / f"{self.name}.heard").open("a", buffering=1)
 
     def on_start(self) -> None:
         super().on_start()
         self._note("started", self.epoch)
-        if self.needs is None:
+        if self.slow == self.name:
+            self.mailbox.set_timer("look", self.mailbox.now_s())
+        elif self.needs is None:
             self.ready()
+
+    def on_timer(self, name: str, now_s: float) -> None:
+        if (self._run_dir / "go").exists():
+            self.ready()
+        else:
+            self.mailbox.set_timer("look", now_s + _LOOK_S)
 
     def on_frame(self, frame: Frame) -> None:
         match frame:
             case Command():
                 self._note("command", frame.verb)
             case ResetMarkers():
-                self._note("reset", frame.queue)
+                self._note("reset", frame.queue, frame.epoch)
 
     def on_peer_up(self, name: str, epoch: int) -> None:
         self._note("peer", name, epoch)
@@ -59,13 +74,13 @@ class Quiet(MailboxActor):
 
     def status(self) -> dict[str, Any]:
         match self.name.partition(":")[0]:
-            case "queue_store":
+            case kind if kind == QUEUE_STORE:
                 row: dict[str, Any] = {"depth": 3, "bytes": 30, "oldest_age_s": 1.5, "in_flight": 1, "accepted": 10, "delivered": 5}
                 row |= {"expired": 1, "dropped": {"full": 1}, "dead_lettered": 0, "redelivered": 2}
                 return {"queues": {"bridge:cloud:0": row}, "mode": "in-memory"}
-            case "connection":
+            case kind if kind == CONNECTION:
                 return {"link": {"state": "connected", "since_s": 2.0}}
-            case "forwarder":
+            case kind if kind == FORWARDER:
                 return {"tier2": {"messages": 4, "bytes": 40}}
         return {"epoch": self.epoch}
 
@@ -75,10 +90,11 @@ class Quiet(MailboxActor):
 
 def main() -> int:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--name", required=True)
+    parser.add_argument("--process", required=True)
     parser.add_argument("--exit", type=int)
     parser.add_argument("--ignore-stop", action="store_true")
     parser.add_argument("--needs")
+    parser.add_argument("--slow")
     parser.add_argument("--epoch", type=int, required=True)
     parser.add_argument("--settings", type=Path, required=True)
     parser.add_argument("--parent", type=int, required=True)
@@ -89,12 +105,15 @@ def main() -> int:
     if arguments.exit is not None:
         return int(arguments.exit)
     settings = load(arguments.settings.read_bytes())
-    Quiet.ignore_stop, Quiet.needs = arguments.ignore_stop, arguments.needs
-    mailbox = Mailbox(Path(settings.run_dir), arguments.name)
+    Quiet.ignore_stop, Quiet.needs, Quiet.slow = arguments.ignore_stop, arguments.needs, arguments.slow
+    post = Post(Path(settings.run_dir), arguments.process)
+    host = ChildHost(post, settings, arguments.epoch)
+    names = actors_of(arguments.process)
+    host.add_children([Quiet(Mailbox(post, name), settings, arguments.epoch) for name in names])
     if arguments.paused:
-        mailbox.begin_with(Command(verb="pause"))
-    failure = Quiet.run(mailbox, settings, arguments.epoch)
-    mailbox.close()
+        post.tell(names[-1], Command(verb="pause"))
+    failure = host.run()
+    post.close()
     return 0 if failure is None else 70
 
 

@@ -77,22 +77,34 @@ class TestNode:
 
     def actor(self, name: str) -> dict[str, Any]:
         """One row of ``actors``."""
-        return next(row for row in self.status()["actors"] if row["name"] == name)
+        return self._row("actors", name)
 
-    def wait_actor(self, name: str, **wanted: object) -> dict[str, Any]:
-        """Wait until the row of ``name`` has the ``wanted`` values."""
+    def process_row(self, name: str) -> dict[str, Any]:
+        """One row of ``processes``."""
+        return self._row("processes", name)
+
+    def pids(self) -> dict[str, int]:
+        """The children's processes by their names."""
+        return {row["name"]: row["pid"] for row in self.status()["processes"][1:]}
+
+    def wait_process(self, name: str, **wanted: object) -> dict[str, Any]:
+        """Wait until the row of process ``name`` has the ``wanted`` values."""
         self.wait_for("child.started")  # the control socket is there before the first child
         found: dict[str, Any] = {}
 
         def reached() -> bool:
-            found.update(self.actor(name))
+            found.update(self.process_row(name))
             return wanted.items() <= found.items()
 
         wait_until(reached, 20.0, lambda: f"{wanted} in {found}\n{self.log_path.read_text()[-3000:]}")
         return found
 
+    def _row(self, table: str, name: str) -> dict[str, Any]:
+        row: dict[str, Any] = next(row for row in self.status()[table] if row["name"] == name)
+        return row
+
     def heard(self, name: str) -> list[list[Any]]:
-        """What child ``name`` noted."""
+        """What actor ``name`` noted."""
         path = self.run_dir / f"{name}.heard"
         return [json.loads(line) for line in path.read_text().split("\n")[:-1]] if path.exists() else []
 
@@ -109,8 +121,9 @@ def start(tmp_path: Path) -> Iterator[StartSupervisor]:
     """Starts a supervisor: ``start(option, ..., restarts_max=3)``; it ends with the test."""
     with ExitStack() as stack:
 
-        def start_one(*options: str, **supervision: Any) -> TestNode:
-            return stack.enter_context(TestNode(tmp_path, node_settings(tmp_path, bridge("cloud"), **supervision), *options))
+        def start_one(*options: str, lanes: int = 1, **supervision: Any) -> TestNode:
+            settings = node_settings(tmp_path, bridge("cloud", lanes), **supervision)
+            return stack.enter_context(TestNode(tmp_path, settings, *options))
 
         yield start_one
 

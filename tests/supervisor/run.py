@@ -27,7 +27,7 @@ def main(argv: list[str]) -> int:
         else:
             options[name].append(word)
     specs = tuple(
-        replace(spec, command=(sys.executable, "-P", str(CHILD), "--name", spec.name, *options[spec.name]))
+        replace(spec, command=(sys.executable, "-P", str(CHILD), "--process", spec.name, *options[spec.name]))
         for spec in child_specs(settings)
     )
     try:

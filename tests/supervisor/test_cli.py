@@ -93,6 +93,7 @@ def test_status_prints_the_promised_json(start: StartSupervisor, config: Path, c
     start().wait_ready()
     assert main(["status", str(config), "--json"]) == 0
     status = json.loads(capsys.readouterr().out)
+    assert [row["name"] for row in status["processes"]] == ["supervisor", "store", "bridge:cloud:0", "clients"]
     assert (status["node"], status["ready"], status["bridges"][0]["ledger_closes"]) == ("test", True, True)
 
 
@@ -101,8 +102,8 @@ def test_status_ends_with_1_while_the_node_is_not_ready(
     start: StartSupervisor, config: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
 ) -> None:
     """It says all that it knows all the same."""
-    node = start("forwarder:cloud:0", "--needs", "nobody")
-    node.wait_actor("queue_store", state="ready")
+    node = start("bridge:cloud:0", "--needs", "nobody")
+    node.wait_process("store", state="ready")
 
     assert main(["status", str(config), *words]) == 1
 
@@ -115,7 +116,10 @@ def test_status_prints_tables_for_people(start: StartSupervisor, config: Path, c
     assert main(["status", str(config)]) == 0
     printed = capsys.readouterr().out
     assert "node test" in printed
-    assert "queue_store" in printed
+    clients = next(line.split() for line in printed.splitlines() if line.startswith("clients "))
+    assert clients[1] == "ready"
+    assert [clients[5], clients[7]] == ["MiB", "s"]
+    assert clients[-2:] == ["distributor,", "listener"]
 
 
 def test_status_is_watched_without_a_terminal_too(start: StartSupervisor, config: Path) -> None:
@@ -141,7 +145,7 @@ def test_a_bridge_is_paused_resumed_and_restarted(start: StartSupervisor, config
     node = start().wait_ready()
     for verb in ("pause", "resume", "restart"):
         assert main(["bridge", verb, str(config), "cloud"]) == 0
-    node.wait_actor("connection:cloud:0", state="ready", restarts=1)
+    node.wait_process("bridge:cloud:0", state="ready", restarts=1)
     commands = [note[1] for note in node.heard("connection:cloud:0") if note[0] == "command"]
     assert commands == ["pause", "resume"]
     assert main(["bridge", "pause", str(config), "nowhere"]) == 1

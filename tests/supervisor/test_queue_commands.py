@@ -113,14 +113,14 @@ def test_only_so_many_may_wait() -> None:
 
 
 def test_a_node_whose_store_is_not_there_says_so(start: StartSupervisor, tmp_path: Path) -> None:
-    node = start("queue_store", "--exit", "65")
+    node = start("store", "--exit", "65")
     path = tmp_path / "bascule.yaml"
     remote = {"addresses": ["127.0.0.1:1"], "client_id": "x"}
     bridge = {"name": "cloud", "remote": remote, "local_subscriptions": [{"filters": ["#"]}]}
     listeners = [{"bind": "127.0.0.1:18831"}]
     whole = {"node": {"name": "test", "data_dir": "data"}, "listeners": listeners, "access": {"allow_anonymous": True}}
     path.write_text(json.dumps({**whole, "bridges": [bridge]}))
-    node.wait_actor("queue_store", state="damaged")
+    node.wait_process("store", state="damaged")
     done = bascule("queue", "ls", str(path))
     assert done.returncode == 1
     assert "the queue store is damaged; nothing was done" in done.stderr
