@@ -1,4 +1,4 @@
-"""The Forwarder and the supervisor around a real Connection process, driven frame by frame by a test."""
+"""The store and the supervisor around a real bridge process, a Forwarder and its Connection, driven frame by frame by a test."""
 
 from __future__ import annotations
 
@@ -14,23 +14,40 @@ from typing import Any, Self
 
 import pytest
 
-from actors.mailbox import Mailbox, TimerDue
+from actors.mailbox import TimerDue
+from actors.post import Post
 from tests.supervisor.settings import node_settings
 from tests.support.settings import bridge
 from tests.support.waiting import PATIENCE_S
 from tests.wire.outbound_model import hand_out, lane_opened
 from wire.batch import from_rows
-from wire.frames import Command, Credit, Frame, Heartbeat, LinkState, ReportNow, Settle, Settled, Stop
+from wire.frames import (
+    Command,
+    Credit,
+    Frame,
+    Heartbeat,
+    LaneOpen,
+    LaneReopen,
+    NodeEvents,
+    PeerUp,
+    ReportNow,
+    Settle,
+    Settled,
+    Stop,
+)
+from wire.names import QUEUE_STORE, STORE, SUPERVISOR
 from wire.settings import NodeSettings, RemoteSettings, dump
 
 ROOT = Path(__file__).resolve().parents[2]
 QUEUE = "bridge:cloud:0"
+PROCESS = "bridge:cloud:0"
+FORWARDER = "forwarder:cloud:0"
 CONNECTION = "connection:cloud:0"
 
 
 def settings_for(folder: Path, port: int, *, on_session_loss: str = "assume-delivered", **remote: Any) -> NodeSettings:
     """A node with the bridge ``cloud`` towards ``port``."""
-    plain = bridge("cloud")
+    plain = bridge("cloud", tier2_max_messages=1_000, tier2_max_bytes=1 << 20)
     changed: dict[str, Any] = {
         "addresses": (("127.0.0.1", port),),
         "session_expiry_s": 3600,
@@ -42,18 +59,24 @@ def settings_for(folder: Path, port: int, *, on_session_loss: str = "assume-deli
 
 
 class LaneDouble:
-    """One lane whose store, Forwarder and supervisor are the test. Every ``Settle`` is answered unless ``answers`` is off."""
+    """One lane whose store and supervisor are the test. Every ``Settle`` that asks for it is answered unless ``answers`` is off.
+
+    links: ``connected``, or why the connection ended, as the store is told. settles: those of the Connection; delivered: of both.
+    credit: how much of the queue the Forwarder wants.
+    """
 
     def __init__(self, folder: Path, settings: NodeSettings) -> None:
         run_dir = Path(settings.run_dir)
         run_dir.mkdir(parents=True, exist_ok=True)
         self._settings_path = folder / "settings.msgpack"
         self._settings_path.write_bytes(dump(settings))
-        self._log_path = folder / "connection.log"
+        self._log_path = folder / "bridge.log"
         self._run_dir = run_dir
-        self._supervisor = Mailbox(run_dir, "supervisor")
+        self._lives = 0
+        self._is_open = False
         self.answers = True
         self.epoch = 0
+        self._asked_epoch = 0
         self.next_seq = 0
         self.credit = 0
         self.links: list[str] = []
@@ -67,14 +90,16 @@ class LaneDouble:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.kill()
-        self._supervisor.close()
 
     # --- the process ---
 
     def start(self) -> None:
-        """A new life of the Connection, and a new mailbox: what is sent before ZeroMQ has noticed a death goes to the dead."""
-        self._forwarder = Mailbox(self._run_dir, "forwarder:cloud:0")
-        words = ["--actor", "connection", "--bridge", "cloud", "--lane", "0", "--epoch", "1", "--parent", str(os.getpid())]
+        """A new life of the process, and new sockets: what is sent before ZeroMQ has noticed a death goes to the dead."""
+        self._lives += 1
+        self._is_open = False
+        self._supervisor = Post(self._run_dir, SUPERVISOR)
+        self._store = Post(self._run_dir, STORE)
+        words = ["--process", PROCESS, "--epoch", str(self._lives), "--parent", str(os.getpid())]
         with self._log_path.open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "actors.process", *words, "--settings", str(self._settings_path)],
@@ -88,12 +113,13 @@ class LaneDouble:
         assert self._process is not None
         self._process.kill()
         self._process.wait(PATIENCE_S)
-        self._forwarder.close()
+        self._store.close()
+        self._supervisor.close()
 
     def stop(self) -> int:
         """Tell it to stop; its exit status."""
         assert self._process is not None
-        self.tell(Stop())
+        self._supervisor.send(PROCESS, Stop())
         return self._process.wait(PATIENCE_S)
 
     @property
@@ -102,18 +128,24 @@ class LaneDouble:
         return self._log_path.read_text()
 
     def tell(self, frame: Frame) -> None:
-        """Send ``frame`` to the Connection."""
-        self._forwarder.send(CONNECTION, frame)
+        """Send ``frame`` to the Forwarder, as the store."""
+        self._store.send(FORWARDER, frame)
 
     def command(self, verb: str) -> None:
         """The supervisor's command."""
-        self.tell(Command(verb=verb))
+        self._supervisor.send(CONNECTION, Command(verb=verb))
 
     # --- the lane ---
 
     def open(self, **lane: Any) -> None:
-        """Open the lane under a new epoch."""
-        self.epoch += 1
+        """Have the Forwarder open the lane, under a new epoch: because the store is there, or asks for it."""
+        if self._is_open:
+            self.tell(LaneReopen(queue=QUEUE))
+        else:
+            self._supervisor.send(PROCESS, PeerUp(name=QUEUE_STORE, epoch=self._lives))
+        self._is_open = True
+        self.until(lambda: self._asked_epoch > self.epoch, "the lane is opened")
+        self.epoch = self._asked_epoch
         self.credit = 0
         self.next_seq = lane.get("head", 0)
         self.settles, self.delivered = [], []
@@ -130,8 +162,8 @@ class LaneDouble:
         self.tell(Settled(queue=QUEUE, epoch=self.epoch, number=self.settles[-1].number))
 
     def until(self, condition: Callable[[], bool], what: str, deadline_s: float = PATIENCE_S) -> None:
-        """Be the Forwarder until ``condition`` holds."""
-        self._turn(self._forwarder, condition, what, deadline_s, self._take)
+        """Be the store until ``condition`` holds."""
+        self._turn(self._store, condition, what, deadline_s, self._take)
 
     def until_connected(self) -> None:
         """Wait for the link."""
@@ -144,11 +176,11 @@ class LaneDouble:
     def status(self) -> dict[str, Any]:
         """Fresh figures of the Connection."""
         found: list[dict[str, Any]] = []
-        self.tell(ReportNow(request=7))
+        self._supervisor.send(PROCESS, ReportNow(request=7))
 
         def take(frame: object) -> None:
             if isinstance(frame, Heartbeat) and frame.request == 7:
-                found.append(frame.status)
+                found.append(frame.status[CONNECTION])
 
         self._turn(self._supervisor, lambda: bool(found), "a heartbeat", PATIENCE_S, take)
         return found[0]
@@ -167,25 +199,31 @@ class LaneDouble:
 
     def _take(self, frame: object) -> None:
         match frame:
-            case LinkState():
-                self.links.append(frame.state)
-            case Credit():
+            case LaneOpen():
+                self._asked_epoch = frame.epoch
+            case NodeEvents():
+                for _, kind, *_, reason, _, _ in frame.events:
+                    if kind in ("link.up", "link.down"):
+                        self.links.append("connected" if kind == "link.up" else reason)
+            case Credit(epoch=self.epoch):
                 self.credit = frame.messages
             case Settle(epoch=self.epoch):
-                self.settles.append(frame)
                 for outcome, ranges in frame.settled:
                     if outcome == "delivered":
                         self.delivered.extend(ranges)
-                if self.answers:
-                    self.answer()
+                if frame.number:  # the Forwarder's own, of QoS 0, wait for no answer
+                    self.settles.append(frame)
+                    if self.answers:
+                        self.answer()
 
     def _turn(
-        self, mailbox: Mailbox, condition: Callable[[], bool], what: str, deadline_s: float, take: Callable[[object], None]
+        self, post: Post, condition: Callable[[], bool], what: str, deadline_s: float, take: Callable[[object], None]
     ) -> None:
-        mailbox.set_timer("deadline", time.monotonic() + deadline_s)
+        deadline = ("test", "deadline")
+        post.set_timer(deadline, time.monotonic() + deadline_s)
         while not condition():
-            message = mailbox.get().message
+            _, message = post.next()
             if isinstance(message, TimerDue):
                 pytest.fail(f"not in time: {what}\n{self.log[-3000:]}")
             take(message)
-        mailbox.cancel_timer("deadline")
+        post.cancel_timer(deadline)
