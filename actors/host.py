@@ -142,6 +142,7 @@ class ChildHost(Host):
                     self._take(actor.name, message)
             case Stop():
                 self._stopping = True
+                self._beat()  # the last word of whoever stops at once, or waits for a disk to do it
                 self._stop_next()
 
     def _end_turn(self, end: TurnEnded) -> None:

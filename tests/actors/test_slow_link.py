@@ -18,13 +18,14 @@ from pykka._envelope import Envelope
 
 import actors.connection
 from actors.connection import Connection
+from actors.handed_over import LinkState, Passed
 from actors.mailbox import WRITE, Mailbox, TimerDue
 from actors.remote import Connack, Remote
 from tests.support.settings import bridge, node
 from tests.support.waiting import PATIENCE_S, wait_until
-from tests.wire.outbound_model import hand_out, lane_opened
+from tests.wire.outbound_model import lane_opened
 from wire.batch import from_rows
-from wire.frames import Frame, LinkState, SessionOpen, SessionOpened, Settle
+from wire.frames import Frame, SessionOpen, SessionOpened, Settle
 from wire.settings import RuleSettings
 
 RATE = 1_000  # bytes a second
@@ -95,9 +96,7 @@ class StillMailbox(Mailbox):
         self.clock_s = 1_000.0
         self.sent: list[Frame] = []
         self._told: deque[Envelope[Any]] = deque()
-        self._timers: list[tuple[float, int, str]] = []
-        self._timer_ids: dict[str, int] = {}
-        self._timer_count = 0
+        self._timers: dict[str, float] = {}
 
     def now_s(self) -> float:
         return self.clock_s
@@ -123,6 +122,12 @@ class StillMailbox(Mailbox):
     def forget(self, fd: int) -> None:
         pass
 
+    def set_timer(self, name: str, at_s: float) -> None:
+        self._timers[name] = at_s
+
+    def cancel_timer(self, name: str) -> None:
+        self._timers.pop(name, None)
+
     def put(self, envelope: Envelope[Any]) -> None:
         self._told.append(envelope)
 
@@ -130,8 +135,10 @@ class StillMailbox(Mailbox):
         """What the actor is told now."""
         while self._told:
             yield self._told.popleft().message
-        while (timer := self._due_timer(self.clock_s)) is not None:
-            yield TimerDue(timer, self.clock_s)
+        while due := [(at_s, name) for name, at_s in self._timers.items() if at_s <= self.clock_s]:
+            _, name = min(due)
+            del self._timers[name]
+            yield TimerDue(name, self.clock_s)
 
 
 class Lane:
@@ -177,7 +184,8 @@ class Lane:
 
     def publish(self, qos: int) -> None:
         """A message that takes long."""
-        self.tell(hand_out(0, from_rows([(b"t", qos, bytes(PAYLOAD_BYTES))])))
+        batch = from_rows([(b"t", qos, bytes(PAYLOAD_BYTES))])
+        self.tell(Passed(first_seq=0, offsets=None, size_bytes=batch.size_bytes(), batch=batch))
 
     def pass_time(self, period_s: float) -> None:
         """Let the link carry and the Connection look, a step at a time."""
