@@ -124,6 +124,17 @@ def lane_changes(rng: Random, span_s: float) -> Iterator[Step]:
         at_s += rng.choice((0.3, 1.0, 2.0, 4.0))
 
 
+def late_words(rng: Random, span_s: float) -> Iterator[Step]:
+    """What a process has sent is late, and it dies meanwhile: its next life is heard first."""
+    for _ in range(rng.choice((1, 1, 2))):
+        at_s = 0.3 + rng.random() * span_s
+        target = rng.choice(("bridge:cloud:0", "bridge:cloud:0", "store", "clients"))
+        yield at_s, "delay", target, rng.choice((0.3, 1.0, 2.0))
+        for _ in range(rng.choice((1, 1, 2))):
+            at_s += rng.choice((0.03, 0.1, 0.3))
+            yield at_s, "kill", target, float(rng.choice((0, 1, 2, 5)))
+
+
 def commands(rng: Random, span_s: float) -> Iterator[Step]:
     """One or two chains of commands and of the faults that make them interesting."""
     for _ in range(rng.choice((1, 1, 2))):

@@ -53,6 +53,7 @@ class Shape:
     acknowledge: str
     sync: str
     flush_period_s: float
+    gather_s: float
     lanes: int
     level: int
     window: int  # receive_maximum that the bridge sets itself
@@ -127,6 +128,7 @@ def make_plan(seed: int) -> Plan:
     """The plan of ``seed``."""
     rng = Random(f"plan {seed}")
     shape = extras.reshape(Random(f"shape {seed}"), _shape(rng))
+    shape = replace(shape, gather_s=Random(f"gather {seed}").choice((0.0, 0.002, 0.002, 0.03)))
     span_s = rng.choice((0.2, 1.0, 4.0))
     faults = tuple(sorted(_faults(rng, shape, span_s), key=lambda fault: fault.at_s))
     faults = tuple(replace(fault, number=number) for number, fault in enumerate(faults))
@@ -192,6 +194,7 @@ def _shape(rng: Random) -> Shape:
         acknowledge="after-commit" if strict or rng.random() < 0.8 else "fast",
         sync="full" if strict or rng.random() < 0.5 else "os",
         flush_period_s=rng.choice((0.0, 0.0, 0.0, 0.02, 0.2)),
+        gather_s=0.0,  # drawn apart
         lanes=rng.choice((1, 1, 2)),
         level=rng.choice((4, 5)),
         window=rng.choice((2, 3, 8, 30)),
@@ -297,6 +300,9 @@ def _more(seed: int, shape: Shape, span_s: float) -> list[extras.Step]:
     rules = Random(f"rules {seed}")
     if rules.random() < 0.06:
         steps += extras.rule_changes(rules, span_s)
+    late = Random(f"late {seed}")
+    if late.random() < 0.1:
+        steps += extras.late_words(late, span_s)
     steps += snapshots.steps(Random(f"snapshots {seed}"), span_s)
     return sorted(steps)
 
@@ -395,6 +401,7 @@ def settings_of(shape: Shape) -> NodeSettings:
             acknowledge=shape.acknowledge,
             flush_period_s=shape.flush_period_s,
             sync=shape.sync,
+            gather_s=shape.gather_s,
         ),
         limits=replace(base.limits, max_messages=None, max_bytes=None, max_age_s=None, min_free_disk_bytes=0),
         clients=replace(base.clients, stall_timeout_s=STALL_TIMEOUT_S),
