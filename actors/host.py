@@ -147,10 +147,8 @@ class ChildHost(Host):
 
     def _end_turn(self, end: TurnEnded) -> None:
         super()._end_turn(end)
-        while self._herald():
+        while self._herald() or self._stop_next():
             super()._end_turn(end)
-        if self._stopping:
-            self._stop_next()
         if not self.ended and self._told != self._states():
             self._beat()
 
@@ -175,10 +173,14 @@ class ChildHost(Host):
     def _states(self) -> dict[str, str]:
         return {actor.name: actor.state for actor in self._children}
 
-    def _stop_next(self) -> None:
+    def _stop_next(self) -> bool:
+        """Tell the last of those that live to stop, if it is time and it was not told yet; whether it was told now."""
         living = [actor for actor in self._children if not actor.ended]
-        if living and living[-1].state != "stopping":
-            self._take(living[-1].name, Stop())
+        if not self._stopping or not living or living[-1].state == "stopping":
+            return False
+        self._take(living[-1].name, Stop())
+        self._hand_over()
+        return True
 
     def _beat(self, request: int = 0) -> None:
         self._told = self._states()
