@@ -7,7 +7,7 @@ import pytest
 from tests.broker.raw import connect_packet, publish_packet
 from tests.conformance.client import publish_bytes, subscribe_bytes, unsubscribe_bytes
 from tests.fuzz.in_process import InProcessNode, Pipe
-from wire.names import QUEUE_STORE
+from wire.names import STORE
 
 CONNACK, SUBACK, UNSUBACK, PUBACK = b"\x20\x02\x00\x00", b"\x90\x03\x00\x09\x00", b"\xb0\x02\x00\x08", b"\x40\x02\x00\x07"
 SUBSCRIBE, UNSUBSCRIBE = subscribe_bytes(4, 9, [("t", 0)]), unsubscribe_bytes(4, 8, ["t"])
@@ -36,7 +36,7 @@ def held_up() -> InProcessNode:
     """The store takes nothing, and has a batch."""
     host = InProcessNode()
     other = joined(host, "other")
-    host.stopped.add(QUEUE_STORE)
+    host.stopped.add(STORE)
     said(host, other, publish_packet("elsewhere", b"", 7), b"")
     return host
 
@@ -44,7 +44,7 @@ def held_up() -> InProcessNode:
 def test_it_waits_for_its_own_publish_and_nobody_else_does() -> None:
     host = InProcessNode()
     behind, free = joined(host, "behind"), joined(host, "free")
-    host.stopped.add(QUEUE_STORE)
+    host.stopped.add(STORE)
     said(host, free, publish_packet("elsewhere", b"", 7), b"")
     said(host, behind, publish_packet("t", b"x", 7) + SUBSCRIBE + PINGREQ, b"")
 
@@ -68,7 +68,7 @@ def test_behind_qos_0_it_waits_until_that_was_passed_on(others: bool) -> None:
     client, other = joined(host, "client"), joined(host, "other")
     if others:
         said(host, other, SUBSCRIBE, SUBACK)
-    host.stopped.add(QUEUE_STORE)
+    host.stopped.add(STORE)
     said(host, other, publish_packet("elsewhere", b"", 7), b"")
 
     said(host, client, LIVE + SUBSCRIBE + publish_bytes(4, "t", b"y") + PINGREQ, b"")
@@ -96,7 +96,7 @@ def test_an_unsubscribe_waits_too() -> None:
     host = InProcessNode()
     client, other = joined(host, "client"), joined(host, "other")
     said(host, client, SUBSCRIBE, SUBACK)
-    host.stopped.add(QUEUE_STORE)
+    host.stopped.add(STORE)
     said(host, other, publish_packet("elsewhere", b"", 7), b"")
 
     said(host, client, LIVE + UNSUBSCRIBE + LIVE, b"")
@@ -109,7 +109,7 @@ def test_an_unsubscribe_waits_too() -> None:
 def test_who_has_published_nothing_is_subscribed_at_once() -> None:
     host = InProcessNode()
     client, other = joined(host, "client"), joined(host, "other")
-    host.stopped.add(QUEUE_STORE)
+    host.stopped.add(STORE)
     for _ in range(3):
         said(host, other, publish_packet("elsewhere", b"", 7), b"")
     said(host, client, SUBSCRIBE, b"")

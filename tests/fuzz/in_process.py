@@ -1,7 +1,8 @@
-"""A node's Listener, Distributor and QueueStore in this process and thread, with clients that are buffers.
+"""A node's clients and store, two processes, in this process and thread; the local clients are buffers.
 
-The actors are the real ones, and frames between them are encoded and decoded; only what polls is replaced. So bytes from a client
-pass through everything that they pass through in a node, thousands of times a second, and what any actor raises is raised here.
+The actors and their hosts are the real ones, and frames between processes are encoded and decoded; only what polls is replaced. So
+bytes from a client pass through everything that they pass through in a node, thousands of times a second, and what any actor raises
+is raised here.
 """
 
 from __future__ import annotations
@@ -11,21 +12,23 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterator
 from typing import Any, cast
 
-from pykka._envelope import Envelope
-
 from actors.actor import MailboxActor
 from actors.client import Client
 from actors.distributor import Distributor
+from actors.handed_over import Published
+from actors.host import ChildHost
 from actors.listener import Listener
 from actors.mailbox import READ, Mailbox, PollGroup, SocketsReady, TimerDue, TurnEnded
+from actors.post import Post, TimerName
 from actors.queue_store import QueueStore
 from actors.reception import Door
 from tests.support.settings import node
+from wire.batch import Batch
 from wire.errors import PeerViolation
-from wire.frames import Frame, PeerUp, Publishes, SessionOpen, decode
+from wire.frames import Frame, PeerUp, SessionOpen, decode
 from wire.mqtt.codec import encode, split
 from wire.mqtt.packets import Connect
-from wire.names import DISTRIBUTOR, LISTENER, QUEUE_STORE
+from wire.names import CLIENTS, DISTRIBUTOR, LISTENER, QUEUE_STORE, STORE, actors_of, process_of
 from wire.settings import ClientLimitSettings, ListenerSettings, NodeSettings
 
 EPOCH = 7
@@ -41,6 +44,7 @@ LIMITS = ClientLimitSettings(
     topic_max_bytes=1000,
 )
 _TURNS_MAX = 10_000
+_REST = (LISTENER, "rest")
 
 
 class Pipe:
@@ -141,25 +145,27 @@ class _Group(PollGroup):
         ]
 
 
-class _Mailbox(Mailbox):
-    """One actor's mailbox within the process."""
+class _Post(Post):
+    """One process's post: no thread, no socket but the pipes."""
 
     def __init__(self, name: str, host: InProcessNode) -> None:
         self.name = name
-        self._host = host
-        self._told: deque[Envelope[Any]] = deque()
-        self._timers: list[tuple[float, int, str]] = []
-        self._timer_ids: dict[str, int] = {}
+        self.local = set()
+        self.handed_over = deque()
+        self.frames: deque[tuple[str, Frame]] = deque()
+        self._node = host
+        self._told = deque()
+        self._timers = []
+        self._timer_ids = {}
         self._timer_count = 0
-        self.frames: deque[Frame] = deque()
-        self._own = _Group(host.sockets)
-        self._made: list[_Group] = [self._own]
+        self._own: dict[str, _Group] = {}
+        self._made: list[tuple[str, _Group]] = []
 
     def now_s(self) -> float:
-        return self._host.now_s
+        return self._node.now_s
 
     def wall_ms(self) -> int:
-        return int(self._host.now_s * 1000)
+        return int(self._node.now_s * 1000)
 
     def random(self) -> float:
         return 0.5
@@ -167,39 +173,55 @@ class _Mailbox(Mailbox):
     def in_thread(self, name: str, job: Callable[[], None]) -> None:
         job()
 
-    def send_parts(self, peer: str, parts: list[bytes]) -> None:
-        self._host.post(peer, parts)
+    def send(self, peer: str, frame: Frame) -> None:
+        self._node.seen(frame)
+        super().send(peer, frame)
 
-    def watch(self, fd: int, events: int, token: Hashable) -> None:
-        self._own.watch(fd, events, token)
+    def send_parts(self, peer: str, parts: list[bytes]) -> None:
+        self._node.carry(peer, parts)
+
+    def look_again(self) -> None:
+        pass
+
+    def watch(self, actor: str, fd: int, events: int, token: Hashable) -> None:
+        if actor not in self._own:
+            self._own[actor] = self.group(actor)
+        self._own[actor].watch(fd, events, token)
 
     def forget(self, fd: int) -> None:
-        self._own.forget(fd)
+        for group in self._own.values():
+            group.forget(fd)
 
-    def group(self) -> PollGroup:
-        self._made.append(_Group(self._host.sockets))
-        return self._made[-1]
+    def group(self, actor: str) -> _Group:
+        group = _Group(self._node.sockets)
+        self._made.append((actor, group))
+        return group
 
-    def put(self, envelope: Envelope[Any]) -> None:
-        self._told.append(envelope)
+    def tell(self, actor: str, message: Any) -> None:
+        self._told.append((actor, message))
 
     def close(self) -> None:
         pass
 
-    def messages(self) -> Iterator[object]:
-        """What the actor is given in one turn."""
+    def timer_s(self, name: TimerName) -> float | None:
+        """When that timer runs out; None where it is not set."""
+        return next((at_s for at_s, number, _ in self._timers if self._timer_ids.get(name) == number), None)
+
+    def watches(self, fd: int) -> bool:
+        """Whether any of its actors still looks at that socket."""
+        return any(fd in group._watched for _, group in self._made)
+
+    def messages(self) -> Iterator[tuple[str, object]]:
+        """What the process is given in one turn, and for whom."""
         while self._told:
-            yield self._told.popleft().message
+            yield self._told.popleft()
         while self.frames:
             yield self.frames.popleft()
-        ready = [one for group in self._made for one in group.ready()]
-        if ready:
-            yield SocketsReady(ready)
-        while (timer := self._due_timer_at(self._host.now_s)) is not None:
-            yield TimerDue(timer, self._host.now_s)
-
-    def _due_timer_at(self, now_s: float) -> str | None:
-        return super()._due_timer(now_s)
+        for actor, group in list(self._made):
+            if ready := group.ready():
+                yield actor, SocketsReady(ready)
+        while (timer := self._due_timer(self._node.now_s)) is not None:
+            yield timer[0], TimerDue(timer[1], self._node.now_s)
 
 
 class _OpenListener(Listener):
@@ -212,7 +234,10 @@ class _OpenListener(Listener):
 
 
 class InProcessNode:
-    """The actors of a node without bridges, everything in memory. Time stands still but for ``pass_time``."""
+    """The processes of a node without bridges, everything in memory. Time stands still but for ``pass_time``.
+
+    Where the Listener leaves its clients alone for a moment, that is over once all is done that there is to do.
+    """
 
     def __init__(self, limits: ClientLimitSettings = LIMITS, **settings: Any) -> None:
         logging.getLogger("bascule").setLevel(logging.CRITICAL)
@@ -220,18 +245,23 @@ class InProcessNode:
         self.settings: NodeSettings = node(clients=limits, listeners=(here,), **settings)
         self.now_s = 1000.0
         self.sockets: dict[int, Any] = {}
-        self.published: list[bytes] = []  # the batches, as the Listener sent them
+        self.published: list[Batch] = []  # as the Listener hands them on
         self.violations: list[PeerViolation] = []
-        self.stopped: set[str] = set()  # actors that do nothing for now
+        self.stopped: set[str] = set()  # processes that do nothing for now
         self.sessions: set[str] = set()  # those that were opened since ``forget_sessions``
         self._free = deque(range(10, 500))
         self._listening = _Listening()
         self.sockets[3] = self._listening
-        self._mailboxes = {name: _Mailbox(name, self) for name in (QUEUE_STORE, DISTRIBUTOR, LISTENER)}
         made = {QUEUE_STORE: QueueStore, DISTRIBUTOR: Distributor, LISTENER: _OpenListener}
         self._actors: dict[str, MailboxActor] = {}
-        for name, cls in made.items():
-            self._actors[name] = cls(self._mailboxes[name], self.settings, EPOCH)
+        self._posts: dict[str, _Post] = {}
+        self._hosts: dict[str, ChildHost] = {}
+        for process in (STORE, CLIENTS):
+            post = self._posts[process] = _Post(process, self)
+            for name in actors_of(process):
+                self._actors[name] = made[name](Mailbox(post, name), self.settings, EPOCH)
+            self._hosts[process] = ChildHost(post, self.settings, EPOCH)
+            self._hosts[process].add_children(self._actors[name] for name in actors_of(process))
         listener = self._actors[LISTENER]
         assert isinstance(listener, _OpenListener)
         self.listener: Listener = listener
@@ -243,22 +273,25 @@ class InProcessNode:
             judge(client, error)
 
         listener._packets.violated = violated  # type: ignore[method-assign]  # only to see them
-        for name, actor in self._actors.items():
-            actor.on_start()
-            for peer in self._mailboxes.values():
-                peer.frames.append(PeerUp(name=name, epoch=EPOCH))
+        for process, host in self._hosts.items():
+            host.begin()
+            for other, post in self._posts.items():
+                if other != process:
+                    post.frames.extend((other, PeerUp(name=name, epoch=EPOCH)) for name in actors_of(process))
         self.settle()
         assert self.listener.state == "ready"
 
-    def post(self, peer: str, parts: list[bytes]) -> None:
-        """Carry a frame; the supervisor is not there."""
-        if peer in self._mailboxes:
-            frame = decode(parts)
-            if isinstance(frame, Publishes):
-                self.published += [bytes(body) for body in frame.bodies]
-            elif isinstance(frame, SessionOpen):
-                self.sessions.add(frame.session)
-            self._mailboxes[peer].frames.append(frame)
+    def seen(self, frame: Frame) -> None:
+        """What an actor sends, to whomever."""
+        if isinstance(frame, Published):
+            self.published.append(frame.batch)
+        elif isinstance(frame, SessionOpen):
+            self.sessions.add(frame.session)
+
+    def carry(self, peer: str, parts: list[bytes]) -> None:
+        """Carry a frame to another process; the supervisor is not there."""
+        if (post := self._posts.get(process_of(peer))) is not None:
+            post.frames.append((peer, decode(parts)))
 
     def connect(self) -> Pipe:
         """A new connection."""
@@ -273,7 +306,7 @@ class InProcessNode:
         pipe.ended = True
         self.settle()
         assert pipe.closed, "the Listener keeps a connection that has ended"
-        assert not any(pipe.fileno() in group._watched for mailbox in self._mailboxes.values() for group in mailbox._made)
+        assert not any(post.watches(pipe.fileno()) for post in self._posts.values())
         del self.sockets[pipe.fileno()]
         self._free.append(pipe.fileno())
 
@@ -294,21 +327,24 @@ class InProcessNode:
         self.settle()
 
     def settle(self) -> None:
-        """Let the actors work until nobody has anything to do."""
+        """Let the processes work until nobody has anything to do."""
         for _ in range(_TURNS_MAX):
             busy = False
-            for name, actor in self._actors.items():
-                if name in self.stopped:
+            for process, host in self._hosts.items():
+                if process in self.stopped:
                     continue
                 some = False
-                for message in self._mailboxes[name].messages():
+                for to, message in self._posts[process].messages():
                     some = True
-                    actor.on_receive(message)
+                    host.give(to, message)
                 if some:
                     busy = True
-                    actor.on_receive(TurnEnded(self.now_s))
+                    host.give("", TurnEnded(self.now_s))
             if not busy:
-                return
+                rest_s = self._posts[CLIENTS].timer_s(_REST)
+                if rest_s is None or CLIENTS in self.stopped:
+                    return
+                self.now_s = max(self.now_s, rest_s)
         raise AssertionError("the actors never come to rest: no progress")
 
     def client(self, pipe: Pipe) -> Client | None:

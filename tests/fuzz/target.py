@@ -155,7 +155,7 @@ def converse(cut: list[bytes]) -> Outcome:
     host.hang_up(pipe)
     host.pass_time(0.6)
     host.check_idle()
-    messages = [message for body in host.published[before:] for message in messages_of(Batch.decode(body))]
+    messages = [message for batch in host.published[before:] for message in messages_of(batch)]
     host.forget_sessions()
     host.published.clear()
     too_early = any("MQTT-4.3" in error.message for error in host.violations)

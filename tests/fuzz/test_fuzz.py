@@ -19,7 +19,7 @@ from tests.fuzz.recordings import RECORDINGS
 from tests.fuzz.target import converse, fuzz_one, parse_in_pieces
 from tests.support.node import Node, node_config
 from tests.support.waiting import PATIENCE_S, wait_until
-from wire.names import QUEUE_STORE
+from wire.names import STORE
 
 PARSED, SERVED, SENT = range(4_000), range(2_000), range(400)  # without --soak
 GROWTH_MAX_BYTES = 64 * 1024 * 1024
@@ -90,7 +90,7 @@ def test_while_the_store_hangs_a_flood_is_read_until_the_batch_is_full(level: in
     pipe.sent.append(RECORDINGS[3 if level == 4 else 4][0])
     host.settle()
     pipe.taken.clear()
-    host.stopped.add(QUEUE_STORE)
+    host.stopped.add(STORE)
     pipe.sent.extend([packet * in_a_piece] * times)
     for _ in range(250):
         host.pass_time(0.01)

@@ -22,7 +22,7 @@ from supervisor.control import call
 from tests.support import programs
 from tests.support.ports import free_port
 from tests.support.waiting import PATIENCE_S, wait_until
-from wire.names import QUEUE_STORE, connection_name, forwarder_name, process_of
+from wire.names import QUEUE_STORE, connection_name, forwarder_name
 
 ROOT = Path(__file__).resolve().parents[2]
 READY_DEADLINE_S = 60.0
@@ -173,17 +173,16 @@ class Node:
     # --- processes ---
 
     def pid(self, process: str, bridge: str | None = None, lane: int | None = None) -> int:
-        """The process of that kind, or of an actor of that name; waits for it when it is just being started again."""
+        """The process of that kind: ``store``, ``bridge``, ``clients``; waits for it when it is just being started again."""
         pid = wait_until(lambda: self.find_pid(process, bridge, lane), 10.0, f"a process of {process} {bridge or ''} {lane or 0}")
         assert pid is not None
         return pid
 
     def find_pid(self, process: str, bridge: str | None = None, lane: int | None = None) -> int | None:
-        """The process of that kind, or of an actor of that name (the first lane's, unless told), or None."""
-        wanted = process_of(process)
+        """The process of that kind (the first lane's, unless told), or None."""
         for pid, words in sorted(self._processes().items()):
             kind, _, place = dict(pairwise(words)).get("--process", "").partition(":")
-            if kind == wanted and (bridge is None or place == f"{bridge}:{lane or 0}"):
+            if kind == process and (bridge is None or place == f"{bridge}:{lane or 0}"):
                 return pid
         return None
 
