@@ -133,11 +133,11 @@ def test_bridge_restart_gives_the_lane_new_processes_and_loses_nothing(remote: M
     numbers = [str(number) for number in range(200)]
     node = start_node(node_config(bridge_config("cloud", remote.port)))
     with Subscriber(remote.port, "#") as subscriber:
-        before = node.pid("connection")
+        before = node.pid("bridge")
         mosquitto_pub(node.port, "t", numbers[:100], qos=2)
         assert node.cli("bridge", "restart", str(node.config_path), "cloud").returncode == 0
         mosquitto_pub(node.port, "t", numbers[100:], qos=2)
-        node.wait_replaced("connection", before)
+        node.wait_replaced("bridge", before)
         assert subscriber.wait_for("t", numbers).are_exact()
 
 

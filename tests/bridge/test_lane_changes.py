@@ -51,7 +51,7 @@ def test_lanes_may_be_changed_while_messages_wait(remote: Mosquitto, start_node:
         assert node.status()["unserved"] == []
         if after < before:
             node.wait_lane("cloud", 2, state="backoff")
-            node.kill("connection", signal.SIGKILL, "cloud", 2)
+            node.kill("bridge", signal.SIGKILL, "cloud", 2)
         else:
             said = node.cli("status", str(node.config_path)).stdout
             assert "wait until other lanes have sent what came before lanes was changed: cloud:1 for 0; cloud:2 for 0" in said

@@ -99,7 +99,7 @@ def test_what_the_remote_refuses_is_kept_shown_replayed_and_purged(
     assert shown[0]["remote"] == f"bridge-cloud@127.0.0.1:{refusing.port}"
     assert "odd/1" in queue("peek", "cloud", "--dead", "--from", "4")
 
-    node.wait_replaced("queue_store", node.kill("queue_store"))
+    node.wait_replaced("store", node.kill("store"))
     node.restart()
     path = tmp_path / "dead.jsonl"
     assert "5 messages" in queue("export", "cloud", "--dead", "--to", str(path))
@@ -137,7 +137,7 @@ def test_messages_that_die_while_the_store_is_killed_are_kept_once_each(
         for _ in range(4):
             seen = len(refusing.packets)
             wait_until(lambda seen=seen: len(refusing.received(PUBLISH, since=seen)) > 200, 20.0, "messages refused")  # type: ignore[misc]
-            node.wait_replaced("queue_store", node.kill("queue_store"))
+            node.wait_replaced("store", node.kill("store"))
         sent = {"bad/1": one.finish(), "odd/2": two.finish()}
     node.wait_lane("cloud", depth=0, ledger_closes=True, deadline_s=30.0)
     lines = [json.loads(line) for line in Typed(node, capsys)("export", "cloud", "--dead", "--to", "-").splitlines()]
@@ -257,6 +257,6 @@ def test_a_store_that_ends_before_it_answers_is_told(start_node: StartNode, caps
     config["supervision"] |= HANGS_SOON
     node = start_node(config)
     queue = Typed(node, capsys)
-    node.kill("queue_store", signal.SIGSTOP)
+    node.kill("store", signal.SIGSTOP)
     assert "the queue store ended meanwhile" in queue("purge", "cloud", "--yes", status=1)
     wait_until(lambda: main(["queue", "ls", str(node.config_path)]) == 0, 10.0, "an answer of the new store")

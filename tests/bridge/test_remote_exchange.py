@@ -40,13 +40,13 @@ def test_answers_come_after_the_commit_in_order(start_node: StartNode, protocol:
         assert int.from_bytes(body[:2], "big") > 65_000
         assert body.endswith(b"\x00\x04in/#" + bytes([2 | (4 | 8 | 16 if version == 5 else 0)])), "no local, as published, if new"
         wait_until(lambda: figures(node)["granted"] == 1, 10.0, "the subscription is granted")
-        node.kill("queue_store", signal.SIGSTOP)
+        node.kill("store", signal.SIGSTOP)
         for packet_id, qos in ((3, 1), (1, 2), (2, 1), (9, 2)):
             end.publish("in/a", str(packet_id), qos=qos, packet_id=packet_id)
         end.publish("in/a", "1", qos=2, packet_id=1, dup=True)
-        wait_until(lambda: node.find_pid("connection", "from") is not None, 10.0, "the Connection lives")
+        wait_until(lambda: node.find_pid("bridge", "from") is not None, 10.0, "the Connection lives")
         assert end.is_silent_for(0.3)
-        node.kill("queue_store", signal.SIGCONT)
+        node.kill("store", signal.SIGCONT)
         answers = [end.read() for _ in range(5)]
         ids = {kind: [answer.packet_id for answer in answers if answer.kind == kind] for kind in (PUBACK, PUBREC)}
         assert ids == {PUBACK: [3, 2], PUBREC: [1, 9, 1]}, "each kind in order [MQTT-4.6.0-2] [MQTT-4.6.0-3]"
@@ -83,7 +83,7 @@ def test_an_identifier_on_record_that_comes_without_dup_is_of_a_lost_session(
         first.answer_subscribe(2)
         first.publish("in/a", "one", qos=2, packet_id=7)
         expect(first, (PUBREC, 7))
-        node.kill("connection", bridge="from")
+        node.kill("bridge", bridge="from")
         second = remote.accept(session_present=True)
         second.publish("in/a", "one" if dup else "two", qos=2, packet_id=7, dup=dup)
         second.answer_subscribe(2)
@@ -182,10 +182,10 @@ def test_more_than_the_receive_maximum_is_taken_all_the_same(start_node: StartNo
         assert b"\x21\x00\x05" in end.connect_body, "Receive Maximum in CONNECT"
         end.answer_subscribe(2)
         wait_until(lambda: figures(node)["granted"] == 1, 10.0, "the subscription is granted")
-        node.kill("queue_store", signal.SIGSTOP)
+        node.kill("store", signal.SIGSTOP)
         for packet_id in range(1, 11):
             end.publish("in/a", "x", qos=1, packet_id=packet_id)
-        node.kill("queue_store", signal.SIGCONT)
+        node.kill("store", signal.SIGCONT)
         expect(end, *((PUBACK, packet_id) for packet_id in range(1, 11)))
 
 

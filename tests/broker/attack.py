@@ -87,7 +87,7 @@ class Target:
         found = []
         for pid in self.node.pids():
             words = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
-            found.append((pid, dict(pairwise(words)).get("--actor", "supervisor")))
+            found.append((pid, dict(pairwise(words)).get("--process", "supervisor")))
         return found
 
 

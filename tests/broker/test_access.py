@@ -484,7 +484,7 @@ def test_a_will_that_may_not_be_published_is_refused_at_once(tmp_path: Path, sta
 
 
 def test_an_acl_file_is_read_again_when_it_changes(tmp_path: Path, start_node: StartNode) -> None:
-    """Living connections and granted subscriptions are judged by the new rules; so is everyone after the Listener died."""
+    """Living connections and granted subscriptions are judged by the new rules; so is everyone who comes to the next process."""
     acl = tmp_path / "acl.yaml"
     write_acl(acl, "{users: [ada], topics: ['#']}", "{users: [bob], topics: ['a/#']}")
     node = start_node(config(tmp_path, acl_file=str(acl)))
@@ -511,8 +511,8 @@ def test_an_acl_file_is_read_again_when_it_changes(tmp_path: Path, start_node: S
         wait_until(lambda: node.events("acl.refused"), WAIT_S, lambda: node.output[-2000:])
         assert node.events("acl.refused")[0]["problems"][0].startswith(f"{acl}:2:")
         assert publishes(writer, "b/x") == 0
-    node.wait_replaced("listener", node.kill("listener"))
-    wait_until(lambda: connectable(node, "bob"), WAIT_S, "the new Listener")
+    node.wait_replaced("clients", node.kill("clients"))
+    wait_until(lambda: connectable(node, "bob"), WAIT_S, "the new process")
     with client(node, "bob", "bob", version=5) as bob:
         assert bob.connect().reason_code == 0
         assert bob.subscribe("a/#", "b/#").reason_codes == (0x87, 0)

@@ -1,4 +1,4 @@
-"""``bascule session`` on a real node: listed, shown, disconnected, ended; and ended while the store or the Listener is killed."""
+"""``bascule session`` on a real node: listed, shown, disconnected, ended; and ended while a process is killed."""
 
 from __future__ import annotations
 
@@ -235,11 +235,11 @@ def test_an_end_that_the_store_dies_with_is_carried_out_by_the_next_one(
     client.subscribe("t", qos=1)
     publish_once(node.port, "t", "x")
     client.expect(PUBLISH)
-    node.kill("queue_store", signal.SIGSTOP)
+    node.kill("store", signal.SIGSTOP)
     with typed_aside(node, "end", "c", "--yes") as command:
         expect_end(client, 5)
         client.connect_without_waiting()
-        node.wait_replaced("queue_store", node.kill("queue_store"))
+        node.wait_replaced("store", node.kill("store"))
         _, said = command.communicate(timeout=PATIENCE_S)
         assert command.returncode == 1
     assert "may have been carried out or not: look with session ls" in said
@@ -251,12 +251,12 @@ def test_an_end_that_the_store_dies_with_is_carried_out_by_the_next_one(
     assert client.expect(PUBLISH).payload == b"y"
 
 
-@pytest.mark.parametrize(("actor", "stopped"), [("listener", True), ("queue_store", False), ("supervisor", False)])
+@pytest.mark.parametrize(("process", "stopped"), [("clients", True), ("store", False), ("supervisor", False)])
 def test_a_session_is_there_whole_or_gone_whole_whoever_is_killed(
-    start_node: StartNode, capsys: pytest.CaptureFixture[str], soak: bool, actor: str, stopped: bool
+    start_node: StartNode, capsys: pytest.CaptureFixture[str], soak: bool, process: str, stopped: bool
 ) -> None:
     """Killed as soon as the client is sent away, or while the store stands still behind the order."""
-    if actor == "supervisor" and not soak:
+    if process == "supervisor" and not soak:
         pytest.skip("the whole node is killed with --soak")
     node = start_node(node_config())
     session = Typed(node, capsys)
@@ -268,18 +268,18 @@ def test_a_session_is_there_whole_or_gone_whole_whoever_is_killed(
     client.connect()
     assert client.expect(PUBLISH).payload == b"0"
     if stopped:
-        node.kill("queue_store", signal.SIGSTOP)
+        node.kill("store", signal.SIGSTOP)
     with typed_aside(node, "end", "c", "--yes") as command:
         while client.read().kind != DISCONNECT:
             pass
-        if actor == "supervisor":  # the command would wait for its answer until its own time is up
+        if process == "supervisor":  # the command would wait for its answer until its own time is up
             node.kill_supervisor()
             node.start()
         else:
-            pid = node.kill(actor)
+            pid = node.kill(process)
             if stopped:
-                node.kill("queue_store", signal.SIGCONT)
-            node.wait_replaced(actor, pid)
+                node.kill("store", signal.SIGCONT)
+            node.wait_replaced(process, pid)
             command.communicate(timeout=PATIENCE_S)
     node.wait_actors_ready()
     present = reconnect(client)
@@ -292,22 +292,22 @@ def test_a_session_is_there_whole_or_gone_whole_whoever_is_killed(
 
 @pytest.mark.parametrize("waits", [True, False])
 def test_how_a_connection_ended_is_not_lost_with_the_store(start_node: StartNode, waits: bool) -> None:
-    """Its session expires, and a Will that its client has taken back is not published by a later Listener [MQTT-3.14.4-3]."""
+    """Its session expires, and a Will that its client has taken back is not published by a later process [MQTT-3.14.4-3]."""
     node = start_node(node_config())
     with MqttClient(node.port, "watcher", clean=False) as watcher:
         watcher.subscribe("will", qos=1)
         client = MqttClient(node.port, "c", version=5, clean=False, session_expiry_s=600 if waits else 1, will=will("taken back"))
         client.connect()
-        node.kill("queue_store", signal.SIGSTOP)
+        node.kill("store", signal.SIGSTOP)
         client.disconnect()
         wait_until(lambda: node.status()["listener"]["clients"] == 1, PATIENCE_S, "it has gone")
-        node.wait_replaced("queue_store", node.kill("queue_store"))
+        node.wait_replaced("store", node.kill("store"))
         node.wait_actors_ready()
         if not waits:
             wait_until(lambda: node.status()["store"]["sessions"]["kept"] == 1, PATIENCE_S, "its session expires")
             return
         wait_until(lambda: node.status()["store"]["sessions"]["connected"] == 1, PATIENCE_S, "it is away")
-        node.wait_replaced("listener", node.kill("listener"))
+        node.wait_replaced("clients", node.kill("clients"))
         assert reconnect(watcher)
         publish_once(node.port, "will", "end")
         assert watcher.expect(PUBLISH).payload == b"end"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import time
 
 import pytest
@@ -95,7 +94,7 @@ def test_what_waits_for_a_client_expires_though_the_store_died_meanwhile(start_n
         publish("in time", (MESSAGE_EXPIRY, 600))
         publish("for ever")
         published_s = time.time()
-    node.wait_replaced("queue_store", node.kill("queue_store"))
+    node.wait_replaced("store", node.kill("store"))
     wait_until(lambda: time.time() > published_s + 2.0, 10.0, "the time is up")
     assert reconnect(client)
 
@@ -105,8 +104,8 @@ def test_what_waits_for_a_client_expires_though_the_store_died_meanwhile(start_n
 
 
 @BOTH
-@pytest.mark.parametrize("actor", [None, "listener", "queue_store", "distributor", "supervisor"])
-def test_an_exchange_goes_on_where_it_was(start_node: StartNode, version: int, actor: str | None) -> None:
+@pytest.mark.parametrize("process", [None, "clients", "store", "supervisor"])
+def test_an_exchange_goes_on_where_it_was(start_node: StartNode, version: int, process: str | None) -> None:
     """Dropped behind PUBREC: PUBREL comes again, and no PUBLISH; dropped behind PUBLISH: that comes again, with DUP."""
     node = start_node(node_config())
     client = lasting(node, "c", version)
@@ -117,11 +116,11 @@ def test_an_exchange_goes_on_where_it_was(start_node: StartNode, version: int, a
     client.acknowledge(PUBREC, released.packet_id)
     client.expect(PUBREL, packet_id=released.packet_id)
 
-    if actor == "supervisor":
+    if process == "supervisor":
         node.kill_supervisor()
         node.start()
-    elif actor is not None:
-        node.wait_replaced(actor, node.kill(actor))
+    elif process is not None:
+        node.wait_replaced(process, node.kill(process))
     client.close()
     assert reconnect(client)
 
@@ -136,8 +135,7 @@ def test_an_exchange_goes_on_where_it_was(start_node: StartNode, version: int, a
     assert client.expect(PUBLISH).payload == b"next"
 
 
-@pytest.mark.parametrize("actor", ["queue_store", "distributor"])
-def test_a_connection_outlives_the_death_of_the_others(start_node: StartNode, actor: str) -> None:
+def test_a_connection_outlives_the_death_of_the_store(start_node: StartNode) -> None:
     """Nothing is sent twice on it, and nothing is lost; a SUBSCRIBE meanwhile is answered."""
     node = start_node(node_config())
     with lasting(node, "kept", 5) as kept, MqttClient(node.port, "live") as live:
@@ -151,10 +149,10 @@ def test_a_connection_outlives_the_death_of_the_others(start_node: StartNode, ac
             client.expect(PUBREL, packet_id=released.packet_id)
             open_exchanges.append((client, released.packet_id, unanswered.packet_id))
 
-        pid = node.kill(actor)
+        pid = node.kill("store")
         for client in (kept, live):
             assert client.subscribe("u", qos=1).reason_codes == (1,)
-        node.wait_replaced(actor, pid)
+        node.wait_replaced("store", pid)
         publish_once(node.port, "t", "next", qos=2)
         publish_once(node.port, "u", "other", qos=2)
 
@@ -281,8 +279,8 @@ def test_a_will_with_a_delay_waits_and_is_cancelled_by_its_client(start_node: St
         watcher.ping()
 
 
-@pytest.mark.parametrize("actor", ["listener", "supervisor", None])
-def test_a_will_is_published_once_when_the_node_dies(start_node: StartNode, actor: str | None) -> None:
+@pytest.mark.parametrize("process", ["clients", "supervisor", None])
+def test_a_will_is_published_once_when_the_node_dies(start_node: StartNode, process: str | None) -> None:
     """And not to the session that left it, which has No Local, though its connection is forgotten by then."""
     node = start_node(node_config())
     watcher = lasting(node, "w")
@@ -291,9 +289,9 @@ def test_a_will_is_published_once_when_the_node_dies(start_node: StartNode, acto
     client = MqttClient(node.port, "c", version=5, clean=False, session_expiry_s=3600, will=will("x"))
     client.connect()
     client.subscribe("will", qos=1, options=NO_LOCAL)
-    if actor == "listener":
-        node.wait_replaced(actor, node.kill(actor))
-    elif actor == "supervisor":
+    if process == "clients":
+        node.wait_replaced(process, node.kill(process))
+    elif process == "supervisor":
         node.kill_supervisor()
         node.start()
     else:
@@ -307,27 +305,6 @@ def test_a_will_is_published_once_when_the_node_dies(start_node: StartNode, acto
     assert watcher.expect(PUBLISH).payload == b"end"
     assert reconnect(client)
     assert client.expect(PUBLISH).payload == b"end"
-
-
-def test_a_client_with_no_local_does_not_get_its_own_message_back_from_a_new_distributor(start_node: StartNode) -> None:
-    """It has gone when its message, which the dead Distributor had not routed, is sent again."""
-    node = start_node(node_config())
-    client = lasting(node, "c", 5)
-    with MqttClient(node.port, "other", version=5) as other:
-        client.connect()
-        client.subscribe("t", qos=1, options=NO_LOCAL)
-        old = node.kill("distributor", signal.SIGSTOP)
-        for one, payload in ((client, "own"), (other, "another's")):
-            one.publish("t", payload, qos=1)
-            one.ping()  # the Listener has read it
-        client.disconnect()
-        other.ping()
-        node.kill("distributor")
-        node.wait_replaced("distributor", old)
-        other.expect(PUBACK)
-    assert reconnect(client)
-    assert take_one(client).payload == b"another's"
-    client.ping()
 
 
 def test_what_waits_for_a_live_client_is_limited_and_counted(start_node: StartNode) -> None:

@@ -92,7 +92,7 @@ def test_who_is_offline_gets_what_nobody_who_is_there_may_read_by_the_rules_of_i
         assert left_out(node) == 0
 
 
-def test_a_changed_acl_file_changes_who_gets_what_also_after_a_new_distributor(tmp_path: Path, start_node: StartNode) -> None:
+def test_a_changed_acl_file_changes_who_gets_what_also_in_a_new_process(tmp_path: Path, start_node: StartNode) -> None:
     acl = tmp_path / "acl.yaml"
 
     def allow_secrets_to(user: str) -> None:
@@ -118,7 +118,15 @@ def test_a_changed_acl_file_changes_who_gets_what_also_after_a_new_distributor(t
         publish(writer, "plant/secret/x", "2", "3", qos=1)
         assert [message.payload for message in take(bob, 2)] == [b"2", b"3"]
 
-        node.wait_replaced("distributor", node.kill("distributor"))
+    node.wait_replaced("clients", node.kill("clients"))
+    node.wait_actors_ready()
+    with (
+        member(node.port, "boss", "writer") as writer,
+        member(node.port, "ada", "a") as ada,
+        member(node.port, "bob", "b") as bob,
+    ):
+        for one in (ada, bob):
+            assert one.subscribe(SHARED, qos=1).reason_codes == (1,)
         publish(writer, "plant/secret/x", "4", "5", qos=1)
         assert [message.payload for message in take(bob, 2)] == [b"4", b"5"]
         ada.ping()

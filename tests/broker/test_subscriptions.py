@@ -164,7 +164,7 @@ def test_qos_0_never_waits_for_the_disk(tmp_path: Path) -> None:
     ):
         for client in (subscriber, lasting):
             client.subscribe("t/#", qos=1)
-        store = node.kill("queue_store", signal.SIGSTOP)
+        store = node.kill("store", signal.SIGSTOP)
         expected = []
         for number in range(STANDING // 100):
             publisher.send_raw(b"".join(publisher.encode_publish("t/0", f"{number}.{at}", 0, 0) for at in range(100)))
@@ -203,7 +203,7 @@ def test_who_waits_for_the_disk_keeps_nobody_else_waiting(tmp_path: Path) -> Non
         MqttClient(node.port, "crowd") as crowd,
     ):
         subscriber.subscribe("t")
-        store = node.kill("queue_store", signal.SIGSTOP)
+        store = node.kill("store", signal.SIGSTOP)
         crowd.send_raw(b"".join(crowd.encode_publish("crowd", b"x" * 1000, 1, at + 1) for at in range(CROWD)))
         publisher.publish("crowd", "waits", qos=1, packet_id=1)
         for at in range(5):
@@ -233,7 +233,7 @@ def test_a_retained_message_comes_before_what_was_published_after_it(tmp_path: P
         subscriber.subscribe("state/+", options=NEVER)
         subscriber.subscribe("news", options=NEVER)
         publisher.ping()
-        store = node.kill("queue_store", signal.SIGSTOP)
+        store = node.kill("store", signal.SIGSTOP)
         subscriber.send(SUBSCRIBE, 2, b"\0\7" + b"\0" + string("state/1") + b"\0")
         subscriber.ping()
         publish(publisher, "state/1", "new")

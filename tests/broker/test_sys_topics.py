@@ -144,8 +144,8 @@ def test_members_of_a_shared_subscription_get_the_values_in_turn(node: Node) -> 
             assert [take_one(member).topic for _ in range(2)] == ["$SYS/broker/uptime"] * 2
 
 
-def test_a_new_listener_has_values_for_whoever_subscribes(node: Node) -> None:
-    node.wait_replaced("listener", node.kill("listener"))
+def test_a_new_process_has_values_for_whoever_subscribes(node: Node) -> None:
+    node.wait_replaced("clients", node.kill("clients"))
 
     def subscribed() -> bool:
         try:
@@ -155,7 +155,7 @@ def test_a_new_listener_has_values_for_whoever_subscribes(node: Node) -> None:
         except OSError:  # it does not listen yet
             return False
 
-    wait_until(subscribed, 20.0, "the values of the new Listener")
+    wait_until(subscribed, 20.0, "the values of the new process")
 
 
 def test_y1_a_bridge_gets_nothing_of_sys(node: Node) -> None:

@@ -377,7 +377,7 @@ def test_what_comes_before_a_close_frame_counts(broker: Broker) -> None:
 
 def test_a_unix_socket_has_its_mode_and_outlives_its_listener(broker: Broker) -> None:
     assert stat.S_IMODE(broker.unix_path.stat().st_mode) == 0o600
-    broker.node.wait_replaced("listener", broker.node.kill("listener"))
+    broker.node.wait_replaced("clients", broker.node.kill("clients"))
 
     def answers() -> bool:
         try:
@@ -389,4 +389,4 @@ def test_a_unix_socket_has_its_mode_and_outlives_its_listener(broker: Broker) ->
         except ConnectionError:
             return False
 
-    wait_until(answers, 20.0, "the new listener behind the old path")
+    wait_until(answers, 20.0, "the new process behind the old path")

@@ -53,7 +53,7 @@ def test_a_crowd_that_uses_up_the_descriptors_neither_spins_nor_stops_the_others
     node = start_node(node_config(bridge_config("cloud", remote.port), clients={"connect_timeout": "60s"}))
     with Subscriber(remote.port, "#") as subscriber, Publisher(node.port, "t", qos=2, rate_per_s=200.0) as publisher:
         publisher.wait_acknowledged(20)
-        listener = node.pid("listener")
+        listener = node.pid("clients")
         limit_descriptors(listener, descriptors(listener) + 40)
         with crowd(node.port, 200):
             wait_until(lambda: node.events("listener.paused"), 10.0, "a word about it")
@@ -67,7 +67,7 @@ def test_a_crowd_that_uses_up_the_descriptors_neither_spins_nor_stops_the_others
             for actor in ("queue_store", "distributor"):
                 node.wait_replaced(actor, node.kill(actor))
                 publisher.wait_acknowledged(50)
-            assert node.find_pid("listener") == listener
+            assert node.find_pid("clients") == listener
             assert len(node.events("listener.paused")) == 1, "said once"
         with MqttClient(node.port, "late") as late:
             late.publish("late", "m", qos=1, packet_id=1)
@@ -81,12 +81,12 @@ def test_a_store_without_descriptors_waits_and_calls_nothing_damaged(remote: Mos
     many_bytes = Publisher(node.port, "t", qos=2, size_bytes=80_000)  # a new file is needed soon
     with Subscriber(remote.port, "#") as subscriber, many_bytes as publisher:
         publisher.wait_acknowledged(20)
-        store = node.pid("queue_store")
+        store = node.pid("store")
         before = resource.prlimit(store, resource.RLIMIT_NOFILE)[0]
         limit_descriptors(store, 3)
         wait_until(lambda: node.status()["store"].get("state") == "disk_error", 20.0, lambda: str(node.status()["store"]))
         assert "Too many open files" in node.status()["store"]["error"]
-        holds_for(lambda: node.find_pid("queue_store") == store, 0.7, "it waits, it does not crash")
+        holds_for(lambda: node.find_pid("store") == store, 0.7, "it waits, it does not crash")
         limit_descriptors(store, before)
         publisher.wait_acknowledged(50)
         assert subscriber.wait_for("t", publisher.finish()).are_exact()
@@ -97,7 +97,7 @@ def test_a_store_without_descriptors_waits_and_calls_nothing_damaged(remote: Mos
 def test_a_connection_without_descriptors_tries_again(remote: Mosquitto, start_node: StartNode) -> None:
     node = start_node(node_config(bridge_config("cloud", remote.port)))
     node.wait_lane("cloud", state="connected")
-    connection = node.pid("connection")
+    connection = node.pid("bridge")
     before = resource.prlimit(connection, resource.RLIMIT_NOFILE)[0]
     limit_descriptors(connection, 3)
     remote.kill()
@@ -107,7 +107,7 @@ def test_a_connection_without_descriptors_tries_again(remote: Mosquitto, start_n
         publisher.wait_acknowledged(50)
         limit_descriptors(connection, before)
         assert subscriber.wait_for("t", publisher.finish()).are_exact()
-    assert node.find_pid("connection") == connection
+    assert node.find_pid("bridge") == connection
 
 
 # --- the clock ---
@@ -139,7 +139,7 @@ class Clock:
 
     def is_seen_by(self, node: Node) -> bool:
         """Whether the supervisor of ``node`` goes by it by now; a Distributor is killed to make it say something."""
-        node.wait_replaced("distributor", node.kill("distributor"))
+        node.wait_replaced("clients", node.kill("clients"))
         return abs(away_s(node) - self._away_s) < 60
 
 

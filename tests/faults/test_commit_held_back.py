@@ -68,11 +68,11 @@ def test_no_acknowledgement_while_the_store_stands_still(remote: Mosquitto, star
     with Subscriber(remote.port, "#") as subscriber, MqttClient(node.port) as client:
         client.publish("t", "before", qos=1, packet_id=1)
         client.expect(PUBACK, packet_id=1)
-        node.kill("queue_store", signal.SIGSTOP)
+        node.kill("store", signal.SIGSTOP)
         client.publish("t", "one", qos=1, packet_id=2)
         client.publish("t", "two", qos=2, packet_id=3)
         assert client.is_silent_for(1.5), "nothing is committed, so nothing may be acknowledged"
-        node.kill("queue_store", signal.SIGCONT)
+        node.kill("store", signal.SIGCONT)
         client.expect(PUBACK, packet_id=2)
         client.expect(PUBREC, packet_id=3)
         client.acknowledge(PUBREL, 3)
@@ -86,10 +86,10 @@ def test_no_pubcomp_while_the_store_stands_still(remote: Mosquitto, start_node: 
     with MqttClient(node.port) as client:
         client.publish("t", "m", qos=2, packet_id=1)
         client.expect(PUBREC, packet_id=1)
-        node.kill("queue_store", signal.SIGSTOP)
+        node.kill("store", signal.SIGSTOP)
         client.acknowledge(PUBREL, 1)
         assert client.is_silent_for(1.0), "the release is not committed"
-        node.kill("queue_store", signal.SIGCONT)
+        node.kill("store", signal.SIGCONT)
         client.expect(PUBCOMP, packet_id=1)
 
 
@@ -103,7 +103,7 @@ def test_a_qos_2_message_sent_again_after_its_connection_broke_before_the_commit
         other.expect(PUBACK, packet_id=1)
         first = MqttClient(node.port, "publisher", clean=False)
         first.connect()
-        node.kill("queue_store", signal.SIGSTOP)
+        node.kill("store", signal.SIGSTOP)
         other.publish("t", "holds", qos=1, packet_id=2)  # its batch is on its way, so the next one waits
         wait_until(lambda: node.status()["listener"]["outstanding_batches"] == 1, 10.0, "a batch on its way")
         first.publish("t", "once", qos=2, packet_id=7)
@@ -113,7 +113,7 @@ def test_a_qos_2_message_sent_again_after_its_connection_broke_before_the_commit
         connecting = threading.Thread(target=again.connect)
         connecting.start()
         wait_until(lambda: node.status()["listener"]["clients"] == 2, 10.0, "the publisher is back")
-        node.kill("queue_store", signal.SIGCONT)
+        node.kill("store", signal.SIGCONT)
         connecting.join(PATIENCE_S)
         assert not connecting.is_alive()
         again.publish("t", "once", qos=2, packet_id=7, dup=True)
@@ -129,11 +129,11 @@ def test_a_store_killed_while_it_stands_still_loses_nothing(remote: Mosquitto, s
     """What it had read and not committed is resent to its successor: one PUBACK, one delivery."""
     node = start_node(node_config(bridge_config("cloud", remote.port), supervision=PATIENT))
     with Subscriber(remote.port, "#") as subscriber, MqttClient(node.port) as client:
-        stopped = node.kill("queue_store", signal.SIGSTOP)
+        stopped = node.kill("store", signal.SIGSTOP)
         client.publish("t", "one", qos=1, packet_id=1)
         assert client.is_silent_for(0.5), "nothing is committed"
         os.kill(stopped, signal.SIGKILL)
-        node.wait_replaced("queue_store", stopped)
+        node.wait_replaced("store", stopped)
         client.expect(PUBACK, packet_id=1)
         assert subscriber.wait_for("t", ["one"]).are_exact()
         assert client.is_silent_for(0.2), "one PUBACK"

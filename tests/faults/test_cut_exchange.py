@@ -261,7 +261,7 @@ def test_no_pubrel_leaves_before_the_store_has_committed(start_node: StartNode, 
         run.remote.reason_code = answer_when_told
         (payload,) = run.publish(2, 1)
         wait_until(lambda: run.remote.received(PUBLISH, since), 10.0, "PUBLISH")
-        run.node.kill("queue_store", signal.SIGSTOP)  # it loses what it was not able to read
+        run.node.kill("store", signal.SIGSTOP)  # it loses what it was not able to read
         answering.set()
         wait_until(lambda: run.remote.packets[-1].packet.kind == PUBREC, 10.0, "PUBREC")
         holds_for(lambda: not run.remote.received(PUBREL, since), 0.3, "PUBREL before its commit")

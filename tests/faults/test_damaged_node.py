@@ -93,7 +93,7 @@ def test_a_node_serves_what_is_sound_and_counts_the_rest(
         arrived = list(dict.fromkeys(subscriber.payloads("t")))
         assert arrived == [payload for payload in [*PAYLOADS, "after"] if payload in set(arrived)], "intact and in order"
         assert len(arrived) == COUNT - lost + 1
-        assert node.find_pid("queue_store") == node.pid("queue_store")
+        assert node.find_pid("store") == node.pid("store")
         node.restart()
         assert not node.events("store.damaged"), "the next start finds nothing"
         assert not node.events("store.commits_missing")

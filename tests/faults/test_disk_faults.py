@@ -185,8 +185,8 @@ def test_single_refusals_and_kills_at_any_moment_lose_nothing(faulty: FaultyNode
         faulty.faults.fail(calls, error, after=choose.randrange(12), times=choose.choice([1, 1, 2, 5]))
         faulty.faults.wait_hits()
         if turn % 3 == 2:
-            pid = faulty.node.kill("queue_store")
-            faulty.node.wait_replaced("queue_store", pid)
+            pid = faulty.node.kill("store")
+            faulty.node.wait_replaced("store", pid)
         faulty.faults.heal()
         faulty.progress(5)
     faulty.judge()
@@ -199,7 +199,7 @@ def test_a_store_killed_again_and_again_while_the_disk_refuses_loses_nothing(fau
     faulty.faults.fail(NO_SPACE, errno.ENOSPC)
     faulty.faults.wait_hits()
     for _ in range(5):
-        faulty.node.wait_replaced("queue_store", faulty.node.kill("queue_store"))
+        faulty.node.wait_replaced("store", faulty.node.kill("store"))
         faulty.faults.wait_hits()
     wait_until(lambda: faulty.store_state() == "disk_full", 10.0, lambda: f"disk_full, not {faulty.store_state()}")
     faulty.faults.heal()
@@ -223,7 +223,7 @@ def test_writes_that_fall_short_change_nothing(faulty: FaultyNode) -> None:
     """The kernel may take less than it was given; also while the store recovers."""
     faulty.faults.shorten_writes(7)
     faulty.progress(50)
-    faulty.node.wait_replaced("queue_store", faulty.node.kill("queue_store"))
+    faulty.node.wait_replaced("store", faulty.node.kill("store"))
     faulty.progress(50)
     assert faulty.faults.shortened > 100
     faulty.judge()
@@ -281,7 +281,7 @@ def test_a_backlog_that_cannot_be_read_for_now_is_delivered_later(shim: Path, tm
         faulty.publish(rate_per_s=400.0, size_bytes=2000)  # so little that no memtable is full, whose flush would be read again
         faulty.remote.suspend()
         faulty.progress(600)
-        faulty.node.wait_replaced("queue_store", faulty.node.kill("queue_store"))  # the successor has to read what it hands out
+        faulty.node.wait_replaced("store", faulty.node.kill("store"))  # the successor has to read what it hands out
         faulty.progress(10)
         faulty.faults.fail(ON_READ, errno.EIO)
         faulty.remote.resume()
@@ -460,15 +460,15 @@ def test_a_supervisor_that_cannot_reserve_epochs_waits_for_room(shim: Path, tmp_
         faults.fail(NO_SPACE, errno.ENOSPC)
 
         def distributors() -> set[int]:
-            return {pid for pid in [node.find_pid("distributor")] if pid is not None}
+            return {pid for pid in [node.find_pid("clients")] if pid is not None}
 
         while not faults.hits:
-            killed = node.kill("distributor")
+            killed = node.kill("clients")
             wait_until(lambda: faults.hits or distributors() - {killed}, 10.0, "a new one, or no room for it")  # noqa: B023
         faults.wait_hits(3)
         assert node.supervisor.poll() is None
         faults.heal()
-        node.pid("distributor")
+        node.pid("clients")
         with MqttClient(node.port) as client:
             client.publish("t", "m", qos=1, packet_id=1)
             client.expect(PUBACK, packet_id=1, deadline_s=10.0)

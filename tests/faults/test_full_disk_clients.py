@@ -134,18 +134,18 @@ def test_local_clients_go_on_while_the_store_stands_still(start_node: StartNode)
     node = start_node(node_config(supervision=PATIENT))
     with MqttClient(node.port, "known", version=version) as known:
         known.subscribe("live/#")
-        stopped = node.kill("queue_store", signal.SIGSTOP)
+        stopped = node.kill("store", signal.SIGSTOP)
         live_clients_go_on(node, version, known)
         hears(known, "live/gone", b"will")
         will = Will(topic="live/gone", payload=b"again", qos=1, retain=True)
         with MqttClient(node.port, "mourned", version=version, will=will) as mourned:
-            node.kill("queue_store", signal.SIGKILL)
-            node.wait_replaced("queue_store", stopped)
+            node.kill("store", signal.SIGKILL)
+            node.wait_replaced("store", stopped)
             mourned.publish("t", b"on record", qos=1, packet_id=1)
             mourned.expect(PUBACK, packet_id=1)
             wait_until(lambda: shown(node, "mourned")["will"], PATIENCE_S, "the Will gets on record")
-            listener = node.kill("listener")  # a new one publishes what is on record
-            node.wait_replaced("listener", listener)
+            listener = node.kill("clients")  # a new one publishes what is on record
+            node.wait_replaced("clients", listener)
             wait_until(lambda: node.status()["listener"].get("accepting"), PATIENCE_S, "the new Listener takes clients")
             wait_until(lambda: node.status()["store"]["sessions"]["retained"]["messages"] == 1, PATIENCE_S, "the Will is out")
         with MqttClient(node.port, "asks") as later:

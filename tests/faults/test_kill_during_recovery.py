@@ -34,11 +34,11 @@ def test_a_store_killed_again_and_again_while_it_recovers(tmp_path: Path, start_
     """At random moments of its start: while Python loads, while it replays its log, while it asks for what it missed."""
     moments = chance()
     with node_under_load(tmp_path, start_node) as (node, subscriber, crowd):
-        pid = node.pid("queue_store")
+        pid = node.pid("store")
         kills = 300 if soak else 15
         for kill in range(kills):
-            node.kill("queue_store")
-            pid = node.wait_replaced("queue_store", pid)
+            node.kill("store")
+            pid = node.wait_replaced("store", pid)
             threading.Event().wait(moments.uniform(0.001, MOMENT_MAX_S))
             if kill % 5 == 4:
                 wait_progress(subscriber, crowd)

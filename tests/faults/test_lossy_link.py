@@ -88,7 +88,7 @@ def test_a_link_that_loses_a_fifth_of_all_packets(tmp_path: Path, far: Far, star
         scene = Scene(stack, tmp_path, far, start_node, protocol=protocol, stall_timeout="5s")
         far.lose(20)
         scene.wait_progress()
-        scene.node.wait_replaced("connection", scene.node.kill("connection"))
+        scene.node.wait_replaced("bridge", scene.node.kill("bridge"))
         wait_until(lambda: far.lost() >= LOST_MIN, 30.0, lambda: f"{LOST_MIN} lost packets, not {far.lost()}", period_s=0.1)
         scene.wait_progress()
         judge(scene.node, scene.subscriber, scene.crowd)

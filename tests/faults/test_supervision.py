@@ -133,7 +133,7 @@ def _status_with(node: Node, why: str) -> list[subprocess.CompletedProcess[str]]
 
 def test_status_says_why_the_last_life_of_an_actor_ended(start_node: StartNode) -> None:
     node = start_node(node_config())
-    node.kill("distributor")
+    node.kill("clients")
 
     cause = "distributor it was killed by SIGKILL"
     wait_until(lambda: _status_with(node, cause), PATIENCE_S, lambda: f"the cause\n{node.output[-3000:]}")
@@ -149,8 +149,8 @@ def test_a_child_that_keeps_crashing_takes_the_node_down_after_its_restarts(remo
     }
     node = start_node(node_config(bridge_config("cloud", remote.port), supervision=supervision))
     for _ in range(2):
-        node.wait_replaced("distributor", node.kill("distributor"))
-    node.kill("distributor")
+        node.wait_replaced("clients", node.kill("clients"))
+    node.kill("clients")
     assert node.wait_ended() != 0
     assert node.events("child.abandoned") or "restarts" in node.output
 

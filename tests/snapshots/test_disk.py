@@ -80,11 +80,11 @@ def test_a_checkpoint_on_a_slow_disk_is_not_taken_for_a_store_that_hangs(shim: P
     config = node_config(bridge_config("away", free_port()))
     with Node(config, tmp_path / "node", data_dir=data_dir, environment=faults.environment) as node, faults.healed_at_last():
         publish(node, 200, size=500)
-        store = node.pid("queue_store")
+        store = node.pid("store")
         faults.slow_syncs(50)
         check(make(node))
         faults.heal()
-        assert node.pid("queue_store") == store
+        assert node.pid("store") == store
 
 
 def test_a_folder_on_another_file_system_than_the_store_is_refused(tmp_path: Path) -> None:

@@ -125,14 +125,14 @@ def test_a_snapshot_is_for_its_owner_only(start_node: StartNode) -> None:
 def test_a_store_that_is_killed_meanwhile_leaves_nothing_that_is_taken_for_a_snapshot(start_node: StartNode, moment: str) -> None:
     node = start_node(node_config(bridge_config("away", free_port())))
     publish(node, 500, size=2000)
-    store = node.pid("queue_store")
+    store = node.pid("store")
     os.kill(store, signal.SIGSTOP)
     number = ask(node)
     wait_until(lambda: result(node, number).get("stage") == "checkpoint", 10.0, "the order to the store")
     if moment == "checkpoint":
         os.kill(store, signal.SIGCONT)
     os.kill(store, signal.SIGKILL)
-    node.wait_replaced("queue_store", store)
+    node.wait_replaced("store", store)
     ended = finished(node, number)
     wait_until(lambda: not list(folder(node).glob(".part-*")), 10.0, "the rest to be removed")
     if ended["state"] == "made":  # it was quicker
@@ -168,7 +168,7 @@ def test_what_a_supervisor_leaves_half_made_goes_at_the_next_start(start_node: S
 def test_a_second_snapshot_is_refused_while_the_first_is_being_made(start_node: StartNode) -> None:
     node = start_node(node_config(bridge_config("away", free_port())))
     publish(node, 10)
-    store = node.kill("queue_store", signal.SIGSTOP)
+    store = node.kill("store", signal.SIGSTOP)
     number = ask(node)
     with pytest.raises(ControlError, match="being made already"):
         ask(node)
