@@ -88,7 +88,7 @@ def test_status_of_a_node_that_does_not_run_says_so(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_status_names_every_actor_and_every_lane(remote: Mosquitto, start_node: StartNode) -> None:
+def test_status_names_every_process_every_actor_and_every_lane(remote: Mosquitto, start_node: StartNode) -> None:
     node = start_node(node_config(bridge_config("cloud", remote.port, lanes=2)))
     mosquitto_pub(node.port, "t", ["1", "2", "3"], qos=1)
     status = json.loads(node.cli("status", str(node.config_path), "--json").stdout)
@@ -99,6 +99,17 @@ def test_status_names_every_actor_and_every_lane(remote: Mosquitto, start_node: 
     assert {"listener", "distributor", "queue_store"} | lanes <= names
     for actor in status["actors"]:
         assert {"name", "pid", "state", "restarts", "heartbeat_age_s"} <= actor.keys()
+    processes = {row["name"]: row["actors"] for row in status["processes"]}
+    assert processes == {
+        "supervisor": [],
+        "store": ["queue_store"],
+        "bridge:cloud:0": ["forwarder:cloud:0", "connection:cloud:0"],
+        "bridge:cloud:1": ["forwarder:cloud:1", "connection:cloud:1"],
+        "clients": ["distributor", "listener"],
+    }
+    for row in status["processes"]:
+        assert row["pss_bytes"] > 1 << 20, row
+        assert row["cpu_s"] > 0, row
     for row in status["bridges"]:
         assert row.keys() >= ROW_KEYS
     human = node.cli("status", str(node.config_path))
@@ -129,7 +140,7 @@ def test_a_paused_bridge_queues_whatever_ends_and_a_resumed_one_delivers(remote:
         assert told == [("bridge.paused", "operator"), ("bridge.paused", "supervisor"), ("bridge.resumed", "operator")]
 
 
-def test_bridge_restart_gives_the_lane_new_processes_and_loses_nothing(remote: Mosquitto, start_node: StartNode) -> None:
+def test_bridge_restart_gives_the_lane_a_new_process_and_loses_nothing(remote: Mosquitto, start_node: StartNode) -> None:
     numbers = [str(number) for number in range(200)]
     node = start_node(node_config(bridge_config("cloud", remote.port)))
     with Subscriber(remote.port, "#") as subscriber:

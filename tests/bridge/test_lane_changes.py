@@ -37,7 +37,7 @@ def actors(node: Node) -> set[str]:
 
 @pytest.mark.parametrize(("before", "after"), [(3, 1), (1, 3)])
 def test_lanes_may_be_changed_while_messages_wait(remote: Mosquitto, start_node: StartNode, before: int, after: int) -> None:
-    """QoS 2, each once, in the order of its topic; an actor of a former lane is killed on the way."""
+    """QoS 2, each once, in the order of its topic; the process of a former lane is killed on the way."""
     with Proxy(remote.port) as proxy, Subscriber(remote.port, "#") as subscriber:
         proxy.cut()
         node = start_node(with_lanes(proxy.port, before))

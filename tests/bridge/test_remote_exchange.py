@@ -44,7 +44,7 @@ def test_answers_come_after_the_commit_in_order(start_node: StartNode, protocol:
         for packet_id, qos in ((3, 1), (1, 2), (2, 1), (9, 2)):
             end.publish("in/a", str(packet_id), qos=qos, packet_id=packet_id)
         end.publish("in/a", "1", qos=2, packet_id=1, dup=True)
-        wait_until(lambda: node.find_pid("bridge", "from") is not None, 10.0, "the Connection lives")
+        wait_until(lambda: node.find_pid("bridge", "from") is not None, 10.0, "the bridge lives")
         assert end.is_silent_for(0.3)
         node.kill("store", signal.SIGCONT)
         answers = [end.read() for _ in range(5)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-ACTORS = ("listener", "distributor", "queue_store", "forwarder", "connection")
+PROCESSES = ("clients", "store", "bridge")
 KILLS = 10  # SIGKILLs a run, at least
 FLAPS = 8  # broken links a run of a flapping link, at least
 PAUSE_S = (0.1, 0.6)  # between two faults
@@ -50,16 +50,19 @@ _LINK = ("cut", "tear", "stall", "abandon", "delay")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """At ``at_s`` after the start ``what`` befalls ``actors``, the remote or a link, for ``for_s``; a tear after ``size_bytes``."""
+    """At ``at_s`` after the start ``what`` befalls ``processes``, the remote or a link, for ``for_s``.
+
+    A tear comes after ``size_bytes``.
+    """
 
     at_s: float
     what: str
-    actors: tuple[str, ...] = ()
+    processes: tuple[str, ...] = ()
     for_s: float = 0.0
     size_bytes: int = 0
 
     def __str__(self) -> str:
-        words = [f"{self.at_s:6.3f} s  {self.what}", *self.actors]
+        words = [f"{self.at_s:6.3f} s  {self.what}", *self.processes]
         if self.for_s:
             words.append(f"for {self.for_s:.3f} s")
         if self.what.startswith("tear"):
@@ -128,11 +131,11 @@ def _faults(chance: random.Random, weights: dict[str, int], *, remote_dies: bool
         barred = what == "kill remote" and not remote_dies
         if barred or (what in _REMOTE and at_s < remote_free_s) or (what in _LINK and at_s < link_free_s):
             what = "kill"  # one trouble at a time for the remote, and for its link
-        actors: tuple[str, ...] = ()
+        processes: tuple[str, ...] = ()
         if what in ("kill", "kill twice", "stop", "hang"):
-            actors = (chance.choice(ACTORS),)
+            processes = (chance.choice(PROCESSES),)
         elif what == "kill together":
-            actors = tuple(chance.sample(ACTORS, chance.randint(2, len(ACTORS))))
+            processes = tuple(chance.sample(PROCESSES, chance.randint(2, len(PROCESSES))))
         if what in _REMOTE:
             remote_free_s = at_s + for_s
         elif what in _LINK:
@@ -142,11 +145,11 @@ def _faults(chance: random.Random, weights: dict[str, int], *, remote_dies: bool
             Fault(
                 at_s=at_s,
                 what=what,
-                actors=actors,
+                processes=processes,
                 for_s=HANG_S if what == "hang" else for_s if lasts else 0.0,
                 size_bytes=chance.randint(1, 3000) if what.startswith("tear") else 0,
             )
         )
         flaps += what in _LINK
-        kills += 2 if what == "kill twice" else len(actors) or 1 if what in _KILLS else 0
+        kills += 2 if what == "kill twice" else len(processes) or 1 if what in _KILLS else 0
     return faults

@@ -1,8 +1,8 @@
 """P2, P3: the connection to the remote is cut before and after every byte of every packet of the QoS 1 and 2 exchanges.
 
 The remote keeps its session and judges each packet (``tests/support/fake_remote.py``): DUP, original packet identifier, original
-order, PUBREL and no PUBLISH after it. Each QoS 2 message is delivered exactly once. Then the same while the Connection, the
-Forwarder, the QueueStore or the whole node is killed at that point. ``--soak`` does the kills at every byte, at both levels.
+order, PUBREL and no PUBLISH after it. Each QoS 2 message is delivered exactly once. Then the same while the bridge, the
+store or the whole node is killed at that point. ``--soak`` does the kills at every byte, at both levels.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ STEPS = {1: (PUBLISH, PUBACK), 2: (PUBLISH, PUBREC, PUBREL, PUBCOMP)}  # by QoS:
 FROM_REMOTE = (CONNACK, PUBACK, PUBREC, PUBCOMP)
 NAMES = {CONNECT: "CONNECT", CONNACK: "CONNACK", PUBLISH: "PUBLISH", PUBACK: "PUBACK"}
 NAMES |= {PUBREC: "PUBREC", PUBREL: "PUBREL", PUBCOMP: "PUBCOMP"}
-VICTIMS = ("connection", "forwarder", "queue_store", "node")
+VICTIMS = ("bridge", "store", "node")
 WINDOW = 5
 SEED_ROUNDS = 6
 SETTLED_DEADLINE_S = 30.0
@@ -247,7 +247,7 @@ def test_a_publish_that_the_socket_does_not_take_whole(start_node: StartNode, le
         run.judge()
 
 
-@pytest.mark.parametrize("victim", ["queue_store", "node"])
+@pytest.mark.parametrize("victim", ["store", "node"])
 def test_no_pubrel_leaves_before_the_store_has_committed(start_node: StartNode, victim: str) -> None:
     """The store stands still when PUBREC comes: no PUBREL. A kill then forgets the PUBREC, so PUBLISH goes again, with DUP."""
     answering = threading.Event()

@@ -105,8 +105,8 @@ class FaultyNode:
         return state
 
     def restarts(self) -> dict[str, int]:
-        """The restarts that were, by actor."""
-        return {row["name"]: row["restarts"] for row in self.node.status()["actors"] if row["restarts"]}
+        """The restarts that were, by process."""
+        return {row["name"]: row["restarts"] for row in self.node.status()["processes"] if row["restarts"]}
 
     def judge(self) -> None:
         """All is acknowledged in the end and arrives, QoS 2 once; no session was lost; the ledger closes."""
@@ -191,7 +191,7 @@ def test_single_refusals_and_kills_at_any_moment_lose_nothing(faulty: FaultyNode
         faulty.progress(5)
     faulty.judge()
     kills = 100 if soak else 4
-    assert faulty.restarts() == {"queue_store": kills}, "only what was killed is started again"
+    assert faulty.restarts() == {"store": kills}, "only what was killed is started again"
 
 
 def test_a_store_killed_again_and_again_while_the_disk_refuses_loses_nothing(faulty: FaultyNode) -> None:
@@ -205,7 +205,7 @@ def test_a_store_killed_again_and_again_while_the_disk_refuses_loses_nothing(fau
     faulty.faults.heal()
     faulty.progress()
     faulty.judge()
-    assert faulty.restarts() == {"queue_store": 5}
+    assert faulty.restarts() == {"store": 5}
 
 
 def test_slow_syncs_make_it_slower_and_nothing_else(faulty: FaultyNode) -> None:
@@ -236,13 +236,13 @@ def test_no_acknowledgement_while_a_sync_hangs_and_all_goes_on_after_it(watchful
     wait_until(lambda: faulty.faults.hanging > 0, 10.0, "a sync that hangs")
     seen = faulty.acknowledged_in_the_end()
     wait_until(lambda: faulty.node.events("child.hung"), 10.0, "the silence is noticed")
-    assert [event["child"] for event in faulty.node.events("child.hung")] == ["queue_store"]
-    wait_until(lambda: faulty.restarts() == {"queue_store": 1}, 10.0, "a new store")
+    assert [event["child"] for event in faulty.node.events("child.hung")] == ["store"]
+    wait_until(lambda: faulty.restarts() == {"store": 1}, 10.0, "a new store")
     holds_for(lambda: faulty.acknowledged() == seen, 0.5, "nothing is synced, so nothing may be acknowledged")
     faulty.faults.heal()
     faulty.progress()
     faulty.judge()
-    assert faulty.restarts() == {"queue_store": 1}
+    assert faulty.restarts() == {"store": 1}
 
 
 @pytest.mark.parametrize("refusal", ["eio_on_write", "enospc"])
@@ -292,7 +292,7 @@ def test_a_backlog_that_cannot_be_read_for_now_is_delivered_later(shim: Path, tm
         faulty.faults.heal()
         faulty.progress()
         faulty.judge()
-        assert faulty.restarts() == {"queue_store": 1}
+        assert faulty.restarts() == {"store": 1}
 
 
 def test_disk_full_as_the_issue_says_it(tmp_path: Path, small_disk: Path, remote: Mosquitto) -> None:
@@ -324,7 +324,7 @@ def test_disk_full_as_the_issue_says_it(tmp_path: Path, small_disk: Path, remote
         assert subscriber.wait_for("t2", ["while full"]).are_exact()
         assert publisher.sessions_lost == 0
         assert node.wait_lane("cloud", depth=0)["ledger_closes"] is True
-        assert {row["restarts"] for row in node.status()["actors"]} == {0}, "no crash loop"
+        assert {row["restarts"] for row in node.status()["processes"]} == {0}, "no crash loop"
         assert node.status()["store"]["state"] == "running"
 
 
@@ -367,7 +367,7 @@ class Opener:
     """Opens a store and adds a row, each time in a new process; every second one closes it, the others leave a log to replay."""
 
     def __init__(self, folder: Path, environment: dict[str, str]) -> None:
-        words = [sys.executable, "-c", OPENER, "queue_store", str(folder)]
+        words = [sys.executable, "-c", OPENER, "store", str(folder)]
         self._process = subprocess.Popen(
             words,
             cwd=ROOT,
@@ -459,12 +459,12 @@ def test_a_supervisor_that_cannot_reserve_epochs_waits_for_room(shim: Path, tmp_
         node.start()
         faults.fail(NO_SPACE, errno.ENOSPC)
 
-        def distributors() -> set[int]:
+        def processes() -> set[int]:
             return {pid for pid in [node.find_pid("clients")] if pid is not None}
 
         while not faults.hits:
             killed = node.kill("clients")
-            wait_until(lambda: faults.hits or distributors() - {killed}, 10.0, "a new one, or no room for it")  # noqa: B023
+            wait_until(lambda: faults.hits or processes() - {killed}, 10.0, "a new one, or no room for it")  # noqa: B023
         faults.wait_hits(3)
         assert node.supervisor.poll() is None
         faults.heal()

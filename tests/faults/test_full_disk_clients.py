@@ -144,8 +144,8 @@ def test_local_clients_go_on_while_the_store_stands_still(start_node: StartNode)
             mourned.publish("t", b"on record", qos=1, packet_id=1)
             mourned.expect(PUBACK, packet_id=1)
             wait_until(lambda: shown(node, "mourned")["will"], PATIENCE_S, "the Will gets on record")
-            listener = node.kill("clients")  # a new one publishes what is on record
-            node.wait_replaced("clients", listener)
+            clients = node.kill("clients")  # a new one publishes what is on record
+            node.wait_replaced("clients", clients)
             wait_until(lambda: node.status()["listener"].get("accepting"), PATIENCE_S, "the new Listener takes clients")
             wait_until(lambda: node.status()["store"]["sessions"]["retained"]["messages"] == 1, PATIENCE_S, "the Will is out")
         with MqttClient(node.port, "asks") as later:

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from tests.conftest import StartNode
-from tests.faults.test_kill_each_actor import judge, publishers, wait_progress
+from tests.faults.test_kill_each_process import judge, publishers, wait_progress
 from tests.support.chance import chance
 from tests.support.mosquitto import Mosquitto
 from tests.support.node import Node, bridge_config, node_config
@@ -44,7 +44,7 @@ def test_a_store_killed_again_and_again_while_it_recovers(tmp_path: Path, start_
                 wait_progress(subscriber, crowd)
         wait_progress(subscriber, crowd)
         judge(node, subscriber, crowd)
-        assert {row["name"]: row["restarts"] for row in node.status()["actors"]}["queue_store"] == kills
+        assert {row["name"]: row["restarts"] for row in node.status()["processes"]}["store"] == kills
 
 
 def test_a_node_killed_again_and_again_while_it_starts(tmp_path: Path, start_node: StartNode, soak: bool) -> None:

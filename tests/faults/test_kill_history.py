@@ -45,12 +45,12 @@ def test_kills_leave_a_history_that_adds_up(tmp_path: Path, start_node: StartNod
         node = start_node(node_config(bridge_config("cloud", remote.port, retention="24h")))
         subscriber = stack.enter_context(Subscriber(remote.port, "#"))
         crowd = [stack.enter_context(Publisher(node.port, f"q{qos}", qos=qos, rate_per_s=400.0)) for qos in (0, 1, 2)]
-        lives = ("process.started", "queue_store")
+        lives = ("process.started", "store")
         for kill in range(KILLS):
             wait_progress(subscriber)
             wait_lives(node, lives, kill + 1 if kill <= KILLS // 2 else kill)  # a kill may take what is not on record
-            actor = "connection" if kill == KILLS // 2 else "queue_store"
-            node.wait_replaced(actor, node.kill(actor))
+            process = "bridge" if kill == KILLS // 2 else "store"
+            node.wait_replaced(process, node.kill(process))
         sent = [publisher.finish() for publisher in crowd]
         for qos in (1, 2):
             subscriber.wait_for(f"q{qos}", sent[qos], deadline_s=30.0)
@@ -73,10 +73,10 @@ def test_kills_leave_a_history_that_adds_up(tmp_path: Path, start_node: StartNod
     assert sorted(event["number"] for event in told) == [*range(len(told))]
     assert [event["at_ms"] for event in told] == sorted(event["at_ms"] for event in told)
     ended = [(event["actor"], event["reason"]) for event in told if event["kind"] == "process.ended"]
-    assert ended.count(("queue_store", "SIGKILL")) == KILLS - 1
-    assert ended.count(("connection:cloud:0", "SIGKILL")) == 1
+    assert ended.count(("store", "SIGKILL")) == KILLS - 1
+    assert ended.count(("bridge:cloud:0", "SIGKILL")) == 1
     started = [event["actor"] for event in told if event["kind"] == "process.started"]
-    assert started.count("queue_store") == KILLS
+    assert started.count("store") == KILLS
     assert [event["kind"] for event in told if event["actor"] == "supervisor"] == ["node.started"]
     links = [event for event in told if event["kind"] == "link.up"]
     assert (links[0]["bridge"], links[0]["lane"], links[0]["details"]) == ("cloud", 0, {"address": f"127.0.0.1:{remote.port}"})
@@ -96,7 +96,7 @@ def test_the_life_of_a_node_is_in_its_events(tmp_path: Path, start_node: StartNo
         wait_until(lambda: [event["kind"] for event in events(node)].count("link.up") == 3, 10.0, "the events are kept")
 
         told = events(node)
-        kinds = [event["kind"] for event in told if not str(event["kind"]).startswith("actor.")]
+        kinds = [event["kind"] for event in told if not str(event["kind"]).startswith("process.")]
         first = kinds[: kinds.index("node.stopped") + 1]
         assert sorted(first) == sorted(
             ["node.started", "link.up", "bridge.paused", "link.down", "bridge.resumed", "link.up", "node.stopped"]

@@ -1,5 +1,5 @@
-"""P1-P4 for what comes from a remote: kill -9 of any actor on its way, or of the node, while QoS 1 and 2 flow. None is lost, QoS 2
-comes once, order holds.
+"""P1-P4 for what comes from a remote: kill -9 of any process on its way, or of the node, while QoS 1 and 2 flow. None is lost, QoS
+2 comes once, order holds.
 
 One Mosquitto is the source, with publishers that it acknowledges; the node takes from it and passes on to a second one.
 """
@@ -26,17 +26,17 @@ log = logging.getLogger(__name__)
 
 KILLS = 14
 PROGRESS = 20
-VICTIMS = ["connection", "distributor", "queue_store", "node"]
+VICTIMS = ["bridge", "clients", "store", "node"]
 SEED = 20_261_121
 
 
 def kill(node: Node, victim: str, choice: random.Random) -> None:
-    """kill -9, and wait for the next life; an actor may be hit again while it starts."""
+    """kill -9, and wait for the next life; a process may be hit again while it starts."""
     if victim == "node":
         node.kill_supervisor()
         node.start()
         return
-    bridge = "from" if victim == "connection" else None
+    bridge = "from" if victim == "bridge" else None
     for _ in range(choice.choice([1, 1, 2])):
         old = node.kill(victim, bridge=bridge)
         wait_until(

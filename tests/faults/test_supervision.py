@@ -20,19 +20,19 @@ from tests.support.publisher import Publisher
 from tests.support.subscriber import Subscriber
 from tests.support.waiting import PATIENCE_S, wait_until
 
-ACTORS = ["listener", "distributor", "queue_store", "forwarder", "connection"]
+PROCESSES = ["clients", "store", "bridge"]
 
 
-@pytest.mark.parametrize("actor", ACTORS)
-def test_a_child_that_stands_still_is_noticed_and_replaced(remote: Mosquitto, start_node: StartNode, actor: str) -> None:
+@pytest.mark.parametrize("process", PROCESSES)
+def test_a_child_that_stands_still_is_noticed_and_replaced(remote: Mosquitto, start_node: StartNode, process: str) -> None:
     """SIGSTOP: silent for longer than ``heartbeat_timeout`` (2 s here), so it is killed and started again; nothing is lost."""
     config = node_config(bridge_config("cloud", remote.port))
     config["supervision"] |= HANGS_SOON
     node = start_node(config)
     with Subscriber(remote.port, "#") as subscriber, Publisher(node.port, "t", qos=2, rate_per_s=100.0) as publisher:
         publisher.wait_acknowledged(20)
-        stopped = node.kill(actor, signal.SIGSTOP)
-        node.wait_replaced(actor, stopped, deadline_s=15.0)
+        stopped = node.kill(process, signal.SIGSTOP)
+        node.wait_replaced(process, stopped, deadline_s=15.0)
         publisher.wait_acknowledged(50)
         arrivals = subscriber.wait_for("t", publisher.finish())
         assert arrivals.are_exact(), arrivals
@@ -111,13 +111,15 @@ def test_an_address_that_is_taken_is_told_with_who_has_it_and_had_once_it_is_fre
             ends.push(node)
             told = wait_until(lambda: node.events("listener.unavailable"), PATIENCE_S, lambda: f"a word\n{node.output[-3000:]}")[0]
             assert told["error"] == why
-            cause = f"listener {why}"
+            cause = f"clients {why}"
             (shown,) = wait_until(lambda: _status_with(node, cause), PATIENCE_S, lambda: f"the cause\n{node.output[-3000:]}")
             assert (shown.returncode, "not ready" in shown.stdout) == (1, True)
             as_json = node.cli("status", str(node.config_path), "--json")
-            actors = {actor["name"]: actor for actor in json.loads(as_json.stdout)["actors"]}
-            assert (as_json.returncode, actors["listener"]["last_cause"]) == (1, why)
-            assert (actors["listener"]["state"], actors["listener"]["restarts"]) == ("starting", 0)
+            told = json.loads(as_json.stdout)
+            rows = {row["name"]: row for row in [*told["actors"], *told["processes"]]}
+            assert (as_json.returncode, rows["listener"]["last_cause"], rows["clients"]["last_cause"]) == (1, why, why)
+            assert (rows["listener"]["state"], rows["listener"]["restarts"]) == ("starting", 0)
+            assert (rows["clients"]["state"], rows["distributor"]["state"]) == ("starting", "ready")
             assert kind == "tcp" or not accepts(node.port), "all listeners or none"
         node.wait_ready()
         assert [event["error"] for event in node.events("listener.unavailable")].count(why) == 1
@@ -131,11 +133,11 @@ def _status_with(node: Node, why: str) -> list[subprocess.CompletedProcess[str]]
     return [done] if why in done.stdout else []
 
 
-def test_status_says_why_the_last_life_of_an_actor_ended(start_node: StartNode) -> None:
+def test_status_says_why_the_last_life_of_a_process_ended(start_node: StartNode) -> None:
     node = start_node(node_config())
     node.kill("clients")
 
-    cause = "distributor it was killed by SIGKILL"
+    cause = "clients it was killed by SIGKILL"
     wait_until(lambda: _status_with(node, cause), PATIENCE_S, lambda: f"the cause\n{node.output[-3000:]}")
 
 
@@ -155,11 +157,10 @@ def test_a_child_that_keeps_crashing_takes_the_node_down_after_its_restarts(remo
     assert node.events("child.abandoned") or "restarts" in node.output
 
 
-def test_the_command_lines_name_actor_bridge_and_lane(remote: Mosquitto, start_node: StartNode) -> None:
+def test_the_command_lines_name_process_bridge_and_lane(remote: Mosquitto, start_node: StartNode) -> None:
     node = start_node(node_config(bridge_config("cloud", remote.port, lanes=2)))
-    found = {node.pid(actor, "cloud", lane) for actor in ("forwarder", "connection") for lane in (0, 1)}
-    found |= {node.pid(actor) for actor in ("listener", "distributor", "queue_store")}
-    assert len(found) == 7
+    found = {node.pid("bridge", "cloud", lane) for lane in (0, 1)} | {node.pid(process) for process in ("clients", "store")}
+    assert len(found) == 4
     assert found | {node.supervisor.pid} == set(node.pids())
     wait_until(
         lambda: all(row["heartbeat_age_s"] < 2.0 for row in node.status()["actors"]), 5.0, "fresh heartbeats of all", period_s=0.05

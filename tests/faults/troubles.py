@@ -125,10 +125,10 @@ class Troubles:
         ends_s = fault.at_s + fault.for_s
         match fault.what:
             case "kill" | "kill together":
-                self._kill(fault.actors)
+                self._kill(fault.processes)
             case "kill twice":
-                self._kill(fault.actors)
-                self._kill(fault.actors)
+                self._kill(fault.processes)
+                self._kill(fault.processes)
             case "kill supervisor":
                 self.wake()  # who is stopped before it could ask to die with its parent would outlive it
                 self._node.kill_supervisor()
@@ -141,14 +141,14 @@ class Troubles:
             case _:
                 self._trouble_link(fault, ends_s)
 
-    def _kill(self, actors: tuple[str, ...]) -> None:
-        pids = [self._node.pid(actor) for actor in actors]
+    def _kill(self, processes: tuple[str, ...]) -> None:
+        pids = [self._node.pid(process) for process in processes]
         self._done.kills += sum(_sent(pid, signal.SIGKILL) for pid in pids)
         for pid in pids:
             wait_until(partial(_is_dead, pid), 10.0, f"end of {pid} after SIGKILL")
 
     def _stop(self, fault: Fault, ends_s: float) -> None:
-        pid = self._node.pid(fault.actors[0])
+        pid = self._node.pid(fault.processes[0])
         self._done.stops += _sent(pid, signal.SIGSTOP)
         self._stopped.append(pid)
         self._at(ends_s, partial(self.wake, pid))

@@ -9,7 +9,7 @@ from __future__ import annotations
 SLOWEST_FIRST = (
     "tests/simulation/test_simulation.py",
     "tests/faults/test_cut_exchange.py",
-    "tests/faults/test_kill_each_actor.py",
+    "tests/faults/test_kill_each_process.py",
     "tests/spark/test_source.py",
     "tests/spark/test_reports.py",
     "tests/spark/test_report_command.py",

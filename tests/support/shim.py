@@ -43,9 +43,9 @@ def compile_shim(folder: Path, source: Path = SOURCE) -> Path:
 
 
 class DiskFaults:
-    """What is wrong with the files below ``data_folder`` in the processes whose command line holds ``word``; nothing at first."""
+    """What is wrong with the files below ``data_folder`` in the processes that ``word`` is an argument of; nothing at first."""
 
-    def __init__(self, library: Path, control: Path, data_folder: Path, word: str = "queue_store") -> None:
+    def __init__(self, library: Path, control: Path, data_folder: Path, word: str = "store") -> None:
         control.write_bytes(bytes(_LAYOUT.size))
         with control.open("r+b") as file:
             self._map = mmap.mmap(file.fileno(), _LAYOUT.size)

@@ -1,4 +1,4 @@
-"""P3: kill -9 of any one actor under load, many times in a row. What was acknowledged arrives, in order; QoS 2 exactly once."""
+"""P3: kill -9 of any one process under load, many times in a row. What was acknowledged arrives, in order; QoS 2 exactly once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.subscriber import Subscriber
 from tests.support.waiting import wait_until
 
 KILLS = 20
-ACTORS = ["listener", "distributor", "queue_store", "forwarder", "connection"]
+PROCESSES = ["clients", "store", "bridge"]
 PROGRESS = 20  # messages that must get through between two kills
 
 
@@ -58,8 +58,8 @@ def patient_remote(tmp_path: Path) -> Mosquitto:
 
 
 @pytest.mark.parametrize("protocol", ["mqtt311", "mqtt5"])
-@pytest.mark.parametrize("actor", ACTORS)
-def test_twenty_kills_in_a_row(patient_remote: Mosquitto, start_node: StartNode, actor: str, protocol: str) -> None:
+@pytest.mark.parametrize("process", PROCESSES)
+def test_twenty_kills_in_a_row(patient_remote: Mosquitto, start_node: StartNode, process: str, protocol: str) -> None:
     kills = KILLS if protocol == "mqtt311" else KILLS // 4
     with ExitStack() as stack:
         remote = stack.enter_context(patient_remote)
@@ -68,15 +68,15 @@ def test_twenty_kills_in_a_row(patient_remote: Mosquitto, start_node: StartNode,
         crowd = publishers(stack, node)
         for _ in range(kills):
             wait_progress(subscriber, crowd)
-            node.wait_replaced(actor, node.kill(actor))
+            node.wait_replaced(process, node.kill(process))
         wait_progress(subscriber, crowd)
         judge(node, subscriber, crowd)
-        restarts = {row["name"]: row["restarts"] for row in node.status()["actors"]}
-    name = actor if actor in restarts else f"{actor}:cloud:0"
+        restarts = {row["name"]: row["restarts"] for row in node.status()["processes"]}
+    name = process if process in restarts else f"{process}:cloud:0"
     assert restarts == {other: kills if other == name else 0 for other in restarts}, "only what was killed is started again"
 
 
-def test_all_actors_killed_at_once_again_and_again(patient_remote: Mosquitto, start_node: StartNode) -> None:
+def test_all_processes_killed_at_once_again_and_again(patient_remote: Mosquitto, start_node: StartNode) -> None:
     """Every child dies at the same moment, five times."""
     with ExitStack() as stack:
         remote = stack.enter_context(patient_remote)
@@ -85,9 +85,9 @@ def test_all_actors_killed_at_once_again_and_again(patient_remote: Mosquitto, st
         crowd = publishers(stack, node)
         for _ in range(5):
             wait_progress(subscriber, crowd)
-            killed = {actor: node.kill(actor) for actor in ACTORS}
-            for actor, pid in killed.items():
-                node.wait_replaced(actor, pid)
+            killed = {process: node.kill(process) for process in PROCESSES}
+            for process, pid in killed.items():
+                node.wait_replaced(process, pid)
         wait_progress(subscriber, crowd)
         judge(node, subscriber, crowd)
 
