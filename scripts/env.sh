@@ -6,7 +6,7 @@
 #
 # Says in one line what it does, and nothing when there is nothing to do. Needs Python 3.11 or newer; POSIX sh.
 
-# Where this is set, and nothing has been compiled, each actor's process compiles all that it imports anew.
+# Where this is set, and nothing has been compiled, each process compiles all that it imports anew.
 unset PYTHONDONTWRITEBYTECODE
 
 say() { printf '%s: %s\n' "${0##*/}" "$*" >&2; }

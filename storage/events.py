@@ -1,4 +1,4 @@
-"""The events of a node: what happened to its actors, links and queues, as rows of the column family ``history``. Bounded.
+"""The events of a node: what happened to its processes, links and queues, as rows of the column family ``history``. Bounded.
 
     key    ``E`` u8 | number of the event u64, big endian
     value  msgpack ``(1, at_ms, kind, bridge, lane, actor, reason, count, details)``
@@ -6,15 +6,15 @@
 Events are numbered from 0, and a number is never given twice; a gap in the numbers is a loss. ``at_ms`` is UTC epoch, and that of
 the event, not of its writing. What does not apply is ``""`` (``bridge``, ``actor``, ``reason``), -1 (``lane``), 0 (``count``) or
 ``{}`` (``details``: text -> text, number or truth value). Events never hold up a commit or an acknowledgement, and are
-not synced by themselves: those on their way may be lost when an actor is killed, those of the last second when the power goes.
+not synced by themselves: those on their way may be lost when a process is killed, those of the last second when the power goes.
 
     kind                what it tells
     node.started        actor: supervisor; details: version
     node.stopped        reason: the exit status
     node.reload_refused actor: supervisor; reason: what is wrong with the file, with its line, or that a running node keeps its
                         configuration; details: valid, problems (how many)
-    process.started       actor; count: its restarts so far; details: pid
-    process.ended         actor; reason: why, in a word; details: status (as of waitpid; negative for a signal), pid
+    process.started     actor: the process; count: its restarts so far; details: pid
+    process.ended       actor: the process; reason: why, in a word; details: status (as of waitpid; negative for a signal), pid
     link.up             bridge, lane, actor; details: address, session_expiry_s (where the remote keeps the session less long
                         than it was asked to)
     link.down           bridge, lane, actor; reason; details: address

@@ -414,10 +414,10 @@ class Traffic:
             for link in self._links:
                 link.up = False
             self._note("node.started", actor="supervisor", version="0.1.0", pid=5190)
-            for child in ("queue_store", "distributor", "listener"):
+            for child in ("store", "bridge:plant:0", "clients"):
                 self._note("process.started", actor=child, pid=5200)
         if step == int(self._steps * 0.62):
-            self._note("process.ended", "plant", 0, "forwarder:plant:0", "signal", status=-9, pid=5211)
+            self._note("process.ended", "plant", 0, "bridge:plant:0", "signal", status=-9, pid=5211)
         if step == int(self._steps * 0.7):
             arguments = {"bridge": "archive", "lane": 0}
             model.turn(QueueCommand(request=1, verb="purge", arguments=arguments))

@@ -127,7 +127,7 @@ def trouble(seed: int) -> Rows:
         of_link = (
             {"bridge": "cloud", "lane": lane, "reason": random.choice(["timeout", "refused"])} if kind.startswith("link") else {}
         )
-        actor = {"actor": "forwarder", "reason": "signal"} if kind == "process.ended" else {}
+        actor = {"actor": "bridge:cloud:0", "reason": "signal"} if kind == "process.ended" else {}
         if number not in (30, 31, 77):
             rows.event(number, at_s, kind, **of_link, **actor)
         number += 1

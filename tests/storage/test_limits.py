@@ -199,7 +199,7 @@ def test_what_came_before_its_sender_was_fenced_and_is_looked_at_after_that_is_n
     assert queued(store) == [b"full"]
     turn(store, _delivered())
 
-    effects = turn(store, rows(2, b"a2", sources=[1], refusable=bytes(1)), SessionsWanted(asker="listener", epoch=2))
+    effects = turn(store, rows(2, b"a2", sources=[1], refusable=bytes(1)), SessionsWanted(epoch=2))
 
     assert not [frame for _, frame in effects if isinstance(frame, Committed)]
     assert queued_again(store, 2) == []

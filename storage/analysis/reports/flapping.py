@@ -61,7 +61,7 @@ _RESTART_COLUMNS = (
 )
 # What deserves a row of its own among the restarts; a start and an end in good order do not make anything bad.
 TOLD: dict[str, tuple[Verdict, str]] = {
-    "process.ended": ("attention", "an actor ended"),
+    "process.ended": ("attention", "a process ended"),
     "node.started": ("ok", "the node started"),
     "node.stopped": ("ok", "the node stopped"),
     "node.reload_refused": ("ok", "a new configuration was refused while the node ran"),
@@ -260,7 +260,7 @@ def _restarts(context: Context) -> tuple[Section, DataFrame]:
     ended = sum(row["count"] for row in rows if row["what"] == "process.ended")
     starts = sum(row["count"] for row in rows if row["what"] == "node.started")
     other = sorted({TOLD[row["what"]][1] for row in rows if row["verdict"] == "attention" and row["what"] != "process.ended"})
-    parts = [f"{plural(ended, 'actor')} ended", f"nodes started {plural(starts, 'time')}", *other]
+    parts = [f"{plural(ended, 'process', 'processes')} ended", f"nodes started {plural(starts, 'time')}", *other]
     section = Section(
         name="restarts",
         title="Restarts and trouble",
