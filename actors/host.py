@@ -25,6 +25,7 @@ from wire.settings import NodeSettings
 log = logging.getLogger("bascule")
 
 _HEARTBEAT = "heartbeat"
+FIGURES_S = 5.0  # heartbeats that nobody asked for have figures this often; they cost more than the heartbeat
 
 
 class Host:
@@ -120,6 +121,7 @@ class ChildHost(Host):
         self._told: dict[str, str] = {}  # the states that the supervisor was told last
         self._ready: set[str] = set()
         self._stopping = False
+        self._figures_due_s = float("-inf")
 
     def add_children(self, actors: Iterable[MailboxActor]) -> None:
         """Have these actors live here, in this order."""
@@ -183,8 +185,13 @@ class ChildHost(Host):
         return True
 
     def _beat(self, request: int = 0) -> None:
-        self._told = self._states()
-        traffic = self._post.traffic()
+        now_s, states = self._post.now_s(), self._states()
+        status: dict[str, dict[str, Any]] = {}
+        if request or states != self._told or self.state == "starting" or now_s >= self._figures_due_s:
+            self._figures_due_s = now_s + FIGURES_S
+            traffic = self._post.traffic()
+            status = {actor.name: {**actor.status(), "mailbox": traffic} for actor in self._children}
+        self._told = states
         self._post.send(
             SUPERVISOR,
             Heartbeat(
@@ -193,9 +200,9 @@ class ChildHost(Host):
                 pid=os.getpid(),
                 state=self.state,
                 request=request,
-                states=self._told,
-                status={actor.name: {**actor.status(), "mailbox": traffic} for actor in self._children},
+                states=states,
+                status=status,
             ),
         )
         if not request:
-            self._post.set_timer((self._post.name, _HEARTBEAT), self._post.now_s() + self._period_s)
+            self._post.set_timer((self._post.name, _HEARTBEAT), now_s + self._period_s)

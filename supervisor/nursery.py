@@ -131,7 +131,8 @@ class Nursery:
         if child is None or child.life is None or child.life.epoch != heartbeat.epoch:
             return None
         self._liveness.heard(child.name, self._mailbox.now_s(), starting=heartbeat.state == "starting")
-        child.states, child.figures = heartbeat.states, heartbeat.status
+        child.states = heartbeat.states
+        child.figures = heartbeat.status or child.figures
         return child
 
     def kill_hung(self, now_s: float) -> None:

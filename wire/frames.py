@@ -525,7 +525,7 @@ class Heartbeat(Frame):
     """Process -> Supervisor, each period, when one of ``states`` changes, and in answer to ``ReportNow``.
 
     state: starting, ready, stopping; ``states`` has that of each of its actors. request: the ``ReportNow`` it answers, 0 for none.
-    status: actor -> its figures for ``bascule status``.
+    status: actor -> its figures for ``bascule status``; empty where they are as before, as far as anybody needs to know.
     """
 
     name: str
