@@ -34,10 +34,11 @@ from wire.frames import (
     Settle,
     Settled,
 )
+from wire.lane_flow import LaneFlow
 from wire.link_watch import LinkWatch, Verdict
 from wire.mqtt.reason_codes import ReasonCode, reason_name
-from wire.names import QUEUE_STORE, forwarder_name, lane_of_actor, queue_name, remote_client_id
-from wire.outbound import Blamed, OutboundFlow
+from wire.names import QUEUE_STORE, forwarder_name, lane_of_actor, queue_name, remote_client_id, remote_session_name
+from wire.outbound import Blamed
 from wire.refusal_policy import RefusalPolicy
 from wire.settings import LimitSettings, NodeSettings
 
@@ -119,7 +120,7 @@ class Connection(MailboxActor):
         self._place = bridge, lane
         self._facts = {"bridge": bridge, "lane": lane}
         self._policy = RefusalPolicy(self._bridge.on_refusal)
-        self._flow = OutboundFlow(
+        self._flow = LaneFlow(
             receive_maximum=self._settings.receive_maximum,
             qos2_maximum=self._settings.qos2_maximum,
             republish=self._bridge.on_session_loss == "republish",
@@ -284,6 +285,7 @@ class Connection(MailboxActor):
     def _take_in(self) -> None:
         self._intake = RemoteIntake(self, self.settings, self._bridge)
         self._input_limits = self._intake.limits
+        self._flow.keep(self._session_at(place_of(address)) for address in self._settings.addresses)
         for name, epoch in self.peers.items():
             self._intake.peer_up(name, epoch)
 
@@ -369,9 +371,10 @@ class Connection(MailboxActor):
             assert ended.error is not None, "opening the connection ended without a result"
             self._retry(ended.error)
             return
-        session = f"{self._client_id}@{remote.address}"
+        session = self._session_at(remote.address)
         if not self._flow.knows(session, remote.connack.session_present):
             log.warning("session.unknown", extra={**self._facts, "address": remote.address})
+            self._flow.ends(session)
             self._say_disconnect(remote)
             if ended.clean:
                 self._retry(Unavailable("the remote resumes a session that was ended"))
@@ -379,6 +382,10 @@ class Connection(MailboxActor):
                 self._connect(first=remote.address, clean=True)
             return
         self._connected(remote, session, tried_first=ended.tried_first)
+
+    def _session_at(self, place: str) -> str:
+        """What the session at an address is called on record."""
+        return f"{self._client_id}@{place}"
 
     def _connected(self, remote: Remote, session: str, *, tried_first: bool) -> None:
         now_s = self.mailbox.now_s()
@@ -402,7 +409,7 @@ class Connection(MailboxActor):
             maximum_packet_size=_smaller(connack.maximum_packet_size, self._settings.packet_max_bytes),
         )
         if self._intake is not None:
-            self._intake.connected(session, connack)
+            self._intake.connected(remote_session_name(self.name, session, self._flow.session_number), connack)
         self.mailbox.watch(remote.fileno(), READ, remote)
         self.mailbox.set_timer(_WATCH, now_s + self._watch.period_s)
         self._now_is("connected")
@@ -801,9 +808,9 @@ class Connection(MailboxActor):
         self._connect()
 
     @property
-    def session_on_record(self) -> bool:
-        """Whether the store knows whose session this connection has."""
-        return self._flow.on_record
+    def session_known(self) -> bool:
+        """Whether the store knows this connection's session by its number."""
+        return self._flow.session_known
 
     # --- towards the Forwarder ---
 
@@ -835,6 +842,7 @@ class Connection(MailboxActor):
                 released=facts.released,
                 session=facts.session,
                 generation=facts.generation,
+                left=self._flow.left if facts.session is not None else (),
             ),
         )
 

@@ -20,7 +20,7 @@ from wire.incoming import LocalForm
 from wire.link import RESEND_AFTER_S
 from wire.mqtt.codec import decode
 from wire.mqtt.packets import SESSION_NEVER_EXPIRES_S, Pubrel, Suback, Unsuback
-from wire.names import DISTRIBUTOR, LISTENER, QUEUE_STORE, remote_session_name
+from wire.names import DISTRIBUTOR, LISTENER, QUEUE_STORE
 from wire.remote_inbox import RemoteInbox
 from wire.remote_subscriptions import RemoteSubscriptions
 from wire.settings import BridgeSettings, NodeSettings
@@ -41,7 +41,7 @@ class Host(Protocol):
     mailbox: Mailbox
 
     @property
-    def session_on_record(self) -> bool: ...
+    def session_known(self) -> bool: ...
     def send(self, peer: str, frame: Frame) -> None: ...
     @property
     def suback_due_s(self) -> float: ...
@@ -62,14 +62,13 @@ class RemoteIntake:
         self._facts = {"bridge": bridge.name}
         self._level = remote.protocol
         self._timeout_s = remote.connect_timeout_s
-        self._session = remote_session_name(host.name)
+        self._session = ""
         self.limits = InputLimits(packet_max_bytes=settings.clients.packet_max_bytes, receive_maximum=remote.receive_maximum)
         self._form = LocalForm(bridge, packet_max_bytes=settings.clients.packet_max_bytes)
         self._inbox = RemoteInbox(
             self._form,
             sender=host.name,
             epoch=host.epoch,
-            session=self._session,
             level=remote.protocol,
             packet_max_bytes=self.limits.publish_max_bytes(remote.protocol),
             remote_keeps=not remote.clean_start and (remote.protocol != LEVEL_5 or remote.session_expiry_s > 0),
@@ -79,7 +78,6 @@ class RemoteIntake:
         )
         self._packet_max_bytes: int | None = None
         self._opening = False  # the session is to be opened
-        self._forget = ""  # the one that began anew, so that the identifiers on record are of the one before and must be forgotten
         self._request = 0
         self._asked = False
         self._offer_timed = self._resend_timed = False
@@ -112,14 +110,11 @@ class RemoteIntake:
     def connected(self, session: str, connack: Connack) -> None:
         """A CONNACK came: open the session; packets are taken, and SUBSCRIBE is sent, when the store has answered.
 
-        session: whose it is at the remote, as the lane has it on record.
+        session: its name on record. What began anew has another number, and nothing on record.
         """
-        self._inbox.connected(forgotten=connack.session_expiry_s == 0)
+        self._session = session
+        self._inbox.connected(session, forgotten=connack.session_expiry_s == 0)
         self._packet_max_bytes = connack.maximum_packet_size
-        if not connack.session_present:
-            self._forget = session
-        elif self._forget != session:  # that one was never put on record, so the identifiers are still of this one
-            self._forget = ""
         self._opening, self._asked = True, False
         self._request += 1
         self._open_session()
@@ -147,13 +142,12 @@ class RemoteIntake:
     def _open_session(self) -> None:
         """Ask for the identifiers on record, once nothing is on its way that would change them.
 
-        Those of the session before are forgotten only when the new one is on record: while it is not, the lane may go back to the
-        one before, at another address.
+        A session that is new has to be on record first: while it is not, a crash makes another one of it.
         """
-        if not self._opening or self._asked or not self._inbox.idle or not self._host.session_on_record:
+        if not self._opening or self._asked or not self._inbox.idle or not self._host.session_known:
             return
         self._asked = True
-        self._request += 1  # asked twice, only the last answer counts: what is forgotten before it must not be a message's
+        self._request += 1  # asked twice, only the last answer counts
         self._tell_resumed()
         self._host.send(
             QUEUE_STORE,
@@ -162,7 +156,7 @@ class RemoteIntake:
                 epoch=self._host.epoch,
                 request=self._request,
                 session=self._session,
-                clean=bool(self._forget),
+                clean=False,
                 expiry_s=SESSION_NEVER_EXPIRES_S,
                 filters=self._subscriptions.asked_for,
             ),
@@ -184,7 +178,7 @@ class RemoteIntake:
     def _session_opened(self, frame: SessionOpened) -> None:
         if not self._opening or frame.request != self._request:
             return
-        self._opening, self._forget = False, ""
+        self._opening = False
         self._inbox.opened(frame.received)
         known = [topic_filter for topic_filter, *_ in frame.subscriptions]
         self._host.say_subscribe(self._subscriptions.subscribe(self._packet_max_bytes, known))

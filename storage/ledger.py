@@ -15,6 +15,7 @@ import msgpack
 from storage.queued_ways import WaysRow
 from wire.errors import ConfigError, StorageDamaged
 from wire.frames import Ranges
+from wire.left_sessions import LeftRows, left_rows
 
 ROW_VERSION = 3
 
@@ -93,7 +94,8 @@ class LaneRow:
 
     handed: sequences below it may have been handed out. trimmed: chunks below it have nothing live in them; without history they
     are deleted. depth: durable messages in the queue. released: in the order of the PUBRECs. tail_bytes: bytes of all durable
-    messages ever appended. purged: above the head, where chunks are rightly missing. ways: see ``queued_ways``.
+    messages ever appended. purged: above the head, where chunks are rightly missing. ways: see ``queued_ways``. left: sessions that
+    the remote may still have at other addresses.
     """
 
     head: int
@@ -110,6 +112,7 @@ class LaneRow:
     purged: Ranges = ()
     history: HistoryRow = NO_HISTORY
     ways: WaysRow = ()
+    left: LeftRows = ()
 
     def encode(self) -> bytes:
         """The row's value."""
@@ -134,6 +137,7 @@ class LaneRow:
                 self.purged,
                 self.history,
                 self.ways,
+                self.left,
             )
         )
         return packed
@@ -149,7 +153,7 @@ class LaneRow:
         fields = unpack_row(value, ROW_VERSION, what="queue", name=queue)
         try:
             head, tail, handed, trimmed, tail_bytes, depth, settled, released, generation, session, counts, *rest = fields
-            purged, history, ways = rest
+            purged, history, ways, left = rest
             accepted, delivered, expired, redelivered, dropped, dead, refused = counts
             row = cls(
                 head=head,
@@ -166,6 +170,7 @@ class LaneRow:
                 purged=purged,
                 history=HistoryRow(*history),
                 ways=tuple(dict(ways).items()),
+                left=left_rows(left),
             )
             sound = row.trimmed <= row.head <= row.tail and row.depth >= 0
         except (TypeError, ValueError) as error:

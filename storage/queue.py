@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from heapq import merge
 from itertools import chain
@@ -29,6 +29,7 @@ from storage.queued_ways import QueuedWays
 from wire.batch import head_of, pack_column
 from wire.errors import ConfigError, StorageDamaged, Unavailable
 from wire.frames import Ranges
+from wire.left_sessions import LeftRows, LeftSession
 from wire.ranges import ArrivalSet, RangeSet, ranges_of
 from wire.sequences import PACKET_IDS
 
@@ -79,8 +80,7 @@ class Queue:
         self.name = name
         self.number = number
         self.ledger = row.ledger
-        self.generation = row.generation
-        self.session = row.session
+        self.generation, self.session, self.left = row.generation, row.session, row.left
         self.head, self.tail = row.head, row.tail
         self.settled = RangeSet(row.settled)
         self.ways = QueuedWays(row.ways)
@@ -392,15 +392,38 @@ class Queue:
             self.released.add(max(start, self.head), min(stop, self.tail))
         self.changed = True
 
-    def new_session(self, generation: int, session: str) -> bool:
-        """Put the remote session on record; a new ``generation`` forgets what was released before it. Whether it is another."""
-        another = (generation, session) != (self.generation, self.session)
+    def new_session(self, generation: int, session: str, left: LeftRows = ()) -> bool:
+        """Put the remote session on record, and those ``left`` at other addresses; whether any is another than before.
+
+        Another ``generation`` forgets what was released before it.
+        """
+        another = (generation, session, left) != (self.generation, self.session, self.left)
         if generation != self.generation:
             self.generation = generation
             self.released.clear()
         self.session = session
+        self.left = left
         self.changed = True
         return another
+
+    def keep_left(self, sessions: Collection[str]) -> None:
+        """Forget the sessions at other addresses that are none of ``sessions``."""
+        self.left = tuple(left for left in self.left if left.session in sessions)
+        self.changed = True
+
+    def _leave_session(self) -> None:
+        """Something that the remote may hold goes otherwise than by an exchange: the session is left, with all that it may hold.
+
+        A lane that takes nothing from its remote ends it by a clean start. One that does has the remote let go of that.
+        """
+        if self.session:
+            others = (left for left in self.left if left.session != self.session)
+            sent = RangeSet(self.settled.missing(self.head, min(self.dup_below, self.head + PACKET_IDS)))
+            for start, stop in self.released.ranges():
+                sent.discard(start, stop)
+            mine = LeftSession(self.session, self.generation, self.dup_below, self.released.ranges(), sent.ranges())
+            self.left = (*others, mine)
+        self.session = ""
 
     # --- reset ---
 
@@ -584,9 +607,9 @@ class Queue:
         return purged
 
     def purge_all(self, write: Write) -> int:
-        """Drop everything, what is in flight included, and forget the remote's session; how many messages that were.
+        """Drop everything, what is in flight included; how many messages that were.
 
-        The lane must be opened anew and connect clean, so that no packet identifier of before means anything.
+        The lane must be opened anew: the remote's session is left, so that no packet identifier of before means anything.
         """
         assert self._next == self.tail, "a purge comes after a commit"
         purged = self.depth
@@ -594,7 +617,8 @@ class Queue:
         if self.history is not None:
             floor = self._settled_below()
             self._note("operator", "dropped:purged", self.head, self.tail)
-        self.new_session(self.generation + 1, "")
+        self._leave_session()
+        self.new_session(self.generation + 1, "", self.left)
         self._flights.clear()
         self._volatile.clear()
         self._holes.clear()
@@ -666,6 +690,7 @@ class Queue:
             purged=self._purged.ranges() if self._purged else (),
             history=self.history_row(),
             ways=self.ways.row(self.head),
+            left=self.left,
         )
         write.put("meta", lane_key(self.number), row.encode())
         write.tails[self.number] = self._next
@@ -728,11 +753,11 @@ class Queue:
         self._count("dropped:damaged", messages)
         if self.history is not None:
             self._note("store", "dropped:damaged", max(start, self.head), stop)
-        self.settled.add(start, stop)
-        self.released.discard(start, stop)
         forget = bool(self.session) and start < self.dup_below
         if forget:
-            self.session = ""  # the remote may hold one of their identifiers: a clean start makes it forget them
+            self._leave_session()
+        self.settled.add(start, stop)
+        self.released.discard(start, stop)
         self.changed = True
         loss = Loss(
             start=start, stop=stop, messages=messages, error=error, session_forgotten=forget, unreadable=unreadable, raw=raw

@@ -31,7 +31,7 @@ from storage.sessions import Session, Sessions, Will, is_remote
 from wire.batch import QOS_MASK, RETAIN
 from wire.frames import SessionCommand
 from wire.mqtt.packets import SESSION_NEVER_EXPIRES_S
-from wire.names import remote_session_name
+from wire.names import connection_of_session
 
 PAGE_SESSIONS = 500
 PAGE_BYTES = 256 << 10
@@ -220,9 +220,9 @@ class SessionCommands:
         Raises:
             CommandError: there is no such session of a local client.
         """
-        takes = self._store.sessions.get(remote_session_name(name)) is not None
-        if is_remote(name) or takes or self._store.belongs_to_a_lane(name):
-            shown = name.lstrip("\0")
+        takes = name in {connection_of_session(session.name) for session in self._store.sessions}
+        if name and (is_remote(name) or takes or self._store.belongs_to_a_lane(name)):
+            shown = connection_of_session(name) or name
             text = f"{shown!r} is a bridge's lane, whose session is one at its remote and no local client's; see bascule queue ls"
             raise CommandError("not_a_client", text)
         session = self._store.sessions.get(name)

@@ -1,7 +1,7 @@
 """The sessions of the node: what of each outlives its connection, in one row of its own.
 
-A session is a local client's, under its client identifier, or the one that a lane has at its remote, under a NUL and the name of
-its Connection. Received QoS 2 identifiers are committed with their messages and removed before PUBCOMP [MQTT-4.3.3-2];
+A session is a local client's, under its client identifier, or one that a lane has at a remote, under a name that begins with a NUL
+(``wire/names.py``). Received QoS 2 identifiers are committed with their messages and removed before PUBCOMP [MQTT-4.3.3-2];
 subscriptions before SUBACK; the Will before CONNACK. All sessions are in memory; how many there may be is limited. Queues, retained
 messages and frames are the business of ``storage/local_sessions.py``.
 """
@@ -135,7 +135,7 @@ class Session:
 
 
 def is_remote(name: str) -> bool:
-    """Whether it is the session that a lane has at its remote; no client identifier has a NUL [MQTT-1.5.4-2]."""
+    """Whether it is a session that a lane has at a remote; no client identifier has a NUL [MQTT-1.5.4-2]."""
     return name.startswith("\0")
 
 
@@ -177,14 +177,11 @@ class Sessions:
         return bool(self._changed)
 
     def receive(self, name: str, packet_ids: Iterable[int]) -> None:
-        """Add identifiers, whose messages go into the same write; those of a local session that has ended are of no use."""
+        """Add identifiers, whose messages go into the same write; those of a session that has ended are of no use."""
         session = self._sessions.get(name)
-        if session is None:
-            if not is_remote(name):
-                return
-            session = Session(name, expiry_s=SESSION_NEVER_EXPIRES_S)
-        session.received.update(packet_ids)
-        self.keep(session)
+        if session is not None:
+            session.received.update(packet_ids)
+            self.keep(session)
 
     def release(self, name: str, packet_ids: Iterable[int]) -> None:
         """Remove identifiers, whose PUBREL came; unknown ones are ignored."""

@@ -36,6 +36,7 @@ from storage.local_sessions import LocalSessions, SessionFrame
 from storage.pieces import Piece
 from storage.queue import CACHE_BYTES, Queue
 from storage.queued_ways import former_rules
+from storage.remote_sessions import RemoteSessions
 from storage.retained import RetainedMessages
 from storage.retention import Retention
 from storage.senders import Senders, Verdict
@@ -67,6 +68,7 @@ from wire.frames import (
     SubscriptionsAdd,
     SubscriptionsDrop,
 )
+from wire.left_sessions import left_rows
 from wire.names import (
     LANE_EPOCH_SHIFT,
     LISTENER,
@@ -76,7 +78,6 @@ from wire.names import (
     lane_of_queue,
     peer_of,
     queue_name,
-    remote_session_name,
     session_of_queue,
     session_queue_name,
 )
@@ -206,6 +207,7 @@ class Tier1:
         self._local = LocalSessions(
             self._sessions, self._retained, self, settings.sessions, epoch=epoch, tells_users_apart=settings.tells_users_apart
         )
+        self._remote_sessions = RemoteSessions(self._sessions, self._queue_that_stands, settings.bridges)
         self._waiting: list[_Ordered] = []
         self._without_room = 0  # messages refused or dropped, because of this Append
         self._needs_sync = False
@@ -219,10 +221,9 @@ class Tier1:
         self._unsettled: set[str] = set()  # queues whose settlements wait until they can be read
         self._committed_s = float("-inf")
         self._commits = 0
-        self._now_s, self._wall_ms = 0.0, 0
+        self._now_s, self._wall_ms, self._trimmed_s = 0.0, 0, 0.0
         self._free_bytes: int | None = None
         self._disk_checked_s = float("-inf")
-        self._trimmed_s = 0.0
         self._retry_s: float | None = None  # when to try a disk that refuses again
         self._refused = False
         self._refusal: Unavailable | None = None  # the newest one, while the disk refuses
@@ -345,8 +346,8 @@ class Tier1:
             if outcome == "redelivered":
                 queue.count_redelivered(ranges, by=by)
         if frame.session is not None:  # the Forwarder, which settles QoS 0, knows neither session nor generation
-            if queue.new_session(frame.generation, frame.session):
-                self._forget_received(frame.queue)
+            if queue.new_session(frame.generation, frame.session, left_rows(frame.left)):
+                self._remote_sessions.record(queue)
         elif not frame.released:
             return
         if frame.released:
@@ -355,18 +356,6 @@ class Tier1:
         lane.settled_number = max(lane.settled_number, frame.number)
         self._owing.add(frame.queue)
         self._needs_sync = self._uncommitted = True
-
-    def _forget_received(self, queue: str) -> None:
-        """The remote's session has begun anew, so identifiers on record are of the one before. What is still on its way is not yet.
-
-        That is forgotten when the Connection opens the session (``SessionOpen.clean``); it may die before it can ask for that.
-        """
-        lane = lane_of_queue(queue)
-        if lane is not None:
-            name = remote_session_name(connection_name(*lane))
-            session = self._sessions.get(name)
-            if session is not None:
-                self._forget_ids(name, set(session.received))
 
     def _credit(self, frame: Credit) -> None:
         lane = self._lanes.get(frame.queue)
@@ -441,6 +430,8 @@ class Tier1:
                     too_large = self._admit_append(queued, retained, rooms)
                     if self._without_room:
                         self._tell_overflow(queued, too_large, rooms, now_s, wall_ms)
+                case SessionOpen() if not self._remote_sessions.knows(frame.session):
+                    pass  # its lane has another session by now
                 case SourceResumed():
                     self._count_refused(dict.fromkeys(self._senders.source_resumed(frame), frame.given_up))
                 case _:
@@ -551,7 +542,7 @@ class Tier1:
                 self._forget_ids(session, set(packet_ids).difference(accepted))
             else:
                 accepted = list(packet_ids)
-            if accepted:
+            if accepted and self._remote_sessions.knows(session):
                 self._sessions.receive(session, accepted)
                 self._needs_sync = True
         for session, ids in frame.released.items():
@@ -832,14 +823,9 @@ class Tier1:
             released=queue.released.ranges(),
             generation=queue.generation,
             session=queue.session,
-            receives=self._receives(name),
+            receives=self._remote_sessions.received(queue),
+            left=queue.left,
         )
-
-    def _receives(self, queue: str) -> bool:
-        """Whether there is anything on record of what came from the remote to the lane of ``queue``."""
-        lane = lane_of_queue(queue)
-        session = None if lane is None else self._sessions.get(remote_session_name(connection_name(*lane)))
-        return session is not None and bool(session.subscriptions or session.received)
 
     def _take_acks(self) -> Effects:
         acks, self._acks = self._acks, {}
@@ -1042,6 +1028,11 @@ class Tier1:
         if place is not None:
             self._bridge_lanes[name] = lane
         return lane
+
+    def _queue_that_stands(self, name: str) -> Queue | None:
+        """The queue of a bridge's lane, if it is known where it stands."""
+        lane = self._bridge_lanes.get(name)
+        return None if lane is None or lane.row_damaged else lane.queue
 
     def _trim(self, lane: _Lane, *, idle: bool) -> None:
         deleted = lane.queue.trim(self._write, idle=idle)

@@ -414,7 +414,8 @@ class LaneOpened(Frame):
 
     settled, released: ranges above the head, the latter in the order of the PUBRECs. dup_below: sequences below it may have been
     sent before, so they carry DUP. generation: which remote session they belong to. session: the remote session on record, empty
-    for none. receives: there are filters or QoS 2 identifiers on record of what came from the remote to this lane.
+    for none. receives: there are filters or QoS 2 identifiers on record of what came from the remote to this lane. left: the
+    sessions at other addresses, each as a ``LeftSession``.
     """
 
     VERSION: ClassVar[int] = 2
@@ -429,6 +430,7 @@ class LaneOpened(Frame):
     generation: int
     session: str
     receives: bool = False
+    left: tuple[tuple[str, int, int, Ranges, Ranges], ...] = ()
 
 
 @_frame(22)
@@ -471,7 +473,8 @@ class Settle(Frame):
     ``redelivered`` (a count only: it settles nothing). released: PUBREC came, in that order; commit,
     then answer ``Settled`` with ``number``.
     session: the remote session now on record, in its ``generation``, a new one of which forgets what was released before it; None:
-    both are unchanged, whatever ``generation`` says.
+    both are unchanged, whatever ``generation`` says. left: with a session, those at other addresses that are kept, each as a
+    ``LeftSession``.
     """
 
     queue: str
@@ -481,6 +484,7 @@ class Settle(Frame):
     released: Ranges
     session: str | None
     generation: int
+    left: tuple[tuple[str, int, int, Ranges, Ranges], ...] = ()
 
 
 @_frame(25)

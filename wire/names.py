@@ -63,9 +63,17 @@ def queue_name(bridge: str, lane: int) -> str:
     return f"{_BRIDGE_QUEUE}:{bridge}:{lane}"
 
 
-def remote_session_name(connection: str) -> str:
-    """What the session is called here in which a lane's Connection takes messages; no client identifier has a NUL in it."""
-    return f"\0{connection}"
+def remote_session_name(connection: str, session: str, number: int) -> str:
+    """What a session is called here in which a lane's Connection takes messages; no client identifier has a NUL in it.
+
+    session: its client identifier and its remote's address. number: the lane has no two of one number.
+    """
+    return f"\0{connection}\0{session}#{number}"
+
+
+def connection_of_session(name: str) -> str:
+    """The Connection whose session at a remote has that ``name``; empty for the session of a local client."""
+    return name.split("\0")[1] if name.startswith("\0") else ""
 
 
 def lane_of_actor(name: str) -> BridgeLane | None:

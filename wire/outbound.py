@@ -47,6 +47,7 @@ from wire.backoff import Backoff
 from wire.batch import QOS_MASK, RETAIN, Batch
 from wire.errors import PeerViolation
 from wire.frames import HandOut, LaneOpened, Ranges
+from wire.left_sessions import LeftSession
 from wire.mqtt.aliases import OutgoingAliases
 from wire.ranges import ArrivalSet, RangeSet
 from wire.refusal_policy import FAILURE, TOO_LARGE, HoldBack, RefusalPolicy
@@ -313,6 +314,23 @@ class OutboundFlow:
         sent_before = self._barred.missing(self._sent_stop, self._dup_below)
         return bool(self.session) and (self.unsettled > 0 or bool(sent_before))
 
+    def may_be_held(self) -> tuple[Ranges, Ranges]:
+        """What the session on record may hold at QoS 2: what had its PUBREC, in that order, and what may have been sent without."""
+        sent = RangeSet(self._sent_as_2)
+        for start, stop in self._barred.missing(self._sent_stop, min(self._dup_below, self._first_seq + PACKET_IDS)):
+            sent.add(start, stop)
+        return self._as_they_came(RangeSet((*self._releasing, *self._release_due))), sent.ranges()
+
+    def stays_due(self, ranges: Ranges) -> Ranges:
+        """Those of ``ranges`` that another session is sent: they are not settled, and not settled by leaving this one."""
+        due = RangeSet((*self._again, *self._retry, *self._aside, *self._barred.missing(self._sent_stop, _NO_LIMIT)))
+        if self._republish:
+            for start, stop in (*self._releasing, *self._release_due):
+                due.add(start, stop)
+            for seq in self._let_go:
+                due.discard(seq, seq + 1)
+        return ArrivalSet(ranges).within(due)
+
     def finish(self, finishing: bool) -> None:
         """PUBLISH nothing that the remote cannot have (F16), until it is told otherwise or the connection is gone."""
         self._finishing = finishing
@@ -361,8 +379,11 @@ class OutboundFlow:
         retain_available: bool = True,
         maximum_packet_size: int | None = None,
         aliases: OutgoingAliases | None = None,
+        left: LeftSession | None = None,
     ) -> None:
         """A connection is up; the figures are those of its CONNACK. Call ``knows`` first. aliases: its own, if the peer takes any.
+
+        left: the session is as good as new, save that what is unsettled of this may have been sent in it.
 
         Source: MQTT-3.2.2-2, MQTT 5.0 sections 3.2.2.3 and 4.4.
         """
@@ -385,7 +406,9 @@ class OutboundFlow:
             self.session = session
             self._record_new = True
             self._sent_as_2.clear()
-        elif maximum_qos < 2:
+        if left is not None:
+            self._take_up(left)
+        if maximum_qos < 2:
             self._free_identifiers()
         self._in_flight = self._in_flight_2 = self._releasing.count() + self._release_due.count()
         self._answers_before = self.counts.acknowledged
@@ -394,6 +417,18 @@ class OutboundFlow:
                 self._again.discard(seq, seq + 1)
                 self._aside.add(seq, seq + 1)
         self.live = True
+
+    def _take_up(self, left: LeftSession) -> None:
+        """Go on with what is unsettled of a session that was left: its PUBLISH goes again, or its PUBREL (F6)."""
+        self._dup_below = left.sent_below
+        self._seen_through_below = max(self._seen_through_below, left.sent_below)
+        for start, stop in self.stays_due(left.sent):
+            self._sent_as_2.add(start, min(stop, self._sent_stop))
+        for start, stop in self.stays_due(left.released):  # they were to be sent anew in another session
+            self._again.discard(start, stop)
+            self._barred.add(start, stop)
+            for released in (self._releasing, self._released_new, self._pubrecs):
+                released.add(start, stop)
 
     def _free_identifiers(self) -> None:
         """What goes again at a lower QoS goes once the remote has let go of its identifier (F14)."""
@@ -524,7 +559,12 @@ class OutboundFlow:
     @property
     def on_record(self) -> bool:
         """Whether the session of the live connection is on record, so that it may be used (F7)."""
-        return self.live and not self._record_new and self._record_number is None
+        return self.live and self.recorded
+
+    @property
+    def recorded(self) -> bool:
+        """Whether the session of now is on record, so that it is the session on record."""
+        return not self._record_new and self._record_number is None
 
     @property
     def sent_below(self) -> int:

@@ -87,7 +87,7 @@ class _Owed:
 
 
 class RemoteInbox:
-    """One lane's messages from its remote. ``sender`` and ``epoch`` number the batches, ``session`` names the QoS 2 identifiers."""
+    """One lane's messages from its remote. ``sender`` and ``epoch`` number the batches."""
 
     def __init__(
         self,
@@ -95,7 +95,6 @@ class RemoteInbox:
         *,
         sender: str,
         epoch: int,
-        session: str,
         level: int,
         packet_max_bytes: int,
         remote_keeps: bool,
@@ -106,7 +105,7 @@ class RemoteInbox:
         self._form = form
         self._sender = sender
         self._epoch = epoch
-        self._session = session
+        self._session = ""  # names the QoS 2 identifiers
         self._level = level
         self._packet_max_bytes = packet_max_bytes
         self._asks_to_keep = self._remote_keeps = remote_keeps
@@ -127,9 +126,12 @@ class RemoteInbox:
 
     # --- connections ---
 
-    def connected(self, *, forgotten: bool = False) -> None:
-        """A connection is up; its packets wait for ``opened``. forgotten: the remote ends the session with the connection."""
+    def connected(self, session: str, *, forgotten: bool = False) -> None:
+        """A connection is up, in ``session``; its packets wait for ``opened``. forgotten: that ends with the connection."""
         assert self._flow is None, "connected twice"
+        if session != self._session:
+            self._session = session
+            self._not_recorded.clear()
         self._remote_keeps = self._asks_to_keep and not forgotten
         self._source += 1
 
@@ -176,8 +178,7 @@ class RemoteInbox:
 
     def _drop_gathered(self) -> None:
         self.counts.dropped += sum(1 for flags in self._builder.flags if not flags & QOS_MASK)
-        for packet_ids, _ in self._builder.received_rows.values():
-            self._not_recorded.update(packet_ids)
+        self._not_recorded.update(self._builder.received_rows.get(self._session, ((), ()))[0])
         self._builder.clear()
 
     @property
@@ -375,8 +376,8 @@ class RemoteInbox:
         for batch in self._link.acknowledge(frame.number, now_s):
             owed = batch.kept
             if self._not_recorded:
-                for packet_ids, _ in owed.received.values():
-                    self._not_recorded.difference_update(unpack_column("H", packet_ids))
+                packet_ids, _ = owed.received.get(self._session, (b"", b""))
+                self._not_recorded.difference_update(unpack_column("H", packet_ids))
             rows = frame.refused.get(batch.number)
             burst = owed.burst
             if rows is not None:

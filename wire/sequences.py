@@ -19,6 +19,11 @@ PUBREL = 0x62
 PUBCOMP = 0x70
 
 
+def packet_id_of(seq: int) -> int:
+    """The packet identifier of the message ``seq``."""
+    return seq % PACKET_IDS + 1
+
+
 def seq_of(packet_id: int, low: int) -> int | None:
     """The one sequence in ``[low, low + PACKET_IDS)`` with this identifier; None if no message ever has it."""
     if not 1 <= packet_id <= PACKET_IDS:

@@ -421,7 +421,7 @@ def _session(snapshot: Snapshot, session: Session) -> dict[str, Any]:
     ends = gone and not remote and session.expiry_s != SESSION_NEVER_EXPIRES_S
     return {
         **snapshot.head,
-        "session": session.name.lstrip("\0"),
+        "session": session.name.lstrip("\0").replace("\0", " "),
         "kind": "remote" if remote else "local",
         "connected": not gone,
         "since": session.since_ms * 1000 if gone and session.since_ms else None,

@@ -83,7 +83,7 @@ _QUEUES = _columns(
     ("dropped", "map<string,long>", "The ledger: dropped, by reason."),
     ("dead", "map<string,long>", "The ledger: dead-lettered, by reason."),
     ("refused", "long", "Beside the ledger: refused for want of room and not offered again, so never accepted."),
-    ("generation", "long", "How many remote sessions were given up."),
+    ("generation", "long", "The number of the remote session; it differs from those at other addresses."),
     ("remote_session", "string", "The remote session on record."),
     ("oldest_at?", "timestamp", "When the oldest durable message that is not settled was accepted; null without one."),
     ("max_messages?", "long", "The limit of the bridge; null without one."),
@@ -142,7 +142,7 @@ _DEAD_LETTERS = _columns(
 )
 
 _SESSIONS = _columns(
-    ("session", "string", "The client identifier; for a lane's session at its remote, the Connection's name."),
+    ("session", "string", "The client identifier; for a lane's session at a remote: Connection, client@host:port, number."),
     ("kind", "string", "local or remote."),
     ("connected", "boolean", "Whether a local client was connected."),
     ("since?", "timestamp", "Since when none is connected."),

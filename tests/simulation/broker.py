@@ -37,6 +37,7 @@ class BrokerWatcher(RemotePublisherWatcher, Protocol):
     def remote_swallowed(self, packet: Publish) -> None: ...
     def remote_publish_written(self, client_id: str, packet: Publish, session: int) -> None: ...
     def remote_release_written(self, client_id: str, payload: bytes) -> None: ...
+    def remote_session_ended(self, client_id: str, place: str, *, subscribed: bool) -> None: ...
 
     amnesia: bool
 
@@ -69,6 +70,8 @@ class Session:
         self.outgoing = Outgoing()
         self.closed_on: set[int] = set()  # identifiers of PUBLISHes on which the connection was closed
         self.came_late: set[bytes] = set()  # their payloads: another may have been tried before them
+        self.place = ""  # the address at which the client came in last
+        self.left = False  # the client has had a session at another broker since
 
 
 class _Judge:
@@ -80,6 +83,7 @@ class _Judge:
     R3  DUP is set on what this session has seen before, and not on the very first sending there can be.
     R4  the order is that of the first sendings.
     R5  after PUBREL a message is never published again in that session.
+    R8  to a session that was left and is come back to, nothing is published under an identifier that it holds for another message.
     R6  the receive maximum holds; at level 4 the limit on unreleased QoS 2 messages. (A crash may lose that others have been tried
         before a message for which connections were closed: what they left behind comes on top of it.)
     R7  PUBREL comes only for what was answered with PUBREC, in the order of the PUBRECs [MQTT-4.6.0-4], also when it comes again.
@@ -166,14 +170,14 @@ class _Judge:
             return
         known = packet.packet_id in session.recs or (packet.packet_id in session.earlier_recs and self._assumes_delivered)
         known |= packet.packet_id in session.closed_on  # it was given up; that its identifier is free may be made sure of
-        if not known and not session.mistakable:
+        if not known and not session.mistakable and not session.left:
             raise Violation("R7", f"{packet} without a PUBREC on session {session.number}")
         payload = session.received.get(packet.packet_id)
         if payload is not None:
             session.released.add(payload)
         order = session.recs.get(packet.packet_id)
         if order is not None:
-            if order <= self._last_release:
+            if order <= self._last_release and not session.left:
                 raise Violation("R7", f"{packet} out of order")
             self._last_release = order
 
@@ -196,6 +200,11 @@ class BrokerConnection(Far):
         self._answers: list[tuple[int, bytes, Ack]] = []
         self._flushing = False
         self._closed = False
+
+    def came_in_at(self, place: str) -> None:
+        """``place``: the address."""
+        self.place = self.session.place = place
+        self.delivery.client_id = f"\0connection:cloud:0\0{self.client_id}@{place}"
 
     @property
     def open_exchanges(self) -> int:
@@ -277,7 +286,10 @@ class BrokerConnection(Far):
             return
         if packet.qos:
             self._judge.publish(packet, first_ever=self.session.connections == 1 and broker.first_lives)
-        known = self.session.received.get(packet.packet_id) if packet.qos == 2 else None
+        known = self.session.received.get(packet.packet_id) if packet.qos else None
+        if self.session.left and known not in (None, packet.payload) and not broker.watcher.amnesia:
+            raise Violation("R8", f"{packet}, and the identifier is held for {known!r}")
+        known = known if packet.qos == 2 else None
         reason = broker.reason(self.level) if packet.qos and known is None else 0
         if reason >= 0x80:
             broker.watcher.remote_refused(self.client_id, packet)
@@ -359,6 +371,7 @@ class Broker:
         self.on_new_session: Callable[[str], None] | None = None  # told once, when a client finds its session lost
         self.on_left: Callable[[BrokerConnection, Broker], None] | None = None  # told of each DISCONNECT
         self.may_be_left = False  # the client may go to another address or name, and what is open here stays open
+        self.is_come_back_to = False  # the first of two brokers
         self._rng = world.chance("broker")
         self._sessions: dict[str, Session] = {}
         self._connections: dict[str, BrokerConnection] = {}
@@ -391,8 +404,7 @@ class Broker:
         if older is not None:
             older.close()
         if clean:
-            self._sessions.pop(client_id, None)
-            self._forget_had_session(client_id)
+            self._clean(client_id)
         session = self._sessions.get(client_id)
         present = session is not None
         if session is not None and session.successor and not session.used:
@@ -415,8 +427,28 @@ class Broker:
         older = self._connections.pop(client_id, None)
         if older is not None:
             older.close()
-        self._sessions.pop(client_id, None)
+        self._clean(client_id)
+
+    def _clean(self, client_id: str) -> None:
+        session = self._sessions.pop(client_id, None)
+        if session is not None:
+            subscribed = session.outgoing.subscription is not None
+            self.watcher.remote_session_ended(client_id, session.place, subscribed=subscribed)
         self._forget_had_session(client_id)
+
+    def leave(self, client_id: str) -> None:
+        """The client was let in at another broker."""
+        session = self._sessions.get(client_id)
+        if session is not None:
+            session.left = True
+            # What is settled elsewhere does not come again at QoS 1, and there is nothing of it here.
+            session.unanswered = {held: payload for held, payload in session.unanswered.items() if held in session.received}
+
+    def left_outgoings(self) -> list[Outgoing]:
+        """The sessions as this broker's own to which their clients will come back."""
+        if not self.is_come_back_to:
+            return []
+        return [session.outgoing for name, session in self._sessions.items() if name not in self._connections]
 
     def _forget_had_session(self, client_id: str) -> None:
         """The next session cannot be mistaken for this one; save where the record may be of here again, before another address."""

@@ -25,6 +25,7 @@ class Remotes:
         self.brokers = [broker]
         if shape.second == "other":
             self.brokers.append(broker.another(_OTHERS_SESSIONS))
+            broker.is_come_back_to = True
         if shape.second:
             self.may_be_left()
         for each in self.brokers:
@@ -52,6 +53,9 @@ class Remotes:
         """A client was let in at ``place``."""
         if self._last.setdefault(client_id, place) != place:
             self.switches += 1
+            for broker in self.brokers:
+                if broker is not self.brokers[PLACES.index(place) % len(self.brokers)]:
+                    broker.leave(client_id)
             self.returns += place == PLACES[0]
             self._last[client_id] = place
         if client_id in self._open and self._open[client_id][0] == place:

@@ -1,10 +1,13 @@
-"""Planted bugs in going back to the first address of a remote."""
+"""Planted bugs in going to another address of a remote, and back."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from storage.remote_sessions import RemoteSessions
 from wire.failback import Failback
+from wire.lane_flow import LaneFlow
+from wire.left_sessions import LeftSessions
 
 
 def _at_once(original: Any) -> Any:
@@ -15,6 +18,29 @@ def _at_once(original: Any) -> Any:
     return leaves
 
 
+def _nothing(original: Any) -> Any:
+    def none(*arguments: Any) -> tuple[()]:
+        return ()
+
+    return none
+
+
+def _only_the_one_in_use(original: Any) -> Any:
+    def record(self: RemoteSessions, queue: Any) -> None:
+        left, queue.left = queue.left, ()
+        original(self, queue)
+        queue.left = left
+
+    return record
+
+
 PLANTED: tuple[tuple[str, str, tuple[tuple[Any, str, Any], ...]], ...] = (
     ("failback-unfinished", "a lane goes back to the first address with exchanges open", ((Failback, "leaves", _at_once),)),
+    ("left-session-ended", "a session at another address is not kept", ((LeftSessions, "leave", _nothing),)),
+    (
+        "left-identifiers-forgotten",
+        "what came at another address is forgotten",
+        ((RemoteSessions, "record", _only_the_one_in_use),),
+    ),
+    ("left-identifiers-held", "a remote that was left is not asked to release", ((LaneFlow, "_settled_since", _nothing),)),
 )

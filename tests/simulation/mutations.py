@@ -29,6 +29,7 @@ from tests.simulation import (
 from tests.simulation.disk import SimEngine
 from wire.frames import HandOut, LaneOpened, Settle, Settled
 from wire.inbound import AnswerBurst, InboundFlow
+from wire.left_sessions import LeftSessions
 from wire.link import SendingLink
 from wire.outbound import OutboundFlow
 from wire.remote_inbox import RemoteInbox, Resumed
@@ -350,19 +351,14 @@ _mutation(
 )
 
 
-def _never_clean(original: Any) -> Any:
-    def connected(self: RemoteIntake, session: str, connack: Any) -> None:
-        original(self, session, replace(connack, session_present=True))
+def _same_number(original: Any) -> Any:
+    def next_number(self: LeftSessions, generation: int) -> int:
+        return generation
 
-    return connected
+    return next_number
 
 
-_mutation(
-    "8-remote-session-loss-unseen",
-    "the record of a lost session stays",
-    (RemoteIntake, "connected", _never_clean),
-    (Tier1, "_forget_received", _instead(_nothing)),
-)
+_mutation("8-remote-session-loss-unseen", "the record of a lost session stays", (LeftSessions, "next_number", _same_number))
 
 
 def _opened_at_once(original: Any) -> Any:

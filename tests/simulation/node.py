@@ -474,7 +474,8 @@ class Machine:
         maximum = limits.receive_maximum if level == LEVEL_5 and limits.receive_maximum is not None else 65_535
         place = f"{address[0]}:{address[1]}"
         connection, present = broker.accept(identifier, level, clean=clean, receive_maximum=maximum)
-        connection.place = self.oracle.places[connection.session.number] = place
+        connection.came_in_at(place)
+        self.oracle.places[connection.session.number] = place
         self.remotes.accepted(identifier, place)
         if self.world.now_s < self.flaky_until_s and self._rng.random() < 0.5:
             connection.close()

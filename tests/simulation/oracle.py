@@ -32,7 +32,14 @@ from tests.simulation.world import Violation
 from tests.support.history_audit import Kept, problems_of
 from wire.batch import Batch, unpack_column
 from wire.frames import HandOut, LaneClose, LaneOpen, LaneOpened, Publishes
-from wire.names import lane_of_queue, queue_name, session_of_queue
+from wire.names import (
+    connection_of_session,
+    lane_of_actor,
+    lane_of_queue,
+    queue_name,
+    remote_session_name,
+    session_of_queue,
+)
 
 _COUNTED_LOSSES = ("overflow", "too_large")
 _PURGED = "purged"
@@ -110,9 +117,11 @@ class Oracle:
         self._deliveries: dict[bytes, list[int]] = {}
         self._remote_refused: set[bytes] = set()
         self._always_closed_on: set[bytes] = set()
-        self._last_arrival: dict[tuple[str, int, str], int] = {}
+        self._last_arrival: dict[tuple[str, int, object, str], int] = {}
         self._order = {message.payload: place for place, message in enumerate(plan.messages)}
         self._retained: set[bytes] = set()  # came from the remote with RETAIN
+        self._sources: dict[bytes, object] = {}  # of what came from the remote, which broker sent it
+        self._indistinct = False  # a session was ended by a clean start, so that none may be known since
         self._removed: set[str] = set()  # queues of sessions that have ended
         shape = self.shape.subscribers
         self.sessions = None if shape is None else SessionsJudge(self, shape)
@@ -490,14 +499,26 @@ class Oracle:
         if not self.relaxed:
             raise Violation("session", f"the session of {publisher.client_id} is lost")
 
-    def incoming_sent(self, message: Message, *, retain: bool) -> None:
-        """The remote sends a message of its own for the first time: that is its place in the order (P4)."""
+    def incoming_sent(self, message: Message, broker: object, *, retain: bool) -> None:
+        """The remote sends a message of its own for the first time: that is its place in the order (P4), in that of its broker."""
         self._order[message.payload] = len(self._order)
+        self._sources[message.payload] = broker
         if retain and self.shape.incoming is not None and self.shape.incoming.preserve_retain:
             self._retained.add(message.payload)
 
     def received_ids(self, session: str) -> set[int]:
-        """The identifiers of ``session`` that are on the disk."""
+        """The identifiers of ``session`` that are on the disk; of a lane's without its number it is the one that is known."""
+        connection = connection_of_session(session)
+        if connection:
+            place = lane_of_actor(connection)
+            assert place is not None
+            row = self.lane_row(queue_name(*place))
+            wanted = session.rpartition("\0")[2]
+            known = () if row is None else ((row.session, row.generation), *((left.session, left.generation) for left in row.left))
+            numbers = [number for name, number in known if name == wanted]
+            if not numbers:
+                return set()
+            session = remote_session_name(connection, wanted, *numbers)
         value = self._meta(b"S" + session.encode())
         if value is None:
             return set()
@@ -541,7 +562,7 @@ class Oracle:
         may be read there after another has read what is newer: it has an order at each.
         """
         payload = message.payload
-        key = (message.topic, message.qos)
+        key = (message.topic, message.qos, self._sources.get(payload))
         place = self._order[payload]
         if payload in self._remote_refused or payload in self._ever_refused:
             return  # refused, told or not: its place was then
@@ -599,11 +620,26 @@ class Oracle:
         self._recorded_at[session] = self.places[session]
 
     def _still_recorded(self, session: int, known: tuple[str, int]) -> None:
-        """Commit point 8: a session at another address, or one after which another was used, is not the session on record."""
+        """Commit point 8: a session at another address, or one after which another was used, is not the session on record.
+
+        Save one that was left and is on record again, under its number.
+        """
+        row = self.lane_row(known[0])
+        if row is not None and row.generation == known[1] and row.session.endswith(f"@{self.places[session]}"):
+            return
         if self._recorded_at[session] != self.places[session] or any(
             name == known[0] and generation > known[1] for name, generation in self._recorded.values()
         ):
             raise Violation("session record", f"a PUBLISH of {known[0]} on session {session} at {self.places[session]}")
+
+    def remote_session_ended(self, client_id: str, place: str, *, subscribed: bool) -> None:
+        """Commit point 9: where the node takes what a remote publishes, no session is ended that it knows, or has to know.
+
+        Where it has met one that it does not know, which a crash leaves, it may not tell the others either.
+        """
+        if subscribed and self.shape.second == "other" and not (self.relaxed or self._indistinct):
+            raise Violation("failback.session", f"the session of {client_id} at {place} is ended, and what it keeps")
+        self._indistinct = True
 
     def remote_release_written(self, client_id: str, payload: bytes) -> None:
         """PUBREL is written: the release must be committed (commit point 5)."""
@@ -721,6 +757,10 @@ class Oracle:
     def packet_id(self, seq: int) -> int:
         """The packet identifier of a sequence."""
         return self._packet_id(seq)
+
+    def source_of(self, payload: bytes) -> object:
+        """Which broker it came from; None if it came from none. There is no order between them."""
+        return self._sources.get(payload)
 
     def place_of(self, payload: bytes) -> int:
         """Its place in the order of publication."""

@@ -159,7 +159,14 @@ def _with_incoming(plan: Plan, span_s: float) -> Plan:
     rng, chain = incoming_chain(plan.seed)
     at_s = 0.25 + rng.random() * span_s
     more = list(_linked(rng, chain, at_s, shape, first=60))
+    left = Random(f"left {plan.seed}")
+    if left.random() < 0.3:  # two brokers that each keep something while the lane is at the other
+        shape = replace(shape, second="other", packet_ids=left.choice((16, 20)))
+        steps = [step for _ in range(2) for step in extras.failovers(left, span_s)]
+        more += [Fault(number, *step) for number, step in enumerate(sorted(steps), start=70)]
     faults = sorted((*plan.faults, *more), key=lambda fault: fault.at_s)
+    if shape.second == "same":  # its sessions cannot be told apart: the limit that the architecture states
+        faults = [fault for fault in faults if not fault.kind.startswith("session-loss")]
     return replace(plan, shape=shape, faults=tuple(faults), incoming=tuple(incoming_messages(plan.seed, incoming, span_s)))
 
 

@@ -29,6 +29,7 @@ class SendingBroker(Protocol):
     stalled_until_s: float
 
     def outgoings(self) -> Iterable[Outgoing]: ...
+    def left_outgoings(self) -> Iterable[Outgoing]: ...
     def answer_delay_s(self) -> float: ...
 
 
@@ -38,7 +39,7 @@ class RemotePublisherWatcher(Protocol):
     def published(self, message: Message) -> None: ...
     def acknowledged(self, publisher: Client, message: Message, packet_id: int) -> None: ...
     def completed(self, publisher: Client, packet_id: int) -> None: ...
-    def incoming_sent(self, message: Message, *, retain: bool) -> None: ...
+    def incoming_sent(self, message: Message, broker: object, *, retain: bool) -> None: ...
     def received_ids(self, session: str) -> set[int]: ...
 
     relaxed: bool
@@ -73,13 +74,12 @@ class Outgoing:
 
 
 class RemotePublisher:
-    """Those who publish at the remote. ``client_id`` is the name under which the node keeps the session's identifiers."""
+    """Those who publish at the remote."""
 
     def __init__(self, world: World, shape: IncomingShape | None, watcher: RemotePublisherWatcher) -> None:
         self.world = world
         self.shape = shape
         self.watcher = watcher
-        self.client_id = "\0connection:cloud:0"
         self.brokers: list[SendingBroker] = []
         self.releases_held_until_s = 0.0  # PUBREC is answered later, while PUBLISHes go on
         self.rng = world.chance("remote publisher")
@@ -97,13 +97,26 @@ class RemotePublisher:
     @property
     def idle(self) -> bool:
         """Whether everything was delivered."""
-        return not self._waiting and all(session.idle for session in self._outgoings())
+        return not self._waiting and all(session.idle for session in (*self._outgoings(), *self._left()))
+
+    def _left(self) -> list[Outgoing]:
+        """Sessions of which the client will be back: what is published there meanwhile waits for it."""
+        return [session for broker in self.brokers for session in broker.left_outgoings() if session.subscription is not None]
 
     def _outgoings(self) -> list[Outgoing]:
         return [session for broker in self.brokers for session in broker.outgoings()]
 
     def route(self) -> None:
-        """Put what is published into the queue of the session that subscribed."""
+        """Put what is published into the queue of a session that subscribed; one that was left gets its share."""
+        for session in self._left():
+            while self._waiting and self.rng.random() < 0.4:
+                incoming = self._waiting.popleft()
+                if incoming.message.qos:
+                    assert session.subscription is not None
+                    session.queue.append((incoming.message, incoming.retain and session.subscription.retain_as_published))
+                else:
+                    self._waiting.append(incoming)
+                    break
         for session in self._outgoings():
             subscription = session.subscription
             if subscription is None:
@@ -148,6 +161,7 @@ class Delivery:
         self._broker = broker
         self._session = session
         self._client_id = client_id
+        self.client_id = ""  # Connection, client identifier and address: what the node knows the session by, but for its number
         self._level = level
         self._window = receive_maximum
         self._link: Link | None = None
@@ -192,7 +206,7 @@ class Delivery:
         data = b""
         while session.queue and (not session.queue[0][0].qos or len(session.exchanges) < self._window):
             message, retain = session.queue.popleft()
-            publisher.watcher.incoming_sent(message, retain=retain)
+            publisher.watcher.incoming_sent(message, self._broker, retain=retain)
             if message.qos:
                 packet_id = self._next_id()
                 exchange = session.exchanges[packet_id] = _Exchange(message, retain)
@@ -265,9 +279,9 @@ class Delivery:
             raise Violation("protocol", f"{packet} makes the remote throw the message away")
         exchange = self._session.exchanges[packet.packet_id]
         if packet.kind == mqtt.PUBCOMP:
-            self._publisher.watcher.completed(self._publisher, packet.packet_id)
+            self._publisher.watcher.completed(self, packet.packet_id)
         elif packet.packet_id not in self._session.stale or exchange.sent == 1:
-            self._publisher.watcher.acknowledged(self._publisher, exchange.message, packet.packet_id)
+            self._publisher.watcher.acknowledged(self, exchange.message, packet.packet_id)
 
     def arrived(self, packet: Ack) -> None:
         """An answer has reached the broker."""
@@ -285,7 +299,7 @@ class Delivery:
 
     def _first_of_session(self) -> None:
         session, watcher = self._session, self._publisher.watcher
-        known = watcher.received_ids(self._publisher.client_id)
+        known = watcher.received_ids(self.client_id)
         if session.connections > 1:
             session.stale = known
         elif known and not watcher.relaxed:

@@ -127,7 +127,7 @@ class Session:
     delivered: Counter[bytes] = field(default_factory=Counter)  # without copies of what was retained
     retained: Counter[bytes] = field(default_factory=Counter)
     owed: dict[bytes, Message] = field(default_factory=dict)  # published first when SUBACK was written
-    last_arrival: dict[tuple[str, int], int] = field(default_factory=dict)
+    last_arrival: dict[tuple[str, int, object], int] = field(default_factory=dict)
     suspects: set[int] = field(default_factory=set)  # left the queue, and were not acknowledged
 
 
@@ -581,7 +581,8 @@ class OnConnection:
             return  # its first copy may have come before the session was subscribed
         if oracle.relaxed and oracle.shape.acknowledge == "fast":
             return
-        place, key = oracle.place_of(message.payload), (message.topic, message.qos)
+        place = oracle.place_of(message.payload)
+        key = (message.topic, message.qos, oracle.source_of(message.payload))
         if place < session.last_arrival.get(key, -1):
             raise Violation("P4", f"m{message.number} came to {session.client.client_id} after a later one of {key}")
         session.last_arrival[key] = place

@@ -9,12 +9,16 @@ from typing import Any
 from storage.engine import FAMILIES, Family, RocksEngine, Write
 from storage.memory import MemoryEngine
 from storage.pieces import Piece
+from storage.tier1 import Tier1
 from tests.support import settings
 from tests.support.settings import limits
 from tests.support.waiting import wait_until
 from wire.batch import REFUSABLE, Batch, from_rows, pack_column, unpack_column
 from wire.errors import DiskFull, Unavailable
-from wire.frames import Append, HandOut, Ranges, Settle
+from wire.frames import Append, HandOut, LaneOpen, Ranges, SessionOpen, SessionOpened, Settle
+from wire.left_sessions import LeftRows
+from wire.mqtt.packets import SESSION_NEVER_EXPIRES_S
+from wire.names import connection_name, lane_of_queue, remote_session_name
 from wire.settings import BridgeSettings, LimitSettings, NodeSettings, PersistenceSettings
 
 QUEUE = "bridge:cloud:0"
@@ -99,10 +103,48 @@ def settle_frame(
     session: str | None = None,
     generation: int = 0,
     queue: str = QUEUE,
+    left: LeftRows = (),
 ) -> Settle:
     return Settle(
-        queue=queue, epoch=epoch, number=number, settled=settled, released=released, session=session, generation=generation
+        queue=queue,
+        epoch=epoch,
+        number=number,
+        settled=settled,
+        released=released,
+        session=session,
+        generation=generation,
+        left=left,
     )
+
+
+def remote_session(
+    store: Tier1, *, session: str = "edge@here", number: int = 0, request: int = 1, queue: str = QUEUE, **opening: Any
+) -> tuple[str, SessionOpened]:
+    """What a lane's ``session``, on record under ``number``, is called, and what the store says of it when it is opened."""
+    place = lane_of_queue(queue)
+    assert place is not None
+    sender = connection_name(*place)
+    name = remote_session_name(sender, session, number)
+    asked: dict[str, Any] = {
+        "sender": sender,
+        "epoch": 1,
+        "request": request,
+        "session": name,
+        "clean": False,
+        "expiry_s": SESSION_NEVER_EXPIRES_S,
+    }
+    store.receive(SessionOpen(**asked | opening))
+    effects = [*store.admit(100.0, 1000), *store.commit(100.0, 1000)]
+    (opened,) = [frame for _, frame in effects if isinstance(frame, SessionOpened)]
+    return name, opened
+
+
+def with_remote_session(store: Tier1, *, session: str = "edge@here", epoch: int = 1 << 20, queue: str = QUEUE) -> str:
+    """Open a lane under ``epoch``, and put a session on record at its remote; its name."""
+    store.receive(LaneOpen(queue=queue, epoch=epoch))
+    store.receive(settle_frame(1, epoch, session=session, queue=queue))
+    store.commit(100.0, 1000)
+    return remote_session(store, session=session, queue=queue)[0]
 
 
 def u16(values: Sequence[int]) -> bytes:

@@ -40,6 +40,8 @@ def payloads(number: int) -> list[bytes]:
 def run(engine: RecordingEngine, script: list[str]) -> list[Promises]:
     """Do what ``script`` says; the promises after each turn."""
     store = Tier1(engine, node(), 1)
+    store.receive(SessionOpen(sender="listener", epoch=1, request=1, session="c", clean=False, expiry_s=60))
+    store.commit(1.0, 1000)
     store.receive(LaneOpen(queue=QUEUE, epoch=EPOCH))
     store.receive(Credit(queue=QUEUE, epoch=EPOCH, messages=0, size_bytes=0))
     number = settles = 0
@@ -53,7 +55,7 @@ def run(engine: RecordingEngine, script: list[str]) -> list[Promises]:
             number += 1
             of = batch(payloads(number), 2)
             ids = (list(range(number * 10, number * 10 + len(of))), list(range(len(of))))
-            store.receive(append_frame(number, {QUEUE: (of, None)}, received={"\0c": ids}))
+            store.receive(append_frame(number, {QUEUE: (of, None)}, received={"c": ids}))
         elif step == "credit":
             store.receive(Credit(queue=QUEUE, epoch=EPOCH, messages=number * 3, size_bytes=MANY))
         elif step == "settle" and flying:
@@ -126,7 +128,7 @@ def _resend(store: Tier1, committed: int) -> None:
         assert answers
         assert answers[0].number >= committed, "a repeat is known"
         assert store.status(1000)["queues"][QUEUE]["accepted"] == depth
-    store.receive(SessionOpen(sender="listener", epoch=1, request=1, session="\0c", clean=False, expiry_s=60))
+    store.receive(SessionOpen(sender="listener", epoch=1, request=1, session="c", clean=False, expiry_s=60))
     (opened,) = [frame for _, frame in store.commit(1.0, 1000) if isinstance(frame, SessionOpened)]
     assert len(opened.received) // 2 == depth, "an identifier for each message, in the same commit"
 

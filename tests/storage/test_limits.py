@@ -9,7 +9,19 @@ import pytest
 
 from storage.memory import MemoryEngine
 from storage.tier1 import Effects, Tier1
-from tests.storage.building import QUEUE, RecordingEngine, append_frame, batch, bridge, messages, node, settle_frame, u16
+from tests.storage.building import (
+    QUEUE,
+    RecordingEngine,
+    append_frame,
+    batch,
+    bridge,
+    messages,
+    node,
+    remote_session,
+    settle_frame,
+    u16,
+    with_remote_session,
+)
 from tests.support.settings import limits
 from wire.frames import (
     Append,
@@ -227,34 +239,26 @@ def test_a_publisher_that_can_be_told_does_not_stall() -> None:
 
 def test_refused_qos_2_rows_leave_no_identifier() -> None:
     store = store_with(max_messages=1)
+    name = with_remote_session(store)
     two = batch([b"a", b"b"], 2)
-    turn(store, append_frame(1, {QUEUE: (two, None)}, received={"\0c": ([5, 9], [0, 1])}))
+    turn(store, append_frame(1, {QUEUE: (two, None)}, received={name: ([5, 9], [0, 1])}))
 
-    effects = turn(store, SessionOpen(sender="listener", epoch=1, request=1, session="\0c", clean=False, expiry_s=60))
-
-    (opened,) = [frame for _, frame in effects if isinstance(frame, SessionOpened)]
-    assert opened.received == u16([5])
+    assert remote_session(store, request=2)[1].received == u16([5])
 
 
 def test_an_identifier_whose_new_message_was_refused_is_no_longer_another_ones() -> None:
     """That was of a session that the remote has lost. The refused one comes again with DUP, and would be taken for its repeat."""
     settings = node(bridge(limit=limits(max_messages=2)))
     sender = "connection:cloud:0"
-    session = f"\0{sender}"
-
-    def received(store: Tier1, request: int) -> bytes:
-        asked = SessionOpen(sender=sender, epoch=1, request=request, session=session, clean=False, expiry_s=60)
-        (opened,) = [frame for _, frame in turn(store, asked) if isinstance(frame, SessionOpened)]
-        return opened.received
-
     engine = RecordingEngine()
     store = Tier1(engine, settings, 1)
+    session = with_remote_session(store)
     both = batch([b"a", b"b"], 2)
     turn(store, append_frame(1, {QUEUE: (both, None)}, received={session: ([3, 4], [0, 1])}, sender=sender))
-    assert received(store, 1) == u16([3, 4])
+    assert remote_session(store, request=2)[1].received == u16([3, 4])
     turn(store, append_frame(2, {QUEUE: (batch([b"new"], 2), None)}, received={session: ([3], [0])}, sender=sender))
     assert engine.writes[-1][1], "synced"
-    assert received(Tier1(engine, settings, 2), 2) == u16([4])
+    assert remote_session(Tier1(engine, settings, 2), request=3)[1].received == u16([4])
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ import pytest
 from storage import session_commands
 from storage.engine import Engine
 from storage.tier1 import Effects, Tier1
-from tests.storage.building import RecordingEngine, append_frame, batch
+from tests.storage.building import RecordingEngine, append_frame, batch, with_remote_session
 from tests.storage.test_local_sessions import WILL, known, open_session, settings, subscribe, turn
-from wire.frames import QueueAnswer, SessionClose, SessionCommand, SessionGone, SessionOpen
+from wire.frames import QueueAnswer, SessionClose, SessionCommand, SessionGone
 from wire.mqtt.packets import SESSION_NEVER_EXPIRES_S
 from wire.names import DISTRIBUTOR, LISTENER
 
@@ -118,9 +118,7 @@ def test_who_is_connected_and_what_is_kept_come_in_one_order_page_by_page(engine
     connected = ["b", "c", "e", "f", "y"]
     for number, name in enumerate(kept, start=1):
         open_session(store, name, request=number)
-    turn(
-        store, SessionOpen(sender="connection:cloud:0", epoch=1, request=1, session="\0connection:cloud:0", clean=False, expiry_s=9)
-    )
+    with_remote_session(store)
 
     def pages(live_per_page: int, **wanted: Any) -> list[str]:
         found: list[str] = []
@@ -181,13 +179,12 @@ def test_a_live_session_has_what_the_listener_says(engine: Engine) -> None:
 def test_what_is_no_session_of_a_client_is_named(engine: Engine, verb: str) -> None:
     lane = "connection:cloud:0"
     store = Tier1(engine, settings(), 1)
-    store.rooms(0.0, ["bridge:cloud:0"])
-    turn(store, SessionOpen(sender=lane, epoch=1, request=1, session=f"\0{lane}", clean=False, expiry_s=9))
+    session = with_remote_session(store)
 
     nobody = ask(store, verb, client_id="nobody")
     assert nobody.error == "no_such_session"
     assert "'nobody'" in nobody.message
-    for name in (lane, f"\0{lane}", "bridge:cloud:0"):
+    for name in (lane, session, "bridge:cloud:0"):
         remote = ask(store, verb, client_id=name)
         assert remote.error == "not_a_client"
         assert "is a bridge's lane" in remote.message

@@ -93,11 +93,11 @@ class RemoteEnd:
 
 
 class ScriptedRemote:
-    """Listens on ``port``; ``accept`` gives the next connection."""
+    """Listens on ``port``, any for 0; ``accept`` gives the next connection."""
 
-    def __init__(self, version: int = 5) -> None:
+    def __init__(self, version: int = 5, port: int = 0) -> None:
         self._version = version
-        self._server = socket.create_server(("127.0.0.1", 0))
+        self._server = socket.create_server(("127.0.0.1", port))
         self._server.settimeout(PATIENCE_S)
         self.port: int = self._server.getsockname()[1]
         self._ends: list[RemoteEnd] = []
@@ -106,6 +106,10 @@ class ScriptedRemote:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close every connection, and listen no more."""
         for end in self._ends:
             end.close()
         self._server.close()

@@ -109,8 +109,19 @@ GOLDEN: list[tuple[Frame, str]] = [
     (LaneClose(queue=QUEUE, epoch=2, sent_below=7), "951c02ae6272696467653a636c6f75643a300207"),
     (LaneOpen(queue=QUEUE, epoch=2), "941401ae6272696467653a636c6f75643a3002"),
     (
-        LaneOpened(queue=QUEUE, epoch=2, head=1, tail=9, dup_below=3, settled=((4, 6),), released=(), generation=1, session="c@h"),
-        "9c1502ae6272696467653a636c6f75643a3002010903919204069001a3634068c2",
+        LaneOpened(
+            queue=QUEUE,
+            epoch=2,
+            head=1,
+            tail=9,
+            dup_below=3,
+            settled=((4, 6),),
+            released=(),
+            generation=2,
+            session="c@h",
+            left=(("c@i", 1, 5, ((1, 2),), ((3, 4),)),),
+        ),
+        "9d1502ae6272696467653a636c6f75643a3002010903919204069002a3634068c29195a363406901059192010291920304",
     ),
     (Credit(queue=QUEUE, epoch=2, messages=10, size_bytes=100), "961601ae6272696467653a636c6f75643a30020a64"),
     (
@@ -119,7 +130,7 @@ GOLDEN: list[tuple[Frame, str]] = [
     ),
     (
         Settle(queue=QUEUE, epoch=2, number=1, settled=(("delivered", ((1, 2),)),), released=((3, 4),), session=None, generation=1),
-        "991801ae6272696467653a636c6f75643a300201919 2a964656c69766572656491920102 91920304c001".replace(" ", ""),
+        "9a1801ae6272696467653a636c6f75643a3002019192a964656c6976657265649192010291920304c00190",
     ),
     (Settled(queue=QUEUE, epoch=2, number=1), "951901ae6272696467653a636c6f75643a300201"),
     (LaneReopen(queue=QUEUE), "931a01ae6272696467653a636c6f75643a30"),

@@ -24,9 +24,7 @@ def inbox_of(*, rows_max: int, level: int = 4) -> RemoteInbox:
     bridge = bridge_of("cloud")
     fields = {name: getattr(bridge, name) for name in bridge.__slots__}
     form = LocalForm(BridgeSettings(**fields | {"remote_subscriptions": (any_rule(1, "t"),)}))
-    return RemoteInbox(
-        form, sender="c", epoch=1, session="s", level=level, packet_max_bytes=1000, remote_keeps=True, rows_max=rows_max
-    )
+    return RemoteInbox(form, sender="c", epoch=1, level=level, packet_max_bytes=1000, remote_keeps=True, rows_max=rows_max)
 
 
 def publishes(first: int, count: int, level: int = 4) -> bytes:
@@ -37,7 +35,7 @@ def publishes(first: int, count: int, level: int = 4) -> bytes:
 def test_acknowledgements_behind_publishes_are_read_although_a_queue_refuses_those() -> None:
     """If not, and the queue that is full waits for them, it stays full for ever."""
     inbox = inbox_of(rows_max=2)
-    inbox.connected()
+    inbox.connected("s")
     inbox.opened(b"")
     buffer = publishes(1, 2)
     assert inbox.take(buffer, 0) == len(buffer)
@@ -66,9 +64,9 @@ def test_nothing_is_left_out_for_a_remote_that_forgets_it_with_the_connection(fo
     """It would not come again on the next one."""
     inbox = inbox_of(rows_max=2, level=5)
     for again in (True, forgotten):  # what the remote says holds for one connection
-        inbox.connected(forgotten=not again)
+        inbox.connected("s", forgotten=not again)
         inbox.disconnected()
-    inbox.connected(forgotten=forgotten)
+    inbox.connected("s", forgotten=forgotten)
     inbox.opened(b"")
     buffer = publishes(1, 2, 5)
     assert inbox.take(buffer, 0) == len(buffer)
@@ -97,7 +95,7 @@ def offered(parts: list[bytes] | None) -> list[tuple[bytes, int | None]]:
 def test_what_is_held_goes_on_ageing_and_is_answered_when_it_has_expired(qos: int) -> None:
     """However short the offers are apart."""
     inbox = inbox_of(rows_max=100, level=5)
-    inbox.connected()
+    inbox.connected("s")
     inbox.opened(b"")
     came = [(b"short", 2), (b"long", 100), (b"ever", None)]
     packets = (
@@ -138,7 +136,7 @@ def test_what_was_dropped_before_it_was_sent_is_no_repeat_when_it_comes_again_wi
         )
         assert inbox.take(buffer, 0) == len(buffer)
 
-    inbox.connected()
+    inbox.connected("s")
     inbox.opened(record)
     buffer = publishes(1, 2)
     assert inbox.take(buffer, 0) == len(buffer)
@@ -148,7 +146,7 @@ def test_what_was_dropped_before_it_was_sent_is_no_repeat_when_it_comes_again_wi
     assert (inbox.waiting, inbox.counts.skipped) == (4, 2), "two are gathered behind those that are held, two are left out"
     inbox.disconnected()
 
-    inbox.connected()
+    inbox.connected("s")
     inbox.opened(record)
     take((9, True), (8, True))
     assert offered(inbox.next_batch(0.0, 0)) == [(b"9", None), (b"8", None)]
@@ -159,7 +157,7 @@ def test_what_was_dropped_before_it_was_sent_is_no_repeat_when_it_comes_again_wi
     inbox.committed(Committed(sender="c", epoch=1, store=1, number=3, refused={}), 0.0)
     inbox.disconnected()
 
-    inbox.connected()
+    inbox.connected("s")
     inbox.opened(record)
     take((9, True), (8, True))
     assert inbox.counts.duplicates == 3, "they are on record now"
@@ -170,7 +168,7 @@ def test_what_was_received_and_not_taken_is_no_repeat_either(is_open: bool) -> N
     """The store has not told the session yet, or the batch is full, when the connection ends (N5)."""
     record = u16([7, 8, 9])
     inbox = inbox_of(rows_max=1)
-    inbox.connected()
+    inbox.connected("s")
     position = 0
     if is_open:
         inbox.opened(record)
@@ -192,7 +190,7 @@ def test_what_was_received_and_not_taken_is_no_repeat_either(is_open: bool) -> N
         assert inbox.next_batch(0.0, 0) is not None
         inbox.committed(Committed(sender="c", epoch=1, store=1, number=1, refused={}), 0.0)
 
-    inbox.connected()
+    inbox.connected("s")
     inbox.opened(record)
     again = b"".join(
         encode(Publish(topic="t", payload=b"%d" % packet_id, qos=2, packet_id=packet_id, dup=True), 4) for packet_id in (9, 8, 7)
@@ -205,7 +203,7 @@ def test_what_was_received_and_not_taken_is_no_repeat_either(is_open: bool) -> N
 
 def test_what_is_held_is_told_each_time_something_is_offered_and_qos_0_that_is_given_up_when_the_connection_ends() -> None:
     inbox = inbox_of(rows_max=100)
-    inbox.connected()
+    inbox.connected("s")
     inbox.opened(b"")
     count = OFFER_ROWS_MIN + 4
     buffer = b"".join(encode(Publish(topic="t", payload=b"x", qos=0), 4) for _ in range(count)) + publishes(1, 1)

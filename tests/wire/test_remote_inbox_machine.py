@@ -120,7 +120,6 @@ class Exchange:
             self.form,
             sender="c",
             epoch=self.epoch,
-            session=SESSION,
             level=self.level,
             packet_max_bytes=1000,
             remote_keeps=self.keeps,
@@ -245,7 +244,7 @@ class Exchange:
         if self.connected:
             return
         self.lost()
-        self.inbox.connected()
+        self.inbox.connected(SESSION)
         self.connected = True
         for one in self.flight:
             self.to_us += self.packet(one)

@@ -1,0 +1,144 @@
+"""The exchange of a bridge's lane: ``OutboundFlow`` with the sessions that the lane has at other addresses. Pure.
+
+B1  a session that was left is resumed, so that what its remote has kept for us comes; any other that is present is ended.
+B2  in it, what is unsettled still goes again as F6 says. Of what has been settled since, the remote first lets go of the packet
+    identifiers (``wire/identifier_release.py``); before that nothing is PUBLISHed, and the session is not on record.
+B3  where another address than that of the session on record has a session that is not known, both may lead to one broker, and it
+    may be one of ours: none is then taken for one that was left. So one broker behind two addresses is met as if sessions could not
+    be told apart, and they cannot.
+B4  a session that is left goes on record as left by the commit that has its successor on record. It stays there until it is the
+    session on record itself, or its remote has lost it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+
+from wire.frames import LaneOpened
+from wire.identifier_release import IdentifierRelease
+from wire.left_sessions import LeftRows, LeftSession, LeftSessions, left_rows
+from wire.outbound import OutboundFlow
+from wire.ranges import Ranges, RangeSet
+
+
+class LaneFlow(OutboundFlow):
+    """One lane's exchange; without ``keep`` it is an ``OutboundFlow``."""
+
+    def __init__(self, **settings: Any) -> None:
+        self._left = LeftSessions()
+        self._release: IdentifierRelease | None = None
+        self._enter_then: Callable[[], None] | None = None
+        self._resumed: LeftSession | None = None  # what the live connection's session was on record as
+        self._begun: set[str] = set()  # sessions that began, and were left before they were on record: nothing was done in them
+        self._indistinct = False  # B3
+        super().__init__(**settings)
+
+    def keep(self, sessions: Iterable[str]) -> None:
+        """The lane takes what its remote publishes: each of these ``sessions`` is resumed after it was left."""
+        self._left.keep(sessions)
+
+    def open(self, lane: LaneOpened) -> None:
+        super().open(lane)
+        self._release = self._resumed = None
+        self._begun.clear()
+        self._indistinct = False
+        self._left.open(left_rows(lane.left))
+
+    @property
+    def left(self) -> LeftRows:
+        """The sessions at other addresses, as they go on record with the session of this one."""
+        return self._left.rows()
+
+    @property
+    def session_known(self) -> bool:
+        """Whether what came in this connection's session is on record under its number, or will be: it was left, or it is used."""
+        return self._resumed is not None or self.on_record
+
+    @property
+    def session_number(self) -> int:
+        """The number of this connection's session."""
+        return self.generation if self._resumed is None else self._resumed.generation
+
+    # --- connections ---
+
+    def knows(self, session: str, session_present: bool) -> bool:
+        return super().knows(session, session_present) or self._left.get(session) is not None
+
+    def ends(self, session: str) -> None:
+        """That one is present, not known, and to be ended by a clean start."""
+        self._indistinct = bool(self.session) and session not in self._begun
+
+    def connected(self, *, session: str, session_present: bool, level: int, maximum_qos: int = 2, **limits: Any) -> None:
+        """A connection is up, as for any flow; nothing is PUBLISHed before B2 is done.
+
+        A remote whose Maximum QoS is below 2 is sent no PUBREL for what may have been sent: it may know none (F13).
+        """
+        left = self._left.get(session) if session_present and session != self.session else None
+        self._resumed = left
+        enter = partial(self._enter, left, session, session_present, level=level, maximum_qos=maximum_qos, **limits)
+        held = self._settled_since(left) if left is not None and maximum_qos == 2 else ()
+        if held:
+            self._release, self._enter_then = IdentifierRelease(held, level=level), enter
+        else:
+            enter()
+
+    def _settled_since(self, left: LeftSession) -> Ranges:
+        """Of what the session may hold, what is not sent again in it, in order."""
+        goes_again = RangeSet(self.stays_due((*left.released, *left.sent)))
+        return tuple(part for start, stop in (*left.released, *left.sent) for part in goes_again.missing(start, stop))
+
+    def _enter(self, left: LeftSession | None, session: str, session_present: bool, **facts: Any) -> None:
+        """Nothing is in the way of using ``session``: leave the one before, if it is another."""
+        goes_on = session_present and session == self.session
+        number = left.generation if left is not None else self._left.next_number(self.generation)
+        if not goes_on:
+            self._leave(session)
+        self._indistinct = False
+        super().connected(session=session, session_present=goes_on, left=left, **facts)
+        if self._left.kept and not goes_on:
+            self.generation = number
+
+    def _leave(self, session: str) -> None:
+        """Another session than the one of now is used next: ``session``."""
+        if self._indistinct:
+            self._left.open(())
+        elif self.session and session != self.session:
+            if self.recorded:
+                self._left.leave(LeftSession(self.session, self.generation, self._dup_below, *self.may_be_held()))
+            else:
+                self._begun.add(self.session)
+        self._left.drop(session)
+        self._begun.discard(session)
+
+    def disconnected(self, *, by_remote: bool = False) -> None:
+        self._resumed = None
+        if self._release is None:
+            super().disconnected(by_remote=by_remote)
+        else:
+            self._release = self._enter_then = None
+            self.finish(False)
+
+    @property
+    def unfinished(self) -> bool:
+        return self._release is not None or super().unfinished
+
+    @property
+    def owed(self) -> tuple[object, ...]:
+        return super().owed if self._release is None else (None, None, self._release.owed)
+
+    # --- out and in ---
+
+    def pump(self, bytes_max: int, now_s: float, wall_ms: int = 0) -> bytes:
+        return self._release.pump() if self._release is not None else super().pump(bytes_max, now_s, wall_ms)
+
+    def received(self, buffer: bytes, position: int = 0) -> int:
+        if self._release is not None:
+            position = self._release.received(buffer, position)
+            if not self._release.done:
+                return position
+            assert self._enter_then is not None
+            enter, self._release, self._enter_then = self._enter_then, None, None
+            enter()
+        return super().received(buffer, position)
