@@ -126,6 +126,7 @@ class Simulation:
     def _look(self) -> None:
         quiet = all(publisher.idle for publisher in self.publishers) and self.oracle.empty() and self.broker.publisher.idle
         quiet = quiet and (self.oracle.amnesia or self.machine.remotes.quiet())
+        quiet = quiet and not self.oracle.held_back.total()  # QoS 0 that is refused is nobody's but the Connection's
         quiet = quiet and self.machine.settings is self.machine.next_settings
         quiet = quiet and all(subscriber.quiet for subscriber in self.subscribers)
         self._quiet = self._quiet + 1 if quiet else 0
@@ -141,7 +142,8 @@ class Simulation:
         busy = [publisher.client_id for publisher in self.publishers if not publisher.idle]
         remote = f"remote quiet: {self.machine.remotes.quiet()}, its own messages delivered: {self.broker.publisher.idle}"
         unquiet = [subscriber.client_id for subscriber in self.subscribers if not subscriber.quiet]
-        return f"not done: {busy}, not quiet: {unquiet}; queues: {self.oracle.depths()}; {remote}"
+        held_back = dict(self.oracle.held_back)
+        return f"not done: {busy}, not quiet: {unquiet}; held back: {held_back}; queues: {self.oracle.depths()}; {remote}"
 
 
 def run(plan: Plan, *, tracing: bool = False) -> Outcome:
