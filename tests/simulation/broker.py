@@ -37,6 +37,7 @@ class BrokerWatcher(RemotePublisherWatcher, Protocol):
     def remote_swallowed(self, packet: Publish) -> None: ...
     def remote_publish_written(self, client_id: str, packet: Publish, session: int) -> None: ...
     def remote_release_written(self, client_id: str, payload: bytes) -> None: ...
+    def has_left(self, client_id: str, place: str) -> bool: ...
     def remote_session_ended(self, client_id: str, place: str, *, subscribed: bool) -> None: ...
 
     amnesia: bool
@@ -71,7 +72,12 @@ class Session:
         self.closed_on: set[int] = set()  # identifiers of PUBLISHes on which the connection was closed
         self.came_late: set[bytes] = set()  # their payloads: another may have been tried before them
         self.place = ""  # the address at which the client came in last
-        self.left = False  # the client has had a session at another broker since
+        self.left = False  # the client has had a session at another broker since, or has purged what it had sent
+
+    def leave(self) -> None:
+        """What is not settled by an exchange does not come again at QoS 1, and there is nothing of it here."""
+        self.left = True
+        self.unanswered = {packet_id: payload for packet_id, payload in self.unanswered.items() if packet_id in self.received}
 
 
 class _Judge:
@@ -204,6 +210,8 @@ class BrokerConnection(Far):
     def came_in_at(self, place: str) -> None:
         """``place``: the address."""
         self.place = self.session.place = place
+        if self._broker.watcher.has_left(self.client_id, place):
+            self.session.leave()
         self.delivery.client_id = f"\0connection:cloud:0\0{self.client_id}@{place}"
 
     @property
@@ -440,9 +448,7 @@ class Broker:
         """The client was let in at another broker."""
         session = self._sessions.get(client_id)
         if session is not None:
-            session.left = True
-            # What is settled elsewhere does not come again at QoS 1, and there is nothing of it here.
-            session.unanswered = {held: payload for held, payload in session.unanswered.items() if held in session.received}
+            session.leave()
 
     def left_outgoings(self) -> list[Outgoing]:
         """The sessions as this broker's own to which their clients will come back."""

@@ -632,6 +632,11 @@ class Oracle:
         ):
             raise Violation("session record", f"a PUBLISH of {known[0]} on session {session} at {self.places[session]}")
 
+    def has_left(self, client_id: str, place: str) -> bool:
+        """Whether a session is on record as one that was left: what it may hold is not what an exchange has left."""
+        row = self.queue_row(_queue_of(client_id))
+        return row is not None and any(left.session == f"{client_id}@{place}" for left in row.left)
+
     def remote_session_ended(self, client_id: str, place: str, *, subscribed: bool) -> None:
         """Commit point 9: where the node takes what a remote publishes, no session is ended that it knows, or has to know.
 

@@ -7,16 +7,17 @@ everything on our side dies and what was written, or only what was synced, is le
 from __future__ import annotations
 
 from collections import Counter, deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
 from storage.tier1 import Tier1
-from tests.storage.building import FORWARDER, QUEUE, RecordingEngine, append_frame, batch, node, settle_frame
-from tests.wire.outbound_model import RemoteModel, Sent, outbound_flow, parse
+from tests.storage.building import FORWARDER, QUEUE, RecordingEngine, append_frame, batch, bridge, node, settle_frame
+from tests.wire.outbound_model import RemoteModel, Sent, lane_flow, parse
 from wire.frames import Credit, HandOut, LaneOpen, LaneOpened, Settled
 
-HERE, THERE = "edge@here", "edge@there"
+HERE, THERE = "edge@here:1", "edge@there:2"
+TWO_PLACES = replace(bridge(), remote=replace(bridge().remote, client_id="edge", addresses=(("here", 1), ("there", 2))))
 QOS = [2, 1, 2, 2]
 SYNCED_ONLY, WRITTEN = "power cut", "kill"
 
@@ -40,10 +41,12 @@ class Remotes:
 class Lane:
     """Our side: it lives until it is dropped; ``engine`` and ``remotes`` outlive it."""
 
-    def __init__(self, engine: RecordingEngine, remotes: Remotes, *, life: int, republish: bool) -> None:
+    def __init__(self, engine: RecordingEngine, remotes: Remotes, *, life: int, republish: bool, keeps: bool = False) -> None:
         self.engine, self.remotes, self.level = engine, remotes, remotes.level
-        self.store = Tier1(engine, node(), life)
-        self.flow = outbound_flow(receive_maximum=3, qos2_maximum=3, republish=republish)
+        self.store = Tier1(engine, node(TWO_PLACES), life)
+        sessions = (HERE, THERE) if keeps else ()
+        self.flow = lane_flow(*sessions, receive_maximum=3, qos2_maximum=3, republish=republish)
+        self.ended = 0  # sessions, by a clean start
         self.epoch = life << 20
         self.number = 0
         self.session = ""
@@ -74,6 +77,8 @@ class Lane:
         remote = self.remotes[session]
         present = remote.connect()
         if not self.flow.knows(session, present):
+            self.ended += 1
+            self.flow.ends(session)
             remote.forget_session()  # a clean start
             present = remote.connect()
         self.session = session
@@ -102,11 +107,21 @@ class Lane:
                             released=facts.released,
                             session=facts.session,
                             generation=facts.generation,
+                            left=self.flow.left if facts.session is not None else (),
                         )
                     )
             case 4:
                 self.commit()
         self.steps += 1
+
+    def left(self, how: str | None, life: int, republish: bool) -> Lane:
+        """The connection is gone, and the lane with it unless ``how`` is None."""
+        if how is not None:
+            return Lane(crashed(self, how), self.remotes, life=life, republish=republish, keeps=True)
+        self.flow.disconnected()
+        self.to_remote.clear()
+        self.to_us.clear()
+        return self
 
     def row(self) -> dict[str, object]:
         figures: dict[str, object] = self.store.status(1000)["queues"][QUEUE]
@@ -225,6 +240,33 @@ def test_an_address_that_comes_back_is_not_taken_for_the_session_on_record() -> 
     assert lane.flow.generation == 2
     lane.connect(HERE)
     finish(lane)
+
+
+@pytest.mark.parametrize("level", [4, 5])
+@pytest.mark.parametrize("republish", [False, True])
+@pytest.mark.parametrize("how", [None, WRITTEN, SYNCED_ONLY])
+def test_a_lane_that_keeps_its_sessions_goes_there_and_back_and_each_remote_has_a_qos_2_message_once(
+    how: str | None, republish: bool, level: int
+) -> None:
+    """Left after each step, at the first and at the second, alive or dead; what was left is never ended."""
+    for first in range(STEPS + 5):
+        for second in range(0, STEPS, 4):
+            remotes = Remotes(level)
+            lane = Lane(RecordingEngine(), remotes, life=1, republish=republish, keeps=True)
+            for life, (place, steps) in enumerate(((HERE, first), (THERE, second)), start=2):
+                lane.connect(place)
+                for _ in range(steps):
+                    lane.step()
+                lane = lane.left(how, life, republish)
+            known = {HERE, THERE} & {lane.flow.session, *(left.session for left in lane.flow.left)}
+            lane.connect(HERE)
+            counts = finish(lane)
+            assert lane.ended == 0 or HERE not in known
+            assert set(counts) == set(range(len(QOS)))
+            if not lane.ended:
+                once = {place: Counter(remotes[place].published) for place in (HERE, THERE)}
+                assert all(once[place][seq] <= 1 for place in once for seq, qos in enumerate(QOS) if qos == 2), (first, second)
+                assert not remotes[HERE].received_ids, "no identifier is held"
 
 
 def test_what_the_disk_will_not_show_is_settled_when_it_does_and_nothing_is_answered_before() -> None:

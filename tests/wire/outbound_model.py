@@ -6,10 +6,12 @@ from array import array
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from wire.backoff import Backoff
 from wire.batch import Batch, from_rows, pack_column
 from wire.frames import HandOut, LaneOpened
+from wire.lane_flow import LaneFlow
 from wire.mqtt.publish_properties import with_message_expiry
 from wire.outbound import Facts, OutboundFlow
 from wire.ranges import ranges_of
@@ -109,6 +111,9 @@ def hand_out(first_seq: int, batch: Batch, *, epoch: int = 1, offsets: list[int]
     )
 
 
+Flow = TypeVar("Flow", bound=OutboundFlow)
+
+
 def outbound_flow(
     *,
     receive_maximum: int = 100,
@@ -119,7 +124,28 @@ def outbound_flow(
     max_age_s: float | None = None,
 ) -> OutboundFlow:
     """A flow with plain defaults; it is held back 1 s, 2 s, 4 s, ... up to 8 s after refusals that are retried."""
-    return OutboundFlow(
+    return _flow(OutboundFlow, receive_maximum, qos2_maximum, republish, default, codes, max_age_s)
+
+
+def lane_flow(
+    *sessions: str, receive_maximum: int = 100, qos2_maximum: int = 20, republish: bool = False, default: str = "dead-letter"
+) -> LaneFlow:
+    """The same for a lane that takes what its remote publishes, in these ``sessions``; without any it takes nothing."""
+    flow = _flow(LaneFlow, receive_maximum, qos2_maximum, republish, default, (), None)
+    flow.keep(sessions)
+    return flow
+
+
+def _flow(
+    kind: type[Flow],
+    receive_maximum: int,
+    qos2_maximum: int,
+    republish: bool,
+    default: str,
+    codes: tuple[tuple[int, str], ...],
+    max_age_s: float | None,
+) -> Flow:
+    return kind(
         receive_maximum=receive_maximum,
         qos2_maximum=qos2_maximum,
         republish=republish,
