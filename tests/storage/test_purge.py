@@ -153,6 +153,10 @@ def test_a_whole_purge_forgets_the_session_and_opens_the_lane_anew(engine: Engin
     turn(store, settle_frame(2, EPOCH, ("delivered", ((seqs[0], seqs[0] + 1),)), session="c@h:1", generation=4))
     (opened,) = [frame for _, frame in open_lane(store, 100, EPOCH + 1) if isinstance(frame, LaneOpened)]
     assert (opened.session, opened.generation, opened.released, opened.settled) == ("", 5, (), ())
+    (left,) = opened.left
+    assert (left.session, left.generation, left.released) == ("c@h:1", 4, released)  # type: ignore[attr-defined]
+    held = {seq for start, stop in (*left.released, *left.sent) for seq in range(start, stop)}  # type: ignore[attr-defined]
+    assert set(seqs) <= held, "the remote may hold their identifiers"
     assert opened.head == opened.tail == seqs[-1] + 2
     assert [payload for _, payload in handed(turn(store, publish(3, b"new", qos=qos)))] == [b"new"]
     after = row(store)
