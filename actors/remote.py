@@ -6,6 +6,7 @@ CONNACK is read here, to its last byte and no further: paho refuses some that MQ
 
 from __future__ import annotations
 
+import encodings.idna  # noqa: F401 - each look-up of a name wants it; here it is in the template, once for all
 import select
 import socket
 import ssl

@@ -1,7 +1,7 @@
 """The ACL files of a running node: read again when they change, and what is told the Listener then.
 
-It runs in the supervisor because that has the configuration's models loaded, and may take its time over YAML. A file that cannot be
-used leaves the rules as they are, and is logged once.
+It runs in the supervisor because that may take its time over YAML, which a process of its own reads. A file that cannot be used
+leaves the rules as they are, and is logged once.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ import logging
 from dataclasses import astuple
 
 from actors.watched_file import WatchedFile
-from wire.errors import ConfigError
+from supervisor.config_aside import load_acl
+from wire.errors import ConfigError, Unavailable
 from wire.frames import AclChanged
-from wire.settings import AclRuleSettings, NodeSettings
+from wire.settings import NodeSettings
 
 log = logging.getLogger("bascule")
 
@@ -35,14 +36,13 @@ class AclWatch:
         return list(self._changed.values())
 
     def _read(self, file: WatchedFile) -> AclChanged | None:
-        from supervisor.config import load_acl  # the validation library: only where there are such files
-
         path = str(file.path)
         try:
-            rules: tuple[AclRuleSettings, ...] = load_acl(path)
-        except ConfigError as error:
+            rules = load_acl(path)
+        except (ConfigError, Unavailable) as error:
             remedy = "the rules read before stay; correct the file, see bascule check"
-            log.error("acl.refused", extra={"path": path, "problems": error.problems[:5], "remedy": remedy})
+            problems = error.problems[:5] if isinstance(error, ConfigError) else (str(error),)
+            log.error("acl.refused", extra={"path": path, "problems": problems, "remedy": remedy})
             return None
         if rules == self._rules[path]:
             return None

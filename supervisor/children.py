@@ -1,23 +1,24 @@
 """Child processes: spawn, watch, kill, reap. Which child, when and why is decided elsewhere.
 
-Children are spawned, never forked without exec: RocksDB threads and ZeroMQ contexts do not survive a fork. They stay in the
-supervisor's session and process group, and share its standard error. A file descriptor tells of their end (pidfd), so no SIGCHLD
-is handled, and a pid is never signalled after it may have been given to another process.
+A child is forked from the template (``supervisor/template.py``) and becomes this process's child. Children stay in the supervisor's
+session and process group, and share its standard error. A file descriptor tells of their end (pidfd), so no SIGCHLD is handled,
+and a pid is never signalled after it may have been given to another process.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
-import site
-import subprocess
-import sys
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-import actors
+from supervisor.template import Template
 from supervisor.tree import ChildSpec
 from wire.errors import BasculeError, ConfigError, StorageDamaged, Unavailable
+
+log = logging.getLogger("bascule")
 
 _CAUSES = {
     BasculeError.exit_status: ": a bug, see the log",
@@ -45,11 +46,10 @@ class Ending:
 class Life:
     """One life of a child: a process that runs, or has ended and waits to be reaped."""
 
-    def __init__(self, process: subprocess.Popen[bytes], epoch: int) -> None:
-        self._process = process
-        self.pid = process.pid
+    def __init__(self, epoch: int, pid: int) -> None:
+        self.pid = pid
         self.epoch = epoch
-        self.pidfd = os.pidfd_open(process.pid)  # readable once the process has ended
+        self.pidfd = os.pidfd_open(pid)  # readable once the process has ended
 
     def kill(self) -> None:
         """SIGKILL: works on a stopped process too. One that has ended already is left alone."""
@@ -60,30 +60,39 @@ class Life:
 
     def reap(self) -> Ending | None:
         """Take the exit status and close the descriptor; None while the process still runs."""
-        status = self._process.poll()
-        if status is None:
+        found = os.waitid(os.P_PIDFD, self.pidfd, os.WEXITED | os.WNOHANG)
+        if found is None:
             return None
         os.close(self.pidfd)
-        return Ending(status, signal.Signals(-status).name if status < 0 else None)
+        if found.si_code == os.CLD_EXITED:
+            return Ending(found.si_status, None)
+        return Ending(-found.si_status, signal.Signals(found.si_status).name)
 
 
 class Spawner:
     """Starts children of one node. ``inherit`` are descriptors that each child keeps open (the node's lock)."""
 
-    def __init__(self, settings_file: Path, inherit: tuple[int, ...] = ()) -> None:
+    def __init__(self, template: Template, settings_file: Path, inherit: tuple[int, ...] = ()) -> None:
+        self._template = template
         self._settings_file = settings_file
         self._inherit = inherit
-        self._environment = child_environment()
 
     def spawn(self, spec: ChildSpec, epoch: int, *, paused: bool = False) -> Life:
-        """Start a life of ``spec`` under ``epoch``, of a bridge perhaps a ``paused`` one; it does not work yet on return."""
-        process = subprocess.Popen(
-            [*(spec.command or process_command(spec)), *self._arguments(epoch), *(["--paused"] if paused else [])],
-            stdin=subprocess.DEVNULL,
-            env=self._environment,
-            pass_fds=self._inherit,
-        )
-        return Life(process, epoch)
+        """Start a life of ``spec`` under ``epoch``, of a bridge perhaps a ``paused`` one; it does not work yet on return.
+
+        Raises:
+            OSError: it could not be started.
+        """
+        self._template.tend()
+        words = (*(spec.command or process_command(spec)), *self._arguments(epoch), *(["--paused"] if paused else []))
+        return self._template.fork(words, self._inherit, partial(Life, epoch))
+
+    def tend(self) -> None:
+        """See to it that there is somebody to fork the next child. Call it each heartbeat period."""
+        try:
+            self._template.tend()
+        except OSError as error:
+            log.error("template.not_started", extra={"error": str(error)})
 
     def _arguments(self, epoch: int) -> list[str]:
         return ["--epoch", str(epoch), "--settings", str(self._settings_file), "--parent", str(os.getpid())]
@@ -91,14 +100,4 @@ class Spawner:
 
 def process_command(spec: ChildSpec) -> tuple[str, ...]:
     """The start of the command line; it names the process, so that ``ps`` and ``pgrep -f`` find it."""
-    return (sys.executable, "-P", "-m", "actors.process", "--process", spec.name)
-
-
-def child_environment() -> dict[str, str]:
-    """This process's environment, in which a child finds the packages from any working folder, installed or not."""
-    root = str(Path(actors.__file__).resolve().parent.parent)
-    environment = dict(os.environ)
-    if root not in (*site.getsitepackages(), site.getusersitepackages()):
-        known = environment.get("PYTHONPATH")
-        environment["PYTHONPATH"] = f"{root}{os.pathsep}{known}" if known else root
-    return environment
+    return ("actors.process", "--process", spec.name)

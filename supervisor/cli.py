@@ -13,7 +13,7 @@ import json
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
@@ -77,12 +77,11 @@ def cli() -> None:
 
 @cli.command()
 @CONFIG
-def run(config: Path) -> int:
+def run(config: Path) -> NoReturn:
     """Run the node of CONFIG in the foreground; SIGTERM stops it in good order."""
-    settings = _load(config, files=True)
-    from supervisor.node import run_node
+    from supervisor.launch import become
 
-    return run_node(settings, lambda: _problems(config))
+    become("supervisor.run", str(config))
 
 
 @cli.command()
@@ -226,14 +225,6 @@ def demo(messages: int, keep: Path | None) -> int:
     from supervisor.demo import run_demo
 
     return run_demo(messages, keep)
-
-
-def _problems(config: Path) -> list[str]:
-    try:
-        _load(config, files=True)
-    except ConfigError as error:
-        return list(error.problems) or [str(error)]
-    return []
 
 
 if __name__ == "__main__":

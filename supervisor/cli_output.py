@@ -8,8 +8,6 @@ import sys
 from collections.abc import Callable
 from typing import TextIO
 
-import click
-
 EXIT_FAILED = 74  # EX_IOERR
 EXIT_PIPE_CLOSED = 141  # as the shell counts SIGPIPE
 
@@ -36,7 +34,8 @@ def printing(command: Callable[[], int]) -> int:
 def complain(line: str) -> None:
     """Print ``line`` on standard error, if that takes it: the exit status says it, too."""
     try:
-        click.echo(line, err=True)
+        sys.stderr.write(f"{line}\n")
+        sys.stderr.flush()
     except OSError:
         _give_up(sys.stderr)
 

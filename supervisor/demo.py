@@ -25,11 +25,11 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Self
 
-from supervisor.children import child_environment
 from supervisor.control import NotRunning, call
 from supervisor.demo_client import Publisher, Subscriber, qos_of
 from supervisor.demo_link import Link
 from supervisor.demo_snapshots import keep_snapshot, wanted_empty
+from supervisor.launch import environment
 from supervisor.view import print_table, say, verdict
 from wire.errors import BasculeError, Unavailable
 from wire.names import BRIDGE, STORE, process_name
@@ -109,7 +109,7 @@ class DemoNode:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env=child_environment(),
+                env=environment(),
             )
         return self
 

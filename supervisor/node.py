@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import logging
 import os
-import resource
-import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -24,6 +22,7 @@ from supervisor.lock import lock_data_dir
 from supervisor.nursery import Nursery
 from supervisor.pauses import Pauses
 from supervisor.supervisor import Supervisor
+from supervisor.template import Template
 from supervisor.tree import ChildSpec, child_specs
 from wire.errors import BasculeError, Unavailable
 from wire.names import SUPERVISOR
@@ -35,54 +34,55 @@ EXIT_BUG = 70
 SETTINGS_NAME = "settings"
 
 
-def run_node(settings: NodeSettings, recheck: Callable[[], list[str]], specs: tuple[ChildSpec, ...] | None = None) -> int:
-    """Run the node in the foreground until it is stopped. ``specs`` takes the place of the children's table, for tests.
+def run_node(
+    template: Template,
+    load: Callable[[], NodeSettings],
+    recheck: Callable[[], list[str]],
+    table: Callable[[NodeSettings], tuple[ChildSpec, ...]] = child_specs,
+) -> int:
+    """Run the node in the foreground until it is stopped. ``table`` makes the children's table, another one in tests.
 
     Raises:
+        ConfigError: what ``load`` raises.
         Unavailable: another node runs in the data folder, or the folder cannot be used.
         StorageDamaged: the epoch file cannot be trusted.
     """
+    settings = load()
     configure_logging(settings.log_level, node=settings.name, process=SUPERVISOR)
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # an inherited SIG_IGN would take the children's exit statuses away
-    _raise_descriptor_limit()
-    data_dir, run_dir = Path(settings.data_dir), Path(settings.run_dir)
+    data_dir = Path(settings.data_dir)
     try:
         files.make_folder(data_dir)
-    except OSError as error:
-        raise _unusable(data_dir, error) from error
-    try:
         lock = lock_data_dir(data_dir)
     except OSError as error:
         raise _unusable(data_dir, error) from error
     try:
-        try:
-            epochs = Epochs(data_dir, time.time())
-            pauses = Pauses(data_dir)
-            settings_file = prepare_run_dir(run_dir, settings)
-        except OSError as error:
-            raise _unusable(data_dir, error) from error
-        post = Post(run_dir, SUPERVISOR)
-        mailbox = Mailbox(post, SUPERVISOR)
-        spawner = Spawner(settings_file, inherit=(lock,))
-        table = child_specs(settings) if specs is None else specs
-        nursery = Nursery(mailbox, settings.supervision, table, spawner, epochs)
-        supervisor = Supervisor(mailbox, settings, nursery, recheck, pauses)
-        host = Host(post)
-        host.add(supervisor)
-        failure = host.run()
-        post.close()
+        return _supervise(settings, recheck, table(settings), template, lock)
     finally:
         os.close(lock)
+
+
+def _supervise(
+    settings: NodeSettings, recheck: Callable[[], list[str]], table: tuple[ChildSpec, ...], template: Template, lock: int
+) -> int:
+    data_dir, run_dir = Path(settings.data_dir), Path(settings.run_dir)
+    try:
+        epochs = Epochs(data_dir, time.time())
+        pauses = Pauses(data_dir)
+        settings_file = prepare_run_dir(run_dir, settings)
+    except OSError as error:
+        raise _unusable(data_dir, error) from error
+    post = Post(run_dir, SUPERVISOR)
+    mailbox = Mailbox(post, SUPERVISOR)
+    nursery = Nursery(mailbox, settings.supervision, table, Spawner(template, settings_file, inherit=(lock,)), epochs)
+    supervisor = Supervisor(mailbox, settings, nursery, recheck, pauses)
+    host = Host(post)
+    host.add(supervisor)
+    failure = host.run()
+    post.close()
     if failure is not None:  # the children die with this process
         log.critical("node.failed", exc_info=failure)
         return failure.exit_status if isinstance(failure, BasculeError) else EXIT_BUG
     return supervisor.exit_status
-
-
-def _raise_descriptor_limit() -> None:
-    """Allow this process, and the children that inherit it, as many open files as the system lets them have."""
-    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _unusable(data_dir: Path, error: OSError) -> Unavailable:

@@ -136,7 +136,8 @@ class Nursery:
         return child
 
     def kill_hung(self, now_s: float) -> None:
-        """SIGKILL whoever has been silent for too long. Call it each heartbeat period."""
+        """SIGKILL whoever has been silent for too long, and look after the template. Call it each heartbeat period."""
+        self._spawner.tend()
         for name in self._liveness.tick(now_s):
             child = self._children[name]
             if child.life is not None and not child.hung:

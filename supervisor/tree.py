@@ -19,7 +19,7 @@ START_ORDER = (STORE, BRIDGE, CLIENTS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChildSpec:
-    """One row of the tree: a process. command: what to run instead of its actors, for tests of the supervisor.
+    """One row of the tree: a process. command: the module and the arguments to run instead of its actors, for tests.
 
     former: of a lane that the configuration has no more; it runs until its queue is empty.
     """

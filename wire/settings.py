@@ -7,6 +7,7 @@ child pays for the validation library. Defaults stand only in ``supervisor/confi
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, fields, is_dataclass
+from functools import cache
 from types import UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
@@ -347,12 +348,24 @@ def load(data: bytes) -> NodeSettings:
     return settings
 
 
+def prepare(kind: Any = None) -> None:
+    """Find out what settings hold, once: that costs more than all else that ``load`` does."""
+    for _, hint in _hints(kind or NodeSettings):
+        for held in _held(hint):
+            prepare(held)
+
+
+def _held(hint: Any) -> list[Any]:
+    if is_dataclass(hint):
+        return [hint]
+    return [held for option in get_args(hint) for held in _held(option)]
+
+
 def _build(kind: Any, value: Any) -> Any:
     if value is None:
         return None
-    if is_dataclass(kind):
-        hints = get_type_hints(kind)
-        return kind(**{field.name: _build(hints[field.name], value[field.name]) for field in fields(kind)})  # type: ignore[operator]
+    if isinstance(kind, type) and is_dataclass(kind):
+        return kind(**{name: _build(hint, value[name]) for name, hint in _hints(kind)})
     if get_origin(kind) in (Union, UnionType):
         return _build(next(option for option in get_args(kind) if option is not type(None)), value)
     if get_origin(kind) is tuple:
@@ -361,3 +374,10 @@ def _build(kind: Any, value: Any) -> Any:
             return tuple(_build(arguments[0], item) for item in value)
         return tuple(_build(option, item) for option, item in zip(arguments, value, strict=True))
     return value
+
+
+@cache
+def _hints(kind: Any) -> tuple[tuple[str, Any], ...]:
+    """The fields of ``kind`` and what they hold; to find that out costs more than all else here."""
+    hints = get_type_hints(kind)
+    return tuple((field.name, hints[field.name]) for field in fields(kind))

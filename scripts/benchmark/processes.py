@@ -161,8 +161,8 @@ def _numbered(name: str) -> Iterable[str]:
 
 
 def command_name(words: tuple[str, ...], *, first: bool) -> str:
-    """What a command line says of its process: the actor and its lane, else the module that runs, else the program."""
-    named = [words[at + 1] for at, word in enumerate(words[:-1]) if word in ("--actor", "--bridge", "--lane")]
+    """What a command line says of its process: its name in the node, else the module that runs, else the program."""
+    named = [words[at + 1] for at, word in enumerate(words[:-1]) if word == "--process"]
     if named:
         return ":".join(named)
     if first:

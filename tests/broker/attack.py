@@ -17,7 +17,7 @@ from threading import Thread
 from tests.broker.bad_packets import connect
 from tests.broker.raw import dial, read_exactly
 from tests.broker.witness import Witness
-from tests.support.node import Node
+from tests.support.node import TEMPLATE, Node
 
 MIB = 1 << 20
 RESET = struct.pack("ii", 1, 0)
@@ -87,7 +87,7 @@ class Target:
         found = []
         for pid in self.node.pids():
             words = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
-            found.append((pid, dict(pairwise(words)).get("--process", "supervisor")))
+            found.append((pid, dict(pairwise(words)).get("--process", "template" if TEMPLATE in words else "supervisor")))
         return found
 
 

@@ -516,6 +516,9 @@ def test_an_acl_file_is_read_again_when_it_changes(tmp_path: Path, start_node: S
     with client(node, "bob", "bob", version=5) as bob:
         assert bob.connect().reason_code == 0
         assert bob.subscribe("a/#", "b/#").reason_codes == (0x87, 0)
+    maps = Path(f"/proc/{node.supervisor.pid}/maps").read_text()
+    assert "zmq" in maps
+    assert "pydantic" not in maps, "another process reads it"
 
 
 def write_acl(path: Path, *rules: str) -> None:

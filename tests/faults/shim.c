@@ -2,7 +2,8 @@
  *
  * It acts in processes whose command line holds the word $FAULTS_WORD, on files below the folder $FAULTS_FOLDER, as the
  * control file $FAULTS_CONTROL says. That file is mapped, so that a test changes it at run time; its layout is tests/support/
- * shim.py's too. Nothing set, nothing done.
+ * shim.py's too. Nothing set, nothing done. A process that the template forks has its command line only after this was loaded,
+ * so each looks at its own when it first does something.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -16,6 +17,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
@@ -44,30 +46,44 @@ struct control {
     volatile uint32_t shortened; /* writes that were cut short */
 };
 
+static struct control *mapped;  /* NULL where nothing is set */
 static struct control *control; /* NULL where this process is left alone */
+static volatile pid_t looked;   /* the process for which that was decided */
 static char folder[PATH_MAX];
 static size_t folder_length;
 
 __attribute__((constructor)) static void begin(void) {
-    const char *path = getenv("FAULTS_CONTROL"), *word = getenv("FAULTS_WORD"), *below = getenv("FAULTS_FOLDER");
-    char words[4096];
-    if (path == NULL || word == NULL || below == NULL || strlen(below) >= sizeof folder) return;
-    int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
-    ssize_t length = fd < 0 ? -1 : read(fd, words, sizeof words - 1);
-    if (fd >= 0) close(fd);
-    if (length < 0) return;
-    words[length] = 0;
-    int named = 0;
-    for (char *at = words; at < words + length; at += strlen(at) + 1) named |= strcmp(at, word) == 0;
-    if (!named) return;
-    fd = open(path, O_RDWR | O_CLOEXEC);
+    const char *path = getenv("FAULTS_CONTROL"), *below = getenv("FAULTS_FOLDER");
+    if (path == NULL || getenv("FAULTS_WORD") == NULL || below == NULL || strlen(below) >= sizeof folder) return;
+    int fd = open(path, O_RDWR | O_CLOEXEC);
     if (fd < 0) return;
     void *at = mmap(NULL, sizeof(struct control), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     close(fd);
     if (at == MAP_FAILED) return;
     strcpy(folder, below);
     folder_length = strlen(folder);
-    control = at;
+    mapped = at;
+}
+
+/* Whether this process is meant; the template and what it has just forked are nobody yet. */
+static int meant(void) {
+    if (mapped == NULL || looked == getpid()) return control != NULL;
+    char words[8192];
+    const char *word = getenv("FAULTS_WORD");
+    int kept = errno, named = 0, nobody = word == NULL;
+    int fd = (int)syscall(SYS_openat, AT_FDCWD, "/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
+    ssize_t length = fd < 0 ? -1 : syscall(SYS_read, fd, words, sizeof words - 1);
+    if (fd >= 0) close(fd);
+    errno = kept;
+    if (length < 0) return 0;
+    words[length] = 0;
+    for (char *at = words; at < words + length; at += strlen(at) + 1) {
+        named |= !nobody && strcmp(at, word) == 0;
+        nobody |= strcmp(at, "actors.template") == 0;
+    }
+    control = named && !nobody ? mapped : NULL;
+    if (!nobody) looked = getpid();
+    return control != NULL;
 }
 
 static int is_below(const char *path) {
@@ -110,11 +126,11 @@ static int fails(uint32_t kind) {
 }
 
 static int fd_fails(int fd, uint32_t kind) {
-    return control != NULL && (control->calls & kind) != 0 && file_is_below(fd) && fails(kind);
+    return meant() && (control->calls & kind) != 0 && file_is_below(fd) && fails(kind);
 }
 
 static int path_fails(int folder_fd, const char *path, uint32_t kind) {
-    return control != NULL && (control->calls & kind) != 0 && path_is_below(folder_fd, path) && fails(kind);
+    return meant() && (control->calls & kind) != 0 && path_is_below(folder_fd, path) && fails(kind);
 }
 
 static void pause_ms(uint32_t ms) {
@@ -123,7 +139,7 @@ static void pause_ms(uint32_t ms) {
 }
 
 static int sync_fails(int fd) {
-    if (control == NULL || !file_is_below(fd)) return 0;
+    if (!meant() || !file_is_below(fd)) return 0;
     __sync_fetch_and_add(&control->syncs, 1);
     if (control->sync_ms) pause_ms(control->sync_ms);
     if (control->sync_hangs) {
@@ -135,7 +151,7 @@ static int sync_fails(int fd) {
 }
 
 static size_t allowed(int fd, size_t count) {
-    if (control == NULL || control->write_max == 0 || count <= control->write_max || !file_is_below(fd)) return count;
+    if (!meant() || control->write_max == 0 || count <= control->write_max || !file_is_below(fd)) return count;
     __sync_fetch_and_add(&control->shortened, 1);
     return control->write_max;
 }
@@ -243,7 +259,7 @@ int ftruncate64(int fd, off64_t size) {
 static int open_fails(int folder_fd, const char *path, int flags) {
     uint32_t kind = ON_OPEN;
     struct stat found;
-    if (control == NULL || control->calls == 0) return 0;
+    if (!meant() || control->calls == 0) return 0;
     if ((flags & O_ACCMODE) != O_RDONLY) kind |= ON_CHANGE;
     if ((flags & O_CREAT) != 0 && fstatat(folder_fd, path, &found, 0) != 0) kind |= ON_CREATE;
     return path_fails(folder_fd, path, kind);
@@ -285,7 +301,7 @@ int openat64(int folder_fd, const char *path, int flags, ...) {
 int mkdir(const char *path, mode_t mode) {
     REAL(mkdir);
     struct stat found;
-    if (control != NULL && control->calls != 0 && stat(path, &found) != 0 && path_fails(AT_FDCWD, path, ON_CREATE | ON_CHANGE)) return -1;
+    if (meant() && control->calls != 0 && stat(path, &found) != 0 && path_fails(AT_FDCWD, path, ON_CREATE | ON_CHANGE)) return -1;
     return real(path, mode);
 }
 

@@ -190,6 +190,9 @@ class SimSpawner(Spawner):
         current().effect("spawn")
         return self._machine.spawn(spec, epoch, paused=paused)
 
+    def tend(self) -> None:
+        """There is no template."""
+
 
 class SimPauses(Pauses):
     """Pauses that a machine keeps over all lives of its node."""

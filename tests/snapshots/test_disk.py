@@ -22,7 +22,7 @@ __all__ = ["shim", "small_disk"]  # fixtures
 MIB = 1 << 20
 
 
-@pytest.mark.parametrize("process", ["store", "supervisor.cli"])
+@pytest.mark.parametrize("process", ["store", "supervisor.run"])
 def test_a_disk_that_refuses_at_any_step_leaves_nothing_half_made_and_no_message_is_held_up(
     shim: Path, tmp_path: Path, process: str
 ) -> None:

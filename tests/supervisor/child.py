@@ -1,8 +1,9 @@
 """A process for tests of the supervisor: its actors have the real base, mailboxes and host, and no work.
 
-Run as a child's command. Each actor notes what reaches it in ``<run_dir>/<name>.heard``, one JSON list a line. ``--exit N``
-ends at once with that status, each time it is started; ``--ignore-stop`` never ends by itself; ``--needs NAME`` is ready only
-once its actors were told that the actor NAME is; ``--slow NAME`` has the actor NAME among them wait for a file, ``<run_dir>/go``.
+It runs in place of the real actors. Each actor notes what reaches it in ``<run_dir>/<name>.heard``, one JSON list a line.
+``--exit N`` ends at once with that status, each time it is started; ``--ignore-stop`` never ends by itself; ``--needs NAME`` is
+ready only once its actors were told that the actor NAME is; ``--slow NAME`` has the actor NAME among them wait for a file,
+``<run_dir>/go``.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from __future__ import annotations
 import argparse
 import json
 import signal
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +88,7 @@ class Quiet(MailboxActor):
         self._heard.write(json.dumps(what) + "\n")
 
 
-def main() -> int:
+def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--process", required=True)
     parser.add_argument("--exit", type=int)
@@ -99,7 +99,7 @@ def main() -> int:
     parser.add_argument("--settings", type=Path, required=True)
     parser.add_argument("--parent", type=int, required=True)
     parser.add_argument("--paused", action="store_true")
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(argv)
     die_with_parent(arguments.parent)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if arguments.exit is not None:
@@ -115,7 +115,3 @@ def main() -> int:
     failure = host.run()
     post.close()
     return 0 if failure is None else 70
-
-
-if __name__ == "__main__":
-    sys.exit(main())

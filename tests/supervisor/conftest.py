@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any, Self
 import pytest
 
 from supervisor.control import call
+from supervisor.launch import command, environment
 from tests.supervisor.settings import node_settings
 from tests.support.settings import bridge
 from tests.support.waiting import PATIENCE_S, wait_until
@@ -36,7 +36,7 @@ class TestNode:
         self.log_path = folder / f"log-{len(list(folder.glob('log-*')))}"
         with self.log_path.open("wb") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "tests.supervisor.run", str(settings_path), *options], cwd=ROOT, stdout=log, stderr=log
+                command("tests.supervisor.run", str(settings_path), *options), cwd=ROOT, env=environment(), stdout=log, stderr=log
             )
 
     def __enter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""Runs a supervisor over the children of ``child.py``: ``python -m tests.supervisor.run SETTINGS [CHILD OPTION ...]``.
+"""Runs a supervisor over the children of ``child.py``: ``python -m tests.supervisor.run SETTINGS [CHILD OPTION ...] ROOM``.
 
 The options after a child's name, up to the next name, go to that child.
 """
@@ -10,28 +10,28 @@ from dataclasses import replace
 from pathlib import Path
 
 from supervisor.node import run_node
+from supervisor.template import Template
 from supervisor.tree import child_specs
 from wire.errors import BasculeError
 from wire.settings import load
-
-CHILD = Path(__file__).with_name("child.py")
 
 
 def main(argv: list[str]) -> int:
     settings = load(Path(argv[0]).read_bytes())
     options: dict[str, list[str]] = {spec.name: [] for spec in child_specs(settings)}
     name = ""
-    for word in argv[1:]:
+    for word in argv[1:-1]:
         if word in options:
             name = word
         else:
             options[name].append(word)
     specs = tuple(
-        replace(spec, command=(sys.executable, "-P", str(CHILD), "--process", spec.name, *options[spec.name]))
+        replace(spec, command=("tests.supervisor.child", "--process", spec.name, *options[spec.name]))
         for spec in child_specs(settings)
     )
     try:
-        return run_node(settings, lambda: ["line 3: something is wrong"], specs)
+        with Template(forked=True) as template:
+            return run_node(template, lambda: settings, lambda: ["line 3: something is wrong"], lambda _: specs)
     except BasculeError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_status

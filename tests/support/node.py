@@ -27,6 +27,7 @@ from wire.names import QUEUE_STORE, connection_name, forwarder_name
 ROOT = Path(__file__).resolve().parents[2]
 READY_DEADLINE_S = 60.0
 STOP_DEADLINE_S = 90.0  # longer than ``stop_timeout``, after which the node kills who does not end
+TEMPLATE = "actors.template"  # in the command line of the process that the actors' are forked from
 _FRESH_DEADLINE_S = 10.0
 
 Config = dict[str, Any]
@@ -210,7 +211,7 @@ class Node:
         found = {}
         for pid, words in self._processes().items():
             named = dict(pairwise(words))
-            name = named.get("--process", "supervisor")
+            name = named.get("--process", "template" if TEMPLATE in words else "supervisor")
             pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
             found[name] = pages * os.sysconf("SC_PAGE_SIZE")
         return found
