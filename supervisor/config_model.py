@@ -661,7 +661,7 @@ class Bridge(Section):
 class Supervision(Section):
     """How children are watched and started again."""
 
-    heartbeat_period: Annotated[float, Duration(0.05, 3600)] = setting("1s", "How often each child reports.")
+    heartbeat_period: Annotated[float, Duration(0.05, 3600)] = setting("2s", "How often each child reports.")
     heartbeat_timeout: Annotated[float, Duration(0.1, 3600)] = setting(
         "10s", "A child silent for so long is killed and started again."
     )

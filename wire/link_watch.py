@@ -63,7 +63,7 @@ class LinkWatch:
     def period_s(self) -> float:
         """How often to look."""
         limits = [limit for limit in (self._keep_alive_s, self._stall_timeout_s, self._answer_timeout_s) if limit > 0]
-        return max(0.05, min(1.0, min(limits, default=4.0) / 8))
+        return max(0.05, min(2.0, min(limits, default=16.0) / 8))
 
     def sent(self, now_s: float) -> None:
         """The socket took bytes."""

@@ -388,7 +388,7 @@ TOGETHER = [
         HEAD + "supervision: {heartbeat_timeout: 1s}\n",
         4,
         "supervision.heartbeat_timeout",
-        "longer than heartbeat_period (1s)",
+        "longer than heartbeat_period (2s)",
     ),
     bad(
         "output below packet", HEAD + "clients: {output_max_bytes: 1KiB}\n", 4, "clients.output_max_bytes", "below packet_max_bytes"
