@@ -4,13 +4,13 @@ The rows of the column family ``history`` under ``T`` are settlements. Where a b
 something writes one row for each queue and each actor that settled, in the same write as the queue's own row:
 
     key    ``T`` u8 | number of the queue u32 | number of the row u64, big endian
-    value  msgpack ``(2, settled_ms, by, ((outcome, ((start, stop), ...)), ...), head, reach)``
+    value  msgpack ``(1, settled_ms, by, ((outcome, ((start, stop), ...)), ...), head, reach)``
 
 Rows are numbered from 0 in each queue, without a gap, and a number is never given twice. ``settled_ms`` is UTC epoch. ``by``:
 ``connection:<bridge>:<lane>@<lane epoch>`` or ``forwarder:<bridge>:<lane>@<lane epoch>`` for an actor of the lane, ``store``, or
 ``operator``. ``outcome`` is as in the ledger: ``delivered``, ``expired``, ``dropped:<reason>``, ``dead:<reason>``, each sequence of
 whose ranges left the queue by it; or ``redelivered``, which counts sendings and settles nothing. ``head`` is the queue's
-head before the commit, ``reach`` is where the highest stops that has left the queue. Version 1 had neither of the two.
+head before the commit, ``reach`` is where the highest stops that has left the queue.
 
 H1  from ``begins`` (of the queue's row) to its tail each sequence is in one settlement, or in none and still in the queue.
 H2  the chunks of what is settled there are kept, too, but for purged and damaged ones. Below ``begins`` nothing is promised.
@@ -39,8 +39,7 @@ from wire.errors import ConfigError, StorageDamaged
 from wire.frames import Ranges
 from wire.ranges import RangeSet
 
-SETTLEMENT_VERSION = 2
-VERSIONS_READ = (1, 2)
+SETTLEMENT_VERSION = 1
 SETTLES_NOTHING = "redelivered"
 ROW_BYTES = 110  # about what a settlement takes on the disk
 LOOKED_MAX = 100_000  # settlements that are old and cannot go yet, because they reach above what can
@@ -50,13 +49,13 @@ _KIND = b"T"
 
 @dataclass(frozen=True, slots=True)
 class Settlement:
-    """One row: what ``by`` settled with one commit. head and reach are -1 where they are not known: a row of version 1."""
+    """One row: what ``by`` settled with one commit."""
 
     settled_ms: int
     by: str
     outcomes: tuple[tuple[str, Ranges], ...]
-    head: int = -1
-    reach: int = -1
+    head: int
+    reach: int
 
     def encode(self) -> bytes:
         """The row's value."""
@@ -76,10 +75,10 @@ class Settlement:
             version += 0
         except (ValueError, TypeError, msgpack.UnpackException) as error:
             raise StorageDamaged("a settlement is damaged") from error
-        if version not in VERSIONS_READ:
+        if version != SETTLEMENT_VERSION:
             raise ConfigError("a settlement was written by another version", version=version, known=SETTLEMENT_VERSION)
         try:
-            settled_ms, by, outcomes, head, reach = fields if version > 1 else (*fields, -1, -1)
+            settled_ms, by, outcomes, head, reach = fields
             ranges_of = tuple((outcome, tuple((start, stop) for start, stop in ranges)) for outcome, ranges in outcomes)
             return cls(settled_ms, by, ranges_of, head + 0, reach + 0)
         except (ValueError, TypeError) as error:
@@ -103,7 +102,6 @@ def rows_about(numbers: tuple[int, int], start: int, stop: int, row_from: RowFro
     """Numbers ``[low, high)`` in ``numbers`` with every row that settles something of the sequences ``[start, stop)`` (H4).
 
     Looks at about ``2 * log2`` of the rows. One that cannot be read is left in unless its neighbours tell that it does not matter.
-    Rows of version 1 go before all others, and are left in, all of them, unless a later row tells that they do not matter.
     """
     low, _ = _split(numbers, row_from, lambda row: row.reach > start)
     _, high = _split((low, numbers[1]), row_from, lambda row: row.head >= stop)
@@ -205,17 +203,17 @@ class QueueHistory:
 
     # --- what is too old ---
 
-    def look(self, oldest_ms: int, newest_ms: int, stop: int, rows_max: int) -> bool:
+    def look(self, oldest_ms: int, newest_ms: int, rows_max: int) -> bool:
         """Look at ``rows_max`` settlements more, the oldest first, and take them for old; whether there may be more of them.
 
-        A settlement is old until one was made in ``[oldest_ms, newest_ms]``, or until everything below ``stop`` is.
+        A settlement is old until one was made in ``[oldest_ms, newest_ms]``.
 
         Raises:
             StorageDamaged, ConfigError: a settlement cannot be read, or is missing.
             Unavailable: the disk refuses for now.
         """
         first, end = settlement_key(self._queue, self._look_at), settlement_key(self._queue, self._next)
-        if self._look_at >= self._next or self._old_to >= stop:
+        if self._look_at >= self._next:
             return False
         for key, value in self._engine.scan("history", first, end):
             if settlement_of(key)[1] != self._look_at:
@@ -225,8 +223,8 @@ class QueueHistory:
                 return False
             self._take_for_old(settlement)
             rows_max -= 1
-            if rows_max <= 0 or self._old_to >= stop:
-                return self._old_to < stop
+            if rows_max <= 0:
+                return True
         return False
 
     def _take_for_old(self, settlement: Settlement) -> None:
@@ -262,19 +260,11 @@ class QueueHistory:
                 high = chunk.first_seq
         return min(low, live_from)
 
-    def tells_reach(self) -> bool:
-        """Whether all settlements tell how far they reach, so that ``cut`` need not have looked at them: not those of version 1.
-
-        Raises:
-            StorageDamaged, ConfigError, Unavailable: it cannot be read.
-        """
-        return self._first >= self._next or self._row_from(self._first, self._next)[1].reach >= 0
-
     def cut(self, live_from: int, live_bytes: int, write: Write, *, below: int = 0) -> tuple[bytes, bytes] | None:
         """Delete with ``write`` what was found to be old and is below ``live_from``; the keys of the chunks deleted, if any.
 
         live_from: there is nothing live below it, and ``live_bytes`` durable bytes of the queue. below: what is below it goes
-        however young it is, where the settlements tell how far they reach. Write the queue's row, too.
+        however young it is. Write the queue's row, too.
 
         Raises:
             StorageDamaged, ConfigError, Unavailable: it cannot be read; nothing has changed.

@@ -17,7 +17,7 @@ from wire.errors import ConfigError, StorageDamaged
 from wire.frames import Ranges
 from wire.left_sessions import LeftRows, left_rows
 
-ROW_VERSION = 3
+ROW_VERSION = 1
 
 
 @dataclass(slots=True)
@@ -180,7 +180,7 @@ class LaneRow:
         return row
 
 
-def unpack_row(value: bytes, *versions_known: int, what: str, name: str) -> list[Any]:
+def unpack_row(value: bytes, version_known: int, *, what: str, name: str) -> list[Any]:
     """The fields after the version of a row of the ``meta`` family.
 
     Raises:
@@ -191,9 +191,7 @@ def unpack_row(value: bytes, *versions_known: int, what: str, name: str) -> list
         version, *rest = msgpack.unpackb(value, use_list=False, strict_map_key=False)
     except (ValueError, TypeError, msgpack.UnpackException) as error:
         raise StorageDamaged(f"the row of a {what} is damaged", name=name) from error
-    if version not in versions_known:
-        raise ConfigError(
-            f"the row of a {what} was written by another version", name=name, version=version, known=versions_known[0]
-        )
+    if version != version_known:
+        raise ConfigError(f"the row of a {what} was written by another version", name=name, version=version, known=version_known)
     fields: list[Any] = rest
     return fields

@@ -27,7 +27,6 @@ SLACK = 0.05  # so much more than is needed goes, where it is for want of room
 LITTLE_BYTES = 1 << 20  # where room is wanted, the rest of so little goes whole
 LOW_BYTES = 256 << 20  # with less free space than this the histories do not take more than is free, whatever min_free_disk is
 RESERVE_BYTES = 64 << 20  # more than opening the store writes (engine.WAL_MAX_BYTES): with so much room a cut can be committed
-_EVERYTHING = 1 << 62
 
 
 class Lane(Protocol):
@@ -127,7 +126,7 @@ class Retention:
         """What is older than the retention goes; and what is from a future further away than that, by a clock that was wrong."""
         history, retention_ms = lane.queue.history, int(retention_s * 1000)
         assert history is not None
-        if history.look(wall_ms - retention_ms, wall_ms + retention_ms, _EVERYTHING, SETTLEMENTS_A_PASS):
+        if history.look(wall_ms - retention_ms, wall_ms + retention_ms, SETTLEMENTS_A_PASS):
             self._begun.add(lane.bridge)
         self._cut(lane, write)
 
@@ -136,9 +135,7 @@ class Retention:
         queue, history = lane.queue, lane.queue.history
         assert history is not None
         before, below = history.begins, queue.history_from(part)
-        if not history.tells_reach() and history.look(_EVERYTHING, 0, below, SETTLEMENTS_A_PASS):
-            self._begun.add(lane.bridge)
-        self._cut(lane, write, below=below if history.tells_reach() else 0, at_once=at_once)
+        self._cut(lane, write, below=below, at_once=at_once)
         self._events.count("history.cut", lane.bridge, lane.number, reason, history.begins - before)
 
     def _cut(self, lane: Lane, write: Write, *, below: int = 0, at_once: bool = False) -> None:

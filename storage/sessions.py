@@ -21,8 +21,7 @@ from wire.batch import pack_column, unpack_column
 from wire.errors import StorageDamaged
 from wire.mqtt.packets import SESSION_NEVER_EXPIRES_S
 
-ROW_VERSION = 4
-_OLDER_VERSIONS = (3, 2, 1)  # had no listener; no user and no refused Wills either; had received identifiers only
+ROW_VERSION = 1
 
 Opening = tuple[str, int, int]  # sender, its epoch, its request
 
@@ -107,13 +106,23 @@ class Session:
             StorageDamaged: it is not a row.
             ConfigError: a newer build wrote it.
         """
-        fields = unpack_row(value, ROW_VERSION, *_OLDER_VERSIONS, what="session", name=name)
+        fields = unpack_row(value, ROW_VERSION, what="session", name=name)
         try:
-            if len(fields) == 2:
-                return cls(name=name, expiry_s=SESSION_NEVER_EXPIRES_S, received=set(unpack_column("H", fields[1])))
-            expiry_s, connected, since_ms, queue, subscriptions, will, received, *more = fields
-            more += (None, (), "")[len(more) - 3 :]
-            request, opening, found, user, refused, listener = more
+            (
+                expiry_s,
+                connected,
+                since_ms,
+                queue,
+                subscriptions,
+                will,
+                received,
+                request,
+                opening,
+                found,
+                user,
+                refused,
+                listener,
+            ) = fields
             return cls(
                 name=name,
                 expiry_s=expiry_s,

@@ -126,8 +126,6 @@ class Append(Frame):
     none). Their records lose them in the same commit; one that is refused stays on record, to be sent again.
     """
 
-    VERSION: ClassVar[int] = 3
-
     sender: str
     epoch: int
     number: int
@@ -149,8 +147,6 @@ class Committed(Frame):
     that the sender may have outstanding, because earlier answers may have been lost. store: the epoch of the QueueStore; what one
     that is gone had committed, the next one may not have (``in-memory``).
     """
-
-    VERSION: ClassVar[int] = 2
 
     sender: str
     epoch: int
@@ -195,8 +191,6 @@ class SessionOpen(Frame):
     filters: what a lane is about to subscribe to in its session.
     """
 
-    VERSION: ClassVar[int] = 5
-
     sender: str
     epoch: int
     request: int
@@ -223,8 +217,6 @@ class SessionOpened(Frame):
     session is another ``user``'s. store: epoch of the store that answers.
     """
 
-    VERSION: ClassVar[int] = 5
-
     sender: str
     epoch: int
     store: int
@@ -247,8 +239,6 @@ class SenderResumes(Frame):
     A store that has forgotten what it answered (``in-memory``, ``acknowledge: fast``, or damage to what was not synced) takes the
     sender's numbers up there, and refuses the rows of those sources, so that order holds.
     """
-
-    VERSION: ClassVar[int] = 2
 
     sender: str
     epoch: int
@@ -284,8 +274,6 @@ class SessionGone(Frame):
     one waits for its delay, is not to be published; else it is due now [MQTT-3.1.3-9].
     """
 
-    VERSION: ClassVar[int] = 2
-
     session: str
     queue: str
     drops_will: bool = False
@@ -318,8 +306,6 @@ class SessionsKnown(Frame):
     older life of the Listener counts as disconnected since this life began. refused: Wills that are to be sent again: (session,
     epoch and number of the batch in which it was refused, the Will). store: epoch of the store that answers.
     """
-
-    VERSION: ClassVar[int] = 4
 
     epoch: int
     store: int
@@ -418,8 +404,6 @@ class LaneOpened(Frame):
     sessions at other addresses, each as a ``LeftSession``.
     """
 
-    VERSION: ClassVar[int] = 2
-
     queue: str
     epoch: int
     head: int
@@ -512,8 +496,6 @@ class LaneClose(Frame):
 
     sent_below: what was handed out from this sequence on was never sent; -1: that is not known.
     """
-
-    VERSION: ClassVar[int] = 2
 
     queue: str
     epoch: int

@@ -15,7 +15,6 @@ from storage.analysis.store import SnapshotStore, uncollected
 from storage.history import (
     SETTLEMENT_VERSION,
     SETTLES_NOTHING,
-    VERSIONS_READ,
     Settlement,
     rows_about,
     settlement_key,
@@ -63,7 +62,7 @@ class Settlements:
         groups, sizes, outcome_of, row_of = [], [], [], []
         row_ms, row_by = [], []
         for row, (version, settled_ms, by, outcomes, *_) in enumerate(rows):
-            if version not in VERSIONS_READ:
+            if version != SETTLEMENT_VERSION:
                 raise ConfigError("a settlement was written by another version", version=version, known=SETTLEMENT_VERSION)
             row_ms.append(settled_ms)
             row_by.append(self.by_names.setdefault(by, len(self.by_names)))

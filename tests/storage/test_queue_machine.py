@@ -162,7 +162,7 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(age=st.integers(0, 10), rows_max=st.integers(1, 4))
     def cut_what_is_old(self, age: int, rows_max: int) -> None:
         assert self.queue.history is not None
-        self.queue.history.look(self.wall_ms - age, 1 << 62, 1 << 62, rows_max)
+        self.queue.history.look(self.wall_ms - age, 1 << 62, rows_max)
         write = Write()
         self.queue.cut_history(write)
         self.cut = True

@@ -13,7 +13,7 @@ from wire.ranges import RangeSet
 FIRST = 5  # the number of the first row that is kept
 
 
-def rows_of(commits: list[tuple[int, list[tuple[int, int]], bool]], old_rows: int) -> list[Settlement]:
+def rows_of(commits: list[tuple[int, list[tuple[int, int]], bool]]) -> list[Settlement]:
     """What a queue writes: each commit appends, settles ranges (of tenths of the queue), and may count sendings."""
     head = tail = 0
     settled = RangeSet()
@@ -33,8 +33,7 @@ def rows_of(commits: list[tuple[int, list[tuple[int, int]], bool]], old_rows: in
         if redelivered and length:
             outcomes.append((SETTLES_NOTHING, ((before, tail),)))
         if outcomes:
-            known = len(rows) >= old_rows
-            rows.append(Settlement(0, "x", tuple(outcomes), before if known else -1, reach if known else -1))
+            rows.append(Settlement(0, "x", tuple(outcomes), before, reach))
     return rows
 
 
@@ -68,15 +67,14 @@ COMMITS = st.lists(
 @settings(max_examples=300, deadline=None)
 @given(
     commits=COMMITS,
-    old_rows=st.sampled_from([0, 0, 3, 100]),
     unreadable=st.frozensets(st.integers(FIRST, FIRST + 40), max_size=8),
     start=st.integers(0, 300),
     count=st.integers(1, 100),
 )
 def test_no_row_that_matters_is_left_out(
-    commits: list[tuple[int, list[tuple[int, int]], bool]], old_rows: int, unreadable: frozenset[int], start: int, count: int
+    commits: list[tuple[int, list[tuple[int, int]], bool]], unreadable: frozenset[int], start: int, count: int
 ) -> None:
-    rows = rows_of(commits, old_rows)
+    rows = rows_of(commits)
     numbers = FIRST, FIRST + len(rows)
     found = Rows(rows, unreadable)
 
@@ -86,7 +84,7 @@ def test_no_row_that_matters_is_left_out(
     assert found.looks <= 2 * (len(rows).bit_length() + 1)
     matter = {number for number, row in enumerate(rows, FIRST) if settles(row, start, start + count)}
     assert matter <= set(range(low, high)), "those that cannot be read included: they are to be told of"
-    if not old_rows and not unreadable:
+    if not unreadable:
         near = [number for number, row in enumerate(rows, FIRST) if row.reach > start and row.head < start + count]
         assert list(range(low, high)) == near, "and no other is read"
     above = {number for number, row in enumerate(rows, FIRST) if settles(row, start, 1 << 62)}
