@@ -13,6 +13,7 @@ from tests.support.mosquitto import Mosquitto, mosquitto_pub
 from tests.support.node import Node, bridge_config, node_config
 from tests.support.proxy import Proxy
 from tests.support.subscriber import Subscriber
+from tests.support.waiting import wait_until
 
 COUNT = 200
 BURST = 20
@@ -83,7 +84,7 @@ def test_a_node_serves_what_is_sound_and_counts_the_rest(
         assert node.lane("cloud")["accepted"] == COUNT, "no acknowledged message is forgotten"
         proxy.restore()
         row = node.wait_lane("cloud", depth=0)
-        assert node.events(event), node.output[-4000:]
+        wait_until(lambda: node.events(event), 10.0, lambda: f"{event}, at the latest with the next commit\n{node.output[-4000:]}")
         lost = row["dropped"].get("damaged", 0)
         assert row["delivered"] + lost == COUNT
         assert row["ledger_closes"] is True

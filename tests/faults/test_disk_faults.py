@@ -23,6 +23,7 @@ from tests.support.chance import chance
 from tests.support.mosquitto import Mosquitto
 from tests.support.mqtt_client import PUBACK, MqttClient
 from tests.support.node import ROOT, Node, bridge_config, node_config
+from tests.support.ports import accepts
 from tests.support.publisher import Publisher
 from tests.support.shim import (
     NO_SPACE,
@@ -468,7 +469,7 @@ def test_a_supervisor_that_cannot_reserve_epochs_waits_for_room(shim: Path, tmp_
         faults.wait_hits(3)
         assert node.supervisor.poll() is None
         faults.heal()
-        node.pid("clients")
+        wait_until(lambda: accepts(node.port), 20.0, lambda: f"clients are let in\n{node.output[-2000:]}")
         with MqttClient(node.port) as client:
             client.publish("t", "m", qos=1, packet_id=1)
             client.expect(PUBACK, packet_id=1, deadline_s=10.0)
