@@ -11,31 +11,28 @@ import pytest
 
 from actors import routed_batches
 from actors.distributor import Distributor
+from actors.handed_over import Deliver, Published, PublishedAhead, SessionDown, SessionUp
 from actors.mailbox import Mailbox
 from tests.supervisor.settings import node_settings
 from wire.batch import OFFERED, RETAIN, Batch, from_rows, pack_column, unpack_column
 from wire.frames import (
     AclChanged,
     Append,
-    Deliver,
     Frame,
-    LiveKnown,
     Publishes,
-    PublishesAhead,
     SenderResumes,
-    SessionDown,
     SessionGone,
     SessionsKnown,
     SessionsWanted,
-    SessionUp,
     SubscriptionsAdd,
     SubscriptionsDrop,
 )
 from wire.names import LISTENER, QUEUE_STORE, RETAINED
 from wire.settings import AclRuleSettings, ListenerSettings, NodeSettings
 
-EPOCH, LIFE = 5, 7  # of the Distributor and of the Listener
+EPOCH, LIFE = 5, 7  # of the Distributor and the Listener beside it, and of a Connection
 QUEUE = "session:65537:offline"
+REMOTE = "connection:cloud:0"
 NO_LOCAL, AS_PUBLISHED = 0x04, 0x08
 
 
@@ -45,18 +42,6 @@ class RecordingMailbox:
     def __init__(self) -> None:
         self.name = "distributor"
         self.sent: list[tuple[str, Frame]] = []
-
-    def traffic(self) -> dict[str, int]:
-        return {}
-
-    def now_s(self) -> float:
-        return 1.0
-
-    def wall_ms(self) -> int:
-        return 1000
-
-    def set_timer(self, name: str, at_s: float) -> None:
-        pass  # heartbeats only
 
     def send(self, peer: str, frame: Frame) -> None:
         self.sent.append((peer, frame))
@@ -78,8 +63,6 @@ class Node:
         self.distributor.on_peer_up(QUEUE_STORE, 1)
         rows = tuple((*session, None, 0, None, "") for session in sessions)
         self.frames(SessionsKnown(epoch=EPOCH, store=1, sessions=rows, last=True))
-        self.distributor.on_peer_up(LISTENER, LIFE)
-        self.frames(LiveKnown(epoch=LIFE))
         self.take()
 
     def frames(self, *frames: Frame) -> None:
@@ -87,9 +70,8 @@ class Node:
             self.distributor.on_frame(frame)
 
     def announce(self, sender: str, epoch: int = LIFE) -> None:
-        """The sender has heard of this Distributor."""
-        if sender != LISTENER:  # which says so with LiveKnown
-            self.frames(SenderResumes(sender=sender, epoch=epoch, number=1))
+        """The Connection has heard of this Distributor."""
+        self.frames(SenderResumes(sender=sender, epoch=epoch, number=1))
 
     def publish(
         self,
@@ -104,20 +86,24 @@ class Node:
     ) -> None:
         """number: of a batch that is sent again; 0: the next one. A Connection has announced itself, unless it is a ``stray``."""
         self.number += not number
+        number = number or self.number
+        column = pack_column(array("I", sources or [99] * len(rows)))
+        batch = from_rows(rows, accepted_ms=1000)
+        if sender == LISTENER:
+            self.frames(Published(sender=sender, epoch=EPOCH, number=number, batch=batch, sources=column, wills=wills))
+            return
         if not stray:
             self.announce(sender, epoch)
-        column = pack_column(array("I", sources or [99] * len(rows)))
         self.frames(
             Publishes(
                 sender=sender,
                 epoch=epoch,
-                number=number or self.number,
+                number=number,
                 sources=column,
                 received={},
                 released={},
-                wills=wills,
                 listener=listener,
-                bodies=(from_rows(rows, accepted_ms=1000).encode(),),
+                bodies=(batch.encode(),),
             )
         )
 
@@ -129,7 +115,7 @@ def site(tmp_path: Path) -> Node:
 
 def up(session: str, source: int, *filters: tuple[str, int] | tuple[str, int, int], queue: str = "") -> SessionUp:
     subscriptions = tuple((each[0], each[1], each[2] if len(each) == 3 else 0) for each in filters)
-    return SessionUp(epoch=LIFE, session=session, source=source, queue=queue, subscriptions=subscriptions)
+    return SessionUp(session=session, source=source, queue=queue, subscriptions=subscriptions)
 
 
 def queued(sent: list[tuple[str, Frame]]) -> dict[str, list[tuple[bytes, int, bytes]]]:
@@ -155,27 +141,41 @@ def live(sent: list[tuple[str, Frame]]) -> dict[int, list[tuple[int, tuple[int, 
     for peer, frame in sent:
         if isinstance(frame, Deliver):
             assert peer == LISTENER
-            count = len(Batch.decode(frame.bodies[0]))
+            count = len(frame.batch)
             for (subscribers, rows), grant in zip(frame.groups, frame.grants, strict=True):
                 for source in unpack_column("I", subscribers):
                     found.setdefault(source, []).extend((row, grant) for row in (unpack_column("H", rows) or range(count)))
     return found
 
 
-def test_it_is_ready_once_it_knows_the_sessions_that_are_kept(site: Node) -> None:
+def test_it_is_ready_once_it_knows_the_sessions_that_are_kept_and_tells_the_listener_of_them(site: Node) -> None:
     site.distributor.on_peer_up(QUEUE_STORE, 1)
-    assert site.take() == [(QUEUE_STORE, SessionsWanted(asker="distributor", epoch=EPOCH))]
+    assert site.take() == [(QUEUE_STORE, SessionsWanted(epoch=EPOCH))]
     assert site.distributor.state == "starting"
-    site.publish((b"a", 1, b"early"))
+    site.publish((b"a", 1, b"early"), sender=REMOTE)
     assert site.take() == [], "it would miss who is offline"
 
-    site.frames(SessionsKnown(epoch=EPOCH, store=1, sessions=(("offline", QUEUE, (("a", 1, 0),), None, 0, None, ""),), last=True))
+    first = SessionsKnown(epoch=EPOCH, store=1, sessions=(("other", "session:1:other", (), None, 0, None, ""),), last=False)
+    site.frames(first)
+    assert site.take() == [(LISTENER, first)]
+    assert site.distributor.state == "starting"
+    last = SessionsKnown(epoch=EPOCH, store=1, sessions=(("offline", QUEUE, (("a", 1, 0),), None, 0, None, ""),), last=True)
+    site.frames(last)
 
     assert site.distributor.state == "ready"
-    site.frames(LiveKnown(epoch=LIFE))
-    assert site.take() == [], "it is sent again now"
-    site.publish((b"a", 1, b"early"), number=site.number)
-    assert queued(site.take()) == {QUEUE: [(b"a", 1, b"early")]}
+    sent = site.take()
+    assert queued(sent) == {QUEUE: [(b"a", 1, b"early")]}
+    assert sent[-1] == (LISTENER, last)
+
+
+def test_what_the_store_said_to_a_former_life_or_a_former_store_has_said_counts_no_more(site: Node) -> None:
+    site.distributor.peers[QUEUE_STORE] = 2
+    site.distributor.on_peer_up(QUEUE_STORE, 2)
+    site.take()
+    site.frames(SessionsKnown(epoch=EPOCH - 1, store=2, sessions=(), last=True))
+    site.frames(SessionsKnown(epoch=EPOCH, store=1, sessions=(), last=True))
+    assert site.distributor.state == "starting"
+    assert site.take() == []
 
 
 def test_a_kept_session_gets_qos_1_and_2_through_its_queue_and_qos_0_live(site: Node) -> None:
@@ -202,7 +202,7 @@ def test_a_session_that_ends_with_its_connection_gets_everything_live_until_it_e
     assert queued(sent) == {}
     assert live(sent) == {3: [(0, (2, False, ())), (1, (2, False, ()))]}
 
-    site.frames(SessionDown(epoch=LIFE, session="live", source=3, ended=True))
+    site.frames(SessionDown(session="live", source=3, ended=True))
     site.publish((b"a", 0, b"zero"))
     assert live(site.take()) == {}
 
@@ -210,15 +210,15 @@ def test_a_session_that_ends_with_its_connection_gets_everything_live_until_it_e
 def test_subscriptions_are_routed_by_before_the_store_is_told_of_them(site: Node) -> None:
     site.start()
     site.frames(up("live", 3))
-    add = SubscriptionsAdd(epoch=LIFE, request=1, session="live", source=3, queue="", filters=(("a", 1, 0, True),))
+    add = SubscriptionsAdd(epoch=EPOCH, request=1, session="live", source=3, queue="", filters=(("a", 1, 0, True),))
     site.frames(add)
-    assert site.take() == [(QUEUE_STORE, replace(add, distributor=EPOCH))]
+    assert site.take() == [(QUEUE_STORE, add)]
     site.publish((b"a", 1, b"x"))
     assert live(site.take()) == {3: [(0, (1, False, ()))]}
 
-    drop = SubscriptionsDrop(epoch=LIFE, request=2, session="live", source=3, queue="", filters=("a",))
+    drop = SubscriptionsDrop(epoch=EPOCH, request=2, session="live", source=3, queue="", filters=("a",))
     site.frames(drop)
-    assert site.take() == [(QUEUE_STORE, replace(drop, distributor=EPOCH))]
+    assert site.take() == [(QUEUE_STORE, drop)]
     site.publish((b"a", 1, b"x"))
     assert live(site.take()) == {}
 
@@ -248,16 +248,12 @@ def test_who_published_does_not_hear_itself_where_it_said_so(site: Node) -> None
     assert found == {3: [1], 4: [0, 1]}
 
 
-@pytest.mark.parametrize("knew_it", [False, True])
 @pytest.mark.parametrize("queue", ["", QUEUE])
-def test_who_published_does_not_hear_itself_when_it_has_come_back_and_its_messages_come_late(
-    site: Node, knew_it: bool, queue: str
-) -> None:
-    """[MQTT-3.8.3-3]: they waited in a batch, or are sent again to a Distributor that never knew the connection."""
+def test_who_published_does_not_hear_itself_when_it_has_come_back_and_its_messages_come_late(site: Node, queue: str) -> None:
+    """[MQTT-3.8.3-3]: they waited in a batch."""
     site.start(("c", queue, (("a", 1 | NO_LOCAL, 0),))) if queue else site.start()
-    if knew_it:
-        site.frames(up("c", 3, ("a", 1 | NO_LOCAL), queue=queue))
-    site.frames(SessionDown(epoch=LIFE, session="c", source=3, ended=not queue))
+    site.frames(up("c", 3, ("a", 1 | NO_LOCAL), queue=queue))
+    site.frames(SessionDown(session="c", source=3, ended=not queue))
     rows, sources = ((b"a", 1, b"of c"), (b"a", 1, b"of 4"), (b"a", 0, b"of c"), (b"a", 0, b"of 4")), [3, 4, 3, 4]
     if queue:
         site.publish(*rows, sources=sources)
@@ -268,16 +264,12 @@ def test_who_published_does_not_hear_itself_when_it_has_come_back_and_its_messag
     found = {source: [row for row, _ in one] for source, one in live(sent).items()}
     assert found == {7: [3] if queue else [1, 3], 8: [0, 1, 2, 3]}
     assert queued(sent) == ({queue: [(b"a", 1, b"of 4")]} if queue else {})
-    site.distributor.on_peer_up(LISTENER, LIFE + 1)
-    site.frames(replace(up("c", 7, ("a", 1 | NO_LOCAL)), epoch=LIFE + 1), LiveKnown(epoch=LIFE + 1))
-    site.publish(*rows, sources=[3, 4, 3, 4], epoch=LIFE + 1)
-    assert [row for row, _ in live(site.take())[7]] == [0, 1, 2, 3], "numbers name others now"
 
 
 def test_connections_of_other_senders_are_nobodys_own(site: Node) -> None:
     site.start()
     site.frames(up("self", 3, ("a", 1 | NO_LOCAL)))
-    site.publish((b"a", 1, b"from the remote"), sources=[3], sender="connection:cloud:0")
+    site.publish((b"a", 1, b"from the remote"), sources=[3], sender=REMOTE)
     assert list(live(site.take())) == [3]
 
 
@@ -289,9 +281,7 @@ def test_each_message_goes_to_one_member_of_a_shared_subscription(site: Node) ->
     assert sorted(row for rows in found.values() for row in rows) == list(range(10))
     assert {source: len(rows) for source, rows in found.items()} == {3: 5, 4: 5}
 
-    site.frames(
-        SessionDown(epoch=LIFE, session="one", source=3, ended=True), SessionDown(epoch=LIFE, session="two", source=4, ended=True)
-    )
+    site.frames(SessionDown(session="one", source=3, ended=True), SessionDown(session="two", source=4, ended=True))
     site.publish((b"a/0", 1, b"x"))
     assert list(queued(site.take())) == [QUEUE], "while nobody is connected, what can wait does"
 
@@ -316,12 +306,7 @@ def test_a_message_of_a_shared_subscription_goes_to_a_member_that_may_read_it_by
         for number, bind in enumerate(["h:2", "h:1", "", "h:3"])
     )
     site.frames(SessionsKnown(epoch=EPOCH, store=1, sessions=sessions, last=True))
-    site.distributor.on_peer_up(LISTENER, LIFE)
-    site.frames(
-        replace(up("one", 3, ("$share/g/#", 1)), user="ada"),
-        replace(up("two", 4, ("$share/g/#", 1)), user="bob"),
-        LiveKnown(epoch=LIFE),
-    )
+    site.frames(replace(up("one", 3, ("$share/g/#", 1)), user="ada"), replace(up("two", 4, ("$share/g/#", 1)), user="bob"))
     site.take()
     batch = [(b"a/open" if row % 2 else b"a/secret", 1, b"x") for row in range(20)]
 
@@ -370,8 +355,8 @@ def test_messages_that_passed_their_batch_take_one_turn_of_a_shared_subscription
     site.frames(up("one", 3, ("$share/g/a", 0)), up("two", 4, ("$share/g/a", 0)))
     counts = {3: 0, 4: 0}
     for _ in range(6):
-        ahead = from_rows([(b"a", 0, b"x")], accepted_ms=1000).encode()
-        site.frames(PublishesAhead(epoch=LIFE, sources=pack_column(array("I", [99])), bodies=(ahead,)))
+        ahead = from_rows([(b"a", 0, b"x")], accepted_ms=1000)
+        site.frames(PublishedAhead(sources=pack_column(array("I", [99])), batch=ahead))
         site.publish((b"a", OFFERED, b"x"))
         for source, rows in live(site.take()).items():
             counts[source] += len(rows)
@@ -414,104 +399,60 @@ def test_what_came_to_too_much_is_routed_again(site: Node, monkeypatch: pytest.M
 def test_a_sender_that_starts_anew_counts_from_one_again(site: Node) -> None:
     site.start()
     site.frames(up("live", 3, ("a", 1)))
-    site.publish((b"a", 1, b"x"), sender="connection:cloud:0")
+    site.publish((b"a", 1, b"x"), sender=REMOTE)
     site.take()
     body = from_rows(((b"a", 1, b"y"),), accepted_ms=1000).encode()
 
-    site.announce("connection:cloud:0", LIFE + 1)
-    site.frames(
-        Publishes(sender="connection:cloud:0", epoch=LIFE + 1, number=1, sources=bytes(4), received={}, released={}, bodies=(body,))
-    )
+    site.announce(REMOTE, LIFE + 1)
+    site.frames(Publishes(sender=REMOTE, epoch=LIFE + 1, number=1, sources=bytes(4), received={}, released={}, bodies=(body,)))
 
-    assert list(live(site.take())) == [3]
-
-
-def test_what_remotes_publish_waits_until_it_is_known_who_is_connected(site: Node) -> None:
-    site.start()
-    site.distributor.on_peer_up(LISTENER, LIFE + 1)
-    site.publish((b"a", 1, b"x"), sender="connection:cloud:0")
-    assert site.take() == []
-    site.frames(replace(up("live", 3, ("a", 1)), epoch=LIFE + 1), LiveKnown(epoch=LIFE + 1))
-    assert list(live(site.take())) == [3]
-
-
-def test_what_comes_before_it_is_known_who_is_connected_waits(site: Node) -> None:
-    """It would be committed without those who are connected, and so not be sent again."""
-    site.distributor.on_peer_up(QUEUE_STORE, 1)
-    site.frames(SessionsKnown(epoch=EPOCH, store=1, sessions=(), last=True))
-    site.take()
-    site.publish((b"a", 1, b"x"), sender="connection:cloud:0")
-    assert site.take() == []
-    site.distributor.on_peer_up(LISTENER, LIFE)
-    site.frames(up("live", 3, ("a", 1)), LiveKnown(epoch=LIFE))
     assert list(live(site.take())) == [3]
 
 
 @pytest.mark.parametrize("known_late", [False, True])
-@pytest.mark.parametrize("sender", [LISTENER, "connection:cloud:0"])
-def test_what_was_for_a_former_distributor_does_not_overtake_what_died_with_that(site: Node, sender: str, known_late: bool) -> None:
+def test_what_was_for_a_former_distributor_does_not_overtake_what_died_with_that(site: Node, known_late: bool) -> None:
     """It stayed with its sender until this one was there; to those who are live the one before it would come too late (P4)."""
-    site.distributor.on_peer_up(QUEUE_STORE, 1)
-    site.frames(SessionsKnown(epoch=EPOCH, store=1, sessions=(), last=True))
-    site.take()
-    site.publish((b"a", 1, b"second"), sender=sender, number=2, stray=True)
-    site.distributor.on_peer_up(LISTENER, LIFE)
-    known = (up("live", 3, ("a", 1)), LiveKnown(epoch=LIFE))
-    if not known_late or sender == LISTENER:
-        site.frames(*known)
-    site.publish((b"a", 1, b"first"), sender=sender, number=1)
-    site.publish((b"a", 1, b"second"), sender=sender, number=2)
-    if known_late and sender != LISTENER:
-        site.frames(*known)
-    sent = [frame for _, frame in site.take()]
-    assert [frame.number for frame in sent if isinstance(frame, Deliver)] == [1, 2]
-    assert [frame.number for frame in sent if isinstance(frame, Append)] == [1, 2]
-
-
-def test_a_new_listener_has_nobody_connected(site: Node) -> None:
-    site.start()
-    site.frames(up("kept", 3, ("a", 1), queue=QUEUE), up("live", 4, ("a", 1)))
-    site.distributor.on_peer_up(LISTENER, LIFE + 1)
-    site.frames(LiveKnown(epoch=LIFE + 1), up("late", 5, ("a", 1)))
-    site.take()
-    site.publish((b"a", 1, b"x"), (b"a", 0, b"y"), epoch=LIFE + 1)
-    sent = site.take()
-    assert live(sent) == {}
-    assert queued(sent) == {QUEUE: [(b"a", 1, b"x")]}
+    if not known_late:
+        site.start(("offline", QUEUE, (("a", 1, 0),)))
+    site.publish((b"a", 1, b"second"), sender=REMOTE, number=2, stray=True)
+    site.publish((b"a", 1, b"first"), sender=REMOTE, number=1)
+    site.publish((b"a", 1, b"second"), sender=REMOTE, number=2)
+    if known_late:
+        site.distributor.on_peer_up(QUEUE_STORE, 1)
+        rows = (("offline", QUEUE, (("a", 1, 0),), None, 0, None, ""),)
+        site.frames(SessionsKnown(epoch=EPOCH, store=1, sessions=rows, last=True))
+    sent = [frame for _, frame in site.take() if isinstance(frame, Append)]
+    assert [(frame.number, frame.parts[0][0]) for frame in sent] == [(1, QUEUE), (2, QUEUE)]
 
 
 def test_what_a_remote_published_before_a_new_listener_came_is_not_delivered_at_qos_0(site: Node) -> None:
     """Its clients may have had it of the former one, which nobody knows any more: at most once."""
     site.start()
-    site.distributor.on_peer_up(LISTENER, LIFE + 1)
-    site.frames(LiveKnown(epoch=LIFE + 1), replace(up("live", 3, ("#", 1)), epoch=LIFE + 1))
+    site.frames(up("live", 3, ("#", 1)))
     site.take()
-    for listener, expected in ((LIFE, [1]), (LIFE + 1, [0, 1]), (0, [0, 1])):
-        site.publish((b"a", 0, b"x"), (b"a", 1, b"y"), sender="connection:cloud:0", listener=listener)
+    for listener, expected in ((EPOCH - 1, [1]), (EPOCH, [0, 1]), (0, [0, 1])):
+        site.publish((b"a", 0, b"x"), (b"a", 1, b"y"), sender=REMOTE, listener=listener)
         assert [row for row, _ in live(site.take())[3]] == expected
 
 
-@pytest.mark.parametrize("sender", [LISTENER, "connection:cloud:0"])
-@pytest.mark.parametrize("late", ["came late", "waited"])
-def test_what_a_dead_sender_has_left_goes_nowhere(site: Node, sender: str, late: str) -> None:
+@pytest.mark.parametrize("late", ["came late", "waited", "waited and its sender was found dead"])
+def test_what_a_dead_sender_has_left_goes_nowhere(site: Node, late: str) -> None:
     """Clients may have had newer messages of the topic, or these, from its new life [MQTT-4.6.0-6]; it was never acknowledged."""
-    site.start(("offline", QUEUE, (("#", 1, 0),)))
-    site.frames(up("live", 4, ("a", 1)))
     rows = (b"a", 0, b"x"), (b"a", 1, b"y"), (b"a", 2, b"z")
+    if late != "came late":
+        site.publish(*rows, sender=REMOTE)
     if late == "waited":
-        site.distributor._live_known = False
-        site.publish(*rows, sender=sender)
-    if sender == LISTENER:
-        site.distributor.on_peer_up(LISTENER, LIFE + 1)
-        site.frames(LiveKnown(epoch=LIFE + 1), replace(up("live", 4, ("a", 1)), epoch=LIFE + 1))
+        site.announce(REMOTE, LIFE + 1)
     else:
-        site.distributor.peers[sender] = LIFE + 1
-        site.frames(LiveKnown(epoch=LIFE))
+        site.distributor.peers[REMOTE] = LIFE + 1
+    site.distributor.on_peer_up(QUEUE_STORE, 1)
+    known = (("offline", QUEUE, (("#", 1, 0),), None, 0, None, ""),)
+    site.frames(SessionsKnown(epoch=EPOCH, store=1, sessions=known, last=True), up("live", 4, ("a", 1)))
     if late == "came late":
-        site.publish(*rows, sender=sender)
-    assert site.take() == []
+        site.publish(*rows, sender=REMOTE)
+    assert [frame for _, frame in site.take() if isinstance(frame, Append | Deliver)] == []
 
-    site.publish(*rows, sender=sender, epoch=LIFE + 1)
+    site.publish(*rows, sender=REMOTE, epoch=LIFE + 1)
     sent = site.take()
     assert {source: [row for row, _ in rows] for source, rows in live(sent).items()} == {4: [0, 1, 2]}
     assert queued(sent) == {QUEUE: [(b"a", 1, b"y"), (b"a", 1, b"z")]}
@@ -519,33 +460,15 @@ def test_what_a_dead_sender_has_left_goes_nowhere(site: Node, sender: str, late:
 
 def test_what_waits_is_kept_once_however_often_it_is_sent_again(site: Node) -> None:
     """Each sender sends everything again every few seconds, and a disk that refuses may keep this life waiting for hours."""
-    site.start()
-    site.frames(up("live", 4, ("a", 1)))
-    site.distributor._live_known = False
-    site.publish((b"a", 1, b"of a life before"), epoch=LIFE - 1)
+    site.publish((b"a", 1, b"of a life before"), sender=REMOTE, epoch=LIFE - 1)
     for _ in range(3):
         for number in (11, 12):
-            site.publish((b"a", 1, b"%d" % number), number=number)
+            site.publish((b"a", 1, b"%d" % number), sender=REMOTE, number=number)
     assert len(site.distributor._held) == 2
-    site.frames(LiveKnown(epoch=LIFE))
+    site.distributor.on_peer_up(QUEUE_STORE, 1)
+    site.frames(SessionsKnown(epoch=EPOCH, store=1, sessions=(), last=True))
     assert [frame.number for _, frame in site.take() if isinstance(frame, Append)] == [11, 12]
-
-
-def test_a_request_of_a_connection_that_is_not_known_is_not_kept_either(site: Node) -> None:
-    """It would be acknowledged, and were the Listener to die now, nothing would come to that session until its client is back."""
-    site.start(("kept", QUEUE, ()))
-    filters = (("a", 1, 0, True),)
-    add = SubscriptionsAdd(epoch=LIFE, request=1, session="kept", source=3, queue=QUEUE, filters=filters)
-    drop = SubscriptionsDrop(epoch=LIFE, request=2, session="kept", source=3, queue=QUEUE, filters=("a",))
-    site.frames(add, drop)
-    assert site.take() == []
-
-    site.frames(up("kept", 3, queue=QUEUE), add)  # as it asks again when it has told who is connected
-    assert site.take() == [(QUEUE_STORE, replace(add, distributor=EPOCH))]
-    site.distributor.on_peer_up(LISTENER, LIFE + 1)
-    site.frames(LiveKnown(epoch=LIFE + 1))
-    site.publish((b"a", 1, b"x"), epoch=LIFE + 1)
-    assert list(queued(site.take())) == [QUEUE]
+    assert not site.distributor._held
 
 
 def test_sessions_that_a_new_store_does_not_have_get_nothing_from_then_on(site: Node) -> None:
@@ -557,7 +480,7 @@ def test_sessions_that_a_new_store_does_not_have_get_nothing_from_then_on(site: 
 
     site.distributor.peers[QUEUE_STORE] = 2
     site.distributor.on_peer_up(QUEUE_STORE, 2)
-    assert site.take() == [(QUEUE_STORE, SessionsWanted(asker="distributor", epoch=EPOCH))]
+    assert site.take() == [(QUEUE_STORE, SessionsWanted(epoch=EPOCH))]
     site.frames(up("comes", 4, ("b", 1), queue=queues["comes"]))  # its client has come back meanwhile
     rows = (("kept", queues["kept"], share, None, 0, None, ""), ("renewed", "session:9:renewed", (), None, 0, None, ""))
     site.frames(SessionsKnown(epoch=EPOCH, store=1, sessions=(), last=True))  # late, from the former one
@@ -581,7 +504,7 @@ def test_a_session_that_has_ended_gets_nothing_and_a_newer_one_of_its_name_is_le
 
 def test_the_end_of_a_connection_that_was_taken_over_ends_nothing(site: Node) -> None:
     site.start()
-    site.frames(up("c", 3, ("a", 1)), up("c", 4, ("a", 1)), SessionDown(epoch=LIFE, session="c", source=3, ended=True))
+    site.frames(up("c", 3, ("a", 1)), up("c", 4, ("a", 1)), SessionDown(session="c", source=3, ended=True))
     site.publish((b"a", 1, b"x"))
     assert list(live(site.take())) == [4]
 

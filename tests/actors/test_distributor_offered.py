@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.actors.test_distributor import LIFE, QUEUE, Node, live, queued, up
-from wire.batch import OFFERED, REFUSABLE, Batch
-from wire.frames import Deliver, LiveKnown, SessionDown, SessionGone
-from wire.names import LISTENER, QUEUE_STORE
+from actors.handed_over import Deliver, SessionDown
+from tests.actors.test_distributor import EPOCH, QUEUE, REMOTE, Node, live, queued, up
+from wire.batch import OFFERED, REFUSABLE
+from wire.frames import SessionGone
+from wire.names import LISTENER
 
 SHARED = "$share/g/a"
 KEPT = ("lasting", QUEUE, ((SHARED, 1, 0),))
@@ -31,13 +32,13 @@ def passing(site: Node, *sources: int) -> None:
 
 
 def gone(site: Node, source: int) -> None:
-    site.frames(SessionDown(epoch=LIFE, session=f"live-{source}", source=source, ended=True))
+    site.frames(SessionDown(session=f"live-{source}", source=source, ended=True))
 
 
 def dealt(site: Node) -> tuple[list[bytes], list[bytes]]:
     """What went live to anybody, and what was to go into ``QUEUE``."""
     sent = site.take()
-    payloads = next((Batch.decode(frame.bodies[0]).rows_payloads() for _, frame in sent if isinstance(frame, Deliver)), [])
+    payloads = next((frame.batch.rows_payloads() for _, frame in sent if isinstance(frame, Deliver)), [])
     went = [payloads[row] for rows in live(sent).values() for row, _ in rows]
     return went, [payload for _, _, payload in queued(sent).get(QUEUE, [])]
 
@@ -46,7 +47,7 @@ def rows(*payloads: bytes, flags: int = 1, again: bool = False) -> list[tuple[by
     return [(b"a", flags | (OFFERED if again else 0), payload) for payload in payloads]
 
 
-@pytest.mark.parametrize("sender", [LISTENER, "connection:cloud:0"])
+@pytest.mark.parametrize("sender", [LISTENER, REMOTE])
 @pytest.mark.parametrize("members", [1, 2, 3])
 @pytest.mark.parametrize("offers", [1, 2, 3, 4])
 def test_g4_what_was_refused_comes_once_however_often_it_is_offered(site: Node, offers: int, members: int, sender: str) -> None:
@@ -106,7 +107,7 @@ def test_g4_what_was_to_go_through_a_queue_that_is_gone_goes_to_who_is_there_onc
     passing(site, 3)
     site.publish(*rows(b"0", b"1"))
     (went,), (waits,) = dealt(site)
-    site.frames(SessionDown(epoch=LIFE, session="lasting", source=2, ended=True), SessionGone(session="lasting", queue=QUEUE))
+    site.frames(SessionDown(session="lasting", source=2, ended=True), SessionGone(session="lasting", queue=QUEUE))
     site.publish(*rows(b"0", b"1", again=True))
     assert dealt(site) == ([waits], [])
     assert waits != went
@@ -135,13 +136,13 @@ def test_g4_a_will_is_dealt_once_though_its_connection_can_be_told_nothing(site:
         payload = b"%d" % number
         site.publish(*rows(payload, flags=1 | REFUSABLE), wills=(("dead", 0, 0, 0),))
         went, _ = dealt(site)
-        site.publish(*rows(payload, flags=1 | REFUSABLE, again=True), wills=(("dead", 0, LIFE, 1),))
+        site.publish(*rows(payload, flags=1 | REFUSABLE, again=True), wills=(("dead", 0, EPOCH, 1),))
         again, waits = dealt(site)
         had += went + again + waits
     assert had == [b"%d" % number for number in range(8)]
 
 
-@pytest.mark.parametrize("sender", [LISTENER, "connection:cloud:0"])
+@pytest.mark.parametrize("sender", [LISTENER, REMOTE])
 @pytest.mark.parametrize("refusable", [0, REFUSABLE])
 def test_a_batch_that_is_sent_again_is_dealt_as_the_first_time(site: Node, sender: str, refusable: int) -> None:
     """The store has died with it, and the Listener delivers what is live of each batch once."""
@@ -157,45 +158,3 @@ def test_a_batch_that_is_sent_again_is_dealt_as_the_first_time(site: Node, sende
             site.publish(*rows(*batches[again], flags=1 | refusable), sender=sender, number=again)
             _, waits = dealt(site)
             assert sorted(had[again] + waits) == batches[again]
-
-
-def test_a_batch_that_a_former_distributor_had_delivered_is_dealt_twice_rather_than_not_at_all(tmp_path: Path) -> None:
-    """The store may never have had it, and who was dealt what is forgotten. What was not delivered is dealt as any other."""
-    site = Node(tmp_path)
-    site.start(KEPT)
-    lasting(site)
-    passing(site, 3)
-    sent = [b"0", b"1", b"2", b"3"]
-    site.publish(*rows(*sent))
-    went, _ = dealt(site)
-    assert went
-
-    site = Node(tmp_path)
-    site.start(KEPT)
-    lasting(site)
-    passing(site, 3)
-    site.frames(LiveKnown(epoch=LIFE, delivered=((LISTENER, LIFE, 1), ("connection:cloud:0", LIFE, 7))))
-    site.publish(*rows(*sent), *rows(b"at QoS 0", flags=0), number=1)
-    assert dealt(site) == ([], sent)
-    site.publish(*rows(*sent), number=2)
-    went, waits = dealt(site)
-    assert (sorted(went + waits), len(went)) == (sent, 2)
-
-
-def test_what_is_live_leaves_before_the_store_has_the_rest(site: Node) -> None:
-    """If the Distributor dies between, the batch is sent again, and it is known what of it was delivered."""
-    site.start(KEPT)
-    passing(site, 3)
-    site.publish(*rows(b"0"))
-    assert [peer for peer, _ in site.take()] == [LISTENER, QUEUE_STORE]
-
-
-def test_a_batch_that_is_sent_again_reaches_the_clients_of_a_new_listener(site: Node) -> None:
-    site.start(KEPT)
-    passing(site, 3)
-    site.publish(*rows(b"0"), sender="connection:cloud:0")
-    assert dealt(site) == ([b"0"], [])
-    site.distributor.on_peer_up(LISTENER, LIFE + 1)
-    site.frames(LiveKnown(epoch=LIFE + 1))
-    site.publish(*rows(b"0"), sender="connection:cloud:0", number=site.number)
-    assert dealt(site) == ([], [b"0"])
