@@ -9,13 +9,13 @@ from typing import cast
 import pytest
 
 from actors.forwarder import Forwarder
+from actors.handed_over import LinkState, Passed
 from actors.mailbox import Mailbox
 from tests.storage.building import batch
 from tests.supervisor.settings import node_settings
 from tests.support.settings import bridge
 from tests.wire.outbound_model import lane_opened
-from wire.batch import Batch, unpack_column
-from wire.frames import Credit, Frame, HandOut, LaneOpen, LaneReopen, LinkState, Settle
+from wire.frames import Credit, Frame, HandOut, LaneOpen, LaneReopen, Settle
 from wire.mqtt.publish_properties import with_message_expiry
 from wire.names import QUEUE_STORE
 from wire.ways import Way
@@ -32,12 +32,6 @@ class RecordingMailbox:
         self.name = "forwarder:cloud:0"
         self.sent: list[tuple[str, Frame]] = []
 
-    def traffic(self) -> dict[str, int]:
-        return {}
-
-    def now_s(self) -> float:
-        return 1.0
-
     def wall_ms(self) -> int:
         return 1000
 
@@ -45,8 +39,8 @@ class RecordingMailbox:
         self.sent.append((peer, frame))
 
     def passed_on(self) -> list[int]:
-        """First sequences of the hand-outs that the Connection got."""
-        return [frame.first_seq for peer, frame in self.sent if peer == CONNECTION and isinstance(frame, HandOut)]
+        """First sequences of what the Connection got."""
+        return [frame.first_seq for peer, frame in self.sent if peer == CONNECTION and isinstance(frame, Passed)]
 
 
 class Lane:
@@ -79,21 +73,21 @@ def hand_out(seq: int, epoch: int) -> HandOut:
     return HandOut(queue=QUEUE, epoch=epoch, first_seq=seq, count=1, size_bytes=2, offsets=b"", bodies=(ruled.encode(),))
 
 
-def test_a_former_life_of_the_connection_says_nothing_of_the_link(tmp_path: Path) -> None:
+def test_a_lane_that_is_opened_anew_has_no_link_until_its_connection_says_so(tmp_path: Path) -> None:
     lane = Lane(tmp_path)
     lane.forwarder.on_peer_up(QUEUE_STORE, 1)
     former = lane.open()
+    lane.turn(LinkState(state="connected"))
     lane.turn(LaneReopen(queue=QUEUE))
     epoch = lane.open()
 
-    lane.turn(LinkState(queue=QUEUE, epoch=former, state="connected"), hand_out(0, epoch))
+    lane.turn(hand_out(0, epoch), hand_out(7, former))
     assert not lane.mailbox.passed_on(), "the remote is away: Tier 2 holds what comes"
 
-    lane.turn(LinkState(queue=QUEUE, epoch=epoch, state="connected"))
-    lane.turn(LinkState(queue=QUEUE, epoch=former, state="connecting"), hand_out(1, epoch))
+    lane.turn(LinkState(state="connected"), hand_out(1, epoch))
     assert lane.mailbox.passed_on() == [0, 1], "the remote is there"
 
-    lane.turn(LinkState(queue=QUEUE, epoch=epoch, state="backoff"), hand_out(2, epoch))
+    lane.turn(LinkState(state="backoff"), hand_out(2, epoch))
     assert lane.mailbox.passed_on() == [0, 1]
 
 
@@ -104,14 +98,14 @@ def test_the_store_hands_out_nothing_while_the_remote_is_away(tmp_path: Path, ma
     lane.forwarder.on_peer_up(QUEUE_STORE, 1)
     epoch = lane.open()
     assert lane.granted() == [], "no link has stood yet"
-    lane.turn(LinkState(queue=QUEUE, epoch=epoch, state="connected"))
+    lane.turn(LinkState(state="connected"))
     lane.turn(hand_out(0, epoch))
     (granted,) = lane.granted()
     assert granted > 0
-    lane.turn(LinkState(queue=QUEUE, epoch=epoch, state="backoff"))
+    lane.turn(LinkState(state="backoff"))
     lane.turn()
     assert lane.granted() == [granted, 0], "withdrawn"
-    lane.turn(LinkState(queue=QUEUE, epoch=epoch, state="connected"))
+    lane.turn(LinkState(state="connected"))
     assert lane.granted() == [granted, 0, granted + 1], "as much as before is ahead of what was passed on"
 
 
@@ -129,13 +123,14 @@ def test_what_has_expired_at_qos_1_and_2_is_left_to_the_connection_and_at_qos_0_
     lane.turn(
         lane_opened(epoch=epoch, tail=3, dup_below=1, session=session),
         Credit(queue=QUEUE, epoch=epoch, messages=100, size_bytes=1 << 20),
-        LinkState(queue=QUEUE, epoch=epoch, state="connected"),
+        LinkState(state="connected"),
     )
     old = replace(batch([b"0", b"1", b"2"], [1, 0, 2]), ways=[WAY], way_of=[0], accepted_ms=-1000)
     if aged_by == "its interval":
         old = replace(old, properties={row: with_message_expiry(b"", 2) for row in range(3)})
     lane.turn(HandOut(queue=QUEUE, epoch=epoch, first_seq=0, count=3, size_bytes=6, offsets=b"", bodies=(old.encode(),)))
     assert [frame.settled for _, frame in lane.mailbox.sent if isinstance(frame, Settle)] == [(("expired", ((1, 2),)),)]
-    (passed,) = [frame for peer, frame in lane.mailbox.sent if peer == CONNECTION and isinstance(frame, HandOut)]
-    assert Batch.decode(passed.bodies[0]).rows_payloads() == [b"0", b"2"]
-    assert list(unpack_column("I", passed.offsets)) == [0, 2]
+    (passed,) = [frame for peer, frame in lane.mailbox.sent if peer == CONNECTION and isinstance(frame, Passed)]
+    assert passed.batch.rows_payloads() == [b"0", b"2"]
+    assert list(passed.offsets or ()) == [0, 2]
+    assert passed.size_bytes == passed.batch.size_bytes()

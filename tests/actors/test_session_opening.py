@@ -17,6 +17,7 @@ from actors.client import Client
 from actors.client_admin import ClientAdmin
 from actors.client_host import ClientHost
 from actors.client_sessions import LATE_S, UNANSWERED_S, ClientSessions
+from actors.handed_over import SessionDown
 from actors.mailbox import PollGroup
 from actors.remote import Connack
 from actors.remote_intake import Host as ConnectionHost
@@ -30,7 +31,6 @@ from wire.frames import (
     SessionClose,
     SessionClosed,
     SessionCommand,
-    SessionDown,
     SessionGone,
     SessionOpen,
     SessionOpened,
