@@ -1,7 +1,7 @@
-"""Whose the client connections were that ended last. Pure; the Listener and the Distributor have one each.
+"""Whose the client connections were that ended last. Pure.
 
-What a connection published may be routed after its end, and again by a new Distributor (L3). No Local is about the client, whatever
-connection it has by then [MQTT-3.8.3-3], so the number of one that has ended is taken for its session's name.
+What a connection published may be routed after its end. No Local is about the client, whatever connection it has by then
+[MQTT-3.8.3-3], so the number of one that has ended is taken for its session's name.
 """
 
 from __future__ import annotations
@@ -30,15 +30,6 @@ class EndedConnections:
         while len(self._sessions) > CONNECTIONS_MAX or self._size > NAMES_BYTES_MAX:
             oldest = next(iter(self._sessions))
             self._size -= len(self._sessions.pop(oldest))
-
-    def clear(self) -> None:
-        """Connections are numbered from the beginning again."""
-        self._sessions.clear()
-        self._size = 0
-
-    def items(self) -> Sequence[tuple[int, str]]:
-        """Number and session of each, the one that ended first comes first."""
-        return list(self._sessions.items())
 
     def named(self, sources: Sequence[Publisher]) -> Sequence[Publisher]:
         """``sources`` with the session for each connection that has ended."""

@@ -141,13 +141,6 @@ class Subscriptions:
         subscriber.source = 0
         self._is_reached_otherwise(subscriber)
 
-    def numbered_anew(self) -> None:
-        """Connections are numbered from the beginning again: their numbers so far name others from now on."""
-        for subscriber in self._subscribers.values():
-            if len(subscriber.published_as) > 1:
-                subscriber.published_as = subscriber.published_as[:1]
-                self._is_reached_otherwise(subscriber)
-
     def forget(self, session: str) -> None:
         """``session`` is gone with all its subscriptions. An unknown one is ignored."""
         subscriber = self._subscribers.get(session)
