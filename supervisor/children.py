@@ -87,6 +87,11 @@ class Spawner:
         words = (*(spec.command or process_command(spec)), *self._arguments(epoch), *(["--paused"] if paused else []))
         return self._template.fork(words, self._inherit, partial(Life, epoch))
 
+    @property
+    def template_pid(self) -> int | None:
+        """The process that forks the children; None while there is none."""
+        return self._template.pid or None
+
     def tend(self) -> None:
         """See to it that there is somebody to fork the next child. Call it each heartbeat period."""
         try:

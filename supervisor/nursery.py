@@ -201,18 +201,23 @@ class Nursery:
         ]
 
     def processes(self) -> list[ProcessView]:
-        """The children for ``bascule status``."""
+        """The template and the children for ``bascule status``."""
+        template = self._spawner.template_pid
         return [
-            ProcessView(
-                name=child.name,
-                pid=None if child.life is None else child.life.pid,
-                state=child.state,
-                actors=actors_of(child.name),
-                restarts=child.restart_count,
-                last_cause=child.cause,
-            )
-            for child in self._children.values()
+            ProcessView(name="template", pid=template, state="restarting" if template is None else "ready"),
+            *map(_view, self._children.values()),
         ]
+
+
+def _view(child: Child) -> ProcessView:
+    return ProcessView(
+        name=child.name,
+        pid=None if child.life is None else child.life.pid,
+        state=child.state,
+        actors=actors_of(child.name),
+        restarts=child.restart_count,
+        last_cause=child.cause,
+    )
 
 
 def _restarts(spec: ChildSpec, mailbox: Mailbox) -> ChildRestarts:

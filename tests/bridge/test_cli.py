@@ -102,6 +102,7 @@ def test_status_names_every_process_every_actor_and_every_lane(remote: Mosquitto
     processes = {row["name"]: row["actors"] for row in status["processes"]}
     assert processes == {
         "supervisor": [],
+        "template": [],
         "store": ["queue_store"],
         "bridge:cloud:0": ["forwarder:cloud:0", "connection:cloud:0"],
         "bridge:cloud:1": ["forwarder:cloud:1", "connection:cloud:1"],
@@ -109,7 +110,7 @@ def test_status_names_every_process_every_actor_and_every_lane(remote: Mosquitto
     }
     for row in status["processes"]:
         assert row["pss_bytes"] > 1 << 20, row
-        assert row["cpu_s"] > 0, row
+        assert row["cpu_s"] >= 0, row  # a process that does nothing has not had a tick
     for row in status["bridges"]:
         assert row.keys() >= ROW_KEYS
     human = node.cli("status", str(node.config_path))

@@ -85,7 +85,7 @@ class TestNode:
 
     def pids(self) -> dict[str, int]:
         """The children's processes by their names."""
-        return {row["name"]: row["pid"] for row in self.status()["processes"][1:]}
+        return {row["name"]: row["pid"] for row in self.status()["processes"] if row["actors"]}
 
     def wait_process(self, name: str, **wanted: object) -> dict[str, Any]:
         """Wait until the row of process ``name`` has the ``wanted`` values."""

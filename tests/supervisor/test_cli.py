@@ -93,7 +93,7 @@ def test_status_prints_the_promised_json(start: StartSupervisor, config: Path, c
     start().wait_ready()
     assert main(["status", str(config), "--json"]) == 0
     status = json.loads(capsys.readouterr().out)
-    assert [row["name"] for row in status["processes"]] == ["supervisor", "store", "bridge:cloud:0", "clients"]
+    assert [row["name"] for row in status["processes"]] == ["supervisor", "template", "store", "bridge:cloud:0", "clients"]
     assert (status["node"], status["ready"], status["bridges"][0]["ledger_closes"]) == ("test", True, True)
 
 

@@ -29,8 +29,8 @@ def test_all_children_are_started_in_order_and_the_node_is_ready_once(start: Sta
     assert epochs == sorted(set(epochs))
     status = node.status()
     assert status["ready"] is True
-    assert [row["name"] for row in status["processes"]] == ["supervisor", *CHILDREN]
-    assert [row["actors"] for row in status["processes"]] == [[], *ACTORS.values()]
+    assert [row["name"] for row in status["processes"]] == ["supervisor", "template", *CHILDREN]
+    assert [row["actors"] for row in status["processes"]] == [[], [], *ACTORS.values()]
     assert [row["name"] for row in status["actors"]] == ALL_ACTORS
     assert all(row["state"] == "ready" and row["restarts"] == 0 for row in [*status["actors"], *status["processes"]])
     wait_until(lambda: all(row["heartbeat_age_s"] < 0.5 for row in node.status()["actors"]), 10.0, "fresh heartbeats of all")
@@ -58,7 +58,7 @@ def test_status_tells_what_each_process_takes_and_nothing_of_one_that_does_not_r
     node = start(LANE, "--exit", "78")
     node.wait_process(LANE, state="misconfigured", pid=None, pss_bytes=None, cpu_s=None)
     node.wait_process("clients", state="ready")
-    for name in ("supervisor", "store", "clients"):
+    for name in ("supervisor", "template", "store", "clients"):
         row = node.process_row(name)
         assert row["pss_bytes"] > 1 << 20, row
         assert 0.0 <= row["cpu_s"] < 60.0, row  # a process that does nothing has not had a tick
