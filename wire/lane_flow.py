@@ -31,6 +31,7 @@ class LaneFlow(OutboundFlow):
         self._release: IdentifierRelease | None = None
         self._enter_then: Callable[[], None] | None = None
         self._resumed: LeftSession | None = None  # what the live connection's session was on record as
+        self._entered: LeftSession | None = None  # what the session of now was left as, when it was taken up
         self._begun: set[str] = set()  # sessions that began, and were left before they were on record: nothing was done in them
         self._indistinct = False  # B3
         super().__init__(**settings)
@@ -41,7 +42,7 @@ class LaneFlow(OutboundFlow):
 
     def open(self, lane: LaneOpened) -> None:
         super().open(lane)
-        self._release = self._resumed = None
+        self._release = self._resumed = self._entered = None
         self._begun.clear()
         self._indistinct = False
         self._left.open(left_rows(lane.left))
@@ -95,6 +96,7 @@ class LaneFlow(OutboundFlow):
         number = left.generation if left is not None else self._left.next_number(self.generation)
         if not goes_on:
             self._leave(session)
+            self._entered = left
         self._indistinct = False
         super().connected(session=session, session_present=goes_on, left=left, **facts)
         if self._left.kept and not goes_on:
@@ -107,6 +109,8 @@ class LaneFlow(OutboundFlow):
         elif self.session and session != self.session:
             if self.recorded:
                 self._left.leave(LeftSession(self.session, self.generation, self._dup_below, *self.may_be_held()))
+            elif self._entered is not None:  # nothing was sent in it
+                self._left.leave(self._entered)
             else:
                 self._begun.add(self.session)
         self._left.drop(session)

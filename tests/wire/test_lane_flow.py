@@ -89,6 +89,22 @@ def test_a_connection_that_is_lost_before_the_remote_has_let_go_leaves_everythin
     assert [left.session for left in flow.left] == [HERE]
 
 
+def test_a_session_that_was_taken_up_and_left_again_before_it_was_on_record_is_still_one_that_was_left() -> None:
+    flow = lane_that_left()
+    (left,) = flow.left
+    flow.disconnected()
+    connect(flow, HERE, present=True)
+    flow.received(ack(PUBCOMP, 1))
+    flow.disconnected()
+
+    connect(flow, THERE, present=True)
+
+    assert flow.left == (left,)
+    assert leaving(flow) == [], "what is on record now may be either"
+    commit(flow, 3)
+    assert leaving(flow) == [(PUBLISH, 2, True), (PUBLISH, 3, True), (PUBLISH, 4, True)]
+
+
 def test_a_released_message_that_was_to_be_sent_anew_is_completed_where_it_was_released() -> None:
     flow = lane_that_left(republish=True)
     flow.disconnected()
