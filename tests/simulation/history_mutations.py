@@ -11,10 +11,10 @@ from storage.queue import Queue
 
 
 def _one_commit_late(original: Any) -> Any:
-    def write(self: QueueHistory, write: Write, wall_ms: int) -> None:
+    def write(self: QueueHistory, *arguments: Any) -> None:
         noted, self._notes = self._notes, getattr(self, "_late", {})
         self._late = noted  # type: ignore[attr-defined]
-        original(self, write, wall_ms)
+        original(self, *arguments)
 
     return write
 
@@ -43,11 +43,11 @@ def _noted_as_told(original: Any) -> Any:
 
 
 def _cuts_what_lives(original: Any) -> Any:
-    def cut_history(self: Queue, write: Write) -> Any:
+    def cut_history(self: Queue, write: Write, *, below: int = 0) -> Any:
         assert self.history is not None
         self.history._old_to = self.tail
         self.changed = True
-        return self.history.cut(self.tail, self._committed_bytes, write)
+        return self.history.cut(self.tail, self._committed_bytes, write, below=below)
 
     return cut_history
 

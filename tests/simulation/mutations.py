@@ -155,9 +155,9 @@ _mutation(
 
 
 def _no_dup_on_reconnect(original: Any) -> Any:
-    def disconnected(self: OutboundFlow) -> None:
+    def disconnected(self: OutboundFlow, **named: Any) -> None:
         kept = self._dup_below
-        original(self)
+        original(self, **named)
         self._dup_below = kept
 
     return disconnected
@@ -268,8 +268,9 @@ _mutation("7-session-loss-ignored", "a lost session is not noticed", (OutboundFl
 
 
 def _generation_stays(original: Any) -> Any:
-    def new_session(self: Queue, generation: int, session: str) -> None:
-        original(self, self.generation, session)
+    def new_session(self: Queue, generation: int, *others: Any) -> bool:
+        another: bool = original(self, self.generation, *others)
+        return another
 
     return new_session
 
@@ -372,8 +373,8 @@ _mutation("N3-opened-while-busy", "the session is asked for while batches are on
 
 
 def _not_awaited(original: Any) -> Any:
-    def connected(self: RemoteInbox) -> None:
-        original(self)
+    def connected(self: RemoteInbox, *session: Any, **named: Any) -> None:
+        original(self, *session, **named)
         self.opened(b"")
 
     return connected
@@ -561,8 +562,8 @@ _mutation(
 
 
 def _wrong_order(original: Any) -> Any:
-    def resumed(self: OutboundFlow) -> None:
-        original(self)
+    def resumed(self: OutboundFlow, **named: Any) -> None:
+        original(self, **named)
         if len(self._waiting) > 1:
             self._waiting.rotate(1)
 
