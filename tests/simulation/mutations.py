@@ -546,18 +546,17 @@ _mutation("Q5-trimmed-too-early", "chunks are deleted when they are handed out",
 
 
 def _ready_in_silence(original: Any) -> Any:
-    def became_ready(self: Supervisor, child: Any) -> None:
-        if child.restart_count:
-            return
-        original(self, child)
+    def herald(self: Supervisor, child: Any) -> None:
+        if not child.restart_count:
+            original(self, child)
 
-    return became_ready
+    return herald
 
 
 _mutation(
-    "markers-stay-when-an-actor-dies",
-    "the supervisor tells nobody that a child is ready in a new life",
-    (Supervisor, "_became_ready", _ready_in_silence),
+    "new-lives-in-silence",
+    "the supervisor tells nobody that an actor is ready in a new life",
+    (Supervisor, "_herald", _ready_in_silence),
 )
 
 
