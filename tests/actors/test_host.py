@@ -313,6 +313,7 @@ def test_of_a_failure_the_log_has_one_entry_with_a_trace_if_it_is_our_own(
     def act(actor: Noting, what: object) -> None:
         raise failure
 
-    assert Process(act).host.run() is failure
+    with caplog.at_level(logging.ERROR, "bascule"):
+        assert Process(act).host.run() is failure
     (record,) = [record for record in caplog.records if record.getMessage() == "actor.failed"]
     assert (record.levelno, bool(record.exc_info)) == (level, level == logging.CRITICAL)
