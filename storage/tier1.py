@@ -319,6 +319,7 @@ class Tier1:
             if lane is None or not lane.settles:  # the session has ended, or the lane was opened anew
                 self._unsettled.discard(name)
             elif self._now_s >= lane.retry_s:
+                self._only_settled = False  # its answer has waited long enough
                 self._settle_waiting(name, lane)
                 if not lane.settles:
                     self._unsettled.discard(name)
@@ -613,7 +614,7 @@ class Tier1:
             if lane is not None and lane.unreadable is not None and lane.retry_s > now_s:
                 wake_s = min(wake_s, lane.retry_s)
         if self._only_settled and self._lazy_due_s is not None:
-            wake_s = min(wake_s, self._lazy_due_s)
+            wake_s = min(wake_s, max(self._lazy_due_s, self._committed_s + self._persistence.flush_period_s))
         if self._uncommitted and self._persistence.flush_period_s:
             return min(wake_s, self._committed_s + self._persistence.flush_period_s)
         return wake_s
@@ -708,9 +709,10 @@ class Tier1:
         """Whether to commit now; what only settles messages waits a moment for a commit that happens anyway."""
         if self._write.size_bytes >= EARLY_COMMIT_BYTES:
             return True
-        if self._only_settled:
-            return self._lazy_due_s is not None and now_s >= self._lazy_due_s
-        return now_s - self._committed_s >= self._persistence.flush_period_s
+        if self._only_settled and (self._lazy_due_s is None or now_s < self._lazy_due_s):
+            return False
+        period_s = self._persistence.flush_period_s
+        return not period_s or now_s - self._committed_s >= period_s
 
     def _commit_write(self, now_s: float, wall_ms: int) -> None:
         write = self._write
