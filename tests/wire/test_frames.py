@@ -69,21 +69,21 @@ GOLDEN: list[tuple[Frame, str]] = [
             parts=((QUEUE, 1, 2, 0, b""),),
             bodies=(b"x",),
         ),
-        "9b0203a16c0203c4008081a173c40161c40100909195ae6272696467653a636c6f75643a30010200c400",
+        "9b0201a16c0203c4008081a173c40161c40100909195ae6272696467653a636c6f75643a30010200c400",
     ),
-    (Committed(sender="l", epoch=2, store=9, number=3, refused={3: b"\0\0"}), "970302a16c0209038103c4020000"),
+    (Committed(sender="l", epoch=2, store=9, number=3, refused={3: b"\0\0"}), "970301a16c0209038103c4020000"),
     (SourceResumed(sender="l", epoch=2, source=9, number=3, held=4, given_up=5), "980401a16c0209030405"),
-    (SessionOpen(sender="l", epoch=2, request=1, session="s", clean=True), "9e0505a16c0201a173c30000c0c2c0a090"),
+    (SessionOpen(sender="l", epoch=2, request=1, session="s", clean=True), "9e0501a16c0201a173c30000c0c2c0a090"),
     (
         SessionOpened(sender="l", epoch=2, store=9, request=1, session="s", present=False, received=b""),
-        "9c0605a16c020901a173c2c400a090a0",
+        "9c0601a16c020901a173c2c400a090a0",
     ),
-    (SenderResumes(sender="l", epoch=2, number=4, stalled=(9,)), "960702a16c02049109"),
+    (SenderResumes(sender="l", epoch=2, number=4, stalled=(9,)), "960701a16c02049109"),
     (
         SessionClose(sender="l", epoch=2, session="s", source=9, wall_ms=1, expiry_s=0, keep_will=True),
         "990801a16c02a173090100c3",
     ),
-    (SessionGone(session="s", queue="session:1:s", drops_will=True), "950902a173ab73657373696f6e3a313a73c3"),
+    (SessionGone(session="s", queue="session:1:s", drops_will=True), "950901a173ab73657373696f6e3a313a73c3"),
     (SessionClosed(epoch=2, source=9), "940a010209"),
     (
         SessionCommand(request=7, verb="ls", arguments={"like": "a*"}, asker="listener", live=({"depth": 1},), until="b"),
@@ -97,7 +97,7 @@ GOLDEN: list[tuple[Frame, str]] = [
             sessions=(("s", "session:1:s", (("a/#", 1, 0),), (b"t", 1, b"p", b"", 5), 7, "ada", "h:1"),),
             last=True,
         ),
-        "97110402099197a173ab73657373696f6e3a313a739193a3612f23010095c4017401c40170c4000507a3616461a3683a31c390",
+        "97110102099197a173ab73657373696f6e3a313a739193a3612f23010095c4017401c40170c4000507a3616461a3683a31c390",
     ),
     (
         SubscriptionsAdd(epoch=2, request=1, session="s", source=9, queue="", filters=(("a/#", 1, 0, True),)),
@@ -106,7 +106,7 @@ GOLDEN: list[tuple[Frame, str]] = [
     (SubscriptionsDrop(epoch=2, request=1, session="s", source=9, queue="", filters=("a/#",)), "9813010201a17309a091a3612f23"),
     (SubscriptionsKept(epoch=2, request=1, source=9), "951d01020109"),
     (Retained(epoch=2, request=3, source=9, qos=1, identifier=0, bodies=(b"x",)), "971e010203090100"),
-    (LaneClose(queue=QUEUE, epoch=2, sent_below=7), "951c02ae6272696467653a636c6f75643a300207"),
+    (LaneClose(queue=QUEUE, epoch=2, sent_below=7), "951c01ae6272696467653a636c6f75643a300207"),
     (LaneOpen(queue=QUEUE, epoch=2), "941401ae6272696467653a636c6f75643a3002"),
     (
         LaneOpened(
@@ -121,7 +121,7 @@ GOLDEN: list[tuple[Frame, str]] = [
             session="c@h",
             left=(("c@i", 1, 5, ((1, 2),), ((3, 4),)),),
         ),
-        "9d1502ae6272696467653a636c6f75643a3002010903919204069002a3634068c29195a363406901059192010291920304",
+        "9d1501ae6272696467653a636c6f75643a3002010903919204069002a3634068c29195a363406901059192010291920304",
     ),
     (Credit(queue=QUEUE, epoch=2, messages=10, size_bytes=100), "961601ae6272696467653a636c6f75643a30020a64"),
     (
