@@ -56,7 +56,7 @@ class Box:
     def turn(self, *frames: Frame) -> Effects:
         for frame in frames:
             self.store.receive(frame)
-        effects = [*self.store.admit(self.now_s, self.wall_ms), *self.store.commit(self.now_s, self.wall_ms)]
+        effects = [*self.store.admit(self.now_s, self.wall_ms), *self.store.commit(self.now_s, self.wall_ms, at_once=True)]
         for _, frame in effects:
             if isinstance(frame, HandOut):
                 self.handed += messages(frame)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
-import msgpack
 import pytest
 
 from storage.chunk import Chunk
 from storage.commit_mark import Evidence
 from storage.engine import Engine, Write
-from storage.keys import chunk_key, lane_key, session_key
+from storage.keys import chunk_key, lane_key
 from storage.memory import MemoryEngine
-from storage.tier1 import Effects, Tier1
+from storage.tier1 import LAZY_S, TICK_S, Effects, Tier1
 from tests.storage.building import (
     FORWARDER,
     QUEUE,
@@ -28,6 +28,7 @@ from tests.storage.building import (
     u16,
     with_remote_session,
 )
+from tests.storage.commanding import command
 from tests.support.settings import limits
 from wire.errors import StorageDamaged
 from wire.frames import (
@@ -295,16 +296,112 @@ def test_a_release_is_answered_after_a_synced_commit() -> None:
     assert of(open_lane(reopened, 9 << 20), LaneOpened)[0].released == ((0, 1),)
 
 
-def test_a_plain_settlement_is_neither_answered_nor_synced() -> None:
-    engine = RecordingEngine()
-    store = Tier1(engine, node(), 1)
-    turn(store, publishes(1, b"a"))
+def sent_three(engine: Engine, **chosen: Any) -> Tier1:
+    """Three messages of QoS 1 are handed out; all of it is committed, at 100.0 s."""
+    store = Tier1(engine, node(**chosen), 1)
+    turn(store, publishes(1, b"a", b"b", b"c"))
     open_lane(store)
+    store.commit(100.0, 5000, at_once=True)
+    return store
 
-    effects = turn(store, settle_frame(1, EPOCH, ("delivered", ((0, 1),))))
 
-    assert effects == []
-    assert not engine.writes[-1][1]
+def recorded(engine: RecordingEngine) -> int:
+    """How many messages are settled as far as the disk knows."""
+    figures = Tier1(engine.rebuilt(len(engine.writes)), node(), 9).status(5000)["queues"][QUEUE]
+    assert figures["ledger_closes"]
+    delivered: int = figures["delivered"]
+    return delivered
+
+
+def delivered(seq: int) -> Frame:
+    return settle_frame(seq + 1, EPOCH, ("delivered", ((seq, seq + 1),)))
+
+
+def test_a_plain_settlement_is_neither_answered_nor_synced_and_goes_with_the_next_commit() -> None:
+    engine = RecordingEngine()
+    store = sent_three(engine)
+    writes = len(engine.writes)
+
+    assert turn(store, delivered(0)) == []
+    assert turn(store, delivered(1), Credit(queue=QUEUE, epoch=EPOCH, messages=20_000, size_bytes=MANY)) == []
+    assert len(engine.writes) == writes
+    assert store.status(5000)["queues"][QUEUE]["depth"] == 1, "there is room for others"
+
+    turn(store, publishes(2, b"d"))
+    assert len(engine.writes) == writes + 1
+    assert recorded(engine) == 2
+
+
+def test_a_settlement_alone_is_committed_when_it_has_waited_long_enough() -> None:
+    """Others that come meanwhile do not put it off."""
+    engine = RecordingEngine()
+    store = sent_three(engine)
+    writes = len(engine.writes)
+    turn(store, delivered(0))
+    due_s = 100.0 + LAZY_S
+    assert store.wakes_at_s(100.0) == due_s
+    assert turn(store, delivered(1), now_s=due_s - 0.01) == []
+    assert (len(engine.writes), store.wakes_at_s(due_s - 0.01)) == (writes, due_s)
+
+    assert turn(store, now_s=due_s) == []
+
+    assert len(engine.writes) == writes + 1
+    assert not engine.writes[-1][1], "it is not synced"
+    assert recorded(engine) == 2
+    assert store.wakes_at_s(due_s) == due_s + TICK_S, "nothing waits any more"
+    turn(store, delivered(2), now_s=due_s + 0.01)
+    assert store.wakes_at_s(due_s + 0.01) == pytest.approx(due_s + 0.01 + LAZY_S)
+
+
+def test_credit_alone_commits_nothing_and_wakes_nobody() -> None:
+    engine = RecordingEngine()
+    store = sent_three(engine)
+    writes = len(engine.writes)
+    turn(store, Credit(queue=QUEUE, epoch=EPOCH, messages=20_000, size_bytes=MANY))
+    assert store.wakes_at_s(100.0) == 100.0 + TICK_S
+    turn(store, now_s=100.0 + LAZY_S)
+    assert len(engine.writes) == writes
+
+
+def test_a_settlement_alone_keeps_to_the_flush_period() -> None:
+    engine = RecordingEngine()
+    store = sent_three(engine, flush_period_s=0.5)
+    writes = len(engine.writes)
+    turn(store, delivered(0), now_s=100.1)
+    assert store.wakes_at_s(100.1) == 100.5
+    turn(store, now_s=100.4)
+    assert len(engine.writes) == writes
+    turn(store, now_s=100.5)
+    assert len(engine.writes) == writes + 1
+    assert recorded(engine) == 1
+
+
+@pytest.mark.parametrize("how", ["a command", "a stop", "a tick"])
+def test_a_settlement_that_waits_goes_with_whatever_commits(how: str) -> None:
+    engine = RecordingEngine()
+    store = sent_three(engine)
+    turn(store, delivered(0))
+    assert recorded(engine) == 0
+    if how == "a command":
+        assert [row["depth"] for row in command(store, "ls")["queues"]] == [2]
+    elif how == "a stop":
+        store.commit(100.0, 5000, at_once=True)
+    else:
+        store.tick(100.0, 5000)
+        turn(store)
+    assert recorded(engine) == 1
+
+
+@pytest.mark.parametrize(
+    "more", [{"released": ((1, 2),)}, {"session": "edge@remote", "generation": 1}, {"outcome": "dead:remote_0x99"}]
+)
+def test_a_settlement_for_which_somebody_waits_is_committed_in_its_turn(more: dict[str, Any]) -> None:
+    engine = RecordingEngine()
+    store = sent_three(engine)
+    outcome, rest = more.get("outcome", "delivered"), {name: value for name, value in more.items() if name != "outcome"}
+    turn(store, settle_frame(1, EPOCH, (outcome, ((0, 1),)), **rest))
+    again = Tier1(engine.rebuilt(len(engine.writes)), node(), 2)
+    assert again.status(5000)["queues"][QUEUE]["depth"] == 2
 
 
 def test_a_new_generation_forgets_what_was_released(engine: Engine) -> None:
@@ -393,16 +490,6 @@ def test_a_session_that_ends_with_its_connection_is_not_there_for_the_next(engin
     )
     assert not session_open(again, 3, clean=False, keep=False).present
     assert not session_open(again, 4, clean=False).present
-
-
-def test_the_row_of_an_older_build_is_a_session(engine: Engine) -> None:
-    write = Write()
-    write.put("meta", session_key("c"), msgpack.packb((1, False, u16([5]))))
-    engine.commit(write, sync=False)
-
-    opened = session_open(Tier1(engine, node(), 1), 1, clean=False)
-
-    assert (opened.present, opened.received) == (True, u16([5]))
 
 
 def test_a_session_of_a_listener_that_is_gone_is_not_opened(engine: Engine) -> None:
@@ -747,6 +834,7 @@ def test_a_first_chunk_that_is_gone_is_counted_when_the_queue_has_run_empty() ->
 
     assert handed(open_lane(store)) == [b"b"]
     turn(store, settle_frame(1, EPOCH, ("delivered", ((1, 2),))))
+    turn(store, now_s=100.0 + LAZY_S)
     figures = store.status(5000)["queues"][QUEUE]
     assert (figures["dropped"], figures["depth"], figures["ledger_closes"]) == ({"damaged": 1}, 0, True)
 
@@ -765,9 +853,12 @@ def test_the_remote_session_is_forgotten_when_what_may_have_been_sent_is_damaged
 
     effects = open_lane(store)
     assert of(effects, LaneOpened)[0].session == "edge@remote"
-    effects += turn(store)
+    wakes_s = store.wakes_at_s(100.0)
+    store.tick(wakes_s, 5000)
+    effects += turn(store, now_s=wakes_s)
     assert of(effects, LaneReopen)
-    assert of(open_lane(store, EPOCH + 1), LaneOpened)[0].session == ""
+    assert wakes_s <= 100.0 + TICK_S
+    assert of(turn(store, LaneOpen(queue=QUEUE, epoch=EPOCH + 1), now_s=wakes_s), LaneOpened)[0].session == ""
 
 
 def test_a_row_that_cannot_be_read_stops_its_queue_only() -> None:
