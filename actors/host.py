@@ -81,6 +81,8 @@ class Host:
         elif to == self._post.name:
             self.on_message(message)
             self._hand_over()
+        else:
+            log.error("frame.refused", extra={"error": "nobody of that name lives here", "to": to[:100]})
 
     def on_message(self, message: Any) -> None:
         """A message for the process."""
