@@ -25,6 +25,7 @@ from typing import Any
 from storage.burials import Burials, Remains
 from storage.checkpoint import QueueStands, Standing, note, take
 from storage.commands import Commands
+from storage.commit_time import CommitTime
 from storage.damage import Quarantine
 from storage.engine import Engine, Write
 from storage.event_log import EventLog, event_of
@@ -90,7 +91,6 @@ _Ordered = Append | SourceResumed | SessionFrame  # what takes effect in the ord
 
 TICK_S = 1.0
 EARLY_COMMIT_BYTES = 16 << 20  # a write this large does not wait for the flush period
-LAZY_S = 0.1  # what nobody waits for, such as what was settled, goes with a commit that happens anyway, or after this
 WAITING_MAX = 100_000  # while the disk refuses: with more, SUBSCRIBEs of sessions that do not last get nothing that is retained
 RETRY_FIRST_S = 0.1
 RETRY_MAX_S = 5.0
@@ -213,13 +213,11 @@ class Tier1:
         self._needs_sync = False
         self._commit_wanted = False  # it is not put off: a queue can be handed out after it
         self._uncommitted = False  # the open write has something that somebody waits for
-        self._only_settled = False  # nothing else came since the last commit
-        self._lazy_due_s: float | None = None  # when that is committed though nobody waits for it
+        self._commit_time = CommitTime(settings.persistence.flush_period_s)
         self._acks: dict[str, Committed] = {}
         self._repeats: set[str] = set()
         self._ready: set[str] = set()
         self._unsettled: set[str] = set()  # queues whose settlements wait until they can be read
-        self._committed_s = float("-inf")
         self._commits = 0
         self._now_s, self._wall_ms, self._trimmed_s = 0.0, 0, 0.0
         self._free_bytes: int | None = None
@@ -236,7 +234,7 @@ class Tier1:
 
     def receive(self, frame: Frame) -> None:
         """Take one frame. Nothing of it is durable, and nothing is answered, before ``commit``."""
-        self._only_settled = self._only_settled and _can_wait(frame)
+        self._commit_time.take(frame)
         match frame:
             case Append():
                 self._receive_append(frame)
@@ -319,7 +317,7 @@ class Tier1:
             if lane is None or not lane.settles:  # the session has ended, or the lane was opened anew
                 self._unsettled.discard(name)
             elif self._now_s >= lane.retry_s:
-                self._only_settled = False  # its answer has waited long enough
+                self._commit_time.hurry()  # its answer has waited long enough
                 self._settle_waiting(name, lane)
                 if not lane.settles:
                     self._unsettled.discard(name)
@@ -577,10 +575,10 @@ class Tier1:
                 self._retention.make_room(self._bridge_lanes.values(), self._write, wall_ms)
             at_once = True
         self._effects.extend(self.admit(now_s, wall_ms))
-        if at_once or self._commands.waiting or self._is_due(now_s):
+        if at_once or self._commands.waiting or self._write.size_bytes >= EARLY_COMMIT_BYTES or self._commit_time.is_due(now_s):
             self._commit_write(now_s, wall_ms)
-        elif self._lazy_due_s is None and self._changed:
-            self._lazy_due_s = now_s + LAZY_S
+        elif self._changed:
+            self._commit_time.put_off(now_s)
         answers: Effects = []
         if self._commands.waiting:
             answers = self._commands.obey(now_s, wall_ms) if self._retry_s is None else self._look(now_s, wall_ms)
@@ -613,16 +611,12 @@ class Tier1:
             lane = self._lanes.get(name)
             if lane is not None and lane.unreadable is not None and lane.retry_s > now_s:
                 wake_s = min(wake_s, lane.retry_s)
-        if self._only_settled and self._lazy_due_s is not None:
-            wake_s = min(wake_s, max(self._lazy_due_s, self._committed_s + self._persistence.flush_period_s))
-        if self._uncommitted and self._persistence.flush_period_s:
-            return min(wake_s, self._committed_s + self._persistence.flush_period_s)
-        return wake_s
+        return min(wake_s, self._commit_time.wakes_at_s(waited_for=self._uncommitted))
 
     def tick(self, now_s: float, wall_ms: int) -> None:
         """What time brings: expiry at the head of the queues, and trimming of idle ones. Call it about once a second."""
         self._now_s, self._wall_ms = now_s, wall_ms
-        self._only_settled = False
+        self._commit_time.hurry()
         if self._retry_s is not None:
             return
         for name, lane in self._lanes.items():
@@ -705,15 +699,6 @@ class Tier1:
 
     # --- inside: commit ---
 
-    def _is_due(self, now_s: float) -> bool:
-        """Whether to commit now; what only settles messages waits a moment for a commit that happens anyway."""
-        if self._write.size_bytes >= EARLY_COMMIT_BYTES:
-            return True
-        if self._only_settled and (self._lazy_due_s is None or now_s < self._lazy_due_s):
-            return False
-        period_s = self._persistence.flush_period_s
-        return not period_s or now_s - self._committed_s >= period_s
-
     def _commit_write(self, now_s: float, wall_ms: int) -> None:
         write = self._write
         strong = self._needs_sync or self._persistence.sync != "full"
@@ -741,9 +726,9 @@ class Tier1:
                 return
             self._write = Write()
             self._commits += 1
-            self._committed_s = now_s
+            self._commit_time.written(now_s)
         self._needs_sync = self._uncommitted = self._commit_wanted = False
-        self._only_settled, self._lazy_due_s = True, None
+        self._commit_time.committed()
         for name in self._owing:
             self._lanes[name].releasing = False
         self._tell_losses(changed)
@@ -1273,10 +1258,3 @@ class Tier1:
                 "messages": ledger.dropped.get("damaged", 0),
             },
         }
-
-
-def _can_wait(frame: Frame) -> bool:
-    """Whether nobody waits for what ``frame`` changes: it only settles messages, which leaves nothing but their places."""
-    if isinstance(frame, Settle):
-        return frame.session is None and not frame.released and not any(outcome.startswith("dead:") for outcome, _ in frame.settled)
-    return isinstance(frame, Credit)

@@ -10,10 +10,11 @@ import pytest
 
 from storage.chunk import Chunk
 from storage.commit_mark import Evidence
+from storage.commit_time import LAZY_S
 from storage.engine import Engine, Write
 from storage.keys import chunk_key, lane_key
 from storage.memory import MemoryEngine
-from storage.tier1 import LAZY_S, TICK_S, Effects, Tier1
+from storage.tier1 import TICK_S, Effects, Tier1
 from tests.storage.building import (
     FORWARDER,
     QUEUE,
