@@ -40,7 +40,8 @@ from wire.mqtt.reason_codes import ReasonCode, reason_name
 from wire.names import QUEUE_STORE, forwarder_name, lane_of_actor, queue_name, remote_client_id, remote_session_name
 from wire.outbound import Blamed
 from wire.refusal_policy import RefusalPolicy
-from wire.settings import LimitSettings, NodeSettings
+from wire.settings import NodeSettings
+from wire.settling import Settling
 
 log = logging.getLogger("bascule")
 
@@ -50,10 +51,7 @@ BYTES_IN_HAND = 8 << 20
 MESSAGES_IN_HAND_MIN = 2_048
 WINDOWS_IN_HAND = 3
 
-# Settlements wait a moment for more of them, unless something waits for their commit, or a small queue for the room.
-SETTLE_MESSAGES = 256
-SETTLE_DELAY_S = 0.05
-SETTLE_QUEUE_FRACTION = 8
+SETTLE_DELAY_S = 0.05  # settlements wait for more of them, unless something waits for their commit
 
 # A remote acknowledges messages one by one, and reading each acknowledgement by itself costs more than the message did. So they
 # gather for a moment while no more could be sent for them anyway: the window is wide open, or the remote has half of it to work on.
@@ -137,8 +135,7 @@ class Connection(MailboxActor):
         self._failback = Failback(
             self._settings.addresses, retry_s=self._settings.primary_retry_s, finish_s=self._settings.stall_timeout_s
         )
-        self._lane_epoch = 0
-        self._number = 0
+        self._lane_epoch = self._number = 0
         self._remote: Remote | None = None
         self._opening = False
         self._paused = False
@@ -149,12 +146,10 @@ class Connection(MailboxActor):
         self._blocked = False  # until the poll says that the socket takes more
         self._writing = False  # the poll tells of that
         self._resting = False  # the socket is read when the timer says so, not when it has something
-        self._rest_timed = False
-        self._rest_since_s = 0.0
+        self._rest_since_s: float | None = None  # the timer runs since then
         self._deaf = False  # what was read waits for the intake, and the socket is not read meanwhile
         self._settle_timed = False
-        self._settle_messages, self._settle_bytes = _worth_settling(self._bridge.limits, settings.limits)
-        self._told_bytes = 0  # how much had passed when settlements were sent last
+        self._settling = Settling(self._bridge.limits, settings.limits, bytes_max=BYTES_IN_HAND)
         self._unexpected_publishes = 0
         self._taken_over = False  # the remote has said so of the connection that is ending
         self._kept_s: int | None = None  # how long the remote keeps the session, where that is shorter than it was asked to
@@ -225,7 +220,7 @@ class Connection(MailboxActor):
             self._settle_timed = False
             self._settle()
         elif name == _REST:
-            self._rest_timed = False
+            self._rest_since_s = None
             if self._remote is not None and not self._deaf:
                 self._guarded(self._read)
         elif name == _RETRY:
@@ -294,7 +289,8 @@ class Connection(MailboxActor):
         if frame.receives and self._intake is None:
             self._take_in()
         self._lane_epoch = frame.epoch
-        self._number = self._told_bytes = 0
+        self._number = 0
+        self._settling.opened()
         self._flow.open(frame)
         self._credit.clear()
         self._connect()
@@ -521,7 +517,8 @@ class Connection(MailboxActor):
         untaken, self._input = self._input, b""
         self._output = memoryview(b"")
         self._control.clear()
-        self._blocked = self._writing = self._resting = self._rest_timed = self._deaf = False
+        self._blocked = self._writing = self._resting = self._deaf = False
+        self._rest_since_s = None
         self._flow.disconnected(by_remote=by_remote)
         if self._intake is not None:
             self._intake.disconnected(untaken)
@@ -699,15 +696,14 @@ class Connection(MailboxActor):
         if self._resting != bool(rest_s):
             self._resting = bool(rest_s)
             self._listen(remote)
-        if rest_s and not self._rest_timed:
-            self._rest_timed = True
+        if rest_s and self._rest_since_s is None:
             self._rest_since_s = now_s
             self.mailbox.set_timer(_REST, now_s + rest_s)
 
     def _read_along(self) -> None:
         """Read what has gathered, now that there is a turn anyway, and wait anew for the next."""
-        if self._rest_timed and not self._deaf and self.mailbox.now_s() - self._rest_since_s >= REST_LEAST_S:
-            self._rest_timed = False
+        if self._rest_since_s is not None and not self._deaf and self.mailbox.now_s() - self._rest_since_s >= REST_LEAST_S:
+            self._rest_since_s = None
             self.mailbox.cancel_timer(_REST)
             self._guarded(self._read)
 
@@ -817,8 +813,7 @@ class Connection(MailboxActor):
     def _settle_soon(self, now_s: float) -> None:
         """Send what was settled now, or within a moment."""
         settled = self._flow.settled_messages
-        enough = settled >= self._settle_messages or (settled and self._flow.passed_bytes - self._told_bytes >= self._settle_bytes)
-        if self._flow.urgent or enough:
+        if self._flow.urgent or self._settling.is_enough(settled, self._flow.passed_bytes):
             self._settle()
         elif settled and not self._settle_timed:
             self._settle_timed = True
@@ -831,7 +826,7 @@ class Connection(MailboxActor):
         if facts is None:
             return
         self._number += 1
-        self._told_bytes = self._flow.passed_bytes
+        self._settling.told(self._flow.passed_bytes)
         self.send(
             self._forwarder,
             Settle(
@@ -869,13 +864,3 @@ def _facts_of(blamed: Blamed) -> dict[str, str | int]:
 def _smaller(one: int | None, other: int | None) -> int | None:
     """The smaller of two limits, None being no limit."""
     return min((limit for limit in (one, other) if limit is not None), default=None)
-
-
-def _worth_settling(*limits: LimitSettings) -> tuple[int, int]:
-    """How many settled messages, and bytes, do not wait for more: the smallest queue is not to be held up by them."""
-    messages = [limit.max_messages for limit in limits if limit.max_messages is not None]
-    size_bytes = [limit.max_bytes for limit in limits if limit.max_bytes is not None]
-    return (
-        max(1, min([SETTLE_MESSAGES, *(most // SETTLE_QUEUE_FRACTION for most in messages)])),
-        min([BYTES_IN_HAND, *(most // SETTLE_QUEUE_FRACTION for most in size_bytes)]),
-    )

@@ -1,0 +1,35 @@
+"""When settled messages are worth a frame of their own. Pure.
+
+Settlements wait a moment for more of them. Many do not, nor does much. And a small queue is not to be held up by them: what is
+settled makes room in it.
+"""
+
+from __future__ import annotations
+
+from wire.settings import LimitSettings
+
+MESSAGES_MAX = 256
+QUEUE_FRACTION = 8
+
+
+class Settling:
+    """The amounts at which settlements wait no longer, by the smallest of the queues' ``limits``."""
+
+    def __init__(self, *limits: LimitSettings, bytes_max: int) -> None:
+        messages = [limit.max_messages for limit in limits if limit.max_messages is not None]
+        size_bytes = [limit.max_bytes for limit in limits if limit.max_bytes is not None]
+        self._messages = max(1, min([MESSAGES_MAX, *(most // QUEUE_FRACTION for most in messages)]))
+        self._bytes = min([bytes_max, *(most // QUEUE_FRACTION for most in size_bytes)])
+        self._told_bytes = 0
+
+    def opened(self) -> None:
+        """What has passed is counted anew."""
+        self._told_bytes = 0
+
+    def told(self, passed_bytes: int) -> None:
+        """Settlements were sent. passed_bytes: how much has passed so far."""
+        self._told_bytes = passed_bytes
+
+    def is_enough(self, messages: int, passed_bytes: int) -> bool:
+        """Whether to send the settlements of ``messages`` now."""
+        return messages >= self._messages or (messages > 0 and passed_bytes - self._told_bytes >= self._bytes)
