@@ -14,11 +14,12 @@ import pytest
 
 from actors.acknowledgements import RETRY_REFUSED_S, RETRY_TIMER
 from actors.client import Client
+from actors.handed_over import Published
 from actors.listener import BESIDE_ROWS, Listener
 from actors.mailbox import READ, Mailbox, PollGroup
 from tests.supervisor.settings import node_settings
-from wire.batch import OFFERED, Batch, pack_column, unpack_column
-from wire.frames import Committed, Frame, Publishes, SessionGone, SourceResumed, decode
+from wire.batch import OFFERED, pack_column, unpack_column
+from wire.frames import Committed, Frame, SessionGone, SourceResumed
 from wire.inbound import InboundFlow
 from wire.link import BATCH_ROWS_MAX
 from wire.names import QUEUE_STORE
@@ -61,8 +62,8 @@ class Store:
         if self._stalled.get(frame.source, frame.number) < frame.number:
             del self._stalled[frame.source]
 
-    def commit(self, frame: Publishes) -> Committed:
-        batch = Batch.decode(frame.bodies[0])
+    def commit(self, frame: Published) -> Committed:
+        batch = frame.batch
         self.largest = max(self.largest, len(batch))
         refused = []
         for row, (source, payload) in enumerate(zip(unpack_column("I", frame.sources), batch.rows_payloads(), strict=True)):
@@ -87,7 +88,7 @@ class Node:
         self.seconds = 0.0
         self.timers: dict[str, float] = {}
         self.poll = Poll()
-        self.batches: list[Publishes] = []
+        self.batches: list[Published] = []
         self.clients: dict[int, tuple[Client, socket.socket]] = {}
         self.fars: dict[int, socket.socket] = {}
         self._resumes: list[SourceResumed] = []
@@ -117,10 +118,7 @@ class Node:
         if isinstance(frame, SourceResumed):
             assert peer == QUEUE_STORE
             self._resumes.append(frame)
-
-    def send_parts(self, peer: str, parts: list[bytes]) -> None:
-        frame = decode(parts)
-        if isinstance(frame, Publishes):
+        elif isinstance(frame, Published):
             self.batches.append(frame)
 
     def set_timer(self, name: str, at_s: float) -> None:

@@ -10,11 +10,13 @@ from typing import Any, cast
 import pytest
 
 from actors.acknowledgements import Owed
+from actors.handed_over import Published
 from actors.listener import Listener
 from actors.mailbox import Mailbox
 from tests.fuzz.in_process import LIMITS, InProcessNode
 from tests.supervisor.settings import node_settings
-from wire.frames import Committed, Frame, PeerUp, SenderResumes, SessionOpened, SessionsKnown
+from wire.batch import from_rows
+from wire.frames import Committed, Frame, PeerUp, SenderResumes, SessionOpened
 from wire.keep_alive import KeepAlive
 from wire.mqtt.codec import encode
 from wire.mqtt.packets import Connect
@@ -45,9 +47,6 @@ class RecordingMailbox:
     def send(self, peer: str, frame: Frame) -> None:
         self.sent.append(frame)
 
-    def send_parts(self, peer: str, parts: list[bytes]) -> None:
-        """A batch, again."""
-
 
 def committed(number: int, *, store: int) -> Committed:
     return Committed(sender="listener", epoch=5, store=store, number=number, refused={})
@@ -57,13 +56,17 @@ def test_what_a_former_store_had_committed_is_offered_to_the_next(tmp_path: Path
     """In memory it has nothing of it, and waits for the number that it was told; so that one must still come."""
     mailbox = RecordingMailbox()
     listener = Listener(cast(Mailbox, mailbox), node_settings(tmp_path), 5)
-    nothing: Any = Owed([], {}, b"", b"")
-    for _ in range(2):
-        listener._link.sent([b"batch"], nothing, 1.0)
+    empty = from_rows([])
+    for number in (1, 2):
+        published = Published(sender="listener", epoch=5, number=number, batch=empty, sources=b"")
+        listener._link.sent(published, Owed([], {}, b"", empty), 1.0)
     listener.on_receive(PeerUp(name=QUEUE_STORE, epoch=7))
     listener.on_frame(committed(1, store=7))
     listener.on_receive(PeerUp(name=QUEUE_STORE, epoch=8))
-    assert mailbox.sent[-1] == SenderResumes(sender="listener", epoch=5, number=2)
+    resumes, again = mailbox.sent[-2:]
+    assert resumes == SenderResumes(sender="listener", epoch=5, number=2)
+    assert isinstance(again, Published)
+    assert again.number == 2, "what is outstanding comes again, the same"
 
     listener.on_frame(committed(2, store=7))
     assert listener._link.committed == 1
@@ -77,21 +80,16 @@ def test_what_a_former_store_said_late_of_sessions_counts_no_more(tmp_path: Path
     listener = Listener(cast(Mailbox, RecordingMailbox()), node_settings(tmp_path), 5)
     heard: list[Frame] = []
     monkeypatch.setattr(listener._sessions, "opened", heard.append)
-    monkeypatch.setattr(listener._sessions, "known", heard.append)
     listener.on_receive(PeerUp(name=QUEUE_STORE, epoch=8))
     frames = [
-        frame
+        SessionOpened(sender="listener", epoch=5, store=store, request=1, session="c", present=False, received=b"")
         for store in (7, 8)
-        for frame in (
-            SessionOpened(sender="listener", epoch=5, store=store, request=1, session="c", present=False, received=b""),
-            SessionsKnown(epoch=5, store=store, sessions=(), last=True),
-        )
     ]
 
     for frame in frames:
         listener.on_frame(frame)
 
-    assert heard == frames[2:]
+    assert heard == frames[1:]
 
 
 @pytest.mark.parametrize(("greeted", "why"), [(True, "keep_alive_timeout"), (False, "connect_timeout")])
