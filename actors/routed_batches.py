@@ -2,8 +2,8 @@
 
 Who gets a message is decided once, when it is routed. Between that and a repeat (the store has died with the batch) clients may
 have subscribed, and been sent later messages of QoS 0 already; and a shared subscription would choose another member: the message
-would come out of order (P4) [MQTT-4.6.0-6], twice, or to nobody. A new Distributor knows nothing of it, and routes again; its
-Listener's clients are others.
+would come out of order (P4) [MQTT-4.6.0-6], twice, or to nobody. A new life knows nothing of it, and routes what Connections
+send again; its clients are others.
 """
 
 from __future__ import annotations

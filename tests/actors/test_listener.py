@@ -56,17 +56,15 @@ def test_what_a_former_store_had_committed_is_offered_to_the_next(tmp_path: Path
     """In memory it has nothing of it, and waits for the number that it was told; so that one must still come."""
     mailbox = RecordingMailbox()
     listener = Listener(cast(Mailbox, mailbox), node_settings(tmp_path), 5)
-    empty = from_rows([])
-    for number in (1, 2):
-        published = Published(sender="listener", epoch=5, number=number, batch=empty, sources=b"")
-        listener._link.sent(published, Owed([], {}, b"", empty), 1.0)
+    batch = from_rows([(b"t", 1, b"x")])
+    batches = [Published(sender="listener", epoch=5, number=number, batch=batch, sources=bytes(4)) for number in (1, 2)]
+    for published in batches:
+        listener._link.sent(published, Owed([], {}, published.sources, batch), 1.0)
     listener.on_receive(PeerUp(name=QUEUE_STORE, epoch=7))
     listener.on_frame(committed(1, store=7))
     listener.on_receive(PeerUp(name=QUEUE_STORE, epoch=8))
-    resumes, again = mailbox.sent[-2:]
-    assert resumes == SenderResumes(sender="listener", epoch=5, number=2)
-    assert isinstance(again, Published)
-    assert again.number == 2, "what is outstanding comes again, the same"
+    assert mailbox.sent[-2] == SenderResumes(sender="listener", epoch=5, number=2)
+    assert mailbox.sent[-1] is batches[1], "as it was"
 
     listener.on_frame(committed(2, store=7))
     assert listener._link.committed == 1
@@ -82,14 +80,14 @@ def test_what_a_former_store_said_late_of_sessions_counts_no_more(tmp_path: Path
     monkeypatch.setattr(listener._sessions, "opened", heard.append)
     listener.on_receive(PeerUp(name=QUEUE_STORE, epoch=8))
     frames = [
-        SessionOpened(sender="listener", epoch=5, store=store, request=1, session="c", present=False, received=b"")
-        for store in (7, 8)
+        SessionOpened(sender="listener", epoch=epoch, store=store, request=1, session="c", present=False, received=b"")
+        for epoch, store in ((5, 7), (4, 8), (5, 8))
     ]
 
     for frame in frames:
         listener.on_frame(frame)
 
-    assert heard == frames[1:]
+    assert heard == frames[2:]
 
 
 @pytest.mark.parametrize(("greeted", "why"), [(True, "keep_alive_timeout"), (False, "connect_timeout")])
