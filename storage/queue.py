@@ -741,6 +741,11 @@ class Queue:
         self._move_cursor(stop)
         self._advance()
 
+    @property
+    def has_losses(self) -> bool:
+        """Whether something was found to be lost since ``take_losses``."""
+        return bool(self._losses)
+
     def take_losses(self) -> list[Loss]:
         """What was found to be lost since the last call."""
         losses, self._losses = self._losses, []

@@ -838,6 +838,7 @@ class Tier1:
                 self._ready.add(name)
                 continue
             self._guarded(name, lane, lambda: self._hand_out_lane(name, lane, wall_ms))  # noqa: B023
+            self._commit_wanted |= lane.queue.has_losses  # who takes from it may have to open the lane anew
 
     def _hand_out_lane(self, name: str, lane: _Lane, wall_ms: int) -> None:
         max_age_s = lane.limits.max_age_s if lane.limits.max_age_s is not None else self._settings.limits.max_age_s

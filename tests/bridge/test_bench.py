@@ -30,7 +30,7 @@ def test_the_bench_measures_both_systems_and_a_backlog() -> None:
     assert len(report["medians"]) == 10
     assert report["backlog"]["missing"] == 0
     assert report["backlog"]["out_of_order"] == 0
-    assert {"listener", "queue_store", "main"} <= report["backlog"]["rss_after_bytes"].keys()
+    assert {"clients", "store", "main"} <= report["backlog"]["rss_after_bytes"].keys()
 
 
 def test_the_bench_measures_intake_beside_snapshots() -> None:

@@ -43,10 +43,10 @@ def subscribed_at(node: Node, port: int) -> None:
 
 
 def kill_both(node: Node) -> None:
-    """kill -9 of the store and of the Connection."""
-    store, connection = node.kill("queue_store"), node.kill("connection", bridge="cloud", lane=0)
-    node.wait_replaced("queue_store", store)
-    wait_until(lambda: node.find_pid("connection", "cloud", 0) not in (None, connection), 20.0, "a new Connection")
+    """kill -9 of the store and of the bridge."""
+    store, bridge = node.kill("store"), node.kill("bridge", bridge="cloud", lane=0)
+    node.wait_replaced("store", store)
+    wait_until(lambda: node.find_pid("bridge", "cloud", 0) not in (None, bridge), 20.0, "a new bridge")
 
 
 @PROTOCOLS

@@ -30,7 +30,7 @@ from wire.batch import Batch, unpack_column
 from wire.frames import Committed, Credit, Frame, HandOut, LaneOpen, LaneOpened, LaneReopen, SessionOpen, SessionOpened, Settled
 from wire.sequences import PACKET_IDS
 
-SESSION = "\0c"
+SESSION = "c"
 REMOTE = "edge@remote"
 IN_FLIGHT = 20
 QUEUES = (QUEUE, OTHER)

@@ -17,9 +17,11 @@ from storage.tier1 import Tier1
 from tests.storage.building import QUEUE, append_frame, batch, bridge, messages, node, settle_frame, wait_idle
 from wire.batch import Batch
 from wire.frames import Committed, Credit, Frame, HandOut, LaneOpen, LaneReopen, SessionOpen, SessionOpened
+from wire.mqtt.packets import SESSION_NEVER_EXPIRES_S
 from wire.settings import NodeSettings
 
 OTHER = "bridge:cloud:1"
+SESSION = "c"
 MANY = 1 << 40
 LANES = 2
 
@@ -71,6 +73,10 @@ def filled(
     engine = RocksEngine(folder)
     store = Tier1(engine, settings(folder, sync), 1)
     made = Filled(folder, engine)
+    store.receive(
+        SessionOpen(sender="listener", epoch=1, request=1, session=SESSION, clean=False, expiry_s=SESSION_NEVER_EXPIRES_S)
+    )
+    store.commit(0.0, 1000)
     newest = ""
     number = 0
     while number < commits or (watched and not made.is_recycled(log_bytes)):
@@ -88,7 +94,7 @@ def filled(
             newest, made.former = before.name, before.read_bytes()
         watching = number > commits - watched
         old = before.read_bytes() if watching else b""
-        store.receive(append_frame(number, parts, received={"\0c": ([number], [0])}))
+        store.receive(append_frame(number, parts, received={SESSION: ([number], [0])}))
         assert any(isinstance(frame, Committed) for _, frame in store.commit(float(number), 1000))
         if watching:
             after = made.log_path()
@@ -133,7 +139,9 @@ def _emptied(store: Tier1, life: int) -> Emptied:
     handed: dict[str, dict[int, bytes]] = {QUEUE: {}, OTHER: {}}
     epochs = dict.fromkeys(handed, life << 20)
     now_s = 100.0
-    todo: list[Frame] = [SessionOpen(sender="listener", epoch=life, request=1, session="\0c", clean=False, expiry_s=60)]
+    todo: list[Frame] = [
+        SessionOpen(sender="listener", epoch=life, request=1, session=SESSION, clean=False, expiry_s=SESSION_NEVER_EXPIRES_S)
+    ]
     todo += [LaneOpen(queue=queue, epoch=epoch) for queue, epoch in epochs.items()]
     todo.append(append_frame(1, {queue: (batch([b"new"], 1), None) for queue in handed}, epoch=life))
     received = committed = settles = 0
@@ -161,6 +169,7 @@ def _emptied(store: Tier1, life: int) -> Emptied:
         if not effects and not todo:
             break
     assert committed == 1, "the store goes on"
+    store.commit(now_s + 1, 1000, at_once=True)  # what was settled last would wait a moment
     return Emptied(handed, store.status(1000), received)
 
 

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from multiprocessing import get_context
 from typing import Any
 
@@ -175,13 +175,13 @@ def _print_trace(plan: Plan, outcome: Outcome) -> None:
 def _shown(fact: Any) -> str:
     if not isinstance(fact, Frame):
         return str(fact)
-    fields = []
-    for name in fact.__dataclass_fields__:
+    shown = []
+    for name in (field.name for field in fields(fact)):
         value = getattr(fact, name)
         if name == "bodies":
             value = [b"".join(piece for piece in body.split(b".") if piece)[-60:] for body in value]
-        fields.append(f"{name}={value!r}")
-    return f"{type(fact).__name__}({', '.join(field for field in fields if not field.startswith('status='))})"
+        shown.append(f"{name}={value!r}")
+    return f"{type(fact).__name__}({', '.join(field for field in shown if not field.startswith('status='))})"
 
 
 def _say(text: str) -> None:

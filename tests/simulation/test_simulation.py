@@ -63,7 +63,7 @@ def test_a_seed_takes_the_same_course_each_time() -> None:
 
 
 def test_a_failure_shrinks_and_its_command_replays_it() -> None:
-    found = simulation("--mutation", "L2-number-not-committed", "--seeds", "6..2000")  # that of seed 5 takes eight steps
+    found = simulation("--mutation", "L2-number-not-committed", "--seeds", "6..2000")
     assert found.returncode == 1, found.stdout + found.stderr
     words = replay(found.stdout)
     kind = re.findall(r"^seed \d+: ([^:]*):", found.stdout, re.MULTILINE)[0]
