@@ -229,6 +229,7 @@ class StoreFolder:
 
     def _take_place(self, *, keep: bool) -> str:
         """Let the rebuilt store have the place; where the old one is kept. Cut short at any step, it is done again."""
+        files.sync(self._part.parent)  # its own name: once the old store has lost the place, nothing else is there
         kept = self._name_for_damage() if keep and self.path.exists() else None
         if kept is not None:
             files.rename(self.path, kept)
