@@ -397,7 +397,7 @@ class Persistence(Section):
         "0s", "0s commits each cycle; longer commits, and acknowledges, on that period."
     )
     gather: Annotated[float, Duration(0, 1)] = setting(
-        "2ms",
+        "1ms",
         "While commits follow each other closely, the next waits so long after one, and carries more; a lone message never does.",
     )
     sync: Literal["full", "os"] = setting("full", "full survives loss of power; os survives the death of processes only.")

@@ -128,7 +128,7 @@ class PersistenceSettings:
     acknowledge: str
     flush_period_s: float
     sync: str
-    gather_s: float = 0.002
+    gather_s: float = 0.001
     events_max: int = 100_000
     events_max_age_s: float = 30 * 86400.0
 
