@@ -22,7 +22,7 @@ from supervisor.cli_calls import call_node as _call
 from supervisor.cli_calls import load as _load
 from supervisor.cli_events import events
 from supervisor.cli_export import export
-from supervisor.cli_output import complain, printing
+from supervisor.cli_output import complain, printing, refused
 from supervisor.cli_passwd import passwd
 from supervisor.cli_queue import queue
 from supervisor.cli_report import report
@@ -46,12 +46,8 @@ def main(argv: list[str] | None = None) -> int:
 def _main(argv: list[str] | None) -> int:
     try:
         status = cli.main(args=argv, prog_name="bascule", standalone_mode=False)
-    except ConfigError as error:
-        complain("\n".join(error.problems or (str(error),)))
-        return error.exit_status
     except BasculeError as error:
-        complain(f"bascule: {error}")
-        return error.exit_status
+        return refused(error)
     except click.ClickException as error:
         message = io.StringIO()
         error.show(message)

@@ -8,6 +8,8 @@ import sys
 from collections.abc import Callable
 from typing import TextIO
 
+from wire.errors import BasculeError, ConfigError
+
 EXIT_FAILED = 74  # EX_IOERR
 EXIT_PIPE_CLOSED = 141  # as the shell counts SIGPIPE
 
@@ -38,6 +40,15 @@ def complain(line: str) -> None:
         sys.stderr.flush()
     except OSError:
         _give_up(sys.stderr)
+
+
+def refused(error: BasculeError) -> int:
+    """Print why ``error`` ended the command, each problem of a configuration on its line; the exit status."""
+    if isinstance(error, ConfigError):
+        complain("\n".join(error.problems or (str(error),)))
+    else:
+        complain(f"bascule: {error}")
+    return error.exit_status
 
 
 def tell(line: str) -> str | None:

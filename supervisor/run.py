@@ -9,10 +9,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from supervisor.cli_output import complain, printing
+from supervisor.cli_output import printing, refused
 from supervisor.config_aside import Loading, problems
 from supervisor.template import Template
-from wire.errors import BasculeError, ConfigError
+from wire.errors import BasculeError
 
 
 def main(argv: list[str]) -> int:
@@ -28,12 +28,8 @@ def _main(config: Path) -> int:
             from supervisor.node import run_node
 
             return run_node(template, loading.settings, lambda: problems(config))
-    except ConfigError as error:
-        complain("\n".join(error.problems or (str(error),)))
-        return error.exit_status
     except BasculeError as error:
-        complain(f"bascule: {error}")
-        return error.exit_status
+        return refused(error)
     except KeyboardInterrupt:
         return 130
 
