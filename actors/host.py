@@ -179,8 +179,10 @@ class ChildHost(Host):
 
     def _stop_next(self) -> bool:
         """Tell the last of those that live to stop, if it is time and it was not told yet; whether it was told now."""
+        if not self._stopping:
+            return False
         living = [actor for actor in self._children if not actor.ended]
-        if not self._stopping or not living or living[-1].state == "stopping":
+        if not living or living[-1].state == "stopping":
             return False
         self._take(living[-1].name, Stop())
         self._hand_over()
