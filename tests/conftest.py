@@ -12,8 +12,9 @@ from __future__ import annotations
 import faulthandler
 import os
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,8 @@ from hypothesis import HealthCheck, settings
 from tests.support import keeper
 from tests.support.mosquitto import Mosquitto
 from tests.support.node import Config, Node
-from tests.support.schedule import rank, together
+from tests.support.process_marker import MARKER, guard, is_marked_by_folder, without_processes
+from tests.support.schedule import RECORDED, rank, together, write_durations
 
 StartNode = Callable[[Config], Node]
 GRACE_S = 60.0  # what can be broken into is, by then
@@ -32,12 +34,17 @@ END_S = 120.0  # what a process may take to end when all its tests have
 _IS_ONE_OF_SEVERAL = "PYTEST_XDIST_WORKER" in os.environ
 _STDERR = pytest.StashKey[int]()
 _SAID = "said"  # the user property of a test that has a word for the end of the run
+_ROOT = Path(__file__).resolve().parents[1]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """``--soak SECONDS``: how long each open-ended test goes on; without it they stay short. ``--seed N``: its first seed."""
+    """``--soak SECONDS``: how long each open-ended test goes on; without it they stay short. ``--seed N``: its first seed.
+
+    ``--record-durations``: how long each file took decides on the order of the next run with several processes.
+    """
     parser.addoption("--soak", type=float, default=None, metavar="SECONDS", help="give each open-ended test that many seconds")
     parser.addoption("--seed", type=int, default=None, metavar="N", help="first seed of random tests; without --soak the only one")
+    parser.addoption("--record-durations", action="store_true", help=f"write how long each file took to {RECORDED.name}")
     parser.addoption("--broker", default="bascule", choices=("bascule", "mosquitto"), help="whom tests/conformance looks at")
 
 
@@ -49,21 +56,29 @@ def pytest_configure(config: pytest.Config) -> None:
     for name in ("CI", "BUILD_NUMBER"):
         os.environ.pop(name, None)
     config.stash[_STDERR] = os.dup(2)  # 2 itself is captured while a test runs
+    config.addinivalue_line("markers", f"{MARKER}: the test starts processes")
     keeper.begin()
+    guard()
     slow = [HealthCheck.too_slow]
     soaks = config.getoption("--soak") is not None
     settings.register_profile("bascule", deadline=None, suppress_health_check=slow, derandomize=not soaks, print_blob=True)
     settings.load_profile("bascule")
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """What random tests have to say at the end, whether they failed or not."""
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """What random tests have to say at the end, whether they failed or not; how long all took, where that is wanted."""
+    took_s: dict[str, float] = defaultdict(float)
     for reports in terminalreporter.stats.values():
         for report in reports:
-            if isinstance(report, pytest.TestReport) and report.when == "call":
+            if not isinstance(report, pytest.TestReport):
+                continue
+            took_s[report.nodeid] += report.duration
+            if report.when == "call":
                 for name, line in report.user_properties:
                     if name == _SAID:
                         terminalreporter.write_line(str(line))
+    if config.getoption("--record-durations"):
+        RECORDED.write_text(write_durations(took_s), encoding="utf-8")
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -79,8 +94,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return scheduler
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """One of several processes has the slow tests first. In a soak none is broken into."""
+    """One of several processes has the slow tests first. In a soak none is broken into. Some folders mark all that is in them."""
+    for item in items:
+        if is_marked_by_folder(item.path.relative_to(_ROOT).as_posix()):
+            item.add_marker(MARKER)
     if config.getoption("--soak") is not None:
         for item in items:
             item.add_marker(pytest.mark.timeout(0), append=False)  # before its own
@@ -90,10 +109,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(wrapper=True, trylast=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """End this process if the test does not."""
+    """End this process if the test does not. A test that is to start no processes cannot, and neither can what is set up for it."""
     end_after(limit_s(item) + GRACE_S, item.config)
     try:
-        return (yield)
+        with nullcontext() if item.get_closest_marker(MARKER) else without_processes(item.nodeid):
+            return (yield)
     finally:
         faulthandler.cancel_dump_traceback_later()
 

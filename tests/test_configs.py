@@ -90,6 +90,7 @@ def shown_at(value: Any, path: tuple[str, ...]) -> Any:
     return value
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 def test_every_file_loads_and_fits_the_schema(path: Path, tmp_path: Path) -> None:
     copy = tmp_path / "configs" / path.name

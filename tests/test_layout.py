@@ -278,6 +278,7 @@ def test_an_extra_requires_exactly_what_it_adds(extra: str) -> None:
     assert required == EXTRAS[extra]
 
 
+@pytest.mark.process
 def test_a_node_starts_and_is_commanded_without_the_extras() -> None:
     """In a Python that cannot import them: whoever needs one imports it when asked to work."""
     block = "".join(f"sys.modules[{name!r}] = None; " for name in sorted(set().union(*EXTRAS.values())))

@@ -20,6 +20,8 @@ from tests.support.subscriber import Subscriber
 from tests.support.waiting import PATIENCE_S, wait_until
 from wire.settings import BackoffSettings, TlsSettings
 
+pytestmark = pytest.mark.process
+
 PAYLOADS = [f"m{number}" for number in range(300)]
 
 

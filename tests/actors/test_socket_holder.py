@@ -45,6 +45,7 @@ def test_who_has_the_port_at_another_address_is_not_in_the_way() -> None:
         assert holder_of_port("127.0.0.2", listener.getsockname()[1]) == ""
 
 
+@pytest.mark.process
 def test_a_connection_from_the_port_holds_it_too_but_who_listens_is_named_first() -> None:
     port = free_port()
     with socket.create_server(("127.0.0.1", free_port())) as far, socket.socket() as near:

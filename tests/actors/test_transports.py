@@ -80,6 +80,7 @@ def settings(authority: Authority) -> ListenerTlsSettings:
     )
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
 @pytest.mark.parametrize(
     ("kind", "user"), [("none", None), ("common-name", "pump-7"), ("subject", "CN=pump-7,OU=B\\, C,O=Plant é")]
@@ -97,6 +98,7 @@ def test_a_certificate_gives_the_user_name(
         assert ends.near.certificate_user is None
 
 
+@pytest.mark.process
 def test_what_has_come_of_a_record_is_under_way(authority: Authority, settings: ListenerTlsSettings) -> None:
     """Nothing of it can be read before it is whole; it counts until what it says is whole, too."""
     with connected(settings, authority, None, ssl.TLSVersion.TLSv1_3) as ends:
@@ -117,6 +119,7 @@ def test_what_has_come_of_a_record_is_under_way(authority: Authority, settings: 
         assert ends.near.under_way_bytes == 4
 
 
+@pytest.mark.process
 def test_a_certificate_that_names_two_is_not_let_in(authority: Authority, settings: ListenerTlsSettings) -> None:
     pair = authority.issue("two", "/CN=pump-7/CN=admin")
     with connected(replace(settings, identity="common-name"), authority, pair, ssl.TLSVersion.TLSv1_3) as ends:
@@ -126,6 +129,7 @@ def test_a_certificate_that_names_two_is_not_let_in(authority: Authority, settin
         assert ends.near.certificate_user is None
 
 
+@pytest.mark.process
 def test_handshakes_wait_for_their_turn_and_talk_does_not(authority: Authority, settings: ListenerTlsSettings) -> None:
     with connected(settings, authority, None, ssl.TLSVersion.TLSv1_3) as ends:
         ends.turn.left = 0
@@ -140,6 +144,7 @@ def test_handshakes_wait_for_their_turn_and_talk_does_not(authority: Authority, 
         assert ends.near.receive() == b"hello"
 
 
+@pytest.mark.process
 def test_all_that_was_decrypted_is_read_at_once(authority: Authority, settings: ListenerTlsSettings) -> None:
     """Otherwise it would stay behind a socket that no poll reports."""
     with connected(settings, authority, None, ssl.TLSVersion.TLSv1_3) as ends:
@@ -156,6 +161,7 @@ def test_all_that_was_decrypted_is_read_at_once(authority: Authority, settings: 
         assert ends.near.receive() is None, "close_notify came with it"
 
 
+@pytest.mark.process
 def test_a_change_is_taken_up_when_it_has_settled(authority: Authority, tmp_path: Path) -> None:
     """A certificate and its key are two files: between their renewals they do not fit."""
     pair, other = authority.issue("one"), authority.issue("another")

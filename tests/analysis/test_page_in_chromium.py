@@ -17,6 +17,8 @@ from tests.analysis.report_builder import END_MS, Fleet
 from tests.support.chromium import Chromium, chromium
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.process
+
 __all__ = ["chromium"]
 
 WIDTHS = (320, 375, 768, 1024, 1440, 2560)

@@ -189,6 +189,7 @@ def test_a_second_copy_of_the_same_snapshot_is_refused(tmp_path: Path) -> None:
     assert whole(target) == [source.name]
 
 
+@pytest.mark.process
 def test_a_target_that_is_full_is_named_and_the_copy_goes_on_when_there_is_room(tmp_path: Path, small_disk: Path) -> None:
     box, target = Box(tmp_path / "box"), small_disk / "snapshots"
     for _ in range(4):

@@ -17,6 +17,8 @@ from tests.support.ports import free_port
 from tests.support.shim import NO_SPACE, ON_CHANGE, ON_SYNC, DiskFaults
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.process
+
 __all__ = ["shim", "small_disk"]  # fixtures
 
 MIB = 1 << 20

@@ -24,6 +24,8 @@ from tests.support.ports import free_port
 from tests.support.publisher import Publisher
 from tests.support.waiting import PATIENCE_S, wait_until
 
+pytestmark = pytest.mark.process
+
 
 def folder(node: Node) -> Path:
     return node.data_dir / "snapshots"

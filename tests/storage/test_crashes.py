@@ -164,6 +164,7 @@ while True:
 """
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("sync", ["full", "os"])
 def test_what_a_writer_acknowledged_is_there_after_kill_9(tmp_path: Path, sync: str) -> None:
     """Six times in mid-write on one store, so that the log is recycled and recovered over and over."""

@@ -69,11 +69,13 @@ def judge(found: Contents, before: Contents, after: Contents) -> list[str]:
     return faults + [f"{name} is gone" for name in kept if name not in found]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("discipline", DISCIPLINES)
 def test_what_a_node_names_is_there_when_it_goes_by_it(tmp_path: Path, recorder: Path, discipline: Discipline) -> None:
     assert list(violations(tmp_path / "box", recorder, discipline)) == []
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("place", PLACES)
 def test_without_one_sync_it_is_not(tmp_path: Path, recorder: Path, place: str) -> None:
     """Each sync of the module is left out in turn, and that shows."""

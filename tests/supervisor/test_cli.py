@@ -57,6 +57,7 @@ def test_check_says_which_files_for_a_remote_cannot_serve(config: Path, capsys: 
     assert "longer than 65535 bytes" in capsys.readouterr().err
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("command", ["run", "check", "status", "stop"])
 def test_a_wrong_configuration_is_refused_with_each_problem_on_its_line(tmp_path: Path, command: str) -> None:
     path = tmp_path / "wrong.yaml"
@@ -89,6 +90,7 @@ def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.startswith("bascule")
 
 
+@pytest.mark.process
 def test_status_prints_the_promised_json(start: StartSupervisor, config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     start().wait_ready()
     assert main(["status", str(config), "--json"]) == 0
@@ -97,6 +99,7 @@ def test_status_prints_the_promised_json(start: StartSupervisor, config: Path, c
     assert (status["node"], status["ready"], status["bridges"][0]["ledger_closes"]) == ("test", True, True)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("words", [(), ("--json",)])
 def test_status_ends_with_1_while_the_node_is_not_ready(
     start: StartSupervisor, config: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
@@ -111,6 +114,7 @@ def test_status_ends_with_1_while_the_node_is_not_ready(
     assert json.loads(printed)["ready"] is False if words else "not ready" in printed
 
 
+@pytest.mark.process
 def test_status_prints_tables_for_people(start: StartSupervisor, config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     start().wait_ready()
     assert main(["status", str(config)]) == 0
@@ -122,6 +126,7 @@ def test_status_prints_tables_for_people(start: StartSupervisor, config: Path, c
     assert clients[-2:] == ["distributor,", "listener"]
 
 
+@pytest.mark.process
 def test_status_is_watched_without_a_terminal_too(start: StartSupervisor, config: Path) -> None:
     start().wait_ready()
     command = [sys.executable, "-m", "supervisor.cli", "status", str(config), "--watch"]
@@ -141,6 +146,7 @@ def test_no_snapshot_is_copied_into_the_data_folder(config: Path, capsys: pytest
         assert "which holds the snapshots themselves" in capsys.readouterr().err
 
 
+@pytest.mark.process
 def test_a_bridge_is_paused_resumed_and_restarted(start: StartSupervisor, config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     node = start().wait_ready()
     for verb in ("pause", "resume", "restart"):
@@ -152,6 +158,7 @@ def test_a_bridge_is_paused_resumed_and_restarted(start: StartSupervisor, config
     assert "there is no bridge 'nowhere'; known: cloud" in capsys.readouterr().err
 
 
+@pytest.mark.process
 def test_stop_returns_when_the_node_has_ended(start: StartSupervisor, config: Path) -> None:
     node = start().wait_ready()
     assert main(["stop", str(config)]) == 0

@@ -101,6 +101,7 @@ def test_of_one_kind_the_newest_are_printed_and_the_others_passed_over_once(monk
     assert [event["at_ms"] for event in found] == [10, 20, 62, 63], "the newest two are those that came last"
 
 
+@pytest.mark.process
 def test_a_hangup_is_among_the_events_with_what_is_wrong_with_the_file(start_node: StartNode) -> None:
     node = start_node(node_config())
 

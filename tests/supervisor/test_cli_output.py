@@ -13,6 +13,8 @@ import pytest
 from tests.supervisor.conftest import ROOT
 from tests.support.waiting import PATIENCE_S
 
+pytestmark = pytest.mark.process
+
 CONFIG = 'node: {name: edge, data_dir: data}\nlisteners: [{bind: "127.0.0.1:1883"}]\naccess: {allow_anonymous: true}\n'
 
 

@@ -115,6 +115,7 @@ def test_the_prompt_asks_twice(file: Path) -> None:
     assert verifies(file, "ada", b"one")
 
 
+@pytest.mark.process
 def test_without_a_terminal_it_says_how_to_give_a_password(file: Path) -> None:
     command = [sys.executable, "-m", "supervisor.cli", "passwd", str(file), "ada"]
     done = subprocess.run(

@@ -32,6 +32,7 @@ def listener_of(folder: Path, keys: str) -> Path:
 TLS_FILES = "cert_file: server.pem, key_file: server.key"
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("keys", "key", "hint"),
     [
@@ -106,6 +107,7 @@ def test_listeners_that_do_not_meet_may_stand_side_by_side(tmp_path: Path, other
     assert len(load(listener_of(tmp_path, f'bind: "127.0.0.1:1"}}, {{bind: "{other}"')).listeners) == 2
 
 
+@pytest.mark.process
 def test_a_listener_has_what_was_written(tmp_path: Path, certificates: Path) -> None:
     for file in certificates.iterdir():
         shutil.copy(file, tmp_path)
@@ -126,6 +128,7 @@ def test_a_listener_has_what_was_written(tmp_path: Path, certificates: Path) -> 
     )
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("identity", "loads"), [("common-name", True), ("none", False)])
 def test_certificates_are_a_way_to_log_in(tmp_path: Path, certificates: Path, identity: str, loads: bool) -> None:
     for file in certificates.iterdir():
@@ -142,6 +145,7 @@ def test_certificates_are_a_way_to_log_in(tmp_path: Path, certificates: Path, id
         assert "nobody could log in" in str(caught.value.problems)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("days", "status"), [(30, 0), (-1, 78)])
 def test_check_says_when_a_certificate_is_not_valid_now(tmp_path: Path, days: int, status: int) -> None:
     """A node still runs with it: its own clock may be what is wrong."""

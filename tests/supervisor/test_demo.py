@@ -76,6 +76,7 @@ def demo(folder: Path) -> subprocess.CompletedProcess[str]:
     return programs.run(words, env={"PYTHONPATH": str(ROOT)}, timeout_s=300.0)
 
 
+@pytest.mark.process
 def test_the_demo_keeps_promises_and_two_whole_snapshots_with_their_history(tmp_path: Path) -> None:
     folder = tmp_path / "kept"
 

@@ -25,6 +25,7 @@ def test_the_lock_names_its_holder_and_is_exclusive(tmp_path: Path) -> None:
     os.close(lock_data_dir(tmp_path))
 
 
+@pytest.mark.process
 def test_a_new_run_waits_for_the_children_of_a_dead_one(tmp_path: Path) -> None:
     lock = lock_data_dir(tmp_path)
     orphan = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, pass_fds=(lock,))

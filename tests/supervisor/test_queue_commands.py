@@ -112,6 +112,7 @@ def test_only_so_many_may_wait() -> None:
     relay.ask(-1, request(), 0.0)
 
 
+@pytest.mark.process
 def test_a_node_whose_store_is_not_there_says_so(start: StartSupervisor, tmp_path: Path) -> None:
     node = start("store", "--exit", "65")
     path = tmp_path / "bascule.yaml"

@@ -16,6 +16,8 @@ from tests.supervisor.conftest import StartSupervisor, TestNode, alive
 from tests.support.waiting import wait_until
 from wire.names import actors_of
 
+pytestmark = pytest.mark.process
+
 LANE = "bridge:cloud:0"
 CHILDREN = ["store", LANE, "clients"]
 ACTORS = {name: list(actors_of(name)) for name in CHILDREN}

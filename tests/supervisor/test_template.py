@@ -28,6 +28,8 @@ from tests.support.settings import bridge
 from tests.support.waiting import PATIENCE_S, wait_until
 from wire import settings
 
+pytestmark = pytest.mark.process
+
 PROGRAM = "tests.supervisor.program"
 
 

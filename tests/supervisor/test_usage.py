@@ -8,8 +8,12 @@ import signal
 import subprocess
 import sys
 
+import pytest
+
 from supervisor.usage import Usage, usage_of
 from tests.support.waiting import PATIENCE_S, wait_until
+
+pytestmark = pytest.mark.process
 
 MIB = 1 << 20
 

@@ -31,6 +31,7 @@ from tests.support.subscriber import Subscriber
 from tests.support.waiting import PATIENCE_S, wait_until
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("qos", [0, 1, 2])
 def test_a_publisher_that_loses_its_connection_sends_again(remote: Mosquitto, qos: int) -> None:
     """Five cuts between publisher and broker: QoS 1 complete, QoS 2 exact, as Mosquitto keeps its side.
@@ -57,6 +58,7 @@ def test_a_publisher_that_loses_its_connection_sends_again(remote: Mosquitto, qo
         assert qos == 1 or arrivals.are_exact(), arrivals
 
 
+@pytest.mark.process
 def test_arrivals_names_each_kind_of_fault(remote: Mosquitto) -> None:
     with Subscriber(remote.port, "t") as subscriber:
         mosquitto_pub(remote.port, "t", ["0", "2", "1", "1", "x"], qos=1)
@@ -67,6 +69,7 @@ def test_arrivals_names_each_kind_of_fault(remote: Mosquitto) -> None:
         assert not arrivals.are_complete()
 
 
+@pytest.mark.process
 def test_a_stalled_proxy_passes_nothing_and_closes_nothing(remote: Mosquitto) -> None:
     with Proxy(remote.port) as proxy, MqttClient(proxy.port) as client:
         client.ping()
@@ -77,6 +80,7 @@ def test_a_stalled_proxy_passes_nothing_and_closes_nothing(remote: Mosquitto) ->
         assert client.read().kind == 13
 
 
+@pytest.mark.process
 def test_the_client_speaks_mqtt_5(remote: Mosquitto) -> None:
     with MqttClient(remote.port, "a", version=5) as client:
         client.subscribe("t", qos=1)
@@ -179,6 +183,7 @@ def test_the_recorder_sees_a_missing_dup_a_second_identifier_and_a_wrong_order()
     assert recorder.taken("t") == ["1", "0"], "and 2 was not taken"
 
 
+@pytest.mark.process
 def test_no_port_is_given_to_two_processes() -> None:
     """Nor twice to one, nor one on which somebody listens."""
     asking = "from tests.support.ports import free_port\nprint(*(free_port() for _ in range(50)), flush=True)\ninput()"

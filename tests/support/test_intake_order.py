@@ -281,6 +281,7 @@ class Taker:
             self.take()
 
 
+@pytest.mark.process
 def test_a_real_mosquitto_that_sends_a_new_message_ahead_of_its_queue_is_told_apart(remote: Mosquitto) -> None:
     """Mosquitto 2.0 does, on one connection and without a break, where QoS 1 and 2 mix and its in-flight limit is reached.
 

@@ -15,6 +15,8 @@ from tests.support.node import ROOT
 from tests.support.test_programs import is_there
 from tests.support.waiting import PATIENCE_S, wait_until
 
+pytestmark = pytest.mark.process
+
 A_TEST = """
 import os, subprocess, sys, time
 from pathlib import Path

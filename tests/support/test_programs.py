@@ -12,6 +12,8 @@ import pytest
 from tests.support import programs
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.process
+
 FAMILY = """
 import subprocess, sys
 words = [sys.executable, "-c", "import time; time.sleep(600)"]

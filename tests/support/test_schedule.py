@@ -1,18 +1,35 @@
-"""What comes first is there, and what stays together comes together."""
+"""What took longest comes first, and what stays together comes together."""
 
 from __future__ import annotations
 
 from itertools import groupby
 
 from tests.support.node import ROOT
-from tests.support.schedule import SLOWEST_FIRST, rank, together
+from tests.support.schedule import RECORDED, rank, read_durations, together, write_durations
 
 
-def test_the_slow_files_come_first_in_their_order() -> None:
-    assert [path for path in SLOWEST_FIRST if not (ROOT / path).is_file()] == []
-    ranks = [rank(f"{path}::test_it[a::b]") for path in (*SLOWEST_FIRST, "tests/test_layout.py")]
-    assert ranks == sorted(set(ranks))
-    assert rank("tests/wire/test_frames.py::test_it") == ranks[-1]
+def test_the_slowest_file_comes_first_and_what_is_not_recorded_last() -> None:
+    recorded = list(read_durations(RECORDED.read_text(encoding="utf-8")))
+    ordered = sorted((f"{path}::test_it[a::b]" for path in (*reversed(recorded), "tests/wire/test_new.py")), key=rank)
+
+    assert ordered[-1].startswith("tests/wire/test_new.py")
+    groups = [group for group, _ in groupby(ordered, key=together)]
+    assert len(groups) == len(set(groups)), "nothing lies between them"
+    assert groups.index(recorded[0]) <= 1  # those that share a session may take longer together
+
+
+def test_what_was_recorded_is_there() -> None:
+    recorded = read_durations(RECORDED.read_text(encoding="utf-8"))
+
+    assert len(recorded) > 20
+    assert [path for path in recorded if not (ROOT / path).is_file()] == []
+
+
+def test_durations_are_summed_by_file_and_read_again() -> None:
+    text = write_durations({"tests/a.py::one": 1.0, "tests/b.py::one[x]": 4.25, "tests/a.py::two": 2.0, "tests/c.py::one": 0.9})
+
+    assert text == "4.2 tests/b.py\n3.0 tests/a.py\n"
+    assert read_durations(text) == {"tests/b.py": 4.2, "tests/a.py": 3.0}
 
 
 def test_a_file_stays_together_and_all_that_use_one_spark_session() -> None:
@@ -21,6 +38,4 @@ def test_a_file_stays_together_and_all_that_use_one_spark_session() -> None:
     sessions.discard("tests/support/test_schedule.py")
     assert {path for path in there if together(f"{path}::test_it") == "tests/spark"} == sessions
     assert len(sessions) == 3
-    groups = [group for group, _ in groupby(together(f"{path}::test_it") for path in SLOWEST_FIRST)]
-    assert len(groups) == len(set(groups)), "nothing lies between them"
     assert together("tests/wire/test_frames.py::test_it[a::b]") == "tests/wire/test_frames.py"

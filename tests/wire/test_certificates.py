@@ -17,6 +17,7 @@ from wire.certificates import NotACertificate, identity, validity
 SUBJECT = ((("countryName", "SE"),), (("organizationName", "Plant, Inc."),), (("commonName", "pump-7"),))
 
 
+@pytest.mark.process
 def test_the_dates_are_those_that_openssl_reads(tmp_path: Path) -> None:
     pair = Authority(tmp_path).issue("server", days=30_000)  # beyond 2049, where the form of the date changes
     words = ["openssl", "x509", "-in", str(pair.cert_file), "-noout", "-dates"]
