@@ -5,18 +5,21 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, fields
 from multiprocessing import get_context
+from pathlib import Path
 from typing import Any
 
-from tests.simulation.mutations import MUTATIONS, SEEN_AT
+from tests.simulation.mutations import MUTATIONS
 from tests.simulation.plan import Plan, make_plan
 from tests.simulation.shrink import shrink
 from tests.simulation.simulation import Outcome, run
 from wire.frames import Frame
 
+FOUND_AT = Path(__file__).with_name("found_at.txt")  # lines such as "lane-not-fenced 37 112": the seeds that notice a planted bug
+_FOUND_ENOUGH = 3  # one may not notice it any more when something else has changed
 _BATCH = 20
 
 
@@ -32,7 +35,7 @@ class Failed:
 def main(argv: Sequence[str] | None = None) -> int:
     """0 when nothing was violated."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description="Deterministic simulation of a node.")
-    parser.add_argument("--seeds", default="0..2000", help="A..B: from A up to B, B not included")
+    parser.add_argument("--seeds", help="A..B: from A up to B, B not included; 0..2000 if nothing is said")
     parser.add_argument("--for", dest="for_s", type=float, help="stop after that many seconds; seeds go on without end")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--seed", type=int, help="run this one")
@@ -41,10 +44,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--hash", action="store_true", help="with --seed: print the hash of the course of events")
     parser.add_argument("--no-shrink", action="store_true", help="do not shrink the first failure")
     parser.add_argument("--mutation", choices=sorted(MUTATIONS), help="break the product on purpose; stops at the first violation")
-    parser.add_argument("--all-mutations", action="store_true", help="each in turn: the first of --seeds that notices it")
+    parser.add_argument("--all-mutations", action="store_true", help="each at the seeds on record; with --seeds: search those, too")
+    parser.add_argument("--record", action="store_true", help=f"with --all-mutations: put what was found into {FOUND_AT.name}")
     arguments = parser.parse_args(argv)
     if arguments.all_mutations:
         return _run_mutations(arguments)
+    arguments.seeds = arguments.seeds or "0..2000"
     if arguments.seed is not None:
         only = None if arguments.only is None else [int(step) for step in arguments.only.split(",") if step]
         return _run_one(arguments, only)
@@ -101,24 +106,43 @@ def _run_many(arguments: argparse.Namespace) -> int:
 
 
 def _run_mutations(arguments: argparse.Namespace) -> int:
-    first, _, stop = arguments.seeds.partition("..")
-    seeds = range(int(first), int(stop))
-    survived = 0
+    known = read_found(FOUND_AT.read_text(encoding="utf-8"))
+    first, _, stop = (arguments.seeds or "0..0").partition("..")
+    searched = range(int(first), int(stop))
+    enough = _FOUND_ENOUGH if arguments.record else 1
+    found: dict[str, list[int]] = {}
     with get_context("spawn").Pool(arguments.jobs) as pool:
-        results = [(name, pool.apply_async(run_seeds, (_likely_first(name, seeds), name))) for name in MUTATIONS]
+        tries = {name: _in_order(known.get(name, ()), searched) for name in MUTATIONS}
+        results = [(name, pool.apply_async(run_seeds, (seeds, name, enough))) for name, seeds in tries.items()]
         for name, result in results:
             count, failures = result.get()
-            survived += not failures
-            found = f"seed {failures[0].seed}: {failures[0].kind}" if failures else f"SURVIVED {count} seeds"
-            _say(f"{name}: {found}  ({MUTATIONS[name].what})")
+            found[name] = [failure.seed for failure in failures]
+            told = f"seed {failures[0].seed}: {failures[0].kind}" if failures else f"SURVIVED {count} seeds"
+            _say(f"{name}: {told}  ({MUTATIONS[name].what})")
+    survived = sum(not seeds for seeds in found.values())
     _say(f"{len(MUTATIONS)} mutations, {survived} survived")
+    if survived and not searched:
+        _say("to search for seeds that notice them: python -m tests.simulation --all-mutations --seeds 0..2000 --record")
+    if arguments.record:
+        FOUND_AT.write_text(write_found(found), encoding="utf-8")
     return 1 if survived else 0
 
 
-def _likely_first(mutation: str, seeds: range) -> list[int]:
-    """``seeds``, beginning with the one that noticed ``mutation`` once: it need not any more, and then they go in order."""
-    likely = SEEN_AT.get(mutation)
-    return [likely, *seeds] if likely is not None and likely in seeds else list(seeds)
+def read_found(text: str) -> dict[str, list[int]]:
+    """The seeds on record, by planted bug."""
+    lines = (line.split() for line in text.splitlines())
+    return {name: [int(seed) for seed in seeds] for name, *seeds in lines}
+
+
+def write_found(found: Mapping[str, Iterable[int]]) -> str:
+    """The text of the record, each planted bug on a line."""
+    return "".join(f"{name} {' '.join(map(str, sorted(seeds)))}\n" for name, seeds in sorted(found.items()) if seeds)
+
+
+def _in_order(known: Iterable[int], searched: range) -> list[int]:
+    """The seeds on record, then those that are searched."""
+    known = list(known)
+    return [*known, *(seed for seed in searched if seed not in known)]
 
 
 def _batches(seeds: range, jobs: int, mutation: str | None, deadline_s: float | None) -> Iterator[tuple[int, list[Failed]]]:
@@ -142,8 +166,8 @@ def _batches(seeds: range, jobs: int, mutation: str | None, deadline_s: float | 
             yield result.get()
 
 
-def run_seeds(seeds: Iterable[int], mutation: str | None) -> tuple[int, list[Failed]]:
-    """Run ``seeds``: how many, and those that failed. With a mutation the first failure is enough."""
+def run_seeds(seeds: Iterable[int], mutation: str | None, enough: int = 1) -> tuple[int, list[Failed]]:
+    """Run ``seeds``: how many, and those that failed. With a mutation so many failures are enough."""
     count, failures = 0, []
     with _mutated(mutation):
         for seed in seeds:
@@ -151,7 +175,7 @@ def run_seeds(seeds: Iterable[int], mutation: str | None) -> tuple[int, list[Fai
             violation = run(make_plan(seed)).violation
             if violation is not None:
                 failures.append(Failed(seed, violation.kind, violation.text))
-                if mutation:
+                if mutation and len(failures) >= enough:
                     break
     return count, failures
 
