@@ -20,8 +20,10 @@ from pydantic_core import ErrorDetails
 
 from actors.password_file import read_passwords
 from supervisor.config_file import Document, Key, Problem, read_document
+from supervisor.config_include import read_with_included
 from supervisor.config_model import NOT_AVAILABLE, NOT_YET, AclFile, Configuration, Inconsistent
 from supervisor.config_settings import acl_rules, to_settings
+from supervisor.config_substitution import Substitution
 from supervisor.config_values import UNIX
 from supervisor.units import nearest, parse_address, shown
 from wire.errors import ConfigError
@@ -49,6 +51,22 @@ _EXAMPLES = {
     "bridges.local_subscriptions.filters": '["plant/#"]',
     "bridges.remote_subscriptions.filters": '["cmd/edge-1/#"]',
 }
+# What people write who come from other brokers, and how it is written here.
+_ADDRESSES = 'write addresses: ["broker.example:8883"], or as a URL, ["mqtts://user@broker.example"]'
+_BIND = 'write bind: "127.0.0.1:1883"'
+_HINTS = {
+    **{f"bridges.remote.{key}": _ADDRESSES for key in ("address", "host", "hostname", "port", "server", "uri", "url")},
+    **{f"listeners.{key}": _BIND for key in ("address", "host", "port")},
+    "bridges.address": f"in remote, {_ADDRESSES}",
+    "bridges.remote.password": "write password_file: FILE; its first line is the password",
+    "bridges.remote.user": "write username",
+    "bridges.remote.clientid": "write client_id",
+    "bridges.remote.keepalive": "write keep_alive",
+    "bridges.remote.ssl": "write transport: tls; tls: is for its files, such as {ca_file: ca.pem}",
+    "bridges.topics": 'write local_subscriptions: [{filters: ["plant/#"]}], and remote_subscriptions for the other way',
+    "bridges.topic": 'write local_subscriptions: [{filters: ["plant/#"]}], and remote_subscriptions for the other way',
+}
+_TLS = {"bridges.remote.tls": "transport: tls, or an address such as mqtts://broker.example,", "listeners.tls": "protocol: tls"}
 
 
 def load(path: Path | str, *, files: bool = True) -> NodeSettings:
@@ -60,7 +78,7 @@ def load(path: Path | str, *, files: bool = True) -> NodeSettings:
         ConfigError: the file cannot be read, or is wrong; ``problems`` names each error in the order of the file.
     """
     path = Path(path)
-    document = read_document(path)
+    document = read_with_included(path, Substitution(path.parent, os.environ))
     configuration, problems = _validate(Configuration, document, path)
     problems += _whole_file(document)
     if problems or configuration is None:
@@ -144,7 +162,11 @@ def _lines(path: Path, problems: list[Problem]) -> list[str]:
     first: dict[Key, Problem] = {}
     for problem in problems:
         first.setdefault(problem.key, problem)
-    return [problem.line(path) for problem in sorted(first.values(), key=lambda each: (each.place.line, each.place.column))]
+    in_order = sorted(
+        first.values(),
+        key=lambda each: (each.place.file not in (None, path), str(each.place.file), each.place.line, each.place.column),
+    )
+    return [problem.line(path) for problem in in_order]
 
 
 def _problems(details: ErrorDetails, document: Document, model: type[BaseModel]) -> list[Problem]:
@@ -170,6 +192,8 @@ def _message(details: ErrorDetails, key: Key, model: type[BaseModel]) -> str:
             return f"is missing; write {key[-1]}: {_EXAMPLES[path]}"
         case "extra_forbidden" if path in NOT_YET:
             return f"{NOT_AVAILABLE}: {NOT_YET[path]}; remove it"
+        case "extra_forbidden" if path in _HINTS:
+            return f"unknown key; {_HINTS[path]}"
         case "extra_forbidden":
             known = sorted(_fields(key[:-1], model))
             return f"unknown key{nearest(str(key[-1]), known)}; known here: {', '.join(known)}"
@@ -180,6 +204,10 @@ def _message(details: ErrorDetails, key: Key, model: type[BaseModel]) -> str:
             return f"{shown(value)} is not a list; write [...], or lines that begin with a dash"
         case "too_short":
             return f"must have at least one; such as {_EXAMPLES[path]}"
+        case "model_type" if path in _TLS and isinstance(value, bool):
+            return (
+                f"{shown(value)} is not a mapping; {_TLS[path]} switches TLS on, tls: is for its files, such as {{ca_file: ca.pem}}"
+            )
         case "model_type" | "dict_type":
             return f"{shown(value)} is not a mapping; write {{key: value}}, or indented lines key: value"
         case "string_pattern_mismatch":

@@ -7,12 +7,13 @@ twice); what the values mean is the business of ``supervisor/config_model.py``.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import yaml
 
 from actors.plain_file import read_plain
+from supervisor.config_substitution import Substitution
 from wire.errors import ConfigError
 
 Key = tuple[str | int, ...]
@@ -29,10 +30,11 @@ _DECIMAL = re.compile(r"[-+]?(0|[1-9][0-9_]*)", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Line and column in the file, both from 1."""
+    """Line and column in the file, both from 1. file: the one it is in, where that is not the file that was asked for."""
 
     line: int
     column: int
+    file: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,7 @@ class Problem:
 
     def line(self, path: Path) -> str:
         """The problem as the operator reads it, ``path:line:column: key: message``."""
-        return f"{path}:{self.place.line}:{self.place.column}: {write_key(self.key)}{self.message}"
+        return f"{self.place.file or path}:{self.place.line}:{self.place.column}: {write_key(self.key)}{self.message}"
 
 
 @dataclass(slots=True)
@@ -73,8 +75,10 @@ def write_key(key: Key) -> str:
 LEAST = 'the least it needs is "node" and "listeners", see configs/minimal.yaml'
 
 
-def read_document(path: Path, least: str = LEAST) -> Document:
+def read_document(path: Path, least: str = LEAST, *, substitution: Substitution | None = None) -> Document:
     """The values in the file ``path`` and where they stand. ``least`` is what an empty file is told.
+
+    ``substitution`` fills in the references in its values; without, ``${`` is just text.
 
     Raises:
         ConfigError: the file cannot be read, or is not one YAML mapping; nothing can be said of its keys then.
@@ -99,7 +103,7 @@ def read_document(path: Path, least: str = LEAST) -> Document:
     if not isinstance(root, yaml.MappingNode):
         raise _refused(path, _place(root), f"the file must be a mapping, key: value; {least}")
     document = Document()
-    data = _Walk(document).value(root, ())
+    data = _Walk(document, path, substitution).value(root, ())
     assert isinstance(data, dict)
     document.data = data
     return document
@@ -144,6 +148,8 @@ def _explain(error: yaml.MarkedYAMLError, text: str, place: Place) -> str:
     said = ", ".join(part for part in (error.context, error.problem) if part)
     if "mapping values are not allowed" in said:
         return f"{said}; quote a value that has a colon and a space in it, and check the indentation"
+    if "${" in line:
+        return f"{said}; within [ ] and {{ }} a value with ${{...}} wants quotes"
     if "expected a single document" in said:
         return "a second document starts here (---); one file holds one configuration"
     return said
@@ -152,14 +158,17 @@ def _explain(error: yaml.MarkedYAMLError, text: str, place: Place) -> str:
 class _Walk:
     """Turns yaml nodes into plain values, noting places and traps in ``document``."""
 
-    def __init__(self, document: Document) -> None:
+    def __init__(self, document: Document, path: Path, substitution: Substitution | None) -> None:
         self._document = document
+        self._path = path
+        self._substitution = substitution
+        self._resolver = yaml.resolver.Resolver()
         self._enclosing: set[int] = set()
         self._nodes = 0
 
     def value(self, node: yaml.Node, key: Key) -> object:
         """The plain value of ``node``: mappings are dicts, sequences tuples."""
-        self._document.values[key] = _place(node)
+        self._document.values[key] = self._place(node)
         self._nodes += 1
         if id(node) in self._enclosing:
             return self._problem(node, key, f'the alias refers to what it is part of; write "{key[-1]}" out')
@@ -195,9 +204,11 @@ class _Walk:
             inner = (*key, name)
             if name in own:
                 first = self._document.keys[inner].line
-                self._document.problems.append(Problem(_place(key_node), inner, f"given twice, first in line {first}; keep one"))
+                self._document.problems.append(
+                    Problem(self._place(key_node), inner, f"given twice, first in line {first}; keep one")
+                )
                 continue
-            self._document.keys[inner] = _place(key_node)
+            self._document.keys[inner] = self._place(key_node)
             own[name] = self.value(value_node, inner)
         for source in merged:
             self._merge(source, key, own)
@@ -215,11 +226,22 @@ class _Walk:
         if isinstance(merged, dict):
             own.update({name: value for name, value in merged.items() if name not in own})
 
+    def _place(self, node: yaml.Node) -> Place:
+        return replace(_place(node), file=self._path)
+
     def _scalar(self, node: yaml.ScalarNode, key: Key) -> object:
         text: str = node.value
-        kind = str(node.tag).removeprefix(_TAG)
         if not _is_unicode(text):
             return self._problem(node, key, "half of a surrogate pair is not a character; write it whole, such as \\U0001F600")
+        tag = str(node.tag)
+        if self._substitution is not None and "${" in text:
+            try:
+                text = self._substitution.fill_in(text)
+            except ValueError as error:
+                return self._problem(node, key, str(error))
+            if node.style is None and tag == f"{_TAG}str":  # what is filled in without quotes is a number where it looks like one
+                tag = str(self._resolver.resolve(yaml.ScalarNode, text, (True, False)))  # type: ignore[no-untyped-call]
+        kind = tag.removeprefix(_TAG)
         if node.style is not None or kind == "str":
             return text
         if kind == "null":
@@ -235,7 +257,7 @@ class _Walk:
 
     def _problem(self, node: yaml.Node, key: Key, message: str) -> str:
         """Note what is wrong at ``node``; returns what stands in for its value."""
-        self._document.problems.append(Problem(_place(node), key, message))
+        self._document.problems.append(Problem(self._place(node), key, message))
         return ""
 
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import PurePath
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
 from actors.tls import FileFault, server_context
+from supervisor.config_addresses import parse_remote_address
 from supervisor.config_values import (
     UNIX,
     Address,
@@ -35,6 +36,7 @@ from supervisor.config_values import (
 )
 from supervisor.units import UNLIMITED, nearest, shown, write_duration, write_size
 from wire.errors import BasculeError
+from wire.failback import place_of
 from wire.mapping import Template
 from wire.mqtt.packets import SESSION_NEVER_EXPIRES_S
 from wire.mqtt.topics import covers, overlap
@@ -474,10 +476,22 @@ class Tls(Section):
         return self
 
 
+class Way(NamedTuple):
+    """How a remote is reached."""
+
+    transport: str
+    username: str | None
+    path: str
+
+
 class Remote(Section):
     """The remote broker of a bridge."""
 
-    addresses: tuple[Address, ...] = Field(min_length=1, description="host:port, tried in turn.")
+    addresses: tuple[Address, ...] = Field(
+        min_length=1,
+        description="host, host:port or a URL such as mqtts://user@host, tried in turn. Without a port: 1883, with TLS 8883; "
+        "with WebSocket 80 and 443.",
+    )
     protocol: Literal["mqtt5", "mqtt311"] = setting("mqtt5", "MQTT 5.0 or 3.1.1.")
     transport: Literal["tcp", "tls", "ws", "wss"] = setting("tcp", "tls and wss encrypt; ws and wss are WebSocket.")
     client_id: Text = setting(
@@ -517,25 +531,58 @@ class Remote(Section):
         problems: list[tuple[tuple[str | int, ...], str]] = []
         if not self.clean_start and not self.client_id:
             problems.append((("client_id",), "must be given while clean_start is false: the remote keeps the session under it"))
-        if self.transport in ("tcp", "ws") and self.given("tls"):
-            secure = {"tcp": "tls", "ws": "wss"}[self.transport]
-            problems.append((("tls",), f"has no effect with transport {self.transport}; write transport: {secure}, or remove it"))
-        if self.transport in ("tcp", "tls") and self.given("websocket_path"):
+        problems += self._at_odds()
+        transport = self.way.transport
+        if transport in ("tcp", "ws") and self.given("tls"):
+            secure = {"tcp": "tls", "ws": "wss"}[transport]
+            problems.append((("tls",), f"has no effect with transport {transport}; write transport: {secure}, or remove it"))
+        if transport in ("tcp", "tls") and self.given("websocket_path"):
             problems.append(
-                (("websocket_path",), f"has no effect with transport {self.transport}; write transport: ws or wss, or remove it")
+                (("websocket_path",), f"has no effect with transport {transport}; write transport: ws or wss, or remove it")
             )
         if self.protocol == "mqtt311" and self.given("session_expiry"):
             problems.append((("session_expiry",), "is not in MQTT 3.1.1; write protocol: mqtt5, or remove it"))
-        if self.password_file and self.username is None:
+        if self.password_file and self.way.username is None:
             problems.append((("password_file",), "needs username beside it; a password alone is not sent"))
         if len(self.addresses) == 1 and self.given("primary_retry"):
             problems.append((("primary_retry",), "has no effect with one address; give a second one, or remove it"))
-        for index, address in enumerate(self.addresses):
-            if address in self.addresses[:index]:
-                problems.append((("addresses", index), f"{address} is given twice; keep one"))
+        places = self.places()
+        for index, place in enumerate(places):
+            if place in places[:index]:
+                problems.append((("addresses", index), f"{self.addresses[index]} is given twice; keep one"))
         if problems:
             raise Inconsistent(problems)
         return self
+
+    def places(self) -> tuple[tuple[str, int], ...]:
+        """Host and port of each address."""
+        return tuple(parse_remote_address(address).at(self.way.transport) for address in self.addresses)
+
+    @property
+    def way(self) -> Way:
+        """How the remote is reached, by its keys or, where they are left out, by its addresses."""
+        said = [parse_remote_address(address) for address in self.addresses]
+        return Way(
+            transport=next((each.transport for each in said if each.transport and not self.given("transport")), self.transport),
+            username=next((each.username for each in said if each.username and self.username is None), self.username),
+            path=next((each.path for each in said if each.path and not self.given("websocket_path")), self.websocket_path),
+        )
+
+    def _at_odds(self) -> list[tuple[tuple[str | int, ...], str]]:
+        """Addresses that say something else than the keys beside them, or than the first one that says anything."""
+        way = self.way
+        problems: list[tuple[tuple[str | int, ...], str]] = []
+        for index, address in enumerate(self.addresses):
+            said = parse_remote_address(address)
+            for one, other, key in (
+                (said.transport, way.transport, "transport"),
+                (said.username, way.username, "username"),
+                (said.path, way.path, "websocket_path"),
+            ):
+                if one is not None and one != other:
+                    message = f"{address} says {key} {one}, and it is {other} already; all addresses of a bridge have the same"
+                    problems.append((("addresses", index), message))
+        return problems
 
 
 class Rule(Section):
@@ -711,6 +758,9 @@ class Log(Section):
 class Configuration(Section):
     """A Bascule node."""
 
+    include: tuple[Filled, ...] = setting(
+        (), "Files of which each adds bridges and listeners, or keys that stand nowhere else; such as bridges.d/*.yaml."
+    )
     node: Node = Field(description="The node itself.")
     listeners: tuple[Listener, ...] = Field(min_length=1, description="Sockets for local clients.")
     access: Access = Field(description="Who may connect to the listeners.")
@@ -735,9 +785,9 @@ class Configuration(Section):
                 message = "in memory nothing is kept; write 0s, or persistence.mode: file-native"
                 problems.append((("bridges", index, "retention"), message))
             for earlier, other in enumerate(self.bridges[:index]):
-                shared = set(bridge.remote.addresses) & set(other.remote.addresses)
+                shared = set(bridge.remote.places()) & set(other.remote.places())
                 if shared and (same := bridge.identifiers() & other.identifiers()):
-                    whose = f"makes {min(same)}, which is bridges[{earlier}]'s at {min(shared)}"
+                    whose = f"makes {min(same)}, which is bridges[{earlier}]'s at {place_of(min(shared))}"
                     message = f"{whose}, so each would throw out the other; take another"
                     problems.append((("bridges", index, "remote", "client_id"), message))
         problems += self._no_snapshots()

@@ -223,15 +223,15 @@ def _bridge(bridge: Bridge, configuration: Configuration) -> BridgeSettings:
 def _remote(remote: Remote) -> RemoteSettings:
     tls = remote.tls
     return RemoteSettings(
-        addresses=tuple(parse_address(address) for address in remote.addresses),
+        addresses=remote.places(),
         protocol={"mqtt5": 5, "mqtt311": 4}[remote.protocol],
-        transport=remote.transport,
+        transport=remote.way.transport,
         client_id=remote.client_id,
         keep_alive_s=int(remote.keep_alive),
         connect_timeout_s=remote.connect_timeout,
         clean_start=remote.clean_start,
         session_expiry_s=SESSION_NEVER_EXPIRES_S if remote.session_expiry is None else int(remote.session_expiry),
-        username=remote.username,
+        username=remote.way.username,
         password_file=remote.password_file,
         tls=TlsSettings(
             ca_file=tls.ca_file or "",
@@ -241,7 +241,7 @@ def _remote(remote: Remote) -> RemoteSettings:
             server_name=tls.server_name or "",
             alpn=tls.alpn,
         ),
-        websocket_path=remote.websocket_path,
+        websocket_path=remote.way.path,
         receive_maximum=remote.receive_maximum,
         qos2_maximum=remote.qos2_maximum,
         stall_timeout_s=remote.stall_timeout,

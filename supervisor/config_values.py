@@ -15,6 +15,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, Field, GetCoreSchemaHandler, ValidationInfo
 from pydantic_core import core_schema
 
+from supervisor.config_addresses import parse_remote_address
 from supervisor.units import UNLIMITED, check_name, parse_address, parse_duration, parse_size, shown, write_duration, write_size
 from wire.access_rules import pattern_fault, prefix_fault
 from wire.mqtt.topics import filter_fault
@@ -217,4 +218,4 @@ File = Annotated[Filled, AfterValidator(_resolve), AfterValidator(_readable)]
 Folder = Annotated[Filled, AfterValidator(_resolve), AfterValidator(_folder)]
 Bind = Annotated[Text, AfterValidator(_bind)]
 Mode = Annotated[str, BeforeValidator(_mode), Field(pattern="^0?[0-7]{3}$")]
-Address = Annotated[Text, AfterValidator(lambda value: (parse_address(value), value)[1])]
+Address = Annotated[Text, AfterValidator(lambda value: (parse_remote_address(value), value)[1])]

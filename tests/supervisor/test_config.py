@@ -225,7 +225,7 @@ CLIENT = f"{ADDRESS}, client_id: edge-1"
 
 SHAPES = [
     bad("unknown key", HEAD + "limit: {}\n", 4, "limit", "unknown key", "did you mean limits?"),
-    bad("unknown inner key", remote(f"{CLIENT}, keepalive: 60s"), 6, "bridges[0].remote.keepalive", "did you mean keep_alive?"),
+    bad("unknown inner key", remote(f"{CLIENT}, keepalive: 60s"), 6, "bridges[0].remote.keepalive", "write keep_alive"),
     bad(
         "dash for underscore",
         HEAD + "persistence: {flush-period: 1s}\n",
@@ -298,7 +298,7 @@ VALUES = [
     bad("IPv6 without brackets", HEAD.replace("127.0.0.1:1883", "::1:1883"), 2, "listeners[0].bind", "brackets", "[::1]:1883"),
     bad("port out of range", remote('addresses: ["b:70000"], client_id: e'), 6, "bridges[0].remote.addresses[0]", "1 to 65535"),
     bad("remote port 0", remote('addresses: ["b:0"], client_id: e'), 6, "bridges[0].remote.addresses[0]", "1 to 65535"),
-    bad("scheme", remote('addresses: ["mqtt://b:1883"], client_id: e'), 6, "bridges[0].remote.addresses[0]", "without a scheme"),
+    bad("scheme", remote('addresses: ["http://b:1883"], client_id: e'), 6, "bridges[0].remote.addresses[0]", "mqtts://"),
     bad("IPv4 address", remote('addresses: ["1.2.3.400:1883"], client_id: e'), 6, "bridges[0].remote.addresses[0]", "IPv4"),
     bad(
         "filter",
@@ -583,7 +583,7 @@ listeners: [{bind: "nowhere"}, {bind: "[::1]:1883", protocl: tcp}]
 access: {allow_anonymous: true}
 bridges:
   - name: cloud
-    remote: {addresses: ["broker.example"], keep_alive: 60}
+    remote: {addresses: ["broker.example:"], keep_alive: 60}
     local_subscriptions: [{filters: ["a#"]}]
   - name: cloud
     lanes: 0
@@ -596,7 +596,7 @@ bridges:
         ["node.yaml:2:20", "listeners[0].bind"],
         ["node.yaml:2:53", "listeners[1].protocl"],
         ["node.yaml:6:26", "bridges[0].remote.addresses[0]"],
-        ["node.yaml:6:57", "bridges[0].remote.keep_alive"],
+        ["node.yaml:6:58", "bridges[0].remote.keep_alive"],
         ["node.yaml:7:38", "bridges[0].local_subscriptions[0].filters[0]"],
         ["node.yaml:8:11", "bridges[1].name"],
         ["node.yaml:9:12", "bridges[1].lanes"],
