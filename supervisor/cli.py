@@ -20,6 +20,7 @@ import click
 from supervisor.cli_calls import CONFIG
 from supervisor.cli_calls import call_node as _call
 from supervisor.cli_calls import load as _load
+from supervisor.cli_calls import node_of as _node_of
 from supervisor.cli_events import events
 from supervisor.cli_export import export
 from supervisor.cli_output import complain, printing, refused
@@ -84,7 +85,7 @@ def run(config: Path) -> NoReturn:
 @CONFIG
 def check(config: Path) -> int:
     """Validate CONFIG, with its password and ACL files, and say what it makes."""
-    settings = _load(config, files=True)
+    settings = _load(config)
     lanes = sum(bridge.lanes for bridge in settings.bridges)
     bridges = ", ".join(bridge.name for bridge in settings.bridges) or "none"
     listeners = ", ".join(f"{listener.bind} ({listener.protocol})" for listener in settings.listeners)
@@ -128,14 +129,14 @@ def _credentials_faults(settings: NodeSettings) -> list[str]:
 @click.option("--watch", is_flag=True, help="Print it again each second, until interrupted.")
 def status(config: Path, as_json: bool, watch: bool) -> int:
     """Say how the node of CONFIG is; the exit status is 0 if it is ready, and 1 if not."""
-    settings = _load(config)
+    node = _node_of(config)
     if watch and not as_json and sys.stdout.isatty():
         from supervisor.view import watch_status
 
-        watch_status(lambda: _call(settings, "status"), _WATCH_PERIOD_S)
+        watch_status(lambda: _call(node, "status"), _WATCH_PERIOD_S)
         return 0
     while True:
-        figures = _call(settings, "status")
+        figures = _call(node, "status")
         if as_json:
             print(json.dumps(figures), flush=True)
         else:
@@ -152,18 +153,18 @@ def status(config: Path, as_json: bool, watch: bool) -> int:
 @CONFIG
 def stop(config: Path) -> int:
     """Stop the node of CONFIG in good order, and wait until it has ended."""
-    settings = _load(config)
+    node = _node_of(config)
     from supervisor.lock import running_pid
     from supervisor.tree import START_ORDER
 
-    pid = _call(settings, "stop")["pid"]
-    deadline_s = time.monotonic() + (len(START_ORDER) + 1) * settings.supervision.stop_timeout_s
-    while running_pid(Path(settings.data_dir)) == pid:
+    stopping = _call(node, "stop")
+    pid, deadline_s = stopping["pid"], time.monotonic() + (len(START_ORDER) + 1) * stopping["stop_timeout_s"]
+    while running_pid(Path(node.data_dir)) == pid:
         if time.monotonic() > deadline_s:
             print(f"bascule: the node (pid {pid}) has not ended yet", file=sys.stderr)
             return 1
         time.sleep(_POLL_S)
-    print(f"{settings.name}: stopped")
+    print(f"{node.name}: stopped")
     return 0
 
 
@@ -177,7 +178,7 @@ def bridge() -> None:
 @click.argument("name", metavar="BRIDGE")
 def pause(config: Path, name: str) -> int:
     """Let BRIDGE end its connection until it is resumed, restarts of the node included; messages for it are queued."""
-    _call(_load(config), "bridge.pause", {"bridge": name})
+    _call(_node_of(config), "bridge.pause", {"bridge": name})
     print(f"{name}: paused until it is resumed; messages for it are queued")
     return 0
 
@@ -187,7 +188,7 @@ def pause(config: Path, name: str) -> int:
 @click.argument("name", metavar="BRIDGE")
 def resume(config: Path, name: str) -> int:
     """Let BRIDGE connect again and send what was queued."""
-    _call(_load(config), "bridge.resume", {"bridge": name})
+    _call(_node_of(config), "bridge.resume", {"bridge": name})
     print(f"{name}: resumed")
     return 0
 
@@ -197,7 +198,7 @@ def resume(config: Path, name: str) -> int:
 @click.argument("name", metavar="BRIDGE")
 def restart(config: Path, name: str) -> int:
     """Replace the processes that hold the connections of BRIDGE."""
-    restarted = _call(_load(config), "bridge.restart", {"bridge": name})["processes"]
+    restarted = _call(_node_of(config), "bridge.restart", {"bridge": name})["processes"]
     print(f"{name}: restarting {', '.join(restarted)}")
     return 0
 

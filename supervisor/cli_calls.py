@@ -8,29 +8,37 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
+    from supervisor.config import NodePlace
     from wire.settings import NodeSettings
 
 CONFIG = click.argument("config", type=click.Path(path_type=Path))
 CALL_TIMEOUT_S = 5.0
 
 
-def load(config: Path, *, files: bool = False) -> NodeSettings:
-    """The settings of the file ``config``; with ``files``, its password and ACL files are checked too.
-
-    A node that runs goes on with the access that it has while such a file is wrong, so who asks it something is not held up.
+def load(config: Path) -> NodeSettings:
+    """The settings of the file ``config``, with its password and ACL files.
 
     Raises:
         ConfigError: it does not hold.
     """
     from supervisor.config import load as load_file
 
-    return load_file(config, files=files)
+    return load_file(config)
 
 
-def call_node(
-    settings: NodeSettings, command: str, arguments: dict[str, str] | None = None, *, timeout_s: float = CALL_TIMEOUT_S
-) -> Any:
-    """Have the node of ``settings`` carry out ``command``, and return its result.
+def node_of(config: Path) -> NodePlace:
+    """Where the node of the file ``config`` is. It goes on as it is while the file is wrong elsewhere, and so does who asks it.
+
+    Raises:
+        ConfigError: the file does not say.
+    """
+    from supervisor.config import locate
+
+    return locate(config)
+
+
+def call_node(node: NodePlace, command: str, arguments: dict[str, str] | None = None, *, timeout_s: float = CALL_TIMEOUT_S) -> Any:
+    """Have ``node`` carry out ``command``, and return its result.
 
     Raises:
         NotRunning: it does not run.
@@ -39,6 +47,6 @@ def call_node(
     from supervisor.control import NotRunning, call
     from supervisor.lock import running_pid
 
-    if running_pid(Path(settings.data_dir)) is None:
-        raise NotRunning(f"node {settings.name} does not run", data_dir=settings.data_dir)
-    return call(Path(settings.run_dir), command, arguments, timeout_s=timeout_s)
+    if running_pid(Path(node.data_dir)) is None:
+        raise NotRunning(f"node {node.name} does not run", data_dir=node.data_dir)
+    return call(Path(node.run_dir), command, arguments, timeout_s=timeout_s)

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from supervisor.cli_calls import CONFIG, call_node, load
+from supervisor.cli_calls import CONFIG, call_node, node_of
 
 if TYPE_CHECKING:
-    from wire.settings import NodeSettings
+    from supervisor.config import NodePlace
 
 _FOLLOW_PERIOD_S = 1.0
 _TIMEOUT_S = 25.0  # longer than the supervisor waits for the store
@@ -30,12 +30,12 @@ _PAGE = 500
 @click.option("--json", "as_json", is_flag=True, help="Print JSON Lines.")
 def events(config: Path, last: int, kind: str | None, follow: bool, as_json: bool) -> int:
     """Show what happened to the node of CONFIG, by time: links, restarts, drops, overflow."""
-    settings = load(config)
+    node = node_of(config)
     following = 0
     if last:
-        following = max(0, _page(settings, 0, 1)["until"] - last) if kind is None else 0
+        following = max(0, _page(node, 0, 1)["until"] - last) if kind is None else 0
     shown: list[dict[str, Any]] = []
-    for event in _events(settings, following):
+    for event in _events(node, following):
         following = event["number"] + 1
         if _wanted(event, kind):
             shown.append(event)
@@ -45,7 +45,7 @@ def events(config: Path, last: int, kind: str | None, follow: bool, as_json: boo
         print("no events" if kind is None else f"no events of the kind {kind}")
     while follow:
         time.sleep(_FOLLOW_PERIOD_S)
-        news = list(_events(settings, following))
+        news = list(_events(node, following))
         following = news[-1]["number"] + 1 if news else following
         for event in by_time(news):
             if _wanted(event, kind):
@@ -69,15 +69,15 @@ def by_time(events: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     return ordered + sorted(between, key=itemgetter("at_ms"))
 
 
-def _page(settings: NodeSettings, start: int, count: int) -> Any:
-    return call_node(settings, "events", {"from": str(start), "count": str(count)}, timeout_s=_TIMEOUT_S)
+def _page(node: NodePlace, start: int, count: int) -> Any:
+    return call_node(node, "events", {"from": str(start), "count": str(count)}, timeout_s=_TIMEOUT_S)
 
 
-def _events(settings: NodeSettings, start: int) -> Iterator[dict[str, Any]]:
+def _events(node: NodePlace, start: int) -> Iterator[dict[str, Any]]:
     """All from number ``start`` on that there are now."""
     until: int | None = None
     while until is None or start < until:
-        page = _page(settings, start, _PAGE)
+        page = _page(node, start, _PAGE)
         until = page["until"] if until is None else until  # what happens meanwhile is for the next time
         start = page["next"]
         yield from page["events"]

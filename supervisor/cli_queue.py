@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from storage import files
-from supervisor.cli_calls import CONFIG, call_node, load
+from supervisor.cli_calls import CONFIG, call_node, node_of
 from wire.errors import BasculeError
 
 if TYPE_CHECKING:
-    from wire.settings import NodeSettings
+    from supervisor.config import NodePlace
 
 BRIDGE = click.argument("bridge", metavar="BRIDGE")
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -58,7 +58,7 @@ def queue() -> None:
 @JSON
 def list_queues(config: Path, bridge: str | None, as_json: bool) -> int:
     """List every queue and dead-letter queue (of BRIDGE), those of bridges that are not configured any more included."""
-    listed = _list(load(config), bridge)
+    listed = _list(node_of(config), bridge)
     if as_json:
         print(json.dumps(listed))
         return 0
@@ -75,9 +75,9 @@ def list_queues(config: Path, bridge: str | None, as_json: bool) -> int:
 @JSON
 def peek(config: Path, bridge: str, lane: int | None, dead: bool, count: int, start: int, as_json: bool) -> int:
     """Show the next messages of BRIDGE without touching them."""
-    settings = load(config)
-    places = _places(settings, bridge, lane, dead)
-    found = list(_messages(settings, "queue.peek", bridge, places, start, count, payload=False))
+    node = node_of(config)
+    places = _places(node, bridge, lane, dead)
+    found = list(_messages(node, "queue.peek", bridge, places, start, count, payload=False))
     if as_json:
         print(json.dumps(found))
         return 0
@@ -92,9 +92,9 @@ def peek(config: Path, bridge: str, lane: int | None, dead: bool, count: int, st
 @click.option("--to", "path", required=True, metavar="FILE", help="Where to; - is standard output.")
 def export(config: Path, bridge: str, lane: int | None, dead: bool, path: str) -> int:
     """Write all messages of BRIDGE as JSON Lines, payloads in base64 and as text; nothing is taken out of the queue."""
-    settings = load(config)
-    places = _places(settings, bridge, lane, dead)
-    lines = (json.dumps(message) + "\n" for message in _messages(settings, "queue.export", bridge, places, 0, None, payload=True))
+    node = node_of(config)
+    places = _places(node, bridge, lane, dead)
+    lines = (json.dumps(message) + "\n" for message in _messages(node, "queue.export", bridge, places, 0, None, payload=True))
     if path == "-":
         sys.stdout.writelines(lines)
         sys.stdout.flush()
@@ -113,8 +113,8 @@ def purge(config: Path, bridge: str, lane: int | None, dead: bool, in_flight: bo
     """Remove what waits for BRIDGE and was never sent, or its dead letters. It cannot be undone; export first."""
     if dead and (in_flight or lane is not None):
         raise click.UsageError("--dead goes without --lane and --in-flight: a bridge has one dead-letter queue")
-    settings = load(config)
-    listed = _list(settings, bridge)
+    node = node_of(config)
+    listed = _list(node, bridge)
     if not yes:
         _confirm(bridge, listed, lane, dead)
     arguments = {
@@ -123,7 +123,7 @@ def purge(config: Path, bridge: str, lane: int | None, dead: bool, in_flight: bo
         **({"dead": "yes"} if dead else {}),
         **({"in_flight": "yes"} if in_flight else {}),
     }
-    result = _call(settings, "queue.purge", arguments)
+    result = _call(node, "queue.purge", arguments)
     if as_json:
         print(json.dumps(result))
         return 0
@@ -143,7 +143,7 @@ def purge(config: Path, bridge: str, lane: int | None, dead: bool, in_flight: bo
 @JSON
 def replay(config: Path, bridge: str, reason: str | None, start: int, count: int | None, as_json: bool) -> int:
     """Put the dead letters of BRIDGE back at the end of its queue, oldest first; they count as accepted anew."""
-    settings = load(config)
+    node = node_of(config)
     total = {"replayed": 0, "damaged": 0, "full": False}
     position: int | None = start
     tail: int | None = None
@@ -152,7 +152,7 @@ def replay(config: Path, bridge: str, reason: str | None, start: int, count: int
         arguments = {"bridge": bridge, "from": str(position), "count": str(wanted)}
         if reason is not None:
             arguments["reason"] = reason
-        page = _call(settings, "queue.replay", arguments)
+        page = _call(node, "queue.replay", arguments)
         tail = page["tail"] if tail is None else tail  # what dies again meanwhile is not replayed again
         position = page["next"]
         total["replayed"] += page["replayed"]
@@ -175,19 +175,19 @@ def replay(config: Path, bridge: str, reason: str | None, start: int, count: int
 # --- inside ---
 
 
-def _call(settings: NodeSettings, command: str, arguments: dict[str, str]) -> Any:
-    return call_node(settings, command, arguments, timeout_s=_TIMEOUT_S)
+def _call(node: NodePlace, command: str, arguments: dict[str, str]) -> Any:
+    return call_node(node, command, arguments, timeout_s=_TIMEOUT_S)
 
 
-def _list(settings: NodeSettings, bridge: str | None) -> Any:
-    return _call(settings, "queue.ls", {} if bridge is None else {"bridge": bridge})
+def _list(node: NodePlace, bridge: str | None) -> Any:
+    return _call(node, "queue.ls", {} if bridge is None else {"bridge": bridge})
 
 
 def _lane(lane: int | None) -> dict[str, str]:
     return {} if lane is None else {"lane": str(lane)}
 
 
-def _places(settings: NodeSettings, bridge: str, lane: int | None, dead: bool) -> list[dict[str, str]]:
+def _places(node: NodePlace, bridge: str, lane: int | None, dead: bool) -> list[dict[str, str]]:
     """The arguments that name each queue to look into."""
     if dead:
         if lane is not None:
@@ -195,11 +195,11 @@ def _places(settings: NodeSettings, bridge: str, lane: int | None, dead: bool) -
         return [{"dead": "yes"}]
     if lane is not None:
         return [_lane(lane)]
-    return [_lane(row["lane"]) for row in _list(settings, bridge)["queues"]]
+    return [_lane(row["lane"]) for row in _list(node, bridge)["queues"]]
 
 
 def _messages(
-    settings: NodeSettings,
+    node: NodePlace,
     command: str,
     bridge: str,
     places: list[dict[str, str]],
@@ -213,12 +213,12 @@ def _messages(
 
     now_ms = time.time_ns() // 1_000_000
     for which in places:
-        for name, row in _rows(settings, command, bridge, which, start, count):
+        for name, row in _rows(node, command, bridge, which, start, count):
             yield message_json(name, row, now_ms, payload=payload)
 
 
 def _rows(
-    settings: NodeSettings, command: str, bridge: str, which: dict[str, str], start: int, count: int | None
+    node: NodePlace, command: str, bridge: str, which: dict[str, str], start: int, count: int | None
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """The messages of one queue, page by page: (queue, message). What comes after the first page was asked for is left out."""
     position: int | None = start
@@ -226,7 +226,7 @@ def _rows(
     taken = 0
     while position is not None and (tail is None or position < tail) and (count is None or taken < count):
         wanted = _PAGE if count is None else min(_PAGE, count - taken)
-        page = _call(settings, command, {"bridge": bridge, **which, "from": str(position), "count": str(wanted)})
+        page = _call(node, command, {"bridge": bridge, **which, "from": str(position), "count": str(wanted)})
         tail = page["tail"] if tail is None else tail
         position = page["next"]
         for row in page["messages"]:

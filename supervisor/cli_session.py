@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from supervisor.cli_calls import CONFIG, call_node, load
+from supervisor.cli_calls import CONFIG, call_node, node_of
 from supervisor.cli_queue import NotConfirmed
 
 if TYPE_CHECKING:
-    from wire.settings import NodeSettings
+    from supervisor.config import NodePlace
 
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
@@ -64,7 +64,7 @@ def list_sessions(config: Path, like: str | None, state: str | None, user: str |
     ``since``: connected, or away, since then. ``in flight`` is sent and not acknowledged, ``QoS 2`` received and not released.
     """
     wanted = {"like": like, "connected": state, "user": user}
-    rows = _sessions(load(config), {name: text for name, text in wanted.items() if text is not None})
+    rows = _sessions(node_of(config), {name: text for name, text in wanted.items() if text is not None})
     if sort != "id":
         rows = iter(sorted(rows, key=_ORDERS[sort]))
     if as_json:
@@ -83,7 +83,7 @@ def list_sessions(config: Path, like: str | None, state: str | None, user: str |
 @JSON
 def show(config: Path, client_id: str, as_json: bool) -> int:
     """Show the session of CLIENT_ID, with its subscriptions and its Will."""
-    found = _show(load(config), client_id)
+    found = _show(node_of(config), client_id)
     if as_json:
         print(json.dumps(found))
         return 0
@@ -106,11 +106,11 @@ def end(config: Path, client_id: str, no_will: bool, yes: bool, as_json: bool) -
     session ends in any other way [MQTT-3.1.2-8, MQTT-3.1.3-9], unless --no-will takes it back. A client that comes again gets a new
     session; who may come is the business of passwords and access rules.
     """
-    settings = load(config)
+    node = node_of(config)
     if not yes:
-        _confirm(_call(settings, "session.show", {"client_id": client_id}))
+        _confirm(_call(node, "session.show", {"client_id": client_id}))
     arguments = {"client_id": client_id, **({"drops_will": "yes"} if no_will else {})}
-    result = _call(settings, "session.end", arguments)
+    result = _call(node, "session.end", arguments)
     if as_json:
         print(json.dumps(result))
         return 0
@@ -130,7 +130,7 @@ def disconnect(config: Path, client_id: str, as_json: bool) -> int:
 
     Its Will is published when its delay has passed, unless the client comes back before [MQTT-3.1.2-8].
     """
-    result = _call(load(config), "session.disconnect", {"client_id": client_id})
+    result = _call(node_of(config), "session.disconnect", {"client_id": client_id})
     if as_json:
         print(json.dumps(result))
         return 0
@@ -142,27 +142,27 @@ def disconnect(config: Path, client_id: str, as_json: bool) -> int:
 # --- inside ---
 
 
-def _call(settings: NodeSettings, command: str, arguments: dict[str, str]) -> Any:
-    return call_node(settings, command, arguments, timeout_s=_TIMEOUT_S)
+def _call(node: NodePlace, command: str, arguments: dict[str, str]) -> Any:
+    return call_node(node, command, arguments, timeout_s=_TIMEOUT_S)
 
 
-def _sessions(settings: NodeSettings, wanted: dict[str, str]) -> Iterator[dict[str, Any]]:
+def _sessions(node: NodePlace, wanted: dict[str, str]) -> Iterator[dict[str, Any]]:
     """The sessions, page by page."""
     after: str | None = ""
     while after is not None:
-        page = _call(settings, "session.ls", {**wanted, **({"after": after} if after else {})})
+        page = _call(node, "session.ls", {**wanted, **({"after": after} if after else {})})
         after = page["next"]
         yield from page["sessions"]
 
 
-def _show(settings: NodeSettings, client_id: str) -> dict[str, Any]:
+def _show(node: NodePlace, client_id: str) -> dict[str, Any]:
     """The session with all its subscriptions, as it is printed."""
     from supervisor.session_view import will_json
 
-    found: dict[str, Any] = _call(settings, "session.show", {"client_id": client_id})
+    found: dict[str, Any] = _call(node, "session.show", {"client_id": client_id})
     following = found.pop("next")
     while following is not None:
-        page = _call(settings, "session.show", {"client_id": client_id, "from": str(following)})
+        page = _call(node, "session.show", {"client_id": client_id, "from": str(following)})
         found["filters"] += page["filters"]
         following = page["next"]
     found["filters"].sort(key=itemgetter("filter"))

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from supervisor.cli_calls import call_node, load
+from supervisor.cli_calls import call_node, node_of
 from supervisor.units import write_time
 from wire.errors import BasculeError, ConfigError, StorageDamaged, Unavailable
 
 if TYPE_CHECKING:
     from storage.manifest import Found, Manifest
-    from wire.settings import NodeSettings
+    from supervisor.config import NodePlace
 
 _POLL_S = 0.1
 
@@ -50,12 +50,12 @@ def snapshot(places: tuple[str, ...], target: Path | None, last: bool, listing: 
         return _verify(places, as_json)
     if len(places) != 1 or (listing and (last or target is not None)):
         raise click.UsageError("one CONFIG is wanted; --list goes with --json only")
-    settings = load(Path(places[0]))
+    node = node_of(Path(places[0]))
     if listing:
-        return _list(settings, as_json)
-    if target is not None and Path(settings.data_dir) in (target.resolve(), *target.resolve().parents):
+        return _list(node, as_json)
+    if target is not None and Path(node.data_dir) in (target.resolve(), *target.resolve().parents):
         raise click.BadParameter(f"{target} is in the node's data folder, which holds the snapshots themselves", param_hint="--to")
-    made = _newest(settings) if last else _make(settings)
+    made = _newest(node) if last else _make(node)
     facts: dict[str, Any] = {
         key: made[key] for key in ("id", "path", "at_ms", "bytes", "messages", "took_s", "pause_ms") if key in made
     }
@@ -69,11 +69,11 @@ def snapshot(places: tuple[str, ...], target: Path | None, last: bool, listing: 
     return 0
 
 
-def _make(settings: NodeSettings) -> dict[str, Any]:
+def _make(node: NodePlace) -> dict[str, Any]:
     """Have the node make one, and wait for it; what it is."""
-    number = call_node(settings, "snapshot")["number"]
+    number = call_node(node, "snapshot")["number"]
     while True:
-        result: dict[str, Any] = call_node(settings, "snapshot.result", {"number": str(number)})
+        result: dict[str, Any] = call_node(node, "snapshot.result", {"number": str(number)})
         if result["state"] == "made":
             return result
         if result["state"] == "failed":
@@ -81,10 +81,10 @@ def _make(settings: NodeSettings) -> dict[str, Any]:
         time.sleep(_POLL_S)
 
 
-def _newest(settings: NodeSettings) -> dict[str, Any]:
-    manifests = list(_folder_of(settings).manifests())
+def _newest(node: NodePlace) -> dict[str, Any]:
+    manifests = list(_folder_of(node).manifests())
     if not manifests:
-        raise Unavailable("there is no snapshot yet", data_dir=settings.data_dir)
+        raise Unavailable("there is no snapshot yet", data_dir=node.data_dir)
     path, manifest = manifests[-1]
     return {"path": str(path), **_facts(manifest)}
 
@@ -108,10 +108,10 @@ def _copy(source: Path, target: Path, quiet: bool) -> dict[str, Any]:
     return {"copy": str(copied.path), "copied_bytes": copied.copied_bytes, "kept_bytes": copied.kept_bytes}
 
 
-def _list(settings: NodeSettings, as_json: bool) -> int:
+def _list(node: NodePlace, as_json: bool) -> int:
     from storage.manifest import NoManifest, find_snapshots
 
-    folder = _folder_of(settings)
+    folder = _folder_of(node)
     try:
         found = find_snapshots(folder.path)
     except NoManifest:
@@ -174,10 +174,10 @@ def _faults(path: Path) -> list[dict[str, str]]:
         return [{"name": str(error.filename or path), "problem": f"cannot be read: {error.strerror}"}]
 
 
-def _folder_of(settings: NodeSettings) -> Any:
+def _folder_of(node: NodePlace) -> Any:
     from storage.snapshots import FOLDER_NAME, SnapshotFolder
 
-    data_dir = Path(settings.data_dir)
+    data_dir = Path(node.data_dir)
     return SnapshotFolder(data_dir / FOLDER_NAME, data_dir / "store")
 
 

@@ -11,7 +11,7 @@ import argparse
 import json
 import os
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,8 +21,8 @@ from pydantic_core import ErrorDetails
 from actors.password_file import read_passwords
 from supervisor.config_file import Document, Key, Problem, read_document
 from supervisor.config_include import read_with_included
-from supervisor.config_model import NOT_AVAILABLE, NOT_YET, AclFile, Configuration, Inconsistent
-from supervisor.config_settings import acl_rules, to_settings
+from supervisor.config_model import NOT_AVAILABLE, NOT_YET, AclFile, Configuration, Inconsistent, Node, Section
+from supervisor.config_settings import acl_rules, run_dir, to_settings
 from supervisor.config_substitution import Substitution
 from supervisor.config_values import UNIX
 from supervisor.units import nearest, parse_address, shown
@@ -69,10 +69,8 @@ _HINTS = {
 _TLS = {"bridges.remote.tls": "transport: tls, or an address such as mqtts://broker.example,", "listeners.tls": "protocol: tls"}
 
 
-def load(path: Path | str, *, files: bool = True) -> NodeSettings:
-    """The settings in the file ``path``; relative paths in it count from its folder.
-
-    ``files``: read and check the password and ACL files too. Without, the rules of ACL files are not in the settings.
+def load(path: Path | str) -> NodeSettings:
+    """The settings in the file ``path``, whose password and ACL files are read, too; relative paths count from its folder.
 
     Raises:
         ConfigError: the file cannot be read, or is wrong; ``problems`` names each error in the order of the file.
@@ -83,8 +81,42 @@ def load(path: Path | str, *, files: bool = True) -> NodeSettings:
     problems += _whole_file(document)
     if problems or configuration is None:
         raise ConfigError("the configuration is refused", problems=_lines(path, problems))
-    settings = to_settings(configuration)
-    return _with_files(settings) if files else settings
+    return _with_files(to_settings(configuration))
+
+
+@dataclass(frozen=True, slots=True)
+class NodePlace:
+    """Where a node is found: its name, its data folder, the folder of its sockets."""
+
+    name: str
+    data_dir: str
+    run_dir: str
+
+
+def locate(path: Path | str) -> NodePlace:
+    """Where the node of the file ``path`` is.
+
+    Nothing but ``node`` has to hold: who asks a node that runs is not held up by what is wrong with the rest.
+
+    Raises:
+        ConfigError: the file cannot be read, or its ``node`` is wrong; ``problems`` names each error in the order of the file.
+    """
+    path = Path(path)
+    document = read_document(path, substitution=Substitution(path.parent, os.environ))
+    if "node" not in document.data and "include" in document.data:
+        document = read_with_included(path, Substitution(path.parent, os.environ))
+    node = Document({"node": document.data.get("node")} if "node" in document.data else {}, document.keys, document.values)
+    node.problems = [problem for problem in document.problems if problem.key[:1] == ("node",)]
+    found, problems = _validate(_NodeAlone, node, path)
+    if problems or found is None:
+        raise ConfigError("the configuration is refused", problems=_lines(path, problems))
+    return NodePlace(found.node.name, found.node.data_dir, run_dir(found.node.data_dir))
+
+
+class _NodeAlone(Section):
+    """As much of a configuration as says where its node is."""
+
+    node: Node
 
 
 def load_acl(path: Path | str) -> tuple[AclRuleSettings, ...]:

@@ -62,7 +62,7 @@ def to_settings(configuration: Configuration) -> NodeSettings:
     return NodeSettings(
         name=configuration.node.name,
         data_dir=str(data_dir),
-        run_dir=str(data_dir / "run"),
+        run_dir=run_dir(configuration.node.data_dir),
         log_level=configuration.log.level,
         listeners=tuple(_listener(listener, configuration.access) for listener in configuration.listeners),
         access=_access(configuration.access),
@@ -98,6 +98,11 @@ def to_settings(configuration: Configuration) -> NodeSettings:
         ),
         snapshots=_snapshots(configuration.snapshots),
     )
+
+
+def run_dir(data_dir: str) -> str:
+    """Where the sockets of a node are whose data is in ``data_dir``."""
+    return str(Path(data_dir) / "run")
 
 
 def _clients(clients: Clients) -> ClientLimitSettings:

@@ -397,7 +397,7 @@ class Supervisor(PolledActor):
                 return {"node": self._settings.name, "pid": os.getpid(), "ready": self._is_ready()}
             case "stop":
                 self._end_node(0)
-                return {"stopping": True, "pid": os.getpid()}
+                return {"stopping": True, "pid": os.getpid(), "stop_timeout_s": self._settings.supervision.stop_timeout_s}
             case "snapshot" | "snapshot.result":
                 return self._obey_snapshots(request)
         bridge = request.arguments["bridge"]

@@ -58,7 +58,7 @@ def test_check_says_which_files_for_a_remote_cannot_serve(config: Path, capsys: 
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("command", ["run", "check", "status", "stop"])
+@pytest.mark.parametrize("command", ["run", "check"])
 def test_a_wrong_configuration_is_refused_with_each_problem_on_its_line(tmp_path: Path, command: str) -> None:
     path = tmp_path / "wrong.yaml"
     path.write_text("colour: red\nshape: round\n")
@@ -69,6 +69,16 @@ def test_a_wrong_configuration_is_refused_with_each_problem_on_its_line(tmp_path
     assert all(line.startswith(f"{path}:") for line in lines), done.stderr
     assert any("colour" in line for line in lines)
     assert any("shape" in line for line in lines)
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("command", ["status", "stop"])
+def test_a_file_that_does_not_say_where_its_node_is_is_refused(tmp_path: Path, command: str) -> None:
+    path = tmp_path / "wrong.yaml"
+    path.write_text("colour: red\n")
+    done = bascule(command, str(path))
+    assert (done.returncode, done.stdout) == (78, "")
+    assert done.stderr.startswith(f"{path}:1:1: node: is missing")
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ def shown(monkeypatch: pytest.MonkeyPatch, box: Box, *words: str, meanwhile: lis
             raise Interrupted
         meanwhile.pop(0)()
 
-    monkeypatch.setattr(cli_events, "load", lambda config: config)
+    monkeypatch.setattr(cli_events, "node_of", lambda config: config)
     monkeypatch.setattr(cli_events, "call_node", call_node)
     monkeypatch.setattr(cli_events, "_PAGE", 3)
     monkeypatch.setattr("time.sleep", sleep)

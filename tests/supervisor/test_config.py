@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from actors.passwords import DECOY
-from supervisor.config import load, load_acl
+from supervisor.config import NodePlace, load, load_acl, locate
 from supervisor.config_settings import IN_MEMORY_MAX_BYTES
 from wire.errors import ConfigError
 from wire.settings import AclRuleSettings, NodeSettings, dump
@@ -766,10 +766,33 @@ def test_an_acl_file_that_is_wrong_names_its_own_line(tmp_path: Path, text: str,
     assert hint in problem
 
 
-def test_what_a_running_node_is_asked_does_not_depend_on_its_access_files(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "rest",
+    ["access: {password_file: passwords}", "colour: red", "listeners: [{bind: 7}]", 'bridges: [{name: "${NOT_SET_HERE}"}]'],
+)
+def test_where_a_running_node_is_depends_on_nothing_but_node(rest: str, tmp_path: Path) -> None:
     (tmp_path / "passwords").write_text("half a li")
     path = tmp_path / "node.yaml"
-    path.write_text(access("password_file: passwords"))
-    with pytest.raises(ConfigError, match="passwords:1: "):
+    path.write_text(f"node: {{name: edge-1, data_dir: data}}\n{rest}\n")
+    with pytest.raises(ConfigError):
         load(path)
-    assert load(path, files=False).name == "edge-1"
+
+    assert locate(path) == NodePlace("edge-1", str(tmp_path / "data"), str(tmp_path / "data" / "run"))
+
+
+def test_where_a_node_is_may_stand_in_an_included_file(tmp_path: Path) -> None:
+    (tmp_path / "box.yaml").write_text("node: {name: box-7, data_dir: data}\n")
+    (tmp_path / "node.yaml").write_text("include: [box.yaml]\n")
+
+    assert locate(tmp_path / "node.yaml").name == "box-7"
+
+
+@pytest.mark.parametrize("text", ["colour: red\n", "node: {name: edge-1}\n", "node: 7\n", "node: {name: a b, data_dir: data}\n"])
+def test_a_file_that_does_not_say_where_its_node_is_is_refused(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "node.yaml"
+    path.write_text(text)
+
+    with pytest.raises(ConfigError) as refused:
+        locate(path)
+
+    assert all(": node" in problem for problem in refused.value.problems)
