@@ -144,7 +144,7 @@ def test_a_purge_asks_first_where_somebody_can_answer(
     monkeypatch.setattr(stdin, "isatty", lambda: True)
     monkeypatch.setattr("sys.stdin", stdin)
     monkeypatch.setattr("supervisor.cli_queue._call", call)
-    monkeypatch.setattr("supervisor.cli_queue.load", lambda _: None)
+    monkeypatch.setattr("supervisor.cli_queue.node_of", lambda _: None)
     assert main(["queue", "purge", str(tmp_path / "x"), "cloud", "--lane", "1"]) == (0 if purges else 130)
     assert "Remove up to 2 messages of cloud for good?" in capsys.readouterr().out
     assert called[0] == ("queue.ls", {"bridge": "cloud"})
