@@ -13,7 +13,7 @@ import json
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -127,26 +127,42 @@ def _credentials_faults(settings: NodeSettings) -> list[str]:
 @CONFIG
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--watch", is_flag=True, help="Print it again each second, until interrupted.")
-def status(config: Path, as_json: bool, watch: bool) -> int:
+@click.option("-o", "--output", type=click.Choice(["wide"]), help="wide: every count, on a terminal of more than 80 columns.")
+@click.option("--bridge", "name", metavar="BRIDGE", help="Say all that is known of one bridge.")
+def status(config: Path, as_json: bool, watch: bool, output: str | None, name: str | None) -> int:
     """Say how the node of CONFIG is; the exit status is 0 if it is ready, and 1 if not."""
-    node = _node_of(config)
+    node, wide = _node_of(config), output == "wide"
+
+    def told() -> Any:
+        figures = _call(node, "status")
+        return figures if name is None else _of_bridge(figures, name)
+
     if watch and not as_json and sys.stdout.isatty():
         from supervisor.view import watch_status
 
-        watch_status(lambda: _call(node, "status"), _WATCH_PERIOD_S)
+        watch_status(told, _WATCH_PERIOD_S, wide=wide)
         return 0
     while True:
-        figures = _call(node, "status")
+        figures = told()
         if as_json:
             print(json.dumps(figures), flush=True)
         else:
             from supervisor.view import print_status
 
-            print_status(figures)
+            print_status(figures, wide=wide)
             sys.stdout.flush()
         if not watch:
             return 0 if figures["ready"] else 1
         time.sleep(_WATCH_PERIOD_S)
+
+
+def _of_bridge(figures: dict[str, Any], name: str) -> dict[str, Any]:
+    """``figures`` with no bridge but that of ``name``; ``bridge`` says that it was asked for."""
+    rows = [row for row in figures["bridges"] if row["name"] == name]
+    if not rows:
+        known = ", ".join(sorted({row["name"] for row in figures["bridges"]})) or "none"
+        raise click.UsageError(f"there is no bridge {name}; there are: {known}")
+    return figures | {"bridges": rows, "bridge": name}
 
 
 @cli.command()

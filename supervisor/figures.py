@@ -10,9 +10,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from supervisor.rates import Rates
 from supervisor.usage import Usage
 from wire.names import DISTRIBUTOR, LISTENER, QUEUE_STORE, connection_name, forwarder_name, queue_name
 
+_UNKNOWN = Rates()
 _COUNTS = ("depth", "bytes", "accepted", "delivered", "expired", "dead_lettered", "redelivered", "refused", "held_back")
 
 
@@ -67,7 +69,7 @@ def ledger_closes(row: Mapping[str, Any]) -> bool:
     return bool(row["accepted"] == row["depth"] + gone)
 
 
-def bridge_row(bridge: str, lane: int, actors: Mapping[str, ActorView]) -> dict[str, Any]:
+def bridge_row(bridge: str, lane: int, actors: Mapping[str, ActorView], rates: Rates = _UNKNOWN) -> dict[str, Any]:
     """The row of one lane: its queue from the store, link, exchange and intake from the Connection, Tier 2 from the Forwarder."""
     connection = actors[connection_name(bridge, lane)]
     link = connection.figures.get("link", {})
@@ -76,9 +78,15 @@ def bridge_row(bridge: str, lane: int, actors: Mapping[str, ActorView]) -> dict[
         "name": bridge,
         "lane": lane,
         "state": link.get("state", "starting") if connection.state == "ready" else connection.state,
+        "reason": link.get("reason", "") if connection.state == "ready" else connection.last_cause,
+        "since": link.get("since"),
+        "since_s": link.get("since_s"),
+        "last_error": link.get("error", ""),
+        "next_attempt_s": link.get("next_attempt_s"),
     }
     for count in _COUNTS:
         row[count] = None if queue is None else queue.get(count, 0)
+    row |= {"rate_in": rates.rate_in, "rate_out": rates.rate_out, "drain_s": rates.drain_s(row["depth"])}
     row["in_flight"] = link.get("in_flight")  # sent and not settled; what the store has handed out may not have left
     row["oldest_age_s"] = None if queue is None else queue.get("oldest_age_s")
     row["waits_for_lanes"] = [] if queue is None else list(queue.get("waits_for_lanes", []))
@@ -121,8 +129,9 @@ def status_map(
     lanes: Iterable[tuple[str, int]],
     snapshots: Mapping[str, Any] | None = None,
     paused_since_ms: Mapping[str, int | None] | None = None,
+    rates: Mapping[str, Rates] | None = None,
 ) -> dict[str, Any]:
-    """The answer to ``status`` but for its ``processes``; only values that msgpack and JSON know."""
+    """The answer to ``status`` but for its ``processes``; only values that msgpack and JSON know. rates: of queues, by name."""
     views = {view.name: view for view in actors}
     lanes = list(lanes)
     store = _own(views[QUEUE_STORE])
@@ -145,7 +154,9 @@ def status_map(
             for view in views.values()
         ],
         "bridges": [
-            {**bridge_row(bridge, lane, views), "paused_since_ms": (paused_since_ms or {}).get(bridge)} for bridge, lane in lanes
+            bridge_row(bridge, lane, views, (rates or {}).get(queue_name(bridge, lane), _UNKNOWN))
+            | {"paused_since_ms": (paused_since_ms or {}).get(bridge)}
+            for bridge, lane in lanes
         ],
         "unserved": unserved_rows(lanes, queues),
         "store": store,

@@ -21,38 +21,45 @@ _MESSAGES_PIPE_WIDTH = 400
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
-def print_status(status: dict[str, Any]) -> None:
+def print_status(status: dict[str, Any], *, wide: bool = False) -> None:
     """Print the answer to ``status`` once."""
-    _console().print(status_view(status))
+    _console().print(status_view(status, wide=wide))
 
 
-def watch_status(fetch: Callable[[], dict[str, Any]], period_s: float) -> None:
+def watch_status(fetch: Callable[[], dict[str, Any]], period_s: float, *, wide: bool = False) -> None:
     """Show what ``fetch`` returns, anew each ``period_s``, until interrupted."""
     try:
-        with Live(status_view(fetch()), auto_refresh=False) as live:
+        with Live(status_view(fetch(), wide=wide), auto_refresh=False) as live:
             while True:
                 time.sleep(period_s)
-                live.update(status_view(fetch()), refresh=True)
+                live.update(status_view(fetch(), wide=wide), refresh=True)
     except KeyboardInterrupt:
         return
 
 
-def status_view(status: dict[str, Any]) -> RenderableType:
-    """The node's line, its processes, its bridges, its local clients and what is kept for them."""
+def status_view(status: dict[str, Any], *, wide: bool = False) -> RenderableType:
+    """The node's line, its bridges and what they wait for, its processes, its local clients and what is kept for them.
+
+    It fits into 80 columns; ``wide`` has every count of the ledgers, too. One ``bridge`` that was asked for stands alone, with all
+    that is known of it.
+    """
+    if "bridge" in status:
+        return Group(*(part for row in status["bridges"] for part in _bridge_alone(row)))
     state = Text("ready", _GOOD) if status["ready"] else Text("not ready", _BAD)
     head = Text.assemble(("node ", "bold"), (status["node"], "bold cyan"), "  ", state, f"  pid {status['supervisor']['pid']}")
     head.append(f"  up {duration(status['supervisor']['uptime_s'])}")
     if status["store"].get("mode"):
         head.append(f"  {status['store']['mode']}")
-    rows = *_store(status["store"]), _processes(status), _bridges(status["bridges"])
+    bridges = status["bridges"]
     queues = (
-        *_paused(status["bridges"]),
-        *_behind_others(status["bridges"]),
-        *_former_rules(status["bridges"]),
+        *_paused(bridges),
+        *_behind_others(bridges),
+        *_former_rules(bridges),
         *_unserved(status["unserved"]),
-        *_history(status["bridges"]),
+        *_history(bridges),
     )
-    return Group(head, *rows, *queues, *_clients(status), *_snapshots(status["snapshots"]))
+    rows = *_store(status["store"]), Text(""), _bridges(bridges, wide=wide), *queues, Text(""), _processes(status)
+    return Group(head, *rows, *_clients(status, wide=wide), *_snapshots(status["snapshots"]))
 
 
 def _store(figures: dict[str, Any]) -> list[RenderableType]:
@@ -90,36 +97,89 @@ def _processes(status: dict[str, Any]) -> RenderableType:
     return Group(table, *(Text.assemble((f"{row['name']} ", "bold"), (row["last_cause"], style)) for row, style in causes))
 
 
-def _bridges(rows: Sequence[dict[str, Any]]) -> RenderableType:
+def _bridges(rows: Sequence[dict[str, Any]], *, wide: bool) -> RenderableType:
     if not rows:
         return Text("no bridges: a broker alone", "dim")
-    counts = ("accepted", "delivered", "expired", "dropped", "dead_lettered")
-    table = _table(
-        "bridge", "state", ">depth", ">size", ">oldest", ">in flight", *(f">{name.replace('_', ' ')}" for name in counts), "ledger"
-    )
+    counts = ("accepted", "delivered", "expired", "dropped", "dead_lettered") if wide else ()
+    columns = "bridge", "state", ">depth", ">size", ">oldest", ">in flight", ">in/s", ">out/s", ">drain"
+    table = _table(*columns, *(f">{name.replace('_', ' ')}" for name in counts), *(("ledger",) if wide else ()))
     for row in rows:
-        known = row["ledger_closes"] is not None
-        ledger = Text("-") if not known else Text("closes", _GOOD) if row["ledger_closes"] else Text("OPEN", _BAD)
         _add_row(
             table,
-            f"{row['name']}:{row['lane']}",
+            _lane(row),
             _state(row["state"]),
             _figure(row["depth"]),
             "-" if row["bytes"] is None else size(row["bytes"]),
-            "-" if row["oldest_age_s"] is None else duration(row["oldest_age_s"]),
+            "-" if row["oldest_age_s"] is None else briefly(row["oldest_age_s"]),
             _figure(row["in_flight"]),
+            _rate(row["rate_in"]),
+            _rate(row["rate_out"]),
+            "-" if not row["drain_s"] else briefly(row["drain_s"]),
             *(_figure(sum(row["dropped"].values()) if name == "dropped" else row[name]) for name in counts),
-            ledger,
+            *((_ledger(row),) if wide else ()),
         )
-    return Group(table, *_without_room(rows), *_notes(rows), *_remote_subscriptions(rows))
+    return Group(
+        table, *_reasons(rows), *_ledgers(rows), *_without_room(rows), *_notes(rows), *_remote_subscriptions(rows, wide=wide)
+    )
+
+
+def _bridge_alone(row: dict[str, Any]) -> list[RenderableType]:
+    """All figures of one lane, a line each; nested ones by their path, and none that says nothing."""
+    lines: list[RenderableType] = [Text.assemble((_lane(row), "bold cyan"), "  ", _state(row["state"]))]
+    for name, value in _leaves({key: row[key] for key in row if key not in ("name", "lane", "state")}):
+        lines.append(Text.assemble((f"  {name:<34}", "bold"), printable(str(value))))
+    return lines
+
+
+def _leaves(value: Any, path: str = "") -> Iterable[tuple[str, Any]]:
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _leaves(inner, f"{path}.{key}" if path else str(key))
+    elif value not in (None, "", [], ()):
+        yield path, value
+
+
+def _lane(row: dict[str, Any]) -> str:
+    return f"{row['name']}:{row['lane']}"
+
+
+def _rate(rate: float | None) -> str:
+    return "-" if rate is None else f"{rate:.1f}" if rate < 100 else f"{rate:.0f}"
+
+
+def _reasons(rows: Sequence[dict[str, Any]]) -> list[RenderableType]:
+    """Of each link that does not stand: why, for how long, and what comes next; of one that stands, why the last one ended."""
+    lines: list[RenderableType] = []
+    for row in rows:
+        if not row["reason"]:
+            continue
+        line = Text.assemble((f"{_lane(row)} ", "bold"), (row["state"], _STATE_STYLES.get(row["state"], _BUSY)))
+        if row["since_s"] is not None:
+            line.append(f" for {duration(row['since_s'])}")
+        line.append(f": {row['reason']}")
+        if row["next_attempt_s"] is not None:
+            line.append(f"; next attempt in {duration(row['next_attempt_s'])}")
+        lines.append(line)
+    return lines
+
+
+def _ledger(row: dict[str, Any]) -> Text:
+    if row["ledger_closes"] is None:
+        return Text("-")
+    return Text("closes", _GOOD) if row["ledger_closes"] else Text("OPEN", _BAD)
+
+
+def _ledgers(rows: Sequence[dict[str, Any]]) -> list[RenderableType]:
+    """Which ledgers do not add up."""
+    names = ", ".join(_lane(row) for row in rows if row["ledger_closes"] is False)
+    return [Text.assemble(("ledger OPEN: ", _BAD), f"{names}; see -o wide, and tell us")] if names else []
 
 
 def _without_room(rows: Sequence[dict[str, Any]]) -> list[RenderableType]:
-    """What the ledgers add up, and what is beside them: what full queues refused, and what waits for room."""
-    whole = "ledger: accepted = delivered + depth + expired + dropped + dead lettered; beside it is what was refused"
-    lines: list[RenderableType] = [Text(whole, "dim")]
+    """What is beside the ledgers: what full queues refused, and what waits for room."""
+    lines: list[RenderableType] = []
     for key, what in (("refused", "refused for want of room: "), ("held_back", "held back by publishers until there is room: ")):
-        told = "; ".join(f"{row['name']}:{row['lane']} {row[key]}" for row in rows if row[key])
+        told = "; ".join(f"{_lane(row)} {row[key]}" for row in rows if row[key])
         if told:
             lines.append(Text.assemble((what, _BUSY), told))
     return lines
@@ -193,56 +253,48 @@ def _snapshots(figures: dict[str, Any]) -> list[RenderableType]:
     return [Text(""), line]
 
 
-def _clients(status: dict[str, Any]) -> list[RenderableType]:
+def _clients(status: dict[str, Any], *, wide: bool) -> list[RenderableType]:
     """Who is connected, and what is kept for those who are and those who are not; nothing until both sides have reported."""
     listener, sessions = status["listener"], status["store"].get("sessions")
     if sessions is None or "clients" not in listener:
         return []
-    table = _table(
-        "local",
-        ">clients",
-        ">sessions kept",
-        ">connected",
-        ">queued",
-        ">size",
-        ">in flight",
-        ">dropped",
-        ">retained",
-        ">Wills waiting",
-    )
     dropped = sessions["dropped"] + sum(listener["dropped"].values())
-    _add_row(
-        table,
-        "",
-        str(listener["clients"]),
-        str(sessions["kept"]),
-        str(sessions["connected"]),
-        str(sessions["depth"]),
-        size(sessions["bytes"]),
-        str(listener["in_flight"]),
-        Text(str(dropped), _BUSY if dropped else ""),
-        str(sessions["retained"]["messages"]),
-        str(listener["pending_wills"] + sessions["refused_wills"]),
-    )
+    figures: dict[str, str | Text] = {
+        "clients": str(listener["clients"]),
+        "sessions": str(sessions["kept"]),
+        "queued": str(sessions["depth"]),
+        "size": size(sessions["bytes"]),
+        "in flight": str(listener["in_flight"]),
+        "dropped": Text(str(dropped), _BUSY if dropped else ""),
+        "retained": str(sessions["retained"]["messages"]),
+    }
+    if wide:
+        figures["sessions connected"] = str(sessions["connected"])
+        figures["Wills waiting"] = str(listener["pending_wills"] + sessions["refused_wills"])
+    table = _table("local", *(f">{name}" for name in figures))
+    _add_row(table, "", *figures.values())
     return [Text(""), table]
 
 
-def _remote_subscriptions(rows: Sequence[dict[str, Any]]) -> list[RenderableType]:
+def _remote_subscriptions(rows: Sequence[dict[str, Any]], *, wide: bool) -> list[RenderableType]:
     """What comes from the remotes, where anything does."""
     subscribed = [row for row in rows if row["remote_subscriptions"]]
     if not subscribed:
         return []
-    counts = ("received", "duplicates", "waiting", "looped", "unmatched", "too_large", "expired", "dropped")
-    table = _table("remote subscriptions", ">granted", *(f">{name.replace('_', ' ')}" for name in counts), "refused filters")
+    counts = ("received", "duplicates", "waiting") + (("looped", "unmatched", "too_large", "expired", "dropped") if wide else ())
+    table = _table("from remote", ">granted", *(f">{name.replace('_', ' ')}" for name in counts), "refused filters")
     for row in subscribed:
         figures = row["remote_subscriptions"]
         refused = ", ".join(f"{topic_filter} ({code})" for topic_filter, code in figures["refused"].items())
         granted = Text(
             f"{figures['granted']} of {figures['filters']}", _GOOD if figures["granted"] == figures["filters"] else _BUSY
         )
-        name = f"{row['name']}:{row['lane']}"
         _add_row(
-            table, name, granted, *(_figure(figures[count]) for count in counts), Text(refused or "-", _BAD if refused else "")
+            table,
+            _lane(row),
+            granted,
+            *(_figure(figures[count]) for count in counts),
+            Text(refused or "-", _BAD if refused else ""),
         )
     return [Text(""), table]
 
@@ -276,6 +328,12 @@ def duration(seconds: float) -> str:
     if days:
         return f"{days} d {hours} h"
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {whole} s"
+
+
+def briefly(seconds: float) -> str:
+    """Seconds for people, in a narrow column: the largest unit."""
+    units = ((86_400, "d"), (3600, "h"), (60, "min"))
+    return next((f"{int(seconds // unit_s)} {unit}" for unit_s, unit in units if seconds >= unit_s), f"{seconds:.0f} s")
 
 
 def size(count: float) -> str:
