@@ -1,0 +1,71 @@
+"""README and guides: every block is done as the page says, with real processes, or says why it is not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+import pytest
+
+from supervisor.cli import cli
+from tests.docs.pages import PAGES, ROOT, Block, blocks, mentioned_commands
+from tests.docs.session import Session
+
+# What a page tells to type and no test types: (page, first word of the block), with the reason that the page gives.
+NOT_RUN = {
+    ("README.md", "scripts/demo"): "scripts/demo has a test of its own, and scripts/test runs this one",
+}
+
+
+def java_is_here() -> bool:
+    from storage.analysis.session import JavaMissing, java_version
+
+    try:
+        java_version()
+    except JavaMissing:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_a_page_does_what_it_says(page: Path, tmp_path: Path, record_property: Callable[[str, object], None]) -> None:
+    todo = [block for block in blocks(page) if not block.not_run]
+    if left := [block for block in todo if block.needs_java and not java_is_here()]:
+        record_property("said", f"{page.name}: not run without Java 17: {', '.join(map(str, left))}")
+        todo = [block for block in todo if block not in left]
+
+    with Session(tmp_path / "reader") as session:
+        for block in todo:
+            session.do(block)
+
+
+def test_what_is_not_run_says_why() -> None:
+    def name(block: Block) -> tuple[str, str]:
+        return str(block.page.relative_to(ROOT)), block.text.split()[0]
+
+    found = {name(block): block.not_run for page in PAGES for block in blocks(page) if block.not_run}
+
+    assert found == NOT_RUN
+
+
+@pytest.mark.parametrize("page", sorted({*PAGES, *(ROOT / "docs").rglob("*.md")}), ids=lambda page: str(page.relative_to(ROOT)))
+def test_commands_in_prose_exist(page: Path) -> None:
+    wrong = {said: why for said in mentioned_commands(page) if (why := fault(said.split()[1:]))}
+
+    assert wrong == {}
+
+
+def fault(words: list[str]) -> str:
+    """What is wrong with ``bascule WORDS``, whose arguments may be left out; nothing if it is right."""
+    command: click.Command = cli
+    for word in words:
+        if word.startswith("-"):
+            known = {option for parameter in command.params for option in parameter.opts} | {"--help"}
+            if word.partition("=")[0] not in known and command.name != "report":
+                return f"{command.name} has no option {word}"
+        elif isinstance(command, click.Group):
+            if word not in command.commands:
+                return f"there is no command {word}"
+            command = command.commands[word]
+    return ""
