@@ -1,0 +1,349 @@
+"""Makes the pages of docs/reference that say what the program says: commands, configuration, events, $SYS topics.
+
+    python scripts/documents/reference.py           writes them
+    python scripts/documents/reference.py --check   names those that differ, and ends with 1 if there is one
+
+Commands are those of click, keys those of the model, events those of their module's table, topics those that the node sends.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin
+
+import click
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+import storage.events
+from storage.analysis.job import _arguments as report_arguments
+from supervisor.cli import cli
+from supervisor.config_model import Configuration
+from supervisor.config_values import Duration, Number, Size
+from supervisor.units import write_duration, write_size
+from wire.sys_topics import ListenerFigures, LoadAverages, Traffic, listener_values, node_values
+
+REFERENCE = Path(__file__).resolve().parents[2] / "docs" / "reference"
+MADE = "<!-- Made by scripts/docs; change the program instead. -->\n"
+
+
+def main(argv: list[str]) -> int:
+    """Write the pages, or compare them; the exit status."""
+    pages = {"commands.md": commands(), "configuration.md": configuration(), "events.md": events(), "sys-topics.md": sys_topics()}
+    if argv == ["--check"]:
+        differ = [name for name, text in pages.items() if not _is(REFERENCE / name, text)]
+        print("".join(f"docs/reference/{name} is out of date; run: scripts/docs\n" for name in differ), end="")
+        return int(bool(differ))
+    for name, text in pages.items():
+        (REFERENCE / name).write_text(text)
+    return 0
+
+
+def _is(path: Path, text: str) -> bool:
+    return path.exists() and path.read_text() == text
+
+
+def _cell(text: str) -> str:
+    return re.sub(r"\s+", " ", text).strip().replace("|", "\\|")
+
+
+def _code(text: str) -> str:
+    return f"`{text}`" if text else ""
+
+
+def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    return "\n".join([*lines, *("| " + " | ".join(map(_cell, row)) + " |" for row in rows)]) + "\n"
+
+
+# --- commands ---
+
+
+def commands() -> str:
+    """Every command with its help, arguments and options."""
+    head = f"""{MADE}
+# Commands
+
+CONFIG is the configuration file of a node. Commands that ask a node something need it running on this machine; `bascule
+check`, `bascule passwd`, `bascule export`, `bascule report`, `bascule snapshot --verify` and `bascule snapshot --last` do
+not. Each ends with one of the [exit statuses](exit-statuses.md), and has `--help`. Logs are JSON lines on standard error.
+`bascule run` prints one JSON line `node.ready` on standard output when its listeners accept.
+
+"""
+    index = _table(("command", "effect"), [(f"[`{path}`](#{_anchor(path)})", _first(one)) for path, one in _leaves(cli, "bascule")])
+    return head + index + "".join(_command(path, one) for path, one in _leaves(cli, "bascule"))
+
+
+def _leaves(group: click.Group, path: str) -> Iterator[tuple[str, click.Command]]:
+    for name, command in sorted(group.commands.items()):
+        if isinstance(command, click.Group):
+            yield from _leaves(command, f"{path} {name}")
+        else:
+            yield f"{path} {name}", command
+
+
+def _anchor(path: str) -> str:
+    return path.replace(" ", "-")
+
+
+def _help(command: click.Command) -> str:
+    return re.sub(r"``", "`", re.sub(r"\n +", "\n", (command.help or "").strip()))
+
+
+def _first(command: click.Command) -> str:
+    return _help(command).partition("\n\n")[0]
+
+
+def _command(path: str, command: click.Command) -> str:
+    if path == "bascule report":
+        usage, options = _report()
+    else:
+        usage = " ".join(command.collect_usage_pieces(click.Context(command)))
+        options = [
+            (_code(", ".join(option.opts) + (f" {_metavar(option)}" if not option.is_flag else "")), _option_text(option))
+            for option in command.params
+            if isinstance(option, click.Option) and not option.hidden
+        ]
+    text = f"\n## {path}\n\n    {path} {usage}\n\n{_help(command)}\n"
+    return text + ("\n" + _table(("option", "effect"), options) if options else "")
+
+
+def _metavar(option: click.Option) -> str:
+    if option.metavar:
+        return option.metavar
+    match option.type:
+        case click.Choice():
+            return " | ".join(map(str, option.type.choices))
+        case click.IntRange():
+            return "N"
+        case click.Path():
+            return "DIR"
+        case _:
+            return "TEXT"
+
+
+def _option_text(option: click.Option) -> str:
+    default = option.default if option.show_default and option.default is not None else None
+    return (option.help or "") + (f" Default: `{default}`." if default is not None else "")
+
+
+def _report() -> tuple[str, list[tuple[str, str]]]:
+    """Of argparse, which knows the options of the analysis."""
+    rows = []
+    for action in report_arguments("bascule report")._actions:
+        if action.option_strings and "-h" not in action.option_strings:
+            choices = " | ".join(map(str, action.choices)) if action.choices else action.metavar or action.dest.upper()
+            rows.append((_code(action.option_strings[0] + ("" if action.nargs == 0 else f" {choices}")), f"{action.help}."))
+    return "SNAPSHOT... [OPTIONS]", rows
+
+
+# --- configuration ---
+
+
+def configuration() -> str:
+    """Every key with what it takes, its default and what it is for."""
+    head = f"""{MADE}
+# Configuration
+
+One YAML file. `configs/default.yaml` in the checkout shows every key with its default and a comment;
+`configs/bascule.schema.json` is its JSON Schema, by which editors complete and check. `bascule check` names file, line,
+column and key of every error.
+
+- Durations are written `250ms`, `60s`, `2m`, `1h`, `7d`.
+- Sizes are written `512B`, `64KiB`, `16MiB`, `50GiB` (powers of 1024), `1kB`, `1MB`, `1GB` (powers of 1000).
+- A value may hold `${{NAME}}` or `${{NAME:-otherwise}}`, from the environment, and `${{file:PATH}}`, the content of a file.
+  `$${{` is `${{` itself.
+- `include` adds the bridges and listeners of more files, in the order of their names.
+- Unknown keys are errors.
+- Relative paths count from the file's folder.
+- A key without a default must be given, unless its default is *none*.
+
+[Rules](../guides/rules.md) explains `destination`, [durability](../guides/durability.md) what an acknowledgement is worth,
+[full disk](../guides/full-disk.md) the limits.
+"""
+    return head + "".join(_section(path, model) for path, model in _sections(Configuration, ""))
+
+
+def _sections(model: type[BaseModel], path: str) -> Iterator[tuple[str, type[BaseModel]]]:
+    yield path, model
+    for name, field in model.model_fields.items():
+        inner, many = _inner(field)
+        if inner is not None:
+            yield from _sections(inner, f"{path}.{name}".lstrip(".") + ("[]" if many else ""))
+
+
+def _inner(field: FieldInfo) -> tuple[type[BaseModel] | None, bool]:
+    """The model below a key, and whether the key has a list of them."""
+    for part in _parts(field.annotation):
+        if isinstance(part, type) and issubclass(part, BaseModel):
+            return part, False
+        if get_origin(part) is tuple and isinstance(inner := get_args(part)[0], type) and issubclass(inner, BaseModel):
+            return inner, True
+    return None, False
+
+
+def _parts(annotation: Any) -> tuple[Any, ...]:
+    return get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
+
+
+def _section(path: str, model: type[BaseModel]) -> str:
+    title = f"`{path}`" if path else "The file"
+    text = re.sub(r"\s+", " ", (model.__doc__ or "").strip())
+    rows = [(_code(name), _takes(field), _default(field), field.description or "") for name, field in model.model_fields.items()]
+    return f"\n## {title}\n\n{text}\n\n" + _table(("key", "takes", "default", "what it is for"), rows)
+
+
+def _takes(field: FieldInfo) -> str:
+    inner, many = _inner(field)
+    if inner is not None:
+        return "a list, see below" if many else "keys, see below"
+    for part in (*field.metadata, *(each for one in _parts(field.annotation) for each in getattr(one, "__metadata__", ()))):
+        match part:
+            case Duration():
+                most = write_duration(part.max_s)
+                return f"a duration, {write_duration(part.min_s)} to {most}" + (" or `unlimited`" if part.unlimited else "")
+            case Size():
+                return f"a size from {write_size(part.min_bytes)}" + (" or `unlimited`" if part.unlimited else "")
+            case Number():
+                return f"{part.least:g} to {part.most:,.0f}" + (" or `unlimited`" if part.unlimited else "")
+    for part in _parts(field.annotation):
+        if get_origin(part) is Literal:
+            return ", ".join(map(_code, get_args(part)))
+        if part is bool:
+            return "`true`, `false`"
+        if get_origin(part) is tuple:
+            return "a list of texts"
+        if get_origin(part) is dict:
+            return "a mapping"
+    return "a text"
+
+
+def _default(field: FieldInfo) -> str:
+    if field.default_factory is not None:
+        return ""
+    if field.default is PydanticUndefined:
+        return "*must be given*"
+    match field.default:
+        case None | "":
+            return "*none*"
+        case True | False:
+            return _code(str(field.default).lower())
+        case ():
+            return "`[]`"
+        case dict():
+            return _code("{" + ", ".join(f"{key}: {value}" for key, value in field.default.items()) + "}")
+        case _:
+            return _code(str(field.default))
+
+
+# --- events ---
+
+
+def events() -> str:
+    """The table in the docstring of the events' module."""
+    doc = storage.events.__doc__ or ""
+    lines = doc[doc.index("    kind  ") :].splitlines()
+    column = lines[0].index("what it tells")
+    rows: list[tuple[str, str]] = []
+    for line in lines[1:]:
+        if not line.strip():
+            break
+        kind, told = re.match(r"    (\S*)\s+(.*)", line).groups()  # type: ignore[union-attr]
+        if line[4:column].strip() and line[4] != " ":
+            rows.append((kind, told))
+        else:
+            rows[-1] = (rows[-1][0], f"{rows[-1][1]} {line.strip()}")
+    head = f"""{MADE}
+# Events
+
+`bascule events CONFIG` shows what happened to a node, by time. With `--json` each is one line: `number`, `at_ms` (UTC,
+milliseconds), `kind`, `bridge`, `lane`, `actor`, `reason`, `count`, `details`. What does not apply is empty, and -1 for
+`lane`. Events are numbered from 0, and a number is never given twice.
+
+`persistence.events` says how many are kept, and how long. Events never hold up an acknowledgement. Those on their way may be
+lost when a process is killed, and those of the last second when the power goes.
+
+"""
+    return head + _table(("kind", "what it tells"), [(_code(kind), told) for kind, told in rows])
+
+
+# --- $SYS ---
+
+_BROKER_TEXTS = {
+    "version": 'such as `0.1.0`, behind the words "bascule version"',
+    "uptime": "seconds since the node started",
+    "subscriptions/count": "subscriptions of local clients",
+    "clients/connected": "clients connected now",
+    "clients/active": "as `clients/connected`",
+    "clients/maximum": "most clients connected at a time",
+    "clients/disconnected": "sessions kept whose client is away",
+    "clients/inactive": "as `clients/disconnected`",
+    "clients/total": "connected and away together",
+    "clients/expired": "sessions that have expired",
+    "retained messages/count": "retained messages",
+    "messages/stored": "messages in the queues of bridges and sessions, and retained ones",
+    "store/messages/count": "as `messages/stored`",
+    "store/messages/bytes": "the bytes of those",
+    "messages/received": "packets of all types from local clients",
+    "messages/sent": "packets of all types to local clients",
+    "publish/messages/received": "PUBLISHes from local clients",
+    "publish/messages/sent": "PUBLISHes to local clients",
+    "bytes/received": "bytes from local clients, above TLS",
+    "bytes/sent": "bytes to local clients, above TLS",
+}
+_BASCULE_TEXTS = {
+    "sessions/kept": "sessions on record",
+    "sessions/depth": "messages that wait for sessions",
+    "bridge/NAME/LANE/connected": "1 while the lane is connected, else 0",
+    "bridge/NAME/LANE/depth": "messages that wait in the lane's queue",
+    "bridge/NAME/LANE/refused": "messages that the lane's full queue refused for good",
+    "batches/outstanding": "batches that are being committed",
+    "refused/messages": "messages that were refused for want of room",
+    "refused/reserved_topic": "PUBLISHes below `$SYS/`, which no client may send",
+    "refused/LIMIT": "what the limit LIMIT refused, such as `subscriptions_max`",
+}
+
+
+def sys_topics() -> str:
+    """The topics that a node sends, each with a word on it; fails if one has none."""
+    row = {"name": "NAME", "lane": "LANE", "state": "connected", "depth": 0, "bytes": 0, "refused": 0}
+    retained = {"messages": 0, "bytes": 0}
+    sessions = {"kept": 0, "connected": 0, "expired": 0, "depth": 0, "bytes": 0, "retained": retained}
+    status = {"store": {"sessions": sessions}, "bridges": [row], "distributor": {"subscriptions": 0}}
+    figures = ListenerFigures(
+        connected=0, most_connected=0, outstanding_batches=0, refused_messages=0, reserved_publishes=0, refused={"LIMIT": 0}
+    )
+    topics = [*node_values(status), *listener_values(Traffic(), figures)]
+    names = ("version", "uptime", "clients/inactive", "clients/total")  # of the batch itself
+    topics += [f"$SYS/broker/{name}" for name in names]
+    texts = {f"$SYS/broker/{name}": text for name, text in _BROKER_TEXTS.items()}
+    texts |= {f"$SYS/bascule/{name}": text for name, text in _BASCULE_TEXTS.items()}
+    assert set(topics) == set(texts), set(topics) ^ set(texts)
+    loads = LoadAverages(0.0).values()
+    head = f"""{MADE}
+# `$SYS` topics
+
+A client that subscribes to `$SYS/#` or below gets the latest values at once, then all of them every `clients.sys_period` (10
+s; `0s` is never), at QoS 0 with RETAIN. `#` does not match them [MQTT-4.7.2-1]. Clients cannot publish there, and no bridge
+takes them. Names are those that users know from Mosquitto where there is the same figure; what only Bascule has is below
+`$SYS/bascule`. Counters begin with the life of the process `clients`, the uptime with that of the node.
+
+    mosquitto_sub -p 1883 -t '$SYS/#' -v
+
+"""
+    table = _table(("topic", "value"), [(_code(topic), texts[topic]) for topic in sorted(topics)])
+    return head + table + "\nAverages of what each counter grows in a minute, over 1, 5 and 15 minutes:\n\n" + _loads(list(loads))
+
+
+def _loads(topics: list[str]) -> str:
+    kinds = dict.fromkeys(topic.rpartition("/")[0] for topic in topics)
+    return "".join(f"- `{kind}/1min`, `5min`, `15min`\n" for kind in kinds)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
