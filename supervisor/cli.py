@@ -21,6 +21,7 @@ from supervisor.cli_calls import CONFIG
 from supervisor.cli_calls import call_node as _call
 from supervisor.cli_calls import load as _load
 from supervisor.cli_calls import node_of as _node_of
+from supervisor.cli_doctor import doctor
 from supervisor.cli_events import events
 from supervisor.cli_export import export
 from supervisor.cli_output import complain, printing, refused
@@ -222,6 +223,7 @@ def restart(config: Path, name: str) -> int:
 cli.add_command(queue)
 cli.add_command(session)
 cli.add_command(events)
+cli.add_command(doctor)
 cli.add_command(passwd)
 cli.add_command(report)
 cli.add_command(snapshot)

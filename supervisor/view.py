@@ -313,6 +313,15 @@ def say(line: str) -> None:
     _console().print(Text(line), soft_wrap=True)
 
 
+def say_finding(verdict: str, about: str, found: str, cure: str) -> None:
+    """Print what the doctor has found, and below it what cures it."""
+    style = {"ok": _GOOD, "warn": _BUSY, "fail": _BAD}[verdict]
+    line = Text.assemble((f"{verdict:<4}  ", style), (about, "bold"), f": {printable(found)}")
+    if cure:
+        line.append(f"\n      -> {cure}")
+    _console().print(line, soft_wrap=True)
+
+
 def verdict(good: bool, text: str) -> Text:
     """``text`` in the colour of good or bad news."""
     return Text(text, _GOOD if good else _BAD)

@@ -175,6 +175,7 @@ NAMERS = {
     "actors/reception.py": {"unlink"},  # sockets
     "supervisor/config.py": {"write_text"},  # the schema, for developers
     "supervisor/demo.py": {"write_text"},
+    "supervisor/doctor/machine.py": {"fdatasync"},  # of a file without a name, to see how long it takes
 }
 ANALYSIS = "storage/analysis/"  # reports are made anew; what ``bascule export`` writes goes by ``files``
 NAMING = {

@@ -1,0 +1,34 @@
+"""The whole examination of one configuration and the machine it is to run on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from supervisor.config import load
+from supervisor.doctor.findings import Finding, fail, ok
+from supervisor.doctor.machine import examine_machine
+from supervisor.doctor.network import examine_listeners, examine_remotes
+from supervisor.doctor.trust import examine_trust
+from supervisor.lock import running_pid
+from wire.errors import ConfigError
+
+
+def examine(config: Path, *, remotes: bool = True) -> Iterator[Finding]:
+    """What is found of the configuration ``config``, as it is found. ``remotes``: connect to each remote, too."""
+    try:
+        settings = load(config)
+    except ConfigError as error:
+        for problem in error.problems or (str(error),):
+            yield fail("configuration", problem, "mend that line; bascule check says the same")
+        return
+    bridges = ", ".join(bridge.name for bridge in settings.bridges) or "none"
+    yield ok("configuration", f"{config}: node {settings.name}, bridges: {bridges}")
+    pid = running_pid(Path(settings.data_dir))
+    yield ok("node", f"runs, pid {pid}" if pid is not None else "does not run")
+    yield from examine_machine(settings)
+    yield from examine_trust(settings, time.time())
+    yield from examine_listeners(settings, pid)
+    if remotes:
+        yield from examine_remotes(settings)

@@ -1,0 +1,109 @@
+"""The network: whether the listeners' addresses can be had, and whether each remote lets its bridge in."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+from actors.remote import DISCONNECT, open_remote
+from actors.socket_holder import holder_of_path, holder_of_port
+from supervisor.doctor.findings import Finding, fail, ok
+from wire.errors import BasculeError
+from wire.settings import BridgeSettings, ListenerSettings, NodeSettings
+
+AT_ONCE = 8
+SUFFIX = "-doctor"  # of the client identifier: the bridge's own would end its connection
+
+_CURES = {
+    "credentials": "mend the file that is named, or its permissions",
+    "name": "check the host name, and the machine's resolver (getent hosts NAME)",
+    "tcp": "check address and port, that a broker listens there, and what a firewall lets through",
+    "tls": "check tls.ca_file, tls.server_name and that transport and port belong together",
+    "websocket": "check websocket_path, and that the port speaks WebSocket",
+    "connack": "check username, password_file and client_id against what the broker allows",
+}
+
+
+def examine_listeners(settings: NodeSettings, running_pid: int | None) -> Iterator[Finding]:
+    """Whether each listener could be bound; nothing is tried while the node itself has them."""
+    for listener in settings.listeners:
+        about = f"listener {listener.bind}"
+        if running_pid is not None:
+            yield ok(about, f"the node has it (pid {running_pid})")
+        else:
+            yield _unix(listener, about) if listener.unix_path else _tcp(listener, about)
+
+
+def _tcp(listener: ListenerSettings, about: str) -> Finding:
+    try:
+        places = socket.getaddrinfo(listener.host, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except socket.gaierror as error:
+        return fail(about, error.strerror or "unknown name", "write an address of this machine, such as 127.0.0.1 or 0.0.0.0")
+    family, kind, number, _, address = places[0]
+    with socket.socket(family, kind, number) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(address)
+            probe.listen(1)
+        except OSError as error:
+            return _not_had(listener, about, error)
+    return ok(about, "free")
+
+
+def _not_had(listener: ListenerSettings, about: str, error: OSError) -> Finding:
+    if error.errno == errno.EADDRINUSE:
+        holder = holder_of_port(listener.host, listener.port)
+        return fail(about, f"taken by {holder or 'another process'}", "stop that process, or take another port")
+    if error.errno == errno.EADDRNOTAVAIL:
+        return fail(about, "no interface of this machine has that address", "see ip addr; 0.0.0.0 stands for all")
+    if error.errno == errno.EACCES:
+        return fail(about, "this user may not have ports below 1024", "take a higher port, or give CAP_NET_BIND_SERVICE")
+    return fail(about, error.strerror or str(error), "take another address")
+
+
+def _unix(listener: ListenerSettings, about: str) -> Finding:
+    holder = holder_of_path(listener.unix_path)
+    if holder:
+        return fail(about, f"taken by {holder}", "stop that process, or take another path")
+    if not os.access(os.path.dirname(listener.unix_path), os.W_OK | os.X_OK):
+        return fail(about, "its folder cannot be written to by this user", "give the node's user the right, or take another path")
+    return ok(about, "free")
+
+
+def examine_remotes(settings: NodeSettings) -> Iterator[Finding]:
+    """Whether each remote lets its bridge in, at each of its addresses; several at a time, told in their order."""
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        asked = [
+            (bridge, address, pool.submit(_log_in, bridge, address))
+            for bridge in settings.bridges
+            for address in bridge.remote.addresses
+        ]
+        for bridge, address, answer in asked:
+            yield _told(bridge, address, answer.result())
+
+
+def _log_in(bridge: BridgeSettings, address: tuple[str, int]) -> BasculeError | None:
+    """Connect with the bridge's own credentials, and leave nothing behind; why it did not work."""
+    settings = replace(bridge.remote, clean_start=True, session_expiry_s=0)
+    try:
+        remote = open_remote(settings, settings.client_id + SUFFIX if settings.client_id else "", address, clean=True)
+    except BasculeError as error:
+        return error
+    try:
+        remote.send(memoryview(DISCONNECT))
+    except BasculeError:
+        pass  # it let us in, which was the question
+    remote.close()
+    return None
+
+
+def _told(bridge: BridgeSettings, address: tuple[str, int], error: BasculeError | None) -> Finding:
+    about = f"bridge {bridge.name} to {address[0]}:{address[1]}"
+    if error is None:
+        return ok(about, f"let in ({bridge.remote.transport}, MQTT {'5.0' if bridge.remote.protocol == 5 else '3.1.1'})")
+    step = str(error.fields.get("step", ""))
+    return fail(about, error.message, _CURES.get(step, "see the broker's log"))

@@ -1,0 +1,93 @@
+"""What is trusted: certificates and their dates, who can read secrets, checks that are switched off, who is let in."""
+
+from __future__ import annotations
+
+import calendar
+import ipaddress
+import os
+import time
+from collections.abc import Iterator
+
+from actors.tls import FileFault, certificate_dates
+from supervisor.doctor.findings import Finding, fail, ok, warn
+from wire.settings import ListenerSettings, NodeSettings
+
+SOON_S = 30 * 86_400
+
+
+def examine_trust(settings: NodeSettings, now_s: float) -> Iterator[Finding]:
+    """All findings on certificates, secrets and who is let in."""
+    for path in certificates(settings):
+        yield certificate(path, now_s)
+    readable = [path for path in secrets(settings) if is_open(path)]
+    for path in readable:
+        yield warn("secret", f"{path} can be read by every user of this machine", f"chmod o-rwx {path}")
+    if secrets(settings) and not readable:
+        yield ok("secrets", "nobody else can read them")
+    for bridge in settings.bridges:
+        if bridge.remote.transport in ("tls", "wss") and not bridge.remote.tls.verify:
+            cure = "give tls.ca_file, and remove verify: false"
+            yield warn(f"bridge {bridge.name}", "verify: false: whoever is on the way can take the remote's place", cure)
+    for listener in settings.listeners:
+        yield from _everybody(settings, listener)
+
+
+def certificates(settings: NodeSettings) -> list[str]:
+    """The files of our own certificates and of the authorities we trust, each once."""
+    files = [listener.tls.cert_file for listener in settings.listeners if listener.tls is not None]
+    files += [listener.tls.ca_file for listener in settings.listeners if listener.tls is not None]
+    for bridge in settings.bridges:
+        if bridge.remote.transport in ("tls", "wss"):
+            files += [bridge.remote.tls.cert_file, bridge.remote.tls.ca_file]
+    return list(dict.fromkeys(file for file in files if file))
+
+
+def certificate(path: str, now_s: float) -> Finding:
+    """Whether the first certificate in ``path`` is valid, and for how long."""
+    about = f"certificate {path}"
+    try:
+        before, after = (calendar.timegm(time.strptime(text, "%Y%m%d%H%M%SZ")) for text in certificate_dates(path))
+    except FileFault as fault:
+        return fail(about, fault.message, "write a certificate in PEM there")
+    until = time.strftime("%Y-%m-%d %H:%MZ", time.gmtime(after))
+    if now_s < before:
+        return fail(about, "is not valid yet", "check the clock, or have it made anew")
+    if now_s > after:
+        return fail(about, f"has expired on {until}", "have it made anew; the node takes it up by itself")
+    if now_s > after - SOON_S:
+        return warn(about, f"expires on {until}", "have it made anew; the node takes it up by itself")
+    return ok(about, f"valid until {until}")
+
+
+def secrets(settings: NodeSettings) -> list[str]:
+    """The files that hold keys or passwords, each once."""
+    access = [settings.access, *(listener.access for listener in settings.listeners if listener.access is not None)]
+    files: list[str | None] = [each.password_file for each in access]
+    files += [listener.tls.key_file for listener in settings.listeners if listener.tls is not None]
+    for bridge in settings.bridges:
+        files += [bridge.remote.password_file, bridge.remote.tls.key_file]
+    return list(dict.fromkeys(file for file in files if file))
+
+
+def is_open(path: str) -> bool:
+    """Whether every user can read it; of a file that is not there nobody can."""
+    try:
+        return bool(os.stat(path).st_mode & 0o004)
+    except OSError:
+        return False
+
+
+def _everybody(settings: NodeSettings, listener: ListenerSettings) -> Iterator[Finding]:
+    access = listener.access or settings.access
+    if listener.unix_path or not access.allow_anonymous or _is_loopback(listener.host):
+        return
+    if access.acl is None:
+        found = "whoever reaches it may publish and read everything, without a password"
+        yield warn(f"listener {listener.bind}", found, "write access.password_file and an acl, or bind it to 127.0.0.1")
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,0 +1,149 @@
+"""The machine: each trouble is named with its cure, and what is well is not complained of."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections import namedtuple
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from supervisor.doctor import machine
+from supervisor.doctor.findings import FAIL, OK, WARN, Finding
+from tests.supervisor.settings import node_settings
+from tests.support.settings import bridge
+from wire.settings import NodeSettings
+
+Usage = namedtuple("Usage", "total used free")
+GIB = 1 << 30
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> NodeSettings:
+    settings = node_settings(tmp_path)
+    persistence = replace(settings.persistence, mode="file-native", sync="full")
+    return replace(settings, persistence=persistence, limits=replace(settings.limits, min_free_disk_bytes=GIB))
+
+
+@pytest.mark.parametrize(
+    ("total", "free", "verdict", "cure"),
+    [
+        (100 * GIB, 50 * GIB, OK, ""),
+        (100 * GIB, GIB + 1, WARN, "make room"),
+        (100 * GIB, GIB - 1, FAIL, "make room on the disk"),
+        (GIB // 2, GIB // 4, FAIL, "more than the whole disk"),
+    ],
+)
+def test_room_on_the_disk(
+    total: int, free: int, verdict: str, cure: str, settings: NodeSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(total, total - free, free))
+
+    (finding,) = machine.disk_room(settings, tmp_path)
+
+    assert finding.verdict == verdict
+    assert cure in finding.cure
+
+
+MOUNTS = """\
+/dev/sda1 / ext4 rw 0 0
+tmpfs /run tmpfs rw 0 0
+server:/x /srv/our\\040data nfs4 rw 0 0
+"""
+
+
+@pytest.mark.parametrize(
+    ("folder", "kind"),
+    [("/var/lib", "ext4"), ("/run/x", "tmpfs"), ("/running", "ext4"), ("/srv/our data/q", "nfs4"), ("/", "ext4")],
+)
+def test_the_file_system_is_that_of_the_nearest_mount(folder: str, kind: str) -> None:
+    assert machine.filesystem_of(Path(folder), MOUNTS) == kind
+
+
+@pytest.mark.parametrize(("kind", "verdict"), [("ext4", OK), ("tmpfs", FAIL), ("nfs4", WARN)])
+def test_what_forgets_or_is_far_away_is_told(
+    kind: str, verdict: str, settings: NodeSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machine, "filesystem_of", lambda folder, mounts: kind)
+
+    assert [finding.verdict for finding in machine.disk_kind(settings, tmp_path)] == [verdict]
+
+
+@pytest.mark.parametrize(("took_s", "sync", "verdict"), [(0.001, "full", OK), (0.05, "full", WARN), (0.05, "os", OK)])
+def test_a_slow_disk_is_told_where_acknowledgements_wait_for_it(
+    took_s: float, sync: str, verdict: str, settings: NodeSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machine, "_sync_s", lambda folder: took_s)
+    settings = replace(settings, persistence=replace(settings.persistence, sync=sync))
+
+    (finding,) = machine.sync_time(settings, tmp_path)
+
+    assert finding.verdict == verdict
+    assert f"{took_s * 1000:.1f} ms" in finding.found
+
+
+def test_a_folder_that_cannot_be_written_to_is_told(
+    settings: NodeSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+
+    (finding,) = machine.sync_time(settings, tmp_path)
+
+    assert (finding.verdict, "chown" in finding.cure) == (FAIL, True)
+
+
+def test_a_synced_write_is_measured_and_leaves_nothing(settings: NodeSettings, tmp_path: Path) -> None:
+    before = sorted(tmp_path.iterdir())
+
+    (finding,) = machine.sync_time(settings, tmp_path)
+
+    assert "a synced write takes" in finding.found
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_in_memory_the_disk_is_nobody_s_concern(settings: NodeSettings, tmp_path: Path) -> None:
+    settings = replace(settings, persistence=replace(settings.persistence, mode="in-memory"))
+
+    for look in (machine.disk_room, machine.disk_kind, machine.sync_time):
+        assert list(look(settings, tmp_path)) == []
+
+
+def test_a_clock_that_was_never_set_or_set_back_is_told(tmp_path: Path) -> None:
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store" / "file").write_bytes(b"")
+    os.utime(tmp_path / "store" / "file", (1_800_000_000, 1_800_000_000))
+
+    assert machine.clock(tmp_path, 1000.0).verdict == FAIL
+    back = machine.clock(tmp_path, 1_799_999_000.0)
+    assert (back.verdict, "set back" in back.cure) == (FAIL, True)
+    assert machine.clock(tmp_path, 1_800_000_010.0).verdict == OK
+    assert machine.clock(tmp_path / "nothing", 1_800_000_010.0).verdict == OK
+
+
+@pytest.mark.parametrize(("limit", "verdict"), [(1024, WARN), (1 << 20, OK), (-1, OK)])
+def test_descriptors_for_all_clients(limit: int, verdict: str, settings: NodeSettings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("resource.getrlimit", lambda which: (limit, limit))
+    settings = replace(settings, clients=replace(settings.clients, connections_max=4096))
+
+    assert machine.descriptors(settings).verdict == verdict
+
+
+def test_memory_for_all_lanes_and_what_they_may_hold(settings: NodeSettings) -> None:
+    settings = replace(settings, bridges=(replace(bridge(), lanes=11, tier2_max_bytes=10 << 20),))
+    wanted = (70 + 10 * 8 + 11 * 10) << 20
+
+    assert machine.memory(settings, wanted).verdict == OK
+    short = machine.memory(settings, wanted - 1)
+    assert (short.verdict, short.found) == (WARN, "about 260.0 MiB for 11 lanes and what they may hold; 260.0 MiB are free")
+    assert machine.memory(settings, None).verdict == OK
+    assert (machine.available_bytes() or 0) > 1 << 20
+
+
+def test_all_of_it_on_this_machine(settings: NodeSettings) -> None:
+    findings = list(machine.examine_machine(settings))
+
+    assert all(isinstance(finding, Finding) for finding in findings)
+    assert {finding.about for finding in findings} >= {"disk room", "file system", "disk", "clock", "open files", "memory"}
+    assert all(finding.cure for finding in findings if finding.verdict != OK)

@@ -1,0 +1,92 @@
+"""Listeners' addresses and remotes, with real sockets and a real Mosquitto: what is wrong is named with its cure."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from supervisor.doctor.findings import FAIL, OK, Finding
+from supervisor.doctor.network import examine_listeners, examine_remotes
+from tests.supervisor.settings import node_settings
+from tests.support.mosquitto import Mosquitto
+from tests.support.settings import bridge
+from wire.settings import ListenerSettings, NodeSettings
+
+
+@pytest.fixture
+def taken() -> Iterator[int]:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        yield other.getsockname()[1]
+
+
+def listening(tmp_path: Path, **keys: object) -> NodeSettings:
+    listener = replace(ListenerSettings(host="127.0.0.1", port=0, protocol="tcp"), **keys)  # type: ignore[arg-type]
+    return replace(node_settings(tmp_path), listeners=(listener,))
+
+
+def test_a_port_that_is_taken_is_told_with_who_has_it(tmp_path: Path, taken: int) -> None:
+    (finding,) = examine_listeners(listening(tmp_path, port=taken), None)
+
+    assert finding.verdict == FAIL
+    assert "taken by python" in finding.found
+
+
+def test_a_free_port_is_well_and_so_is_what_the_node_itself_has(tmp_path: Path, taken: int) -> None:
+    assert [finding.verdict for finding in examine_listeners(listening(tmp_path), None)] == [OK]
+    assert [finding.verdict for finding in examine_listeners(listening(tmp_path, port=taken), 77)] == [OK]
+
+
+@pytest.mark.parametrize(
+    ("keys", "told"),
+    [
+        ({"host": "192.0.2.1"}, "no interface of this machine"),
+        ({"host": "nowhere.invalid"}, "not known"),
+        ({"unix_path": "/proc/nowhere/mqtt.sock"}, "cannot be written to"),
+    ],
+)
+def test_an_address_that_cannot_be_had_is_told(keys: dict[str, str], told: str, tmp_path: Path) -> None:
+    (finding,) = examine_listeners(listening(tmp_path, **keys), None)
+
+    assert finding.verdict == FAIL
+    assert told in finding.found
+    assert finding.cure
+
+
+def remotes(tmp_path: Path, *addresses: tuple[str, int], **keys: object) -> list[Finding]:
+    remote = replace(bridge().remote, addresses=addresses, connect_timeout_s=5.0, **keys)  # type: ignore[arg-type]
+    return list(examine_remotes(replace(node_settings(tmp_path), bridges=(replace(bridge(), remote=remote),))))
+
+
+def test_a_remote_that_is_not_there_is_told_by_step(tmp_path: Path, taken: int) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        closed = free.getsockname()[1]
+
+        found = remotes(tmp_path, ("127.0.0.1", closed), ("nowhere.invalid", 1883), ("127.0.0.1", taken))
+
+    assert [finding.verdict for finding in found] == [FAIL] * 3
+    assert [finding.found.split(":")[0] for finding in found] == ["tcp", "name", "connack"]
+    assert all(finding.cure for finding in found)
+
+
+def test_files_of_credentials_that_cannot_be_read_are_told(tmp_path: Path) -> None:
+    (finding,) = remotes(tmp_path, ("127.0.0.1", 1), username="u", password_file=str(tmp_path / "nowhere"))
+
+    assert (finding.verdict, finding.found.split(":")[0]) == (FAIL, "credentials")
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("protocol", [4, 5])
+def test_a_remote_lets_the_bridge_in_and_keeps_nothing_of_the_visit(protocol: int, tmp_path: Path, remote: Mosquitto) -> None:
+    (finding,) = remotes(tmp_path, ("127.0.0.1", remote.port), protocol=protocol, client_id="edge-1")
+
+    assert finding.verdict == OK
+    log = remote.log
+    assert "edge-1-doctor" in log
+    assert "as edge-1 " not in log
