@@ -9,13 +9,14 @@ the socket is the Connection's.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any, Protocol
 
 from actors.mailbox import Mailbox
 from actors.remote import LEVEL_5, Connack, InputLimits
 from wire import remote_packets
-from wire.frames import Committed, Frame, SenderResumes, SessionOpen, SessionOpened, SourceResumed
+from wire.frames import Committed, SenderResumes, SessionOpen, SessionOpened, SourceResumed
 from wire.incoming import LocalForm
 from wire.link import RESEND_AFTER_S
 from wire.mqtt.codec import decode
@@ -33,32 +34,36 @@ LOGGED_TOPICS_MAX = 1000
 _SUBACK, _OFFER, _RESEND = "suback", "offer_again", "resend"
 
 
-class Host(Protocol):
-    """The Connection, as far as the intake needs it."""
+class Writer(Protocol):
+    """What goes to the remote besides messages of ours; ``suback_due_s``: until when the SUBACK to the last SUBSCRIBE has time."""
 
-    name: str
-    epoch: int
-    mailbox: Mailbox
-
-    @property
-    def session_known(self) -> bool: ...
-    def send(self, peer: str, frame: Frame) -> None: ...
-    @property
-    def suback_due_s(self) -> float: ...
     def say(self, data: bytes) -> None: ...
     def say_subscribe(self, data: bytes) -> None: ...
-    def parse_on(self) -> None: ...
-    def hear(self, heard: bool) -> None: ...
-    def give_up(self, reason: str) -> None: ...
-    def remake(self, reason: str) -> None: ...
+    @property
+    def suback_due_s(self) -> float: ...
 
 
 class RemoteIntake:
     """Takes what the remote publishes. ``limits`` is what the remote is told in CONNECT."""
 
-    def __init__(self, host: Host, settings: NodeSettings, bridge: BridgeSettings) -> None:
+    def __init__(
+        self,
+        mailbox: Mailbox,
+        epoch: int,
+        settings: NodeSettings,
+        bridge: BridgeSettings,
+        *,
+        writer: Writer,
+        session_known: Callable[[], bool],
+    ) -> None:
+        """epoch: of this life of the actor that has the ``mailbox``. session_known: whether the store knows the number of this
+        connection's session.
+        """
         remote = bridge.remote
-        self._host = host
+        self.writer = writer
+        self._mailbox = mailbox
+        self._epoch = epoch
+        self._session_known = session_known
         self._facts = {"bridge": bridge.name}
         self._level = remote.protocol
         self._timeout_s = remote.connect_timeout_s
@@ -67,8 +72,8 @@ class RemoteIntake:
         self._form = LocalForm(bridge, packet_max_bytes=settings.clients.packet_max_bytes)
         self._inbox = RemoteInbox(
             self._form,
-            sender=host.name,
-            epoch=host.epoch,
+            sender=mailbox.name,
+            epoch=epoch,
             level=remote.protocol,
             packet_max_bytes=self.limits.publish_max_bytes(remote.protocol),
             remote_keeps=not remote.clean_start and (remote.protocol != LEVEL_5 or remote.session_expiry_s > 0),
@@ -124,7 +129,7 @@ class RemoteIntake:
         self._inbox.disconnected(untaken)
         self._subscriptions.forget()
         self._opening = False
-        self._host.mailbox.cancel_timer(_SUBACK)
+        self._mailbox.cancel_timer(_SUBACK)
 
     def peer_up(self, name: str, epoch: int) -> None:
         """A peer began a new life: what it had of ours is lost."""
@@ -133,7 +138,7 @@ class RemoteIntake:
         if name not in (DISTRIBUTOR, QUEUE_STORE):
             return
         number, stalled = self._inbox.next_number, self._inbox.refusing
-        self._host.send(name, SenderResumes(sender=self._host.name, epoch=self._host.epoch, number=number, stalled=stalled))
+        self._mailbox.send(name, SenderResumes(sender=self._mailbox.name, epoch=self._epoch, number=number, stalled=stalled))
         if name == QUEUE_STORE:
             self._asked = False
             self._open_session()
@@ -144,16 +149,16 @@ class RemoteIntake:
 
         A session that is new has to be on record first: while it is not, a crash makes another one of it.
         """
-        if not self._opening or self._asked or not self._inbox.idle or not self._host.session_known:
+        if not self._opening or self._asked or not self._inbox.idle or not self._session_known():
             return
         self._asked = True
         self._request += 1  # asked twice, only the last answer counts
         self._tell_resumed()
-        self._host.send(
+        self._mailbox.send(
             QUEUE_STORE,
             SessionOpen(
-                sender=self._host.name,
-                epoch=self._host.epoch,
+                sender=self._mailbox.name,
+                epoch=self._epoch,
                 request=self._request,
                 session=self._session,
                 clean=False,
@@ -166,14 +171,14 @@ class RemoteIntake:
 
     def frame(self, frame: Committed | SessionOpened) -> None:
         """An answer of the store."""
-        if frame.sender != self._host.name or frame.epoch != self._host.epoch:
+        if frame.sender != self._mailbox.name or frame.epoch != self._epoch:
             return
         if isinstance(frame, SessionOpened):
             self._session_opened(frame)
             return
-        answers = self._inbox.committed(frame, self._host.mailbox.now_s())
+        answers = self._inbox.committed(frame, self._mailbox.now_s())
         if answers:
-            self._host.say(answers)
+            self.writer.say(answers)
 
     def _session_opened(self, frame: SessionOpened) -> None:
         if not self._opening or frame.request != self._request:
@@ -181,22 +186,22 @@ class RemoteIntake:
         self._opening = False
         self._inbox.opened(frame.received)
         known = [topic_filter for topic_filter, *_ in frame.subscriptions]
-        self._host.say_subscribe(self._subscriptions.subscribe(self._packet_max_bytes, known))
+        self.writer.say_subscribe(self._subscriptions.subscribe(self._packet_max_bytes, known))
         if self._subscriptions.answered:
             self._log_subscribed()
         else:
-            self._host.mailbox.set_timer(_SUBACK, self._host.suback_due_s)
+            self._mailbox.set_timer(_SUBACK, self.writer.suback_due_s)
 
-    def timer(self, name: str, now_s: float) -> None:
-        """A timer of the Connection's that is not its own has run out."""
+    def timer(self, name: str, now_s: float) -> str:
+        """A timer that may be of the intake has run out: why the connection is to be given up, if it is."""
         if name == _SUBACK:
             if self._inbox.blocked:
-                self._host.mailbox.set_timer(_SUBACK, now_s + self._timeout_s)  # it may be among what waits
+                self._mailbox.set_timer(_SUBACK, now_s + self._timeout_s)  # it may be among what waits
             elif not self._subscriptions.answered:
-                if self._host.suback_due_s > now_s:
-                    self._host.mailbox.set_timer(_SUBACK, self._host.suback_due_s)
+                if self.writer.suback_due_s > now_s:
+                    self._mailbox.set_timer(_SUBACK, self.writer.suback_due_s)
                 else:
-                    self._host.give_up("no SUBACK in time")
+                    return "no SUBACK in time"
         elif name == _OFFER:
             self._offer_timed = False
             self._offer_again(now_s)
@@ -205,22 +210,23 @@ class RemoteIntake:
             if self._inbox.overdue(now_s):
                 self._resend()
             self._time_resend(now_s)
+        return ""
 
-    def turn_end(self, now_s: float) -> None:
-        """Send what the turn brought, and go on with what had to wait for that."""
+    def takes_on(self, now_s: float) -> bool:
+        """Send what the turn brought: whether what had to wait for that can be taken now."""
         self._send_due(now_s)
-        while self._inbox.blocked and self._inbox.takes:
-            self._host.parse_on()
-            self._send_due(now_s)
-        self._host.hear(not self._inbox.blocked)
+        return self._inbox.blocked and self._inbox.takes
+
+    def turn_end(self, now_s: float) -> bool:
+        """Do what has become possible in the turn: whether a new connection is due, to have again what was left out (N4)."""
         self._open_session()
-        if self._inbox.remake:
-            self._host.remake("there is room again for what was left out")
+        remake = self._inbox.remake
         if self._inbox.held:
             self._hold(now_s)
         else:
             self._warned_full = False
         self._log_oddities()
+        return remake
 
     # --- packets ---
 
@@ -252,7 +258,7 @@ class RemoteIntake:
             case Suback() as suback:
                 self._subscriptions.suback(suback)
                 if self._subscriptions.answered:
-                    self._host.mailbox.cancel_timer(_SUBACK)
+                    self._mailbox.cancel_timer(_SUBACK)
                     self._log_subscribed()
             case Unsuback() as unsuback:
                 self._subscriptions.unsuback(unsuback)
@@ -261,9 +267,9 @@ class RemoteIntake:
     # --- batches ---
 
     def _send_due(self, now_s: float) -> None:
-        parts = self._inbox.next_batch(now_s, self._host.mailbox.wall_ms())
+        parts = self._inbox.next_batch(now_s, self._mailbox.wall_ms())
         if parts is not None:
-            self._host.mailbox.send_parts(DISTRIBUTOR, parts)
+            self._mailbox.send_parts(DISTRIBUTOR, parts)
             self._time_resend(now_s)
 
     def _hold(self, now_s: float) -> None:
@@ -275,33 +281,33 @@ class RemoteIntake:
             self._offer_again(now_s)
         if not self._offer_timed:
             self._offer_timed = True
-            self._host.mailbox.set_timer(_OFFER, now_s + OFFER_AGAIN_S)
+            self._mailbox.set_timer(_OFFER, now_s + OFFER_AGAIN_S)
 
     def _offer_again(self, now_s: float) -> None:
         if not self._inbox.held or self._inbox.outstanding:
             return
-        parts = self._inbox.offer_again(now_s, self._host.mailbox.wall_ms())
+        parts = self._inbox.offer_again(now_s, self._mailbox.wall_ms())
         self._tell_resumed()
         if parts is not None:
-            self._host.mailbox.send_parts(DISTRIBUTOR, parts)
+            self._mailbox.send_parts(DISTRIBUTOR, parts)
             self._time_resend(now_s)
 
     def _tell_resumed(self) -> None:
         number = self._inbox.next_number
         for source, held, given_up in self._inbox.resumes():
             told = SourceResumed(
-                sender=self._host.name, epoch=self._host.epoch, source=source, number=number, held=held, given_up=given_up
+                sender=self._mailbox.name, epoch=self._epoch, source=source, number=number, held=held, given_up=given_up
             )
-            self._host.send(QUEUE_STORE, told)
+            self._mailbox.send(QUEUE_STORE, told)
 
     def _resend(self) -> None:
-        for parts in self._inbox.resend(self._host.mailbox.now_s()):
-            self._host.mailbox.send_parts(DISTRIBUTOR, parts)
+        for parts in self._inbox.resend(self._mailbox.now_s()):
+            self._mailbox.send_parts(DISTRIBUTOR, parts)
 
     def _time_resend(self, now_s: float) -> None:
         if self._inbox.outstanding and not self._resend_timed:
             self._resend_timed = True
-            self._host.mailbox.set_timer(_RESEND, now_s + RESEND_AFTER_S)
+            self._mailbox.set_timer(_RESEND, now_s + RESEND_AFTER_S)
 
     # --- the log ---
 

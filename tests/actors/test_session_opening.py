@@ -19,11 +19,7 @@ from actors.client_host import ClientHost
 from actors.client_sessions import LATE_S, UNANSWERED_S, ClientSessions
 from actors.handed_over import SessionDown
 from actors.mailbox import PollGroup
-from actors.remote import Connack
-from actors.remote_intake import Host as ConnectionHost
-from actors.remote_intake import RemoteIntake
 from tests.supervisor.settings import node_settings
-from tests.wire.rules import bridge_of, rule
 from wire.batch import pack_column
 from wire.frames import (
     Frame,
@@ -40,7 +36,7 @@ from wire.mqtt.codec import encode
 from wire.mqtt.packets import Connect, Publish, Will
 from wire.mqtt.properties import Properties
 from wire.mqtt.publish_stream import BatchBuilder, parse_publishes
-from wire.names import QUEUE_STORE, SUPERVISOR
+from wire.names import SUPERVISOR
 from wire.settings import ListenerSettings
 from wire.wills import Message
 
@@ -80,7 +76,6 @@ class FakeHost:
         self.sessions: ClientSessions | None = None
         self.said = b""
         self.writes = 0
-        self.session_known = True
         self.batch_full = False
         self.busy_sessions: set[str] = set()
 
@@ -104,16 +99,6 @@ class FakeHost:
     def limited(self, limit: str) -> None:
         self.limits.append(limit)
 
-    def say(self, data: bytes) -> None:
-        self.said += data
-
-    def say_subscribe(self, data: bytes) -> None:
-        self.say(data)
-
-    @property
-    def suback_due_s(self) -> float:
-        return self.mailbox.time_s + 10.0
-
     def write(self, client: Client, data: bytes) -> None:
         self.said += data
         self.writes += 1
@@ -124,8 +109,6 @@ class FakeHost:
     def opened(self, client: Client) -> None: ...
 
     def parse_on(self, client: Client) -> None: ...
-
-    def hear(self, heard: bool) -> None: ...
 
     def greeted(self, client: Client) -> None: ...
 
@@ -140,42 +123,6 @@ def opened(asked: SessionOpen, *, received: bytes = b"") -> SessionOpened:
         present=False,
         received=received,
     )
-
-
-def test_a_remote_s_messages_wait_for_the_last_opening(tmp_path: Path) -> None:
-    host = FakeHost()
-    bridge = replace(bridge_of("cloud"), remote_subscriptions=(rule(1, "cmd/#"),))
-    intake = RemoteIntake(cast("ConnectionHost", host), node_settings(tmp_path, bridge), bridge)
-
-    intake.connected("c@one", Connack(session_present=False))
-    intake.peer_up(QUEUE_STORE, 2)
-    first, second = host.asked
-    intake.frame(opened(first))
-
-    assert not host.said, "a store has died with what this one said"
-    intake.frame(opened(second))
-    assert host.said[0] == 0x82, "SUBSCRIBE"
-
-
-def test_a_session_is_opened_under_its_own_name_once_the_store_knows_it(tmp_path: Path) -> None:
-    """What was received in one at another address is neither forgotten nor taken for what comes in this one [MQTT-4.3.3-10]."""
-    host = FakeHost()
-    bridge = replace(bridge_of("cloud"), remote_subscriptions=(rule(1, "cmd/#"),))
-    intake = RemoteIntake(cast("ConnectionHost", host), node_settings(tmp_path, bridge), bridge)
-    intake.connected("c@one#1", Connack(session_present=True))
-    intake.frame(opened(host.asked.pop()))
-    intake.disconnected(b"")
-    host.session_known = False
-    intake.connected("c@two#2", Connack(session_present=False))
-    intake.turn_end(0.0)
-    assert not host.asked, "a crash now would make another session of it"
-
-    host.session_known = True
-    intake.turn_end(0.0)
-    intake.disconnected(b"")
-    intake.connected("c@one#1", Connack(session_present=True))
-
-    assert [(asked.session, asked.clean) for asked in host.asked] == [("c@two#2", False), ("c@one#1", False)]
 
 
 def local_sessions(host: Any, tmp_path: Path) -> ClientSessions:

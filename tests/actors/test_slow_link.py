@@ -7,20 +7,19 @@ carries nothing any more is left when the time-out says so.
 from __future__ import annotations
 
 import socket
-from collections import deque
-from collections.abc import Callable, Hashable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pykka._envelope import Envelope
 
-import actors.connection
+import actors.remote_dialer
 from actors.connection import Connection
 from actors.handed_over import LinkState, Passed
-from actors.mailbox import WRITE, Mailbox, TimerDue
+from actors.mailbox import READ, WRITE
 from actors.remote import Connack, Remote
+from tests.actors.slow_remote import RATE, SlowRemote
+from tests.actors.still_mailbox import StillMailbox
 from tests.support.settings import bridge, node
 from tests.support.waiting import PATIENCE_S, wait_until
 from tests.wire.outbound_model import lane_opened
@@ -28,7 +27,6 @@ from wire.batch import from_rows
 from wire.frames import Frame, SessionOpen, SessionOpened, Settle
 from wire.settings import RuleSettings
 
-RATE = 1_000  # bytes a second
 PAYLOAD_BYTES = 200_000  # so it takes 200 seconds
 STALL_TIMEOUT_S = 30.0
 CONNECT_TIMEOUT_S = 10.0
@@ -36,109 +34,6 @@ STEP_S = 0.25
 KERNELS = pytest.mark.parametrize("kernel_bytes", [4_000, 10_000_000], ids=["small buffer", "all in the buffer"])
 PINGREQ, PINGRESP = b"\xc0\x00", b"\xd0\x00"
 PUBACK = b"\x40\x02\x00\x01"
-
-
-class SlowRemote(Remote):
-    """A remote behind a buffer and a slow wire; it answers what is whole."""
-
-    def __init__(self, kernel_bytes: int) -> None:
-        self.connack = Connack(session_present=True)
-        self.address = "far:1"
-        self.closed = False
-        self.arrived = b""
-        self.rate = float(RATE)
-        self.answers: deque[tuple[bytes, bytes]] = deque()  # what ends with the first is answered with the second
-        self._kernel_bytes = kernel_bytes
-        self._kernel = b""
-        self._incoming = b""
-        self._carried = 0.0
-
-    def fileno(self) -> int:
-        return 3
-
-    @property
-    def room(self) -> int:
-        return self._kernel_bytes - len(self._kernel)
-
-    def send(self, data: memoryview) -> int:
-        taken = bytes(data[: self.room])
-        self._kernel += taken
-        return len(taken)
-
-    def receive(self) -> bytes:
-        data, self._incoming = self._incoming, b""
-        return data
-
-    def unsent_bytes(self) -> int:
-        return len(self._kernel)
-
-    def close(self) -> None:
-        self.closed = True
-
-    def pass_time(self, period_s: float) -> None:
-        """Carry what can be carried."""
-        self._carried += self.rate * period_s
-        count = min(int(self._carried), len(self._kernel))
-        self._carried -= int(self._carried)
-        self.arrived += self._kernel[:count]
-        self._kernel = self._kernel[count:]
-        while self.answers and self.answers[0][0] in self.arrived:
-            asked, answer = self.answers.popleft()
-            self.arrived = self.arrived.partition(asked)[2]
-            self._incoming += answer
-
-
-class StillMailbox(Mailbox):
-    """A mailbox without sockets; its clock stands until the test moves it."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.clock_s = 1_000.0
-        self.sent: list[Frame] = []
-        self._told: deque[Envelope[Any]] = deque()
-        self._timers: dict[str, float] = {}
-
-    def now_s(self) -> float:
-        return self.clock_s
-
-    def wall_ms(self) -> int:
-        return int(self.clock_s * 1000)
-
-    def random(self) -> float:
-        return 0.5
-
-    def in_thread(self, name: str, job: Callable[[], None]) -> None:
-        job()
-
-    def send(self, peer: str, frame: Frame) -> None:
-        self.sent.append(frame)
-
-    def send_parts(self, peer: str, parts: list[bytes]) -> None:
-        pass
-
-    def watch(self, fd: int, events: int, token: Hashable) -> None:
-        pass
-
-    def forget(self, fd: int) -> None:
-        pass
-
-    def set_timer(self, name: str, at_s: float) -> None:
-        self._timers[name] = at_s
-
-    def cancel_timer(self, name: str) -> None:
-        self._timers.pop(name, None)
-
-    def put(self, envelope: Envelope[Any]) -> None:
-        self._told.append(envelope)
-
-    def due(self) -> Iterator[object]:
-        """What the actor is told now."""
-        while self._told:
-            yield self._told.popleft().message
-        while due := [(at_s, name) for name, at_s in self._timers.items() if at_s <= self.clock_s]:
-            _, name = min(due)
-            del self._timers[name]
-            yield TimerDue(name, self.clock_s)
 
 
 class Lane:
@@ -151,7 +46,7 @@ class Lane:
             self.remotes.append(SlowRemote(kernel_bytes))
             return self.remotes[-1]
 
-        monkeypatch.setattr(actors.connection, "open_remote", open_slowly)
+        monkeypatch.setattr(actors.remote_dialer, "open_remote", open_slowly)
         rule = RuleSettings(
             name="in",
             filters=("in/#",),
@@ -210,7 +105,7 @@ class Lane:
         for message in self.mailbox.due():
             self.connection.on_receive(message)
         if self.remotes and not self.remote.closed:
-            self.connection._guarded(self.connection._read) if self.connection._remote is not None else None
+            self.connection.on_sockets([(self.remote, READ)])
             if self.remote.room:
                 self.connection.on_sockets([(self.remote, WRITE)])
         self.connection.on_turn_end(self.mailbox.clock_s)

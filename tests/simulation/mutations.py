@@ -298,12 +298,13 @@ def _early(kind: str) -> Change:
 
 
 def _said_when_sent(original: Any) -> Any:
-    def turn_end(self: RemoteIntake, now_s: float) -> None:
-        original(self, now_s)
+    def turn_end(self: RemoteIntake, now_s: float) -> bool:
+        remake: bool = original(self, now_s)
         early = getattr(self._inbox, "_early", b"")
         if early and self._inbox._flow is not None:
-            self._host.say(early)
+            self.writer.say(early)
         self._inbox._early = b""  # type: ignore[attr-defined]
+        return remake
 
     return turn_end
 
@@ -493,7 +494,6 @@ _mutation(
     "frames of a former opening of the lane count",
     (Tier1, "_settle", _epoch_of_store),
     (Forwarder, "on_frame", _epoch_of_actor),
-    (Connection, "on_frame", _epoch_of_actor),
 )
 
 
@@ -606,20 +606,19 @@ _mutation("F1-window-exceeded", "one message more than the receive maximum", (Ou
 
 
 def _lane_not_reopened(original: Any) -> Any:
-    def open_lane(self: Connection, frame: LaneOpened) -> None:
-        if self._remote is None:
-            original(self, frame)
+    def on_frame(self: Connection, frame: Any) -> None:
+        if isinstance(frame, LaneOpened) and self.link.remote is not None:
+            self.exchange.settlements.open(frame.epoch)
         else:
-            self._lane_epoch = frame.epoch
-            self._number = 0
+            original(self, frame)
 
-    return open_lane
+    return on_frame
 
 
 _mutation(
     "lane-reopened-without-reconnect",
     "a lane opened anew goes on with the old exchange",
-    (Connection, "_open_lane", _lane_not_reopened),
+    (Connection, "on_frame", _lane_not_reopened),
 )
 
 

@@ -503,8 +503,9 @@ class Machine:
 
 def small_constants(shape: Shape) -> list[tuple[Any, str, Any]]:
     """(module or table, name, value): what is patched while a schedule runs."""
-    import actors.connection
     import actors.listener
+    import actors.remote_dialer
+    import actors.settlements
     import storage.queue
     import storage.retention
     import supervisor.supervisor
@@ -518,9 +519,9 @@ def small_constants(shape: Shape) -> list[tuple[Any, str, Any]]:
     return [
         *outbox,
         *((wire.remote_inbox, name, value) for name, value in inbox),
-        (actors.connection, "open_remote", open_remote),
-        (actors.connection, "probe_remote", probe_remote),
-        (actors.connection, "MESSAGES_IN_HAND_MIN", shape.in_hand),
+        (actors.remote_dialer, "open_remote", open_remote),
+        (actors.remote_dialer, "probe_remote", probe_remote),
+        (actors.settlements, "MESSAGES_IN_HAND_MIN", shape.in_hand),
         (actors.listener, "BATCH_ROWS_MAX", shape.batch_rows),
         (wire.link, "OVERLAPPING_ROWS_MIN", shape.overlap_rows),
         (storage.queue, "TRIM_MESSAGES", shape.trim_messages),

@@ -687,13 +687,14 @@ class Oracle:
             if actor._tier2.messages > most + self.handed_rows_max:
                 raise Violation("P5", f"Tier 2 holds {actor._tier2.messages} messages, {self.shape.tier2_messages} are allowed")
         elif kind == "connection":
-            handed = self.handed_to_connection.get(actor.name, 0) if actor._lane_epoch else 0  # else a former life's
-            in_hand = handed - actor._flow.passed_messages
+            exchange = actor.exchange
+            handed = self.handed_to_connection.get(actor.name, 0) if exchange.settlements.lane_epoch else 0  # else a former life's
+            in_hand = handed - exchange.flow.passed_messages
             most = max(self.shape.in_hand, 3 * self.shape.window)
             if in_hand > most + self.handed_rows_max:
                 raise Violation("P5", f"the Connection has {in_hand} messages in hand, {most} are allowed")
-            if actor._intake is not None:
-                self._intake_is_bounded(actor._intake._inbox)
+            if exchange.intake is not None:
+                self._intake_is_bounded(exchange.intake._inbox)
         elif kind == "queue_store" and actor._tier1 is not None:
             self.held_back = actor._tier1._senders.held_back()
             for name, lane in actor._tier1._lanes.items():

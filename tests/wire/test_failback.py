@@ -81,6 +81,21 @@ def test_what_takes_too_long_to_finish_keeps_the_lane_where_it_is_until_the_next
     assert not made.leaves(1331.0, unfinished=False), "what waits goes on meanwhile"
 
 
+def test_the_figures_tell_of_the_first_address_while_a_later_one_is_used() -> None:
+    made = failback()
+    made.connected("a:1", 0.0, tried_first=False)
+    assert made.figures(0.0) == {}
+    made = at_later()
+    assert made.figures(1100.0) == {"address": "a:1", "returning": False, "next_probe_s": 200.0, "error": ""}
+    asked = made.probe(1300.0)
+    assert asked is not None
+    assert made.figures(1301.0)["next_probe_s"] is None, "it is under way"
+    made.probed(asked[0], 1302.0, "tcp: refused")
+    assert made.figures(1302.0) == {"address": "a:1", "returning": False, "next_probe_s": 300.0, "error": "tcp: refused"}
+    probed_well(made, 1602.0)
+    assert made.figures(1602.0)["returning"] is True
+
+
 def test_a_probe_of_an_earlier_connection_says_nothing() -> None:
     made = at_later()
     assert made.probe(1300.0) == (1, ("a", 1))
