@@ -6,6 +6,7 @@ Connecting and waiting are ``actors/remote_link.py``'s, which tells what happens
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 from wire.backoff import Backoff
@@ -70,12 +71,15 @@ class LinkStatus:
             self.since_s, self.since_ms = now_s, wall_ms
 
     def figures(self, now_s: float) -> dict[str, Any]:
-        """What ``status`` says of it."""
+        """What ``status`` says of it; ``since`` in UTC, ``next_attempt_s`` None where none is to come before something happens."""
         waits_s = None if self.next_attempt_at_s is None else round(max(0.0, self.next_attempt_at_s - now_s), 3)
         return {
             "state": self.state,
+            "reason": self.reason,
+            "since": datetime.fromtimestamp(self.since_ms / 1000, UTC).isoformat(timespec="milliseconds"),
             "since_s": round(now_s - self.since_s, 3),
             "attempt": self._backoff.attempt,
             "retry_in_s": 0.0 if waits_s is None else waits_s,
+            "next_attempt_s": waits_s,
             "error": self.error,
         }

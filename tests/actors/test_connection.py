@@ -148,7 +148,8 @@ def test_pause_resume_reconnect_and_stop(tmp_path: Path) -> None:
         lane.until_connected()
         lane.command("pause")
         lane.until(lambda: lane.links[-1] == "paused", "the link is paused")
-        assert lane.status()["link"]["state"] == "paused"
+        link = lane.status()["link"]
+        assert (link["state"], link["reason"], link["next_attempt_s"]) == ("paused", "paused by the operator", None)
         lane.command("resume")
         lane.until_connected()
         lane.command("reconnect")

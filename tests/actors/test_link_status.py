@@ -87,11 +87,17 @@ def test_the_figures_count_down_to_the_next_attempt_and_never_below_nothing() ->
     status = status_at(0.0)
     status.failed("tcp: refused", 10.0, 10_000)
 
-    assert [status.figures(now_s)["retry_in_s"] for now_s in (10.0, 10.25, 12.0)] == [1.0, 0.75, 0.0]
+    for key in ("retry_in_s", "next_attempt_s"):
+        assert [status.figures(now_s)[key] for now_s in (10.0, 10.25, 12.0)] == [1.0, 0.75, 0.0]
     assert status.figures(10.25) == {
         "state": "backoff",
+        "reason": "tcp: refused",
+        "since": "1970-01-01T00:00:10.000+00:00",
         "since_s": 0.25,
         "attempt": 1,
         "retry_in_s": 0.75,
+        "next_attempt_s": 0.75,
         "error": "tcp: refused",
     }
+    status.connected(11.0, 11_000)
+    assert (status.figures(12.0)["retry_in_s"], status.figures(12.0)["next_attempt_s"]) == (0.0, None)
