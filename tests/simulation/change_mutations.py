@@ -10,7 +10,7 @@ from storage.engine import Write
 from storage.keys import QueueNumbers
 from storage.lane_changes import LaneChanges
 from storage.tier1 import Tier1
-from supervisor.supervisor import Supervisor
+from supervisor.lives import Lives
 from wire.names import lane_of_queue, queue_name
 from wire.outgoing import RemoteForm
 from wire.routing import Router
@@ -105,6 +105,6 @@ PLANTED: tuple[tuple[str, str, tuple[tuple[Any, str, Any], ...]], ...] = (
     (
         "K1-former-lanes-not-run",
         "nobody empties a lane that is not configured any more",
-        ((Supervisor, "_empty_former_lanes", _not_run),),
+        ((Lives, "run_former_lanes", _not_run),),
     ),
 )

@@ -17,7 +17,7 @@ from storage.senders import Sender, Senders, Verdict
 from storage.sessions import Sessions
 from storage.tier1 import Tier1
 from supervisor.epochs import Epochs
-from supervisor.supervisor import Supervisor
+from supervisor.peers import Peers
 from tests.simulation import (
     change_mutations,
     command_mutations,
@@ -546,7 +546,7 @@ _mutation("Q5-trimmed-too-early", "chunks are deleted when they are handed out",
 
 
 def _ready_in_silence(original: Any) -> Any:
-    def herald(self: Supervisor, child: Any) -> None:
+    def herald(self: Peers, child: Any) -> None:
         if not child.restart_count:
             original(self, child)
 
@@ -556,7 +556,7 @@ def _ready_in_silence(original: Any) -> Any:
 _mutation(
     "new-lives-in-silence",
     "the supervisor tells nobody that an actor is ready in a new life",
-    (Supervisor, "_herald", _ready_in_silence),
+    (Peers, "herald", _ready_in_silence),
 )
 
 

@@ -1,79 +1,138 @@
-"""A supervisor whose mailbox and whose children's lives are a test's."""
+"""A supervisor, or parts of it, whose mailbox and whose children's lives are a test's."""
 
 from __future__ import annotations
 
+from errno import ENOMEM, ENOSPC
 from itertools import count
 from types import SimpleNamespace
 from typing import Any, cast
 
-from actors.mailbox import Mailbox
-from supervisor.children import Ending
+from actors.mailbox import READ, Mailbox
+from supervisor.children import Ending, Spawner
 from supervisor.nursery import Nursery
+from supervisor.pauses import Pauses
 from supervisor.supervisor import Supervisor
-from supervisor.tree import child_specs
+from supervisor.tree import ChildSpec, child_specs
 from tests.support.settings import bridge, node
 from wire.frames import Frame, FrameType, Heartbeat
 from wire.names import actors_of
 
 
 class FakeMailbox:
-    """Time stands still; keeps what is sent."""
+    """Time stands still until it is moved on; keeps what is sent and what is timed."""
 
     name = "supervisor"
 
     def __init__(self) -> None:
+        self.time_s = 0.0
         self.sent: list[tuple[str, Frame]] = []
+        self.timers: dict[str, float] = {}
 
     def now_s(self) -> float:
-        return 0.0
+        return self.time_s
 
     def wall_ms(self) -> int:
-        return 0
+        return int(self.time_s * 1000)
 
     def random(self) -> float:
         return 0.5
+
+    def traffic(self) -> dict[str, int]:
+        return {}
 
     def watch(self, fd: int, events: int, token: Any) -> None: ...
 
     def forget(self, fd: int) -> None: ...
 
-    def set_timer(self, name: str, at_s: float) -> None: ...
+    def set_timer(self, name: str, at_s: float) -> None:
+        self.timers[name] = at_s
 
-    def cancel_timer(self, name: str) -> None: ...
+    def cancel_timer(self, name: str) -> None:
+        self.timers.pop(name, None)
 
     def send(self, peer: str, frame: Frame) -> None:
         self.sent.append((peer, frame))
 
 
-class _Life:
-    """A process that ends when the test says so."""
+class FakeLife:
+    """A process that ends when the test says so, as ``ending`` says."""
 
     _ids = count(100)
 
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch
         self.pid = self.pidfd = next(self._ids)
+        self.ending: Ending | None = Ending(0, None)
 
     def kill(self) -> None: ...
 
-    def reap(self) -> Ending:
-        return Ending(0, None)
+    def reap(self) -> Ending | None:
+        return self.ending
 
 
-class Tree:
-    """A supervisor of a bridge with one lane, whose processes are the test; all of them are ready."""
+class FakeSpawner:
+    """Starts lives, unless the system would not. paused: the children that were to begin so."""
+
+    template_pid = 1
 
     def __init__(self) -> None:
-        self.mailbox = FakeMailbox()
-        settings = node(bridge("cloud", 1))
+        self.refuses = False
+        self.paused: list[str] = []
+
+    def spawn(self, spec: ChildSpec, epoch: int, *, paused: bool) -> FakeLife:
+        if self.refuses:
+            raise OSError(ENOMEM, "no memory")
+        if paused:
+            self.paused.append(spec.name)
+        return FakeLife(epoch)
+
+    def tend(self) -> None: ...
+
+
+class Children:
+    """The parts around the children of a node whose bridge ``cloud`` has one lane; none of them runs."""
+
+    def __init__(self) -> None:
+        self.fake = FakeMailbox()
+        self.mailbox = cast(Mailbox, self.fake)
+        self.settings = node(bridge("cloud", 1))
+        self.spawner = FakeSpawner()
         epochs: Any = SimpleNamespace(next=_next_of(count(1)))
-        spawner: Any = SimpleNamespace(spawn=lambda spec, epoch, paused: _Life(epoch))
-        pauses: Any = SimpleNamespace(since_ms=lambda bridge: None)
-        mailbox = cast(Mailbox, self.mailbox)
-        self.nursery = Nursery(mailbox, settings.supervision, child_specs(settings), spawner, epochs)
-        self.supervisor = Supervisor(mailbox, settings, self.nursery, list, pauses)
+        specs = child_specs(self.settings)
+        self.nursery = Nursery(self.mailbox, self.settings.supervision, specs, cast(Spawner, self.spawner), epochs)
+
+    def sent(self, kind: type[FrameType]) -> list[tuple[str, FrameType]]:
+        """The frames of this kind since the last time; the others are forgotten."""
+        sent, self.fake.sent = self.fake.sent, []
+        return [(peer, frame) for peer, frame in sent if isinstance(frame, kind)]
+
+
+class FakePauses(Pauses):
+    """Pauses without a disk, which may refuse."""
+
+    def __init__(self) -> None:
+        self.refuses = False
+        self._since_ms = {}
+
+    def pause(self, bridge: str) -> None:
+        if self.refuses:
+            raise OSError(ENOSPC, "No space left on device")
+        self._since_ms[bridge] = 1
+
+    def resume(self, bridge: str) -> None:
+        if self.refuses:
+            raise OSError(ENOSPC, "No space left on device")
+        self._since_ms.pop(bridge, None)
+
+
+class Tree(Children):
+    """A supervisor of such a node, whose processes are the test; all of them are ready."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.supervisor = Supervisor(self.mailbox, self.settings, self.nursery, list, FakePauses())
         for child in list(self.nursery):
-            self.supervisor._spawn(child)
+            self.begins(child.name)
             self.ready(child.name)
 
     def beat(self, name: str, state: str, status: dict[str, Any] | None = None, **states: str) -> None:
@@ -100,16 +159,11 @@ class Tree:
 
     def ends(self, name: str) -> None:
         """Its life ends, in good order."""
-        self.supervisor._exited(self.nursery[name])
+        self.supervisor.on_sockets([(("exit", name), READ)])
 
     def begins(self, name: str) -> None:
         """Its next life is there, and has not said anything."""
-        self.supervisor._restart(self.nursery[name])
-
-    def sent(self, kind: type[FrameType]) -> list[tuple[str, FrameType]]:
-        """The frames of this kind since the last time; the others are forgotten."""
-        sent, self.mailbox.sent = self.mailbox.sent, []
-        return [(peer, frame) for peer, frame in sent if isinstance(frame, kind)]
+        self.supervisor.on_timer(f"restart {name}", 0.0)
 
 
 def _next_of(numbers: count[int]) -> Any:
