@@ -13,6 +13,7 @@ from wire.backoff import Backoff
 from wire.settings import BackoffSettings
 
 CONNECTING, CONNECTED, BACKOFF, PAUSED = "connecting", "connected", "backoff", "paused"
+NOT_OPEN = "the lane is not open yet"
 
 
 class LinkStatus:
@@ -26,7 +27,7 @@ class LinkStatus:
         self._settings = settings
         self._backoff = Backoff(settings, random)
         self.state = CONNECTING
-        self.reason = "the lane is not open yet"
+        self.reason = NOT_OPEN
         self.since_s, self.since_ms = now_s, wall_ms
         self.error = ""
         self.next_attempt_at_s: float | None = None

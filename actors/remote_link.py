@@ -13,7 +13,7 @@ from actors.exchange import Exchange
 from actors.handed_over import LinkState
 from actors.lane import Lane
 from actors.lane_reports import LaneReports
-from actors.link_status import PAUSED, LinkStatus
+from actors.link_status import NOT_OPEN, PAUSED, LinkStatus
 from actors.mailbox import Mailbox
 from actors.remote import DISCONNECT, LEVEL_5, Remote
 from actors.remote_dialer import OpeningEnded, ProbeEnded, RemoteDialer
@@ -93,6 +93,8 @@ class RemoteLink:
         """End the pause."""
         self._paused = False
         if self.status.state == PAUSED:
+            self.status.connecting(NOT_OPEN, self._mailbox.now_s(), self._mailbox.wall_ms())  # if it is, that is said next
+            self._tell_state()
             self.connect("resumed")
 
     def stop(self) -> None:

@@ -139,6 +139,17 @@ def test_a_pause_leaves_in_good_order_and_what_was_being_opened_is_left_too() ->
     assert ends.told == ["connected", "paused", "connecting", "paused"], "an order to connect again ends no pause"
 
 
+def test_a_resumed_link_is_paused_no_longer_though_its_lane_is_not_open() -> None:
+    ends = LinkEnds(is_open=False)
+    ends.link.pause()
+    assert ends.link.status.state == "paused"
+
+    ends.link.resume()
+
+    assert not ends.threads
+    assert (ends.link.status.state, ends.link.status.reason) == ("connecting", "the lane is not open yet")
+
+
 def test_a_session_that_is_on_no_record_is_ended_and_no_second_time(caplog: pytest.LogCaptureFixture) -> None:
     ends = LinkEnds()
     ends.link.connect("the lane was opened")
