@@ -12,11 +12,12 @@ from supervisor.figures import ProcessView, process_rows, status_map
 from supervisor.lives import Lives
 from supervisor.nursery import Nursery
 from supervisor.pauses import Pauses
+from supervisor.rates import RateMeter
 from supervisor.snapshots import Snapshots
 from supervisor.store_requests import Answers, Asker
 from supervisor.usage import usage_of
-from wire.frames import ReportNow
-from wire.names import SUPERVISOR
+from wire.frames import Heartbeat, ReportNow
+from wire.names import QUEUE_STORE, SUPERVISOR, queue_name
 from wire.settings import NodeSettings
 
 TIMER = "collect"
@@ -40,6 +41,7 @@ class StatusRequests:
         self._snapshots = snapshots
         self.started_s = mailbox.now_s()
         self._collection: Collection[tuple[Asker, Any]] = Collection()
+        self._rates = RateMeter()
 
     def ask(self, whom: Asker, request: Request) -> None:
         """Have ``whom`` answered when all have reported, or the time is up.
@@ -59,9 +61,12 @@ class StatusRequests:
                 self._mailbox.send(name, ReportNow(request=self._collection.number))
             self._mailbox.set_timer(TIMER, self._mailbox.now_s() + (COLLECT_TIMEOUT_S if living else 0.0))
 
-    def reported(self, name: str, number: int) -> bool:
-        """``name`` has reported for request ``number``; whether that completes the collection, so that it is to be ended."""
-        self._collection.reported(name, number)
+    def reported(self, heartbeat: Heartbeat) -> bool:
+        """A process has reported, maybe as it was asked to; whether that completes the collection, so that it is to be ended."""
+        store = heartbeat.status.get(QUEUE_STORE)
+        if store is not None:
+            self._rates.note(self._mailbox.now_s(), store.get("queues", {}))
+        self._collection.reported(heartbeat.name, heartbeat.request)
         return self._collection.complete
 
     def gone(self, name: str) -> bool:
@@ -80,7 +85,7 @@ class StatusRequests:
 
     def status(self) -> dict[str, Any]:
         """What is known now, without the processes' memory and processor time."""
-        now_s = self._mailbox.now_s()
+        now_s, lanes = self._mailbox.now_s(), self._lanes()
         return status_map(
             node=self._settings.name,
             pid=os.getpid(),
@@ -88,9 +93,10 @@ class StatusRequests:
             uptime_s=now_s - self.started_s,
             traffic=self._mailbox.traffic(),
             actors=self._nursery.views(now_s),
-            lanes=self._lanes(),
+            lanes=lanes,
             snapshots=self._snapshots.figures(),
             paused_since_ms={bridge.name: self._pauses.since_ms(bridge.name) for bridge in self._settings.bridges},
+            rates={queue: self._rates.rates(queue) for queue in (queue_name(*lane) for lane in lanes)},
         )
 
     def _processes(self) -> list[ProcessView]:

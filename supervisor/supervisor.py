@@ -151,7 +151,7 @@ class Supervisor(PolledActor):
             child.state = "stopping"
         if child.name == STORE and child.state == "ready" and not self._lives.stopping:
             self._lives.run_former_lanes(child.figures[QUEUE_STORE].get("queues", {}))
-        if self._status.reported(child.name, heartbeat.request):
+        if self._status.reported(heartbeat):
             self._collected()
 
     def _exited(self, child: Child) -> None:

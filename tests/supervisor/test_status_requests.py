@@ -16,10 +16,15 @@ from supervisor.snapshots import Snapshots
 from supervisor.status_requests import COLLECT_TIMEOUT_S, TIMER, StatusRequests
 from supervisor.tree import former_spec
 from tests.supervisor.tree_double import Children, FakePauses
-from wire.frames import ReportNow
-from wire.names import BridgeLane
+from wire.frames import Heartbeat, ReportNow
+from wire.names import STORE, BridgeLane
 
 LANE = "bridge:cloud:0"
+
+
+def beat(name: str, request: int = 0, **status: dict[str, Any]) -> Heartbeat:
+    """A heartbeat of the process ``name``, with the figures of its actors."""
+    return Heartbeat(name=name, epoch=1, pid=7, state="ready", request=request, states={}, status=status)
 
 
 class NoSnapshots:
@@ -47,7 +52,7 @@ class Desk(Children):
         self.requests.ask([whom], Request(request_id=0, command="status", arguments={}))
 
     def reported(self, number: int) -> list[bool]:
-        return [self.requests.reported(name, number) for name in self.names]
+        return [self.requests.reported(beat(name, number)) for name in self.names]
 
 
 def test_all_are_asked_once_and_the_last_report_completes_the_collection() -> None:
@@ -74,9 +79,22 @@ def test_nobody_waits_for_a_child_that_has_ended() -> None:
     desk = Desk()
     desk.ask(b"a")
     assert not desk.requests.gone(desk.names[0])
-    assert not desk.requests.reported(desk.names[1], 1)
+    assert not desk.requests.reported(beat(desk.names[1], 1))
 
     assert desk.requests.gone(desk.names[2])
+
+
+def test_rates_go_by_the_figures_of_the_store_and_not_by_heartbeats_without_any() -> None:
+    desk = Desk()
+    for now_s, delivered in ((10.0, 0), (14.0, 100)):
+        desk.fake.time_s = now_s
+        desk.requests.reported(beat(STORE, queue_store={"queues": {LANE: {"accepted": 200, "delivered": delivered}}}))
+    desk.fake.time_s = 24.0
+    desk.requests.reported(beat(STORE))
+
+    (row,) = desk.requests.status()["bridges"]
+
+    assert (row["rate_in"], row["rate_out"]) == (0.0, 25.0)
 
 
 def test_too_many_who_wait_are_refused() -> None:
