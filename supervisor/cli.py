@@ -24,6 +24,7 @@ from supervisor.cli_calls import node_of as _node_of
 from supervisor.cli_doctor import doctor
 from supervisor.cli_events import events
 from supervisor.cli_export import export
+from supervisor.cli_init import init
 from supervisor.cli_output import complain, printing, refused
 from supervisor.cli_passwd import passwd
 from supervisor.cli_queue import queue
@@ -224,6 +225,7 @@ cli.add_command(queue)
 cli.add_command(session)
 cli.add_command(events)
 cli.add_command(doctor)
+cli.add_command(init)
 cli.add_command(passwd)
 cli.add_command(report)
 cli.add_command(snapshot)
