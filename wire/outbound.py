@@ -49,7 +49,7 @@ from wire.errors import PeerViolation
 from wire.frames import HandOut, LaneOpened, Ranges
 from wire.left_sessions import LeftSession
 from wire.mqtt.aliases import OutgoingAliases
-from wire.ranges import ArrivalSet, RangeSet
+from wire.ranges import ArrivalSet, RangeSet, lowest
 from wire.refusal_policy import FAILURE, TOO_LARGE, HoldBack, RefusalPolicy
 from wire.segments import Columns, HeadCache, Run, Segment, Style
 from wire.sequences import (
@@ -580,23 +580,29 @@ class OutboundFlow:
         if not self.on_record:
             return b""  # F7
         parts: list[bytes] = []
-        for start, stop in self._as_they_came(self._release_due):  # F4, F10
-            for begin in range(start, stop, PACKET_IDS):
-                parts.append(ack_slice(PUBREL, begin, min(stop, begin + PACKET_IDS) - begin))
-            self._await_pubcomp.add(start, stop)
-            self.pubrels_sent += stop - start
-        self._release_due.clear()
+        if self._release_due:
+            self._send_pubrels(parts)
         if not self._freeing and (not self._hold.reason_code or self._hold_over(now_s)):  # F14, F8
             if self._suspects.active:
                 self._publish_carefully(bytes_max, parts)
             else:
                 self._publish(bytes_max, parts)
-        parts.extend(self._replies)
-        self.pubrels_sent += len(self._replies)
-        self._replies.clear()
+        if self._replies:
+            parts.extend(self._replies)
+            self.pubrels_sent += len(self._replies)
+            self._replies.clear()
         if not self._in_flight:
             self._drop_settled()
         return b"".join(parts)
+
+    def _send_pubrels(self, parts: list[bytes]) -> None:
+        """Add the PUBRELs that are due to ``parts`` (F4, F10)."""
+        for start, stop in self._as_they_came(self._release_due):
+            for begin in range(start, stop, PACKET_IDS):
+                parts.append(ack_slice(PUBREL, begin, min(stop, begin + PACKET_IDS) - begin))
+            self._await_pubcomp.add(start, stop)
+            self.pubrels_sent += stop - start
+        self._release_due.clear()
 
     def _hold_over(self, now_s: float) -> bool:
         """Whether what was refused for now may be sent again, and all that waits behind it."""
@@ -1047,12 +1053,7 @@ class OutboundFlow:
 
     def _low(self) -> int | None:
         """The lowest sequence that the remote may hold something of."""
-        low = _NO_LIMIT
-        for unsettled in self._unsettled:
-            first = unsettled.first()
-            if first is not None and first[0] < low:
-                low = first[0]
-        return None if low == _NO_LIMIT else low
+        return lowest(self._unsettled)
 
     def _settled_below(self) -> int:
         """Everything below was sent and is settled."""

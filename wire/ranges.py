@@ -206,6 +206,11 @@ class ArrivalSet:
         return bool(self._waves[0])
 
 
+def lowest(sets: Iterable[RangeSet]) -> int | None:
+    """The lowest sequence that is in any of ``sets``; None if they are all empty."""
+    return min([of._starts[0] for of in sets if of._starts], default=None)
+
+
 def _below(ranges: RangeSet, start: int) -> bool:
     """Whether everything in ``ranges`` is below ``start``."""
     return ranges.next_range(start) is None

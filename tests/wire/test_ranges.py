@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wire.ranges import WAVES_MAX, ArrivalSet, RangeSet, ranges_of
+from wire.ranges import WAVES_MAX, ArrivalSet, RangeSet, lowest, ranges_of
 
 SEQS = st.integers(min_value=0, max_value=40)
 STEPS = st.lists(st.tuples(st.sampled_from(["add", "discard", "advance"]), SEQS, SEQS), max_size=30)
@@ -66,3 +66,8 @@ def test_an_arrival_set_keeps_all_but_not_the_order_of_what_falls_too_often() ->
     ranges = ArrivalSet((seq, seq + 1) for seq in range(1000, 0, -1))
     assert ranges.ranges()[: WAVES_MAX - 1] == tuple((seq, seq + 1) for seq in range(1000, 1001 - WAVES_MAX, -1))
     assert sorted(ranges.ranges()) == ([(1, 1002 - WAVES_MAX), *((seq, seq + 1) for seq in range(1002 - WAVES_MAX, 1001))])
+
+
+def test_the_lowest_of_several_sets() -> None:
+    assert lowest([RangeSet([(7, 9)]), RangeSet(), RangeSet([(5, 6), (90, 91)])]) == 5
+    assert lowest([RangeSet(), RangeSet()]) is None
