@@ -7,31 +7,28 @@ O1  what waits for a session without a queue is limited; what comes beyond is dr
 O2  a message whose time is up when it could leave is not sent [MQTT-3.3.2-5], unless it may have been sent before. For a session
     that lasts that is on record before anything behind it leaves (F15).
 O3  a session that lasts goes on where the store says it stands, with the identifiers that it had [MQTT-4.4.0-1].
-O4  when the store is new and the connection is not, nothing is sent twice; what may not be on record is told again.
-O5  what the store has lost of a session that is connected is released at the client, and the connection goes on.
+O4  when the store is new and the connection is not, nothing is sent twice (``wire/handed_out_again.py``); what may not be on record
+    is told again.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections import deque
-from dataclasses import dataclass
 
 from wire.access_rules import ClientAccess
 from wire.backoff import Backoff
 from wire.batch import Batch, unpack_column
+from wire.client_answers import CLIENT_RULES
 from wire.copies import Parcel
 from wire.credit import CreditGiver
 from wire.frames import Credit, HandOut, LaneOpened, Settle
+from wire.handed_out_again import HandedOutAgain
 from wire.mqtt.aliases import OutgoingAliases
-from wire.mqtt.codec import decode, split
-from wire.mqtt.publish_stream import PACKET_BYTES_LIMIT
 from wire.outbound import OutboundFlow
-from wire.ranges import RangeSet, ranges_of
+from wire.ranges import RangeSet
 from wire.refusal_policy import DROP, RefusalPolicy
-from wire.segments import Columns, Segment
-from wire.sequences import PUBREC, PUBREL
 from wire.settings import BackoffSettings, RefusalSettings, SessionSettings
+from wire.waiting_parcels import WaitingParcels
 
 SETTLE_MESSAGES = 256
 BYTES_IN_HAND = 1 << 20
@@ -41,33 +38,6 @@ _SESSION = "client"  # on the lane's record: its client has had something of thi
 _LEVEL_5 = 5
 _NEVER_TRIED_AGAIN = RefusalSettings(default=DROP, codes=())
 _NO_BACKOFF = BackoffSettings(initial_s=1.0, max_s=1.0, factor=1.0, jitter=0.0, stable_s=1.0)
-
-
-class _ClientFlow(OutboundFlow):
-    """The exchange with a client: one that acknowledges what is unknown is not thrown out for it."""
-
-    def _single(self, buffer: bytes, position: int, waiting: RangeSet) -> int | None:
-        """What is not a burst as expected is looked at as strictly as any packet of a client."""
-        if buffer[position + 1] != 2 or not any(buffer[position + 2 : position + 4]):
-            packet = split(buffer, position, PACKET_BYTES_LIMIT)
-            if packet is None:
-                return None
-            decode(packet[0], buffer[packet[1] : packet[2]], self._style.level)
-        return super()._single(buffer, position, waiting)
-
-    def _unknown(self, first_byte: int, packet_id: int) -> None:
-        if first_byte == PUBREC:  # MQTT 3.1.1 has no reason code for it, and its client waits for an answer as well
-            self._replies.append(bytes((PUBREL, 2)) + packet_id.to_bytes(2, "big"))
-
-
-@dataclass(slots=True)
-class _Waiting:
-    """Messages that wait for room in the exchange."""
-
-    parcel: Parcel
-    first_seq: int
-    offsets: array[int] | None
-    size_bytes: int
 
 
 class ClientOutbox:
@@ -94,35 +64,29 @@ class ClientOutbox:
         self._packet_max_bytes = packet_max_bytes
         self._aliases = aliases
         self._settings = settings
-        self._window = min(settings.in_flight_max, receive_maximum)
-        self._flow = _ClientFlow(
-            receive_maximum=self._window,
+        self.window = min(settings.in_flight_max, receive_maximum)
+        self._flow = OutboundFlow(
+            receive_maximum=self.window,
             qos2_maximum=None,
             republish=False,
             policy=RefusalPolicy(_NEVER_TRIED_AGAIN),
             backoff=Backoff(_NO_BACKOFF, lambda: 0.5),
+            rules=CLIENT_RULES,
         )
         self._credit = CreditGiver(
-            messages_in_hand=max(MESSAGES_IN_HAND_MIN, 2 * self._window), bytes_in_hand=min(BYTES_IN_HAND, settings.queue_max_bytes)
+            messages_in_hand=max(MESSAGES_IN_HAND_MIN, 2 * self.window), bytes_in_hand=min(BYTES_IN_HAND, settings.queue_max_bytes)
         )
-        self._waiting: deque[_Waiting] = deque()
-        self._waiting_messages = 0
-        self._waiting_bytes = 0
+        self.waiting = WaitingParcels()
         self._next_seq = 0
         self._number = 0
         self._lane_open = False
-        self._skip_below = 0  # what is handed out again of what has left
-        self._dup_below = 0
-        self._first_seq = 0
-        self._sent_before = RangeSet()  # on an earlier connection, perhaps, and not handed out on this one yet
+        self._again = HandedOutAgain()
         self._gone: dict[str, RangeSet] = {}  # outcome -> what never reached the exchange
-        self._passed_messages = 0
-        self._passed_bytes = 0
 
     @property
     def sent_below(self) -> int:
         """As in ``LaneClose``: what the store has handed out from this sequence on was never sent."""
-        return max(self._flow.sent_below, self._dup_below) if self._lane_open else -1
+        return max(self._flow.due.sent_stop, self._again.dup_below) if self._lane_open else -1
 
     @property
     def live(self) -> bool:
@@ -132,18 +96,18 @@ class ClientOutbox:
     @property
     def in_flight(self) -> int:
         """QoS 1 and 2 messages that the client has not acknowledged."""
-        return self._flow.in_flight if self._flow.live else 0
+        return self._flow.in_flight.messages if self._flow.live else 0
 
     @property
     def waits(self) -> bool:
         """Whether QoS 1 and 2 messages wait for room in the exchange, or for their turn in it."""
-        return bool(self._waiting) or self._flow.waits
+        return bool(self.waiting) or bool(self._flow.handed_out.waiting)
 
     @property
     def held_back(self) -> bool:
         """Whether they wait because of what the client has not acknowledged: its window is full, or identifiers have come round."""
         flow = self._flow
-        return flow.live and self.waits and (flow.in_flight >= flow.window or flow.identifiers_used_up)
+        return flow.live and self.waits and (flow.in_flight.messages >= flow.in_flight.window or flow.identifiers_used_up)
 
     @property
     def owed(self) -> tuple[object, ...]:
@@ -153,12 +117,12 @@ class ClientOutbox:
     @property
     def depth(self) -> int:
         """QoS 1 and 2 messages that are here and not acknowledged; of a session that lasts, its queue has more."""
-        return self._waiting_messages + self._flow.unsent + self.in_flight
+        return self.waiting.messages + max(0, self._flow.handed_out.stop - self._flow.due.sent_stop) + self.in_flight
 
     @property
     def sent(self) -> tuple[int, int]:
         """PUBLISHes and PUBRELs that have left."""
-        return self._flow.counts.published, self._flow.pubrels_sent
+        return self._flow.counts.published, self._flow.held.pubrels_sent
 
     @property
     def too_large(self) -> int:
@@ -187,23 +151,23 @@ class ClientOutbox:
 
     def put(self, parcel: Parcel) -> None:
         """Send these as well; what there is no room for is dropped (O1)."""
-        room = self._settings.queue_max_messages - self._waiting_messages
-        if self._waiting_bytes >= self._settings.queue_max_bytes:
+        room = self._settings.queue_max_messages - self.waiting.messages
+        if self.waiting.size_bytes >= self._settings.queue_max_bytes:
             room = 0
         if len(parcel) > room:
             self.dropped += len(parcel) - max(0, room)
             if room <= 0:
                 return
             parcel = Parcel(parcel.batch.select(range(room)))
-        self._add(_Waiting(parcel, self._next_seq, None, parcel.size_bytes))
+        self.waiting.add(parcel, self._next_seq, None, parcel.size_bytes)
         self._next_seq += len(parcel)
 
     def _forget_facts(self) -> bool:
         """Nobody keeps a record of this session: everything is committed at once. Whether there was anything."""
         self._number += 1
-        if self._flow.facts(self._number) is None:
+        if self._flow.record.facts(self._number) is None:
             return False
-        self._flow.committed(self._number)
+        self._flow.record.committed(self._number)
         return True
 
     # --- a session that lasts ---
@@ -212,60 +176,42 @@ class ClientOutbox:
         """The lane is being opened under ``epoch``: what comes for an older one does not count."""
         self.lane_epoch = epoch
         self._lane_open = False
-        self._waiting.clear()
-        self._waiting_messages = self._waiting_bytes = 0
-        self._passed_messages = self._passed_bytes = 0
+        self.waiting.clear()
         self._credit.clear()
 
     def opened(self, lane: LaneOpened) -> None:
         """The store has opened the lane: begin, or go on (O3, O4)."""
         self._lane_open = True
         if self._flow.live:
-            self._skip_below = self._flow.carry_on(lane)
-            if self._sent_before:
-                self._release_lost(lane)
+            self._flow.held.let_go(self._again.carried_on(lane, self._flow.carry_on(lane)))
             return
-        self._dup_below = lane.dup_below
-        if lane.session:
-            self._first_seq = lane.head
-            self._sent_before = RangeSet(RangeSet((*lane.settled, *lane.released)).missing(lane.head, lane.dup_below))
+        self._again.opened(lane)
         self._flow.open(lane)
         self._connected(session_present=bool(lane.session))
-
-    def _release_lost(self, lane: LaneOpened) -> None:
-        """What was to be handed out again and is settled by now, which only damage does, is let go of (O5)."""
-        settled = RangeSet(lane.settled)
-        if self._first_seq < lane.head:
-            settled.add(self._first_seq, lane.head)
-        lost = [each for start, stop in self._sent_before for each in _common(settled, start, stop)]
-        for start, stop in lost:
-            self._sent_before.discard(start, stop)
-        self._flow.release_lost(tuple(lost))
 
     def hand_out(self, frame: HandOut, rights: ClientAccess | None = None) -> int:
         """Send these as well, but for those that the client may not receive any more: how many that are."""
         batch = Batch.decode(frame.bodies[0])
         offsets = unpack_column("I", frame.offsets) if frame.offsets else None
         left_out = 0
-        if self._sent_before:
-            for start, stop in ranges_of(frame.first_seq + offset for offset in offsets or range(len(batch))):
-                self._sent_before.discard(start, stop)
-        if rights is not None or frame.first_seq < self._skip_below:
+        skip_below = self._again.skip_below
+        self._again.handed_out(frame.first_seq, offsets or range(len(batch)))
+        if rights is not None or frame.first_seq < skip_below:
             offsets = offsets or array("I", range(len(batch)))
             seqs = [frame.first_seq + offset for offset in offsets]
-            sent = {row for row, seq in enumerate(seqs) if seq < self._skip_below}
+            sent = {row for row, seq in enumerate(seqs) if seq < skip_below}
             forbidden = self._forbidden(batch, seqs, rights) - sent
             left_out = len(forbidden)
             for row in forbidden:
                 self._is_gone("dropped:forbidden", seqs[row])
             rows = [row for row in range(len(batch)) if row not in sent and row not in forbidden]
             if len(rows) < len(batch):
-                self._pass(len(batch) - len(rows), 0 if rows else frame.size_bytes)
+                self.waiting.left_out(len(batch) - len(rows), 0 if rows else frame.size_bytes)
                 if not rows:
                     return left_out
                 offsets = array("I", [offsets[row] for row in rows])
                 batch = batch.select(rows)
-        self._add(_Waiting(Parcel(batch), frame.first_seq, offsets, frame.size_bytes))
+        self.waiting.add(Parcel(batch), frame.first_seq, offsets, frame.size_bytes)
         return left_out
 
     def _forbidden(self, batch: Batch, seqs: list[int], rights: ClientAccess | None) -> set[int]:
@@ -273,28 +219,28 @@ class ClientOutbox:
         indexes = rights.forbidden(batch.topics, range(len(batch.topics))) if rights is not None else ()
         if not indexes:
             return set()
-        return {row for row, index in enumerate(batch.topic_of) if index in indexes and seqs[row] >= self._dup_below}
+        return {row for row, index in enumerate(batch.topic_of) if index in indexes and seqs[row] >= self._again.dup_below}
 
     def settled(self, number: int) -> None:
         """Every ``Settle`` up to ``number`` is committed."""
-        self._flow.committed(number)
+        self._flow.record.committed(number)
 
     @property
     def urgent(self) -> bool:
         """Whether ``settle`` is to be sent at once: something waits for its commit, or it has much to say."""
-        return self._lane_open and (self._flow.urgent or self._flow.settled_messages >= SETTLE_MESSAGES)
+        return self._lane_open and (self._flow.record.urgent or self._flow.record.settled_messages >= SETTLE_MESSAGES)
 
     @property
     def has_facts(self) -> bool:
         """Whether ``settle`` has something to say."""
-        return self._lane_open and bool(self._flow.urgent or self._flow.settled_messages or self._gone)
+        return self._lane_open and bool(self._flow.record.urgent or self._flow.record.settled_messages or self._gone)
 
     def settle(self) -> Settle | None:
         """What became of messages since the last time; None if nothing did."""
         if not self._lane_open:
             return None
         self._number += 1
-        facts = self._flow.facts(self._number)
+        facts = self._flow.record.facts(self._number)
         if facts is None and not self._gone:
             return None
         settled = facts.settled if facts is not None else ()
@@ -312,7 +258,7 @@ class ClientOutbox:
 
     def grant(self) -> Credit | None:
         """How far the store may hand out, once that has changed enough."""
-        granted = self._credit.grant(self._passed_messages, self._passed_bytes) if self._lane_open else None
+        granted = self._credit.grant(self.waiting.passed_messages, self.waiting.passed_bytes) if self._lane_open else None
         if granted is None:
             return None
         return Credit(queue=self.queue, epoch=self.lane_epoch, messages=granted[0], size_bytes=granted[1])
@@ -339,7 +285,7 @@ class ClientOutbox:
             burst = self._flow.pump(bytes_max, now_s, wall_ms)
             if not burst and not self.queue and self._forget_facts():
                 continue  # what has expired held back what is behind it
-            if not burst and (self._flow.waits or not self._waiting or self._flow.in_flight >= self._flow.window):
+            if not burst and (not self.waiting or self._busy):
                 break  # else all that was fed was passed over, which made room for more
             bursts.append(burst)
             bytes_max -= len(burst)
@@ -352,37 +298,20 @@ class ClientOutbox:
             session=_SESSION,
             session_present=session_present,
             level=self._level,
-            receive_maximum=self._window,
+            receive_maximum=self.window,
             maximum_packet_size=self._packet_max_bytes,
             aliases=self._aliases,
         )
-
-    def _add(self, waiting: _Waiting) -> None:
-        self._waiting.append(waiting)
-        self._waiting_messages += len(waiting.parcel)
-        self._waiting_bytes += waiting.size_bytes
-
-    def _pass(self, messages: int, size_bytes: int) -> None:
-        self._passed_messages += messages
-        self._passed_bytes += size_bytes
 
     def _is_gone(self, outcome: str, seq: int) -> None:
         self._gone.setdefault(outcome, RangeSet()).add(seq, seq + 1)
 
     def _feed(self) -> None:
         """Give the exchange what it has room for."""
-        flow = self._flow
-        if not self._waiting or flow.waits or flow.in_flight >= flow.window:
-            return
-        waiting = self._waiting.popleft()
-        parcel = waiting.parcel
-        columns = parcel.columns if waiting.offsets is None else Columns(parcel.batch, waiting.offsets)
-        flow.offer_segment(Segment(columns, waiting.first_seq, waiting.size_bytes))
-        self._waiting_messages -= len(parcel)
-        self._waiting_bytes -= waiting.size_bytes
-        self._pass(len(parcel), waiting.size_bytes)
+        if self.waiting and not self._busy:
+            self._flow.handed_out.add(self.waiting.take())
 
-
-def _common(ranges: RangeSet, start: int, stop: int) -> list[tuple[int, int]]:
-    """What of ``[start, stop)`` is in ``ranges``."""
-    return [(max(start, low), min(stop, high)) for low, high in ranges if low < stop and start < high]
+    @property
+    def _busy(self) -> bool:
+        """Whether the exchange has enough."""
+        return bool(self._flow.handed_out.waiting) or self._flow.in_flight.messages >= self._flow.in_flight.window

@@ -104,3 +104,21 @@ class HoldBack:
         """End the hold; whether the next is longer depends on what is accepted until then."""
         self.reason_code = 0
         self.until_s = None
+
+
+class Refusals:
+    """The refusals of one lane: what becomes of the messages, how long they hold the others back, and how many there were."""
+
+    def __init__(self, policy: RefusalPolicy, backoff: Backoff) -> None:
+        self.policy = policy
+        self.hold = HoldBack(backoff)
+        self._counts: dict[int, int] = {}
+
+    def count(self, reason_code: int) -> None:
+        """A message was refused, or is too large for the remote."""
+        self._counts[reason_code] = self._counts.get(reason_code, 0) + 1
+
+    def take_counts(self) -> dict[int, int]:
+        """Reason code -> messages refused since the last call, those too large for the remote included."""
+        counts, self._counts = self._counts, {}
+        return counts

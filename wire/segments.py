@@ -3,7 +3,7 @@
 A segment is one ``HandOut``, or its like for a local client: the batch's columns and the runs in it, which are rows of
 consecutive sequences with the same flags.
 A run is encoded column by column; nothing is made per message but the bytes that leave. Which rows may leave is the business of
-``wire/outbound.py``.
+``wire/publishing.py``.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 MQTT 3.1.1 has no other way to refuse a message [MQTT-4.8.0-2], and an MQTT 5 remote may say too little as well. It is evidence
 that this looks for: a remote that is sick closes its connections on any message, a bad link on none in particular. What is
-outstanding and what leaves is the business of ``wire/outbound.py``, whether the remote has closed a connection that of its owner.
+outstanding and what leaves is the business of ``wire/publishing.py``, whether the remote has closed a connection that of its owner.
 
 V1  after ``BARREN`` connections in a row that the remote closed with something unanswered and nothing answered, each message that
     was in flight goes alone: while it is unanswered nothing else leaves, and it does not leave while anything is unanswered.

@@ -42,5 +42,5 @@ PLANTED: tuple[tuple[str, str, tuple[tuple[Any, str, Any], ...]], ...] = (
         "what came at another address is forgotten",
         ((RemoteSessions, "record", _only_the_one_in_use),),
     ),
-    ("left-identifiers-held", "a remote that was left is not asked to release", ((LaneFlow, "_settled_since", _nothing),)),
+    ("left-identifiers-held", "a remote that was left is not asked to release", ((LaneFlow, "settled_since", _nothing),)),
 )

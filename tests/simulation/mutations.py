@@ -28,10 +28,17 @@ from tests.simulation import (
 )
 from tests.simulation.disk import SimEngine
 from wire.frames import HandOut, LaneOpened, Settle, Settled
+from wire.handed_out import HandedOut
+from wire.held_identifiers import HeldIdentifiers
+from wire.identifier_span import IdentifierSpan
+from wire.in_flight import InFlight
 from wire.inbound import AnswerBurst, InboundFlow
+from wire.lane_record import LaneRecord
 from wire.left_sessions import LeftSessions
 from wire.link import SendingLink
 from wire.outbound import OutboundFlow
+from wire.publish_due import PublishDue
+from wire.ranges import RangeSet
 from wire.remote_inbox import RemoteInbox, Resumed
 from wire.suspects import FIRST, Suspects
 
@@ -65,7 +72,7 @@ def _mutation(name: str, what: str, *patches: tuple[Any, str, Change]) -> None:
     MUTATIONS[name] = Mutation(what, patches)
 
 
-def _instead(replacement: Callable[..., Any]) -> Change:
+def _instead(replacement: Any) -> Change:
     return lambda original: replacement
 
 
@@ -155,15 +162,15 @@ _mutation(
 
 
 def _no_dup_on_reconnect(original: Any) -> Any:
-    def disconnected(self: OutboundFlow, **named: Any) -> None:
-        kept = self._dup_below
-        original(self, **named)
-        self._dup_below = kept
+    def disconnected(self: PublishDue, *unanswered: RangeSet) -> None:
+        kept = self.dup_below
+        original(self, *unanswered)
+        self.dup_below = kept
 
     return disconnected
 
 
-_mutation("3-no-dup-on-reconnect", "a resend on a resumed session has no DUP", (OutboundFlow, "disconnected", _no_dup_on_reconnect))
+_mutation("3-no-dup-on-reconnect", "a resend on a resumed session has no DUP", (PublishDue, "disconnected", _no_dup_on_reconnect))
 
 
 def _head_always_zero(original: Any) -> Any:
@@ -181,27 +188,31 @@ _mutation("3-markers-not-reset", "what was handed out is not handed out again", 
 
 
 def _settled_when_sent(original: Any) -> Any:
-    def sent(self: OutboundFlow, run: Any, qos: int, start: int, stop: int, again: bool) -> None:
-        original(self, run, qos, start, stop, again)
-        if qos == 1:
-            self._settle("delivered", start, stop)
+    def pump(self: OutboundFlow, *arguments: Any) -> bytes:
+        before = RangeSet(self.in_flight.puback)
+        data: bytes = original(self, *arguments)
+        for start, stop in (new for sent in self.in_flight.puback for new in before.missing(*sent)):
+            self.record.settle("delivered", start, stop)
+        return data
 
-    return sent
+    return pump
 
 
-_mutation("4-settled-when-sent", "QoS 1 is settled before its PUBACK", (OutboundFlow, "_sent", _settled_when_sent))
+_mutation("4-settled-when-sent", "QoS 1 is settled before its PUBACK", (OutboundFlow, "pump", _settled_when_sent))
 
 
 def _settled_at_pubrec(original: Any) -> Any:
-    def acknowledged(self: OutboundFlow, first_byte: int, start: int, stop: int) -> None:
-        original(self, first_byte, start, stop)
-        if first_byte == 0x50:
-            self._settle("delivered", start, stop)
+    def received(self: OutboundFlow, buffer: bytes, position: int = 0) -> int:
+        before = RangeSet(self.held.releasing)
+        position = original(self, buffer, position)
+        for start, stop in (new for came in self.held.releasing for new in before.missing(*came)):
+            self.record.settle("delivered", start, stop)
+        return position
 
-    return acknowledged
+    return received
 
 
-_mutation("6-settled-at-pubrec", "QoS 2 is settled before its PUBCOMP", (OutboundFlow, "_acknowledged", _settled_at_pubrec))
+_mutation("6-settled-at-pubrec", "QoS 2 is settled before its PUBCOMP", (OutboundFlow, "received", _settled_at_pubrec))
 _mutation(
     "6-settlements-lost", "a settlement does not reach the row", (Queue, "settle", _instead(lambda self, outcome, ranges, by="": 0))
 )
@@ -211,16 +222,14 @@ _mutation(
 
 
 def _pubrel_at_once(original: Any) -> Any:
-    def acknowledged(self: OutboundFlow, first_byte: int, start: int, stop: int) -> None:
-        original(self, first_byte, start, stop)
-        if first_byte == 0x50:
-            self._releasing.discard(start, stop)
-            self._release_due.add(start, stop)
+    def pubrec(self: HeldIdentifiers, start: int, stop: int) -> None:
+        original(self, start, stop)
+        self.on_record(((start, stop),))
 
-    return acknowledged
+    return pubrec
 
 
-_mutation("5-pubrel-before-commit", "PUBREL does not wait for the commit", (OutboundFlow, "_acknowledged", _pubrel_at_once))
+_mutation("5-pubrel-before-commit", "PUBREL does not wait for the commit", (HeldIdentifiers, "pubrec", _pubrel_at_once))
 _mutation("5-release-not-kept", "the store forgets what was released", (Queue, "release", _instead(_nothing)))
 
 
@@ -245,26 +254,25 @@ _mutation(
 )
 
 
-def _record_not_awaited(original: Any) -> Any:
-    def facts(self: OutboundFlow, number: int) -> Any:
-        found = original(self, number)
-        self._record_number = None
-        return found
+def _session_not_recorded(original: Any) -> Any:
+    def begin_session(self: LaneRecord, session: str) -> None:
+        self.session = session
 
-    return facts
+    return begin_session
 
 
-def _record_never_awaited(original: Any) -> Any:
-    def connected(self: OutboundFlow, **facts: Any) -> None:
-        original(self, **facts)
-        self._record_new = False
-
-    return connected
-
-
-_mutation("7-session-not-recorded", "a new session gets no record", (OutboundFlow, "connected", _record_never_awaited))
-_mutation("7-record-not-awaited", "messages leave before the record of their session", (OutboundFlow, "facts", _record_not_awaited))
-_mutation("7-session-loss-ignored", "a lost session is not noticed", (OutboundFlow, "_session_lost", _instead(_nothing)))
+_mutation("7-session-not-recorded", "a new session gets no record", (LaneRecord, "begin_session", _session_not_recorded))
+_mutation(
+    "7-record-not-awaited",
+    "messages leave before the record of their session",
+    (LaneRecord, "recorded", _instead(property(lambda self: True))),
+)
+_mutation(
+    "7-session-loss-ignored",
+    "a lost session is not noticed",
+    (LaneRecord, "lose_session", _instead(_nothing)),
+    (HeldIdentifiers, "lost", _instead(lambda self: (RangeSet(), {}))),
+)
 
 
 def _generation_stays(original: Any) -> Any:
@@ -395,7 +403,7 @@ _mutation(
     (
         OutboundFlow,
         "knows",
-        _instead(lambda self, session, present: not present or session.partition("@")[0] == self.session.partition("@")[0]),
+        _instead(lambda self, session, present: not present or session.partition("@")[0] == self.record.session.partition("@")[0]),
     ),
 )
 
@@ -561,48 +569,31 @@ _mutation(
 
 
 def _wrong_order(original: Any) -> Any:
-    def resumed(self: OutboundFlow, **named: Any) -> None:
-        original(self, **named)
-        if len(self._waiting) > 1:
-            self._waiting.rotate(1)
+    def rewind(self: HandedOut) -> None:
+        original(self)
+        if len(self.waiting) > 1:
+            self.waiting.rotate(1)
 
-    return resumed
+    return rewind
 
 
-_mutation("F6-resent-out-of-order", "a resumed session begins with the last messages", (OutboundFlow, "disconnected", _wrong_order))
+_mutation("F6-resent-out-of-order", "a resumed session begins with the last messages", (HandedOut, "rewind", _wrong_order))
 
 
 def _window_ignored(original: Any) -> Any:
-    def connected(self: OutboundFlow, **facts: Any) -> None:
-        original(self, **facts)
-        self._window += 1
+    def connected(self: InFlight, *facts: int) -> None:
+        original(self, *facts)
+        self.window += 1
 
     return connected
-
-
-def _all_identifiers(seq: int, low: int) -> int:
-    return 1 << 16
-
-
-def _span_unlimited(original: Any) -> Any:
-    def pump_run(self: OutboundFlow, segment: Any, bytes_max: int, parts: list[bytes]) -> int | None:
-        self._low = _nothing  # type: ignore[method-assign]
-        self._identifiers_from = _all_identifiers  # type: ignore[method-assign]
-        try:
-            sent: int | None = original(self, segment, bytes_max, parts)
-        finally:
-            del self._low, self._identifiers_from
-        return sent
-
-    return pump_run
 
 
 _mutation(
     "F3-identifier-given-twice",
     "unsettled messages may span more sequences than there are identifiers",
-    (OutboundFlow, "_pump_run", _span_unlimited),
+    (IdentifierSpan, "room", _instead(lambda self, seq, qos: 1 << 16)),
 )
-_mutation("F1-window-exceeded", "one message more than the receive maximum", (OutboundFlow, "connected", _window_ignored))
+_mutation("F1-window-exceeded", "one message more than the receive maximum", (InFlight, "connected", _window_ignored))
 
 
 def _lane_not_reopened(original: Any) -> Any:

@@ -537,15 +537,15 @@ def small_constants(shape: Shape) -> list[tuple[Any, str, Any]]:
 def few_identifiers(count: int) -> list[tuple[Any, str, Any]]:
     """Patches that make ``count`` packet identifiers all there are, so that they come round again within a schedule."""
     import storage.queue
-    import wire.outbound
     import wire.segments
     import wire.sequences
+    from tests.wire.outbound_model import IDENTIFIER_MODULES
 
     if count == wire.sequences.PACKET_IDS:
         return []
     fields, acks = cache(wire.sequences.packet_id_fields.__wrapped__), cache(wire.sequences.ack_table.__wrapped__)
     return [
-        *((module, "PACKET_IDS", count) for module in (storage.queue, wire.outbound, wire.segments, wire.sequences)),
+        *((module, "PACKET_IDS", count) for module in (storage.queue, *IDENTIFIER_MODULES, wire.segments, wire.sequences)),
         (wire.sequences, "packet_id_fields", fields),
         (wire.segments, "packet_id_fields", fields),
         (wire.sequences, "ack_table", acks),

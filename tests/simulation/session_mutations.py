@@ -14,6 +14,7 @@ from wire.batch import OFFERED
 from wire.client_outbox import ClientOutbox
 from wire.frames import LaneOpened, Ranges, Settle, SubscriptionsKept
 from wire.mqtt.publish_stream import BatchBuilder
+from wire.settings import SessionSettings
 
 
 def _nothing(*arguments: Any, **named: Any) -> None:
@@ -23,9 +24,7 @@ def _nothing(*arguments: Any, **named: Any) -> None:
 def _pubrel_at_once(original: Any) -> Any:
     def received(self: ClientOutbox, buffer: bytes, position: int) -> int:
         end: int = original(self, buffer, position)
-        for start, stop in tuple(self._flow._releasing):
-            self._flow._releasing.discard(start, stop)
-            self._flow._release_due.add(start, stop)
+        self._flow.held.on_record(self._flow.held.releasing.ranges())
         return end
 
     return received
@@ -34,8 +33,8 @@ def _pubrel_at_once(original: Any) -> Any:
 def _settled_when_sent(original: Any) -> Any:
     def pump(self: ClientOutbox, bytes_max: int, now_s: float, wall_ms: int) -> bytes:
         data: bytes = original(self, bytes_max, now_s, wall_ms)
-        for start, stop in self._flow._await_puback:
-            self._flow._settle("delivered", start, stop)
+        for start, stop in self._flow.in_flight.puback:
+            self._flow.record.settle("delivered", start, stop)
         return data
 
     return pump
@@ -99,12 +98,11 @@ def _moved(ranges: Ranges, by: int) -> Ranges:
 
 
 def _wider(original: Any) -> Any:
-    def connected(self: ClientOutbox, *, session_present: bool) -> None:
-        self._window += 1
-        self._flow._receive_maximum_set += 1
-        original(self, session_present=session_present)
+    def made(self: ClientOutbox, *, receive_maximum: int, settings: SessionSettings, **named: Any) -> None:
+        settings = replace(settings, in_flight_max=settings.in_flight_max + 1)
+        original(self, receive_maximum=receive_maximum + 1, settings=settings, **named)
 
-    return connected
+    return made
 
 
 def _not_kept(original: Any) -> Any:
@@ -176,9 +174,9 @@ def _released_below_the_cursor(original: Any) -> Any:
 def _sent_again(original: Any) -> Any:
     def opened(self: ClientOutbox, lane: LaneOpened) -> None:
         original(self, lane)
-        self._skip_below = 0
-        self._flow._offered_stop = min(self._flow._offered_stop, lane.head)
-        self._flow._sent_stop = min(self._flow._sent_stop, lane.head)
+        self._again.skip_below = 0
+        self._flow.handed_out.stop = min(self._flow.handed_out.stop, lane.head)
+        self._flow.due.sent_stop = min(self._flow.due.sent_stop, lane.head)
 
     return opened
 
@@ -217,7 +215,7 @@ PLANTED: tuple[tuple[str, str, tuple[tuple[Any, str, Any], ...]], ...] = (
             (ClientOutbox, "settle", _settle_shifted),
         ),
     ),
-    ("9-client-window-exceeded", "one more than a client's receive maximum", ((ClientOutbox, "_connected", _wider),)),
+    ("9-client-window-exceeded", "one more than a client's receive maximum", ((ClientOutbox, "__init__", _wider),)),
     ("9-client-sent-again", "a new store has a connected client sent again what it had", ((ClientOutbox, "opened", _sent_again),)),
     (
         "9-client-early-release-lost",

@@ -347,9 +347,9 @@ class SessionsJudge:
     def outboxes(self, outboxes: Iterable[Any]) -> None:
         """P5: what the Listener has in hand for a client is limited."""
         for outbox in outboxes:
-            most = max(self.shape.in_hand, 2 * outbox._window) + self.oracle.chunk_rows_max
-            if outbox._waiting_messages > most:
-                raise Violation("P5", f"{outbox._waiting_messages} messages wait for {outbox.queue}, {most} are allowed")
+            most = max(self.shape.in_hand, 2 * outbox.window) + self.oracle.chunk_rows_max
+            if outbox.waiting.messages > most:
+                raise Violation("P5", f"{outbox.waiting.messages} messages wait for {outbox.queue}, {most} are allowed")
 
     # --- the end ---
 

@@ -236,7 +236,7 @@ def test_an_address_that_comes_back_is_not_taken_for_the_session_on_record() -> 
         lane.flow.disconnected()
         lane.to_remote.clear()
         lane.to_us.clear()
-        assert (lane.flow.session, lane.flow.live) == (place, False)
+        assert (lane.flow.session, lane.flow.exchange.live) == (place, False)
     assert lane.flow.generation == 2
     lane.connect(HERE)
     finish(lane)

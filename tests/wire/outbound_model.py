@@ -8,15 +8,22 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+import pytest
+
+from wire import answers, held_identifiers, identifier_span, outbound, publish_due
 from wire.backoff import Backoff
 from wire.batch import Batch, from_rows, pack_column
 from wire.frames import HandOut, LaneOpened
 from wire.lane_flow import LaneFlow
+from wire.lane_record import Facts
 from wire.mqtt.publish_properties import with_message_expiry
-from wire.outbound import Facts, OutboundFlow
+from wire.outbound import OutboundFlow
 from wire.ranges import ranges_of
 from wire.refusal_policy import RefusalPolicy
 from wire.settings import BackoffSettings, RefusalSettings
+
+# Where it is asked how many packet identifiers there are, but for the tables of packets.
+IDENTIFIER_MODULES = (answers, held_identifiers, identifier_span, outbound, publish_due)
 
 PUBLISH, PUBACK, PUBREC, PUBREL, PUBCOMP = 3, 4, 5, 6, 7
 
@@ -98,6 +105,12 @@ def ack(kind: int, packet_id: int, reason_code: int | None = None) -> bytes:
     return bytes([kind << 4, len(body)]) + body
 
 
+def few_identifiers(patch: pytest.MonkeyPatch, count: int) -> None:
+    """Of 65,000 packet identifiers only so many are used."""
+    for module in IDENTIFIER_MODULES:
+        patch.setattr(module, "PACKET_IDS", count)
+
+
 def hand_out(first_seq: int, batch: Batch, *, epoch: int = 1, offsets: list[int] | None = None) -> HandOut:
     """A HandOut of ``batch``."""
     return HandOut(
@@ -111,7 +124,7 @@ def hand_out(first_seq: int, batch: Batch, *, epoch: int = 1, offsets: list[int]
     )
 
 
-Flow = TypeVar("Flow", bound=OutboundFlow)
+Flow = TypeVar("Flow", OutboundFlow, LaneFlow)
 
 
 def outbound_flow(

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.mqtt_client import Packet, decode
-from wire import outbound
+from tests.wire.outbound_model import few_identifiers
 from wire.batch import Batch, from_rows, pack_column
 from wire.client_outbox import ClientOutbox
 from wire.copies import Copies, Parcel, as_granted
@@ -129,7 +129,7 @@ def test_one_unacknowledged_message_holds_back_the_one_that_would_have_its_ident
     monkeypatch: pytest.MonkeyPatch, queue: str
 ) -> None:
     """F3, with 20 identifiers for 65,000."""
-    monkeypatch.setattr(outbound, "PACKET_IDS", 20)
+    few_identifiers(monkeypatch, 20)
     box = kept() if queue else outbox()
     if queue:
         box.hand_out(hand_out(1, 0, batch(25)))
@@ -161,7 +161,7 @@ def test_what_waits_is_held_back_by_an_acknowledgement_that_is_owed_and_by_nothi
 ) -> None:
     """A live session, eight identifiers: each step brings messages and has some of what is owed acknowledged, in any order."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(outbound, "PACKET_IDS", 8)
+        few_identifiers(patch, 8)
         box = outbox(in_flight_max=window)
         box.begin()
         owed: list[bytes] = []
@@ -357,7 +357,7 @@ def test_a_new_store_is_told_again_and_the_client_gets_nothing_twice() -> None:
 
 def test_a_new_store_is_asked_again_for_the_record_that_identifiers_wait_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """F3, with 20 identifiers for 65,000: the one that was asked for died with the store."""
-    monkeypatch.setattr(outbound, "PACKET_IDS", 20)
+    few_identifiers(monkeypatch, 20)
     box = kept()
     box.hand_out(hand_out(1, 0, batch(25)))
     while data := box.pump(1 << 16, 0.0, 0):

@@ -57,7 +57,7 @@ def test_a_session_that_was_left_lets_go_of_what_is_settled_and_goes_on_with_the
     flow.disconnected()
 
     connect(flow, HERE, present=True)
-    assert (flow.session_known, flow.session_number, flow.on_record) == (True, 1, False)
+    assert (flow.session_known, flow.session_number, flow.exchange.on_record) == (True, 1, False)
     assert leaving(flow) == [(PUBREL, 1, False), (PUBREL, 2, False)]
     assert flow.received(ack(PUBCOMP, 1)) == 4
     assert leaving(flow) == []
@@ -85,7 +85,7 @@ def test_a_connection_that_is_lost_before_the_remote_has_let_go_leaves_everythin
         flow.disconnected()
 
     connect(flow, THERE, present=True)
-    assert flow.on_record
+    assert flow.exchange.on_record
     assert [left.session for left in flow.left] == [HERE]
 
 

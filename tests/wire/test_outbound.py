@@ -66,7 +66,7 @@ def offer(flow: OutboundFlow, first_seq: int, *flags: int) -> None:
 def commit(flow: OutboundFlow, number: int) -> dict[str, tuple[tuple[int, int], ...]]:
     """Have all that is known of committed as ``Settle`` ``number``; what it settles."""
     found = settled(flow, number)
-    flow.committed(number)
+    flow.record.committed(number)
     return found
 
 
@@ -82,7 +82,7 @@ def kinds(packets: list[Sent]) -> list[tuple[int, int]]:
 
 def settled(flow: OutboundFlow, number: int = 1) -> dict[str, tuple[tuple[int, int], ...]]:
     """What became of messages since the last time."""
-    facts = flow.facts(number)
+    facts = flow.record.facts(number)
     return {} if facts is None else dict(facts.settled)
 
 
@@ -156,16 +156,16 @@ def test_f2_qos_2_has_a_window_of_its_own_at_level_4_and_its_head_blocks() -> No
     offer(flow, 0, 2, 2, 1)
     assert kinds(burst(flow)) == [(PUBLISH, 1)]
     flow.received(ack(PUBREC, 1))
-    facts = flow.facts(1)
+    facts = flow.record.facts(1)
     assert facts is not None
     assert facts.released == ((0, 1),)
-    flow.committed(1)
+    flow.record.committed(1)
     assert kinds(burst(flow)) == [(PUBREL, 1)]
     flow.received(ack(PUBCOMP, 1))
     assert kinds(burst(flow)) == [(PUBLISH, 2)]
     flow.received(ack(PUBREC, 2))
-    flow.facts(2)
-    flow.committed(2)
+    flow.record.facts(2)
+    flow.record.committed(2)
     assert kinds(burst(flow)) == [(PUBREL, 2)]
     flow.received(ack(PUBCOMP, 2))
     assert kinds(burst(flow)) == [(PUBLISH, 3)]
@@ -192,9 +192,9 @@ def test_a_session_that_was_forgotten_because_of_damage_is_a_lost_one(republish:
 
     flow.connected(session=EDGE, session_present=False, level=4)
 
-    assert (flow.generation, flow.counts.sessions_lost) == (1, 1)
+    assert (flow.record.generation, flow.counts.sessions_lost) == (1, 1)
     settled(flow)
-    flow.committed(1)
+    flow.record.committed(1)
     assert kinds(burst(flow)) == ([(PUBLISH, 1)] if republish else [])
 
 
@@ -205,13 +205,14 @@ def test_f3_what_is_unsettled_never_spans_more_than_65_000_sequences() -> None:
     assert kinds(burst(flow)) == [(PUBLISH, 1), (PUBLISH, 65_000)]
     flow.received(ack(PUBACK, 1))
     assert burst(flow) == [], "a crash now would send the first one again, under the identifier of the third"
-    assert flow.urgent
-    facts = flow.facts(7)
+    assert flow.record.urgent
+    facts = flow.record.facts(7)
     assert facts is not None
-    assert (facts.settled, facts.session, facts.generation) == ((("delivered", ((0, 1),)),), flow.session, flow.generation)
-    assert not flow.urgent, "it asks once"
+    assert facts.settled == (("delivered", ((0, 1),)),)
+    assert (facts.session, facts.generation) == (flow.record.session, flow.record.generation)
+    assert not flow.record.urgent, "it asks once"
     assert burst(flow) == []
-    flow.committed(7)
+    flow.record.committed(7)
     assert kinds(burst(flow)) == [(PUBLISH, 1), (PUBLISH, 0)]
 
 
@@ -222,11 +223,11 @@ def test_f3_a_lane_that_keeps_up_has_its_settlements_on_record_long_before_its_i
         offer(flow, start, *[1] * 1000)
         assert kinds(burst(flow))
         flow.received(b"".join(ack(PUBACK, seq % 65_000 + 1) for seq in range(start, start + 1000)))
-        facts = flow.facts(number)
+        facts = flow.record.facts(number)
         assert facts is not None
         if facts.session is not None:
             asked += 1
-            flow.committed(number)
+            flow.record.committed(number)
     assert asked == 3, "one commit in about 32,500 messages"
 
 
@@ -237,12 +238,12 @@ def test_f4_pubrel_waits_for_the_commit_even_over_a_reconnect() -> None:
     burst(flow)
     flow.received(ack(PUBREC, 1))
     assert burst(flow) == []
-    flow.facts(1)
+    flow.record.facts(1)
     flow.disconnected()
     flow.connected(session=EDGE, session_present=True, level=4)
     assert burst(flow) == []
-    assert flow.in_flight == 1
-    flow.committed(1)
+    assert flow.in_flight.messages == 1
+    flow.record.committed(1)
     assert kinds(burst(flow)) == [(PUBREL, 1)]
 
 
@@ -252,17 +253,17 @@ def test_a_second_pubrec_has_its_pubrel_again_and_the_exchange_ends_with_the_fir
     offer(flow, 0, 2, 2)
     burst(flow, level)
     flow.received(ack(PUBREC, 1) + ack(PUBREC, 2))
-    flow.facts(1)
-    flow.committed(1)
+    flow.record.facts(1)
+    flow.record.committed(1)
     assert kinds(burst(flow, level)) == [(PUBREL, 1), (PUBREL, 2)]
     flow.received(ack(PUBREC, 1))
     assert [packet.raw for packet in burst(flow, level)] == [b"\x62\x02\0\x01"]
-    assert (flow.in_flight, flow.owed[2] is not None) == (2, True)
+    assert (flow.in_flight.messages, flow.owed[2] is not None) == (2, True)
     flow.received(ack(PUBREC, 2) + ack(PUBCOMP, 1) + ack(PUBCOMP, 1) + ack(PUBCOMP, 2))
     assert kinds(burst(flow, level)) == [(PUBREL, 2)], "it was owed when its PUBREC came"
     flow.received(ack(PUBCOMP, 2))
     assert settled(flow, 2) == {"delivered": ((0, 2),)}
-    assert flow.in_flight == 0
+    assert flow.in_flight.messages == 0
 
 
 @pytest.mark.parametrize("level", [4, 5])
@@ -271,10 +272,10 @@ def test_f4_a_second_pubrec_waits_for_the_commit_like_the_first_and_both_have_on
     offer(flow, 0, 2)
     burst(flow, level)
     flow.received(ack(PUBREC, 1) + ack(PUBREC, 1))
-    flow.facts(1)
+    flow.record.facts(1)
     flow.received(ack(PUBREC, 1))
     assert burst(flow, level) == []
-    flow.committed(1)
+    flow.record.committed(1)
     flow.received(ack(PUBREC, 1))
     assert kinds(burst(flow, level)) == [(PUBREL, 1)]
 
@@ -297,8 +298,8 @@ def test_a_pubrec_of_failure_behind_one_of_success_breaks_the_exchange() -> None
     offer(flow, 0, 2)
     burst(flow, 5)
     flow.received(ack(PUBREC, 1))
-    flow.facts(1)
-    flow.committed(1)
+    flow.record.facts(1)
+    flow.record.committed(1)
     burst(flow, 5)
     with pytest.raises(PeerViolation, match=r"^MQTT-4\.3\.3-4 "):
         flow.received(ack(PUBREC, 1, 0x87))
@@ -309,8 +310,8 @@ def test_f6_a_pubrel_without_pubcomp_goes_again_on_the_resumed_session() -> None
     offer(flow, 0, 2, 1)
     burst(flow)
     flow.received(ack(PUBREC, 1))
-    flow.facts(1)
-    flow.committed(1)
+    flow.record.facts(1)
+    flow.record.committed(1)
     burst(flow)
     flow.disconnected()
     flow.connected(session=EDGE, session_present=True, level=4)
@@ -357,11 +358,11 @@ def test_f7_nothing_leaves_before_a_new_session_is_on_record() -> None:
     flow.connected(session=EDGE, session_present=False, level=4)
     offer(flow, 0, 1)
     assert burst(flow) == []
-    facts = flow.facts(1)
+    facts = flow.record.facts(1)
     assert facts is not None
     assert (facts.session, facts.generation) == (EDGE, 0)
     assert burst(flow) == []
-    flow.committed(1)
+    flow.record.committed(1)
     assert kinds(burst(flow)) == [(PUBLISH, 1)]
 
 
@@ -372,15 +373,15 @@ def test_f7_a_lost_session_settles_or_sends_again_what_it_had_released(republish
     offer(flow, 0, 2, 2, 1)
     burst(flow)
     flow.received(ack(PUBREC, 1))
-    flow.facts(1)
-    flow.committed(1)
+    flow.record.facts(1)
+    flow.record.committed(1)
     flow.disconnected()
     flow.connected(session=EDGE, session_present=False, level=4)
-    facts = flow.facts(2)
+    facts = flow.record.facts(2)
     assert facts is not None
     assert (facts.session, facts.generation) == (EDGE, 1)
     assert dict(facts.settled) == ({} if republish else {"delivered": ((0, 1),)})
-    flow.committed(2)
+    flow.record.committed(2)
     again = burst(flow)
     assert [(packet.packet_id, packet.dup) for packet in again] == [
         *([(1, False)] if republish else []),
@@ -398,7 +399,7 @@ def test_another_address_is_another_session() -> None:
     flow.disconnected()
     assert not flow.knows("edge@there", session_present=True)
     flow.connected(session="edge@there", session_present=False, level=4)
-    assert (flow.session, flow.generation) == ("edge@there", 1)
+    assert (flow.record.session, flow.record.generation) == ("edge@there", 1)
 
 
 # --- what the remote cannot take ---
@@ -454,7 +455,7 @@ def test_leaving_what_is_finished_loses_no_session_and_another_address_is_anothe
     flow.finish(True)
     flow.disconnected()
     flow.connected(session="edge@there", session_present=False, level=4)
-    assert (flow.counts.sessions_lost, flow.generation) == (0, 4)
+    assert (flow.counts.sessions_lost, flow.record.generation) == (0, 4)
     commit(flow, 2)
     offer(flow, 1, 2)
     assert [(packet.packet_id, packet.dup) for packet in burst(flow)] == [(2, False)]
@@ -493,7 +494,7 @@ def test_pubacks_settle_in_any_order_and_cut_anywhere(order: list[int], cuts: li
         at += cut
         waiting = waiting[flow.received(waiting) :]
     assert not waiting
-    assert flow.in_flight == 0
+    assert flow.in_flight.messages == 0
     assert settled(flow) == {"delivered": ((64_995, 65_007),)}
 
 
@@ -503,7 +504,7 @@ def test_success_and_no_matching_subscribers_settle_as_delivered(reason_code: in
     offer(flow, 0, 1, 1, 2)
     burst(flow, 5)
     flow.received(ack(PUBACK, 1, reason_code) + ack(PUBACK, 2, reason_code) + ack(PUBREC, 3, reason_code))
-    facts = flow.facts(1)
+    facts = flow.record.facts(1)
     assert facts is not None
     assert (dict(facts.settled), facts.released) == ({"delivered": ((0, 2),)}, ((2, 3),))
 
@@ -514,7 +515,7 @@ def test_a_negative_reason_code_settles_the_message_and_frees_its_place() -> Non
     burst(flow, 5)
     flow.received(ack(PUBACK, 1, 0x99) + bytes([0x50, 4, 0, 2, 0x87, 0]))
     assert settled(flow) == {"dead:remote_0x99": ((0, 1),), "dead:remote_0x87": ((1, 2),)}
-    assert flow.in_flight == 0
+    assert flow.in_flight.messages == 0
     assert kinds(burst(flow, 5)) == [(PUBLISH, 3)]
 
 
@@ -572,15 +573,15 @@ def test_what_passed_counts_once_and_makes_room_for_all_of_a_hand_out() -> None:
     flow = flow_at(receive_maximum=2)
     offer(flow, 0, 1, 1, 1, 0)
     burst(flow)
-    assert flow.passed_messages == 2
+    assert flow.handed_out.passed_messages == 2
     flow.disconnected()
     flow.connected(session=EDGE, session_present=True, level=4)
     burst(flow)
-    assert flow.passed_messages == 2
+    assert flow.handed_out.passed_messages == 2
     flow.received(ack(PUBACK, 1) + ack(PUBACK, 2))
     burst(flow)
-    assert flow.passed_messages == 4
-    assert flow.passed_bytes == 4 * 2
+    assert flow.handed_out.passed_messages == 4
+    assert flow.handed_out.passed_bytes == 4 * 2
 
 
 def test_opening_the_lane_anew_forgets_the_old_one() -> None:
@@ -589,7 +590,7 @@ def test_opening_the_lane_anew_forgets_the_old_one() -> None:
     burst(flow)
     flow.received(ack(PUBREC, 2))
     flow.open(lane_opened(head=0, dup_below=2, released=[1], session=EDGE, epoch=2))
-    assert (flow.live, flow.facts(1), flow.pump(100, 0.0)) == (False, None, b"")
+    assert (flow.live, flow.record.facts(1), flow.pump(100, 0.0)) == (False, None, b"")
     flow.connected(session=EDGE, session_present=True, level=4)
     offer(flow, 0, 1, 2)
     again = burst(flow)
@@ -632,20 +633,20 @@ def test_f9_a_message_refused_for_now_leaves_again_as_new_before_what_waits() ->
     offer(flow, 0, 1, 2, 1, 1)
     assert kinds(burst(flow, 5)) == [(PUBLISH, 1), (PUBLISH, 2), (PUBLISH, 3)]
     flow.received(ack(PUBACK, 1, 0x97))
-    assert (flow.counts.retried, flow.refused_with, settled(flow)) == (1, 0x97, {})
+    assert (flow.counts.retried, flow.refusals.hold.reason_code, settled(flow)) == (1, 0x97, {})
     assert burst(flow, 5, 10.0) == []
-    assert flow.held_until_s == 11.0
+    assert flow.refusals.hold.until_s == 11.0
     flow.received(ack(PUBREC, 2) + ack(PUBACK, 3))
-    facts = flow.facts(1)
+    facts = flow.record.facts(1)
     assert facts is not None
-    flow.committed(1)
+    flow.record.committed(1)
     assert kinds(burst(flow, 5, 10.9)) == [(PUBREL, 2)]
     again = burst(flow, 5, 11.0)
     assert [(packet.packet_id, packet.dup) for packet in again] == [(1, False), (4, False)]
-    assert flow.refused_with == 0
+    assert flow.refusals.hold.reason_code == 0
     flow.received(ack(PUBCOMP, 2) + ack(PUBACK, 1) + ack(PUBACK, 4))
     assert settled(flow)["delivered"] == ((0, 2), (3, 4))
-    assert flow.in_flight == 0
+    assert flow.in_flight.messages == 0
 
 
 def test_f9_a_pubrec_that_refuses_frees_the_identifier_and_the_same_one_is_used_anew() -> None:
@@ -653,11 +654,11 @@ def test_f9_a_pubrec_that_refuses_frees_the_identifier_and_the_same_one_is_used_
     offer(flow, 0, 2)
     burst(flow, 5)
     flow.received(ack(PUBREC, 1, 0x87))
-    assert (flow.in_flight, flow.in_flight_qos2) == (0, 0)
+    assert (flow.in_flight.messages, flow.in_flight.qos2) == (0, 0)
     burst(flow, 5, 0.0)
     assert [(packet.packet_id, packet.dup) for packet in burst(flow, 5, 1.0)] == [(1, False)]
     flow.received(ack(PUBREC, 1))
-    facts = flow.facts(1)
+    facts = flow.record.facts(1)
     assert facts is not None
     assert facts.released == ((0, 1),)
 
@@ -686,8 +687,8 @@ def test_f9_a_new_session_is_not_held_back_by_the_refusals_of_the_old_one() -> N
     burst(flow, 5, 0.0)
     flow.disconnected()
     flow.connected(session="edge@there", session_present=False, level=5)
-    flow.facts(1)
-    flow.committed(1)
+    flow.record.facts(1)
+    flow.record.committed(1)
     assert [(packet.packet_id, packet.dup) for packet in burst(flow, 5, 0.0)] == [(1, False), (2, False)]
 
 
@@ -712,11 +713,11 @@ def test_what_is_settled_behind_an_unsettled_message_is_not_kept() -> None:
         offer(flow, seq, 1)
         burst(flow, 5)
         flow.received(ack(PUBACK, seq + 1))
-    assert len(flow._kept) <= 300
+    assert flow.handed_out.kept_segments <= 300
     flow.received(ack(PUBACK, 1, 0x97))
     burst(flow, 5, 0.0)
     assert [packet.packet_id for packet in burst(flow, 5, 1.0)] == [1]
-    assert len(flow._kept) == 1
+    assert flow.handed_out.kept_segments == 1
     assert settled(flow)["delivered"] == ((1, 2_000),)
 
 
@@ -737,9 +738,9 @@ def test_a_message_given_up_says_why(codes: tuple[tuple[int, str], ...], outcome
     burst(flow, 5)
     flow.received(ack(PUBACK, 1, 0x80) + ack(PUBREC, 2, 0x80))
     assert settled(flow) == {outcome: ((0, 2),)}
-    assert flow.take_refusals() == {0x80: 2}
-    assert flow.take_refusals() == {}
-    assert (flow.refused_with, flow.counts.retried, flow.counts.refused) == (0, 0, 2)
+    assert flow.refusals.take_counts() == {0x80: 2}
+    assert flow.refusals.take_counts() == {}
+    assert (flow.refusals.hold.reason_code, flow.counts.retried, flow.counts.refused) == (0, 0, 2)
 
 
 def test_a_message_that_grew_too_large_for_a_resumed_session_gives_its_identifier_back() -> None:
@@ -776,13 +777,13 @@ def test_f13_the_pubrel_of_what_was_given_up_goes_on_each_connection_until_its_p
         assert kinds(burst(flow, 5)) == [(PUBREL, 1)]
     flow.received(ack(PUBCOMP, 1, 0x92))
     assert settled(flow) == {"dead:packet_too_large": ((0, 1),)}
-    assert flow.in_flight == 0
+    assert flow.in_flight.messages == 0
     flow.disconnected()
     flow.connected(session=EDGE, session_present=True, level=5)
     offer(flow, 65_000, 2)
     assert burst(flow, 5) == []  # F3
-    flow.facts(2)
-    flow.committed(2)
+    flow.record.facts(2)
+    flow.record.committed(2)
     assert [(packet.packet_id, packet.dup) for packet in burst(flow, 5)] == [(1, False)]
 
 
@@ -802,9 +803,9 @@ def test_f13_a_new_session_holds_no_identifiers() -> None:
     flow.disconnected()
     flow.connected(session=EDGE, session_present=False, level=5)
     assert settled(flow) == {"dead:packet_too_large": ((0, 1),)}
-    flow.committed(1)
+    flow.record.committed(1)
     assert burst(flow, 5) == []
-    assert (flow.in_flight, flow.counts.assumed_delivered) == (0, 0)
+    assert (flow.in_flight.messages, flow.counts.assumed_delivered) == (0, 0)
 
 
 @pytest.mark.parametrize("maximum_qos", [0, 1])
@@ -814,7 +815,7 @@ def test_f13_a_remote_that_takes_no_qos_2_is_sent_no_pubrel_for_what_it_perhaps_
     flow.open(lane_opened(tail=2, dup_below=1, session=EDGE))
     for _ in range(2):
         flow.connected(session=EDGE, session_present=True, level=5, maximum_qos=maximum_qos, maximum_packet_size=30)
-        flow.offer(hand_out(flow.sent_below, from_rows([(b"t", 2, bytes(50))])))
+        flow.offer(hand_out(flow.due.sent_stop, from_rows([(b"t", 2, bytes(50))])))
         assert burst(flow, 5) == []
         flow.disconnected()
     assert settled(flow) == {"dead:packet_too_large": ((0, 2),)}
@@ -853,11 +854,11 @@ def test_f14_what_left_at_qos_2_goes_at_a_lower_qos_once_its_identifier_is_free(
             (PUBLISH, 1, 4, False),
             (PUBLISH, 0, 0, False),
         ]
-        assert flow.in_flight == 3
+        assert flow.in_flight.messages == 3
         assert taken_to(flow, 1)[:2] == [(PUBLISH, 1, 1, True), (PUBLISH, 1, 3, True)]  # it has left at QoS 1 since
     else:
         assert [packet.payload for packet in burst(flow, 5)] == [b"0", b"2", b"3", b"4"]
-        assert (settled(flow)["delivered"], flow.in_flight) == (((0, 1), (2, 4)), 0)
+        assert (settled(flow)["delivered"], flow.in_flight.messages) == (((0, 1), (2, 4)), 0)
 
 
 def test_f14_the_pubrel_goes_on_each_connection_until_its_pubcomp_or_until_qos_2_is_taken_again() -> None:
@@ -872,10 +873,10 @@ def test_f14_the_pubrel_goes_on_each_connection_until_its_pubcomp_or_until_qos_2
     assert settled(flow) == {"redelivered": ((0, 1),)}
     flow.disconnected()
     flow.connected(session=EDGE, session_present=False, level=5, maximum_qos=1)
-    flow.facts(2)
-    flow.committed(2)
+    flow.record.facts(2)
+    flow.record.committed(2)
     assert shown(burst(flow, 5)) == [(PUBLISH, 1, 1, False)]  # a new session holds nothing
-    assert flow.in_flight == 1
+    assert flow.in_flight.messages == 1
 
 
 def test_f14_what_was_released_or_given_up_before_is_not_sent_at_a_lower_qos() -> None:
@@ -883,8 +884,8 @@ def test_f14_what_was_released_or_given_up_before_is_not_sent_at_a_lower_qos() -
     offer(flow, 1, 2, 2)
     burst(flow, 5)
     flow.received(ack(PUBREC, 2))
-    flow.facts(1)
-    flow.committed(1)
+    flow.record.facts(1)
+    flow.record.committed(1)
     assert taken_to(flow, 1) == [(PUBREL, 1, 1, False), (PUBREL, 1, 2, False), (PUBREL, 1, 3, False)]
     flow.received(ack(PUBCOMP, 1) + ack(PUBCOMP, 2) + ack(PUBCOMP, 3))
     assert settled(flow, 2) == {"dead:packet_too_large": ((0, 1),), "delivered": ((1, 2),)}
@@ -898,12 +899,12 @@ def test_a_pubcomp_ends_the_exchange_whatever_it_says(reason_code: int) -> None:
     offer(flow, 0, 2)
     burst(flow, 5)
     flow.received(ack(PUBREC, 1))
-    flow.facts(1)
-    flow.committed(1)
+    flow.record.facts(1)
+    flow.record.committed(1)
     burst(flow, 5)
     flow.received(ack(PUBCOMP, 1, reason_code))
     assert settled(flow) == {"delivered": ((0, 1),)}
-    assert flow.in_flight == 0
+    assert flow.in_flight.messages == 0
 
 
 @pytest.mark.parametrize("reason_code", [0x01, 0x10, 0x11, 0x7F])
@@ -912,7 +913,7 @@ def test_every_reason_code_below_0x80_is_success(reason_code: int) -> None:
     offer(flow, 0, 1, 2)
     burst(flow, 5)
     flow.received(ack(PUBACK, 1, reason_code) + ack(PUBREC, 2, reason_code))
-    facts = flow.facts(1)
+    facts = flow.record.facts(1)
     assert facts is not None
     assert (dict(facts.settled), facts.released) == ({"delivered": ((0, 1),)}, ((1, 2),))
     assert flow.counts.refused == 0
@@ -927,8 +928,8 @@ def test_owed_names_the_oldest_answer_of_each_kind_and_a_back_off_owes_none() ->
     assert None not in first[:2]
     flow.received(ack(PUBREC, 2))
     assert (flow.owed[0], flow.owed[1] != first[1], flow.owed[2]) == (first[0], True, None)
-    flow.facts(1)
-    flow.committed(1)
+    flow.record.facts(1)
+    flow.record.committed(1)
     burst(flow, 5)
     assert flow.owed[2] is not None
     flow.received(ack(PUBCOMP, 2) + ack(PUBREC, 4, 0x97) + ack(PUBACK, 1) + ack(PUBACK, 3))
@@ -952,17 +953,17 @@ def after_a_retry() -> OutboundFlow:
 
 def test_f10_pubrels_leave_in_the_order_of_the_pubrecs_and_again_so_on_the_resumed_session() -> None:
     flow = after_a_retry()
-    facts = flow.facts(1)
+    facts = flow.record.facts(1)
     assert facts is not None
     assert facts.released == ((1, 2), (0, 1))
-    flow.committed(1)
+    flow.record.committed(1)
     assert kinds(burst(flow, 5, 1.0)) == [(PUBREL, 2), (PUBREL, 1)]
     flow.disconnected()
     flow.connected(session=EDGE, session_present=True, level=5)
     assert kinds(burst(flow, 5, 1.0)) == [(PUBREL, 2), (PUBREL, 1)]
     flow.received(ack(PUBCOMP, 2) + ack(PUBCOMP, 1))
     assert settled(flow, 2)["delivered"] == ((0, 2),)
-    assert flow.in_flight == 0
+    assert flow.in_flight.messages == 0
 
 
 def test_f10_releases_of_several_commits_that_leave_together_leave_in_the_order_of_the_pubrecs() -> None:
@@ -970,12 +971,12 @@ def test_f10_releases_of_several_commits_that_leave_together_leave_in_the_order_
     offer(flow, 0, 2, 2, 2)
     burst(flow, 5)
     flow.received(ack(PUBREC, 1, 0x97) + ack(PUBREC, 2))
-    flow.facts(1)
+    flow.record.facts(1)
     burst(flow, 5, 0.0)
     assert kinds(burst(flow, 5, 1.0)) == [(PUBLISH, 1)]
     flow.received(ack(PUBREC, 3) + ack(PUBREC, 1))
-    flow.facts(2)
-    flow.committed(2)
+    flow.record.facts(2)
+    flow.record.committed(2)
     assert kinds(burst(flow, 5, 1.0)) == [(PUBREL, 2), (PUBREL, 3), (PUBREL, 1)]
 
 
@@ -1022,7 +1023,7 @@ def test_f11_what_waits_for_the_window_counts_down_and_expires_there(level: int)
     assert after(flow, 3.0, level) == []
     assert settled(flow, 3) == {"delivered": ((4, 6),), "expired": ((6, 7),)}
     assert flow.counts.expired == 4
-    assert (flow.in_flight, flow.unsent, flow.passed_messages) == (0, 0, 7)
+    assert (flow.in_flight.messages, flow.handed_out.stop - flow.due.sent_stop, flow.handed_out.passed_messages) == (0, 0, 7)
 
 
 def test_f11_what_was_sent_goes_again_however_old_it_is_and_tells_its_age() -> None:
@@ -1043,8 +1044,8 @@ def test_f11_what_an_earlier_life_may_have_sent_is_seen_through() -> None:
         flow = outbound_flow()
         flow.open(lane_opened(head=0, tail=4, dup_below=2, session=EDGE))
         flow.connected(session=EDGE, session_present=present, level=5)
-        flow.facts(1)
-        flow.committed(1)
+        flow.record.facts(1)
+        flow.record.committed(1)
         flow.offer(aging(0, (1, 2), (1, 2), (1, 2), (1, None)))
         assert after(flow, 5.0) == [(0, 1), (1, 1)]
         assert commit(flow, 2)["expired"] == ((2, 3),)
@@ -1056,8 +1057,8 @@ def test_f11_nothing_was_sent_before_a_session_is_on_record() -> None:
     flow = outbound_flow()
     flow.open(lane_opened(head=0, tail=3, dup_below=3))
     flow.connected(session=EDGE, session_present=False, level=5)
-    flow.facts(1)
-    flow.committed(1)
+    flow.record.facts(1)
+    flow.record.committed(1)
     flow.offer(aging(0, (1, 2), (1, 60), (2, 2)))
     assert after(flow, 5.0) == []
     assert commit(flow, 2) == {"expired": ((0, 1), (2, 3))}
@@ -1104,8 +1105,8 @@ def test_f11_each_row_leaves_in_order_or_expires_and_each_is_settled_once(
         for packet in packets:
             flow.received(ack(answers[packet.qos] if packet.kind == PUBLISH else PUBCOMP, packet.packet_id))
         packets = []
-        if (facts := flow.facts(1)) is not None:
-            flow.committed(1)
+        if (facts := flow.record.facts(1)) is not None:
+            flow.record.committed(1)
             for outcome, ranges in facts.settled:
                 if outcome != "redelivered":
                     left += [-1 - seq for start, stop in ranges for seq in range(start, stop) if outcome == "expired"]
@@ -1115,7 +1116,7 @@ def test_f11_each_row_leaves_in_order_or_expires_and_each_is_settled_once(
     assert not set(gone) & set(sent_seqs)
     assert all(seq >= dup_below and rows[seq][1] is not None and rows[seq][0] for seq in gone)
     assert flow.counts.expired + len(sent_seqs) == len(rows)
-    assert flow.in_flight == 0
+    assert flow.in_flight.messages == 0
 
 
 def test_f11_what_is_too_old_by_the_lanes_limit_expires_unless_it_may_have_been_sent() -> None:
@@ -1147,14 +1148,14 @@ def test_f15_nothing_leaves_behind_what_has_expired_before_that_is_committed() -
     flow = flow_at(level=5)
     flow.offer(aging(0, (1, 60), (1, 5), (0, None), (1, None)))
     assert after(flow, 6.0) == [(0, 54)], "what stands before it does not wait"
-    assert flow.urgent
-    facts = flow.facts(1)
+    assert flow.record.urgent
+    facts = flow.record.facts(1)
     assert facts is not None
     assert (facts.settled, facts.session) == ((("expired", ((1, 2),)),), EDGE), "so the store answers when it is committed"
-    assert not flow.urgent
+    assert not flow.record.urgent
     flow.received(ack(PUBACK, 1))
     assert after(flow, 6.0) == []
-    flow.committed(1)
+    flow.record.committed(1)
     assert after(flow, 6.0) == [(2, None), (3, None)]
 
 
@@ -1168,14 +1169,14 @@ def test_f15_all_that_has_expired_by_then_waits_for_one_commit() -> None:
     assert after(flow, 6.0) == [(1, None), (5, 54)]
     flow.received(ack(PUBACK, 2) + ack(PUBACK, 6))
     assert after(flow, 7.0) == []
-    assert flow.facts(2) is not None
+    assert flow.record.facts(2) is not None
     flow.offer(aging(8, (1, 5)))
     flow.offer(aging(9, (1, 5), (1, None)))
     assert after(flow, 7.0) == []
     assert commit(flow, 3) == {"expired": ((8, 10),)}
     assert after(flow, 7.0) == [(10, None)]
     assert flow.counts.expired == 8
-    assert flow.passed_messages == 11
+    assert flow.handed_out.passed_messages == 11
 
 
 def test_f15_the_commit_of_some_of_what_has_expired_is_not_that_of_all() -> None:
@@ -1185,7 +1186,7 @@ def test_f15_the_commit_of_some_of_what_has_expired_is_not_that_of_all() -> None
     assert settled(flow, 1) == {"expired": ((0, 1),)}
     flow.offer(aging(1, (1, 5), (1, None)))
     after(flow, 6.0)
-    flow.committed(1)
+    flow.record.committed(1)
     assert after(flow, 6.0) == []
     commit(flow, 2)
     assert after(flow, 6.0) == [(2, None)]
@@ -1195,7 +1196,7 @@ def test_f15_qos_0_that_has_expired_holds_nothing_up() -> None:
     flow = flow_at(level=5)
     flow.offer(aging(0, (0, 5), (1, None)))
     assert after(flow, 6.0) == [(1, None)]
-    assert not flow.urgent
+    assert not flow.record.urgent
 
 
 @pytest.mark.parametrize("present", [True, False])
@@ -1203,17 +1204,17 @@ def test_f15_the_wait_outlasts_the_connection_and_what_was_sent_before_goes_agai
     flow = flow_at(level=5)
     flow.offer(aging(0, (1, None), (1, 5), (1, None)))
     assert after(flow, 6.0) == [(0, None)]
-    facts = flow.facts(1)
+    facts = flow.record.facts(1)
     flow.disconnected()
     flow.connected(session=EDGE, session_present=present, level=5)
     if not present:
-        assert flow.facts(2) is not None
-        flow.committed(2)
+        assert flow.record.facts(2) is not None
+        flow.record.committed(2)
         assert after(flow, 6.0) == [(0, None), (2, None)], "commits are in order"
         return
     assert after(flow, 6.0) == [(0, None)]
     assert facts is not None
-    flow.committed(1)
+    flow.record.committed(1)
     assert after(flow, 6.0) == [(2, None)]
 
 

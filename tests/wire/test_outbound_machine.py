@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from tests.wire.outbound_model import PUBLISH, PUBREC, PUBREL, RemoteModel, Sent, StoreModel, outbound_flow, parse
-from wire.outbound import Facts
+from wire.lane_record import Facts
 
 
 class Exchange(RuleBasedStateMachine):
@@ -87,7 +87,8 @@ class Exchange(RuleBasedStateMachine):
         self.connected = True
 
     def pump(self, bytes_max: int) -> None:
-        refused_with, until_s = self.flow.refused_with, self.flow.held_until_s
+        hold = self.flow.refusals.hold
+        refused_with, until_s = hold.reason_code, hold.until_s
         packets = parse(self.flow.pump(bytes_max, self.now_s, int(self.now_s * 1000)), self.level)
         seqs = [int(packet.payload) for packet in packets if packet.kind == PUBLISH]
         assert seqs == sorted(seqs), "F8"
@@ -95,7 +96,7 @@ class Exchange(RuleBasedStateMachine):
             assert self.store.session, "F7: something left before the session was on record"
         if refused_with and (until_s is None or self.now_s < until_s):
             assert not seqs, "H1: PUBLISHed while held back"
-            assert until_s is not None or self.flow.held_until_s is None or self.flow.held_until_s <= self.now_s + 8.0, "H2"
+            assert until_s is not None or hold.until_s is None or hold.until_s <= self.now_s + 8.0, "H2"
         for packet in packets:
             if packet.kind == PUBREL:
                 named = {seq for seq in self.store.rows if seq % 65_000 + 1 == packet.packet_id}
@@ -138,7 +139,7 @@ class Exchange(RuleBasedStateMachine):
             self.flow.offer(frame)
 
     def settle(self) -> None:
-        facts = self.flow.facts(self.number + 1)
+        facts = self.flow.record.facts(self.number + 1)
         if facts is not None:
             self.number += 1
             self.commits.append((self.number, facts))
@@ -147,7 +148,7 @@ class Exchange(RuleBasedStateMachine):
         for _ in range(min(count, len(self.commits))):
             number, facts = self.commits.popleft()
             self.store.commit(facts)
-            self.flow.committed(number)
+            self.flow.record.committed(number)
 
     # --- the rules ---
 
@@ -278,7 +279,7 @@ class Exchange(RuleBasedStateMachine):
             self.hear(len(self.to_us))
             self.now_s += 1.0
         assert not self.work_left(), "it came to a stop"
-        assert self.flow.in_flight == 0
+        assert self.flow.in_flight.messages == 0
         assert self.flow.owed == (None, None, None)
         assert not self.remote.received_ids, "F13: an identifier is held for ever"
         counts = Counter(self.remote.published)

@@ -24,7 +24,8 @@ from tests.wire.outbound_model import (
     parse,
 )
 from wire.batch import from_rows
-from wire.outbound import REDELIVERED, OutboundFlow
+from wire.outbound import OutboundFlow
+from wire.outcomes import REDELIVERED
 from wire.refusal_policy import CLOSED
 from wire.suspects import BARREN, FIRST, PROOFS, SUSPECTS_MAX, Suspect, Suspects
 
@@ -95,13 +96,13 @@ class Scene:
 
     def _commit(self) -> None:
         self.number += 1
-        facts = self.flow.facts(self.number)
+        facts = self.flow.record.facts(self.number)
         for outcome, ranges in facts.settled if facts is not None else ():
             for start, stop in ranges if outcome != REDELIVERED else ():
                 for seq in range(start, stop):
                     assert seq not in self.outcome, f"{seq} was settled twice"
                     self.outcome[seq] = outcome
-        self.flow.committed(self.number)
+        self.flow.record.committed(self.number)
 
 
 def scene(closes_on: Callable[[int, Sent], bool], *, action: str = "dead-letter") -> Scene:
@@ -127,9 +128,9 @@ def test_a_message_on_which_the_remote_always_closes_is_given_up_and_all_others_
         bridge.run()
     assert {seq for seq, outcome in bridge.outcome.items() if outcome == "dead:connection_closed"} == {at}
     assert bridge.order == [seq for seq in range(len(bridge.qos)) if seq != at]
-    [blamed] = bridge.flow.take_convicted()
+    [blamed] = bridge.flow.closed_on.take_convicted()
     assert (blamed.seq, blamed.topic, blamed.packet_bytes) == (at, f"t/{at % 2}", 2 + 2 + 3 + 2 + 1)
-    assert bridge.flow.take_convicted() == []
+    assert bridge.flow.closed_on.take_convicted() == []
     assert bridge.flow.suspects == []
     if at == 0:
         assert bridge.closings == CLOSINGS
@@ -150,7 +151,7 @@ def test_f13_the_identifier_of_what_was_given_up_is_released_until_the_remote_ha
     bridge = scene(on(0))
     bridge.offer(2, 1, 1, 1)
     bridge.run(CLOSINGS)
-    assert [blamed.seq for blamed in bridge.flow.take_convicted()] == [0]
+    assert [blamed.seq for blamed in bridge.flow.closed_on.take_convicted()] == [0]
     for _ in range(2):
         bridge.flow.connected(session=EDGE, session_present=True, level=4)
         assert [(packet.kind, packet.packet_id) for packet in parse(bridge.flow.pump(1 << 20, 0.0), 4)][:1] == [(PUBREL, 1)]
@@ -198,7 +199,7 @@ def test_where_policy_is_to_retry_nothing_passes_it_and_it_is_shown() -> None:
     bridge.run(50)
     assert bridge.order == [0, 1, 2]
     assert [blamed.seq for blamed in bridge.flow.suspects] == [3]
-    assert not bridge.flow.wants_another
+    assert not bridge.flow.closed_on.wants_another
 
 
 def test_a_connection_that_the_network_has_ended_says_nothing() -> None:

@@ -1,0 +1,83 @@
+"""QoS 1 and 2 messages on the live connection: how many may be unsettled, how many are, and what waits for PUBACK or PUBREC. Pure.
+
+F1  at most ``receive_maximum`` QoS 1 and 2 messages are unsettled on the live connection [MQTT-4.9.0-2].
+F2  at level 4 at most ``qos2_maximum`` of them are QoS 2, each counted from PUBLISH to PUBCOMP; at that many no QoS 1 leaves
+    either. At level 5 one slot is kept free of QoS 2: Mosquitto 2.0 counts what it holds of an earlier connection against the
+    receive maximum of the next, and would refuse for ever what has to go again before that.
+"""
+
+from __future__ import annotations
+
+from wire.ranges import RangeSet
+
+_LEVEL_5 = 5
+
+
+class InFlight:
+    """Those of one lane.
+
+    messages: QoS 1 and 2 messages that are unsettled on the live connection, or will be on the next; qos2: how many of them are
+    QoS 2. window: how many may be (F1). puback, pubrec: those that wait for these.
+    """
+
+    def __init__(self, *, receive_maximum: int, qos2_maximum: int | None) -> None:
+        """qos2_maximum: None for a peer to which F2 need not apply."""
+        self.puback = RangeSet()
+        self.pubrec = RangeSet()
+        self.messages = self.qos2 = 0
+        self.window = 0
+        self._window_2 = 0
+        self._receive_maximum = receive_maximum
+        self._qos2_maximum = qos2_maximum
+
+    @property
+    def unsettled(self) -> tuple[RangeSet, ...]:
+        """The sets of what waits for PUBACK or PUBREC; whoever reads those takes them out."""
+        return self.puback, self.pubrec
+
+    def open(self, released: int) -> None:
+        """The lane is opened, with no connection."""
+        self.window = self._window_2 = 0
+        self.begin(released)
+
+    def connected(self, level: int, receive_maximum: int, released: int) -> None:
+        """A connection is up that allows ``receive_maximum``; so many ``released`` ones were left from those before."""
+        self.window = min(self._receive_maximum, receive_maximum)
+        if self._qos2_maximum is None:
+            self._window_2 = self.window
+        else:
+            self._window_2 = self._qos2_maximum if level < _LEVEL_5 else max(1, self.window - 1)
+        self.begin(released)
+
+    def begin(self, released: int) -> None:
+        """Nothing waits for PUBACK or PUBREC; so many ``released`` ones have had theirs."""
+        self.puback.clear()
+        self.pubrec.clear()
+        self.messages = self.qos2 = released
+
+    def room(self, qos: int) -> int:
+        """How many PUBLISHes of ``qos`` 1 or 2 may leave."""
+        if self.qos2 >= self._window_2:
+            return 0  # F2: Mosquitto 2.0 then refuses a QoS 1 PUBLISH too
+        room = self.window - self.messages
+        return room if qos == 1 else min(room, self._window_2 - self.qos2)
+
+    def sent(self, qos: int, start: int, stop: int) -> None:
+        """PUBLISHes of ``qos`` 1 or 2 have left."""
+        self.messages += stop - start
+        if qos == 1:
+            self.puback.add(start, stop)
+        else:
+            self.qos2 += stop - start
+            self.pubrec.add(start, stop)
+
+    def ended(self, count: int, *, qos2: bool) -> None:
+        """So many exchanges have ended."""
+        self.messages -= count
+        if qos2:
+            self.qos2 -= count
+
+    def gave_up(self) -> None:
+        """One that has not left on this connection waits for its PUBCOMP (F13)."""
+        self.messages += 1
+        self.qos2 += 1
