@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from wire.backoff import Backoff
-from wire.refusal_policy import CLOSED, REASONS, HoldBack, RefusalPolicy, code_of
+from wire.refusal_policy import CLOSED, REASONS, HoldBack, RefusalPolicy, Refusals, code_of
 from wire.settings import BackoffSettings, RefusalSettings
 
 
@@ -103,3 +103,11 @@ def test_h2_delays_grow_until_the_remote_accepts_a_message_again() -> None:
     hold.refused(0x97)
     assert not hold.over(now_s)
     assert hold.until_s == now_s + 1
+
+
+def test_refusals_are_counted_by_reason_until_they_are_taken() -> None:
+    backoff = Backoff(BackoffSettings(initial_s=1.0, max_s=8.0, factor=2.0, jitter=0.0, stable_s=0.0), lambda: 0.5)
+    refusals = Refusals(RefusalPolicy(RefusalSettings(default="retry", codes=())), backoff)
+    for reason_code in (0x97, 0x80, 0x97):
+        refusals.count(reason_code)
+    assert (refusals.take_counts(), refusals.take_counts()) == ({0x97: 2, 0x80: 1}, {})
