@@ -12,7 +12,7 @@ from wire.frames import NodeEvents
 from wire.lane_flow import LaneFlow
 from wire.mqtt.reason_codes import reason_name
 from wire.names import QUEUE_STORE
-from wire.outbound import Blamed
+from wire.closed_on import Blamed
 from wire.refusal_policy import RefusalPolicy
 
 log = logging.getLogger("bascule")

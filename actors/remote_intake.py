@@ -134,7 +134,7 @@ class RemoteIntake:
     def peer_up(self, name: str, epoch: int) -> None:
         """A peer began a new life: what it had of ours is lost."""
         if name == LISTENER:
-            self._inbox.listener = epoch
+            self._inbox.batches.listener = epoch
         if name not in (DISTRIBUTOR, QUEUE_STORE):
             return
         number, stalled = self._inbox.next_number, self._inbox.refusing

@@ -39,7 +39,9 @@ from wire.link import SendingLink
 from wire.outbound import OutboundFlow
 from wire.publish_due import PublishDue
 from wire.ranges import RangeSet
-from wire.remote_inbox import RemoteInbox, Resumed
+from wire.refused_by_store import Held, Resumed
+from wire.remote_batches import Owed, RemoteBatches
+from wire.remote_inbox import RemoteInbox
 from wire.suspects import FIRST, Suspects
 
 Change = Callable[[Any], Any]
@@ -293,7 +295,7 @@ def _early(kind: str) -> Change:
     """Takes the answers of ``kind`` out of the burst that waits for the commit, to be said at once."""
 
     def change(original: Any) -> Any:
-        def send(self: RemoteInbox, builder: Any, burst: Any, *arguments: Any, **named: Any) -> Any:
+        def send(self: RemoteBatches, builder: Any, burst: Any, *arguments: Any, **named: Any) -> Any:
             if burst is not None:
                 early = AnswerBurst([], [], [], frozenset())
                 self._early = replace(early, **{kind: getattr(burst, kind)}).encode()  # type: ignore[attr-defined]
@@ -308,10 +310,11 @@ def _early(kind: str) -> Change:
 def _said_when_sent(original: Any) -> Any:
     def turn_end(self: RemoteIntake, now_s: float) -> bool:
         remake: bool = original(self, now_s)
-        early = getattr(self._inbox, "_early", b"")
-        if early and self._inbox._flow is not None:
+        batches = self._inbox.batches
+        early = getattr(batches, "_early", b"")
+        if early and self._inbox.is_open:
             self.writer.say(early)
-        self._inbox._early = b""  # type: ignore[attr-defined]
+        batches._early = b""  # type: ignore[attr-defined]
         return remake
 
     return turn_end
@@ -321,7 +324,7 @@ for _answer, _kind in (("puback", "pubacks"), ("pubrec", "pubrecs"), ("pubcomp",
     _mutation(
         f"8-remote-{_answer}-before-commit",
         f"{_answer.upper()} to the remote does not wait for the commit",
-        (RemoteInbox, "_send", _early(_kind)),
+        (RemoteBatches, "send", _early(_kind)),
         (RemoteIntake, "turn_end", _said_when_sent),
     )
 
@@ -339,14 +342,13 @@ _mutation("8-remote-removal-not-committed", "what a remote released stays on the
 
 
 def _refusals_unseen(original: Any) -> Any:
-    def refused(self: RemoteInbox, owed: Any, rows: bytes) -> AnswerBurst | None:
-        burst: AnswerBurst | None = owed.burst
-        return burst
+    def held(self: Owed, refused: bytes) -> list[Held]:
+        return []
 
-    return refused
+    return held
 
 
-_mutation("8-remote-refused-acknowledged", "a refused row is acknowledged", (RemoteInbox, "_refused", _refusals_unseen))
+_mutation("8-remote-refused-acknowledged", "a refused row is acknowledged", (Owed, "held", _refusals_unseen))
 
 
 def _carries_like_any(original: Any) -> Any:
@@ -469,7 +471,7 @@ _mutation(
 
 def _told_once(original: Any) -> Any:
     def resumes(self: RemoteInbox) -> list[Resumed]:
-        refusing = set(self._refusing)
+        refusing = self.refusing
         return [told for told in original(self) if told.source in refusing]
 
     return resumes

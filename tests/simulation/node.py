@@ -511,14 +511,14 @@ def small_constants(shape: Shape) -> list[tuple[Any, str, Any]]:
     import supervisor.supervisor
     import wire.client_outbox
     import wire.link
-    import wire.remote_inbox
+    import wire.refused_by_store
 
     incoming, subscribers = shape.incoming, shape.subscribers
     outbox = [] if subscribers is None else [(wire.client_outbox, "MESSAGES_IN_HAND_MIN", subscribers.in_hand)]
     inbox = [] if incoming is None else [("OFFER_ROWS_MIN", incoming.offer_rows)]
     return [
         *outbox,
-        *((wire.remote_inbox, name, value) for name, value in inbox),
+        *((wire.refused_by_store, name, value) for name, value in inbox),
         (actors.remote_dialer, "open_remote", open_remote),
         (actors.remote_dialer, "probe_remote", probe_remote),
         (actors.settlements, "MESSAGES_IN_HAND_MIN", shape.in_hand),

@@ -15,7 +15,7 @@ from tests.storage.building import u16
 from tests.wire.outbound_model import parse
 from tests.wire.rules import bridge_of
 from tests.wire.rules import rule as any_rule
-from wire import remote_inbox
+from wire import refused_by_store
 from wire.batch import Batch, unpack_column
 from wire.frames import Committed, Publishes, decode
 from wire.incoming import LocalForm
@@ -329,7 +329,7 @@ STEPS = {
 
 @pytest.mark.parametrize("block", range(4))
 def test_nothing_is_lost_doubled_or_overtaken(block: int, soak: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote_inbox, "OFFER_ROWS_MIN", 2)
+    monkeypatch.setattr(refused_by_store, "OFFER_ROWS_MIN", 2)
     seeds_each = 5_000 if soak else 100
     for seed in range(block * seeds_each, (block + 1) * seeds_each):
         chance = random.Random(seed)
