@@ -24,8 +24,9 @@ class HeldIdentifiers:
     """Those of one lane, by the sequences that they belong to.
 
     releasing: PUBREC came, and that is not committed yet. due: it is, and no PUBREL was sent on this connection. awaited: PUBCOMP
-    is owed; whoever reads those takes them out. unanswered: to be sent again, and a PUBREC is owed. freeing: those of them that
-    wait for PUBCOMP, and all PUBLISHes for them (F14).
+    is owed; whoever reads those takes them out. untold: those of ``releasing`` that the store was not told of. unanswered: to be
+    sent again, and a PUBREC is owed. freeing: those of them that wait for PUBCOMP, and all PUBLISHes for them (F14). replies:
+    PUBRELs that leave behind what leaves next.
     """
 
     def __init__(self) -> None:
@@ -33,13 +34,13 @@ class HeldIdentifiers:
         self.due = RangeSet()
         self.awaited = RangeSet()
         self.unanswered = RangeSet()
+        self.untold = RangeSet()
+        self.replies: list[bytes] = []
         self.freeing = RangeSet()
         self.pubrels_sent = 0
         self._order = ArrivalSet()  # the first three as their PUBRECs came (F10)
-        self._untold = RangeSet()  # those of ``releasing`` that the store was not told of
         self._told: deque[tuple[int, Ranges]] = deque()  # and the others, by the ``Settle`` that told them
         self._given_up: dict[int, str] = {}  # with the outcome, once PUBCOMP comes (F13)
-        self._replies: list[bytes] = []
 
     @property
     def unsettled(self) -> tuple[RangeSet, ...]:
@@ -51,19 +52,14 @@ class HeldIdentifiers:
         """How many of them the next connection begins with."""
         return self.releasing.count() + self.due.count()
 
-    @property
-    def untold(self) -> bool:
-        """Whether PUBRECs came that the store was not told of."""
-        return bool(self._untold)
-
     def open(self, released: Ranges) -> None:
         """Forget everything; ``released`` is on record, in the order of the PUBRECs."""
-        for held in (self.releasing, self.due, self.awaited, self.unanswered, self.freeing, self._untold):
+        for held in (self.releasing, self.due, self.awaited, self.unanswered, self.freeing, self.untold):
             held.clear()
         self._order.clear()
         self._told.clear()
         self._given_up = {}
-        self._replies.clear()
+        self.replies.clear()
         self._is_due(released)
 
     def _is_due(self, released: Iterable[tuple[int, int]]) -> None:
@@ -76,15 +72,15 @@ class HeldIdentifiers:
     def pubrec(self, start: int, stop: int) -> None:
         """PUBRECs came for ``[start, stop)``."""
         self.releasing.add(start, stop)
-        self._untold.add(start, stop)
+        self.untold.add(start, stop)
         self._order.add(start, stop)
 
     def tell(self, number: int) -> Ranges:
         """What the store is told of with ``Settle`` ``number``, in the order of the PUBRECs."""
-        if not self._untold:
+        if not self.untold:
             return ()
-        released = self._in_order(self._untold)
-        self._untold.clear()
+        released = self._in_order(self.untold)
+        self.untold.clear()
         self._told.append((number, released))
         return released
 
@@ -92,7 +88,7 @@ class HeldIdentifiers:
         """The store is new, and the connection goes on."""
         self._told.clear()
         for start, stop in self.releasing:
-            self._untold.add(start, stop)
+            self.untold.add(start, stop)
 
     def committed(self, number: int) -> None:
         """Every ``Settle`` up to ``number`` is committed (F4)."""
@@ -135,14 +131,13 @@ class HeldIdentifiers:
 
     def reply(self, pubrel: bytes) -> None:
         """Send ``pubrel`` behind what leaves next, on this connection only."""
-        self._replies.append(pubrel)
+        self.replies.append(pubrel)
 
-    def replies(self, parts: list[bytes]) -> None:
+    def take_replies(self, parts: list[bytes]) -> None:
         """Add those to ``parts``."""
-        if self._replies:
-            parts.extend(self._replies)
-            self.pubrels_sent += len(self._replies)
-            self._replies.clear()
+        parts.extend(self.replies)
+        self.pubrels_sent += len(self.replies)
+        self.replies.clear()
 
     def let_go(self, ranges: Ranges) -> None:
         """The messages of ``ranges`` are lost and may have been sent before: have the peer let go of their identifiers.
@@ -150,7 +145,7 @@ class HeldIdentifiers:
         One that it holds would make it take a later message for a repeat [MQTT-4.3.3-10].
         """
         for start, stop in ranges:
-            self._replies += [ack_slice(PUBREL, seq, 1) for seq in range(start, stop)]
+            self.replies += [ack_slice(PUBREL, seq, 1) for seq in range(start, stop)]
 
     # --- PUBRELs of what no PUBREC came for ---
 
@@ -196,12 +191,12 @@ class HeldIdentifiers:
             self.due.discard(start, stop)
             self._order.discard(start, stop)
         self.freeing.clear()
-        self._replies.clear()
+        self.replies.clear()
 
     def lost(self) -> tuple[RangeSet, dict[int, str]]:
         """The remote holds nothing any more: what had its PUBREC, and what was given up, with the outcome."""
         released, given_up = self.taken(), self._given_up
-        for held in (self.releasing, self.due, self.unanswered, self._untold):
+        for held in (self.releasing, self.due, self.unanswered, self.untold):
             held.clear()
         self._order.clear()
         self._told.clear()

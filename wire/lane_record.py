@@ -104,7 +104,7 @@ class LaneRecord:
     @property
     def urgent(self) -> bool:
         """Whether something waits for the commit of what ``facts`` has."""
-        return self._session_new or self._expiry_new or self._held.untold or self._span.wants_record()
+        return self._session_new or self._expiry_new or bool(self._held.untold) or self._span.wants_record()
 
     @property
     def settled_messages(self) -> int:

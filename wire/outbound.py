@@ -287,9 +287,11 @@ class OutboundFlow:
         parts: list[bytes] = []
         if held.due:
             held.pubrels(parts)
-        if not held.freeing and (not hold.reason_code or self._hold_over(now_s)):  # F14, F8
+        may_publish = not held.freeing and (not hold.reason_code or self._hold_over(now_s))  # F14, F8
+        if may_publish and (self.handed_out.waiting or self._suspects.active):
             self._publishing.publish(bytes_max, wall_ms, parts)
-        held.replies(parts)
+        if held.replies:
+            held.take_replies(parts)
         if not self.in_flight.messages:
             self.handed_out.drop_settled()
         return b"".join(parts)

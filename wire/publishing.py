@@ -71,7 +71,7 @@ class Publishing:
         self._wall_ms = wall_ms
         if self._suspects.active:
             self._publish_carefully(bytes_max, parts)
-        elif self._handed_out.waiting:
+        else:
             self._publish(bytes_max, parts)
 
     def _publish_carefully(self, bytes_max: int, parts: list[bytes]) -> None:
@@ -98,13 +98,14 @@ class Publishing:
             segment = waiting[0]
             if segment.expires:
                 segment.age(self._wall_ms)
-            while bytes_max > 0 and not segment.finished():
+            runs = len(segment.runs)
+            while bytes_max > 0 and segment.run < runs:
                 sent = self._publish_run(segment, bytes_max, parts)
                 if sent is None:
                     bytes_max = 0
                     break
                 bytes_max -= sent
-            if segment.finished():
+            if segment.run == runs:
                 self._handed_out.keep_first()
 
     def _publish_run(self, segment: Segment, bytes_max: int, parts: list[bytes]) -> int | None:

@@ -59,10 +59,15 @@ class RangeSet:
         last = bisect_left(starts, stop)
         if stop <= start or first >= last:
             return
-        left, right = (starts[first], start), (stop, stops[last - 1])
-        kept = [(begin, end) for begin, end in (left, right) if begin < end]
-        starts[first:last] = [begin for begin, _ in kept]
-        stops[first:last] = [end for _, end in kept]
+        kept_starts, kept_stops = [], []
+        if starts[first] < start:
+            kept_starts.append(starts[first])
+            kept_stops.append(start)
+        if stop < stops[last - 1]:
+            kept_starts.append(stop)
+            kept_stops.append(stops[last - 1])
+        starts[first:last] = kept_starts
+        stops[first:last] = kept_stops
 
     def advance(self, low: int) -> int:
         """Move the low mark ``low`` over a range that begins at or below it; forget all below the mark, and return the mark."""
@@ -165,7 +170,7 @@ class ArrivalSet:
         if stop <= start:
             return
         last = self._waves[-1]
-        if not self.rising or not _below(last, start):
+        if len(self._waves) > 1 or not _below(last, start):
             self.discard(start, stop)
             last = self._waves[-1]
             if not _below(last, start) and len(self._waves) < WAVES_MAX:
@@ -213,7 +218,7 @@ def lowest(sets: Iterable[RangeSet]) -> int | None:
 
 def _below(ranges: RangeSet, start: int) -> bool:
     """Whether everything in ``ranges`` is below ``start``."""
-    return ranges.next_range(start) is None
+    return not ranges._stops or ranges._stops[-1] <= start
 
 
 def ranges_of(seqs: Iterable[int]) -> Ranges:

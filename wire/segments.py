@@ -126,7 +126,10 @@ class Columns:
 
 
 class Segment:
-    """Rows in hand from sequence ``first_seq`` on, with the place up to which they have been looked at on this connection."""
+    """Rows in hand from sequence ``first_seq`` on, with the place up to which they have been looked at on this connection.
+
+    That is ``row`` of the run ``run``; it is past the last run when all were looked at.
+    """
 
     __slots__ = (
         "_accepted_ms",
@@ -148,6 +151,7 @@ class Segment:
         "_waited_s",
         "count",
         "ends",
+        "expires",
         "first_seq",
         "row",
         "run",
@@ -182,6 +186,7 @@ class Segment:
         self._accepted_ms = columns.accepted_ms
         self._shortest_s = columns.shortest_s
         self._max_age_ms = max_age_ms
+        self.expires = columns.shortest_s is not None or max_age_ms is not None  # any row can become too old
         self._waited_s = 0
         self._too_old = False
 
@@ -196,11 +201,6 @@ class Segment:
         """The sequence of the next row to look at; there must be one."""
         run = self.runs[self.run]
         return run.first_seq + self.row - run.start
-
-    @property
-    def expires(self) -> bool:
-        """Whether any row can become too old."""
-        return self._shortest_s is not None or self._max_age_ms is not None
 
     def age(self, wall_ms: int) -> None:
         """What leaves from now on leaves at ``wall_ms`` (UTC epoch)."""
@@ -246,10 +246,6 @@ class Segment:
         self.run = 0
         self.row = 0
         self._heads = {}
-
-    def finished(self) -> bool:
-        """Whether every row has been looked at on this connection."""
-        return self.run == len(self.runs)
 
     def advance(self, rows: int) -> None:
         """Pass ``rows`` rows of the current run."""

@@ -333,6 +333,6 @@ def test_what_the_store_has_lost_is_released_behind_what_leaves_next() -> None:
     held = HeldIdentifiers()
     held.let_go(((7, 9),))
     parts: list[bytes] = []
-    held.replies(parts)
+    held.take_replies(parts)
     assert [packet.packet_id for packet in parse(b"".join(parts), 4)] == [8, 9]
     assert held.pubrels_sent == 2
