@@ -1,6 +1,5 @@
 """What a peer answers to PUBLISHes and PUBRELs: PUBACK, PUBREC and PUBCOMP, read in bursts, and what follows from each. Pure.
 
-F4  after a PUBREC no PUBLISH leaves again in that session; a second PUBREC has its PUBREL again [MQTT-4.3.3-4].
 F9  a refused message is settled, or kept and sent as new [MQTT-4.4.0-2], by policy; either way its exchange has ended.
 """
 

@@ -7,8 +7,7 @@ O1  what waits for a session without a queue is limited; what comes beyond is dr
 O2  a message whose time is up when it could leave is not sent [MQTT-3.3.2-5], unless it may have been sent before. For a session
     that lasts that is on record before anything behind it leaves (F15).
 O3  a session that lasts goes on where the store says it stands, with the identifiers that it had [MQTT-4.4.0-1].
-O4  when the store is new and the connection is not, nothing is sent twice (``wire/handed_out_again.py``); what may not be on record
-    is told again.
+O4  when the store is new and the connection is not, nothing is sent twice; what may not be on record is told again.
 """
 
 from __future__ import annotations

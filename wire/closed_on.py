@@ -1,9 +1,7 @@
 """Messages for which the remote seems to close its connections, and the end of those of which that is proven. Pure.
 
-Which they are is found by ``wire/suspects.py``.
-
-F12 a message for which the remote closes its connections is settled by policy once that is proven. What was released is never given
-    up.
+F12 a message for which the remote closes its connections is found as ``wire/suspects.py`` says, and settled by policy once it is
+    proven. While it is looked for, others may be ahead of it. What was released is never given up.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Which messages of a session that lasts its client has had, or may have had, when the store hands them out once more. Pure.
 
-O4  when the store is new and the connection is not, nothing is sent twice.
+By it nothing is sent twice on a connection that outlives the store (O4).
+
 O5  what the store has lost of a session that is connected is released at the client, and the connection goes on.
 """
 

@@ -1,6 +1,7 @@
 """QoS 2 packet identifiers that the remote holds, or may hold, until its PUBCOMP. Pure.
 
-F4  PUBREL leaves only after the PUBREC was committed. F13 and F14 have PUBRELs of what no PUBREC came for.
+F4  PUBREL leaves only after the PUBREC was committed; after a PUBREC no PUBLISH leaves again in that session. F13 and F14 have
+    PUBRELs of what no PUBREC came for.
 F10 PUBRELs leave in the order in which their PUBRECs came [MQTT-4.6.0-4], also on a resumed session and after a crash. What was
     refused and tried again has its PUBREC after others of higher sequences.
 F13 what is given up while the remote may hold its packet identifier is settled at the PUBCOMP of a PUBREL, which goes on each

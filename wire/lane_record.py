@@ -1,6 +1,5 @@
 """What the store is told of one lane, and whether that is on record: what is settled or released, expired, and the session. Pure.
 
-F7  nothing leaves on a new session before its record is committed.
 F15 nothing is PUBLISHed behind a QoS 1 or 2 message that has expired before that is committed: a crash would bring it back as one
     that may have been sent, behind what has left. All that has expired by then waits for the same commit.
 """

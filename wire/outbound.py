@@ -4,10 +4,10 @@ It decides what may leave, when, under which packet identifier, and what became 
 each CONNACK and the bytes that came, writes what ``pump`` gives and sends what ``record.facts`` says. Packets that are no
 acknowledgements are the owner's. The parts own what there is to know of a lane, and the rules F1 to F16 stand with them:
 
-``publish_due`` what is due to be PUBLISHed (F5, F6, F9), ``handed_out`` what is in hand, ``in_flight`` the windows (F1, F2),
+``publish_due`` what is due to be PUBLISHed (F5), ``handed_out`` what is in hand, ``in_flight`` the windows (F1, F2),
 ``identifier_span`` how far identifiers reach (F3), ``held_identifiers`` QoS 2 from PUBREC to PUBCOMP (F4, F10, F13, F14),
-``lane_record`` what is on record (F7, F15), ``publishing`` what leaves (F8, F11, F12, F16), ``answers`` what comes back,
-``closed_on`` what the remote seems to close for (F12).
+``lane_record`` what is on record (F15), ``publishing`` what leaves (F8, F11, F16), ``answers`` what comes back (F9), ``closed_on``
+what the remote seems to close for (F12).
 
 F6  on a resumed session all that is unsettled goes again in the original order, with its identifier, PUBLISH with DUP or PUBREL.
 F7  nothing leaves on a new session before its record is committed; what an older one released is settled or sent as new.

@@ -3,9 +3,8 @@
 What waits for an answer is the business of ``wire/in_flight.py``, what had its PUBREC that of ``wire/held_identifiers.py``.
 Whether a message that is due may leave now is decided in ``wire/publishing.py``.
 
-F5  nothing is sent twice on one live connection [MQTT-4.4.0-1], save as a new PUBLISH what the remote refused and policy retries.
-F6  on a resumed session all that is unsettled goes again in the original order, PUBLISH with DUP.
-F9  a refused message that is kept is sent as new [MQTT-4.4.0-2].
+F5  nothing is sent twice on one live connection [MQTT-4.4.0-1], save as a new PUBLISH what the remote refused and policy retries
+    (F9), and PUBREL to a second PUBREC [MQTT-4.3.3-4].
 """
 
 from __future__ import annotations

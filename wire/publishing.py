@@ -5,8 +5,6 @@ F8  PUBLISHes leave in the order of their sequences; the first that may not leav
 F11 a message whose Message Expiry Interval has passed when it could leave is settled as expired [MQTT-3.3.2-5], and so is one that
     is older than the lane allows, unless it may have been sent before; any other leaves with what is left of its time
     [MQTT-3.3.2-6]. Before a session is on record nothing was sent.
-F12 a message for which the remote closes its connections is found as ``wire/suspects.py`` says. While it is looked for, others may
-    be ahead of it.
 F16 while the lane finishes with its remote nothing leaves for the first time, and what may have been sent goes on.
 """
 
