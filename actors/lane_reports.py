@@ -8,11 +8,11 @@ from typing import Any
 
 from actors.lane import Lane
 from actors.mailbox import Mailbox
+from wire.closed_on import Blamed
 from wire.frames import NodeEvents
 from wire.lane_flow import LaneFlow
 from wire.mqtt.reason_codes import reason_name
 from wire.names import QUEUE_STORE
-from wire.closed_on import Blamed
 from wire.refusal_policy import RefusalPolicy
 
 log = logging.getLogger("bascule")
