@@ -22,8 +22,8 @@ from wire.inbound import QUOTA_EXCEEDED, AnswerBurst
 from wire.link import SendingLink
 from wire.mqtt.publish_stream import BatchBuilder
 from wire.names import QUEUE_STORE
-from wire.offered_before import OfferedBefore
 from wire.refusals import OFFER_ROWS_MAX, OFFER_ROWS_MIN, RefusedMessage, refused_messages
+from wire.refused_before import RefusedBefore
 from wire.wills import RefusedWill
 
 log = logging.getLogger("bascule")
@@ -83,7 +83,7 @@ class Acknowledgements:
         self._gone: dict[int, int] = {}  # stalled sources that are gone -> the last batch that may have rows of theirs
         self._gone_from: dict[int, str] = {}  # those of them whose session goes on -> its queue
         self._given_up: Counter[int] = Counter()  # what was refused of them at QoS 0: nobody sends that again
-        self.offered_before = OfferedBefore()
+        self._refused_before = RefusedBefore()
         self.refused = 0
 
     @property
@@ -91,8 +91,19 @@ class Acknowledgements:
         """The clients of which the store refuses every row until it is told."""
         return (*(number for number, held in self._held.items() if not held.offered_in), *self._gone)
 
+    def opened(self, client: Client) -> None:
+        """The client has its CONNACK, and may send again what was refused on an earlier connection."""
+        assert client.flow is not None
+        client.flow.refused_before = self._refused_before.take(client.queue)
+
+    def session_ended(self, queue: str) -> None:
+        """The session that had this queue has ended: nothing of it comes again."""
+        self._refused_before.forget(queue)
+
     def forget(self, client: Client) -> None:
         """The client is gone: what is held of it was never acknowledged, so it will send it again."""
+        if client.flow is not None:
+            self._refused_before.note(client.queue, client.flow.refused_before)
         held = self._held.pop(client.number, None)
         if held is not None:
             self._has_gone(client.number)
@@ -112,7 +123,7 @@ class Acknowledgements:
         if not message.qos:
             self._given_up[message.source] += 1
         elif queue is not None and message.qos == 2:
-            self.offered_before.note(queue, int.from_bytes(message.packet_id, "big"))
+            self._refused_before.note(queue, (int.from_bytes(message.packet_id, "big"),))
 
     def _resume(self, source: int, *, held: int = 0, given_up: int = 0) -> None:
         """Have the store accept rows of ``source`` again from the next batch on; none of earlier ones is on the way."""

@@ -221,9 +221,9 @@ class Listener(MailboxActor):
             case HandOut() | LaneOpened() | Settled() | LaneReopen():
                 self._deliveries.lane(frame)
             case SessionGone():
-                self._acknowledgements.offered_before.forget(frame.queue)
                 self._admin.gone(frame.session)
                 self._sessions.gone(frame)
+                self._acknowledgements.session_ended(frame.queue)
             case SessionCommand():
                 self._admin.command(frame)
             case QueueAnswer():
@@ -445,42 +445,26 @@ class Listener(MailboxActor):
             while not client.closed and client.asking < REQUESTS_MAX:
                 if client.flow is not None:
                     self._touched[client.number] = client
-                    if client.held_back:
-                        position = self._behind_refused(client, data, position)
-                        if position < len(data) and data[position] & 0xF0 == PUBLISH_BYTE:
-                            break
-                    before = position
-                    if client.rate is not None:
-                        position = self._parse_rated(client, client.flow, data, position)
-                        if client.number in self._too_fast:
-                            self._took(client, client.flow, data, before, position)
-                            break
-                        if before < position < len(data) and data[position] & 0xF0 == PUBLISH_BYTE and not self._builder.full:
-                            self._took(client, client.flow, data, before, position)
-                            continue  # the run ended with what was forbidden
-                    else:
-                        position = parse_publishes(data, position, client.level, client.flow, self._builder)
-                    if position != before:
-                        self._took(client, client.flow, data, before, position)
-                    if self._builder.full and client.rate is None:
-                        position = self._parse_beside(client, client.flow, data, position)
-                    if self._waits_for_batch(client, data, position):
-                        break
-                    if position < len(data) and data[position] in _ACKNOWLEDGEMENTS:
-                        before = position
-                        position = self._take_acknowledgements(client, data, position)
-                        if position != before:
-                            continue
-                elif client.level:  # CONNECT was read, and its session is being looked up: parse_on goes on
+                    position = self._take_publishes(client, client.flow, data, position)
+                if position == len(data) or self._waits(client, first_byte := data[position]):
                     break
-                elif position < len(data):
-                    self._packets.check_first(data[position])
+                if client.flow is None:
+                    self._packets.check_first(first_byte)
+                elif first_byte in _ACKNOWLEDGEMENTS and (end := self._take_acknowledgements(client, data, position)) > position:
+                    position = end
+                    continue
                 packet = split(data, position, packet_max_bytes)
                 if packet is None:
-                    if position < len(data):
-                        client.missing = missing_bytes(data, position)
+                    client.missing = missing_bytes(data, position)
                     break
-                first_byte, start, stop = packet
+                _, start, stop = packet
+                if first_byte & 0xF0 == PUBLISH_BYTE:
+                    if not client.leaves:  # of QoS 0: there is no room beside the full batch either
+                        self._passing.crowded = True
+                        self._wait_for_batch(client, NO_ROOM)
+                        break
+                    position = stop  # left out: its client sends it again, behind what the store has refused
+                    continue
                 position = stop
                 self._packets.handle(client, first_byte, data[start:stop])
                 handled += 1
@@ -494,23 +478,55 @@ class Listener(MailboxActor):
             self._packets.violated(client, error)
         self._keep_input(client, data[position:] if position else data)
 
-    def _took(self, client: Client, flow: InboundFlow, data: bytes, start: int, stop: int) -> None:
-        """The batch has taken the client's PUBLISHes in this part of ``data``."""
-        flow.check_quota()
-        if client.queue in self._acknowledgements.offered_before:
-            self._acknowledgements.offered_before.mark(client.queue, client.session, data[start:stop], self._builder)
-
-    def _behind_refused(self, client: Client, data: bytes, position: int) -> int:
-        """A PUBLISH waits, unread, behind what the store has refused; a client that has left sends it again, so it is left out."""
-        while position < len(data) and data[position] & 0xF0 == PUBLISH_BYTE:
-            if not client.leaves:
-                client.hear(False)
-                break
-            packet = split(data, position, self.settings.clients.packet_max_bytes)
-            if packet is None:
-                break
-            position = packet[2]
+    def _take_publishes(self, client: Client, flow: InboundFlow, data: bytes, position: int) -> int:
+        """Take the run of PUBLISH that stands at ``position`` into the batch; where what is not taken begins."""
+        if client.held_back:
+            return position
+        before = position
+        if client.rate is not None:
+            return self._take_rated(client, flow, data, position)
+        position = parse_publishes(data, position, client.level, flow, self._builder)
+        if position != before:
+            flow.check_quota()
+        if self._builder.full and position < len(data) and data[position] & QOS_0_MASK == QOS_0_BYTE:
+            position = self._parse_beside(client, flow, data, position)
         return position
+
+    def _take_rated(self, client: Client, flow: InboundFlow, data: bytes, position: int) -> int:
+        """The same of a client whose rate is limited; a run of its messages may end with what was forbidden, and go on."""
+        while True:
+            before = position
+            position = self._parse_rated(client, flow, data, position)
+            if position == before:
+                return position
+            flow.check_quota()
+            goes_on = position < len(data) and data[position] & 0xF0 == PUBLISH_BYTE
+            if not goes_on or self._builder.full or client.number in self._too_fast:
+                return position
+
+    def _waits(self, client: Client, first_byte: int) -> bool:
+        """Leave ``client`` unread if the packet that begins like this has to wait."""
+        if client.flow is None:
+            return bool(client.level)  # CONNECT was read, and its session is being looked up: parse_on goes on
+        if client.number in self._too_fast:
+            return True
+        kind = first_byte & 0xF0
+        if kind == PUBLISH_BYTE and client.held_back:
+            if client.leaves:
+                return False
+            client.hear(False)  # behind what the store has refused
+        elif kind in (PUBLISH_BYTE, PUBREL_BYTE) and self._builder.full and first_byte & QOS_0_MASK != QOS_0_BYTE:
+            self._wait_for_batch(client, NO_ROOM)
+        elif first_byte in _SUBSCRIPTIONS and self._builder.holds(client.number):
+            self._wait_for_batch(client, BEHIND)
+        else:
+            return False
+        return True
+
+    def _wait_for_batch(self, client: Client, why: int) -> None:
+        """Leave ``client`` unread until the batch has room, or has gone."""
+        client.hear(False, why)
+        self._unparsed[client.number] = client
 
     def _keep_input(self, client: Client, data: bytes) -> None:
         """``data`` is what has to wait of the client's input."""
@@ -561,43 +577,15 @@ class Listener(MailboxActor):
 
     def _parse_beside(self, client: Client, flow: InboundFlow, data: bytes, position: int) -> int:
         """Take PUBLISHes of QoS 0 into the full batch: they don't wait for the disk, which those that fill it do."""
-        builder, packet_max_bytes, stop = self._builder, self.settings.clients.packet_max_bytes, position
-        while stop < len(data) and data[stop] & QOS_0_MASK == QOS_0_BYTE:
-            packet = split(data, stop, packet_max_bytes)
-            if packet is None:
-                break
-            stop = packet[2]
-        if stop == position:
-            return position
+        builder = self._builder
         rows_max, bytes_max = builder.rows_max, builder.bytes_max
         builder.rows_max, builder.bytes_max = rows_max + BESIDE_ROWS, bytes_max + BESIDE_BYTES
+        builder.take_only_qos_0(True)
         try:
-            if not builder.full:
-                position = parse_publishes(data[:stop], position, client.level, flow, builder)
+            return parse_publishes(data, position, client.level, flow, builder)
         finally:
             builder.rows_max, builder.bytes_max = rows_max, bytes_max
-        return position
-
-    def _waits_for_batch(self, client: Client, data: bytes, position: int) -> bool:
-        """Leave ``client`` unread if what stands at ``position`` has to wait for room in the batch, or to go behind it."""
-        if self._builder.full and self._waits_for_room(data, position):
-            client.hear(False, NO_ROOM)
-        elif position < len(data) and data[position] in _SUBSCRIPTIONS and self._builder.holds(client.number):
-            client.hear(False, BEHIND)
-        else:
-            return False
-        self._unparsed[client.number] = client
-        return True
-
-    def _waits_for_room(self, data: bytes, position: int) -> bool:
-        """Whether what stands at ``position`` has to wait until the full batch has room."""
-        if position == len(data) or data[position] & 0xF0 not in (PUBLISH_BYTE, PUBREL_BYTE):
-            return False
-        if data[position] & QOS_0_MASK == QOS_0_BYTE:
-            if split(data, position, self.settings.clients.packet_max_bytes) is None:
-                return False
-            self._passing.crowded = True
-        return True
+            builder.take_only_qos_0(False)
 
     def _wait_a_turn(self, client: Client) -> None:
         """Leave what ``client`` has sent for later, unread what it goes on to send: others are served first."""
@@ -704,6 +692,7 @@ class Listener(MailboxActor):
 
     def opened(self, client: Client) -> None:
         """The client has its CONNACK."""
+        self._acknowledgements.opened(client)
         self._deliveries.opened(client)
         self._sys.opened(client)
         self._most_connected = max(self._most_connected, len(self._clients) - self._reception.admission.half_open)

@@ -117,7 +117,8 @@ def _answer(first_byte: int, packet_id: bytes, reason_code: int) -> bytes:
 class InboundFlow:
     """One client's exchange as the parser of PUBLISH runs fills it; ``number`` is the source number of its rows.
 
-    dup_tells: whether I4 is to be heeded. may_publish: asked about each topic, where not everything is allowed.
+    dup_tells: whether I4 is to be heeded. may_publish: asked about each topic, where not everything is allowed. refused_before: as
+    ``wire/refused_before.py`` has them.
     """
 
     __slots__ = (
@@ -134,6 +135,7 @@ class InboundFlow:
         "pubrec_ids",
         "receive_maximum",
         "received",
+        "refused_before",
         "released_ids",
         "session",
         "topic_alias_maximum",
@@ -153,6 +155,7 @@ class InboundFlow:
         self.aliases: dict[int, bytes] = {}
         self.received: set[int] = set()
         self.carried: set[int] = set()
+        self.refused_before: set[int] = set()
         self.puback_ids: list[bytes] = []
         self.pubrec_ids: list[bytes] = []
         self.pubcomp_ids: list[bytes] = []

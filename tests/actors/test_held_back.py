@@ -140,6 +140,7 @@ class Node:
         client.level, client.session, client.queue = 4, session or f"client-{number}", queue
         client.flow = InboundFlow(number=number, session=client.session, level=4, receive_maximum=65_535, topic_alias_maximum=0)
         self.listener._clients[number] = client
+        self.listener._acknowledgements.opened(client)
         self.clients[number] = client, near
         return far
 
@@ -385,7 +386,17 @@ def test_qos_2_that_was_refused_is_known_when_its_publisher_comes_back(node: Nod
     assert sorted(node.store.taken) == [b"11", b"7", b"8", b"new", b"of another"]
     assert node.store.offered == [b"7", b"8"]
 
-    offered_before = node.listener._acknowledgements.offered_before
-    assert queue in offered_before, "10 has not come yet"
+    def comes_back(number: int) -> set[int]:
+        """The client goes and comes again; what is known of it."""
+        node.listener.close_client(node.clients[number - 1][0], "gone")
+        node.connect(number, "c", queue)
+        flow = node.clients[number][0].flow
+        assert flow is not None
+        return flow.refused_before
+
+    node.listener.close_client(node.clients[3][0], "gone")
+    node.clients[3] = node.clients[2]
+    assert comes_back(4) == {10}, "it has not come yet"
+    node.listener.close_client(node.clients[4][0], "gone")
     node.listener.on_frame(SessionGone(session="c", queue=queue))
-    assert queue not in offered_before
+    assert comes_back(5) == set()

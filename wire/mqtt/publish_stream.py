@@ -24,6 +24,7 @@ ROWS_LIMIT = 60_000  # rows and topics are numbered by u16 columns
 DUP = 0b1000  # in the first byte of a PUBLISH
 
 _NO_ID = b"\0\0"
+_TYPE_BITS, _QOS_0_BITS = 0xF0, 0xF6  # of a first byte
 _KNOWN_TOPICS_MAX = 10_000
 _KNOWN_PROPERTIES_MAX = 1_000
 _KNOWN_BYTES_MAX = 256  # longer ones are not worth remembering
@@ -34,9 +35,10 @@ class PublishSource(Protocol):
 
     puback_ids, pubrec_ids: answers owed, two bytes each, in order of arrival. received: QoS 2 identifiers received and not
     released. carried: those of them that are of an earlier connection and have not been sent again on this one. dup_tells: they
-    may be of an exchange that is over, which DUP tells. aliases: topic alias -> topic, at most
-    ``topic_alias_maximum``. may_publish: None where every topic is allowed; else asked once for each run of packets with the same
-    head, and for each packet that names its topic by alias alone.
+    may be of an exchange that is over, which DUP tells. refused_before: identifiers whose messages no queue had room for on an
+    earlier connection (``wire/refused_before.py``). aliases: topic alias -> topic, at most ``topic_alias_maximum``. may_publish:
+    None where every topic is allowed; else asked once for each run of packets with the same head, and for each packet that names
+    its topic by alias alone.
     """
 
     number: int
@@ -46,6 +48,7 @@ class PublishSource(Protocol):
     received: set[int]
     carried: set[int]
     dup_tells: bool
+    refused_before: set[int]
     aliases: dict[int, bytes]
     topic_alias_maximum: int
     may_publish: Callable[[bytes], bool] | None
@@ -77,7 +80,7 @@ class BatchBuilder:
     ``packet_max_bytes``, fixed header included, is refused before it is buffered, a topic beyond ``topic_limits`` where it is
     seen first, and so are more than ``properties_max`` properties. Nobody may publish to a topic that begins with ``reserved``;
     ``reserved_publishes`` counts who tried. forbidden_take_room: what may not be published counts like a row where a run is to end,
-    because clients' rates are limited.
+    because clients' rates are limited. wanted_bits: those of a first byte that are 0x30 in what is taken.
     """
 
     __slots__ = (
@@ -101,6 +104,7 @@ class BatchBuilder:
         "topic_of",
         "topics",
         "used_bytes",
+        "wanted_bits",
     )
 
     def __init__(
@@ -124,6 +128,7 @@ class BatchBuilder:
         self.reserved = reserved
         self.reserved_publishes = 0
         self.forbidden_take_room = forbidden_take_room
+        self.wanted_bits = _TYPE_BITS
         self.known_topics: set[bytes] = set()
         self.known_properties: dict[bytes, PublishPropertiesView] = {}
         self.clear()
@@ -147,6 +152,10 @@ class BatchBuilder:
     def full(self) -> bool:
         """Whether nothing more goes in before ``clear``."""
         return len(self.payloads) >= self.rows_max or self.used_bytes >= self.bytes_max
+
+    def take_only_qos_0(self, only: bool) -> None:
+        """Whether a run ends in front of the first PUBLISH that is not of QoS 0."""
+        self.wanted_bits = _QOS_0_BITS if only else _TYPE_BITS
 
     @property
     def received(self) -> dict[str, tuple[bytes, bytes]]:
@@ -307,8 +316,8 @@ def parse_publishes(buffer: bytes, position: int, level: int, client: PublishSou
     """Move the PUBLISH packets that stand at ``position`` into ``builder``; the position of the first byte not taken.
 
     It stops at a packet that is not all there or not a PUBLISH, and when ``builder`` is full. A QoS 2 message whose identifier is
-    received already is answered again and not taken again (MQTT-4.3.3-10); but where DUP tells, one that is carried and comes
-    without it is new, because what is sent again has DUP (MQTT-3.3.1-1).
+    received already is answered again and not taken again (MQTT-4.3.3-10). What is sent again has DUP (MQTT-3.3.1-1): so where DUP
+    tells, one that is carried and comes without it is new; and one that was refused before and comes with it is ``OFFERED``.
 
     Raises:
         PeerViolation: a packet is malformed, too large, or says what it must not. The packets in front of it are in ``builder``,
@@ -322,8 +331,8 @@ def parse_publishes(buffer: bytes, position: int, level: int, client: PublishSou
     begin, available = position, len(buffer)
     stop = min(available, position + builder.bytes_max - builder.used_bytes)
     row = first_row = len(payloads)
-    rows_max, packet_max_bytes = builder.rows_max, builder.packet_max_bytes
-    may_publish = client.may_publish
+    rows_max, packet_max_bytes, wanted_bits = builder.rows_max, builder.packet_max_bytes, builder.wanted_bits
+    may_publish, refused_before = client.may_publish, client.refused_before
     # What the head of a packet says; kept while packets begin with the same bytes. The empty tuple matches nothing.
     head: bytes | tuple[bytes, ...] = ()
     head_bytes = packet_bytes = qos = flag = 0
@@ -332,7 +341,7 @@ def parse_publishes(buffer: bytes, position: int, level: int, client: PublishSou
         while position < stop and row < rows_max:
             if not buffer.startswith(head, position):
                 first_byte = buffer[position]
-                if first_byte & 0xF0 != 0x30:
+                if first_byte & wanted_bits != 0x30:
                     break
                 start = position + 3
                 if start <= available and buffer[position + 1] > 0x7F and 0 < buffer[position + 2] < 0x80:  # mostly two bytes
@@ -414,6 +423,10 @@ def parse_publishes(buffer: bytes, position: int, level: int, client: PublishSou
                     received_ids, received_rows = builder.received_rows.setdefault(client.session, ([], []))
                 received_ids.append(number)
                 received_rows.append(row)
+                if number in refused_before:
+                    refused_before.discard(number)
+                    if buffer[position] & DUP:
+                        head, flag = (), flag | OFFERED  # of this packet alone
             if topic_index < 0:
                 topic_index = topics[topic] = len(topics)
             if forwardable:

@@ -31,6 +31,7 @@ class Source:
     received: set[int] = field(default_factory=set)
     carried: set[int] = field(default_factory=set)
     dup_tells: bool = False
+    refused_before: set[int] = field(default_factory=set)
     aliases: dict[int, bytes] = field(default_factory=dict)
     may_publish: Callable[[bytes], bool] | None = None
     forbidden: list[tuple[int, bytes]] = field(default_factory=list)
@@ -344,6 +345,37 @@ def test_a_carried_identifier_without_dup_is_a_new_message_once() -> None:
     assert [row[1] for row in rows_of(builder)] == [b"new"]
     assert source.pubrec_ids == [b"\0\5"] * 3 + [b"\0\6"] * 2
     assert (source.received, source.carried) == ({5, 6}, set())
+
+
+def test_what_was_refused_before_and_comes_again_with_dup_is_marked_alone() -> None:
+    """Among messages with the same head, and once: what comes under its identifier later is another message."""
+    builder, source = new_builder(), Source(refused_before={5, 6, 8})
+
+    def packet(packet_id: int, *, dup: bool) -> bytes:
+        return encode(Publish(topic="a", payload=b"%d" % packet_id, qos=2, packet_id=packet_id, dup=dup), 4)
+
+    parse_publishes(b"".join(packet(packet_id, dup=packet_id != 6) for packet_id in (4, 5, 6, 7)), 0, 4, source, builder)
+    assert [(payload, bool(flags & OFFERED)) for _, payload, flags, _, _ in rows_of(builder)] == [
+        (b"4", False),
+        (b"5", True),
+        (b"6", False),
+        (b"7", False),
+    ]
+    assert source.refused_before == {8}
+
+
+@pytest.mark.parametrize("level", [4, 5])
+def test_a_run_of_qos_0_alone_ends_in_front_of_any_other(level: int) -> None:
+    builder, source = new_builder(), Source()
+    builder.take_only_qos_0(True)
+    plain = [encode(Publish(topic="a", payload=b"x", retain=retain), level) for retain in (False, True, False)]
+    others = [encode(Publish(topic="a", payload=b"y", qos=qos, packet_id=1), level) for qos in (1, 2)]
+    for other in others:
+        assert parse_publishes(b"".join(plain) + other + plain[0], 0, level, source, builder) == len(b"".join(plain))
+    assert [payload for _, payload, _, _, _ in rows_of(builder)] == [b"x"] * 6
+    assert (source.puback_ids, source.pubrec_ids) == ([], [])
+    builder.take_only_qos_0(False)
+    assert parse_publishes(others[0], 0, level, source, builder) == len(others[0])
 
 
 _FEW = st.sampled_from(["a", "b/c", "d", "\u00e9"])
