@@ -16,7 +16,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Protocol
 
 from actors.client import Client
 from actors.mailbox import Mailbox
@@ -64,12 +64,11 @@ class Verified:
 
 
 class Host(Protocol):
-    """The Listener, as far as access needs it."""
+    """Local clients, as far as access needs them."""
 
     mailbox: Mailbox
 
     def send(self, peer: str, frame: Frame) -> None: ...
-    def tell_from_thread(self, message: Any) -> bool: ...
     def clients(self) -> list[Client]: ...
 
 
@@ -84,8 +83,10 @@ class _Policy:
 class Access:
     """Judges logins and gives each client its rights."""
 
-    def __init__(self, host: Host, settings: NodeSettings) -> None:
+    def __init__(self, host: Host, settings: NodeSettings, tell_from_thread: Callable[[Verified], bool]) -> None:
+        """``tell_from_thread`` has ``verified`` called, in the Listener's thread; it may be called in any."""
         self._host = host
+        self._tell_from_thread = tell_from_thread
         limits = settings.access.login_limits
         self._limits = LoginLimits(limits.failures_max, limits.period_s, limits.block_s)
         self._queue: LoginQueue[Login] = LoginQueue(WAITING_MAX)
@@ -206,7 +207,7 @@ class Access:
         right = verify_password(stored or table.decoy(login.user, self._key) or DECOY, login.password)
         if stored is None and right:
             right = False
-        self._host.tell_from_thread(Verified(login, stored or "", right))
+        self._tell_from_thread(Verified(login, stored or "", right))
 
     def _let_in(self, login: Login) -> None:
         self._counts["logins"] += 1

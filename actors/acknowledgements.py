@@ -9,18 +9,15 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from actors.client import Client
-from actors.handed_over import Published
-from actors.mailbox import Mailbox
+from actors.client_batches import ClientBatches, Owed
+from actors.client_host import ClientHost
 from wire.batch import OFFERED, Batch, unpack_column
-from wire.frames import Committed, Frame, SourceResumed
+from wire.frames import Committed, SourceResumed
 from wire.inbound import QUOTA_EXCEEDED, AnswerBurst
-from wire.link import SendingLink
-from wire.mqtt.publish_stream import BatchBuilder
 from wire.names import QUEUE_STORE
 from wire.refusals import OFFER_ROWS_MAX, OFFER_ROWS_MIN, RefusedMessage, refused_messages
 from wire.refused_before import RefusedBefore
@@ -30,17 +27,6 @@ log = logging.getLogger("bascule")
 
 RETRY_TIMER = "retry_refused"
 RETRY_REFUSED_S = 0.2
-
-
-@dataclass(frozen=True, slots=True)
-class Owed:
-    """What the Listener wants back when a batch is committed."""
-
-    bursts: list[tuple[Client, AnswerBurst]]
-    received: dict[str, tuple[bytes, bytes]]
-    sources: bytes
-    batch: Batch
-    wills: tuple[tuple[str, int, int, int], ...] = ()
 
 
 @dataclass(slots=True)
@@ -56,28 +42,24 @@ class _HeldBack:
     eager: bool = False
 
 
-class Host(Protocol):
-    """The Listener, as far as acknowledgements need it."""
-
-    name: str
-    epoch: int
-    mailbox: Mailbox
-
-    def send(self, peer: str, frame: Frame) -> None: ...
-    def write(self, client: Client, data: bytes, packets: int = 1) -> None: ...
-    def client(self, number: int) -> Client | None: ...
-    def touched(self, client: Client) -> None: ...
-    def go_on(self, client: Client) -> None: ...
-    def will_refused(self, will: RefusedWill) -> None: ...
-
-
 class Acknowledgements:
     """Answers the publishers of committed batches, in order [MQTT-4.3.2-4, MQTT-4.6.0-2]. ``refused`` counts refused messages."""
 
-    def __init__(self, host: Host, link: SendingLink[Published, Owed], builder: BatchBuilder) -> None:
+    def __init__(
+        self,
+        host: ClientHost,
+        batches: ClientBatches,
+        *,
+        released: Callable[[Client], None],
+        will_refused: Callable[[RefusedWill], None],
+    ) -> None:
+        """released: told of a client that may publish again. will_refused: there was no room for a Will."""
         self._host = host
-        self._link = link
-        self._builder = builder
+        self._batches = batches
+        self._link = batches.link
+        self._builder = batches.builder
+        self._released = released
+        self._will_refused = will_refused
         self._held: dict[int, _HeldBack] = {}
         self._retries = False  # the timer is set
         self._gone: dict[int, int] = {}  # stalled sources that are gone -> the last batch that may have rows of theirs
@@ -205,7 +187,7 @@ class Acknowledgements:
                 topic = batch.topics[batch.topic_of[row]]
                 message = topic, batch.flags[row] | OFFERED, payloads[row], batch.properties.get(row, b""), 0
                 first = (self._host.epoch, number)
-                self._host.will_refused(RefusedWill(session, *((epoch, before) if before else first), message))
+                self._will_refused(RefusedWill(session, *((epoch, before) if before else first), message))
 
     def _hold(self, refused: dict[int, list[RefusedMessage]]) -> None:
         """Hold what was ``refused`` of clients that cannot be told; what was offered again goes before the rest of it."""
@@ -241,7 +223,7 @@ class Acknowledgements:
                 held.eager = bool(held.messages)
                 if not held.messages:
                     del self._held[number]
-                    self._host.go_on(self._client(number))
+                    self._released(self._client(number))
         self._offer([number for number, held in self._held.items() if held.eager])
         if self._held and not self._retries:
             self._retries = True
@@ -255,7 +237,7 @@ class Acknowledgements:
             if client is not None and client.has_left():
                 client.leaves = True
                 self.forget(client)
-                self._host.go_on(client)
+                self._released(client)
         self._offer(self._held)
         self._go_on()
 
@@ -277,4 +259,4 @@ class Acknowledgements:
                 if self._builder.full:
                     break
             self._resume(number, held=len(held.messages))
-            self._host.touched(client)
+            self._batches.owes(client)

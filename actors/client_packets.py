@@ -6,7 +6,7 @@ Sessions are ``actors/client_sessions.py``'s, subscriptions ``actors/client_subs
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable
 
 from actors.client import Client
 from actors.client_host import ClientHost
@@ -31,7 +31,6 @@ from wire.mqtt.packets import (
 )
 from wire.mqtt.reason_codes import ConnectReturnCode, ReasonCode, UnsupportedProtocol, protocol_error
 from wire.rate_limit import TokenBucket
-from wire.settings import NodeSettings
 
 log = logging.getLogger("bascule")
 
@@ -43,12 +42,17 @@ class ClientPackets:
     """Handles the packets of all clients, one at a time, off the path of a message."""
 
     def __init__(
-        self, host: ClientHost, sessions: ClientSessions, subscriptions: ClientSubscriptions, settings: NodeSettings
+        self,
+        host: ClientHost,
+        sessions: ClientSessions,
+        subscriptions: ClientSubscriptions,
+        released: Callable[[Client], None],
     ) -> None:
+        """``released`` is told of a client that has sent PUBREL, whose answer is owed."""
         self._host = host
         self._sessions = sessions
         self._subscriptions = subscriptions
-        self._limits = settings.clients
+        self._released = released
         self._tellable = TokenBucket(VIOLATIONS_TOLD_PER_S, host.mailbox.now_s())
         self._untold = 0
 
@@ -73,7 +77,7 @@ class ClientPackets:
             case Pubrel():
                 assert client.flow is not None
                 client.flow.pubrel(packet.packet_id)
-                self._host.released(client)
+                self._released(client)
             case Subscribe():
                 self._subscriptions.subscribe(client, packet)
             case Unsubscribe():
@@ -141,17 +145,6 @@ class ClientPackets:
         """Tell an MQTT 5 client that the server goes down."""
         if client.level == MQTT_5_0 and client.flow is not None:
             self._send(client, Disconnect(reason_code=ReasonCode.SERVER_SHUTTING_DOWN))
-
-    def overdue(self, clients: Iterable[Client], now_s: float) -> list[Client]:
-        """Clients that were silent for too long (K1), or have sent no CONNECT in the time for it, however fast it comes."""
-        late = []
-        for client in clients:
-            if client.flow is None:
-                if now_s - client.accepted_s > self._limits.connect_timeout_s and not client.level:
-                    late.append(client)
-            elif client.heard and client.keep_alive.is_over(now_s, client.under_way_bytes):
-                late.append(client)
-        return late
 
     def _send(self, client: Client, packet: Packet) -> None:
         self._host.write(client, encode(packet, client.level))

@@ -20,12 +20,13 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 
 from actors.access import Access, Verdict
 from actors.client import Client
+from actors.client_batches import ClientBatches
 from actors.client_host import ClientHost
 from actors.handed_over import SessionDown, SessionUp
 from wire.access_rules import resolve
@@ -80,9 +81,19 @@ class Opening:
 class ClientSessions:
     """Begins and ends sessions, and publishes Wills."""
 
-    def __init__(self, host: ClientHost, settings: NodeSettings, access: Access) -> None:
+    def __init__(
+        self,
+        host: ClientHost,
+        settings: NodeSettings,
+        access: Access,
+        batches: ClientBatches,
+        welcomed: Callable[[Client], None],
+    ) -> None:
+        """``welcomed`` is told of a client that has its CONNACK; what it has sent meanwhile has not been read."""
         self._host = host
         self._access = access
+        self._batches = batches
+        self._welcomed = welcomed
         self._limits = settings.clients
         self._settings = settings.sessions
         self._answers_may_be_lost = settings.persistence.answers_may_be_lost
@@ -180,7 +191,7 @@ class ClientSessions:
             if opening.client.will is None and self._keeps_nothing(opening):
                 del self._openings[request]
                 self._let_in.append(opening)
-            elif session not in self._left and not self._host.busy(session):
+            elif session not in self._left and not self._batches.busy(session):
                 opening.asked = True
                 self._open(request, opening)
 
@@ -285,8 +296,7 @@ class ClientSessions:
         self._send(client, welcome.connack(present, self._response_information(client)))
         log.debug("client.connected", extra={"client_id": client.session, "address": client.address, "level": client.level})
         if not client.closed:
-            self._host.opened(client)
-            self._host.parse_on(client)
+            self._welcomed(client)
 
     def _response_information(self, client: Client) -> str | None:
         """What its response topics begin with; None where nothing is set, or its names do not fit into a topic."""
@@ -367,10 +377,10 @@ class ClientSessions:
 
     def _publish(self, session: str, pending: PendingWill) -> bool:
         """Whether the Will is in the batch that is being built; when there is no room, it is due as soon as there is."""
-        if self._host.batch_full:
+        if self._batches.full:
             self._wills.add(session, pending)
             return False
-        self._host.add_will(session, pending.message, pending.source)
+        self._batches.add_will(session, pending.message, pending.source)
         return True
 
     def _not_taken_back(self, opening: Opening) -> None:
@@ -396,7 +406,7 @@ class ClientSessions:
         if self._known and len(self._refused) and now_s >= self._refused_retry_s:
             self._refused_retry_s = now_s + RETRY_WILLS_S
             for will in self._refused.take(RETRIED_WILLS_MAX):
-                self._host.add_will(will.session, will.message, NO_SOURCE, (will.epoch, will.number))
+                self._batches.add_will(will.session, will.message, NO_SOURCE, (will.epoch, will.number))
 
     def gone(self, frame: SessionGone) -> None:
         """The session has ended, and not by its client's will; a Will that waited for its delay is due [MQTT-3.1.3-9]."""

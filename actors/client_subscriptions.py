@@ -10,7 +10,9 @@ Retained messages are sent when they come, with RETAIN, behind what was sent mea
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 from actors.access import Access
 from actors.client import ASKING, REQUESTS_MAX, Client
@@ -34,6 +36,16 @@ _FAILURE_311 = 0x80
 _NO_LOCAL, _RETAIN_AS_PUBLISHED = 0x04, 0x08
 
 
+class Subscribed(Protocol):
+    """Told of a client that has its SUBACK.
+
+    wanted: topic filter -> whether it is to get what is retained. retained: what the store has of that; late: what was published
+    meanwhile, as granted.
+    """
+
+    def __call__(self, client: Client, wanted: dict[str, bool], retained: Sequence[Retained], late: Sequence[Batch], /) -> None: ...
+
+
 @dataclass(slots=True)
 class _Request:
     """A SUBSCRIBE or UNSUBSCRIBE that the store has not answered. wanted: topic filter -> whether its retained messages are.
@@ -53,8 +65,13 @@ class _Request:
 class ClientSubscriptions:
     """Changes what clients are subscribed to."""
 
-    def __init__(self, host: ClientHost, settings: NodeSettings, access: Access) -> None:
+    def __init__(
+        self, host: ClientHost, settings: NodeSettings, access: Access, *, subscribed: Subscribed, read_on: Callable[[Client], None]
+    ) -> None:
+        """read_on: goes on with what a client has sent that had too many requests."""
         self._host = host
+        self._subscribed = subscribed
+        self._read_on = read_on
         self._access = access
         self._subscriptions_max = settings.clients.subscriptions_max
         self._late_max_bytes = settings.clients.output_max_bytes
@@ -122,7 +139,7 @@ class ClientSubscriptions:
         if request is None:
             return
         if request.late:
-            self._host.subscribed(request.client, {}, self._still_wanted(frame.request, request), ())
+            self._subscribed(request.client, {}, self._still_wanted(frame.request, request), ())
         else:
             self._answer(frame.request, request)
 
@@ -169,12 +186,12 @@ class ClientSubscriptions:
                 first = client.retained_first
                 held = first.answer_late(number) if number in self._requests else first.answer(number)
                 self._awaits_no_more(client)
-            self._host.subscribed(client, request.wanted, request.retained, held)
+            self._subscribed(client, request.wanted, request.retained, held)
             request.retained = []
         client.asking -= 1
         if client.asking == REQUESTS_MAX - 1 and not client.closed:
             client.hear_again(self._host.mailbox.now_s(), ASKING)
-            self._host.parse_on(client)
+            self._read_on(client)
 
     def _awaits_no_more(self, client: Client) -> None:
         if not client.retained_first:

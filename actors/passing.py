@@ -11,11 +11,10 @@ import logging
 from collections.abc import Iterable
 from typing import Any
 
-from actors.acknowledgements import Owed
+from actors.client_batches import ClientBatches
 from actors.client_host import ClientHost
-from actors.handed_over import Published, PublishedAhead
-from wire.link import OVERLAPPING_ROWS_MIN, SendingLink
-from wire.mqtt.publish_stream import BatchBuilder
+from actors.handed_over import PublishedAhead
+from wire.link import OVERLAPPING_ROWS_MIN
 from wire.names import DISTRIBUTOR
 
 log = logging.getLogger("bascule")
@@ -29,14 +28,14 @@ SHED_ROWS_MIN = 256  # fewer leave a full batch only where there is no room for 
 class Passing:
     """Passes messages of QoS 0 on when a commit takes long."""
 
-    def __init__(self, host: ClientHost, link: SendingLink[Published, Owed], builder: BatchBuilder) -> None:
+    def __init__(self, host: ClientHost, batches: ClientBatches) -> None:
         self._host = host
-        self._link = link
-        self._builder = builder
+        self._link = batches.link
+        self._builder = batches.builder
         self._timed = False
         self._passed = 0
         self._sheddable = 0
-        self.crowded = False  # there is no room for more messages of QoS 0
+        self._crowded = False
         self._dropped = 0
         self._told = -1  # the number of the batch behind which messages were dropped that the log tells of
 
@@ -57,10 +56,14 @@ class Passing:
             self._host.mailbox.set_timer(PASSING_TIMER, due_s)
         return False
 
+    def crowded(self) -> None:
+        """There is no room for more messages of QoS 0, and some wait."""
+        self._crowded = True
+
     def batch_sent(self) -> None:
         """The batch is on its way, and a new one is begun."""
         self._sheddable = 0
-        self.crowded = False
+        self._crowded = False
 
     def on_timer(self) -> None:
         """The timer is due."""
@@ -74,9 +77,9 @@ class Passing:
         rows = len(self._builder)
         if self._builder.passed_rows < rows:
             return None  # it waits for its moment
-        if self._sheddable < SHED_ROWS_MIN and not self.crowded:
+        if self._sheddable < SHED_ROWS_MIN and not self._crowded:
             return None
-        self.crowded = False
+        self._crowded = False
         self._sheddable = 0
         places = self._builder.shed(frozenset(wanted))
         dropped = rows - len(places)

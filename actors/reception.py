@@ -32,6 +32,7 @@ from wire.settings import BackoffSettings, ClientLimitSettings, ListenerSettings
 log = logging.getLogger("bascule")
 
 OPEN_TIMER = "open"
+ACCEPT_TIMER = "accept"
 ACCEPTS_PER_TURN = 64
 LISTEN_BACKLOG = 1024
 DESCRIPTORS_KEPT = 16  # for the other actors' new lives; without one, not even the clients that are here could be served
@@ -223,7 +224,7 @@ class Reception:
         self.accepting = False
         for door in self.doors:
             self._mailbox.forget(door.sock.fileno())
-        self._mailbox.set_timer("accept", now_s + ACCEPT_PAUSE_S)
+        self._mailbox.set_timer(ACCEPT_TIMER, now_s + ACCEPT_PAUSE_S)
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         fields = {"clients": len(self.admission), "descriptors_max": limit}
         self._tell("listener.paused", why, now_s, PAUSES_TOLD_PERIOD_S, **fields)

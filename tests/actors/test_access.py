@@ -121,7 +121,7 @@ def settings(tmp_path: Path, **keys: Any) -> NodeSettings:
 
 def keeper(tmp_path: Path, **keys: Any) -> tuple[Access, Host]:
     host = Host()
-    host.access = Access(host, settings(tmp_path, **keys))
+    host.access = Access(host, settings(tmp_path, **keys), host.tell_from_thread)
     return host.access, host
 
 

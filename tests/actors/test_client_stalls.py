@@ -53,7 +53,7 @@ class Desk:
         unused: Any = None
         settings = node_settings(folder)
         settings = replace(settings, clients=replace(settings.clients, stall_timeout_s=STALL_S))
-        self.stalls = ClientStalls(host, ClientPackets(host, unused, unused, settings), settings.clients)
+        self.stalls = ClientStalls(host, ClientPackets(host, unused, unused, unused), settings.clients)
 
     def _write(self, client: Any, data: bytes) -> None:
         self.written += data

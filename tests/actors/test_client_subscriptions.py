@@ -51,7 +51,9 @@ class Desk:
         self.client.retained_first = self.client.packet_max_bytes = None
         self.client.hear = lambda *_: None
         access: Any = None
-        self.subscriptions = ClientSubscriptions(self.host, node_settings(folder), access)
+        self.subscriptions = ClientSubscriptions(
+            self.host, node_settings(folder), access, subscribed=self.host.subscribed, read_on=lambda _: None
+        )
 
     def subscribe(self, *filters: str) -> None:
         wanted = tuple(Subscription(topic_filter=one, qos=0) for one in filters)

@@ -14,8 +14,9 @@ import pytest
 
 from actors.acknowledgements import RETRY_REFUSED_S, RETRY_TIMER
 from actors.client import Client
+from actors.client_input import BESIDE_ROWS
 from actors.handed_over import Published
-from actors.listener import BESIDE_ROWS, Listener
+from actors.listener import Listener
 from actors.mailbox import READ, Mailbox, PollGroup
 from tests.supervisor.settings import node_settings
 from wire.batch import OFFERED, pack_column, unpack_column
@@ -95,7 +96,7 @@ class Node:
         self._unsent: dict[int, bytes] = {}
         self._sockets = ExitStack()
         self.listener = Listener(cast(Mailbox, self), node_settings(folder), EPOCH)
-        self.listener.state = "ready"
+        self.listener.ready()
 
     def group(self) -> Poll:
         return self.poll
@@ -139,8 +140,8 @@ class Node:
         client = Client(near, f"unix:{number}", number, self.poll, 0.0)
         client.level, client.session, client.queue = 4, session or f"client-{number}", queue
         client.flow = InboundFlow(number=number, session=client.session, level=4, receive_maximum=65_535, topic_alias_maximum=0)
-        self.listener._clients[number] = client
-        self.listener._acknowledgements.opened(client)
+        self.listener.clients.add(client)
+        self.listener.acknowledgements.opened(client)
         self.clients[number] = client, near
         return far
 
@@ -176,7 +177,7 @@ class Node:
             self.turn()
 
     def held(self) -> int:
-        return sum(len(held.messages) for held in self.listener._acknowledgements._held.values())
+        return sum(len(held.messages) for held in self.listener.acknowledgements._held.values())
 
     def _reads(self, near: socket.socket) -> bool:
         return bool(self.poll.events.get(near.fileno(), 0) & READ)
@@ -305,7 +306,7 @@ def test_who_is_held_back_is_still_there(node: Node) -> None:
 def test_who_leaves_while_it_is_held_back_is_noticed(node: Node, monkeypatch: pytest.MonkeyPatch, goodbye: bytes) -> None:
     """What it sent is not acknowledged, so it comes again; and the DISCONNECT behind it is heard, which its Will depends on."""
     wills: list[bool] = []
-    monkeypatch.setattr(node.listener._sessions, "closed", lambda client, *, publish_will: wills.append(publish_will))
+    monkeypatch.setattr(node.listener.sessions, "closed", lambda client, *, publish_will: wills.append(publish_will))
     far = node.connect(1)
     far.sendall(publish(b"first", 1, 1))
     node.wait()
@@ -333,7 +334,7 @@ def test_the_store_is_told_of_each_qos_0_message_that_is_given_up_because_its_pu
     if leaves == "while it is offered":
         node.listener.on_timer(RETRY_TIMER, node.seconds)
         assert not node.held()
-    node.listener.close_client(node.clients[1][0], "gone")
+    node.listener.clients.close_client(node.clients[1][0], "gone")
 
     for _ in range(3):
         node.wait()
@@ -388,15 +389,15 @@ def test_qos_2_that_was_refused_is_known_when_its_publisher_comes_back(node: Nod
 
     def comes_back(number: int) -> set[int]:
         """The client goes and comes again; what is known of it."""
-        node.listener.close_client(node.clients[number - 1][0], "gone")
+        node.listener.clients.close_client(node.clients[number - 1][0], "gone")
         node.connect(number, "c", queue)
         flow = node.clients[number][0].flow
         assert flow is not None
         return flow.refused_before
 
-    node.listener.close_client(node.clients[3][0], "gone")
+    node.listener.clients.close_client(node.clients[3][0], "gone")
     node.clients[3] = node.clients[2]
     assert comes_back(4) == {10}, "it has not come yet"
-    node.listener.close_client(node.clients[4][0], "gone")
+    node.listener.clients.close_client(node.clients[4][0], "gone")
     node.listener.on_frame(SessionGone(session="c", queue=queue))
     assert comes_back(5) == set()

@@ -15,7 +15,6 @@ import pytest
 from actors.access import Access
 from actors.client import Client
 from actors.client_admin import ClientAdmin
-from actors.client_host import ClientHost
 from actors.client_sessions import LATE_S, UNANSWERED_S, ClientSessions
 from actors.handed_over import SessionDown
 from actors.mailbox import PollGroup
@@ -37,7 +36,7 @@ from wire.mqtt.packets import Connect, Publish, Will
 from wire.mqtt.properties import Properties
 from wire.mqtt.publish_stream import BatchBuilder, parse_publishes
 from wire.names import SUPERVISOR
-from wire.settings import ListenerSettings
+from wire.settings import ListenerSettings, NodeSettings
 from wire.wills import Message
 
 
@@ -76,7 +75,7 @@ class FakeHost:
         self.sessions: ClientSessions | None = None
         self.said = b""
         self.writes = 0
-        self.batch_full = False
+        self.full = False
         self.busy_sessions: set[str] = set()
 
     def send(self, peer: str, frame: Frame) -> None:
@@ -106,9 +105,7 @@ class FakeHost:
     def busy(self, session: str) -> bool:
         return session in self.busy_sessions
 
-    def opened(self, client: Client) -> None: ...
-
-    def parse_on(self, client: Client) -> None: ...
+    def welcomed(self, client: Client) -> None: ...
 
     def greeted(self, client: Client) -> None: ...
 
@@ -125,9 +122,13 @@ def opened(asked: SessionOpen, *, received: bytes = b"") -> SessionOpened:
     )
 
 
+def sessions_of(host: Any, settings: NodeSettings) -> ClientSessions:
+    return ClientSessions(host, settings, Access(host, settings, lambda _: True), host, host.welcomed)
+
+
 def local_sessions(host: Any, tmp_path: Path) -> ClientSessions:
     settings = replace(node_settings(tmp_path), listeners=(ListenerSettings(host="127.0.0.1", port=1, protocol="tcp"),))
-    return ClientSessions(cast("ClientHost", host), settings, Access(host, settings))
+    return sessions_of(host, settings)
 
 
 def test_what_an_opening_takes_is_no_client_s_silence(tmp_path: Path) -> None:
@@ -197,7 +198,7 @@ def test_an_identifier_on_record_is_doubted_where_its_removal_may_be_lost(
     listeners = (ListenerSettings(host="127.0.0.1", port=1, protocol="tcp"),)
     settings = replace(node_settings(tmp_path), listeners=listeners)
     settings = replace(settings, persistence=replace(settings.persistence, acknowledge=acknowledge, sync=sync))
-    sessions = ClientSessions(cast("ClientHost", host), settings, Access(host, settings))
+    sessions = sessions_of(host, settings)
     builder = BatchBuilder(rows_max=10, bytes_max=1000)
     with socket.create_server(("127.0.0.1", 0)) as server, select.epoll() as outer:
         client = Client(socket.create_connection(server.getsockname()), "somewhere", 1, PollGroup(outer), 0.0)
@@ -230,7 +231,7 @@ class Door:
         self.host = host
         listeners = (ListenerSettings(host="127.0.0.1", port=1, protocol="tcp"),)
         settings = replace(node_settings(folder), listeners=listeners)
-        self.sessions = ClientSessions(cast("ClientHost", self.host), settings, Access(self.host, settings))
+        self.sessions = sessions_of(self.host, settings)
         self.host.sessions = self.sessions
         self._server = socket.create_server(("127.0.0.1", 0))
         self._outer = select.epoll()
@@ -423,7 +424,7 @@ def test_nobody_is_let_in_before_it_is_known_what_is_on_record(tmp_path: Path) -
     """Neither at once nor late; then they are refused."""
     host: Any = FakeHost()
     settings = replace(node_settings(tmp_path), listeners=(ListenerSettings(host="127.0.0.1", port=1, protocol="tcp"),))
-    host.sessions = sessions = ClientSessions(cast("ClientHost", host), settings, Access(host, settings))
+    host.sessions = sessions = sessions_of(host, settings)
     with socket.create_server(("127.0.0.1", 0)) as server, select.epoll() as outer:
         client = Client(socket.create_connection(server.getsockname()), "somewhere", 1, PollGroup(outer), 0.0)
         sessions.connect(client, Connect(level=4, client_id="c", clean_start=True, keep_alive_s=0))
@@ -500,7 +501,7 @@ def test_wills_for_which_the_batch_has_no_room_wait_for_the_next_one(tmp_path: P
     door = Door(tmp_path, "left", "expired", will=LEFT)
     leaves = door.come(name="leaves", clean=False, level=5, expiry_s=60, will=WILL)
     door.answer(queue="session:2:leaves")
-    door.host.batch_full = True
+    door.host.full = True
 
     door.host.close_client(leaves, "gone")
     door.sessions.gone(SessionGone(session="expired", queue="session:1:expired"))
@@ -509,7 +510,7 @@ def test_wills_for_which_the_batch_has_no_room_wait_for_the_next_one(tmp_path: P
     assert (door.host.wills, door.host.asked) == ([], [])
     assert not comes.closed
 
-    door.host.batch_full = False
+    door.host.full = False
     door.sessions.publish_due_wills(30.0)
     door.turn()
     assert sorted(door.host.wills) == ["expired", "leaves", "left"]

@@ -229,8 +229,8 @@ class _OpenListener(Listener):
 
     door: Door
 
-    def _listen(self) -> None:
-        self._reception.add(self.door)
+    def listen(self) -> None:
+        self.reception.add(self.door)
 
 
 class InProcessNode:
@@ -266,13 +266,13 @@ class InProcessNode:
         assert isinstance(listener, _OpenListener)
         self.listener: Listener = listener
         listener.door = Door(self._listening, here)
-        judge = listener._packets.violated
+        judge = listener.packets.violated
 
         def violated(client: Client, error: PeerViolation) -> None:
             self.violations.append(error)
             judge(client, error)
 
-        listener._packets.violated = violated  # type: ignore[method-assign]  # only to see them
+        listener.packets.violated = violated  # type: ignore[method-assign]  # only to see them
         for process, host in self._hosts.items():
             host.begin()
             for other, post in self._posts.items():
@@ -349,7 +349,7 @@ class InProcessNode:
 
     def client(self, pipe: Pipe) -> Client | None:
         """What the Listener has of the connection."""
-        return next((client for client in self.listener.clients() if client._sock is cast(Any, pipe)), None)
+        return next((client for client in self.listener.clients.clients() if client._sock is cast(Any, pipe)), None)
 
     def check_waiting(self, pipe: Pipe) -> None:
         """Nothing whole may be left lying: what the Listener keeps of a client is the beginning of one packet."""

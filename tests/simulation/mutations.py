@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
+from actors.client_batches import ClientBatches
 from actors.connection import Connection
 from actors.forwarder import Forwarder
-from actors.listener import Listener
 from actors.remote_intake import RemoteIntake
 from storage.engine import Write
 from storage.queue import Queue
@@ -100,25 +100,24 @@ def _never_synced(original: Any) -> Any:
 
 
 def _answered_when_sent(original: Any) -> Any:
-    def send_batch(self: Listener, now_s: float) -> None:
-        original(self, now_s)
-        last = self._link.next_number - 1
-        for batch in list(self._link):
+    def send(self: ClientBatches, now_s: float) -> Any:
+        sent = original(self, now_s)
+        last = self.link.next_number - 1
+        for batch in list(self.link):
             if batch.number == last:
                 for client, burst in batch.kept.bursts:
                     if not client.closed and client.flow is not None:
                         client.flow.answered(burst)
-                        self.write(client, burst.encode())
+                        client.write(burst.encode())
                 batch.kept.bursts.clear()
+        return sent
 
-    return send_batch
+    return send
 
 
 _mutation("1-acknowledged-before-commit", "the store answers a batch before it commits it", (Tier1, "admit", _answered_at_once))
 _mutation("1-no-sync", "a commit is written and not synced", (SimEngine, "commit", _never_synced))
-_mutation(
-    "1-listener-does-not-wait", "the Listener answers a batch when it sends it", (Listener, "_send_batch", _answered_when_sent)
-)
+_mutation("1-listener-does-not-wait", "the Listener answers a batch when it sends it", (ClientBatches, "send", _answered_when_sent))
 _mutation("1-received-id-not-committed", "QoS 2 identifiers stay in memory", (Sessions, "receive", _instead(_nothing)))
 
 

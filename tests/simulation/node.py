@@ -74,11 +74,11 @@ class SimListening(Pollable):
 class SimListener(Listener):
     """Binds in the simulated network."""
 
-    def _listen(self) -> None:
+    def listen(self) -> None:
         process = current()
         listening = SimListening(process.world)
         process.opened.append(listening)
-        self._reception.add(Door(listening, ListenerSettings(host="127.0.0.1", port=1883, protocol="tcp")))
+        self.reception.add(Door(listening, ListenerSettings(host="127.0.0.1", port=1883, protocol="tcp")))
         machine_of(process).listening = listening
 
 
@@ -503,7 +503,7 @@ class Machine:
 
 def small_constants(shape: Shape) -> list[tuple[Any, str, Any]]:
     """(module or table, name, value): what is patched while a schedule runs."""
-    import actors.listener
+    import actors.client_batches
     import actors.remote_dialer
     import actors.settlements
     import storage.queue
@@ -522,7 +522,7 @@ def small_constants(shape: Shape) -> list[tuple[Any, str, Any]]:
         (actors.remote_dialer, "open_remote", open_remote),
         (actors.remote_dialer, "probe_remote", probe_remote),
         (actors.settlements, "MESSAGES_IN_HAND_MIN", shape.in_hand),
-        (actors.listener, "BATCH_ROWS_MAX", shape.batch_rows),
+        (actors.client_batches, "BATCH_ROWS_MAX", shape.batch_rows),
         (wire.link, "OVERLAPPING_ROWS_MIN", shape.overlap_rows),
         (storage.queue, "TRIM_MESSAGES", shape.trim_messages),
         (storage.retention, "CUT_PERIOD_S", 0.5),

@@ -678,10 +678,10 @@ class Oracle:
     def turn_ended(self, kind: str, actor: Any) -> None:
         """P5, and P6 in memory."""
         if kind == "listener":
-            if len(actor._link) > 2:
-                raise Violation("P5", f"{len(actor._link)} batches are outstanding")
+            if len(actor.batches.link) > 2:
+                raise Violation("P5", f"{len(actor.batches.link)} batches are outstanding")
             if self.sessions is not None:
-                self.sessions.outboxes(client.outbox for client in actor._deliveries._lanes.values())
+                self.sessions.outboxes(client.outbox for client in actor.deliveries._lanes.values())
         elif kind == "forwarder":
             most = self.shape.tier2_messages + max(self.chunk_rows_max, self.shape.batch_rows if not self.durable else 1)
             if actor._tier2.messages > most + self.handed_rows_max:
