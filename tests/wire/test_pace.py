@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from wire.pace import Pace
+import pytest
+
+from wire.link import OVERLAPPING_ROWS_MIN
+from wire.pace import REST_S, RESTING_CLIENTS_MIN, RESTING_ROWS_MAX, Pace
 
 GATHER_S = 0.25
 
@@ -51,3 +54,49 @@ def test_it_is_off_at_no_time_at_all() -> None:
     pace.committed(waiting=True)
     assert not pace.busy
     assert pace.due_s == float("-inf")
+
+
+# --- what has gathered ---
+
+
+def busy_pace(sent_s: float = 10.0) -> Pace:
+    pace = Pace(GATHER_S)
+    pace.sent(sent_s)
+    pace.committed(waiting=True)
+    return pace
+
+
+def test_a_batch_has_gathered_when_it_is_due_or_large_or_full() -> None:
+    pace = busy_pace()
+    assert not pace.has_gathered(10.0, OVERLAPPING_ROWS_MIN - 1, full=False)
+    assert pace.has_gathered(10.0, OVERLAPPING_ROWS_MIN, full=False)
+    assert pace.has_gathered(10.0, 1, full=True)
+    assert pace.has_gathered(10.0 + GATHER_S, 0, full=False)
+
+
+# --- rests ---
+
+
+def test_publishers_rest_until_the_batch_that_gathers_is_due() -> None:
+    assert busy_pace().rest_until_s(10.0, outstanding=False, waiting=True, rows=1, publishers=0) == 10.0 + GATHER_S
+
+
+def test_nobody_rests_where_nothing_waits_and_nothing_is_under_way() -> None:
+    assert busy_pace().rest_until_s(10.0, outstanding=False, waiting=False, rows=0, publishers=100) is None
+
+
+@pytest.mark.parametrize(
+    ("pace", "rows", "publishers", "rests"),
+    [
+        (Pace(GATHER_S), 1, RESTING_CLIENTS_MIN, True),
+        (Pace(GATHER_S), 1, RESTING_CLIENTS_MIN - 1, False),
+        (Pace(GATHER_S), RESTING_ROWS_MAX, RESTING_CLIENTS_MIN, False),
+        (busy_pace(), RESTING_ROWS_MAX - 1, 0, True),
+        (busy_pace(), RESTING_ROWS_MAX, 0, False),
+    ],
+)
+def test_while_a_batch_is_committed_publishers_rest_if_little_comes_of_many(
+    pace: Pace, rows: int, publishers: int, rests: bool
+) -> None:
+    until_s = pace.rest_until_s(20.0, outstanding=True, waiting=True, rows=rows, publishers=publishers)
+    assert until_s == (20.0 + REST_S if rests else None)
