@@ -72,7 +72,9 @@ class WaitingClients:
     def turn_has_come(self, now_s: float, take: TakesOn) -> None:
         """Go on with clients that have waited a turn, as far as there is time; those that wait longest come first."""
         for number in list(self._for_turn):
-            client = self._for_turn.pop(number)
+            client = self._for_turn.pop(number, None)
+            if client is None:
+                continue  # it went as another one came
             client.hear_again(now_s, CROWDING)
             take(client)
             if self._mailbox.now_s() - now_s > TURN_S:

@@ -100,3 +100,18 @@ def test_who_is_too_fast_goes_on_when_its_rate_allows_and_one_timer_runs_for_all
     assert (first.muted, second.muted) == (TOO_FAST, 0)
     assert [desk.waiting.is_too_fast(client) for client in (first, second, third)] == [True, False, False]
     assert desk.timers == {RATE_TIMER: 104.0}
+
+
+def test_who_is_closed_while_others_have_their_turn_is_not_looked_for() -> None:
+    """The one before it may have filled the room for input, of which it holds most."""
+    desk = Desk()
+    clients = [desk.client(number) for number in (1, 2, 3)]
+    for client in clients:
+        desk.waiting.wait_a_turn(client)
+
+    def take(client: Any) -> None:
+        desk.take(client)
+        desk.waiting.closed(clients[1])
+
+    desk.waiting.turn_has_come(100.0, take)
+    assert desk.took == [1, 3]
