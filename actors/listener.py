@@ -26,6 +26,7 @@ from actors.client_sockets import ClientSockets
 from actors.client_stalls import ClientStalls
 from actors.client_subscriptions import ClientSubscriptions
 from actors.client_sys import SysTopics
+from actors.client_wills import ClientWills
 from actors.connected_clients import ConnectedClients
 from actors.gathering import REST_TIMER, Gathering
 from actors.handed_over import Deliver
@@ -33,6 +34,7 @@ from actors.lingering import Lingering
 from actors.mailbox import Mailbox
 from actors.passing import PASSING_TIMER, Passing
 from actors.reception import ACCEPT_TIMER, OPEN_TIMER, Reception
+from actors.session_openings import SessionOpenings
 from actors.waiting_clients import RATE_TIMER, TURN_TIMER, WaitingClients
 from wire.batch import Batch
 from wire.copies import Copies
@@ -57,6 +59,7 @@ from wire.frames import (
     SubscriptionsKept,
 )
 from wire.names import DISTRIBUTOR, QUEUE_STORE
+from wire.session_records import SessionRecords
 from wire.settings import NodeSettings
 from wire.sys_topics import ListenerFigures
 
@@ -78,7 +81,10 @@ class Listener(MailboxActor):
         )
         self.batches = ClientBatches(clients, limits)
         self._access = Access(clients, settings, self.tell_from_thread)
-        self.sessions = ClientSessions(clients, settings, self._access, self.batches, self._welcomed)
+        self._records = SessionRecords()
+        self._wills = ClientWills(clients, self.batches, self._records)
+        self.openings = SessionOpenings(clients, settings, self._access, self.batches, self._records, self._wills, self._welcomed)
+        self.sessions = ClientSessions(clients, settings, self._access, self._records, self._wills, self.openings)
         self._admin = ClientAdmin(clients, self.sessions)
         self._subscriptions = ClientSubscriptions(
             clients, settings, self._access, subscribed=self._subscribed, read_on=self._read_on
@@ -98,7 +104,7 @@ class Listener(MailboxActor):
             crowded=self._passing.crowded,
         )
         self.acknowledgements = Acknowledgements(
-            clients, self.batches, released=self._input.release, will_refused=self.sessions.will_refused
+            clients, self.batches, released=self._input.release, will_refused=self._wills.was_refused
         )
         self.gathering = Gathering(
             mailbox,
@@ -109,7 +115,7 @@ class Listener(MailboxActor):
             self._passing,
             gather_s=settings.persistence.gather_s,
         )
-        self.silence = ClientSilence(clients, ClientStalls(clients, self.packets, limits), limits, self.sessions.stood_still)
+        self.silence = ClientSilence(clients, ClientStalls(clients, self.packets, limits), limits, self.openings.stood_still)
         self._sockets = ClientSockets(self._group, clients, self.reception, self._lingering, self._input, self.deliveries)
 
     # --- life ---
@@ -146,8 +152,8 @@ class Listener(MailboxActor):
             "published": self.clients.traffic.publish_received,
             "reserved_publishes": self.batches.builder.reserved_publishes,
             "refused": self.acknowledgements.refused,
-            "pending_wills": self.sessions.pending_wills,
-            "refused_wills": self.sessions.refused_wills,
+            "pending_wills": self._wills.pending,
+            "refused_wills": self._wills.refused,
             **self.deliveries.figures(),
             "passing": self._passing.figures(),
             "access": self._access.status(),
@@ -226,9 +232,9 @@ class Listener(MailboxActor):
                 self._subscriptions.kept(frame)
             case SessionOpened():
                 if not self.is_former(QUEUE_STORE, frame.store):  # the new one is asked again, and may know nothing of this
-                    self.sessions.opened(frame)
+                    self.openings.opened(frame)
             case SessionClosed():
-                self.sessions.close_committed(frame)
+                self._records.end_committed(frame.source)
 
     def on_told(self, message: Any) -> None:
         assert isinstance(message, Verified), f"not for a Listener: {message}"
@@ -237,9 +243,9 @@ class Listener(MailboxActor):
     # --- turns ---
 
     def on_turn_end(self, now_s: float) -> None:
-        self.sessions.let_in()
+        self.openings.let_in()
         self.gathering.turn_end(now_s)
-        self.sessions.look_up()
+        self.openings.look_up()
         self.deliveries.turn_end(now_s)
         if self.state == "stopping":
             self._finish_stop()
@@ -271,11 +277,11 @@ class Listener(MailboxActor):
             self.batches.resend()
         self._lingering.look(now_s)
         self.silence.look(now_s)
-        self.sessions.wait_no_longer(now_s)
+        self.openings.wait_no_longer(now_s)
         self._subscriptions.wait_no_longer(now_s)
-        self.sessions.publish_due_wills(now_s)
+        self._wills.publish_due(now_s)
         if not self.batches.full:
-            self.sessions.publish_refused_wills(now_s)
+            self._wills.publish_refused(now_s)
 
     def on_sockets(self, ready: list[tuple[Any, int]]) -> None:
         rows = len(self.batches.builder)

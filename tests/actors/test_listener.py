@@ -69,7 +69,7 @@ def test_what_a_former_store_said_late_of_sessions_counts_no_more(tmp_path: Path
     """In memory the next one has other queues; and whoever waits has been asked for there again."""
     listener = Listener(cast(Mailbox, RecordingMailbox()), node_settings(tmp_path), 5)
     heard: list[Frame] = []
-    monkeypatch.setattr(listener.sessions, "opened", heard.append)
+    monkeypatch.setattr(listener.openings, "opened", heard.append)
     listener.on_receive(PeerUp(name=QUEUE_STORE, epoch=8))
     frames = [
         SessionOpened(sender="listener", epoch=epoch, store=store, request=1, session="c", present=False, received=b"")
