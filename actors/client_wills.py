@@ -4,7 +4,6 @@ A Will leaves its client when its connection ends, and gets into the batch that 
 
 C3  a Will is published unless DISCONNECT with 0x00 came, or the session was resumed before its delay had passed [MQTT-3.1.3-9]: who
     gets no CONNACK has not resumed it.
-C4  no Will is published before it is known which ones an earlier life of the Listener has left.
 """
 
 from __future__ import annotations

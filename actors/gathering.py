@@ -77,7 +77,15 @@ class Gathering:
             self._input.go_on_with_room()  # what waited in the clients' buffers for this batch
         if len(self._builder):
             self._pass_on(now_s)
-        self._rest(now_s, rows)
+        outstanding = bool(len(self._link))
+        if not (outstanding and self._resting):
+            waiting = bool(len(self._builder) or self._batches.touched)
+            until_s = self._pace.rest_until_s(
+                now_s, outstanding=outstanding, waiting=waiting, rows=rows, publishers=self._publishers
+            )
+            if until_s is not None:  # what clients publish would wait anyway, and a turn for each message costs
+                self._resting = True
+                self._mailbox.set_timer(REST_TIMER, until_s)
         self._publishers = 0
         self._group.hear(self._serving and not self._resting)
 
@@ -93,17 +101,6 @@ class Gathering:
             self._batches.moved(places)
             self._input.go_on_with_room()
             self._passing.turn_end(now_s)
-
-    def _rest(self, now_s: float, rows: int) -> None:
-        """Leave clients alone for a moment: what they publish waits anyway, and a turn for each message costs."""
-        outstanding = bool(len(self._link))
-        if outstanding and self._resting:
-            return
-        waiting = bool(len(self._builder) or self._batches.touched)
-        until_s = self._pace.rest_until_s(now_s, outstanding=outstanding, waiting=waiting, rows=rows, publishers=self._publishers)
-        if until_s is not None:
-            self._resting = True
-            self._mailbox.set_timer(REST_TIMER, until_s)
 
     def end_rest(self) -> None:
         """Clients are heard again, in this turn."""

@@ -3,7 +3,6 @@
 What a session is, and what its end means, is ``actors/client_sessions.py``'s.
 
 C1  a session is looked up once every batch that changes its identifiers, or has its Will, is committed.
-C4  no session is looked up before it is known which Wills an earlier life of the Listener has left.
 C7  a client whose session ends with its connection is let in without the store, where nothing that lasts is on record under its
     identifier: there is nothing to find and nothing to keep. With a Will, which is to be on record, it waits for the store, but not
     for long: from then on the Will is in memory only until the store takes it, and lost if too many wait for that.

@@ -40,7 +40,7 @@ class Pace:
 
     def has_gathered(self, now_s: float, rows: int, *, full: bool) -> bool:
         """Whether a batch of ``rows`` has waited long enough, or need not wait."""
-        return now_s >= self.due_s or rows >= OVERLAPPING_ROWS_MIN or full
+        return not self.busy or rows >= OVERLAPPING_ROWS_MIN or full or now_s >= self.due_s
 
     def rest_until_s(self, now_s: float, *, outstanding: bool, waiting: bool, rows: int, publishers: int) -> float | None:
         """Until when publishers are to rest from now on (monotonic); None: they need not.

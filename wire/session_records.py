@@ -2,6 +2,7 @@
 
 Pure. The record itself is the store's (``storage/local_sessions.py``).
 
+C4  no session is looked up, and no Will is published, before it is known what an earlier life of the Listener has left.
 C5  what a connection's end has changed of its session is told to a new store again, until one has committed it.
 C6  no session is looked up while an operator ends it: who comes meanwhile gets a new one, and the Will of the old one is out first.
 """
