@@ -60,7 +60,11 @@ class Burials:
             Unavailable: it cannot be read for now.
         """
         damages: list[StorageDamaged] = []
-        messages = [message for start, stop in queue.in_hand(ranges) for message in queue.read(start, stop, damage=damages.append)]
+        messages = [
+            message
+            for start, stop in queue.contents.in_hand(ranges)
+            for message in queue.contents.read(start, stop, damage=damages.append)
+        ]
         return Remains(messages, damages)
 
     def bury(self, bridge: str, queue: Queue, outcome: str, ranges: Ranges, remains: Remains, *, by: str) -> None:
@@ -75,7 +79,7 @@ class Burials:
         letters = self._queues.get(bridge) or self._open(bridge)
         settled = queue.settle(outcome, ranges, by=by)
         reason = outcome.partition(":")[2]
-        added = letters.add(messages, reason=reason, queue=queue.name, remote=queue.session)
+        added = letters.add(messages, reason=reason, queue=queue.name, remote=queue.sent.session)
         if settled > added:
             letters.lose(settled - added)
             error = str(damages[0]) if damages else "not found"

@@ -16,31 +16,32 @@ PROBES_BY_ONE = 256  # behind a block that cannot be read, so many sequences are
 
 
 class ChunkReader:
-    """Reads committed chunks by sequence. ``low`` is the first sequence that may be there, ``stop`` one past the last."""
+    """Reads committed chunks by sequence, none that begins below ``low``. ``stop`` is one past the last that may be there."""
 
-    def __init__(self, engine: Engine, name: str, number: int) -> None:
+    def __init__(self, engine: Engine, name: str, number: int, low: int) -> None:
+        self.name = name
+        self.number = number
+        self.low = low
         self._engine = engine
-        self._name = name
-        self._number = number
         self._looked: Chunk | None = None
 
-    def begins(self, seq: int, low: int) -> int:
+    def begins(self, seq: int) -> int:
         """Where the chunk begins that may hold ``seq``: the last one not behind it; ``seq`` itself if there is none.
 
         Raises:
             StorageDamaged, Unavailable: it cannot be read.
         """
-        found = self._engine.seek_before("msg", chunk_key(self._number, seq), chunk_key(self._number, low))
+        found = self._engine.seek_before("msg", chunk_key(self.number, seq), chunk_key(self.number, self.low))
         return seq if found is None else first_seq_of(found[0])
 
-    def before(self, seq: int, low: int) -> Chunk | None:
+    def before(self, seq: int) -> Chunk | None:
         """The last chunk that does not begin behind ``seq``; None if there is none.
 
         Raises:
             StorageDamaged, ConfigError, Unavailable: it cannot be read.
         """
-        found = self._engine.seek_before("msg", chunk_key(self._number, seq), chunk_key(self._number, low))
-        return None if found is None else Chunk.decode(found[1], queue=self._name, seq=first_seq_of(found[0]))
+        found = self._engine.seek_before("msg", chunk_key(self.number, seq), chunk_key(self.number, self.low))
+        return None if found is None else Chunk.decode(found[1], queue=self.name, seq=first_seq_of(found[0]))
 
     def scan(self, start: int, stop: int) -> Iterator[tuple[Chunk, int]]:
         """The chunks that begin in ``[start, stop)``, in order, and their bytes on disk.
@@ -48,10 +49,10 @@ class ChunkReader:
         Raises:
             StorageDamaged, Unavailable: the next one cannot be read.
         """
-        for key, value in self._engine.scan("msg", chunk_key(self._number, start), chunk_key(self._number, stop)):
-            yield Chunk.decode(value, queue=self._name, seq=first_seq_of(key)), len(value)
+        for key, value in self._engine.scan("msg", chunk_key(self.number, start), chunk_key(self.number, stop)):
+            yield Chunk.decode(value, queue=self.name, seq=first_seq_of(key)), len(value)
 
-    def look(self, start: int, stop: int, low: int, damage: Callable[[StorageDamaged], None] | None) -> Iterator[Chunk]:
+    def look(self, start: int, stop: int, damage: Callable[[StorageDamaged], None] | None) -> Iterator[Chunk]:
         """The chunks with anything in ``[start, stop)``; the last is kept: the next look is near.
 
         damage: is told of a chunk that cannot be read, and the rest goes on; without it, that raises.
@@ -68,10 +69,10 @@ class ChunkReader:
         while True:
             try:
                 if rows is None:
-                    first = chunk_key(self._number, self.begins(start, low))
-                    rows = self._engine.scan("msg", first, chunk_key(self._number, stop))
+                    first = chunk_key(self.number, self.begins(start))
+                    rows = self._engine.scan("msg", first, chunk_key(self.number, stop))
                 key, value = next(rows)
-                chunk = Chunk.decode(value, queue=self._name, seq=first_seq_of(key))
+                chunk = Chunk.decode(value, queue=self.name, seq=first_seq_of(key))
             except StopIteration:
                 return
             except StorageDamaged as error:
@@ -87,7 +88,7 @@ class ChunkReader:
 
     # --- among damage ---
 
-    def row_at(self, seq: int, low: int, stop: int) -> tuple[int, bytes, bool]:
+    def row_at(self, seq: int, stop: int) -> tuple[int, bytes, bool]:
         """The chunk that holds ``seq``, or the next one: its first sequence, its value, and whether that is sound.
 
         No value: the engine cannot read there.
@@ -96,14 +97,14 @@ class ChunkReader:
             Unavailable: the disk refuses for now.
         """
         try:
-            found = self._engine.seek_before("msg", chunk_key(self._number, seq), chunk_key(self._number, low))
+            found = self._engine.seek_before("msg", chunk_key(self.number, seq), chunk_key(self.number, self.low))
             if found is not None:
                 first_seq, value = first_seq_of(found[0]), found[1]
                 chunk = self._decoded(first_seq, value)
                 claimed = (chunk.stop, 0) if chunk is not None else claimed_span(value, first_seq)
                 if claimed is None or claimed[0] > seq:
                     return first_seq, value, chunk is not None
-            for key, value in self._engine.scan("msg", chunk_key(self._number, seq), chunk_key(self._number, stop)):
+            for key, value in self._engine.scan("msg", chunk_key(self.number, seq), chunk_key(self.number, stop)):
                 return first_seq_of(key), value, self._decoded(first_seq_of(key), value) is not None
         except StorageDamaged:
             return seq, b"", False
@@ -138,7 +139,7 @@ class ChunkReader:
         if seq >= end[0]:
             return end
         try:
-            for key, value in self._engine.scan("msg", chunk_key(self._number, seq), chunk_key(self._number, end[0])):
+            for key, value in self._engine.scan("msg", chunk_key(self.number, seq), chunk_key(self.number, end[0])):
                 chunk = self._decoded(first_seq_of(key), value)
                 return first_seq_of(key), chunk.bytes_before if chunk is not None else None
         except StorageDamaged:
@@ -147,6 +148,6 @@ class ChunkReader:
 
     def _decoded(self, first_seq: int, value: bytes) -> Chunk | None:
         try:
-            return Chunk.decode(value, queue=self._name, seq=first_seq)
+            return Chunk.decode(value, queue=self.name, seq=first_seq)
         except StorageDamaged:
             return None

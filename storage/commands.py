@@ -224,8 +224,8 @@ class Commands:
             "in_flight": queue.in_flight,
             "head": queue.head,
             "tail": queue.tail,
-            "session": queue.session,
-            "generation": queue.generation,
+            "session": queue.sent.session,
+            "generation": queue.sent.generation,
         }
 
     def _dead_row(self, bridge: str, letters: DeadLetters, wall_ms: int) -> dict[str, Any]:
@@ -271,8 +271,8 @@ class Commands:
             return {"queue": letters.name, "messages": page.rows, "next": page.next_of(letters.next_seq), "tail": letters.next_seq}
         name, lane = self._lane(bridge, arguments["lane"])
         queue = lane.queue
-        for message in queue.read(start, queue.tail):
-            state = "released" if message.seq in queue.released else "in flight" if message.seq < queue.cursor else "waiting"
+        for message in queue.contents.read(start, queue.tail):
+            state = "released" if message.seq in queue.sent.released else "in flight" if message.seq < queue.cursor else "waiting"
             page.take({"seq": message.seq, "state": state, **_message_map(message, payload_bytes)}, message.size_bytes)
             if page.full:
                 break
@@ -294,12 +294,12 @@ class Commands:
         else:
             names = [self._lane(bridge, arguments["lane"])[0]]
         queues = {name: self._store.lanes[name].queue for name in sorted(names)}
-        unsent = {} if whole else {name: queue.unsent() for name, queue in queues.items()}  # all reading before any change
+        unsent = {} if whole else {name: queue.purge.unsent() for name, queue in queues.items()}  # all reading before any change
         purged = flying = 0
         kept = []
         for name, queue in queues.items():
             lane = self._store.lanes[name]
-            gone = queue.purge_all(write) if whole else queue.purge_unsent(unsent[name], write)
+            gone = queue.purge.drop_all(write) if whole else queue.purge.drop_unsent(unsent[name], write)
             purged += gone
             self._store.purged(name, whole=whole)
             self._store.events.add(_purge_event(wall_ms, bridge, lane.number, "queue", gone))
@@ -423,7 +423,7 @@ class _Page:
 
 def _oldest_on_record(queue: Queue) -> int | None:
     """As ``oldest_ms``, but nothing that is found, or not, changes the queue."""
-    oldest = next(queue.read(queue.head, queue.tail), None)
+    oldest = next(queue.contents.read(queue.head, queue.tail), None)
     return None if oldest is None else oldest.accepted_ms
 
 
@@ -470,7 +470,7 @@ def _kept_row(lane: Lane) -> dict[str, Any]:
         "lane": lane.number,
         "messages": lane.queue.depth,
         "reason": MAY_HAVE_BEEN_SENT,
-        "remote": lane.queue.session.rpartition("@")[2],
+        "remote": lane.queue.sent.session.rpartition("@")[2],
         "link_up_ms": lane.linked_ms,
     }
 

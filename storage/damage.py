@@ -1,35 +1,17 @@
-"""Damage in a queue: what was lost, and the raw bytes of what cannot be read, kept for the operator. Bounded; never in the way."""
+"""The raw bytes of what cannot be read in a queue, kept for the operator. Bounded; never in the way."""
 
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from pathlib import Path
 
 from storage import files
+from storage.losses import Loss
 
 log = logging.getLogger("bascule")
 
 QUARANTINE_MAX_BYTES = 64 << 20
 QUARANTINE_MAX_FILES = 1000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Loss:
-    """Messages of a queue that cannot be read any more: the sequences ``[start, stop)``, and how many messages that were.
-
-    session_forgotten: the remote session went off the record, because the remote may hold identifiers of these messages.
-    unreadable: the engine's files are damaged in this place; else they are whole, and what is missing is not in them.
-    raw: the bytes found in their place; empty if the engine could not read them either. error: what was found, in words.
-    """
-
-    start: int
-    stop: int
-    messages: int
-    error: str
-    session_forgotten: bool = False
-    unreadable: bool = False
-    raw: bytes = b""
 
 
 class Quarantine:

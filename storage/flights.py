@@ -9,6 +9,8 @@ from array import array
 from collections.abc import Iterator
 
 from storage.chunk import Chunk, rows_in
+from storage.chunk_reader import ChunkReader
+from storage.pieces import qos0_seqs
 
 FLIGHT_ROWS_MAX = 1000
 
@@ -66,6 +68,21 @@ class Flights:
     def chunks_apart(self) -> Iterator[Chunk]:
         """What is kept apart and in flight; a chunk that was handed out in parts comes as often."""
         return (flight.chunk for flight in self._flights if flight.chunk is not None and flight.remaining)
+
+    def qos0_seqs(self, reader: ChunkReader) -> list[int]:
+        """The sequences of the QoS 0 messages in flight, some of which may have landed; what is stored of them is read.
+
+        Raises:
+            StorageDamaged, Unavailable: it cannot be read.
+        """
+        found: list[int] = []
+        for flight in self._flights:
+            if flight.chunk is not None:
+                found.extend(seq for seq in flight.chunk.seqs() if flight.start <= seq < flight.stop)
+            elif flight.qos0:
+                for chunk, _ in reader.scan(flight.floor, flight.stop):
+                    found.extend(seq for seq in qos0_seqs(chunk) if flight.start <= seq < flight.stop)
+        return found
 
     def leave(self, chunk: Chunk, start: int, stop: int, offsets: array[int] | None, count: int) -> None:
         """Mark ``count`` durable messages of ``chunk`` as in flight; tiny neighbours share a mark."""
@@ -136,6 +153,10 @@ class Flights:
             gone += 1
         if gone:
             del self._flights[:gone]
+
+    def needed_from(self, otherwise: tuple[int, int]) -> tuple[int, int]:
+        """Where the first chunk begins that has anything in flight, and the durable bytes before it; ``otherwise`` if none has."""
+        return (self._flights[0].floor, self._flights[0].bytes_before) if self._flights else otherwise
 
     def clear(self) -> None:
         """Forget every mark."""

@@ -135,11 +135,10 @@ class QueueHistory:
     def __init__(self, engine: Engine, name: str, number: int, row: HistoryRow, head: int) -> None:
         """head: the queue's, as its row has it."""
         self.begins = row.begins
-        self.chunks_from = row.chunks_from
         self.chunks_bytes = row.chunks_bytes
         self._engine = engine
         self._queue = number
-        self._reader = ChunkReader(engine, name, number)
+        self._reader = ChunkReader(engine, name, number, row.chunks_from)
         self._first = row.first
         self._next = row.next
         self._head = head
@@ -149,6 +148,11 @@ class QueueHistory:
         self._looked: deque[tuple[int, int]] = deque()  # settlements that are old and still kept: number, where the highest stops
         self._old = RangeSet()
         self._old_to = row.begins  # everything below it is old
+
+    @property
+    def chunks_from(self) -> int:
+        """Chunks below it are deleted."""
+        return self._reader.low
 
     # --- what leaves the queue ---
 
@@ -253,7 +257,7 @@ class QueueHistory:
         low, high = self.chunks_from, live_from
         while low < high:
             middle = (low + high) // 2
-            chunk = self._reader.before(middle, self.chunks_from)
+            chunk = self._reader.before(middle)
             if chunk is None or chunk.bytes_before < size_bytes:
                 low = max(middle + 1, chunk.stop if chunk is not None else 0)
             else:
@@ -271,7 +275,7 @@ class QueueHistory:
         """
         seq, size_bytes = min(max(self._old_to, below), live_from), live_bytes
         if seq < live_from:
-            chunk = self._reader.before(seq, self.chunks_from)
+            chunk = self._reader.before(seq)
             size_bytes = self.chunks_bytes
             if chunk is not None and chunk.stop > seq:
                 seq, size_bytes = chunk.first_seq, chunk.bytes_before
@@ -305,7 +309,7 @@ class QueueHistory:
             return None
         start, stop = chunk_key(self._queue, self.chunks_from), chunk_key(self._queue, seq)
         write.delete_range("msg", start, stop)
-        self.chunks_from, self.chunks_bytes = seq, max(size_bytes, self.chunks_bytes)
+        self._reader.low, self.chunks_bytes = seq, max(size_bytes, self.chunks_bytes)
         self.begins = max(self.begins, seq)
         return start, stop
 

@@ -7,6 +7,7 @@ sum, in the same row.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -114,6 +115,11 @@ class LaneRow:
     ways: WaysRow = ()
     left: LeftRows = ()
 
+    @classmethod
+    def begin(cls, first_seq: int) -> LaneRow:
+        """Of a queue that was never written."""
+        return cls(head=first_seq, tail=first_seq, handed=first_seq, trimmed=first_seq)
+
     def encode(self) -> bytes:
         """The row's value."""
         ledger = self.ledger
@@ -178,6 +184,26 @@ class LaneRow:
         if not sound:
             raise StorageDamaged("a queue's row contradicts itself", queue=queue, head=head, tail=tail, trimmed=trimmed)
         return row
+
+
+class Unwritten:
+    """Whether a row is to be written. ``tell`` is called each time when it has come to be so."""
+
+    __slots__ = ("_tell", "waits")
+
+    def __init__(self, tell: Callable[[], None]) -> None:
+        self.waits = False
+        self._tell = tell
+
+    def mark(self) -> None:
+        """The row is to be written."""
+        if not self.waits:
+            self.waits = True
+            self._tell()
+
+    def written(self) -> None:
+        """The row is as it is to be."""
+        self.waits = False
 
 
 def unpack_row(value: bytes, version_known: int, *, what: str, name: str) -> list[Any]:

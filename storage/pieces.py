@@ -49,6 +49,46 @@ def apart(body: bytes) -> tuple[Apart, Apart]:
     return Apart(durable, batch.select(durable)), Apart(volatile, batch.select(volatile))
 
 
+def chunks_of(
+    body: bytes, first_seq: int, count: int, size_bytes: int, qos0: int, accepted_ms: int, bytes_before: int, *, all_stored: bool
+) -> tuple[Chunk | None, Chunk | None]:
+    """The batch ``body`` as chunks: what is to be stored, and its QoS 0 rows, which are kept apart unless ``all_stored``.
+
+    count: its rows, qos0: how many of them are QoS 0. bytes_before: of the queue, without this batch.
+    """
+    if qos0 and qos0 < count and not all_stored:
+        kept, passing = apart(body)
+        kept_bytes = kept.batch.size_bytes()
+        halves = ((kept, 0, kept_bytes), (passing, qos0, size_bytes - kept_bytes))
+        stored, volatile = (
+            Chunk(
+                first_seq=first_seq,
+                span=count,
+                count=len(half.offsets),
+                qos0=qos0_rows,
+                bytes_before=bytes_before,
+                size_bytes=half_bytes,
+                accepted_ms=accepted_ms,
+                offsets=half.offsets,
+                body=half.batch.encode(),
+            )
+            for half, qos0_rows, half_bytes in halves
+        )
+        return stored, volatile
+    chunk = Chunk(
+        first_seq=first_seq,
+        span=count,
+        count=count,
+        qos0=qos0,
+        bytes_before=bytes_before,
+        size_bytes=size_bytes,
+        accepted_ms=accepted_ms,
+        offsets=None,
+        body=body,
+    )
+    return (None, chunk) if qos0 and not all_stored else (chunk, None)
+
+
 def qos0_seqs(chunk: Chunk) -> list[int]:
     """The sequences of the QoS 0 rows of ``chunk``."""
     flags = Batch.decode(chunk.body).flags

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Protocol
 
-from wire.frames import Ranges
+from wire.ranges import RangeSet
 from wire.settings import RuleSettings
 from wire.ways import Way
 
@@ -37,12 +37,16 @@ class WithWays(Protocol):
     """A queue."""
 
     ways: QueuedWays
-    head: int
+    settled: RangeSet
+
+    @property
+    def head(self) -> int: ...
+
+    @property
+    def tail(self) -> int: ...
 
     @property
     def depth(self) -> int: ...
-
-    def in_hand(self, ranges: Ranges) -> list[tuple[int, int]]: ...
 
 
 def former_rules(queue: WithWays, rules: Iterable[RuleSettings]) -> list[dict[str, Any]]:
@@ -53,7 +57,8 @@ def former_rules(queue: WithWays, rules: Iterable[RuleSettings]) -> list[dict[st
     configured = {Way.of(rule).encode() for rule in rules}
     rows = []
     for encoded, stop in queue.ways.row(queue.head):
-        messages = min(queue.depth, sum(high - low for low, high in queue.in_hand(((queue.head, stop),))))
+        waiting = queue.settled.missing(queue.head, min(stop, queue.tail))
+        messages = min(queue.depth, sum(high - low for low, high in waiting))
         if messages and encoded not in configured:
             way = Way.decode(encoded)
             rows.append({"rule": way.rule, "destination": way.destination, "messages": messages})

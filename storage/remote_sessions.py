@@ -62,9 +62,9 @@ class RemoteSessions:
             places = [place_of(address) for address in bridge.remote.addresses]
             for lane in range(bridge.lanes):
                 queue = self._queue_of(queue_name(bridge.name, lane))
-                if queue is not None and queue.left:
+                if queue is not None and queue.sent.left:
                     client_id = remote_client_id(bridge.remote.client_id, lane)
-                    queue.keep_left({f"{client_id}@{place}" for place in places})
+                    queue.sent.keep_left({f"{client_id}@{place}" for place in places})
         for session in self._remotes():
             queue = self._queue(session.name)
             if queue is not None and session.name not in _names(queue):
@@ -83,7 +83,7 @@ def _names(queue: Queue) -> set[str]:
     place = lane_of_queue(queue.name)
     if place is None:
         return set()
-    known = [(left.session, left.generation) for left in queue.left]
-    if queue.session:
-        known.append((queue.session, queue.generation))
+    known = [(left.session, left.generation) for left in queue.sent.left]
+    if queue.sent.session:
+        known.append((queue.sent.session, queue.sent.generation))
     return {remote_session_name(connection_name(*place), *each) for each in known}

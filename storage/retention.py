@@ -87,7 +87,7 @@ class Retention:
         """The lanes of which a history is kept."""
         by_bridge: dict[str, list[Lane]] = {}
         for lane in lanes:
-            if lane.queue.history is not None and not lane.row_damaged:
+            if lane.queue.trimming.history is not None and not lane.row_damaged:
                 by_bridge.setdefault(lane.bridge, []).append(lane)
         return by_bridge
 
@@ -96,18 +96,18 @@ class Retention:
         if free_bytes < self._near_bytes:
             return True
         return free_bytes < LOW_BYTES and free_bytes < sum(
-            lane.queue.history_bytes for lanes in by_bridge.values() for lane in lanes
+            lane.queue.trimming.size_bytes for lanes in by_bridge.values() for lane in lanes
         )
 
     def went_back(self, lane: Lane) -> None:
         """Commits of the store are missing: the history of the lane may have a hole, so it begins anew."""
-        if lane.queue.history is not None:
+        if lane.queue.trimming.history is not None:
             self._forget(lane, "commits are missing")
 
     def _cut_bridge(
         self, bridge: BridgeSettings, lanes: list[Lane], write: Write, wall_ms: int, *, near: bool, at_once: bool = False
     ) -> None:
-        total = sum(lane.queue.history_bytes for lane in lanes)
+        total = sum(lane.queue.trimming.size_bytes for lane in lanes)
         allowed = bridge.retention_max_bytes
         if near:
             allowed = min(allowed, total // 2 if total > LITTLE_BYTES else 0)
@@ -124,7 +124,7 @@ class Retention:
 
     def _cut_lane(self, lane: Lane, retention_s: float, wall_ms: int, write: Write) -> None:
         """What is older than the retention goes; and what is from a future further away than that, by a clock that was wrong."""
-        history, retention_ms = lane.queue.history, int(retention_s * 1000)
+        history, retention_ms = lane.queue.trimming.history, int(retention_s * 1000)
         assert history is not None
         if history.look(wall_ms - retention_ms, wall_ms + retention_ms, SETTLEMENTS_A_PASS):
             self._begun.add(lane.bridge)
@@ -132,29 +132,29 @@ class Retention:
 
     def _cut_down(self, lane: Lane, part: float, write: Write, reason: str, *, at_once: bool) -> None:
         """The oldest goes, however young it is, until about ``part`` of the bytes are left; that is told."""
-        queue, history = lane.queue, lane.queue.history
+        queue, history = lane.queue, lane.queue.trimming.history
         assert history is not None
-        before, below = history.begins, queue.history_from(part)
+        before, below = history.begins, queue.trimming.seq_for(part)
         self._cut(lane, write, below=below, at_once=at_once)
         self._events.count("history.cut", lane.bridge, lane.number, reason, history.begins - before)
 
     def _cut(self, lane: Lane, write: Write, *, below: int = 0, at_once: bool = False) -> None:
         queue = lane.queue
-        before_bytes = queue.history_bytes
-        keys = queue.cut_history(write, below=below)
+        before_bytes = queue.trimming.size_bytes
+        keys = queue.trimming.cut(write, below=below)
         if keys is None:
             return
         start, size_bytes = self._deleted.get(queue.number, (keys[0], 0))
-        size_bytes += before_bytes - queue.history_bytes
-        if at_once or size_bytes >= max(COMPACT_BYTES, queue.history_bytes // COMPACT_PART):  # give the disk back
+        size_bytes += before_bytes - queue.trimming.size_bytes
+        if at_once or size_bytes >= max(COMPACT_BYTES, queue.trimming.size_bytes // COMPACT_PART):  # give the disk back
             write.on_commit(partial(self._engine.compact, "msg", start, keys[1]))
             start, size_bytes = keys[1], 0
         self._deleted[queue.number] = start, size_bytes
 
     def _forget(self, lane: Lane, error: object) -> None:
         queue = lane.queue
-        assert queue.history is not None
-        before = queue.history.begins
+        assert queue.trimming.history is not None
+        before = queue.trimming.history.begins
         log.error("history.damaged", extra={"queue": queue.name, "error": str(error)})
-        queue.restart_history()
-        self._events.count("history.cut", lane.bridge, lane.number, "damage", queue.history.begins - before)
+        queue.trimming.restart(queue.head, queue.settled.ranges())
+        self._events.count("history.cut", lane.bridge, lane.number, "damage", queue.trimming.history.begins - before)

@@ -345,7 +345,7 @@ class Tier1:
             if outcome == "redelivered":
                 queue.count_redelivered(ranges, by=by)
         if frame.session is not None:  # the Forwarder, which settles QoS 0, knows neither session nor generation
-            if queue.new_session(frame.generation, frame.session, left_rows(frame.left)):
+            if queue.sent.new_session(frame.generation, frame.session, left_rows(frame.left)):
                 self._remote_sessions.record(queue)
         elif not frame.released:
             return
@@ -805,13 +805,13 @@ class Tier1:
             epoch=lane.epoch,
             head=queue.head,
             tail=queue.tail,
-            dup_below=queue.dup_below,
+            dup_below=queue.sent.below,
             settled=queue.settled.ranges(),
-            released=queue.released.ranges(),
-            generation=queue.generation,
-            session=queue.session,
+            released=queue.sent.released.ranges(),
+            generation=queue.sent.generation,
+            session=queue.sent.session,
             receives=self._remote_sessions.received(queue),
-            left=queue.left,
+            left=queue.sent.left,
         )
 
     def _take_acks(self) -> Effects:
@@ -838,7 +838,7 @@ class Tier1:
                 self._ready.add(name)
                 continue
             self._guarded(name, lane, lambda: self._hand_out_lane(name, lane, wall_ms))  # noqa: B023
-            self._commit_wanted |= lane.queue.has_losses  # who takes from it may have to open the lane anew
+            self._commit_wanted |= bool(lane.queue.losses)  # who takes from it may have to open the lane anew
 
     def _hand_out_lane(self, name: str, lane: _Lane, wall_ms: int) -> None:
         max_age_s = lane.limits.max_age_s if lane.limits.max_age_s is not None else self._settings.limits.max_age_s
@@ -952,7 +952,7 @@ class Tier1:
         try:
             dropped = lane.queue.drop_oldest(messages, size_bytes)
         except StorageDamaged as error:
-            lane.queue.isolate(error)
+            lane.queue.losses.isolate(error)
             dropped = messages_before - lane.queue.depth
         except Unavailable as error:
             self._cannot_read(queue, lane, error)
@@ -985,7 +985,7 @@ class Tier1:
         number = self._numbers.number(name)
         row_damaged = False
         try:
-            queue = Queue.open(
+            queue = Queue(
                 self._engine,
                 name,
                 number,
@@ -1040,7 +1040,7 @@ class Tier1:
                     action()
                     return
                 except StorageDamaged as error:
-                    lane.queue.isolate(error)
+                    lane.queue.losses.isolate(error)
             self._ready.add(name)
         except ConfigError as error:
             self._stop(name, lane, error)
@@ -1072,7 +1072,7 @@ class Tier1:
             lane = self._lanes.get(name)
             if lane is None:
                 continue
-            for loss in lane.queue.take_losses():
+            for loss in lane.queue.losses.take():
                 lane.losses += 1
                 facts = {"queue": name, "first_seq": loss.start, "last_seq": loss.stop - 1, "messages": loss.messages}
                 kept = self._engine.keep_evidence() if loss.unreadable else self._quarantine.keep(name, loss)
@@ -1252,7 +1252,7 @@ class Tier1:
             "waits_for_lanes": self._lane_changes.waits_for(lane),
             "former_rules": former_rules(queue, self._rules_of(lane.bridge)),
             "ledger_closes": ledger.closes(queue.depth),
-            "retained": {"messages": queue.retained, "bytes": queue.history_bytes},
+            "retained": {"messages": queue.trimming.retained(queue.head), "bytes": queue.trimming.size_bytes},
             "damaged": {
                 "stopped": lane.damaged or lane.row_damaged,
                 "places": lane.losses,

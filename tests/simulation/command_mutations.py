@@ -7,26 +7,26 @@ from typing import Any
 from storage.commands import Commands
 from storage.dead_letters import DeadLetters
 from storage.engine import Write
-from storage.queue import Queue, Unsent
+from storage.purge import Purge, Unsent
 from storage.tier1 import Tier1
 
 
 def _takes_what_was_sent(original: Any) -> Any:
-    def purge_unsent(self: Queue, unsent: Unsent, write: Write) -> int:
-        purged: int = original(self, unsent, write)
-        return purged + self.settle("dropped:purged", ((self.head, self.cursor),))
+    def unsent(self: Purge) -> Unsent:
+        return Unsent(self._settled.head, 0, 0, 0)
 
-    return purge_unsent
+    return unsent
 
 
 def _session_kept(original: Any) -> Any:
-    def purge_all(self: Queue, write: Write) -> int:
-        generation, session = self.generation, self.session
+    def drop_all(self: Purge, write: Write) -> int:
+        sent = self._sent
+        generation, session = sent.generation, sent.session
         purged: int = original(self, write)
-        self.generation, self.session = generation, session
+        sent.generation, sent.session = generation, session
         return purged
 
-    return purge_all
+    return drop_all
 
 
 def _lane_goes_on(original: Any) -> Any:
@@ -73,8 +73,8 @@ def _answered_before_commit(original: Any) -> Any:
 
 
 PLANTED: tuple[tuple[str, str, tuple[tuple[Any, str, Any], ...]], ...] = (
-    ("purge-takes-what-was-sent", "a purge takes what is in flight, too", ((Queue, "purge_unsent", _takes_what_was_sent),)),
-    ("purge-keeps-the-session", "a purge of everything keeps session and generation", ((Queue, "purge_all", _session_kept),)),
+    ("purge-takes-what-was-sent", "a purge takes what is in flight, too", ((Purge, "unsent", _takes_what_was_sent),)),
+    ("purge-keeps-the-session", "a purge of everything keeps session and generation", ((Purge, "drop_all", _session_kept),)),
     ("purge-leaves-the-lane", "after a purge of everything the lane goes on", ((Tier1, "purged", _lane_goes_on),)),
     (
         "replay-in-two-commits",

@@ -7,7 +7,7 @@ from typing import Any
 from storage.engine import Write
 from storage.history import QueueHistory
 from storage.ledger import HistoryRow
-from storage.queue import Queue
+from storage.settled import Settled
 
 
 def _one_commit_late(original: Any) -> Any:
@@ -28,28 +28,32 @@ def _numbers_in_memory(original: Any) -> Any:
 
 
 def _gone_unseen(original: Any) -> Any:
-    def note_gone(self: Queue, gaps: Any) -> None:
-        return None
+    def leave_empty(self: Settled, *span: Any) -> None:
+        history, self._history = self._history, None
+        original(self, *span)
+        self._history = history
 
-    return note_gone
+    return leave_empty
 
 
 def _noted_as_told(original: Any) -> Any:
-    def note(self: Queue, by: str, outcome: str, start: int, stop: int) -> None:
-        assert self.history is not None
-        self.history.note(by, outcome, ((start, stop),))
+    def leave(self: Settled, by: str, outcome: str, start: int, stop: int) -> Any:
+        history, self._history = self._history, None
+        gaps = original(self, by, outcome, start, stop)
+        self._history = history
+        if history is not None:
+            history.note(by, outcome, ((start, stop),))
+        return gaps
 
-    return note
+    return leave
 
 
 def _cuts_what_lives(original: Any) -> Any:
-    def cut_history(self: Queue, write: Write, *, below: int = 0) -> Any:
-        assert self.history is not None
-        self.history._old_to = self.tail
-        self.changed = True
-        return self.history.cut(self.tail, self._committed_bytes, write, below=below)
+    def cut(self: QueueHistory, live_from: int, live_bytes: int, write: Write, *, below: int = 0) -> Any:
+        self._old_to = live_from + 20
+        return original(self, live_from + 20, live_bytes, write, below=below)
 
-    return cut_history
+    return cut
 
 
 PLANTED: tuple[tuple[str, str, tuple[tuple[Any, str, Any], ...]], ...] = (
@@ -59,7 +63,7 @@ PLANTED: tuple[tuple[str, str, tuple[tuple[Any, str, Any], ...]], ...] = (
         ((QueueHistory, "write", _one_commit_late),),
     ),
     ("H1-numbers-in-memory", "the next number of a settlement is not in the row", ((QueueHistory, "row", _numbers_in_memory),)),
-    ("H1-lost-qos-0-unseen", "QoS 0 that went with the memory has no settlement", ((Queue, "_note_gone", _gone_unseen),)),
-    ("H1-settled-twice", "what was settled is noted again when it is told again", ((Queue, "_note", _noted_as_told),)),
-    ("H3-cuts-what-lives", "the history is cut up to the tail", ((Queue, "cut_history", _cuts_what_lives),)),
+    ("H1-lost-qos-0-unseen", "QoS 0 that went with the memory has no settlement", ((Settled, "leave_empty", _gone_unseen),)),
+    ("H1-settled-twice", "what was settled is noted again when it is told again", ((Settled, "leave", _noted_as_told),)),
+    ("H3-cuts-what-lives", "the history is cut into what lives", ((QueueHistory, "cut", _cuts_what_lives),)),
 )

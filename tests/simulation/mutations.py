@@ -11,9 +11,13 @@ from actors.client_batches import ClientBatches
 from actors.connection import Connection
 from actors.forwarder import Forwarder
 from actors.remote_intake import RemoteIntake
+from storage.balance import Balance
+from storage.cursor import Cursor
 from storage.engine import Write
+from storage.flights import Flights
 from storage.queue import Queue
 from storage.senders import Sender, Senders, Verdict
+from storage.sent_record import SentRecord
 from storage.sessions import Sessions
 from storage.tier1 import Tier1
 from supervisor.epochs import Epochs
@@ -174,15 +178,7 @@ def _no_dup_on_reconnect(original: Any) -> Any:
 _mutation("3-no-dup-on-reconnect", "a resend on a resumed session has no DUP", (PublishDue, "disconnected", _no_dup_on_reconnect))
 
 
-def _head_always_zero(original: Any) -> Any:
-    def reset(self: Queue, *, forwarder_lives: bool) -> None:
-        original(self, forwarder_lives=forwarder_lives)
-        self._cursor = self._read_to = self._next
-
-    return reset
-
-
-_mutation("3-markers-not-reset", "what was handed out is not handed out again", (Queue, "reset", _head_always_zero))
+_mutation("3-markers-not-reset", "what was handed out is not handed out again", (Cursor, "go_back", _instead(_nothing)))
 
 
 # --- commit points 4 and 6: PUBACK and PUBCOMP settle, and nothing else does ---
@@ -277,14 +273,16 @@ _mutation(
 
 
 def _generation_stays(original: Any) -> Any:
-    def new_session(self: Queue, generation: int, *others: Any) -> bool:
+    def new_session(self: SentRecord, generation: int, *others: Any) -> bool:
         another: bool = original(self, self.generation, *others)
         return another
 
     return new_session
 
 
-_mutation("8-generation-not-kept", "a new generation does not forget what was released", (Queue, "new_session", _generation_stays))
+_mutation(
+    "8-generation-not-kept", "a new generation does not forget what was released", (SentRecord, "new_session", _generation_stays)
+)
 
 
 # --- commit point 8, what comes from a remote: message and identifier before PUBACK and PUBREC, removal before PUBCOMP ---
@@ -476,7 +474,7 @@ def _told_once(original: Any) -> Any:
     return resumes
 
 
-_mutation("P6-refused-uncounted", "what a full queue refuses is not counted", (Queue, "count_refused", _instead(_nothing)))
+_mutation("P6-refused-uncounted", "what a full queue refuses is not counted", (Balance, "refuse", _instead(_nothing)))
 _mutation("P6-held-for-ever", "the store is not told that less of a source is held", (RemoteInbox, "resumes", _told_once))
 _mutation("epochs-repeat", "every life has the same epoch", (Epochs, "next", _instead(lambda self: 7)))
 
@@ -542,13 +540,13 @@ _mutation("T2-handed-out-before-commit", "messages are handed out before their c
 
 
 def _trims_too_much(original: Any) -> Any:
-    def floor(self: Queue) -> tuple[int, int]:
-        return self._cursor, self._cursor_bytes
+    def needed_from(self: Flights, otherwise: tuple[int, int]) -> tuple[int, int]:
+        return otherwise
 
-    return floor
+    return needed_from
 
 
-_mutation("Q5-trimmed-too-early", "chunks are deleted when they are handed out", (Queue, "_floor", _trims_too_much))
+_mutation("Q5-trimmed-too-early", "chunks are deleted when they are handed out", (Flights, "needed_from", _trims_too_much))
 
 
 # --- recovery ---

@@ -506,8 +506,10 @@ def small_constants(shape: Shape) -> list[tuple[Any, str, Any]]:
     import actors.client_batches
     import actors.remote_dialer
     import actors.settlements
-    import storage.queue
+    import storage.dispatch
     import storage.retention
+    import storage.trimming
+    import storage.upcoming
     import supervisor.supervisor
     import wire.client_outbox
     import wire.link
@@ -524,11 +526,11 @@ def small_constants(shape: Shape) -> list[tuple[Any, str, Any]]:
         (actors.settlements, "MESSAGES_IN_HAND_MIN", shape.in_hand),
         (actors.client_batches, "BATCH_ROWS_MAX", shape.batch_rows),
         (wire.link, "OVERLAPPING_ROWS_MIN", shape.overlap_rows),
-        (storage.queue, "TRIM_MESSAGES", shape.trim_messages),
+        (storage.trimming, "TRIM_MESSAGES", shape.trim_messages),
         (storage.retention, "CUT_PERIOD_S", 0.5),
         (storage.retention, "SETTLEMENTS_A_PASS", shape.settlements_a_pass),
-        (storage.queue, "SPLIT_ROWS", shape.split_rows),
-        (storage.queue, "READ_AHEAD_CHUNKS", shape.read_ahead),
+        (storage.dispatch, "SPLIT_ROWS", shape.split_rows),
+        (storage.upcoming, "READ_AHEAD_CHUNKS", shape.read_ahead),
         (supervisor.supervisor, "SignalPipe", SimSignals),
         *few_identifiers(shape.packet_ids),
     ]
@@ -536,7 +538,7 @@ def small_constants(shape: Shape) -> list[tuple[Any, str, Any]]:
 
 def few_identifiers(count: int) -> list[tuple[Any, str, Any]]:
     """Patches that make ``count`` packet identifiers all there are, so that they come round again within a schedule."""
-    import storage.queue
+    import storage.sent_record
     import wire.segments
     import wire.sequences
     from tests.wire.outbound_model import IDENTIFIER_MODULES
@@ -545,7 +547,7 @@ def few_identifiers(count: int) -> list[tuple[Any, str, Any]]:
         return []
     fields, acks = cache(wire.sequences.packet_id_fields.__wrapped__), cache(wire.sequences.ack_table.__wrapped__)
     return [
-        *((module, "PACKET_IDS", count) for module in (storage.queue, *IDENTIFIER_MODULES, wire.segments, wire.sequences)),
+        *((module, "PACKET_IDS", count) for module in (storage.sent_record, *IDENTIFIER_MODULES, wire.segments, wire.sequences)),
         (wire.sequences, "packet_id_fields", fields),
         (wire.segments, "packet_id_fields", fields),
         (wire.sequences, "ack_table", acks),

@@ -8,7 +8,7 @@ from typing import Any
 from actors.queue_store import QueueStore
 from storage import tier1
 from storage.checkpoint import QueueStands, Standing
-from storage.queue import Queue
+from storage.contents import Contents
 from storage.tier1 import Tier1
 from wire.frames import Ranges, SnapshotWanted
 
@@ -51,10 +51,11 @@ def _with_qos_0(original: Any) -> Any:
 
 
 def _settled_in_flight(original: Any) -> Any:
-    def in_flight_ranges(self: Queue) -> Ranges:
-        return ((self.head, self.cursor),) if self.cursor > self.head else ()
+    def in_flight(self: Contents) -> Ranges:
+        head, cursor = self._settled.head, self._cursor.seq
+        return ((head, cursor),) if cursor > head else ()
 
-    return in_flight_ranges
+    return in_flight
 
 
 PLANTED: tuple[tuple[str, str, tuple[tuple[Any, str, Any], ...]], ...] = (
@@ -64,5 +65,5 @@ PLANTED: tuple[tuple[str, str, tuple[tuple[Any, str, Any], ...]], ...] = (
         ((Tier1, "checkpoint", _before_the_commit), (QueueStore, "_take_snapshot", _in_the_middle)),
     ),
     ("snapshot-counts-qos-0", "messages in memory count as durable", ((tier1, "note", _with_qos_0),)),
-    ("snapshot-settled-in-flight", "settled messages count as in flight", ((Queue, "in_flight_ranges", _settled_in_flight),)),
+    ("snapshot-settled-in-flight", "settled messages count as in flight", ((Contents, "in_flight", _settled_in_flight),)),
 )

@@ -18,7 +18,7 @@ from wire.errors import ConfigError, StorageDamaged
 
 
 def open_queue(engine: RecordingEngine, **more: int) -> Queue:
-    return Queue.open(engine, QUEUE, 1, first_seq=0, volatile_max_bytes=more.get("volatile_max_bytes", 1 << 20))
+    return Queue(engine, QUEUE, 1, first_seq=0, volatile_max_bytes=more.get("volatile_max_bytes", 1 << 20))
 
 
 def append(engine: RecordingEngine, queue: Queue, *batches: Batch) -> None:
@@ -152,7 +152,7 @@ def test_what_is_settled_before_it_is_handed_out_again_is_released_no_more() -> 
 
     assert queue.settle("delivered", ((1, 2), (3, 9))) == 2
 
-    assert (queue.released.ranges(), queue.settled.ranges(), queue.depth) == ((), ((1, 2), (3, 4)), 2)
+    assert (queue.sent.released.ranges(), queue.settled.ranges(), queue.depth) == ((), ((1, 2), (3, 4)), 2)
     assert handed(queue.hand_out(100, 1 << 30)) == [b"a", b"c"]
     assert queue.settle("delivered", ((0, 1), (2, 3))) == 2
     assert (queue.head, queue.size_bytes) == (4, 0)
@@ -171,7 +171,7 @@ def test_what_is_released_before_it_is_handed_out_again_is_on_record() -> None:
     reopened.release(((0, 2), (2, 9)))
     append(engine, reopened)
 
-    assert open_queue(engine).released.ranges() == ((0, 3),)
+    assert open_queue(engine).sent.released.ranges() == ((0, 3),)
 
 
 def test_the_order_of_the_pubrecs_is_on_record() -> None:
@@ -184,10 +184,10 @@ def test_the_order_of_the_pubrecs_is_on_record() -> None:
     append(engine, queue)
 
     reopened = open_queue(engine)
-    assert reopened.released.ranges() == ((1, 3), (0, 1), (3, 4))
+    assert reopened.sent.released.ranges() == ((1, 3), (0, 1), (3, 4))
     reopened.hand_out(100, 1 << 30)
     reopened.settle("delivered", ((1, 2),))
-    assert reopened.released.ranges() == ((2, 3), (0, 1), (3, 4))
+    assert reopened.sent.released.ranges() == ((2, 3), (0, 1), (3, 4))
 
 
 def row_after(engine: RecordingEngine, queue: Queue, *, strong: bool, ahead: bool) -> None:
@@ -284,7 +284,7 @@ def trimmed(engine: RecordingEngine, queue: Queue) -> list[int]:
 
 def test_chunks_that_were_settled_before_they_were_read_are_deleted_with_those_around_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """A new life of the store hands out two chunks, has read the third, and is told that this and half of the next are settled."""
-    monkeypatch.setattr("storage.queue.READ_AHEAD_CHUNKS", 2)
+    monkeypatch.setattr("storage.upcoming.READ_AHEAD_CHUNKS", 2)
     engine = RecordingEngine()
     append(engine, open_queue(engine), *[batch([b"%d" % number] * 2) for number in range(5)])
     queue = open_queue(engine)
@@ -299,7 +299,7 @@ def test_chunks_that_were_settled_before_they_were_read_are_deleted_with_those_a
 
 
 def test_a_chunk_that_is_handed_out_in_parts_is_deleted_after_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("storage.queue.SPLIT_ROWS", 2)
+    monkeypatch.setattr("storage.dispatch.SPLIT_ROWS", 2)
     engine = RecordingEngine()
     queue = open_queue(engine)
     append(engine, queue, batch([b"a"] * 2), batch([b"b"] * 6))

@@ -39,8 +39,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.open()
 
     def open(self) -> None:
-        self.queue = Queue.open(self.engine, QUEUE, 1, first_seq=0, volatile_max_bytes=1 << 20, retained=self.retained)
-        self.queue._cache_bytes = self.cache_bytes
+        self.queue = Queue(self.engine, QUEUE, 1, volatile_max_bytes=1 << 20, cache_bytes=self.cache_bytes, retained=self.retained)
 
     def end(self, outcome: str, seqs: list[int]) -> None:
         for seq in seqs:
@@ -138,7 +137,7 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(count=st.integers(1, 5))
     def drop_oldest(self, count: int) -> None:
         waiting = sorted(set(self.queued) - self.flying)
-        never_handed = [seq for seq in waiting if seq >= self.queue._handed]
+        never_handed = [seq for seq in waiting if seq >= self.queue.sent.below]
         if waiting != never_handed:
             assert self.queue.drop_oldest(count, 0) == 0, "what may have been sent is not dropped"
             return
@@ -161,10 +160,10 @@ class QueueMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.retained)
     @rule(age=st.integers(0, 10), rows_max=st.integers(1, 4))
     def cut_what_is_old(self, age: int, rows_max: int) -> None:
-        assert self.queue.history is not None
-        self.queue.history.look(self.wall_ms - age, 1 << 62, rows_max)
+        assert self.queue.trimming.history is not None
+        self.queue.trimming.history.look(self.wall_ms - age, 1 << 62, rows_max)
         write = Write()
-        self.queue.cut_history(write)
+        self.queue.trimming.cut(write)
         self.cut = True
         self.commit(write)
 
@@ -176,9 +175,9 @@ class QueueMachine(RuleBasedStateMachine):
         assert queue.ledger.accepted == self.accepted
         assert queue.ledger.ended() == sum(self.ended.values())
         assert queue.ledger.closes(queue.depth), "P6"
-        assert queue.head <= queue._cursor <= queue.tail == self.tail, "Q1"
+        assert queue.head <= queue.cursor <= queue.tail == self.tail, "Q1"
         assert all(seq >= queue.head for seq in self.queued), "Q1"
-        assert {seq for start, stop in queue.released.ranges() for seq in range(start, stop)} == self.released
+        assert {seq for start, stop in queue.sent.released.ranges() for seq in range(start, stop)} == self.released
         if not self.queued:
             assert queue.size_bytes == 0 or queue.waiting(), "bytes end with the messages"
         least = sum(self.bytes_of[seq] for seq in self.queued)

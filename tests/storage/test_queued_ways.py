@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from storage.queued_ways import QueuedWays, former_rules
 from tests.wire.rules import rule
-from wire.frames import Ranges
 from wire.ranges import RangeSet
 from wire.settings import RuleSettings
 from wire.ways import Way
@@ -25,10 +24,7 @@ class PlainQueue:
 
     @property
     def depth(self) -> int:
-        return sum(high - low for low, high in self.in_hand(((self.head, self.tail),)))
-
-    def in_hand(self, ranges: Ranges) -> list[tuple[int, int]]:
-        return [gap for start, stop in ranges for gap in self.settled.missing(start, min(stop, self.tail))]
+        return sum(high - low for low, high in self.settled.missing(self.head, self.tail))
 
 
 def told(queue: PlainQueue, *rules: RuleSettings) -> list[tuple[str, str, int]]:
