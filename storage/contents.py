@@ -11,7 +11,7 @@ from storage.balance import Balance
 from storage.chunk import Chunk
 from storage.chunk_reader import ChunkReader
 from storage.cursor import Cursor
-from storage.flights import Flights
+from storage.in_flight import InFlight
 from storage.messages import Message, rows_of
 from storage.settled import Settled
 from wire.errors import StorageDamaged
@@ -21,10 +21,10 @@ from wire.frames import Ranges
 class Contents:
     """The messages of one queue that are committed and not settled."""
 
-    def __init__(self, reader: ChunkReader, cursor: Cursor, flights: Flights, settled: Settled, balance: Balance) -> None:
+    def __init__(self, reader: ChunkReader, cursor: Cursor, in_flight: InFlight, settled: Settled, balance: Balance) -> None:
         self._reader = reader
         self._cursor = cursor
-        self._flights = flights
+        self._in_flight = in_flight
         self._settled = settled
         self._balance = balance
 
@@ -60,7 +60,7 @@ class Contents:
 
     def _qos0_chunks(self, start: int, stop: int) -> Iterator[Chunk]:
         last: Chunk | None = None
-        for chunk in chain(self._flights.chunks_apart(), self._cursor.qos0.waiting):
+        for chunk in chain(self._in_flight.qos0_chunks(), self._cursor.qos0.waiting):
             if chunk is not last and chunk.first_seq < stop and chunk.stop > start:
                 yield chunk
-            last = chunk  # one that was handed out in part is in several flights
+            last = chunk  # one that was handed out in part is in several in_flight

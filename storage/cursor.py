@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from storage.chunk import Chunk
 from storage.chunk_reader import ChunkReader
-from storage.flights import Flights
+from storage.in_flight import InFlight
 from storage.ledger import LaneRow
 from storage.qos0_memory import Qos0Memory
 from storage.upcoming import UpcomingChunks
@@ -149,11 +149,11 @@ class Cursor:
             self.bytes_before = bytes_before
         self.move(stop)
 
-    def go_back(self, head: int, flights: Flights) -> None:
-        """Back to ``head``: what is in ``flights`` is to be handed out again."""
-        self.qos0.take_back(flights.chunks_apart())
-        if len(flights):
-            self.floor = flights.needed_from(self.floor)
+    def go_back(self, head: int, in_flight: InFlight) -> None:
+        """Back to ``head``: what is in ``in_flight`` is to be handed out again."""
+        self.qos0.take_back(in_flight.qos0_chunks())
+        if len(in_flight):
+            self.floor = in_flight.needed_from(self.floor)
             self.bytes_before = self.floor[1]
         self.seq = head
         self._passed_bytes = None

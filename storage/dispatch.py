@@ -7,7 +7,7 @@ from array import array
 from storage.balance import Balance
 from storage.chunk import Chunk
 from storage.cursor import Cursor, NextBatch
-from storage.flights import Flights
+from storage.in_flight import InFlight
 from storage.pieces import Piece, join_tiny, pick
 from storage.sent_record import SentRecord
 from storage.settled import Settled
@@ -29,7 +29,7 @@ class Dispatch:
         self,
         cursor: Cursor,
         waiting: Waiting,
-        flights: Flights,
+        in_flight: InFlight,
         settled: Settled,
         balance: Balance,
         sent: SentRecord,
@@ -40,7 +40,7 @@ class Dispatch:
         self.cut_short = False
         self._cursor = cursor
         self._waiting = waiting
-        self._flights = flights
+        self._in_flight = in_flight
         self._settled = settled
         self._balance = balance
         self._sent = sent
@@ -111,9 +111,9 @@ class Dispatch:
         cursor, first_seq = self._cursor, chunk.first_seq
         cursor.pop(batch)
         if batch.stored is None:
-            self._flights.leave_apart(chunk, first_seq, stop, chunk.offsets, chunk.count, bytes_before=cursor.bytes_before)
+            self._in_flight.add_qos0(chunk, first_seq, stop, chunk.offsets, chunk.count, bytes_before=cursor.bytes_before)
         else:
-            self._flights.leave(chunk, first_seq, stop, chunk.offsets, chunk.count)
+            self._in_flight.add(chunk, first_seq, stop, chunk.offsets, chunk.count)
         offsets = b""
         if chunk.offsets is not None:
             offsets = pack_column(chunk.offsets)
@@ -124,8 +124,8 @@ class Dispatch:
     def _take_both(self, stored: Chunk, qos0: Chunk, whole: bytes) -> Piece:
         self._cursor.pop(NextBatch(stored, qos0))
         first_seq, stop = stored.first_seq, stored.stop
-        self._flights.leave(stored, first_seq, stop, stored.offsets, stored.count)
-        self._flights.leave_apart(qos0, first_seq, stop, qos0.offsets, qos0.count, bytes_before=stored.bytes_before)
+        self._in_flight.add(stored, first_seq, stop, stored.offsets, stored.count)
+        self._in_flight.add_qos0(qos0, first_seq, stop, qos0.offsets, qos0.count, bytes_before=stored.bytes_before)
         self._cursor.move(stop)
         size_bytes = stored.size_bytes + qos0.size_bytes
         return Piece(first_seq, stored.count + qos0.count, size_bytes, b"", whole, stored.accepted_ms)
@@ -144,9 +144,9 @@ class Dispatch:
             offsets = array("I", [seq - start for seq in seqs])
             if chunk is batch.stored:
                 if seqs:
-                    self._flights.leave(chunk, start, end, offsets, len(seqs))
+                    self._in_flight.add(chunk, start, end, offsets, len(seqs))
             elif seqs:
-                self._flights.leave_apart(chunk, start, end, offsets, len(seqs), bytes_before=bytes_before)
+                self._in_flight.add_qos0(chunk, start, end, offsets, len(seqs), bytes_before=bytes_before)
             else:
                 cursor.qos0.free(chunk.size_bytes)
         cursor.move(end, None if end == stop else (first_seq, bytes_before))

@@ -9,7 +9,7 @@ from storage.balance import Balance
 from storage.chunk import claimed_span
 from storage.chunk_reader import ChunkReader
 from storage.cursor import Cursor
-from storage.flights import Flights
+from storage.in_flight import InFlight
 from storage.sent_record import SentRecord
 from storage.settled import Settled
 from wire.errors import StorageDamaged
@@ -40,7 +40,7 @@ class Losses:
         self,
         reader: ChunkReader,
         cursor: Cursor,
-        flights: Flights,
+        in_flight: InFlight,
         settled: Settled,
         balance: Balance,
         sent: SentRecord,
@@ -49,7 +49,7 @@ class Losses:
         """changed: is called when the row is to be written."""
         self._reader = reader
         self._cursor = cursor
-        self._flights = flights
+        self._in_flight = in_flight
         self._settled = settled
         self._balance = balance
         self._sent = sent
@@ -66,7 +66,7 @@ class Losses:
 
     def lose(self, start: int, stop: int, messages: int, error: str, raw: bytes = b"", *, unreadable: bool = False) -> None:
         """Settle ``[start, stop)``, where ``messages`` stored messages at most are lost."""
-        messages = max(0, min(messages, self._balance.stored - self._flights.durable))
+        messages = max(0, min(messages, self._balance.stored - self._in_flight.stored))
         head = self._settled.head
         self._balance.end("dropped:damaged", messages)
         forgotten = self._sent.lose(start, stop, head, self._settled.above)

@@ -10,10 +10,9 @@ from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import NamedTuple
 
 from storage.chunk import Chunk
-from wire.batch import QOS_MASK, Batch, concat, pack_column
+from wire.batch import Batch, concat, pack_column
 from wire.ranges import RangeSet
 
 JOINED_ROWS_MAX = 1000
@@ -32,67 +31,6 @@ class Piece:
     offsets: bytes
     body: bytes
     accepted_ms: int
-
-
-class Apart(NamedTuple):
-    """One kind of the rows of a batch: their row numbers and the batch of just them."""
-
-    offsets: array[int]
-    batch: Batch
-
-
-def apart(body: bytes) -> tuple[Apart, Apart]:
-    """The rows of QoS 1 and 2, and those of QoS 0."""
-    batch = Batch.decode(body)
-    durable = array("I", [row for row, flags in enumerate(batch.flags) if flags & QOS_MASK])
-    volatile = array("I", [row for row, flags in enumerate(batch.flags) if not flags & QOS_MASK])
-    return Apart(durable, batch.select(durable)), Apart(volatile, batch.select(volatile))
-
-
-def chunks_of(
-    body: bytes, first_seq: int, count: int, size_bytes: int, qos0: int, accepted_ms: int, bytes_before: int, *, all_stored: bool
-) -> tuple[Chunk | None, Chunk | None]:
-    """The batch ``body`` as chunks: what is to be stored, and its QoS 0 rows, which are kept apart unless ``all_stored``.
-
-    count: its rows, qos0: how many of them are QoS 0. bytes_before: of the queue, without this batch.
-    """
-    if qos0 and qos0 < count and not all_stored:
-        kept, passing = apart(body)
-        kept_bytes = kept.batch.size_bytes()
-        halves = ((kept, 0, kept_bytes), (passing, qos0, size_bytes - kept_bytes))
-        stored, volatile = (
-            Chunk(
-                first_seq=first_seq,
-                span=count,
-                count=len(half.offsets),
-                qos0=qos0_rows,
-                bytes_before=bytes_before,
-                size_bytes=half_bytes,
-                accepted_ms=accepted_ms,
-                offsets=half.offsets,
-                body=half.batch.encode(),
-            )
-            for half, qos0_rows, half_bytes in halves
-        )
-        return stored, volatile
-    chunk = Chunk(
-        first_seq=first_seq,
-        span=count,
-        count=count,
-        qos0=qos0,
-        bytes_before=bytes_before,
-        size_bytes=size_bytes,
-        accepted_ms=accepted_ms,
-        offsets=None,
-        body=body,
-    )
-    return (None, chunk) if qos0 and not all_stored else (chunk, None)
-
-
-def qos0_seqs(chunk: Chunk) -> list[int]:
-    """The sequences of the QoS 0 rows of ``chunk``."""
-    flags = Batch.decode(chunk.body).flags
-    return [seq for seq, flag in zip(chunk.seqs(), flags, strict=True) if not flag & QOS_MASK]
 
 
 def pick(chunks: Sequence[Chunk], start: int, settled: RangeSet, rows_max: int | None) -> tuple[Piece | None, list[list[int]]]:

@@ -9,7 +9,7 @@ from storage.balance import Balance
 from storage.chunk_reader import ChunkReader
 from storage.cursor import Cursor
 from storage.engine import Write
-from storage.flights import Flights
+from storage.in_flight import InFlight
 from storage.keys import chunk_key
 from storage.purged import Purged
 from storage.sent_record import SentRecord
@@ -34,7 +34,7 @@ class Purge:
         self,
         reader: ChunkReader,
         cursor: Cursor,
-        flights: Flights,
+        in_flight: InFlight,
         settled: Settled,
         balance: Balance,
         sent: SentRecord,
@@ -46,7 +46,7 @@ class Purge:
         """changed: is called when the row is to be written."""
         self._reader = reader
         self._cursor = cursor
-        self._flights = flights
+        self._in_flight = in_flight
         self._settled = settled
         self._balance = balance
         self._sent = sent
@@ -66,7 +66,7 @@ class Purge:
         """
         cursor, rows_left = self._cursor.seq, self._settled.rows_left
         start = max(cursor, min(self._sent.below, self._cursor.tail))
-        stored, qos0 = self._flights.durable, self._flights.volatile
+        stored, qos0 = self._in_flight.stored, self._in_flight.qos0
         kept_bytes = 0
         if start > cursor:
             for chunk in self._reader.look(cursor, start, None):
@@ -103,7 +103,7 @@ class Purge:
         floor = self._trimming.settled_below(head)
         self._sent.leave_session(head, self._settled.above)
         self._sent.new_session(self._sent.generation + 1, "", self._sent.left)
-        self._flights.clear()
+        self._in_flight.clear()
         cursor.qos0.clear()
         self._purged.clear()
         self._settled.leave_all("operator", "dropped:purged", cursor.tail)

@@ -14,7 +14,7 @@ from storage.contents import Contents
 from storage.cursor import Cursor
 from storage.dispatch import Dispatch
 from storage.engine import Engine, Write
-from storage.flights import Flights
+from storage.in_flight import InFlight
 from storage.keys import lane_key
 from storage.ledger import LaneRow, Unwritten
 from storage.losses import Losses
@@ -74,19 +74,19 @@ class Queue:
         changed = self._row_state.mark
         self._reader = reader = ChunkReader(engine, name, number, row.trimmed)
         self._cursor = cursor = Cursor(reader, row, qos0_max_bytes=volatile_max_bytes, cache_bytes=cache_bytes)
-        self._flights = flights = Flights()
+        self._in_flight = in_flight = InFlight()
         self._balance = balance = Balance(row.ledger, row.depth, changed)
         self._purged = purged = Purged(row.purged)
         self.sent = sent = SentRecord(row, changed, mark_holds=mark_holds)
-        self.trimming = Trimming(engine, reader, row, lambda: flights.needed_from(cursor.floor), changed, retained=retained)
-        below = (sent.forget_below, cursor.jump_to_head, flights.forget_below)
+        self.trimming = Trimming(engine, reader, row, lambda: in_flight.needed_from(cursor.floor), changed, retained=retained)
+        below = (sent.forget_below, cursor.jump_to_head, in_flight.forget_below)
         self._settled = settled = Settled(row, self.trimming.history, changed, below)
-        self.losses = Losses(reader, cursor, flights, settled, balance, sent, changed)
+        self.losses = Losses(reader, cursor, in_flight, settled, balance, sent, changed)
         self._waiting = Waiting(reader, cursor, settled, balance, sent, self.losses, purged, changed)
-        self._dispatch = Dispatch(cursor, self._waiting, flights, settled, balance, sent, durable=engine.durable)
-        self.contents = Contents(reader, cursor, flights, settled, balance)
+        self._dispatch = Dispatch(cursor, self._waiting, in_flight, settled, balance, sent, durable=engine.durable)
+        self.contents = Contents(reader, cursor, in_flight, settled, balance)
         self._tail = Tail(number, row, cursor, settled, balance, all_stored=not engine.durable)
-        self.purge = Purge(reader, cursor, flights, settled, balance, sent, purged, self.trimming, self._tail, changed)
+        self.purge = Purge(reader, cursor, in_flight, settled, balance, sent, purged, self.trimming, self._tail, changed)
         self.ledger, self.settled, self.ways = balance.ledger, settled.above, self._tail.ways
         if self._waiting.begin() and row.head == row.trimmed:
             self.trimming.begin_at(cursor.bytes_before)
@@ -135,12 +135,12 @@ class Queue:
         """Bytes of the messages in the queue, to within a chunk."""
         cursor = self._cursor
         waiting = self._tail.size_bytes - cursor.bytes_before + cursor.qos0.size_bytes
-        return waiting + self._flights.size_bytes - self._purged.bytes_above(cursor.seq)
+        return waiting + self._in_flight.size_bytes - self._purged.bytes_above(cursor.seq)
 
     @property
     def in_flight(self) -> int:
         """Messages handed out and not settled."""
-        return self._flights.messages
+        return self._in_flight.messages
 
     def waiting(self) -> bool:
         """Whether there is something that was not handed out."""
@@ -152,7 +152,7 @@ class Queue:
         Raises:
             StorageDamaged, Unavailable: it cannot be read.
         """
-        first = self._flights.first
+        first = self._in_flight.first
         return first.accepted_ms if first is not None else self._waiting.oldest_ms()
 
     # --- append ---
@@ -212,9 +212,9 @@ class Queue:
         QoS 0 is at most once: what was handed to a Forwarder that died is dropped; one that lives has settled what it passed on.
         """
         if not forwarder_lives:
-            self.settle("dropped:actor_restart", ranges_of(sorted(self._flights.qos0_seqs(self._reader))))
-        self._cursor.go_back(self._settled.head, self._flights)
-        self._flights.clear()
+            self.settle("dropped:actor_restart", ranges_of(sorted(self._in_flight.qos0_seqs(self._reader))))
+        self._cursor.go_back(self._settled.head, self._in_flight)
+        self._in_flight.clear()
 
     def close(self, sent_below: int) -> None:
         """Nothing is handed out for now; what was not sent may be dropped, and expires (Q6). The next hand-out commits a mark anew.
@@ -246,9 +246,9 @@ class Queue:
             if start >= stop:
                 continue
             for low, high in settled.leave(by, outcome, start, stop):
-                landed, landed_qos0, qos0_bytes = self._flights.land(low, high)
-                stored += landed
-                qos0 += landed_qos0
+                gone_stored, gone_qos0, qos0_bytes = self._in_flight.settle(low, high)
+                stored += gone_stored
+                qos0 += gone_qos0
                 if qos0_bytes:
                     cursor.qos0.free(qos0_bytes)
             self.sent.released.discard(start, stop)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from functools import partial
 
 from storage.balance import Balance
@@ -10,10 +11,9 @@ from storage.cursor import Cursor
 from storage.engine import Write
 from storage.keys import chunk_key
 from storage.ledger import LaneRow
-from storage.pieces import chunks_of
 from storage.queued_ways import QueuedWays
 from storage.settled import Settled
-from wire.batch import head_of
+from wire.batch import QOS_MASK, Batch, head_of
 
 
 class Tail:
@@ -44,7 +44,7 @@ class Tail:
         first_seq, self.seq = self.seq, self.seq + count
         accepted_ms, ways = head_of(body)
         all_stored, before = self._all_stored, self.size_bytes
-        stored, apart = chunks_of(body, first_seq, count, size_bytes, qos0, accepted_ms, before, all_stored=all_stored)
+        stored, apart = _chunks_of(body, first_seq, count, size_bytes, qos0, accepted_ms, before, all_stored=all_stored)
         self.ways.take(ways, self.seq)
         self._balance.accept(stored.count if stored is not None else 0, apart.count if apart is not None else 0)
         if stored is not None:
@@ -57,3 +57,50 @@ class Tail:
 
     def _keep(self, apart: Chunk) -> None:
         self._balance.end("dropped:qos0_memory", 0, self._cursor.qos0.add(apart, self._settled, self._cursor.seq))
+
+
+def _chunks_of(
+    body: bytes, first_seq: int, count: int, size_bytes: int, qos0: int, accepted_ms: int, bytes_before: int, *, all_stored: bool
+) -> tuple[Chunk | None, Chunk | None]:
+    """The batch ``body`` as chunks: what is to be stored, and its QoS 0 rows, which are kept apart unless ``all_stored``.
+
+    count: its rows, qos0: how many of them are QoS 0. bytes_before: of the queue, without this batch.
+    """
+    if qos0 and qos0 < count and not all_stored:
+        return _apart(body, first_seq, size_bytes, accepted_ms, bytes_before)
+    chunk = Chunk(
+        first_seq=first_seq,
+        span=count,
+        count=count,
+        qos0=qos0,
+        bytes_before=bytes_before,
+        size_bytes=size_bytes,
+        accepted_ms=accepted_ms,
+        offsets=None,
+        body=body,
+    )
+    return (None, chunk) if qos0 and not all_stored else (chunk, None)
+
+
+def _apart(body: bytes, first_seq: int, size_bytes: int, accepted_ms: int, bytes_before: int) -> tuple[Chunk, Chunk]:
+    """The rows of QoS 1 and 2, and those of QoS 0, each with the span of the whole batch."""
+    batch = Batch.decode(body)
+    halves: list[Chunk] = []
+    for of_qos0 in (False, True):
+        rows = array("I", [row for row, flags in enumerate(batch.flags) if (not flags & QOS_MASK) == of_qos0])
+        half = batch.select(rows)
+        half_bytes = half.size_bytes() if not of_qos0 else size_bytes - halves[0].size_bytes
+        halves.append(
+            Chunk(
+                first_seq=first_seq,
+                span=len(batch),
+                count=len(rows),
+                qos0=len(rows) if of_qos0 else 0,
+                bytes_before=bytes_before,
+                size_bytes=half_bytes,
+                accepted_ms=accepted_ms,
+                offsets=rows,
+                body=half.encode(),
+            )
+        )
+    return halves[0], halves[1]

@@ -14,7 +14,7 @@ from actors.remote_intake import RemoteIntake
 from storage.balance import Balance
 from storage.cursor import Cursor
 from storage.engine import Write
-from storage.flights import Flights
+from storage.in_flight import InFlight
 from storage.queue import Queue
 from storage.senders import Sender, Senders, Verdict
 from storage.sent_record import SentRecord
@@ -540,13 +540,13 @@ _mutation("T2-handed-out-before-commit", "messages are handed out before their c
 
 
 def _trims_too_much(original: Any) -> Any:
-    def needed_from(self: Flights, otherwise: tuple[int, int]) -> tuple[int, int]:
+    def needed_from(self: InFlight, otherwise: tuple[int, int]) -> tuple[int, int]:
         return otherwise
 
     return needed_from
 
 
-_mutation("Q5-trimmed-too-early", "chunks are deleted when they are handed out", (Flights, "needed_from", _trims_too_much))
+_mutation("Q5-trimmed-too-early", "chunks are deleted when they are handed out", (InFlight, "needed_from", _trims_too_much))
 
 
 # --- recovery ---

@@ -81,7 +81,7 @@ def test_a_backlog_of_single_messages_is_handed_out_in_few_pieces() -> None:
     assert max(piece.count for piece in pieces) <= JOINED_ROWS_MAX
     assert handed(pieces) == [b"%d" % number for number in range(2500)]
     assert len(queue.hand_out(10_000, 1 << 30)) == 3
-    assert len(queue._flights) == 3, "marks are shared, too"
+    assert len(queue._in_flight) == 3, "marks are shared, too"
 
 
 def test_messages_with_properties_keep_their_second_when_joined() -> None:
