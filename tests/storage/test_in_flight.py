@@ -4,22 +4,8 @@ from __future__ import annotations
 
 from array import array
 
-from storage.chunk import Chunk
 from storage.in_flight import SHARED_ROWS_MAX, InFlight
-
-
-def chunk(first_seq: int, count: int, *, bytes_before: int = 0) -> Chunk:
-    return Chunk(
-        first_seq=first_seq,
-        span=count,
-        count=count,
-        qos0=0,
-        bytes_before=bytes_before,
-        size_bytes=10 * count,
-        accepted_ms=1000,
-        offsets=None,
-        body=b"",
-    )
+from tests.storage.queues import chunk
 
 
 def test_neighbours_share_a_mark_up_to_a_limit() -> None:

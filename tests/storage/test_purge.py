@@ -8,12 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage.engine import Engine, RocksEngine
+from storage.engine import Engine, RocksEngine, Write
+from storage.keys import chunk_key
 from storage.memory import MemoryEngine
 from storage.queue import Queue
 from storage.tier1 import Effects, Tier1
 from tests.storage.building import FORWARDER, QUEUE, RecordingEngine, append_frame, batch, bridge, messages, node, settle_frame
 from tests.storage.commanding import command, refused
+from tests.storage.queues import append, open_queue
 from wire.frames import Credit, Frame, HandOut, LaneOpen, LaneOpened, LaneReopen, QueueAnswer, QueueCommand, Settled
 
 EPOCH = 7 << 20
@@ -273,6 +275,58 @@ def test_a_page_is_bounded_in_bytes() -> None:
         position = page["next"]
     assert sum(pages) == 20
     assert max(pages) == 3
+
+
+def queue_with(*qos: int) -> tuple[RecordingEngine, Queue]:
+    """A queue with a session and two batches of a message for each of ``qos``; the first is handed out."""
+    recording = RecordingEngine()
+    queue = open_queue(recording, cache_bytes=0)
+    queue.sent.new_session(1, "a@h")
+    append(recording, queue, *[batch([b"%d.%d" % (at, row) for row in range(len(qos))], qos) for at in range(2)])
+    assert sum(piece.count for piece in queue.hand_out(len(qos), MANY)) == len(qos)
+    return recording, queue
+
+
+def test_the_queue_drops_what_was_certainly_never_sent_with_the_write() -> None:
+    recording, queue = queue_with(1, 0, 2)
+    size_bytes = queue.size_bytes
+    write = Write()
+
+    unsent = queue.purge.unsent()
+    assert unsent == (3, 2, 1, 0)
+    assert queue.depth == 6, "asking changes nothing"
+    assert queue.purge.drop_unsent(unsent, write) == 3
+
+    assert (queue.depth, queue.size_bytes, queue.sent.session) == (3, size_bytes // 2, "a@h")
+    assert write.ops == [("delete_range", "msg", chunk_key(1, 3), chunk_key(1, 6))]
+    queue.settle("delivered", ((0, 3),))
+    append(recording, queue, batch([b"new"]))
+    assert [messages(piece) for piece in queue.hand_out(9, MANY)] == [[(6, b"new")]]
+    assert not queue.losses
+    assert queue.ledger.closes(queue.depth)
+
+
+def test_what_may_have_been_sent_before_a_reset_is_counted_from_the_disk_and_stays() -> None:
+    _, queue = queue_with(1, 0, 2)
+    queue.reset(forwarder_lives=True)
+
+    unsent = queue.purge.unsent()
+
+    assert unsent[:3] == (3, 2, 1)
+    assert queue.purge.drop_unsent(unsent, Write()) == 3
+    assert [len(messages(piece)) for piece in queue.hand_out(9, MANY)] == [3]
+
+
+def test_the_queue_drops_everything_and_leaves_the_session() -> None:
+    _, queue = queue_with(1, 0, 2)
+    write = Write()
+
+    assert queue.purge.drop_all(write) == 6
+
+    assert (queue.head, queue.depth, queue.in_flight, queue.size_bytes) == (6, 0, 0, 0)
+    assert (queue.sent.session, queue.sent.generation, [left.session for left in queue.sent.left]) == ("", 2, ["a@h"])
+    assert write.ops == [("delete_range", "msg", chunk_key(1, 0), chunk_key(1, 6))]
+    assert queue.ledger.closes(0)
 
 
 STEPS = ("publish", "mixed", "credit", "deliver", "purge", "purge_all", "reopen", "restart")

@@ -9,7 +9,7 @@ import pytest
 from storage.engine import Family
 from storage.tier1 import RETRY_FIRST_S, RETRY_MAX_S, TICK_S, Tier1
 from tests.storage.building import RecordingEngine, append_frame, batch, bridge, messages, node, settle_frame
-from tests.storage.test_queue import append, handed, open_queue
+from tests.storage.queues import append, handed, open_queue
 from wire.errors import Unavailable
 from wire.frames import Committed, Credit, Frame, HandOut, LaneOpen, LaneOpened, QueueAnswer, QueueCommand, Settled
 from wire.names import queue_name

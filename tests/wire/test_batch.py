@@ -9,7 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wire.batch import BATCH_VERSION, HEAD_BYTES, RETAIN, Batch, from_rows, head_of, pack_column, unpack_column, ways_columns
+from wire.batch import (
+    BATCH_VERSION,
+    HEAD_BYTES,
+    RETAIN,
+    Batch,
+    concat,
+    from_rows,
+    head_of,
+    pack_column,
+    unpack_column,
+    ways_columns,
+)
 from wire.errors import UnknownFrame
 
 ROW = st.tuples(st.sampled_from([b"a", b"a/b", b"plant/1/x"]), st.sampled_from([0, 1, 2, 1 | RETAIN]), st.binary(max_size=40))
@@ -89,3 +100,19 @@ def test_each_topic_has_the_way_that_it_was_given(of_topics: list[bytes]) -> Non
     batch.ways, batch.way_of = ways_columns(of_topics)
     assert batch.ways_of_topics() == of_topics
     assert sorted(batch.ways) == sorted(set(of_topics) - {b""})
+
+
+def test_joined_batches_are_their_rows_one_after_the_other() -> None:
+    first = from_rows([(b"a", 1, b"1"), (b"b", 2, b"2")], accepted_ms=5)
+    second = from_rows([(b"b", 5, b"3"), (b"c", 0, b"")], accepted_ms=4)
+    first.ways, first.way_of = ways_columns([b"7", b"8"])
+    second.ways, second.way_of = ways_columns([b"9", b"7"])
+    second.properties[1] = b"p"
+
+    joined = concat([first, second])
+
+    ways = joined.ways_of_topics()
+    rows = [(joined.topics[topic], ways[topic]) for topic in joined.topic_of]
+    assert rows == [(b"a", b"7"), (b"b", b"8"), (b"b", b"9"), (b"c", b"7")]
+    assert (joined.rows_payloads(), joined.flags, joined.properties) == ([b"1", b"2", b"3", b""], b"\x01\x02\x05\x00", {3: b"p"})
+    assert head_of(joined.encode()) == (4, [b"7", b"8", b"9"])
