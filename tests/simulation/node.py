@@ -508,6 +508,7 @@ def small_constants(shape: Shape) -> list[tuple[Any, str, Any]]:
     import actors.settlements
     import storage.dispatch
     import storage.retention
+    import storage.tier1
     import storage.trimming
     import storage.upcoming
     import supervisor.supervisor
@@ -526,6 +527,7 @@ def small_constants(shape: Shape) -> list[tuple[Any, str, Any]]:
         (actors.settlements, "MESSAGES_IN_HAND_MIN", shape.in_hand),
         (actors.client_batches, "BATCH_ROWS_MAX", shape.batch_rows),
         (wire.link, "OVERLAPPING_ROWS_MIN", shape.overlap_rows),
+        (storage.tier1, "CACHE_BYTES", shape.cache_bytes),
         (storage.trimming, "TRIM_MESSAGES", shape.trim_messages),
         (storage.retention, "CUT_PERIOD_S", 0.5),
         (storage.retention, "SETTLEMENTS_A_PASS", shape.settlements_a_pass),

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import storage.queue
 from storage.engine import FAMILIES
 from tests.simulation.broker import Broker
 from tests.simulation.changes import changes_of
@@ -175,16 +174,11 @@ def _patched(plan: Plan) -> Iterator[None]:
     inbox_rows = inbox_defaults["rows_max"]
     if plan.shape.incoming is not None:
         inbox_defaults["rows_max"] = plan.shape.incoming.inbox_rows
-    defaults = storage.queue.Queue.__init__.__kwdefaults__
-    assert defaults is not None
-    cache_bytes = defaults["cache_bytes"]
-    defaults["cache_bytes"] = plan.shape.cache_bytes
     try:
         yield
     finally:
         for owner, name, value in kept:
             setattr(owner, name, value)
-        defaults["cache_bytes"] = cache_bytes
         inbox_defaults["rows_max"] = inbox_rows
         log.disabled = disabled
         assert signal.getsignal(signal.SIGTERM) is handlers
