@@ -15,6 +15,8 @@ from zlib import crc32
 from wire.batch import pack_column, unpack_column
 from wire.errors import ConfigError, StorageDamaged
 
+Place = tuple[int, int]  # where a chunk begins, and the stored bytes of the queue before it
+
 CHUNK_VERSION = 1
 SPARSE = 0b0000_0001
 

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from storage.chunk import Chunk
+from storage.chunk import Chunk, Place
 from storage.chunk_reader import ChunkReader
 from storage.in_flight import InFlight
 from storage.ledger import LaneRow
 from storage.qos0_memory import Qos0Memory
 from storage.upcoming import UpcomingChunks
 from wire.ranges import RangeSet
-
-Place = tuple[int, int]  # where a chunk begins, and the durable bytes of the queue before it
 
 
 class NextBatch(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator
 
-from storage.chunk import Chunk, rows_in
+from storage.chunk import Chunk, Place, rows_in
 from storage.chunk_reader import ChunkReader
 from wire.batch import QOS_MASK, Batch
 
@@ -149,7 +149,7 @@ class InFlight:
         if gone:
             del self._marks[:gone]
 
-    def needed_from(self, otherwise: tuple[int, int]) -> tuple[int, int]:
+    def needed_from(self, otherwise: Place) -> Place:
         """Where the first chunk begins that has anything in flight, and the stored bytes before it; ``otherwise`` if none has."""
         return (self._marks[0].floor, self._marks[0].bytes_before) if self._marks else otherwise
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from storage.chunk import Place
 from storage.chunk_reader import ChunkReader
 from storage.engine import Engine, Write
 from storage.history import QueueHistory
@@ -14,8 +15,6 @@ from wire.frames import Ranges
 
 TRIM_MESSAGES = 5000
 TRIM_BYTES = 16 << 20
-
-Place = tuple[int, int]  # where a chunk begins, and the durable bytes of the queue before it
 
 
 class Trimming:
