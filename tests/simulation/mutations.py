@@ -35,7 +35,7 @@ from wire.frames import HandOut, LaneOpened, Settle, Settled
 from wire.handed_out import HandedOut
 from wire.held_identifiers import HeldIdentifiers
 from wire.identifier_span import IdentifierSpan
-from wire.in_flight import InFlight
+from wire.in_flight import InFlight as Window
 from wire.inbound import AnswerBurst, InboundFlow
 from wire.lane_record import LaneRecord
 from wire.left_sessions import LeftSessions
@@ -580,7 +580,7 @@ _mutation("F6-resent-out-of-order", "a resumed session begins with the last mess
 
 
 def _window_ignored(original: Any) -> Any:
-    def connected(self: InFlight, *facts: int) -> None:
+    def connected(self: Window, *facts: int) -> None:
         original(self, *facts)
         self.window += 1
 
@@ -592,7 +592,7 @@ _mutation(
     "unsettled messages may span more sequences than there are identifiers",
     (IdentifierSpan, "room", _instead(lambda self, seq, qos: 1 << 16)),
 )
-_mutation("F1-window-exceeded", "one message more than the receive maximum", (InFlight, "connected", _window_ignored))
+_mutation("F1-window-exceeded", "one message more than the receive maximum", (Window, "connected", _window_ignored))
 
 
 def _lane_not_reopened(original: Any) -> Any:
