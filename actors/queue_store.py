@@ -1,4 +1,4 @@
-"""The QueueStore: sole writer of Tier 1. Feeds frames to ``storage/tier1.py``, commits at each turn's end, sends what comes out.
+"""The QueueStore: sole writer of Tier 1. Feeds frames to the store (``storage/tier1.py``), commits at a turn's end, sends what comes out.
 
 It opens the store when it starts; where the disk refuses it tries again in place, so that a full disk is no crash loop. A snapshot
 is made at the end of a turn, after threads have flushed what they can: the checkpoint itself stops everything for its time.
@@ -15,7 +15,7 @@ from actors.actor import MailboxActor
 from actors.mailbox import Mailbox
 from storage.engine import Engine, RocksEngine
 from storage.memory import MemoryEngine
-from storage.tier1 import TICK_S, Effects, Tier1, refusal_facts
+from storage.tier1 import TICK_S, Effects, Store, refusal_facts
 from wire.errors import BasculeError, StorageDamaged, Unavailable
 from wire.frames import Frame, QueueAnswer, QueueCommand, SessionCommand, SnapshotMade, SnapshotWanted
 from wire.names import SUPERVISOR
@@ -54,11 +54,11 @@ class _Noted:
 
 
 class QueueStore(MailboxActor):
-    """A short loop around ``Tier1``: frames in, one commit a turn, effects out."""
+    """A short loop around ``Store``: frames in, one commit a turn, effects out."""
 
     def __init__(self, mailbox: Mailbox, settings: NodeSettings, epoch: int) -> None:
         super().__init__(mailbox, settings, epoch)
-        self._tier1: Tier1 | None = None
+        self._store: Store | None = None
         self._refusal: Unavailable | None = None  # why it could not be opened
         self._ticked_s = 0.0
         self._snapshot: _Snapshot | None = None
@@ -70,8 +70,8 @@ class QueueStore(MailboxActor):
     def on_frame(self, frame: Frame) -> None:
         if isinstance(frame, SnapshotWanted):
             self._begin_snapshot(frame)
-        elif self._tier1 is not None:  # before that nobody was told that we are up; they send again when they are
-            self._tier1.receive(frame)
+        elif self._store is not None:  # before that nobody was told that we are up; they send again when they are
+            self._store.receive(frame)
         elif isinstance(frame, QueueCommand | SessionCommand):
             why = "is not open yet" if self._refusal is None else f"cannot be opened for now: {self._refusal}"
             text = f"the store {why}; nothing was done"
@@ -88,39 +88,39 @@ class QueueStore(MailboxActor):
                 super().on_told(message)
 
     def on_turn_end(self, now_s: float) -> None:
-        if self._tier1 is None:
+        if self._store is None:
             return
         if self._snapshot is not None and self._snapshot.ready:
             self._take_snapshot(self._snapshot.wanted, now_s)
-        self._send_all(self._tier1.admit(now_s, self.mailbox.wall_ms()))
-        self._send_all(self._tier1.commit(now_s, self.mailbox.wall_ms()))
+        self._send_all(self._store.admit(now_s, self.mailbox.wall_ms()))
+        self._send_all(self._store.commit(now_s, self.mailbox.wall_ms()))
         # The tick keeps its time however many turns there are.
-        self.mailbox.set_timer(_WAKE, min(self._tier1.wakes_at_s(now_s), self._ticked_s + TICK_S))
+        self.mailbox.set_timer(_WAKE, min(self._store.wakes_at_s(now_s), self._ticked_s + TICK_S))
 
     def on_timer(self, name: str, now_s: float) -> None:
         if name == _OPEN:
             self._open(now_s)
-        elif self._tier1 is not None and now_s - self._ticked_s >= TICK_S:
+        elif self._store is not None and now_s - self._ticked_s >= TICK_S:
             self._ticked_s = now_s
-            self._tier1.tick(now_s, self.mailbox.wall_ms())  # the turn that ends now commits what it changed
+            self._store.tick(now_s, self.mailbox.wall_ms())  # the turn that ends now commits what it changed
 
     def on_stopping(self) -> None:
-        if self._tier1 is not None:
+        if self._store is not None:
             now_s = self.mailbox.now_s()
-            self._send_all(self._tier1.commit(now_s, self.mailbox.wall_ms(), at_once=True))
-            self._tier1.close()
+            self._send_all(self._store.commit(now_s, self.mailbox.wall_ms(), at_once=True))
+            self._store.close()
         self.finished()
 
     def status(self) -> dict[str, Any]:
-        if self._tier1 is None:
+        if self._store is None:
             facts = {"state": "opening"} if self._refusal is None else refusal_facts(self._refusal)
             return {"queues": {}, "mode": self.settings.persistence.mode, **facts}
-        return self._tier1.status(self.mailbox.wall_ms())
+        return self._store.status(self.mailbox.wall_ms())
 
     # --- snapshots ---
 
     def _begin_snapshot(self, wanted: SnapshotWanted) -> None:
-        if self._tier1 is None:
+        if self._store is None:
             self._refuse_snapshot(wanted, "unavailable", "the store is not open yet")
         elif self.settings.persistence.mode == "in-memory":
             self._refuse_snapshot(wanted, "in_memory", "persistence.mode is in-memory: nothing is on a disk to make a snapshot of")
@@ -128,13 +128,13 @@ class QueueStore(MailboxActor):
             self._refuse_snapshot(wanted, "busy", "another snapshot is being made")
         else:
             self._snapshot = _Snapshot(wanted)
-            self._flush(self._tier1)
+            self._flush(self._store)
 
-    def _flush(self, tier1: Tier1) -> None:
+    def _flush(self, store: Store) -> None:
         def flush() -> None:
             refusal: BasculeError | None = Unavailable("the flush failed")
             try:
-                tier1.flush()
+                store.flush()
                 refusal = None
             except (Unavailable, StorageDamaged) as error:
                 refusal = error
@@ -145,22 +145,22 @@ class QueueStore(MailboxActor):
 
     def _flushed(self, refusal: BasculeError | None) -> None:
         snapshot = self._snapshot
-        if snapshot is None or self._tier1 is None:
+        if snapshot is None or self._store is None:
             return
         snapshot.flushes += 1
         if refusal is not None:
             self._refuse_snapshot(snapshot.wanted, "unavailable", str(refusal))
         elif snapshot.flushes < FLUSHES:
-            self._flush(self._tier1)
+            self._flush(self._store)
         else:
             snapshot.ready = True
 
     def _take_snapshot(self, wanted: SnapshotWanted, now_s: float) -> None:
-        assert self._tier1 is not None
-        self._send_all(self._tier1.commit(now_s, self.mailbox.wall_ms(), at_once=True))  # what is answered with it need not wait
+        assert self._store is not None
+        self._send_all(self._store.commit(now_s, self.mailbox.wall_ms(), at_once=True))  # what is answered with it need not wait
         began_s = self.mailbox.now_s()
         try:
-            standing = self._tier1.checkpoint(wanted.path, now_s, self.mailbox.wall_ms())
+            standing = self._store.checkpoint(wanted.path, now_s, self.mailbox.wall_ms())
         except (Unavailable, StorageDamaged) as error:  # where the files are damaged, who reads them next decides
             self._refuse_snapshot(wanted, "unavailable" if isinstance(error, Unavailable) else "damaged", str(error))
             return
@@ -181,7 +181,7 @@ class QueueStore(MailboxActor):
         engine: Engine | None = None
         try:
             engine = self._open_engine()
-            self._tier1 = Tier1(engine, self.settings, self.epoch)
+            self._store = Store(engine, self.settings, self.epoch)
         except Unavailable as error:
             if engine is not None:
                 engine.close()

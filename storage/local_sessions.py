@@ -53,7 +53,7 @@ SessionFrame = SessionOpen | SessionClose | SessionsWanted | SubscriptionsAdd | 
 
 
 class Queues(Protocol):
-    """``Tier1``, as far as sessions need it."""
+    """``Store``, as far as sessions need it."""
 
     @property
     def open_write(self) -> Write: ...

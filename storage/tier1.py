@@ -166,7 +166,7 @@ def _may_forget(own: PersistenceSettings) -> bool:
     return own.acknowledge == "fast" or own.sync == "full"
 
 
-class Tier1:
+class Store:
     """The queues of a node over one engine."""
 
     def __init__(self, engine: Engine, settings: NodeSettings, epoch: int) -> None:

@@ -16,7 +16,7 @@ from types import TracebackType
 from storage.engine import RocksEngine
 from storage.manifest import STORE_NAME
 from storage.snapshots import SnapshotFolder
-from storage.tier1 import Effects, Tier1
+from storage.tier1 import Effects, Store
 from wire.batch import QOS_MASK, REFUSABLE, RETAIN, Batch, pack_column, unpack_column
 from wire.frames import Append, Credit, Frame, HandOut, LaneOpen, Ranges, Settle
 from wire.names import LANE_EPOCH_SHIFT, LISTENER, RETAINED
@@ -74,7 +74,7 @@ class NodeModel:
         self._number = 0
         self.lanes: dict[str, LaneModel] = {}
         self.engine = RocksEngine(folder / STORE_NAME)
-        self.store = Tier1(self.engine, self.settings, epoch)
+        self.store = Store(self.engine, self.settings, epoch)
         self._jumped_ms = 0
 
     def __enter__(self) -> NodeModel:
@@ -101,7 +101,7 @@ class NodeModel:
         self._number = 0
         self.lanes.clear()
         self.engine = RocksEngine(self.folder / STORE_NAME)
-        self.store = Tier1(self.engine, self.settings, self.epoch)
+        self.store = Store(self.engine, self.settings, self.epoch)
         self.turn()
 
     def turn(self, *frames: Frame) -> Effects:

@@ -23,7 +23,7 @@ from typing import Any
 
 import storage.engine
 from storage.engine import RocksEngine
-from storage.tier1 import Tier1
+from storage.tier1 import Store
 from tests.faults.stores import MANY, OTHER, settings
 from tests.storage.building import QUEUE, append_frame, batch, messages, settle_frame
 from wire.batch import Batch, unpack_column
@@ -128,7 +128,7 @@ class Life:
         self._say = say
         self._life = life
         self.engine = RocksEngine(folder / "store")
-        self.store = Tier1(self.engine, settings(folder / "store", sync), life)
+        self.store = Store(self.engine, settings(folder / "store", sync), life)
         self._epochs = dict.fromkeys(QUEUES, life << 20)
         self._number = self._settles = 0
         self._sent: dict[int, tuple[list[int], list[int]]] = {}  # appends: what they bring, what they release

@@ -13,7 +13,7 @@ from typing import Any
 
 from storage.commit_mark import MARK_NAME
 from storage.engine import RocksEngine
-from storage.tier1 import Tier1
+from storage.tier1 import Store
 from tests.storage.building import QUEUE, append_frame, batch, bridge, messages, node, settle_frame, wait_idle
 from wire.batch import Batch
 from wire.frames import Committed, Credit, Frame, HandOut, LaneOpen, LaneReopen, SessionOpen, SessionOpened
@@ -71,7 +71,7 @@ def filled(
     """
     chance = random.Random(seed)
     engine = RocksEngine(folder)
-    store = Tier1(engine, settings(folder, sync), 1)
+    store = Store(engine, settings(folder, sync), 1)
     made = Filled(folder, engine)
     store.receive(
         SessionOpen(sender="listener", epoch=1, request=1, session=SESSION, clean=False, expiry_s=SESSION_NEVER_EXPIRES_S)
@@ -132,10 +132,10 @@ class Emptied:
 def emptied(folder: Path, life: int = 2) -> Emptied:
     """Open the store, hand out and settle all there is, go on with a new message, close it."""
     with closing(RocksEngine(folder)) as engine:
-        return _emptied(Tier1(engine, settings(folder), life), life)
+        return _emptied(Store(engine, settings(folder), life), life)
 
 
-def _emptied(store: Tier1, life: int) -> Emptied:
+def _emptied(store: Store, life: int) -> Emptied:
     handed: dict[str, dict[int, bytes]] = {QUEUE: {}, OTHER: {}}
     epochs = dict.fromkeys(handed, life << 20)
     now_s = 100.0

@@ -93,7 +93,7 @@ import storage.engine
 from storage.engine import RocksEngine
 from storage.commit_mark import CommitMark
 from storage.recovery import StoreFolder
-from storage.tier1 import Tier1
+from storage.tier1 import Store
 from tests.faults.stores import settings
 from tests.storage.building import QUEUE
 folder, of, name, when = Path(sys.argv[1]), sys.argv[2], sys.argv[3], sys.argv[4]
@@ -105,7 +105,7 @@ def dying(*arguments, **keywords):
     original(*arguments, **keywords)
     os._exit(9)
 setattr(owner, name, dying)
-Tier1(RocksEngine(folder), settings(folder), 2)
+Store(RocksEngine(folder), settings(folder), 2)
 os._exit(1)
 """
 

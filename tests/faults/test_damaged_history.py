@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from storage.engine import RocksEngine
-from storage.tier1 import Tier1
+from storage.tier1 import Store
 from tests.faults import stores
 from tests.faults.stores import copy_store, emptied, filled
 from tests.faults.test_damaged_files import flip
@@ -48,7 +48,7 @@ def test_damage_among_settled_messages_costs_no_live_one(tmp_path: Path, monkeyp
 
         found = emptied(image, life=3)
         with closing(RocksEngine(image)) as engine:
-            store = Tier1(engine, retaining(image, retention_s=1.0), 4)
+            store = Store(engine, retaining(image, retention_s=1.0), 4)
             for second in range(0, 60, 10):
                 store.tick(1e6 + second, 10_000_000 + second)
                 store.commit(1e6 + second, 10_000_000 + second)

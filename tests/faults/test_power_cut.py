@@ -11,7 +11,7 @@ import pytest
 
 from storage.commit_mark import MARK_NAME
 from storage.engine import RocksEngine
-from storage.tier1 import Tier1
+from storage.tier1 import Store
 from tests.faults.stores import MANY, OTHER, Filled, copy_store, emptied, filled, judge, settings
 from tests.storage.building import QUEUE, append_frame, batch, settle_frame
 from wire.frames import Committed, Credit, Frame, HandOut, LaneOpen, LaneOpened
@@ -90,7 +90,7 @@ def test_the_mark_may_outlive_what_was_not_synced(
     """
     live, image = tmp_path / "live" / "store", tmp_path / "image" / "store"
     with closing(RocksEngine(live)) as engine:
-        store = Tier1(engine, settings(live), 1)
+        store = Store(engine, settings(live), 1)
         _turn(store, LaneOpen(queue=QUEUE, epoch=1 << 20))
         _turn(store, Credit(queue=QUEUE, epoch=1 << 20, messages=9, size_bytes=MANY))
         _turn(store, settle_frame(1, 1 << 20, session="edge@remote", generation=1))
@@ -105,7 +105,7 @@ def test_the_mark_may_outlive_what_was_not_synced(
         (image / path.name).write_bytes(log)
 
     with closing(RocksEngine(image)) as engine:
-        store = Tier1(engine, settings(image), 2)
+        store = Store(engine, settings(image), 2)
         answers = _turn(store, LaneOpen(queue=QUEUE, epoch=2 << 20))
 
         opened = next(frame for frame in answers if isinstance(frame, LaneOpened))
@@ -118,7 +118,7 @@ def test_the_mark_may_outlive_what_was_not_synced(
         assert bool(list(image.parent.glob("store.damaged-*"))) == bool(synced)
 
 
-def _turn(store: Tier1, *frames: Frame) -> list[Frame]:
+def _turn(store: Store, *frames: Frame) -> list[Frame]:
     for frame in frames:
         store.receive(frame)
     return [frame for _, frame in store.commit(1.0, 1000)]

@@ -9,7 +9,7 @@ from typing import Any
 from storage.engine import Write
 from storage.keys import QueueNumbers
 from storage.lane_changes import LaneChanges
-from storage.tier1 import Tier1
+from storage.tier1 import Store
 from supervisor.lives import Lives
 from wire.names import lane_of_queue, queue_name
 from wire.outgoing import RemoteForm
@@ -19,7 +19,7 @@ from wire.ways import Way
 
 
 def _unconfigured_forgotten(original: Any) -> Any:
-    def open_all(self: Tier1, engine: Any, settings: Any, epoch: int) -> None:
+    def open_all(self: Store, engine: Any, settings: Any, epoch: int) -> None:
         configured = {queue_name(bridge.name, lane) for bridge in settings.bridges for lane in range(bridge.lanes)}
         write = Write()
         for name in QueueNumbers(engine).names():
@@ -81,7 +81,7 @@ def _not_run(original: Any) -> Any:
 
 
 PLANTED: tuple[tuple[str, str, tuple[tuple[Any, str, Any], ...]], ...] = (
-    ("P7-removed-bridge-forgotten", "a removed bridge's queue is forgotten", ((Tier1, "__init__", _unconfigured_forgotten),)),
+    ("P7-removed-bridge-forgotten", "a removed bridge's queue is forgotten", ((Store, "__init__", _unconfigured_forgotten),)),
     (
         "P7-rule-by-place",
         "what a rule took goes by the rule that has its place in the file now",

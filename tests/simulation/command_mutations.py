@@ -8,7 +8,7 @@ from storage.commands import Commands
 from storage.dead_letters import DeadLetters
 from storage.engine import Write
 from storage.purge import Purge, Unsent
-from storage.tier1 import Tier1
+from storage.tier1 import Store
 
 
 def _takes_what_was_sent(original: Any) -> Any:
@@ -30,7 +30,7 @@ def _session_kept(original: Any) -> Any:
 
 
 def _lane_goes_on(original: Any) -> Any:
-    def purged(self: Tier1, name: str, *, whole: bool) -> None:
+    def purged(self: Store, name: str, *, whole: bool) -> None:
         original(self, name, whole=False)
 
     return purged
@@ -66,7 +66,7 @@ def _counted_and_not_put_back(original: Any) -> Any:
 
 
 def _answered_before_commit(original: Any) -> Any:
-    def commit_now(self: Tier1, now_s: float, wall_ms: int) -> bool:
+    def commit_now(self: Store, now_s: float, wall_ms: int) -> bool:
         return True
 
     return commit_now
@@ -75,7 +75,7 @@ def _answered_before_commit(original: Any) -> Any:
 PLANTED: tuple[tuple[str, str, tuple[tuple[Any, str, Any], ...]], ...] = (
     ("purge-takes-what-was-sent", "a purge takes what is in flight, too", ((Purge, "unsent", _takes_what_was_sent),)),
     ("purge-keeps-the-session", "a purge of everything keeps session and generation", ((Purge, "drop_all", _session_kept),)),
-    ("purge-leaves-the-lane", "after a purge of everything the lane goes on", ((Tier1, "purged", _lane_goes_on),)),
+    ("purge-leaves-the-lane", "after a purge of everything the lane goes on", ((Store, "purged", _lane_goes_on),)),
     (
         "replay-in-two-commits",
         "a dead letter leaves one commit after its message went back",
@@ -83,5 +83,5 @@ PLANTED: tuple[tuple[str, str, tuple[tuple[Any, str, Any], ...]], ...] = (
     ),
     ("replay-keeps-the-letter", "a dead letter goes back and stays", ((DeadLetters, "replayed", _never_taken_out),)),
     ("replay-loses-the-letter", "a dead letter leaves and does not go back", ((Commands, "_append", _counted_and_not_put_back),)),
-    ("command-answered-early", "a command is answered before its commit", ((Tier1, "commit_now", _answered_before_commit),)),
+    ("command-answered-early", "a command is answered before its commit", ((Store, "commit_now", _answered_before_commit),)),
 )

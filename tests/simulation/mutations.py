@@ -19,7 +19,7 @@ from storage.queue import Queue
 from storage.senders import Sender, Senders, Verdict
 from storage.sent_record import SentRecord
 from storage.sessions import Sessions
-from storage.tier1 import Tier1
+from storage.tier1 import Store
 from supervisor.epochs import Epochs
 from supervisor.peers import Peers
 from tests.simulation import (
@@ -90,7 +90,7 @@ def _nothing(*arguments: Any, **named: Any) -> None:
 
 
 def _answered_at_once(original: Any) -> Any:
-    def admit(self: Tier1, now_s: float, wall_ms: int) -> Any:
+    def admit(self: Store, now_s: float, wall_ms: int) -> Any:
         return [*original(self, now_s, wall_ms), *self._take_acks()]
 
     return admit
@@ -119,7 +119,7 @@ def _answered_when_sent(original: Any) -> Any:
     return send
 
 
-_mutation("1-acknowledged-before-commit", "the store answers a batch before it commits it", (Tier1, "admit", _answered_at_once))
+_mutation("1-acknowledged-before-commit", "the store answers a batch before it commits it", (Store, "admit", _answered_at_once))
 _mutation("1-no-sync", "a commit is written and not synced", (SimEngine, "commit", _never_synced))
 _mutation("1-listener-does-not-wait", "the Listener answers a batch when it sends it", (ClientBatches, "send", _answered_when_sent))
 _mutation("1-received-id-not-committed", "QoS 2 identifiers stay in memory", (Sessions, "receive", _instead(_nothing)))
@@ -152,7 +152,7 @@ _mutation("2-removal-not-committed", "released identifiers stay on the disk", (S
 
 def _opened_with(**changes: Callable[[LaneOpened], Any]) -> Change:
     def change(original: Any) -> Any:
-        def lane_opened(self: Tier1, name: str, lane: Any) -> LaneOpened:
+        def lane_opened(self: Store, name: str, lane: Any) -> LaneOpened:
             frame: LaneOpened = original(self, name, lane)
             return replace(frame, **{field: make(frame) for field, make in changes.items()})
 
@@ -162,7 +162,7 @@ def _opened_with(**changes: Callable[[LaneOpened], Any]) -> Change:
 
 
 _mutation(
-    "3-no-dup-after-a-crash", "dup_below is the head", (Tier1, "_lane_opened", _opened_with(dup_below=lambda frame: frame.head))
+    "3-no-dup-after-a-crash", "dup_below is the head", (Store, "_lane_opened", _opened_with(dup_below=lambda frame: frame.head))
 )
 
 
@@ -231,7 +231,7 @@ _mutation("5-release-not-kept", "the store forgets what was released", (Queue, "
 
 
 def _not_urgent(original: Any) -> Any:
-    def settle(self: Tier1, frame: Settle) -> None:
+    def settle(self: Store, frame: Settle) -> None:
         needs = self._needs_sync
         original(self, frame)
         self._needs_sync = needs
@@ -239,7 +239,7 @@ def _not_urgent(original: Any) -> Any:
     return settle
 
 
-_mutation("5-release-not-synced", "a release is written and not synced", (Tier1, "_settle", _not_urgent))
+_mutation("5-release-not-synced", "a release is written and not synced", (Store, "_settle", _not_urgent))
 
 
 # --- commit points 7 and 8: sessions and generations ---
@@ -480,7 +480,7 @@ _mutation("epochs-repeat", "every life has the same epoch", (Epochs, "next", _in
 
 
 def _epoch_of_store(original: Any) -> Any:
-    def settle(self: Tier1, frame: Settle) -> None:
+    def settle(self: Store, frame: Settle) -> None:
         lane = self._lanes.get(frame.queue)
         original(self, frame if lane is None else replace(frame, epoch=lane.epoch))
 
@@ -499,7 +499,7 @@ def _epoch_of_actor(original: Any) -> Any:
 _mutation(
     "lane-not-fenced",
     "frames of a former opening of the lane count",
-    (Tier1, "_settle", _epoch_of_store),
+    (Store, "_settle", _epoch_of_store),
     (Forwarder, "on_frame", _epoch_of_actor),
 )
 

@@ -88,7 +88,7 @@ class SimQueueStore(QueueStore):
     def _open(self, now_s: float) -> None:
         super()._open(now_s)
         machine = machine_of(current())
-        if self._tier1 is not None and machine.engine is not None:
+        if self._store is not None and machine.engine is not None:
             machine.oracle.store_opened(machine.engine.rows_read, len(machine.shape.publishers))
 
     def _open_engine(self) -> Engine:

@@ -695,9 +695,9 @@ class Oracle:
                 raise Violation("P5", f"the Connection has {in_hand} messages in hand, {most} are allowed")
             if exchange.intake is not None:
                 self._intake_is_bounded(exchange.intake._inbox)
-        elif kind == "queue_store" and actor._tier1 is not None:
-            self.held_back = actor._tier1._senders.held_back()
-            for name, lane in actor._tier1._lanes.items():
+        elif kind == "queue_store" and actor._store is not None:
+            self.held_back = actor._store._senders.held_back()
+            for name, lane in actor._store._lanes.items():
                 ledger, depth = lane.queue.ledger, lane.queue.depth
                 gone = ledger.delivered + ledger.expired + sum(ledger.dropped.values()) + sum(ledger.dead.values())
                 if ledger.accepted != gone + depth:

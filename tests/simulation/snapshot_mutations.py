@@ -9,7 +9,7 @@ from actors.queue_store import QueueStore
 from storage import tier1
 from storage.checkpoint import QueueStands, Standing
 from storage.contents import Contents
-from storage.tier1 import Tier1
+from storage.tier1 import Store
 from wire.frames import Ranges, SnapshotWanted
 
 
@@ -18,7 +18,7 @@ def _committed(now_s: float, wall_ms: int) -> bool:
 
 
 def _before_the_commit(original: Any) -> Any:
-    def checkpoint(self: Tier1, path: str, now_s: float, wall_ms: int) -> Standing:
+    def checkpoint(self: Store, path: str, now_s: float, wall_ms: int) -> Standing:
         commit, self.commit_now = self.commit_now, _committed  # type: ignore[method-assign]
         try:
             standing: Standing = original(self, path, now_s, wall_ms)
@@ -31,12 +31,12 @@ def _before_the_commit(original: Any) -> Any:
 
 def _in_the_middle(original: Any) -> Any:
     def take(self: QueueStore, wanted: SnapshotWanted, now_s: float) -> None:
-        assert self._tier1 is not None
-        commit, self._tier1.commit = self._tier1.commit, lambda *_arguments, **_keys: []  # type: ignore[method-assign]
+        assert self._store is not None
+        commit, self._store.commit = self._store.commit, lambda *_arguments, **_keys: []  # type: ignore[method-assign]
         try:
             original(self, wanted, now_s)
         finally:
-            self._tier1.commit = commit  # type: ignore[method-assign]
+            self._store.commit = commit  # type: ignore[method-assign]
 
     return take
 
@@ -62,7 +62,7 @@ PLANTED: tuple[tuple[str, str, tuple[tuple[Any, str, Any], ...]], ...] = (
     (
         "snapshot-before-the-commit",
         "the figures are ahead of the rows",
-        ((Tier1, "checkpoint", _before_the_commit), (QueueStore, "_take_snapshot", _in_the_middle)),
+        ((Store, "checkpoint", _before_the_commit), (QueueStore, "_take_snapshot", _in_the_middle)),
     ),
     ("snapshot-counts-qos-0", "messages in memory count as durable", ((tier1, "note", _with_qos_0),)),
     ("snapshot-settled-in-flight", "settled messages count as in flight", ((Contents, "in_flight", _settled_in_flight),)),

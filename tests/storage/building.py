@@ -9,7 +9,7 @@ from typing import Any
 from storage.engine import FAMILIES, Family, RocksEngine, Write
 from storage.memory import MemoryEngine
 from storage.pieces import Piece
-from storage.tier1 import Tier1
+from storage.tier1 import Store
 from tests.support import settings
 from tests.support.settings import limits
 from tests.support.waiting import wait_until
@@ -118,7 +118,7 @@ def settle_frame(
 
 
 def remote_session(
-    store: Tier1, *, session: str = "edge@here", number: int = 0, request: int = 1, queue: str = QUEUE, **opening: Any
+    store: Store, *, session: str = "edge@here", number: int = 0, request: int = 1, queue: str = QUEUE, **opening: Any
 ) -> tuple[str, SessionOpened]:
     """What a lane's ``session``, on record under ``number``, is called, and what the store says of it when it is opened."""
     place = lane_of_queue(queue)
@@ -139,7 +139,7 @@ def remote_session(
     return name, opened
 
 
-def with_remote_session(store: Tier1, *, session: str = "edge@here", epoch: int = 1 << 20, queue: str = QUEUE) -> str:
+def with_remote_session(store: Store, *, session: str = "edge@here", epoch: int = 1 << 20, queue: str = QUEUE) -> str:
     """Open a lane under ``epoch``, and put a session on record at its remote; its name."""
     store.receive(LaneOpen(queue=queue, epoch=epoch))
     store.receive(settle_frame(1, epoch, session=session, queue=queue))

@@ -1,17 +1,17 @@
-"""Queue commands put to a ``Tier1``, and what it answers."""
+"""Queue commands put to a ``Store``, and what it answers."""
 
 from __future__ import annotations
 
 from itertools import count
 from typing import Any
 
-from storage.tier1 import Tier1
+from storage.tier1 import Store
 from wire.frames import QueueAnswer, QueueCommand
 
 _NUMBERS = count(1)
 
 
-def ask(store: Tier1, verb: str, *, now_s: float = 100.0, **arguments: Any) -> QueueAnswer:
+def ask(store: Store, verb: str, *, now_s: float = 100.0, **arguments: Any) -> QueueAnswer:
     number = next(_NUMBERS)
     store.receive(QueueCommand(request=number, verb=verb, arguments=arguments))
     (answer,) = [frame for peer, frame in store.commit(now_s, 5000) if isinstance(frame, QueueAnswer) and peer == "supervisor"]
@@ -19,25 +19,25 @@ def ask(store: Tier1, verb: str, *, now_s: float = 100.0, **arguments: Any) -> Q
     return answer
 
 
-def command(store: Tier1, verb: str, *, now_s: float = 100.0, **arguments: Any) -> dict[str, Any]:
+def command(store: Store, verb: str, *, now_s: float = 100.0, **arguments: Any) -> dict[str, Any]:
     """The result of a command that is carried out."""
     answer = ask(store, verb, now_s=now_s, **arguments)
     assert not answer.error, (answer.error, answer.message)
     return answer.result
 
 
-def refused(store: Tier1, verb: str, *, now_s: float = 100.0, **arguments: Any) -> tuple[str, str]:
+def refused(store: Store, verb: str, *, now_s: float = 100.0, **arguments: Any) -> tuple[str, str]:
     """The kind and the message of a command that is refused."""
     answer = ask(store, verb, now_s=now_s, **arguments)
     assert answer.error, answer.result
     return answer.error, answer.message
 
 
-def listed(store: Tier1) -> dict[str, Any]:
+def listed(store: Store) -> dict[str, Any]:
     return command(store, "ls")
 
 
-def dead(store: Tier1, bridge: str = "cloud") -> list[dict[str, Any]]:
+def dead(store: Store, bridge: str = "cloud") -> list[dict[str, Any]]:
     """Every dead letter of ``bridge``."""
     rows: list[dict[str, Any]] = []
     position: int | None = 0

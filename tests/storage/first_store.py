@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from storage.engine import RocksEngine
-from storage.tier1 import Tier1
+from storage.tier1 import Store
 from tests.storage.building import QUEUE, append_frame, batch, bridge, node, settle_frame
 from wire.batch import RETAIN, from_rows
 from wire.frames import Credit, Frame, LaneOpen, SenderResumes, SessionClose, SessionOpen, SubscriptionsAdd
@@ -34,7 +34,7 @@ def settings() -> NodeSettings:
 def fill(folder: Path) -> None:
     """Write a store that has a row of each kind."""
     engine = RocksEngine(folder)
-    store = Tier1(engine, settings(), 4)
+    store = Store(engine, settings(), 4)
 
     def turn(*frames: Frame) -> None:
         for frame in frames:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from storage.engine import Family
-from storage.tier1 import Tier1
+from storage.tier1 import Store
 from tests.storage.building import QUEUE, RecordingEngine, append_frame, batch, node, settle_frame
 from tests.storage.commanding import command, listed, refused
 from tests.storage.test_tier1 import EPOCH, of, open_lane, turn
@@ -29,17 +29,17 @@ class Shut(RecordingEngine):
         return super().seek_before(family, key, low)
 
 
-def filled(engine: RecordingEngine, *, anew: bool = False) -> Tier1:
+def filled(engine: RecordingEngine, *, anew: bool = False) -> Store:
     """Three messages are committed, and one of them is delivered; then the disk refuses, and a fourth one waits for it.
 
     anew: the store has died before that, so nothing is in memory that was read or written.
     """
-    store = Tier1(engine, node(), 1)
+    store = Store(engine, node(), 1)
     open_lane(store)
     store.receive(append_frame(1, {QUEUE: (batch([b"a", b"b", b"c"]), None)}))
     assert of([*store.admit(100.0, 0), *store.commit(100.0, 0)], HandOut)
     if anew:
-        store = Tier1(engine, node(), 2)
+        store = Store(engine, node(), 2)
     engine.refusing = True
     turn(store, settle_frame(1, EPOCH, ("delivered", ((0, 1),))), append_frame(2, {QUEUE: (batch([b"d"]), None)}))
     return store

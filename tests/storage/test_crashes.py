@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage.engine import RocksEngine
-from storage.tier1 import Effects, Tier1
+from storage.tier1 import Effects, Store
 from tests.storage.building import QUEUE, RecordingEngine, append_frame, batch, messages, node, settle_frame
 from wire.frames import Committed, Credit, Frame, HandOut, LaneOpen, LaneOpened, SessionOpen, SessionOpened, Settled
 
@@ -43,7 +43,7 @@ def payloads(number: int) -> list[bytes]:
 
 def run(engine: RecordingEngine, script: list[str]) -> list[Promises]:
     """Do what ``script`` says; the promises after each turn."""
-    store = Tier1(engine, node(), 1)
+    store = Store(engine, node(), 1)
     store.receive(SessionOpen(sender="listener", epoch=1, request=1, session="c", clean=False, expiry_s=60))
     store.commit(1.0, 1000)
     store.receive(LaneOpen(queue=QUEUE, epoch=EPOCH))
@@ -92,8 +92,8 @@ def run(engine: RecordingEngine, script: list[str]) -> list[Promises]:
     return promises
 
 
-def reopen(engine: RecordingEngine) -> tuple[LaneOpened, list[tuple[int, bytes]], Tier1]:
-    store = Tier1(engine, node(), 2)
+def reopen(engine: RecordingEngine) -> tuple[LaneOpened, list[tuple[int, bytes]], Store]:
+    store = Store(engine, node(), 2)
     store.receive(LaneOpen(queue=QUEUE, epoch=EPOCH + (1 << 20)))
     (opened,) = [frame for _, frame in store.commit(1.0, 1000) if isinstance(frame, LaneOpened)]
     store.receive(Credit(queue=QUEUE, epoch=EPOCH + (1 << 20), messages=1000, size_bytes=MANY))
@@ -129,7 +129,7 @@ def test_what_was_promised_outlives_a_kill_or_a_power_cut_at_any_write(script: l
         _resend(store, promised.committed)
 
 
-def _resend(store: Tier1, committed: int) -> None:
+def _resend(store: Store, committed: int) -> None:
     """The sender resends from what it knows to be committed; nothing enters twice, and received identifiers match."""
     depth = store.status(1000)["queues"][QUEUE]["accepted"]
     if committed:
@@ -149,10 +149,10 @@ _WRITER = """
 import sys
 from pathlib import Path
 from storage.engine import RocksEngine
-from storage.tier1 import Tier1
+from storage.tier1 import Store
 from tests.storage.building import QUEUE, append_frame, batch, node
 from wire.frames import Committed
-store = Tier1(RocksEngine(Path(sys.argv[1])), node(sync=sys.argv[2]), 1)
+store = Store(RocksEngine(Path(sys.argv[1])), node(sync=sys.argv[2]), 1)
 sender = store._senders.get("listener")
 number = sender.last if sender else 0
 while True:
@@ -197,8 +197,8 @@ def test_what_a_writer_acknowledged_is_there_after_kill_9(tmp_path: Path, sync: 
         engine.close()
 
 
-def _read_all(engine: RocksEngine) -> tuple[LaneOpened, list[bytes], Tier1]:
-    store = Tier1(engine, node(), 2)
+def _read_all(engine: RocksEngine) -> tuple[LaneOpened, list[bytes], Store]:
+    store = Store(engine, node(), 2)
     effects: Effects = []
     frames: list[Frame] = [LaneOpen(queue=QUEUE, epoch=EPOCH), Credit(queue=QUEUE, epoch=EPOCH, messages=MANY, size_bytes=MANY)]
     for frame in frames:

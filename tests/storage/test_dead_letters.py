@@ -16,7 +16,7 @@ from storage.engine import Engine, RocksEngine, Write
 from storage.keys import chunk_key, first_seq_of
 from storage.memory import MemoryEngine
 from storage.messages import Message
-from storage.tier1 import Effects, Tier1
+from storage.tier1 import Effects, Store
 from tests.storage.building import QUEUE, RecordingEngine, append_frame, batch, bridge, messages, node, settle_frame
 from tests.storage.commanding import command, dead, listed, refused
 from tests.support.settings import limits
@@ -31,7 +31,7 @@ MANY = 1 << 40
 WALL_MS = 5000
 
 
-def turn(store: Tier1, *frames: Frame, now_s: float = 100.0, wall_ms: int = WALL_MS) -> Effects:
+def turn(store: Store, *frames: Frame, now_s: float = 100.0, wall_ms: int = WALL_MS) -> Effects:
     for frame in frames:
         store.receive(frame)
     return [*store.admit(now_s, wall_ms), *store.commit(now_s, wall_ms)]
@@ -44,7 +44,7 @@ def settings_of(**dead_letter: Any) -> NodeSettings:
     return node(replace(bridge(), dead_letter=DeadLetterSettings(**dead_letter)))
 
 
-def flying(store: Tier1, *payloads: bytes, number: int = 1, qos: int = 1, epoch: int = EPOCH) -> list[int]:
+def flying(store: Store, *payloads: bytes, number: int = 1, qos: int = 1, epoch: int = EPOCH) -> list[int]:
     """Append ``payloads`` and hand them out; their sequences."""
     turn(store, LaneOpen(queue=QUEUE, epoch=epoch))
     effects = turn(store, Credit(queue=QUEUE, epoch=epoch, messages=10_000, size_bytes=MANY))
@@ -52,7 +52,7 @@ def flying(store: Tier1, *payloads: bytes, number: int = 1, qos: int = 1, epoch:
     return [seq for _, frame in effects if isinstance(frame, HandOut) for seq, _ in messages(frame)]
 
 
-def die(store: Tier1, *seqs: int, reason: str = "0x87", number: int = 1, epoch: int = EPOCH) -> Effects:
+def die(store: Store, *seqs: int, reason: str = "0x87", number: int = 1, epoch: int = EPOCH) -> Effects:
     return turn(store, settle_frame(number, epoch, *[(f"dead:{reason}", ((seq, seq + 1),)) for seq in seqs]))
 
 
@@ -68,7 +68,7 @@ def test_a_letter_has_the_bytes_it_always_had() -> None:
 
 @pytest.mark.parametrize("qos", [0, 1, 2])
 def test_a_dead_message_is_kept_whole_with_reason_time_and_place(engine: Engine, qos: int) -> None:
-    store = Tier1(engine, node(), 1)
+    store = Store(engine, node(), 1)
     first, second, third = flying(store, b"a", b"b", b"c", qos=qos)
     turn(store, settle_frame(1, EPOCH, ("delivered", ((first, first + 1),)), session="c@h:1883"))
 
@@ -86,7 +86,7 @@ def test_a_dead_message_is_kept_whole_with_reason_time_and_place(engine: Engine,
 
 
 def test_properties_and_flags_come_through_and_back(engine: Engine) -> None:
-    store = Tier1(engine, node(), 1)
+    store = Store(engine, node(), 1)
     of = from_rows([(b"a", 1, b"1"), (b"b", 0b101, b"2")], accepted_ms=1000)
     of.ways, of.way_of = ways_columns([WAYS[0].encode(), WAYS[1].encode()])
     of.topic_properties = [b"", b"\x03\x00\x01x"]
@@ -111,7 +111,7 @@ def test_properties_and_flags_come_through_and_back(engine: Engine) -> None:
 
 
 def test_a_repeated_settlement_keeps_one_letter(engine: Engine) -> None:
-    store = Tier1(engine, node(), 1)
+    store = Store(engine, node(), 1)
     (seq,) = flying(store, b"a")
     die(store, seq)
     die(store, seq)
@@ -123,11 +123,11 @@ def test_a_repeated_settlement_keeps_one_letter(engine: Engine) -> None:
 def test_dead_letters_survive_and_stay_when_their_bridge_is_gone(tmp_path: Path) -> None:
     """P7: listed as not configured, shown, refused to a replay, removed by a purge only."""
     engine = RocksEngine(tmp_path / "store")
-    seqs = flying(store := Tier1(engine, node(), 1), b"a", b"b", b"c")
+    seqs = flying(store := Store(engine, node(), 1), b"a", b"b", b"c")
     die(store, *seqs[:2])
     store.close()
 
-    store = Tier1(RocksEngine(tmp_path / "store"), node(bridge("other")), 2)
+    store = Store(RocksEngine(tmp_path / "store"), node(bridge("other")), 2)
     (row,) = [row for row in listed(store)["queues"] if row["bridge"] == "cloud"]
     assert (row["configured"], row["depth"]) == (False, 1)
     (row,) = listed(store)["dead_letters"]
@@ -140,7 +140,7 @@ def test_dead_letters_survive_and_stay_when_their_bridge_is_gone(tmp_path: Path)
 
 
 def test_the_oldest_give_way_to_a_limit_in_messages(engine: Engine) -> None:
-    store = Tier1(engine, settings_of(max_messages=3), 1)
+    store = Store(engine, settings_of(max_messages=3), 1)
     seqs = flying(store, *[b"%d" % number for number in range(10)])
     for number, seq in enumerate(seqs[:6]):
         die(store, seq, number=number)
@@ -152,7 +152,7 @@ def test_the_oldest_give_way_to_a_limit_in_messages(engine: Engine) -> None:
 
 
 def test_the_oldest_give_way_to_a_limit_in_bytes_and_to_age(engine: Engine) -> None:
-    store = Tier1(engine, settings_of(max_bytes=1000, max_age_s=10.0), 1)
+    store = Store(engine, settings_of(max_bytes=1000, max_age_s=10.0), 1)
     seqs = flying(store, *[b"%d" % number * 300 for number in range(8)])
     for number, seq in enumerate(seqs[:4]):
         die(store, seq, number=number)
@@ -167,19 +167,19 @@ def test_the_oldest_give_way_to_a_limit_in_bytes_and_to_age(engine: Engine) -> N
     assert (row["held"], row["evicted"], row["bytes"]) == (0, 4, 0)
 
 
-def aged(store: Tier1, *letters: tuple[str, int], number: int = 1) -> None:
+def aged(store: Store, *letters: tuple[str, int], number: int = 1) -> None:
     """Letters by (reason, when they died)."""
     for place, seq in enumerate(flying(store, *[b"%d" % place for place in range(len(letters))], number=number)):
         reason, wall_ms = letters[place]
         turn(store, settle_frame(place + 1, EPOCH, (f"dead:{reason}", ((seq, seq + 1),))), wall_ms=wall_ms)
 
 
-def check_letters(store: Tier1, engine: RecordingEngine, *payloads: bytes) -> dict[str, Any]:
+def check_letters(store: Store, engine: RecordingEngine, *payloads: bytes) -> dict[str, Any]:
     """These are there, counted and on record, and D1 holds; their row."""
     (row,) = listed(store)["dead_letters"]
     assert [letter["payload"] for letter in dead(store)] == list(payloads)
     assert row["held"] == len(payloads) == sum(row["reasons"].values())
-    again = Tier1(engine.rebuilt(len(engine.writes)), node(), 2)
+    again = Store(engine.rebuilt(len(engine.writes)), node(), 2)
     assert again.status(WALL_MS)["dead_letters"]["cloud"] == store.status(WALL_MS)["dead_letters"]["cloud"]
     ever = row["held"] + row["evicted"] + row["purged"] + row["replayed"] + row["damaged"]
     assert ever == sum(queue["dead_lettered"] for queue in store.status(WALL_MS)["queues"].values())
@@ -190,7 +190,7 @@ def check_letters(store: Tier1, engine: RecordingEngine, *payloads: bytes) -> di
 @pytest.mark.parametrize(("newest_ms", "left"), [(5000, []), (9000, [b"2"])])
 def test_letters_that_have_grown_too_old_when_one_is_put_back_leave_once(newest_ms: int, left: list[bytes]) -> None:
     engine = RecordingEngine()
-    store = Tier1(engine, settings_of(max_age_s=10.0), 1)
+    store = Store(engine, settings_of(max_age_s=10.0), 1)
     aged(store, ("even", 5000), ("odd", 5000), ("even", newest_ms))
 
     store.receive(_frame("replay", bridge="cloud", reason="odd"))
@@ -206,7 +206,7 @@ def test_letters_that_have_grown_too_old_when_one_is_put_back_leave_once(newest_
 def test_letters_that_have_grown_too_old_when_a_page_goes_back_to_several_lanes_leave_once() -> None:
     engine = RecordingEngine()
     chosen = node(replace(bridge(lanes=2), dead_letter=DeadLetterSettings(max_age_s=10.0)))
-    store = Tier1(engine, chosen, 1)
+    store = Store(engine, chosen, 1)
     turn(store, LaneOpen(queue=QUEUE, epoch=EPOCH), Credit(queue=QUEUE, epoch=EPOCH, messages=100, size_bytes=MANY))
     of = from_rows([(b"%d" % (place % 3), 1, b"%d" % place) for place in range(8)], accepted_ms=1)
     turn(store, append_frame(1, {QUEUE: (of, None)}))
@@ -224,8 +224,8 @@ def test_letters_that_have_grown_too_old_when_a_page_goes_back_to_several_lanes_
 
 def test_a_limit_that_was_lowered_meets_a_replay() -> None:
     engine = RecordingEngine()
-    aged(Tier1(engine, node(), 1), ("even", 5000), ("even", 5000), ("odd", 5000), ("odd", 5000), ("even", 5000))
-    store = Tier1(engine, settings_of(max_messages=1), 2)
+    aged(Store(engine, node(), 1), ("even", 5000), ("even", 5000), ("odd", 5000), ("odd", 5000), ("even", 5000))
+    store = Store(engine, settings_of(max_messages=1), 2)
 
     assert command(store, "replay", bridge="cloud", reason="odd")["replayed"] == 2
     check_letters(store, engine, b"0", b"1", b"4")
@@ -237,7 +237,7 @@ def test_a_limit_that_was_lowered_meets_a_replay() -> None:
 
 def test_letters_that_come_while_the_disk_refuses_what_a_replay_takes_out_push_nothing_out_twice() -> None:
     engine = RecordingEngine()
-    store = Tier1(engine, settings_of(max_messages=3), 1)
+    store = Store(engine, settings_of(max_messages=3), 1)
     seqs = flying(store, b"0", b"1", b"2", b"3", b"4", b"5")
     for number, seq in enumerate(seqs[:3]):
         die(store, seq, reason="odd" if number % 2 else "even", number=number + 1)
@@ -257,7 +257,7 @@ def test_letters_that_come_while_the_disk_refuses_what_a_replay_takes_out_push_n
 
 
 def test_replay_goes_by_reason_and_place_and_count(engine: Engine) -> None:
-    store = Tier1(engine, node(), 1)
+    store = Store(engine, node(), 1)
     seqs = flying(store, *[b"%d" % number for number in range(8)])
     for number, seq in enumerate(seqs):
         die(store, seq, reason="odd" if number % 2 else "even", number=number)
@@ -274,7 +274,7 @@ def test_replay_goes_by_reason_and_place_and_count(engine: Engine) -> None:
 
 
 def test_replayed_messages_go_out_again_in_order(engine: Engine) -> None:
-    store = Tier1(engine, node(), 1)
+    store = Store(engine, node(), 1)
     die(store, *flying(store, b"a", b"b"))
     effects = turn(store, command_frame := _frame("replay", bridge="cloud"))
     handed = [payload for _, frame in effects if isinstance(frame, HandOut) for _, payload in messages(frame)]
@@ -282,7 +282,7 @@ def test_replayed_messages_go_out_again_in_order(engine: Engine) -> None:
 
 
 def test_replay_takes_the_lane_of_the_router() -> None:
-    store = Tier1(MemoryEngine(), node(bridge(lanes=3)), 1)
+    store = Store(MemoryEngine(), node(bridge(lanes=3)), 1)
     from zlib import crc32
 
     topics = [b"t/%d" % number for number in range(12)]
@@ -299,7 +299,7 @@ def test_replay_takes_the_lane_of_the_router() -> None:
 
 
 def test_a_full_queue_takes_what_fits_and_the_rest_stays(engine: Engine) -> None:
-    store = Tier1(engine, node(bridge(limit=limits(max_messages=3, overflow="drop-oldest"))), 1)
+    store = Store(engine, node(bridge(limit=limits(max_messages=3, overflow="drop-oldest"))), 1)
     die(store, *flying(store, b"a", b"b", b"c"))
     assert turn(store, append_frame(2, {QUEUE: (batch([b"x"]), None)}))
     page = command(store, "replay", bridge="cloud")
@@ -314,7 +314,7 @@ def test_a_full_queue_takes_what_fits_and_the_rest_stays(engine: Engine) -> None
 
 def test_a_damaged_chunk_does_not_stop_the_settlement() -> None:
     engine = RecordingEngine()
-    store = Tier1(engine, node(), 1)
+    store = Store(engine, node(), 1)
     first, second = flying(store, b"a", b"b")
     turn(store, append_frame(2, {QUEUE: (batch([b"c"]), None)}))
     for key, value in list(engine.scan("msg", b"", b"\xff")):
@@ -332,7 +332,7 @@ def test_a_damaged_chunk_does_not_stop_the_settlement() -> None:
 
 def test_a_damaged_letter_is_told_and_gives_way_like_any_other() -> None:
     engine = RecordingEngine()
-    store = Tier1(engine, settings_of(max_messages=2), 1)
+    store = Store(engine, settings_of(max_messages=2), 1)
     seqs = flying(store, b"a", b"b", b"c")
     die(store, *seqs[:2])
     low = chunk_key(listed_number(store), 0)
@@ -347,13 +347,13 @@ def test_a_damaged_letter_is_told_and_gives_way_like_any_other() -> None:
     assert [row["payload"] for row in dead(store)] == [b"b", b"d"], "the damaged one and the oldest went"
 
 
-def listed_number(store: Tier1) -> int:
+def listed_number(store: Store) -> int:
     return store.burials.queues["cloud"].number
 
 
 def test_a_disk_that_refuses_is_said_so_and_nothing_dies_twice() -> None:
     engine = RecordingEngine()
-    store = Tier1(engine, node(), 1)
+    store = Store(engine, node(), 1)
     first, second = flying(store, b"a", b"b")
     die(store, first)
     engine.refusing = True
@@ -368,7 +368,7 @@ def test_a_disk_that_refuses_is_said_so_and_nothing_dies_twice() -> None:
 
 def test_an_order_that_the_disk_refuses_is_carried_out_once_when_it_does_not() -> None:
     engine = RecordingEngine()
-    store = Tier1(engine, settings_of(max_messages=2), 1)
+    store = Store(engine, settings_of(max_messages=2), 1)
     die(store, *flying(store, b"a", b"b"))
     engine.refusing = True
     kind, text = refused(store, "replay", bridge="cloud")
@@ -377,7 +377,7 @@ def test_an_order_that_the_disk_refuses_is_carried_out_once_when_it_does_not() -
     turn(store, now_s=110.0)
     assert dead(store) == []
     assert len(command(store, "peek", bridge="cloud", lane=0)["messages"]) == 2
-    assert Tier1(engine.rebuilt(len(engine.writes)), node(), 2).status(0)["queues"][QUEUE]["depth"] == 2
+    assert Store(engine.rebuilt(len(engine.writes)), node(), 2).status(0)["queues"][QUEUE]["depth"] == 2
 
 
 # --- crashes ---
@@ -391,12 +391,12 @@ def test_a_message_is_in_one_place_after_a_kill_or_a_power_cut_at_any_write(scri
     """D1 and D2 at every write: queue, dead letters, and the rest counted; the sums of both close with each other."""
     engine = RecordingEngine()
     chosen = settings_of(max_messages=held_max, max_age_s=10.0)
-    _run(Tier1(engine, chosen, 1), script)
+    _run(Store(engine, chosen, 1), script)
     for _, _, survivor in engine.survivors(first=1):
-        _check(Tier1(survivor, chosen, 2), held_max)
+        _check(Store(survivor, chosen, 2), held_max)
 
 
-def _run(store: Tier1, script: list[str]) -> None:
+def _run(store: Store, script: list[str]) -> None:
     epoch = EPOCH
     turn(store, LaneOpen(queue=QUEUE, epoch=epoch))
     in_hand: list[int] = []
@@ -435,7 +435,7 @@ def _run(store: Tier1, script: list[str]) -> None:
     _check(store, None)
 
 
-def _check(store: Tier1, held_max: int | None) -> None:
+def _check(store: Store, held_max: int | None) -> None:
     figures = store.status(WALL_MS)
     row = figures["queues"][QUEUE]
     assert row["ledger_closes"]

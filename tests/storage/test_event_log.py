@@ -12,7 +12,7 @@ import pytest
 from storage.engine import Engine, RocksEngine, Write
 from storage.events import Event, event_key, event_number
 from storage.memory import MemoryEngine
-from storage.tier1 import Tier1
+from storage.tier1 import Store
 from tests.storage.building import QUEUE, RecordingEngine, append_frame, batch, bridge, node, settle_frame
 from tests.storage.commanding import command, refused
 from tests.support.settings import limits
@@ -41,7 +41,7 @@ class Box:
     """A store with a clock."""
 
     def __init__(self, engine: Engine, settings: NodeSettings | None = None, *, now_s: float = 100.0) -> None:
-        self.store = Tier1(engine, settings or keeping(), 1)
+        self.store = Store(engine, settings or keeping(), 1)
         self.now_s = now_s
         self.wall_ms = int(now_s * 1000) + 1_000_000
         self.number = 0

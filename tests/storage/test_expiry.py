@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from storage.memory import MemoryEngine
-from storage.tier1 import Effects, Tier1
+from storage.tier1 import Effects, Store
 from tests.storage.building import QUEUE, RecordingEngine, append_frame, batch, bridge, messages, node, settle_frame
 from tests.support.settings import limits
 from wire.frames import Credit, Frame, HandOut, LaneOpen
@@ -26,7 +26,7 @@ def handed(effects: Effects) -> list[bytes]:
     return [payload for _, frame in effects if isinstance(frame, HandOut) for _, payload in messages(frame)]
 
 
-def turn(store: Tier1, *frames: Frame, now_s: float, wall_ms: int) -> list[bytes]:
+def turn(store: Store, *frames: Frame, now_s: float, wall_ms: int) -> list[bytes]:
     for frame in frames:
         store.receive(frame)
     return handed([*store.admit(now_s, wall_ms), *store.commit(now_s, wall_ms)])
@@ -36,9 +36,9 @@ def credit(life: int, count: int) -> Credit:
     return Credit(queue=QUEUE, epoch=life << 20, messages=count, size_bytes=MANY)
 
 
-def one_sent(engine: MemoryEngine, chosen: NodeSettings, *, qos: Sequence[int] = (2, 2)) -> Tier1:
+def one_sent(engine: MemoryEngine, chosen: NodeSettings, *, qos: Sequence[int] = (2, 2)) -> Store:
     """``x`` was sent, and the mark is far ahead; behind it wait an old and a young message, for want of credit."""
-    store = Tier1(engine, chosen, 1)
+    store = Store(engine, chosen, 1)
     turn(store, LaneOpen(queue=QUEUE, epoch=1 << 20), now_s=1.0, wall_ms=OLD_MS)
     turn(store, credit(1, 1), now_s=1.0, wall_ms=OLD_MS)
     rows = ((b"x", 1, OLD_MS), (b"old", qos[0], OLD_MS), (b"young", qos[1], YOUNG_MS))
@@ -54,7 +54,7 @@ def after_a_crash(engine: RecordingEngine, chosen: NodeSettings, *, power_cut: b
     kept = len(engine.writes)
     if power_cut:
         kept = max(index + 1 for index, (_, synced) in enumerate(engine.writes) if synced)
-    store = Tier1(engine.rebuilt(kept), chosen, 2)
+    store = Store(engine.rebuilt(kept), chosen, 2)
     turn(store, LaneOpen(queue=QUEUE, epoch=2 << 20), now_s=3.0, wall_ms=LATER_MS)
     return turn(store, credit(2, 9), now_s=3.0, wall_ms=LATER_MS)
 
@@ -110,11 +110,11 @@ def test_what_expires_in_memory_holds_nothing_up(mode: str) -> None:
 def test_a_lane_that_waits_for_another_waits_until_what_expired_there_is_on_record() -> None:
     """A topic that has changed its lane would overtake itself, if a crash brought it back in the former one (K1, P4)."""
     engine, other = RecordingEngine(), "bridge:cloud:1"
-    before = Tier1(engine, settings(lanes=2), 1)
+    before = Store(engine, settings(lanes=2), 1)
     for number, (queue, payload, accepted_ms) in enumerate(((QUEUE, b"old", OLD_MS), (other, b"x", YOUNG_MS)), 1):
         frame = append_frame(number, {queue: (batch([payload], accepted_ms=accepted_ms), None)})
         turn(before, frame, now_s=1.0, wall_ms=YOUNG_MS)
-    store = Tier1(engine, settings(60.0, lanes=3), 2)
+    store = Store(engine, settings(60.0, lanes=3), 2)
     store.receive(append_frame(1, {other: (batch([b"young"], accepted_ms=YOUNG_MS), None)}, epoch=2))
     assert turn(store, LaneOpen(queue=other, epoch=2 << 20), now_s=2.0, wall_ms=YOUNG_MS) == []
     much = Credit(queue=other, epoch=2 << 20, messages=9, size_bytes=MANY)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from storage.engine import RocksEngine
 from storage.keys import QueueNumbers
-from storage.tier1 import Tier1
+from storage.tier1 import Store
 from tests.storage.building import QUEUE, append_frame, batch, messages
 from tests.storage.first_store import LANE_EPOCH, SESSION, WALL_MS, fill, settings, unpack
 from tests.support.history_audit import audit
@@ -24,7 +24,7 @@ from wire.frames import (
 )
 
 
-def turn(store: Tier1, *frames: Frame) -> list[Frame]:
+def turn(store: Store, *frames: Frame) -> list[Frame]:
     for frame in frames:
         store.receive(frame)
     effects = [*store.admit(300.0, WALL_MS + 2000), *store.commit(300.0, WALL_MS + 2000, at_once=True)]
@@ -34,7 +34,7 @@ def turn(store: Tier1, *frames: Frame) -> list[Frame]:
 def judge(folder: Path) -> None:
     """Every row of ``fill`` is there."""
     engine = RocksEngine(folder)
-    store = Tier1(engine, settings(), 9)
+    store = Store(engine, settings(), 9)
     status = store.status(WALL_MS + 2000)
     lane = status["queues"][QUEUE]
     assert (lane["accepted"], lane["delivered"], lane["dead_lettered"], lane["depth"]) == (8, 2, 1, 5)

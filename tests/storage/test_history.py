@@ -19,7 +19,7 @@ from storage.events import Event, event_key
 from storage.history import Settlement, settlement_key
 from storage.keys import chunk_key, first_seq_of, lane_key
 from storage.ledger import LaneRow
-from storage.tier1 import Effects, Tier1
+from storage.tier1 import Effects, Store
 from tests.storage.building import QUEUE, RecordingEngine, append_frame, batch, bridge, messages, node, settle_frame
 from tests.storage.commanding import command
 from tests.support.history_audit import Kept, audit
@@ -42,7 +42,7 @@ class Box:
 
     def __init__(self, engine: Engine, settings: NodeSettings | None = None, *, epoch: int = 1, wall_ms: int = 1_000_000) -> None:
         self.engine = engine
-        self.store = Tier1(engine, settings or kept_for(), epoch)
+        self.store = Store(engine, settings or kept_for(), epoch)
         self.epoch = epoch
         self.lane_epoch = epoch << 20
         self.now_s = epoch * 1_000_000.0

@@ -8,7 +8,7 @@ import pytest
 
 from storage.engine import Engine, Write
 from storage.keys import lane_key, lanes_key
-from storage.tier1 import Effects, Tier1
+from storage.tier1 import Effects, Store
 from tests.storage.building import RecordingEngine, append_frame, batch, bridge, messages, node, settle_frame
 from wire.errors import ConfigError
 from wire.frames import Credit, Frame, HandOut, LaneOpen, QueueCommand
@@ -17,11 +17,11 @@ from wire.settings import NodeSettings
 MANY = 1 << 40
 
 
-class Store:
+class Life:
     """One life of the store of a node whose bridge has so many lanes; all that is handed out is kept until it is settled."""
 
     def __init__(self, engine: Engine, life: int, lanes: int, settings: NodeSettings | None = None) -> None:
-        self.tier1 = Tier1(engine, settings or node(bridge(lanes=lanes)), life)
+        self.store = Store(engine, settings or node(bridge(lanes=lanes)), life)
         self.handed: list[bytes] = []
         self._life = life
         self._number = 0
@@ -29,8 +29,8 @@ class Store:
 
     def turn(self, *frames: Frame) -> Effects:
         for frame in frames:
-            self.tier1.receive(frame)
-        effects = [*self.tier1.admit(100.0, 5000), *self.tier1.commit(100.0, 5000)]
+            self.store.receive(frame)
+        effects = [*self.store.admit(100.0, 5000), *self.store.commit(100.0, 5000)]
         for _, frame in effects:
             if isinstance(frame, HandOut):
                 for seq, payload in messages(frame):
@@ -59,7 +59,7 @@ class Store:
         return self.handed[before:]
 
     def waits_for(self, lane: int) -> list[int]:
-        found: list[int] = self.tier1.status(5000)["queues"][queue(lane)]["waits_for_lanes"]
+        found: list[int] = self.store.status(5000)["queues"][queue(lane)]["waits_for_lanes"]
         return found
 
 
@@ -74,8 +74,8 @@ def engine(engine: Engine) -> Engine:
 
 
 def test_more_lanes_start_when_what_the_others_had_is_delivered(engine: Engine) -> None:
-    Store(engine, 1, 1).publish(0, b"a", b"b")
-    store = Store(engine, 2, 2)
+    Life(engine, 1, 1).publish(0, b"a", b"b")
+    store = Life(engine, 2, 2)
     store.publish(1, b"after, in the new lane")
     store.publish(0, b"after")
 
@@ -88,10 +88,10 @@ def test_more_lanes_start_when_what_the_others_had_is_delivered(engine: Engine) 
 
 
 def test_fewer_lanes_wait_for_those_that_are_gone(engine: Engine) -> None:
-    first = Store(engine, 1, 3)
+    first = Life(engine, 1, 3)
     first.publish(0, b"a")
     first.publish(2, b"c")
-    store = Store(engine, 2, 1)
+    store = Life(engine, 2, 1)
     store.publish(0, b"after")
 
     assert store.open(0) == [b"a"]
@@ -102,8 +102,8 @@ def test_fewer_lanes_wait_for_those_that_are_gone(engine: Engine) -> None:
 
 
 def test_what_is_delivered_in_part_keeps_the_others_waiting(engine: Engine) -> None:
-    Store(engine, 1, 1).publish(0, b"a", b"b", b"c")
-    store = Store(engine, 2, 2)
+    Life(engine, 1, 1).publish(0, b"a", b"b", b"c")
+    store = Life(engine, 2, 2)
     store.publish(1, b"after")
     store.open(0, 1)
 
@@ -116,9 +116,9 @@ def test_what_is_delivered_in_part_keeps_the_others_waiting(engine: Engine) -> N
 
 def test_several_changes_go_one_after_the_other(engine: Engine) -> None:
     """The second change finds messages of before the first one, and of between the two."""
-    Store(engine, 1, 2).publish(1, b"first")
-    Store(engine, 2, 1).publish(0, b"second")
-    store = Store(engine, 3, 3)
+    Life(engine, 1, 2).publish(1, b"first")
+    Life(engine, 2, 1).publish(0, b"second")
+    store = Life(engine, 3, 3)
     store.publish(2, b"third")
 
     assert store.open(0, 1, 2) == [b"first"]
@@ -129,16 +129,16 @@ def test_several_changes_go_one_after_the_other(engine: Engine) -> None:
 
 
 def test_the_same_number_of_lanes_makes_nobody_wait(engine: Engine) -> None:
-    Store(engine, 1, 2).publish(1, b"a")
-    Store(engine, 2, 2).publish(0, b"b")
-    store = Store(engine, 3, 2)
+    Life(engine, 1, 2).publish(1, b"a")
+    Life(engine, 2, 2).publish(0, b"b")
+    store = Life(engine, 3, 2)
     assert store.open(0, 1) == [b"b", b"a"]
 
 
 def test_a_bridge_that_was_away_meanwhile_is_told_apart_when_it_is_back(engine: Engine) -> None:
-    Store(engine, 1, 2).publish(1, b"a")
-    Store(engine, 2, 1, node(bridge("other")))
-    store = Store(engine, 3, 1)
+    Life(engine, 1, 2).publish(1, b"a")
+    Life(engine, 2, 1, node(bridge("other")))
+    store = Life(engine, 3, 1)
     store.publish(0, b"after")
     assert store.open(0) == []
     assert store.open(1) == [b"a"]
@@ -147,10 +147,10 @@ def test_a_bridge_that_was_away_meanwhile_is_told_apart_when_it_is_back(engine: 
 
 def test_lanes_that_were_never_used_count_from_the_first_message_on(engine: Engine) -> None:
     """K2. Of three lanes two had messages: with two lanes now, a topic of lane 0 may have come to lane 1."""
-    first = Store(engine, 1, 3)
+    first = Life(engine, 1, 3)
     first.publish(0, b"a")
     first.publish(1, b"b")
-    store = Store(engine, 2, 2)
+    store = Life(engine, 2, 2)
     store.publish(1, b"after")
 
     assert store.open(1) == [b"b"]
@@ -163,7 +163,7 @@ def test_lanes_that_were_never_used_count_from_the_first_message_on(engine: Engi
 def test_the_number_of_lanes_is_on_record_with_the_first_message(qos: int) -> None:
     """K2. At any write, as a kill and as a power cut: with the queue's row, the number is there."""
     engine = RecordingEngine()
-    Store(engine, 1, 3).publish(0, b"a", qos=qos)
+    Life(engine, 1, 3).publish(0, b"a", qos=qos)
 
     for issued, kept, survivor in engine.survivors():
         if survivor.get("meta", lane_key(1)) is not None:
@@ -173,12 +173,12 @@ def test_the_number_of_lanes_is_on_record_with_the_first_message(qos: int) -> No
 
 @pytest.mark.parametrize("damaged", [None, b"\x93\x01"])
 def test_a_record_that_is_gone_or_damaged_is_made_anew(engine: Engine, damaged: bytes | None) -> None:
-    Store(engine, 1, 2).publish(1, b"a")
+    Life(engine, 1, 2).publish(1, b"a")
     if damaged is None:
         _forget_record(engine)
     else:
         _write_record(engine, damaged)
-    Store(engine, 2, 2).publish(0, b"b")
+    Life(engine, 2, 2).publish(0, b"b")
 
     assert engine.get("meta", lanes_key("cloud")) == b"\x93\x01\x02\x90"
 
@@ -186,11 +186,11 @@ def test_a_record_that_is_gone_or_damaged_is_made_anew(engine: Engine, damaged: 
 def test_whatever_write_the_store_dies_at_the_order_holds() -> None:
     """K2. The marks are there whenever there is a message that has to wait for them."""
     engine = RecordingEngine()
-    first = Store(engine, 1, 2)
+    first = Life(engine, 1, 2)
     first.publish(0, b"a")
     first.publish(1, b"b")
     before = len(engine.writes)
-    second = Store(engine, 2, 1)
+    second = Life(engine, 2, 1)
     second.open(0)
     second.publish(0, b"after")
     second.open(1)
@@ -198,12 +198,12 @@ def test_whatever_write_the_store_dies_at_the_order_holds() -> None:
     second.deliver(1)
 
     for issued, kept, survivor in engine.survivors(before):
-        came = _all_delivered(Store(survivor, 3, 1))
+        came = _all_delivered(Life(survivor, 3, 1))
         assert set(came) <= {b"a", b"b", b"after"}, (issued, kept, came)
         assert b"after" not in came[:-1], (issued, kept, came)
 
 
-def _all_delivered(store: Store) -> list[bytes]:
+def _all_delivered(store: Life) -> list[bytes]:
     """Everything, as it is handed out by turns."""
     store.open(0, 1)
     while store._flying:
@@ -214,11 +214,11 @@ def _all_delivered(store: Store) -> list[bytes]:
 
 def test_an_empty_lane_keeps_nobody_waiting_whatever_qos_0_it_lost(engine: Engine) -> None:
     """K3. What was QoS 0 went with the former life of the store, and leaves a hole before the mark."""
-    first = Store(engine, 1, 2)
+    first = Life(engine, 1, 2)
     first.publish(0, b"a")
     first.publish(0, b"lost", qos=0)
     first.publish(1, b"lost", qos=0)
-    store = Store(engine, 2, 3)
+    store = Life(engine, 2, 3)
     store.publish(0, b"after")
 
     assert store.open(0, 1, 2) == [b"a"]
@@ -226,8 +226,8 @@ def test_an_empty_lane_keeps_nobody_waiting_whatever_qos_0_it_lost(engine: Engin
 
 
 def test_a_purge_ends_the_waiting(engine: Engine) -> None:
-    Store(engine, 1, 2).publish(1, b"a", b"b")
-    store = Store(engine, 2, 1)
+    Life(engine, 1, 2).publish(1, b"a", b"b")
+    store = Life(engine, 2, 1)
     store.publish(0, b"after")
     assert store.open(0) == []
 
@@ -237,26 +237,26 @@ def test_a_purge_ends_the_waiting(engine: Engine) -> None:
 
 
 def test_a_store_of_before_such_records_were_kept_is_taken_as_it_was_used(engine: Engine) -> None:
-    first = Store(engine, 1, 2)
+    first = Life(engine, 1, 2)
     first.publish(1, b"a")
     _forget_record(engine)
-    store = Store(engine, 2, 1)
+    store = Life(engine, 2, 1)
     store.publish(0, b"after")
     assert store.open(0, 1) == [b"a"]
     assert store.deliver(1) == [b"after"]
 
 
 def test_a_damaged_record_is_told_and_one_of_a_newer_version_refused(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
-    Store(engine, 1, 2).publish(1, b"a")
+    Life(engine, 1, 2).publish(1, b"a")
     _write_record(engine, b"\x93\x01")
     with caplog.at_level(logging.CRITICAL, logger="bascule"):
-        store = Store(engine, 2, 2)
+        store = Life(engine, 2, 2)
     assert "bridge.row_damaged" in caplog.messages
     assert store.open(0, 1) == [b"a"]
 
     _write_record(engine, b"\x92\x63\x01")
     with pytest.raises(ConfigError, match="another version"):
-        Tier1(engine, node(), 3)
+        Store(engine, node(), 3)
 
 
 def _forget_record(engine: Engine) -> None:

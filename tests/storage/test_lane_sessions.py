@@ -1,6 +1,6 @@
 """The exchange and the store together: every case of session present against the record, cut down after every single step.
 
-The real ``Tier1`` and ``OutboundFlow`` between a model remote and an engine whose power can be cut. A run does so many steps, then
+The real ``Store`` and ``OutboundFlow`` between a model remote and an engine whose power can be cut. A run does so many steps, then
 everything on our side dies and what was written, or only what was synced, is left; the remote keeps its session or not.
 """
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from storage.tier1 import Tier1
+from storage.tier1 import Store
 from tests.storage.building import FORWARDER, QUEUE, RecordingEngine, append_frame, batch, bridge, node, settle_frame
 from tests.wire.outbound_model import RemoteModel, Sent, lane_flow, parse
 from wire.frames import Credit, HandOut, LaneOpen, LaneOpened, Settled
@@ -43,7 +43,7 @@ class Lane:
 
     def __init__(self, engine: RecordingEngine, remotes: Remotes, *, life: int, republish: bool, keeps: bool = False) -> None:
         self.engine, self.remotes, self.level = engine, remotes, remotes.level
-        self.store = Tier1(engine, node(TWO_PLACES), life)
+        self.store = Store(engine, node(TWO_PLACES), life)
         sessions = (HERE, THERE) if keeps else ()
         self.flow = lane_flow(*sessions, receive_maximum=3, qos2_maximum=3, republish=republish)
         self.ended = 0  # sessions, by a clean start
@@ -277,7 +277,7 @@ def test_what_the_disk_will_not_show_is_settled_when_it_does_and_nothing_is_answ
     lane.store.receive(settle_frame(2, lane.epoch, released=((0, 1), (2, 3))))
     lane.commit()
     engine = crashed(lane, WRITTEN)
-    store = Tier1(engine, node(), 2)
+    store = Store(engine, node(), 2)
     store.receive(LaneOpen(queue=QUEUE, epoch=2 << 20))
     store.commit(1.0, 1000)
     engine.refusing = engine.blind = True
@@ -288,7 +288,7 @@ def test_what_the_disk_will_not_show_is_settled_when_it_does_and_nothing_is_answ
     engine.refusing = engine.blind = False
     answers = [frame for _, frame in store.commit(60.0, 1000)]
     assert [frame.number for frame in answers if isinstance(frame, Settled)] == [1]
-    again = Tier1(engine.rebuilt(len(engine.writes)), node(), 3)
+    again = Store(engine.rebuilt(len(engine.writes)), node(), 3)
     again.receive(LaneOpen(queue=QUEUE, epoch=3 << 20))
     (opened,) = [frame for _, frame in again.commit(61.0, 1000) if isinstance(frame, LaneOpened)]
     assert (opened.session, opened.generation, opened.head, opened.released) == (THERE, 1, 3, ())

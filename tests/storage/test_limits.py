@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from storage.memory import MemoryEngine
-from storage.tier1 import Effects, Tier1
+from storage.tier1 import Effects, Store
 from tests.storage.building import (
     QUEUE,
     RecordingEngine,
@@ -40,7 +40,7 @@ from wire.frames import (
 OTHER = "bridge:other:0"
 
 
-def turn(store: Tier1, *frames: Frame) -> Effects:
+def turn(store: Store, *frames: Frame) -> Effects:
     for frame in frames:
         store.receive(frame)
     return store.commit(100.0, 5000)
@@ -52,14 +52,14 @@ def refused(effects: Effects, since: int = 1) -> dict[int, bytes]:
     return {number: rows for number, rows in committed.refused.items() if number >= since}
 
 
-def queued(store: Tier1, queue: str = QUEUE) -> list[bytes]:
+def queued(store: Store, queue: str = QUEUE) -> list[bytes]:
     turn(store, LaneOpen(queue=queue, epoch=1 << 20))
     effects = turn(store, Credit(queue=queue, epoch=1 << 20, messages=10_000, size_bytes=1 << 40))
     return [payload for _, frame in effects if isinstance(frame, HandOut) for _, payload in messages(frame)]
 
 
-def store_with(**limit: Any) -> Tier1:
-    return Tier1(MemoryEngine(), node(bridge(limit=limits(**limit)), bridge("other")), 1)
+def store_with(**limit: Any) -> Store:
+    return Store(MemoryEngine(), node(bridge(limit=limits(**limit)), bridge("other")), 1)
 
 
 def rows(number: int, *payloads: bytes, **more: Any) -> Append:
@@ -110,7 +110,7 @@ def _copies(number: int, *payloads: bytes, at: list[int], source: int = 1) -> Ap
 
 
 def test_both_copies_for_one_queue_are_kept_while_something_else_is_refused() -> None:
-    store = Tier1(MemoryEngine(), node(bridge(), mode="in-memory"), 2)
+    store = Store(MemoryEngine(), node(bridge(), mode="in-memory"), 2)
     turn(store, SenderResumes(sender="listener", epoch=1, number=2, stalled=(9,)))  # so each row is looked at
 
     effects = turn(store, _copies(2, b"a", b"b", b"b", b"c", b"c", at=[0, 1, 1, 3, 3]))
@@ -130,7 +130,7 @@ def test_copies_for_one_queue_come_in_together_or_not_at_all(max_messages: int, 
 
 
 def test_the_limit_of_the_node_has_to_hold_every_copy() -> None:
-    store = Tier1(MemoryEngine(), node(bridge(), bridge("other"), limit=limits(max_messages=4)), 1)
+    store = Store(MemoryEngine(), node(bridge(), bridge("other"), limit=limits(max_messages=4)), 1)
     twice, once = batch([b"a", b"a", b"b", b"b"]), batch([b"a", b"b"])
 
     effects = turn(store, append_frame(1, {QUEUE: (twice, [0, 0, 1, 1]), OTHER: (once, None)}, rows=2))
@@ -151,7 +151,7 @@ def test_copies_that_are_dropped_are_counted_each(overflow: str, kept: list[byte
 
 
 def test_the_limit_of_the_node_counts_all_queues() -> None:
-    store = Tier1(MemoryEngine(), node(bridge(), bridge("other"), limit=limits(max_messages=3)), 1)
+    store = Store(MemoryEngine(), node(bridge(), bridge("other"), limit=limits(max_messages=3)), 1)
     both = batch([b"a", b"b"])
 
     effects = turn(store, append_frame(1, {QUEUE: (both, None), OTHER: (both, None)}))
@@ -160,7 +160,7 @@ def test_the_limit_of_the_node_counts_all_queues() -> None:
 
 
 def test_lanes_of_a_bridge_share_its_limit() -> None:
-    store = Tier1(MemoryEngine(), node(bridge(lanes=2, limit=limits(max_messages=2))), 1)
+    store = Store(MemoryEngine(), node(bridge(lanes=2, limit=limits(max_messages=2))), 1)
     turn(store, append_frame(1, {"bridge:cloud:0": (batch([b"a", b"b"]), None)}))
 
     assert refused(turn(store, append_frame(2, {"bridge:cloud:1": (batch([b"c"]), None)}))) == {2: u16([0])}
@@ -219,7 +219,7 @@ def test_what_came_before_its_sender_was_fenced_and_is_looked_at_after_that_is_n
 
 
 def test_a_store_that_has_forgotten_whom_it_refused_is_told() -> None:
-    store = Tier1(MemoryEngine(), node(bridge(), mode="in-memory"), 2)
+    store = Store(MemoryEngine(), node(bridge(), mode="in-memory"), 2)
     turn(store, SenderResumes(sender="listener", epoch=1, number=7, stalled=(1,)))
 
     effects = turn(store, rows(7, b"a2", b"b1", sources=[1, 2], refusable=bytes(2)))
@@ -251,14 +251,14 @@ def test_an_identifier_whose_new_message_was_refused_is_no_longer_another_ones()
     settings = node(bridge(limit=limits(max_messages=2)))
     sender = "connection:cloud:0"
     engine = RecordingEngine()
-    store = Tier1(engine, settings, 1)
+    store = Store(engine, settings, 1)
     session = with_remote_session(store)
     both = batch([b"a", b"b"], 2)
     turn(store, append_frame(1, {QUEUE: (both, None)}, received={session: ([3, 4], [0, 1])}, sender=sender))
     assert remote_session(store, request=2)[1].received == u16([3, 4])
     turn(store, append_frame(2, {QUEUE: (batch([b"new"], 2), None)}, received={session: ([3], [0])}, sender=sender))
     assert engine.writes[-1][1], "synced"
-    assert remote_session(Tier1(engine, settings, 2), request=3)[1].received == u16([4])
+    assert remote_session(Store(engine, settings, 2), request=3)[1].received == u16([4])
 
 
 @pytest.mark.parametrize(
@@ -292,7 +292,7 @@ def test_drop_oldest_leaves_what_is_in_flight() -> None:
 def test_nothing_is_handed_out_behind_what_was_dropped_before_that_is_committed() -> None:
     """A crash would bring it back, and it would reach the remote behind newer messages of its topic (P4)."""
     engine = RecordingEngine()
-    store = Tier1(engine, node(bridge(limit=limits(max_messages=2, overflow="drop-oldest")), flush_period_s=0.5), 1)
+    store = Store(engine, node(bridge(limit=limits(max_messages=2, overflow="drop-oldest")), flush_period_s=0.5), 1)
     turn(store, rows(1, b"a", b"b"), LaneOpen(queue=QUEUE, epoch=1 << 20))
 
     store.receive(rows(2, b"c"))
@@ -308,7 +308,7 @@ def test_nothing_is_handed_out_behind_what_was_dropped_before_that_is_committed(
 
 def test_what_was_dropped_of_messages_in_memory_holds_nothing_up() -> None:
     """QoS 0 does not come back."""
-    store = Tier1(RecordingEngine(), node(bridge(limit=limits(max_messages=2, overflow="drop-oldest")), flush_period_s=0.5), 1)
+    store = Store(RecordingEngine(), node(bridge(limit=limits(max_messages=2, overflow="drop-oldest")), flush_period_s=0.5), 1)
     turn(store, append_frame(1, {QUEUE: (batch([b"a", b"b"], 0), None)}), LaneOpen(queue=QUEUE, epoch=1 << 20))
     store.receive(append_frame(2, {QUEUE: (batch([b"c"], 0), None)}))
     store.receive(Credit(queue=QUEUE, epoch=1 << 20, messages=9, size_bytes=1 << 40))
@@ -316,9 +316,9 @@ def test_what_was_dropped_of_messages_in_memory_holds_nothing_up() -> None:
     assert [payload for _, frame in effects if isinstance(frame, HandOut) for _, payload in messages(frame)] == [b"b"]
 
 
-def opened_again(engine: RecordingEngine, life: int, credit: int, **limit: Any) -> tuple[Tier1, list[bytes]]:
+def opened_again(engine: RecordingEngine, life: int, credit: int, **limit: Any) -> tuple[Store, list[bytes]]:
     """The store in a new life, and what it hands out for that credit."""
-    store = Tier1(engine, node(bridge(limit=limits(**limit))), life)
+    store = Store(engine, node(bridge(limit=limits(**limit))), life)
     turn(store, LaneOpen(queue=QUEUE, epoch=life << 20))
     effects = turn(store, Credit(queue=QUEUE, epoch=life << 20, messages=credit, size_bytes=1 << 40))
     return store, [payload for _, frame in effects if isinstance(frame, HandOut) for _, payload in messages(frame)]
@@ -327,7 +327,7 @@ def opened_again(engine: RecordingEngine, life: int, credit: int, **limit: Any) 
 def test_what_may_have_been_sent_before_a_crash_is_neither_dropped_nor_expired() -> None:
     """The remote may hold its packet identifier: a QoS 2 message with the same one would be taken for it, and lost."""
     engine = RecordingEngine()
-    store = Tier1(engine, node(bridge(limit=limits(max_messages=3))), 1)
+    store = Store(engine, node(bridge(limit=limits(max_messages=3))), 1)
     turn(store, rows(1, b"a"), rows(2, b"b"), rows(3, b"c"))
     assert queued(store) == [b"a", b"b", b"c"]  # and the store dies before its next commit
 
@@ -359,7 +359,7 @@ def of_a_311_client(number: int, *payloads: bytes, sources: list[int] | None = N
     return rows(number, *payloads, sources=sources, refusable=bytes(len(payloads)))
 
 
-def dropped(store: Tier1, queue: str = QUEUE) -> int:
+def dropped(store: Store, queue: str = QUEUE) -> int:
     figures = store.status(5000)["queues"][queue]
     assert figures["ledger_closes"]
     assert set(figures["dropped"]) <= {"overflow"}
@@ -414,7 +414,7 @@ def test_nothing_makes_room_for_one_that_is_too_large(overflow: str, refusable: 
 
 def test_one_too_large_for_one_bridge_goes_to_the_other_and_waits_for_it_if_need_be() -> None:
     small, other = bridge(limit=limits(max_bytes=100)), bridge("other", limit=limits(max_bytes=150))
-    store = Tier1(MemoryEngine(), node(small, other), 1)
+    store = Store(MemoryEngine(), node(small, other), 1)
     turn(store, append_frame(1, {OTHER: (batch([b"f" * 99]), None)}))
 
     def large(number: int) -> Append:
@@ -432,7 +432,7 @@ def test_one_too_large_for_one_bridge_goes_to_the_other_and_waits_for_it_if_need
 
 
 def test_the_limit_of_the_node_is_not_waited_for_either() -> None:
-    store = Tier1(MemoryEngine(), node(bridge(), bridge("other"), limit=limits(max_bytes=150)), 1)
+    store = Store(MemoryEngine(), node(bridge(), bridge("other"), limit=limits(max_bytes=150)), 1)
     both = batch([LARGE, b"a"])
 
     assert refused(turn(store, append_frame(1, {QUEUE: (both, None), OTHER: (both, None)}, refusable=bytes(2)))) == {}
@@ -455,7 +455,7 @@ def test_copies_for_one_queue_that_it_can_never_hold_together_hold_up_nobody() -
 def test_one_too_large_for_a_sessions_queue_does_not_empty_it(overflow: str) -> None:
     settings = node(bridge())
     settings = replace(settings, sessions=replace(settings.sessions, queue_max_bytes=100, overflow=overflow))
-    store = Tier1(MemoryEngine(), settings, 1)
+    store = Store(MemoryEngine(), settings, 1)
     opening = SessionOpen(sender="listener", epoch=1, request=1, session="c", source=1, clean=False, expiry_s=60)
     (queue,) = [frame.queue for _, frame in turn(store, opening) if isinstance(frame, SessionOpened)]
 
@@ -470,7 +470,7 @@ def _delivered(lane: int = 1) -> Frame:
     return settle_frame(1, lane << 20, ("delivered", ((0, 1 << 60),)))
 
 
-def queued_again(store: Tier1, lane: int) -> list[bytes]:
+def queued_again(store: Store, lane: int) -> list[bytes]:
     turn(store, LaneOpen(queue=QUEUE, epoch=lane << 20))
     effects = turn(store, Credit(queue=QUEUE, epoch=lane << 20, messages=10_000, size_bytes=1 << 40))
     return [payload for _, frame in effects if isinstance(frame, HandOut) for _, payload in messages(frame)]

@@ -13,7 +13,7 @@ from storage.engine import Engine, Family, RocksEngine
 from storage.keys import retained_key
 from storage.memory import MemoryEngine
 from storage.sessions import Session
-from storage.tier1 import Effects, Tier1
+from storage.tier1 import Effects, Store
 from tests.storage.building import QUEUE, RecordingEngine, append_frame, batch, bridge, node
 from tests.support.settings import limits
 from wire.batch import REFUSABLE, RETAIN, Batch, from_rows
@@ -46,7 +46,7 @@ MANY = 1 << 20
 WILL = (b"site/gone", 1, b"bye", b"", 30)
 
 
-def turn(store: Tier1, *frames: Frame, now_s: float = 1.0, wall_ms: int = 1000) -> Effects:
+def turn(store: Store, *frames: Frame, now_s: float = 1.0, wall_ms: int = 1000) -> Effects:
     for frame in frames:
         store.receive(frame)
     return store.commit(now_s, wall_ms)
@@ -61,7 +61,7 @@ def opening(session: str = "c", *, request: int = 1, epoch: int = 1, source: int
     return SessionOpen(sender=LISTENER, epoch=epoch, request=request, session=session, source=source, **chosen)  # type: ignore[arg-type]
 
 
-def open_session(store: Tier1, session: str = "c", **more: object) -> SessionOpened:
+def open_session(store: Store, session: str = "c", **more: object) -> SessionOpened:
     effects = turn(store, opening(session, **more))  # type: ignore[arg-type]
     (opened,) = [frame for peer, frame in effects if peer == LISTENER]
     assert isinstance(opened, SessionOpened)
@@ -79,7 +79,7 @@ def retain(number: int, *rows: tuple[bytes, int, bytes]) -> Frame:
     return append_frame(number, {RETAINED: (body, None)})
 
 
-def queued(store: Tier1, queue: str, epoch: int = 1 << 20) -> list[tuple[bytes, int, bytes]]:
+def queued(store: Store, queue: str, epoch: int = 1 << 20) -> list[tuple[bytes, int, bytes]]:
     """What is handed out of ``queue`` to the Listener, as (topic, flags, payload)."""
     turn(store, LaneOpen(queue=queue, epoch=epoch))
     effects = turn(store, Credit(queue=queue, epoch=epoch, messages=MANY, size_bytes=MANY))
@@ -96,7 +96,7 @@ def rows_of(body: Batch) -> list[tuple[bytes, int, bytes]]:
     return [(body.topics[index], body.flags[row], payloads[row]) for row, index in enumerate(body.topic_of)]
 
 
-def known(store: Tier1, epoch: int = 1) -> dict[str, tuple[object, ...]]:
+def known(store: Store, epoch: int = 1) -> dict[str, tuple[object, ...]]:
     answers = [frame for _, frame in turn(store, SessionsWanted(epoch=epoch))]
     assert isinstance(answers[-1], SessionsKnown)
     assert answers[-1].last
@@ -104,7 +104,7 @@ def known(store: Tier1, epoch: int = 1) -> dict[str, tuple[object, ...]]:
 
 
 def test_a_session_that_lasts_has_a_queue_and_one_that_does_not_has_none(engine: Engine) -> None:
-    store = Tier1(engine, settings(), 1)
+    store = Store(engine, settings(), 1)
 
     lasting = open_session(store, "lasting")
     live = open_session(store, "live", expiry_s=0)
@@ -119,7 +119,7 @@ def test_no_queue_has_the_name_of_one_of_a_former_life_of_a_store_in_memory() ->
     """What was routed to the former one, and comes late, would be put into the new one, whatever that is subscribed to."""
     names = []
     for epoch in (1_790_000_000, 1_790_000_001, 1_790_000_002):
-        store = Tier1(MemoryEngine(), node(), epoch)
+        store = Store(MemoryEngine(), node(), epoch)
         names += [open_session(store, request=request, clean=True).queue for request in (1, 2, 3)]
     assert len(set(names)) == len(names)
 
@@ -127,7 +127,7 @@ def test_no_queue_has_the_name_of_one_of_a_former_life_of_a_store_in_memory() ->
 @pytest.mark.parametrize("end", ["clean start", "expiry 0, goodbye", "expiry 0, the Listener dies"])
 def test_the_distributor_is_told_of_each_queue_that_goes(engine: Engine, end: str) -> None:
     """It would deal rows of shared subscriptions to it, and their publishers would be told that they are kept."""
-    store = Tier1(engine, settings(), 1)
+    store = Store(engine, settings(), 1)
     queue = open_session(store).queue
     if end == "clean start":
         effects = turn(store, opening(clean=True, expiry_s=0, request=2, source=2))
@@ -142,7 +142,7 @@ def test_the_distributor_is_told_of_each_queue_that_goes(engine: Engine, end: st
 
 def test_what_a_dead_life_passed_on_counts_no_more_once_the_next_has_asked_what_is_kept(engine: Engine) -> None:
     """The next one does not route by it. Were it kept and acknowledged, its messages would go nowhere."""
-    store = Tier1(engine, settings(), 1)
+    store = Store(engine, settings(), 1)
     queue = open_session(store).queue
     turn(store, subscribe(queue, "kept"))
     assert known(store, epoch=2)["c"][1] == (("kept", 1, 0),)
@@ -158,13 +158,13 @@ def test_what_a_dead_life_passed_on_counts_no_more_once_the_next_has_asked_what_
 
 
 def test_subscriptions_are_there_again_when_the_session_is_resumed(engine: Engine) -> None:
-    store = Tier1(engine, settings(), 1)
+    store = Store(engine, settings(), 1)
     queue = open_session(store).queue
     assert turn(store, subscribe(queue)) == [(LISTENER, SubscriptionsKept(epoch=1, request=1, source=1))]
     turn(store, subscribe(queue, "b", 2, request=2))
     turn(store, SubscriptionsDrop(epoch=1, request=3, session="c", source=1, queue=queue, filters=("a/#",)))
 
-    store = Tier1(engine, settings(), 2) if engine.durable else store
+    store = Store(engine, settings(), 2) if engine.durable else store
     again = open_session(store, request=2, source=2)
 
     assert again.present
@@ -173,7 +173,7 @@ def test_subscriptions_are_there_again_when_the_session_is_resumed(engine: Engin
 
 
 def test_messages_wait_in_the_sessions_queue_for_the_client_and_leave_no_memory_behind(engine: Engine) -> None:
-    store = Tier1(engine, settings(), 1)
+    store = Store(engine, settings(), 1)
     queue = open_session(store).queue
     turn(store, append_frame(1, {queue: (batch([b"x", b"y"], 1), None)}))
 
@@ -188,7 +188,7 @@ def test_what_waits_for_a_client_that_has_gone_counts_as_sent_only_as_far_as_it_
     sent: int | None, counts: int, tmp_path: Path
 ) -> None:
     """What was never sent expires as it waits [MQTT-3.3.2-5], also over a crash. sent: messages; None: that is not known."""
-    store = Tier1(RocksEngine(tmp_path / "store"), settings(), 1)
+    store = Store(RocksEngine(tmp_path / "store"), settings(), 1)
     queue = open_session(store).queue
     turn(store, LaneOpen(queue=queue, epoch=1 << 20), append_frame(1, {queue: (batch([b"x"] * 3, 1), None)}))
     effects = turn(store, Credit(queue=queue, epoch=1 << 20, messages=1, size_bytes=1 << 20))
@@ -199,7 +199,7 @@ def test_what_waits_for_a_client_that_has_gone_counts_as_sent_only_as_far_as_it_
 
     for epoch in (2, 3):  # a crash, and nobody comes for the queue; and another
         store.close()
-        store = Tier1(RocksEngine(tmp_path / "store"), settings(), epoch)
+        store = Store(RocksEngine(tmp_path / "store"), settings(), epoch)
         turn(store, append_frame(7 + epoch, {queue: (batch([b"z"], 1), None)}))
     effects = turn(store, LaneOpen(queue=queue, epoch=9 << 20))
 
@@ -210,7 +210,7 @@ def test_what_waits_for_a_client_that_has_gone_counts_as_sent_only_as_far_as_it_
 
 
 def test_a_clean_start_ends_the_session_and_what_was_routed_for_it_goes_nowhere(engine: Engine) -> None:
-    store = Tier1(engine, settings(), 1)
+    store = Store(engine, settings(), 1)
     old = open_session(store).queue
     turn(store, subscribe(old), append_frame(1, {old: (batch([b"x"], 1), None)}))
 
@@ -226,7 +226,7 @@ def test_a_clean_start_ends_the_session_and_what_was_routed_for_it_goes_nowhere(
 
 
 def test_a_full_queue_drops_the_newest_and_refuses_nobody(engine: Engine) -> None:
-    store = Tier1(engine, settings(queue_max_messages=2), 1)
+    store = Store(engine, settings(queue_max_messages=2), 1)
     queue = open_session(store).queue
 
     effects = turn(store, append_frame(1, {queue: (batch([b"x", b"y", b"z"], 1), None)}))
@@ -237,7 +237,7 @@ def test_a_full_queue_drops_the_newest_and_refuses_nobody(engine: Engine) -> Non
 
 
 def test_sessions_are_limited_and_a_known_one_may_always_come_back(engine: Engine) -> None:
-    store = Tier1(engine, settings(sessions_max=1), 1)
+    store = Store(engine, settings(sessions_max=1), 1)
     assert not open_session(store, "first").refused
 
     assert open_session(store, "second", request=2).refused
@@ -246,12 +246,12 @@ def test_sessions_are_limited_and_a_known_one_may_always_come_back(engine: Engin
 
 
 def test_a_session_ends_when_its_time_is_up_across_a_restart(engine: Engine) -> None:
-    store = Tier1(engine, settings(), 1)
+    store = Store(engine, settings(), 1)
     queue = open_session(store, expiry_s=60).queue
     turn(store, append_frame(1, {queue: (batch([b"x"], 1), None)}))
     turn(store, SessionClose(sender=LISTENER, epoch=1, session="c", source=1, wall_ms=10_000, expiry_s=60, keep_will=False))
     if engine.durable:
-        store = Tier1(engine, settings(), 2)
+        store = Store(engine, settings(), 2)
 
     store.tick(0.5, 69_999)
     assert list(known(store)) == ["c"]
@@ -266,7 +266,7 @@ def test_a_session_ends_when_its_time_is_up_across_a_restart(engine: Engine) -> 
 
 
 def test_a_session_whose_time_is_up_is_not_there_for_who_comes_before_the_next_look(engine: Engine) -> None:
-    store = Tier1(engine, guarded(), 1)
+    store = Store(engine, guarded(), 1)
     queue = open_session(store, user="ada").queue
     turn(store, append_frame(1, {queue: (batch([b"x"], 1), None)}))
     turn(store, SessionClose(sender=LISTENER, epoch=1, session="c", source=1, wall_ms=10_000, expiry_s=60, keep_will=False))
@@ -284,13 +284,13 @@ def test_a_session_whose_time_is_up_is_not_there_for_who_comes_before_the_next_l
 def test_a_shorter_life_of_sessions_holds_for_those_that_are_there(engine: Engine) -> None:
     if not engine.durable:
         pytest.skip("nothing is there after a restart")
-    store = Tier1(engine, settings(), 1)
+    store = Store(engine, settings(), 1)
     for request, session in enumerate(("away", "connected"), 1):
         open_session(store, session, request=request, expiry_s=SESSION_NEVER_EXPIRES_S)
     never = SESSION_NEVER_EXPIRES_S
     turn(store, SessionClose(sender=LISTENER, epoch=1, session="away", source=1, wall_ms=10_000, expiry_s=never, keep_will=False))
 
-    store = Tier1(engine, settings(expiry_max_s=60), 2)
+    store = Store(engine, settings(expiry_max_s=60), 2)
     store.tick(1.0, 69_999)
     assert set(known(store)) == {"away", "connected"}
     store.tick(2.0, 70_000)
@@ -300,7 +300,7 @@ def test_a_shorter_life_of_sessions_holds_for_those_that_are_there(engine: Engin
 
 def test_s8_what_a_connection_said_when_it_ended_is_answered_once_it_is_committed() -> None:
     engine = RecordingEngine()
-    store = Tier1(engine, settings(), 1)
+    store = Store(engine, settings(), 1)
     open_session(store)
     close = SessionClose(sender=LISTENER, epoch=1, session="c", source=1, wall_ms=10_000, expiry_s=60, keep_will=False)
     engine.refusing = True
@@ -308,11 +308,11 @@ def test_s8_what_a_connection_said_when_it_ended_is_answered_once_it_is_committe
     engine.refusing = False
     assert store.commit(100.0, 0) == [(LISTENER, SessionClosed(epoch=1, source=1))]
     assert turn(store, close, now_s=101.0) == [(LISTENER, SessionClosed(epoch=1, source=1))], "asked again"
-    assert known(Tier1(engine.rebuilt(len(engine.writes)), settings(), 2))["c"][3] == 0
+    assert known(Store(engine.rebuilt(len(engine.writes)), settings(), 2))["c"][3] == 0
 
 
 def test_a_session_that_never_expires_stays(engine: Engine) -> None:
-    store = Tier1(engine, settings(), 1)
+    store = Store(engine, settings(), 1)
     open_session(store, expiry_s=SESSION_NEVER_EXPIRES_S)
     close = SessionClose(
         sender=LISTENER, epoch=1, session="c", source=1, wall_ms=0, expiry_s=SESSION_NEVER_EXPIRES_S, keep_will=False
@@ -323,7 +323,7 @@ def test_a_session_that_never_expires_stays(engine: Engine) -> None:
 
 
 def test_a_connection_that_was_taken_over_ends_nothing(engine: Engine) -> None:
-    store = Tier1(engine, settings(), 1)
+    store = Store(engine, settings(), 1)
     open_session(store, source=1)
     open_session(store, source=2, request=2)
     turn(store, SessionClose(sender=LISTENER, epoch=1, session="c", source=1, wall_ms=0, expiry_s=0, keep_will=False))
@@ -340,11 +340,11 @@ def guarded(**sessions: Any) -> NodeSettings:
 @pytest.mark.parametrize("clean", [False, True])
 @pytest.mark.parametrize("other", ["bob", None])
 def test_s7_a_session_is_opened_by_its_user_alone_also_after_a_restart(engine: Engine, other: str | None, clean: bool) -> None:
-    store = Tier1(engine, guarded(), 1)
+    store = Store(engine, guarded(), 1)
     queue = open_session(store, user="ada", will=WILL).queue
     close = SessionClose(sender=LISTENER, epoch=1, session="c", source=1, wall_ms=1000, expiry_s=60, keep_will=True)
     turn(store, close, append_frame(1, {queue: (batch([b"x"], 1), None)}))
-    store = Tier1(engine, guarded(), 2) if engine.durable else store
+    store = Store(engine, guarded(), 2) if engine.durable else store
 
     refused = open_session(store, user=other, clean=clean, request=2, source=2)
 
@@ -355,7 +355,7 @@ def test_s7_a_session_is_opened_by_its_user_alone_also_after_a_restart(engine: E
 
 
 def test_s7_a_session_that_was_nobody_s_is_the_first_user_s_and_one_that_has_ended_anybody_s(engine: Engine) -> None:
-    store = Tier1(engine, guarded(), 1)
+    store = Store(engine, guarded(), 1)
     open_session(store)
     assert open_session(store, user="ada", request=2, source=2).present
     assert open_session(store, user="bob", request=3, source=3).refused == "user"
@@ -364,11 +364,11 @@ def test_s7_a_session_that_was_nobody_s_is_the_first_user_s_and_one_that_has_end
 
 
 def test_s7_a_node_that_tells_no_users_apart_gives_a_session_to_anybody(engine: Engine) -> None:
-    store = Tier1(engine, guarded(), 1)
+    store = Store(engine, guarded(), 1)
     open_session(store, user="ada")
     if not engine.durable:
         return
-    store = Tier1(engine, settings(), 2)
+    store = Store(engine, settings(), 2)
     assert open_session(store, request=2, source=2).present
     assert known(store)["c"][4] is None
 
@@ -388,21 +388,21 @@ def test_a_row_is_read_as_it_was_written_and_one_with_other_fields_is_damage() -
 
 
 def test_the_listener_by_which_a_client_came_last_is_told_with_its_session(engine: Engine) -> None:
-    store = Tier1(engine, settings(), 1)
+    store = Store(engine, settings(), 1)
     open_session(store, listener="h:1")
     assert known(store)["c"][5] == "h:1"
     open_session(store, request=2, source=2, listener="h:2")
     assert known(store)["c"][5] == "h:2"
     if engine.durable:
-        assert known(Tier1(engine, settings(), 2))["c"][5] == "h:2"
+        assert known(Store(engine, settings(), 2))["c"][5] == "h:2"
 
 
 @pytest.mark.parametrize("expiry_s", [0, 60])
 def test_the_will_of_a_client_that_died_with_its_listener_is_told_to_the_next_one(engine: Engine, expiry_s: int) -> None:
-    store = Tier1(engine, settings(), 1)
+    store = Store(engine, settings(), 1)
     open_session(store, expiry_s=expiry_s, will=WILL)
     if engine.durable:
-        store = Tier1(engine, settings(), 2)
+        store = Store(engine, settings(), 2)
     turn(store, SessionsWanted(epoch=2))
 
     will, due_ms = known(store, 2)["c"][2:4]
@@ -413,7 +413,7 @@ def test_the_will_of_a_client_that_died_with_its_listener_is_told_to_the_next_on
     assert all(row[2] is None for row in known(store, 2).values())
 
 
-def refused_will(store: Tier1, number: int, row: tuple[str, int, int, int], *, epoch: int = 1) -> Frame:
+def refused_will(store: Store, number: int, row: tuple[str, int, int, int], *, epoch: int = 1) -> Frame:
     """A batch with one Will for a bridge that has no room."""
     body = from_rows([(b"site/gone", 1 | REFUSABLE, b"bye")], accepted_ms=1000)
     return replace(append_frame(number, {queue_name("cloud", 0): (body, None)}, epoch=epoch, refusable=b"\x08"), wills=(row,))
@@ -423,7 +423,7 @@ def refused_will(store: Tier1, number: int, row: tuple[str, int, int, int], *, e
 def test_s3_a_will_for_which_there_is_no_room_stays_on_record_until_there_is(engine: Engine, expiry_s: int) -> None:
     """Whatever becomes of the session, of the store and of the Listener."""
     full = replace(settings(), bridges=(bridge("cloud", limit=limits(max_messages=0)),))
-    store = Tier1(engine, full, 1)
+    store = Store(engine, full, 1)
     open_session(store, expiry_s=expiry_s, will=WILL)
     turn(store, SessionClose(sender=LISTENER, epoch=1, session="c", source=1, wall_ms=1000, expiry_s=expiry_s, keep_will=True))
 
@@ -440,21 +440,21 @@ def test_s3_a_will_for_which_there_is_no_room_stays_on_record_until_there_is(eng
     roomy = replace(full, bridges=(bridge("cloud"),))
     if not engine.durable:
         return
-    store = Tier1(engine, roomy, 2)
+    store = Store(engine, roomy, 2)
     assert refused_ones(store) == [("c", 1, 1, WILL)], "also after a crash"
     turn(store, refused_will(store, 1, ("c", 0, 1, 1), epoch=2))
     assert refused_ones(store) == []
     assert not list(engine.scan("meta", b"S", b"T"))
 
 
-def refused_ones(store: Tier1) -> list[tuple[object, ...]]:
+def refused_ones(store: Store) -> list[tuple[object, ...]]:
     answers = [frame for _, frame in turn(store, SessionsWanted(epoch=1))]
     return [refused for frame in answers if isinstance(frame, SessionsKnown) for refused in frame.refused]
 
 
 def test_refused_wills_have_a_limit(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("storage.local_sessions.REFUSED_WILLS_MAX", 2)
-    store = Tier1(engine, replace(settings(), bridges=(bridge("cloud", limit=limits(max_messages=0)),)), 1)
+    store = Store(engine, replace(settings(), bridges=(bridge("cloud", limit=limits(max_messages=0)),)), 1)
     for number in (1, 2, 3):
         open_session(store, f"c{number}", expiry_s=0, will=WILL, request=number, source=number)
         turn(store, refused_will(store, number, (f"c{number}", 0, 0, 0)))
@@ -463,19 +463,19 @@ def test_refused_wills_have_a_limit(engine: Engine, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_client_that_says_goodbye_takes_its_will_back(engine: Engine) -> None:
-    store = Tier1(engine, settings(), 1)
+    store = Store(engine, settings(), 1)
     open_session(store, expiry_s=0, will=WILL)
     turn(store, SessionClose(sender=LISTENER, epoch=1, session="c", source=1, wall_ms=0, expiry_s=0, keep_will=False))
     assert known(store) == {}
 
 
 def test_retained_messages_go_to_a_live_subscriber_and_are_replaced_and_cleared(engine: Engine) -> None:
-    store = Tier1(engine, settings(), 1)
+    store = Store(engine, settings(), 1)
     open_session(store, expiry_s=0)
     turn(store, retain(1, (b"a/1", 1, b"old"), (b"a/2", 0, b"two"), (b"b", 1, b"other")))
     turn(store, retain(2, (b"a/1", 1, b"new"), (b"a/2", 1, b"")))
     if engine.durable:
-        store = Tier1(engine, settings(), 2)
+        store = Store(engine, settings(), 2)
 
     effects = [frame for _, frame in turn(store, subscribe("", options=1))]
 
@@ -486,7 +486,7 @@ def test_retained_messages_go_to_a_live_subscriber_and_are_replaced_and_cleared(
 
 
 def test_retained_messages_go_into_the_queue_of_a_session_that_lasts_once(engine: Engine) -> None:
-    store = Tier1(engine, settings(), 1)
+    store = Store(engine, settings(), 1)
     queue = open_session(store).queue
     turn(store, retain(1, (b"a/1", 2, b"kept"), (b"a/2", 0, b"passing")))
 
@@ -519,7 +519,7 @@ class BadSector(RecordingEngine):
 def test_a_retained_message_that_cannot_be_read_is_waited_for_once(refusals: int, came: list[bytes]) -> None:
     """Everything that comes in behind waits with the SUBSCRIBE, and must not wait for a sector that is lost for good."""
     engine = BadSector()
-    store = Tier1(engine, settings(), 1)
+    store = Store(engine, settings(), 1)
     open_session(store, expiry_s=0)
     turn(store, retain(1, (b"a/1", 1, b"one"), (b"a/2", 1, b"two"), (b"a/3", 1, b"three")))
     engine.topics = {b"a/1": refusals, b"a/3": refusals}
@@ -537,7 +537,7 @@ def test_a_retained_message_that_cannot_be_read_is_waited_for_once(refusals: int
 
 def test_a_retained_message_that_can_be_read_again_comes_again() -> None:
     engine = BadSector()
-    store = Tier1(engine, settings(), 1)
+    store = Store(engine, settings(), 1)
     open_session(store, expiry_s=0)
     turn(store, retain(1, (b"a/1", 1, b"one")))
     for request, refusals in ((1, 2), (2, 1), (3, 0)):
@@ -548,7 +548,7 @@ def test_a_retained_message_that_can_be_read_again_comes_again() -> None:
 
 
 def test_a_refused_row_is_not_retained(engine: Engine) -> None:
-    store = Tier1(engine, node(bridge(limit=limits(max_messages=1))), 1)
+    store = Store(engine, node(bridge(limit=limits(max_messages=1))), 1)
     body = from_rows([(b"a", 1 | RETAIN, b"first"), (b"b", 1 | RETAIN, b"second")], accepted_ms=1000)
     turn(store, append_frame(1, {"bridge:cloud:0": (body, None), RETAINED: (body, None)}))
     open_session(store, expiry_s=0)
@@ -561,14 +561,14 @@ def test_a_refused_row_is_not_retained(engine: Engine) -> None:
 
 
 def test_retained_messages_have_limits(engine: Engine) -> None:
-    store = Tier1(engine, settings(retained_max_messages=1), 1)
+    store = Store(engine, settings(retained_max_messages=1), 1)
     turn(store, retain(1, (b"a/1", 1, b"x"), (b"a/2", 1, b"y")))
     figures = store.status(1000)["sessions"]["retained"]
     assert (figures["messages"], figures["refused"]) == (1, 1)
 
 
 def test_retained_messages_that_have_expired_take_no_room(engine: Engine) -> None:
-    store = Tier1(engine, settings(retained_max_messages=2), 1)
+    store = Store(engine, settings(retained_max_messages=2), 1)
     expiring = from_rows([(b"a/1", 1 | RETAIN, b"x"), (b"a/2", 1 | RETAIN, b"y")], accepted_ms=1000)
     expiring.properties = dict.fromkeys((0, 1), b"\x02\0\0\0\x05")
     later = from_rows([(b"a/3", 1 | RETAIN, b"z")], accepted_ms=6000)
@@ -577,11 +577,11 @@ def test_retained_messages_that_have_expired_take_no_room(engine: Engine) -> Non
     figures = store.status(6000)["sessions"]["retained"]
     assert (figures["messages"], figures["refused"]) == (1, 0)
     if engine.durable:
-        assert Tier1(engine, settings(), 2).status(6000)["sessions"]["retained"]["messages"] == 1
+        assert Store(engine, settings(), 2).status(6000)["sessions"]["retained"]["messages"] == 1
 
 
 def test_the_markers_of_a_session_are_answered_like_a_bridges(engine: Engine) -> None:
-    store = Tier1(engine, settings(), 1)
+    store = Store(engine, settings(), 1)
     queue = open_session(store).queue
     turn(store, append_frame(1, {queue: (batch([b"x"], 2), None)}))
     ((peer, opened),) = turn(store, LaneOpen(queue=queue, epoch=1 << 20))
@@ -591,7 +591,7 @@ def test_the_markers_of_a_session_are_answered_like_a_bridges(engine: Engine) ->
 
 def test_identifiers_of_a_session_that_has_ended_leave_nothing_behind(engine: Engine) -> None:
     """Its client said goodbye with a QoS 2 batch on its way."""
-    store = Tier1(engine, settings(), 1)
+    store = Store(engine, settings(), 1)
     open_session(store)
     close = SessionClose(sender=LISTENER, epoch=1, session="c", source=1, wall_ms=0, expiry_s=0, keep_will=False)
     turn(store, close, append_frame(1, {"bridge:cloud:0": (batch([b"x"], 2), None)}, received={"c": ([5], [0])}))

@@ -10,7 +10,7 @@ import pytest
 from storage.engine import Engine
 from storage.ledger import LaneRow, Ledger
 from storage.memory import MemoryEngine
-from storage.tier1 import Tier1
+from storage.tier1 import Store
 from tests.storage.building import QUEUE, RecordingEngine, append_frame, batch, bridge, node, settle_frame
 from tests.support.settings import limits
 from wire.frames import Append, Credit, Frame, LaneOpen, SenderResumes, SourceResumed
@@ -19,15 +19,15 @@ OTHER = "bridge:other:0"
 LANE_EPOCH = 1 << 20
 
 
-def turn(store: Tier1, *frames: Frame) -> None:
+def turn(store: Store, *frames: Frame) -> None:
     for frame in frames:
         store.receive(frame)
     store.commit(100.0, 5000)
 
 
-def store_with(engine: Engine | None = None, **limit: Any) -> Tier1:
+def store_with(engine: Engine | None = None, **limit: Any) -> Store:
     limit = limit or {"max_messages": 1}
-    return Tier1(engine or MemoryEngine(), node(bridge(limit=limits(**limit)), bridge("other")), 1)
+    return Store(engine or MemoryEngine(), node(bridge(limit=limits(**limit)), bridge("other")), 1)
 
 
 def of_mqtt_5(number: int, *payloads: bytes, qos: int = 1) -> Append:
@@ -43,14 +43,14 @@ def resumed(number: int, *, held: int = 0, given_up: int = 0, source: int = 1) -
     return SourceResumed(sender="listener", epoch=1, source=source, number=number, held=held, given_up=given_up)
 
 
-def figures(store: Tier1, queue: str = QUEUE) -> tuple[int, int]:
+def figures(store: Store, queue: str = QUEUE) -> tuple[int, int]:
     """Refused for good, and held back now."""
     row = store.status(5000)["queues"][queue]
     assert row["ledger_closes"]
     return row["refused"], row["held_back"]
 
 
-def empty(store: Tier1) -> None:
+def empty(store: Store) -> None:
     """All that is queued is handed out and delivered."""
     turn(store, LaneOpen(queue=QUEUE, epoch=LANE_EPOCH))
     turn(store, Credit(queue=QUEUE, epoch=LANE_EPOCH, messages=100, size_bytes=1 << 30))
@@ -87,7 +87,7 @@ def test_it_is_counted_where_there_was_no_room_and_not_where_there_was() -> None
 
 def test_each_of_two_full_queues_counts_it() -> None:
     small = limits(max_messages=1)
-    store = Tier1(MemoryEngine(), node(bridge(limit=small), bridge("other", limit=small)), 1)
+    store = Store(MemoryEngine(), node(bridge(limit=small), bridge("other", limit=small)), 1)
     both = batch([b"a", b"b"])
 
     turn(store, append_frame(1, {QUEUE: (both, None), OTHER: (both, None)}))
@@ -186,7 +186,7 @@ def test_the_counts_are_there_after_a_restart_of_the_store() -> None:
     turn(store, of_mqtt_5(1, b"a", b"b", qos=0), of_mqtt_311(2, b"c", b"d", qos=0))
     assert figures(store) == (1, 2)
 
-    again = Tier1(engine, node(bridge(limit=limits(max_messages=1)), bridge("other")), 2)
+    again = Store(engine, node(bridge(limit=limits(max_messages=1)), bridge("other")), 2)
 
     assert figures(again) == (1, 2)
     turn(again, resumed(3, given_up=2))
@@ -207,7 +207,7 @@ def test_what_was_resumed_while_the_store_died_is_held_back_no_more() -> None:
     engine = RecordingEngine()
     store = store_with(engine)
     turn(store, of_mqtt_5(1, b"in"), of_mqtt_311(2, b"a"), of_mqtt_311(3, b"b", source=2))
-    store = Tier1(engine, node(bridge(limit=limits(max_messages=1)), bridge("other")), 2)
+    store = Store(engine, node(bridge(limit=limits(max_messages=1)), bridge("other")), 2)
     assert figures(store) == (0, 2)
 
     turn(store, SenderResumes(sender="listener", epoch=1, number=4, stalled=(2,)))

@@ -9,7 +9,7 @@ import pytest
 
 from storage import session_commands
 from storage.engine import Engine
-from storage.tier1 import Effects, Tier1
+from storage.tier1 import Effects, Store
 from tests.storage.building import RecordingEngine, append_frame, batch, with_remote_session
 from tests.storage.test_local_sessions import WILL, known, open_session, settings, subscribe, turn
 from wire.frames import QueueAnswer, SessionClose, SessionCommand, SessionGone
@@ -42,18 +42,18 @@ def live(client_id: str, **facts: Any) -> dict[str, Any]:
     return row | facts
 
 
-def effects_of(store: Tier1, verb: str, *rows: dict[str, Any], until: str | None = None, **arguments: Any) -> Effects:
+def effects_of(store: Store, verb: str, *rows: dict[str, Any], until: str | None = None, **arguments: Any) -> Effects:
     command = SessionCommand(request=next(_NUMBERS), verb=verb, arguments=arguments, asker=LISTENER, live=rows, until=until)
     store.receive(command)
     return store.commit(100.0, 5000)
 
 
-def ask(store: Tier1, verb: str, *rows: dict[str, Any], until: str | None = None, **arguments: Any) -> QueueAnswer:
+def ask(store: Store, verb: str, *rows: dict[str, Any], until: str | None = None, **arguments: Any) -> QueueAnswer:
     (answer,) = [frame for _, frame in effects_of(store, verb, *rows, until=until, **arguments) if isinstance(frame, QueueAnswer)]
     return answer
 
 
-def result(store: Tier1, verb: str, *rows: dict[str, Any], until: str | None = None, **arguments: Any) -> dict[str, Any]:
+def result(store: Store, verb: str, *rows: dict[str, Any], until: str | None = None, **arguments: Any) -> dict[str, Any]:
     answer = ask(store, verb, *rows, until=until, **arguments)
     assert not answer.error, answer
     return answer.result
@@ -69,7 +69,7 @@ def names(page: dict[str, Any]) -> list[str]:
     return [row["client_id"] for row in page["sessions"]]
 
 
-def filled(store: Tier1, session: str = "c", messages: int = 2, *, number: int = 1, **more: object) -> str:
+def filled(store: Store, session: str = "c", messages: int = 2, *, number: int = 1, **more: object) -> str:
     """A session with a subscription and messages; its queue."""
     queue = open_session(store, session, **more).queue
     turn(store, subscribe(queue, session=session))
@@ -82,7 +82,7 @@ def filled(store: Tier1, session: str = "c", messages: int = 2, *, number: int =
 
 
 def test_a_session_that_lasts_says_how_it_stands(engine: Engine) -> None:
-    store = Tier1(engine, settings(), 1)
+    store = Store(engine, settings(), 1)
     queue = open_session(store, "c", user="ada").queue
     turn(store, subscribe(queue), append_frame(1, {queue: (batch([b"a", b"b"], 1), None)}, received={"c": ([7], [0])}))
     turn(store, away())
@@ -103,7 +103,7 @@ def test_a_session_that_lasts_says_how_it_stands(engine: Engine) -> None:
 
 
 def test_a_session_that_never_expires_has_no_end(engine: Engine) -> None:
-    store = Tier1(engine, settings(), 1)
+    store = Store(engine, settings(), 1)
     open_session(store, expiry_s=SESSION_NEVER_EXPIRES_S)
     turn(store, away(expiry_s=SESSION_NEVER_EXPIRES_S))
     (row,) = result(store, "ls")["sessions"]
@@ -113,7 +113,7 @@ def test_a_session_that_never_expires_has_no_end(engine: Engine) -> None:
 def test_who_is_connected_and_what_is_kept_come_in_one_order_page_by_page(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the pages' bounds are: the Listener's, the store's, and how many may be looked at."""
     monkeypatch.setattr(session_commands, "SCANNED_SESSIONS", 3)
-    store = Tier1(engine, settings(), 1)
+    store = Store(engine, settings(), 1)
     kept = ["a", "c", "d", "f", "g", "h", "m", "z"]
     connected = ["b", "c", "e", "f", "y"]
     for number, name in enumerate(kept, start=1):
@@ -145,7 +145,7 @@ def test_who_is_connected_and_what_is_kept_come_in_one_order_page_by_page(engine
 
 def test_subscriptions_are_shown_in_pages(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session_commands, "FILTERS_PER_PAGE", 2)
-    store = Tier1(engine, settings(), 1)
+    store = Store(engine, settings(), 1)
     queue = open_session(store).queue
     for number, topic_filter in enumerate("abc", start=1):
         turn(store, subscribe(queue, topic_filter, 0x0E, request=number))
@@ -161,7 +161,7 @@ def test_subscriptions_are_shown_in_pages(engine: Engine, monkeypatch: pytest.Mo
 
 
 def test_a_live_session_has_what_the_listener_says(engine: Engine) -> None:
-    store = Tier1(engine, settings(), 1)
+    store = Store(engine, settings(), 1)
     open_session(store, "live", expiry_s=0, will=WILL)
     (row,) = result(store, "ls", live("live", will=True))["sessions"]
     assert (row["depth"], row["lasting"], row["expires_ms"]) == (3, False, None)
@@ -178,7 +178,7 @@ def test_a_live_session_has_what_the_listener_says(engine: Engine) -> None:
 @pytest.mark.parametrize("verb", ["show", "end", "disconnect"])
 def test_what_is_no_session_of_a_client_is_named(engine: Engine, verb: str) -> None:
     lane = "connection:cloud:0"
-    store = Tier1(engine, settings(), 1)
+    store = Store(engine, settings(), 1)
     session = with_remote_session(store)
 
     nobody = ask(store, verb, client_id="nobody")
@@ -197,7 +197,7 @@ def test_what_is_no_session_of_a_client_is_named(engine: Engine, verb: str) -> N
 
 
 def test_s9_a_session_that_is_ended_leaves_nothing_behind_and_is_counted(engine: Engine) -> None:
-    store = Tier1(engine, settings(), 1)
+    store = Store(engine, settings(), 1)
     queue = filled(store, user="ada")
     filled(store, "other", messages=1, number=2, request=2)
     turn(store, away())
@@ -225,7 +225,7 @@ def test_s9_a_session_that_is_ended_leaves_nothing_behind_and_is_counted(engine:
 def test_s9_an_end_is_whole_or_has_not_been_whenever_the_node_dies() -> None:
     """A kill or a power cut at each write: the session with all that was in it, or nothing of it; the event says which."""
     engine = RecordingEngine()
-    store = Tier1(engine, settings(), 1)
+    store = Store(engine, settings(), 1)
     queue = filled(store, messages=3)
     turn(store, away())
     before = len(engine.writes)
@@ -234,7 +234,7 @@ def test_s9_an_end_is_whole_or_has_not_been_whenever_the_node_dies() -> None:
 
     for _, kept, survivor in engine.survivors(before):
         ended = kept > before
-        recovered = Tier1(survivor, settings(), 2)
+        recovered = Store(survivor, settings(), 2)
         told = [row for row in recovered.events.read(0, 10)[0] if row["kind"] == "session.ended"]
         opened = open_session(recovered, epoch=2)
         assert opened.present is not ended
@@ -250,12 +250,12 @@ def test_s9_an_end_is_whole_or_has_not_been_whenever_the_node_dies() -> None:
 
 
 def test_the_will_of_a_session_that_is_ended_is_due_at_once_and_stays_on_record_until_it_is_out(engine: Engine) -> None:
-    store = Tier1(engine, settings(), 1)
+    store = Store(engine, settings(), 1)
     filled(store, will=WILL)
     turn(store, away(keep_will=True))
     assert result(store, "end", client_id="c")["will"] == "published"
 
-    store = Tier1(engine, settings(), 2) if engine.durable else store
+    store = Store(engine, settings(), 2) if engine.durable else store
     queue, subscriptions, will, due_ms, *_ = known(store)["c"]
     assert (queue, subscriptions, will, due_ms) == ("", (), WILL, MINUTE_MS), "its delay has passed"
     assert names(result(store, "ls")) == []
@@ -265,7 +265,7 @@ def test_the_will_of_a_session_that_is_ended_is_due_at_once_and_stays_on_record_
 
 
 def test_a_will_that_is_taken_back_goes_with_its_session(engine: Engine) -> None:
-    store = Tier1(engine, settings(), 1)
+    store = Store(engine, settings(), 1)
     queue = filled(store, will=WILL)
     turn(store, away(keep_will=True))
     effects = effects_of(store, "end", client_id="c", drops_will=True)
@@ -275,7 +275,7 @@ def test_a_will_that_is_taken_back_goes_with_its_session(engine: Engine) -> None
 
 
 def test_a_live_session_ends_with_its_connection_and_is_told_of(engine: Engine) -> None:
-    store = Tier1(engine, settings(), 1)
+    store = Store(engine, settings(), 1)
     effects = effects_of(store, "end", live("live"), client_id="live")
     ((_, answer),) = effects
     assert isinstance(answer, QueueAnswer)
@@ -284,7 +284,7 @@ def test_a_live_session_ends_with_its_connection_and_is_told_of(engine: Engine) 
 
 def test_an_end_that_the_disk_refuses_is_told_once_it_is_done() -> None:
     engine = RecordingEngine()
-    store = Tier1(engine, settings(), 1)
+    store = Store(engine, settings(), 1)
     queue = filled(store)
     turn(store, away())
     engine.refusing = True
@@ -300,7 +300,7 @@ def test_an_end_that_the_disk_refuses_is_told_once_it_is_done() -> None:
 
 
 def test_the_bridges_are_not_touched(engine: Engine) -> None:
-    store = Tier1(engine, settings(), 1)
+    store = Store(engine, settings(), 1)
     queue = filled(store)
     turn(store, append_frame(2, {"bridge:cloud:0": (batch([b"x"], 1), None), queue: (batch([b"x"], 1), None)}))
     result(store, "end", client_id="c")
