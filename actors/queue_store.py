@@ -1,4 +1,4 @@
-"""The QueueStore: sole writer of Tier 1. Feeds frames to the store (``storage/tier1.py``), commits at a turn's end, sends what comes out.
+"""The QueueStore: sole writer of Tier 1. It feeds frames to ``storage/tier1.py``, commits as a turn ends, and sends.
 
 It opens the store when it starts; where the disk refuses it tries again in place, so that a full disk is no crash loop. A snapshot
 is made at the end of a turn, after threads have flushed what they can: the checkpoint itself stops everything for its time.
@@ -13,9 +13,11 @@ from typing import Any
 
 from actors.actor import MailboxActor
 from actors.mailbox import Mailbox
+from storage.disk import refusal_facts
 from storage.engine import Engine, RocksEngine
+from storage.lane import Effects
 from storage.memory import MemoryEngine
-from storage.tier1 import TICK_S, Effects, Store, refusal_facts
+from storage.tier1 import TICK_S, Store
 from wire.errors import BasculeError, StorageDamaged, Unavailable
 from wire.frames import Frame, QueueAnswer, QueueCommand, SessionCommand, SnapshotMade, SnapshotWanted
 from wire.names import SUPERVISOR

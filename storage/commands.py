@@ -19,25 +19,31 @@ Commands about local clients' sessions are ``storage/session_commands.py``'s; th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from itertools import islice
 from typing import Any, Protocol
 from zlib import crc32
 
 from storage.burials import Burials
+from storage.commits import Commits
 from storage.dead_letters import DeadLetter, DeadLetters
-from storage.engine import Write
+from storage.disk import Disk
 from storage.event_log import EventLog
 from storage.events import Event
+from storage.lane import Lane
+from storage.lane_openings import LaneOpenings
+from storage.lanes import Lanes
 from storage.limits import Room
 from storage.messages import Message, batch_of
+from storage.next_commit import NextCommit
 from storage.queue import Queue
 from wire.batch import QOS_MASK, RETAIN
 from wire.errors import BasculeError, ConfigError, DiskFull, StorageDamaged, Unavailable
 from wire.frames import Frame, QueueAnswer, QueueCommand, SessionCommand
 from wire.names import SUPERVISOR, queue_name
-from wire.settings import NodeSettings
+from wire.settings import BridgeSettings
 from wire.ways import Way
 
 PAGE_MESSAGES = 500
@@ -52,44 +58,6 @@ class CommandError(BasculeError):
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
         self.kind = kind
-
-
-class Lane(Protocol):
-    """What commands see of a lane."""
-
-    queue: Queue
-    bridge: str
-    number: int
-    open: bool
-    opening: bool
-    damaged: bool
-    linked_ms: int | None
-
-
-class Store(Protocol):
-    """What commands need of Tier 1."""
-
-    @property
-    def lanes(self) -> Mapping[str, Lane]: ...
-
-    @property
-    def burials(self) -> Burials: ...
-
-    @property
-    def events(self) -> EventLog: ...
-
-    @property
-    def open_write(self) -> Write: ...
-
-    def rooms(self, now_s: float, wanted: list[str]) -> dict[str, list[Room]]: ...
-
-    def commit_now(self, now_s: float, wall_ms: int) -> bool: ...
-
-    def disk_refuses(self, now_s: float, error: Unavailable) -> None: ...
-
-    def purged(self, name: str, *, whole: bool) -> None: ...
-
-    def appended(self, name: str) -> None: ...
 
 
 class Sessions(Protocol):
@@ -108,10 +76,33 @@ ORDERED = "ordered"  # in the result of a command that is refused for now: it is
 class Commands:
     """Takes commands as they come, carries them out when the store has committed."""
 
-    def __init__(self, store: Store, settings: NodeSettings, sessions: Sessions) -> None:
-        self._store = store
+    def __init__(
+        self,
+        bridges: Iterable[BridgeSettings],
+        lanes: Lanes,
+        burials: Burials,
+        events: EventLog,
+        disk: Disk,
+        next_commit: NextCommit,
+        commits: Commits,
+        openings: LaneOpenings,
+        *,
+        measure: Callable[[float, list[str]], Mapping[str, list[Room]]],
+        ready: Callable[[str], None],
+        sessions: Sessions,
+    ) -> None:
+        """measure: see ``Rooms``. ready: see ``HandOuts``."""
+        self.next_commit = next_commit
+        self.commits = commits
+        self._lanes = lanes
+        self._burials = burials
+        self._events = events
+        self._disk = disk
+        self._measure = measure
+        self._openings = openings
+        self._ready = ready
         self._sessions = sessions
-        self._bridges = {bridge.name: bridge for bridge in settings.bridges}
+        self._bridges = {bridge.name: bridge for bridge in bridges}
         self._waiting: list[Order] = []
         self._refused = False  # whether the disk refuses
 
@@ -158,11 +149,11 @@ class Commands:
             except (StorageDamaged, ConfigError) as error:
                 answer = _refusal(command, "damaged", str(error))
             except Unavailable as error:
-                self._store.disk_refuses(now_s, error)
+                self._disk.refuses(error, now_s, wall_ms)
                 self._waiting.insert(0, command)
                 return [*answers, *self.look(now_s, wall_ms, error)]
             else:
-                if command.verb in _CHANGES and not self._store.commit_now(now_s, wall_ms):
+                if command.verb in _CHANGES and not self.commits.commit_now(now_s, wall_ms):
                     text = "the disk refuses for now; what was ordered is done as soon as it does not"
                     answers.append((_asker(command), _refusal(command, "unavailable", text, {ORDERED: True})))
                     return [*answers, *self.look(now_s, wall_ms, Unavailable("the disk refuses"))]
@@ -192,8 +183,8 @@ class Commands:
     def _list(self, bridge: str | None, wall_ms: int) -> dict[str, Any]:
         if bridge is not None:
             self._known(bridge)
-        lanes = {name: lane for name, lane in self._store.lanes.items() if bridge in (None, lane.bridge)}
-        dead = {name: letters for name, letters in self._store.burials.queues.items() if bridge in (None, name)}
+        lanes = {name: lane for name, lane in self._lanes.of_bridges.items() if bridge in (None, lane.bridge)}
+        dead = {name: letters for name, letters in self._burials.queues.items() if bridge in (None, name)}
         return {
             "queues": [self._queue_row(name, lane, wall_ms) for name, lane in sorted(lanes.items(), key=_place)],
             "dead_letters": [self._dead_row(name, letters, wall_ms) for name, letters in sorted(dead.items())],
@@ -245,12 +236,12 @@ class Commands:
     # --- events ---
 
     def _list_events(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        if not self._store.events.kept:
+        if not self._events.kept:
             text = "no events are kept: the store is in-memory, or persistence.events.max is 0"
             raise CommandError("not_kept", text)
         count = min(arguments.get("count") or PAGE_MESSAGES, PAGE_MESSAGES)
-        rows, following = self._store.events.read(arguments.get("from") or 0, count)
-        return {"events": rows, "next": following, "until": self._store.events.next}
+        rows, following = self._events.read(arguments.get("from") or 0, count)
+        return {"events": rows, "next": following, "until": self._events.next}
 
     # --- peek ---
 
@@ -282,27 +273,27 @@ class Commands:
 
     def _purge(self, arguments: Mapping[str, Any], wall_ms: int) -> dict[str, Any]:
         bridge = arguments["bridge"]
-        write = self._store.open_write
+        write = self.next_commit.write
         if arguments.get("dead"):
             gone = self._letters(bridge).purge(write)
-            self._store.events.add(_purge_event(wall_ms, bridge, -1, "dead_letters", gone))
+            self._events.add(_purge_event(wall_ms, bridge, -1, "dead_letters", gone))
             return {"purged": gone, "kept": 0, "kept_in_flight": 0, "kept_lanes": []}
         whole = bool(arguments.get("in_flight"))
         if arguments.get("lane") is None:
             self._known(bridge)
-            names = [name for name, lane in self._store.lanes.items() if lane.bridge == bridge]
+            names = [name for name, lane in self._lanes.of_bridges.items() if lane.bridge == bridge]
         else:
             names = [self._lane(bridge, arguments["lane"])[0]]
-        queues = {name: self._store.lanes[name].queue for name in sorted(names)}
+        queues = {name: self._lanes.of_bridges[name].queue for name in sorted(names)}
         unsent = {} if whole else {name: queue.purge.unsent() for name, queue in queues.items()}  # all reading before any change
         purged = flying = 0
         kept = []
         for name, queue in queues.items():
-            lane = self._store.lanes[name]
+            lane = self._lanes.of_bridges[name]
             gone = queue.purge.drop_all(write) if whole else queue.purge.drop_unsent(unsent[name], write)
             purged += gone
-            self._store.purged(name, whole=whole)
-            self._store.events.add(_purge_event(wall_ms, bridge, lane.number, "queue", gone))
+            self._openings.purged(name, whole=whole)
+            self._events.add(_purge_event(wall_ms, bridge, lane.number, "queue", gone))
             flying += queue.in_flight
             if queue.depth:
                 kept.append(_kept_row(lane))
@@ -320,7 +311,7 @@ class Commands:
             text = f"bridge {bridge!r} is not configured, so nothing can go back to it; configured: {known}"
             raise CommandError("not_configured", text)
         names = [queue_name(bridge, lane) for lane in range(configured.lanes)]
-        rooms = self._store.rooms(now_s, names)
+        rooms = self._measure(now_s, names)
         chosen: dict[str, list[DeadLetter]] = {}
         taken = skipped = damaged = 0
         full = False
@@ -347,7 +338,7 @@ class Commands:
             text = f"the queue of bridge {bridge!r} has no room (limits, or the disk is full); no dead letter was taken out"
             raise CommandError("full", text)
         for name, back in chosen.items():
-            self._append(name, back, letters, wall_ms)
+            self.put_back(name, back, letters, wall_ms)
         ended = following is None or following >= letters.next_seq
         return {
             "replayed": taken,
@@ -358,19 +349,19 @@ class Commands:
             "tail": letters.next_seq,
         }
 
-    def _append(self, name: str, back: list[DeadLetter], letters: DeadLetters, wall_ms: int) -> None:
+    def put_back(self, name: str, back: list[DeadLetter], letters: DeadLetters, wall_ms: int) -> None:
         """Put ``back`` at the end of queue ``name``, accepted now, and out of the dead letters, by one write."""
-        write = self._store.open_write
+        write = self.next_commit.write
         batch = batch_of([letter.message for letter in back], accepted_ms=wall_ms)
         qos0 = sum(1 for flags in batch.flags if not flags & QOS_MASK)
-        self._store.lanes[name].queue.append(batch.encode(), len(batch), batch.size_bytes(), qos0, write)
+        self._lanes.of_bridges[name].queue.append(batch.encode(), len(batch), batch.size_bytes(), qos0, write)
         letters.replayed(back, write)
-        write.on_commit(lambda: self._store.appended(name))
+        write.on_commit(partial(self._ready, name))
 
     # --- names ---
 
     def _known(self, bridge: str) -> None:
-        known = {lane.bridge for lane in self._store.lanes.values()} | set(self._store.burials.queues)
+        known = {lane.bridge for lane in self._lanes.of_bridges.values()} | set(self._burials.queues)
         if bridge not in known:
             names = ", ".join(sorted(known)) or "none"
             raise CommandError("unknown_bridge", f"there is no queue of a bridge {bridge!r}; known: {names}")
@@ -378,15 +369,15 @@ class Commands:
     def _lane(self, bridge: str, lane: int) -> tuple[str, Lane]:
         self._known(bridge)
         name = queue_name(bridge, lane)
-        if name not in self._store.lanes:
-            lanes = sorted(known.number for known in self._store.lanes.values() if known.bridge == bridge)
+        if name not in self._lanes.of_bridges:
+            lanes = sorted(known.number for known in self._lanes.of_bridges.values() if known.bridge == bridge)
             known = ", ".join(map(str, lanes)) or "none"
             raise CommandError("unknown_lane", f"bridge {bridge!r} has no lane {lane}; known: {known}")
-        return name, self._store.lanes[name]
+        return name, self._lanes.of_bridges[name]
 
     def _letters(self, bridge: str) -> DeadLetters:
         self._known(bridge)
-        letters = self._store.burials.queues.get(bridge)
+        letters = self._burials.queues.get(bridge)
         if letters is None:
             raise CommandError("no_dead_letters", f"bridge {bridge!r} has no dead letters, and never had any")
         return letters

@@ -1,7 +1,6 @@
 """What the store does for local clients' sessions: they begin, go on and end, with their queues, subscriptions and Wills.
 
-It changes memory and the open write; ``tier1`` commits, and then sends what ``take_answers`` has. Queues are ``tier1``'s as well:
-it makes and removes them for whoever asks here.
+It changes memory and the next commit; after that, what ``take_answers`` has may be sent.
 
 S1  what a client is told (CONNACK, SUBACK) is committed first, where it outlives the connection.
 S2  a session and its queue end in one commit; a later session of the same name has another queue.
@@ -20,12 +19,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Iterator
-from typing import Any, Protocol
+from typing import Any
 
-from storage.engine import Write
+from storage.next_commit import NextCommit
 from storage.retained import RetainedMessages
+from storage.session_queues import SessionQueues
 from storage.sessions import Opening, Session, Sessions, Will, is_remote
-from wire.batch import QOS_MASK, Batch
+from wire.batch import QOS_MASK
 from wire.copies import as_granted
 from wire.frames import (
     Frame,
@@ -52,30 +52,15 @@ _OPERATOR = "operator"  # why a session has ended
 SessionFrame = SessionOpen | SessionClose | SessionsWanted | SubscriptionsAdd | SubscriptionsDrop
 
 
-class Queues(Protocol):
-    """``Store``, as far as sessions need it."""
-
-    @property
-    def open_write(self) -> Write: ...
-
-    def make_queue(self, session: str) -> str:
-        """A new, empty queue for ``session``, committed with the open write; its name."""
-
-    def remove_queue(self, name: str) -> int:
-        """The queue goes with the open write; how many messages were in it."""
-
-    def put(self, name: str, batch: Batch) -> None:
-        """Append ``batch`` to the queue with the open write, if the queue is there and has room."""
-
-
 class LocalSessions:
-    """Takes the frames that are about sessions. ``needs_sync`` says whether something changed that somebody is told of."""
+    """Takes the frames that are about sessions."""
 
     def __init__(
         self,
         sessions: Sessions,
         retained: RetainedMessages,
-        queues: Queues,
+        queues: SessionQueues,
+        next_commit: NextCommit,
         settings: SessionSettings,
         *,
         epoch: int,
@@ -85,6 +70,7 @@ class LocalSessions:
         self._sessions = sessions
         self._retained = retained
         self._queues = queues
+        self._next = next_commit
         self._settings = settings
         self._epoch = epoch
         self._tells_users_apart = tells_users_apart
@@ -100,7 +86,6 @@ class LocalSessions:
         self._refused_bytes = sum(map(size_bytes, refused))
         self._dropped_wills = 0
         self._ended = self._purged = 0
-        self.needs_sync = False
 
     # --- frames ---
 
@@ -294,7 +279,7 @@ class LocalSessions:
         if frame.sender == LISTENER:
             session.connected = (frame.epoch, frame.source)
         if makes_queue:
-            session.queue = self._queues.make_queue(frame.session)
+            session.queue = self._queues.make(frame.session)
             self._kept += 1
         if changes:
             self._changed(session)
@@ -332,12 +317,12 @@ class LocalSessions:
         self._sessions.forget(session.name)
         if session.refused_wills:
             self._sessions.keep(Session(session.name, refused_wills=session.refused_wills))
-        self.needs_sync = True
+        self._next.promise()
 
     def _remove_queue(self, session: Session, why: str) -> None:
         if session.queue:
             self._answers.append((DISTRIBUTOR, SessionGone(session=session.name, queue=session.queue)))
-            discarded = self._queues.remove_queue(session.queue)
+            discarded = self._queues.remove(session.queue)
             log.info("session.ended", extra={"client_id": session.name, "why": why, "discarded": discarded})
             session.queue = ""
             self._kept -= 1
@@ -346,7 +331,7 @@ class LocalSessions:
 
     def _changed(self, session: Session) -> None:
         self._sessions.keep(session)
-        self.needs_sync = True
+        self._next.promise()
 
     def _known(self, epoch: int) -> Iterator[SessionsKnown]:
         rows = [

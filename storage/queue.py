@@ -1,7 +1,7 @@
 """The durable FIFO of one bridge lane or session: append, hand out, settle, reset. Pure over the engine's protocol.
 
 Memory holds positions, what is in flight, a bounded cache of the newest chunks and the QoS 0 messages that are kept apart; nothing
-per message of the backlog. Which write is committed when, and who gets what, is the business of ``tier1``.
+per message of the backlog. Which write is committed when, and who gets what, is the business of ``commits`` and ``hand_outs``.
 """
 
 from __future__ import annotations

@@ -20,13 +20,13 @@ import re
 from bisect import bisect_right
 from collections.abc import Collection
 from fnmatch import translate
-from typing import Any, Protocol
+from typing import Any
 
 from storage.commands import CommandError
 from storage.event_log import EventLog
 from storage.events import Event
+from storage.lanes import Lanes
 from storage.local_sessions import LocalSessions
-from storage.queue import Queue
 from storage.sessions import Session, Sessions, Will, is_remote
 from wire.batch import QOS_MASK, RETAIN
 from wire.frames import SessionCommand
@@ -45,30 +45,14 @@ _NO_LOCAL, _RETAIN_AS_PUBLISHED = 0x04, 0x08
 Row = dict[str, Any]
 
 
-class Store(Protocol):
-    """What commands about sessions need of Tier 1."""
-
-    @property
-    def sessions(self) -> Sessions: ...
-
-    @property
-    def local_sessions(self) -> LocalSessions: ...
-
-    @property
-    def events(self) -> EventLog: ...
-
-    def session_queue(self, name: str) -> tuple[Queue, bool] | None:
-        """The queue of that name, and whether it is damaged; None if it is not there."""
-
-    def belongs_to_a_lane(self, name: str) -> bool:
-        """Whether ``name`` is a lane's queue or Connection."""
-
-
 class SessionCommands:
     """Carries out one command at a time."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, sessions: Sessions, local_sessions: LocalSessions, lanes: Lanes, events: EventLog) -> None:
+        self._sessions = sessions
+        self._local_sessions = local_sessions
+        self._lanes = lanes
+        self._events = events
         self._names: list[str] = []  # in order, as the first page of a list has found them
 
     def carry_out(self, command: SessionCommand, wall_ms: int) -> dict[str, Any]:
@@ -114,7 +98,7 @@ class SessionCommands:
     def _next_names(self, after: str, until: str | None, live: Collection[str]) -> tuple[list[str], str | None]:
         """The identifiers behind ``after`` that one page may look at, in order, and the last of them if others may follow."""
         if not after or not self._names:
-            self._names = sorted(session.name for session in self._store.sessions if not is_remote(session.name))
+            self._names = sorted(session.name for session in self._sessions if not is_remote(session.name))
         start = bisect_right(self._names, after)
         stop = min(len(self._names) if until is None else bisect_right(self._names, until), start + SCANNED_SESSIONS)
         stored = self._names[start:stop]
@@ -125,11 +109,10 @@ class SessionCommands:
 
     def _row(self, name: str, live: Row | None) -> Row | None:
         """What an operator is told of the session in one line; None if there is none."""
-        session = self._store.sessions.get(name)
-        found = self._store.session_queue(session.queue) if session is not None and session.queue else None
-        if session is None or found is None:
+        session = self._sessions.get(name)
+        lane = self._lanes.all.get(session.queue) if session is not None and session.queue else None
+        if session is None or lane is None:
             return None if live is None else {**live, "expires_ms": None, "damaged": False, "will": bool(live["will"])}
-        queue, damaged = found
         known = {
             "client_id": name,
             "user": session.user,
@@ -141,12 +124,12 @@ class SessionCommands:
             "expires_ms": None if live is not None else _expires_ms(session),
             "lasting": True,
             "subscriptions": len(session.subscriptions),
-            "depth": queue.depth,
-            "bytes": queue.size_bytes,
+            "depth": lane.queue.depth,
+            "bytes": lane.queue.size_bytes,
             "in_flight": 0,
             "received": len(session.received),
             "will": session.will is not None,
-            "damaged": damaged,
+            "damaged": lane.damaged or lane.row_damaged,
         }
         if live is not None:
             known |= {key: live[key] for key in ("address", "level", "since_ms", "in_flight", "received", "keep_alive_s")}
@@ -202,9 +185,9 @@ class SessionCommands:
         if session is not None and session.queue:
             user = session.user or user
             result["subscriptions"] = len(session.subscriptions)
-            result["purged"] = self._store.local_sessions.end(session, wall_ms, drops_will=drops_will)
+            result["purged"] = self._local_sessions.end(session, wall_ms, drops_will=drops_will)
         details = {"client_id": _label(name), "user": user or "", "subscriptions": result["subscriptions"], "will": result["will"]}
-        self._store.events.add(
+        self._events.add(
             Event(at_ms=wall_ms, kind="session.ended", actor="operator", count=result["purged"], reason="operator", details=details)
         )
         return result
@@ -220,12 +203,12 @@ class SessionCommands:
         Raises:
             CommandError: there is no such session of a local client.
         """
-        takes = name in {connection_of_session(session.name) for session in self._store.sessions}
-        if name and (is_remote(name) or takes or self._store.belongs_to_a_lane(name)):
+        takes = name in {connection_of_session(session.name) for session in self._sessions}
+        if name and (is_remote(name) or takes or self._lanes.belongs_to_a_bridge(name)):
             shown = connection_of_session(name) or name
             text = f"{shown!r} is a bridge's lane, whose session is one at its remote and no local client's; see bascule queue ls"
             raise CommandError("not_a_client", text)
-        session = self._store.sessions.get(name)
+        session = self._sessions.get(name)
         if live is None and (session is None or not session.queue):
             over = "; one has ended, and its Will waits to be published" if session is not None and session.lasting else ""
             raise CommandError("no_such_session", f"there is no session of a client {name!r}{over}; see bascule session ls")

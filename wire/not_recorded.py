@@ -2,7 +2,7 @@
 
 N5  a message that is dropped before it was sent to the store, or was not even taken, comes again with DUP. It is no repeat, though
     its identifier may be on record: of a session that the remote has lost (I4). What was sent and refused, the store has forgotten
-    (``storage/tier1.py``).
+    (``storage/intake.py``).
 """
 
 from __future__ import annotations

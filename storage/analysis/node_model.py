@@ -14,9 +14,10 @@ from pathlib import Path
 from types import TracebackType
 
 from storage.engine import RocksEngine
+from storage.lane import Effects
 from storage.manifest import STORE_NAME
 from storage.snapshots import SnapshotFolder
-from storage.tier1 import Effects, Store
+from storage.tier1 import Store
 from wire.batch import QOS_MASK, REFUSABLE, RETAIN, Batch, pack_column, unpack_column
 from wire.frames import Append, Credit, Frame, HandOut, LaneOpen, Ranges, Settle
 from wire.names import LANE_EPOCH_SHIFT, LISTENER, RETAINED

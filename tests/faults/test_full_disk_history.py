@@ -51,7 +51,7 @@ class Flow:
     @property
     def begins(self) -> int:
         """Where the history begins."""
-        history = self.box.store.lanes[QUEUE].queue.trimming.history
+        history = self.box.store.lanes.all[QUEUE].queue.trimming.history
         assert history is not None
         return history.begins
 

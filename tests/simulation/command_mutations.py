@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from storage.commands import Commands
+from storage.commits import Commits
 from storage.dead_letters import DeadLetters
 from storage.engine import Write
+from storage.lane_openings import LaneOpenings
 from storage.purge import Purge, Unsent
-from storage.tier1 import Store
 
 
 def _takes_what_was_sent(original: Any) -> Any:
@@ -30,7 +31,7 @@ def _session_kept(original: Any) -> Any:
 
 
 def _lane_goes_on(original: Any) -> Any:
-    def purged(self: Store, name: str, *, whole: bool) -> None:
+    def purged(self: LaneOpenings, name: str, *, whole: bool) -> None:
         original(self, name, whole=False)
 
     return purged
@@ -41,17 +42,17 @@ def _nothing_taken_out(self: DeadLetters, letters: Any, write: Write) -> None:
 
 
 def _taken_out_later(original: Any) -> Any:
-    def append(self: Commands, name: str, back: Any, letters: DeadLetters, wall_ms: int) -> None:
+    def put_back(self: Commands, name: str, back: Any, letters: DeadLetters, wall_ms: int) -> None:
         kept = DeadLetters.__dict__["replayed"]
         DeadLetters.replayed = _nothing_taken_out  # type: ignore[method-assign]
         try:
             original(self, name, back, letters, wall_ms)
         finally:
             DeadLetters.replayed = kept  # type: ignore[method-assign]
-        if self._store.commit_now(0.0, wall_ms):
-            letters.replayed(back, self._store.open_write)
+        if self.commits.commit_now(0.0, wall_ms):
+            letters.replayed(back, self.next_commit.write)
 
-    return append
+    return put_back
 
 
 def _never_taken_out(original: Any) -> Any:
@@ -59,14 +60,14 @@ def _never_taken_out(original: Any) -> Any:
 
 
 def _counted_and_not_put_back(original: Any) -> Any:
-    def append(self: Commands, name: str, back: Any, letters: DeadLetters, wall_ms: int) -> None:
-        letters.replayed(back, self._store.open_write)
+    def put_back(self: Commands, name: str, back: Any, letters: DeadLetters, wall_ms: int) -> None:
+        letters.replayed(back, self.next_commit.write)
 
-    return append
+    return put_back
 
 
 def _answered_before_commit(original: Any) -> Any:
-    def commit_now(self: Store, now_s: float, wall_ms: int) -> bool:
+    def commit_now(self: Commits, now_s: float, wall_ms: int) -> bool:
         return True
 
     return commit_now
@@ -75,13 +76,13 @@ def _answered_before_commit(original: Any) -> Any:
 PLANTED: tuple[tuple[str, str, tuple[tuple[Any, str, Any], ...]], ...] = (
     ("purge-takes-what-was-sent", "a purge takes what is in flight, too", ((Purge, "unsent", _takes_what_was_sent),)),
     ("purge-keeps-the-session", "a purge of everything keeps session and generation", ((Purge, "drop_all", _session_kept),)),
-    ("purge-leaves-the-lane", "after a purge of everything the lane goes on", ((Store, "purged", _lane_goes_on),)),
+    ("purge-leaves-the-lane", "after a purge of everything the lane goes on", ((LaneOpenings, "purged", _lane_goes_on),)),
     (
         "replay-in-two-commits",
         "a dead letter leaves one commit after its message went back",
-        ((Commands, "_append", _taken_out_later),),
+        ((Commands, "put_back", _taken_out_later),),
     ),
     ("replay-keeps-the-letter", "a dead letter goes back and stays", ((DeadLetters, "replayed", _never_taken_out),)),
-    ("replay-loses-the-letter", "a dead letter leaves and does not go back", ((Commands, "_append", _counted_and_not_put_back),)),
-    ("command-answered-early", "a command is answered before its commit", ((Store, "commit_now", _answered_before_commit),)),
+    ("replay-loses-the-letter", "a dead letter leaves and does not go back", ((Commands, "put_back", _counted_and_not_put_back),)),
+    ("command-answered-early", "a command is answered before its commit", ((Commits, "commit_now", _answered_before_commit),)),
 )

@@ -15,6 +15,7 @@ from storage.balance import Balance
 from storage.cursor import Cursor
 from storage.engine import Write
 from storage.in_flight import InFlight
+from storage.lane import Lane
 from storage.queue import Queue
 from storage.senders import Sender, Senders, Verdict
 from storage.sent_record import SentRecord
@@ -31,7 +32,7 @@ from tests.simulation import (
     snapshot_mutations,
 )
 from tests.simulation.disk import SimEngine
-from wire.frames import HandOut, LaneOpened, Settle, Settled
+from wire.frames import Frame, HandOut, LaneOpened, Settle, Settled
 from wire.handed_out import HandedOut
 from wire.held_identifiers import HeldIdentifiers
 from wire.identifier_span import IdentifierSpan
@@ -91,7 +92,7 @@ def _nothing(*arguments: Any, **named: Any) -> None:
 
 def _answered_at_once(original: Any) -> Any:
     def admit(self: Store, now_s: float, wall_ms: int) -> Any:
-        return [*original(self, now_s, wall_ms), *self._take_acks()]
+        return [*original(self, now_s, wall_ms), *self.intake.take_acks()]
 
     return admit
 
@@ -152,18 +153,16 @@ _mutation("2-removal-not-committed", "released identifiers stay on the disk", (S
 
 def _opened_with(**changes: Callable[[LaneOpened], Any]) -> Change:
     def change(original: Any) -> Any:
-        def lane_opened(self: Store, name: str, lane: Any) -> LaneOpened:
-            frame: LaneOpened = original(self, name, lane)
+        def opened(self: Lane, *, receives: bool) -> LaneOpened:
+            frame: LaneOpened = original(self, receives=receives)
             return replace(frame, **{field: make(frame) for field, make in changes.items()})
 
-        return lane_opened
+        return opened
 
     return change
 
 
-_mutation(
-    "3-no-dup-after-a-crash", "dup_below is the head", (Store, "_lane_opened", _opened_with(dup_below=lambda frame: frame.head))
-)
+_mutation("3-no-dup-after-a-crash", "dup_below is the head", (Lane, "opened", _opened_with(dup_below=lambda frame: frame.head)))
 
 
 def _no_dup_on_reconnect(original: Any) -> Any:
@@ -231,15 +230,16 @@ _mutation("5-release-not-kept", "the store forgets what was released", (Queue, "
 
 
 def _not_urgent(original: Any) -> Any:
-    def settle(self: Store, frame: Settle) -> None:
-        needs = self._needs_sync
+    def receive(self: Store, frame: Frame) -> None:
+        needs = self.next_commit.needs_sync
         original(self, frame)
-        self._needs_sync = needs
+        if isinstance(frame, Settle):
+            self.next_commit.needs_sync = needs
 
-    return settle
+    return receive
 
 
-_mutation("5-release-not-synced", "a release is written and not synced", (Store, "_settle", _not_urgent))
+_mutation("5-release-not-synced", "a release is written and not synced", (Store, "receive", _not_urgent))
 
 
 # --- commit points 7 and 8: sessions and generations ---
@@ -480,11 +480,12 @@ _mutation("epochs-repeat", "every life has the same epoch", (Epochs, "next", _in
 
 
 def _epoch_of_store(original: Any) -> Any:
-    def settle(self: Store, frame: Settle) -> None:
-        lane = self._lanes.get(frame.queue)
-        original(self, frame if lane is None else replace(frame, epoch=lane.epoch))
+    def receive(self: Store, frame: Frame) -> None:
+        if isinstance(frame, Settle) and frame.queue in self.lanes.all:
+            frame = replace(frame, epoch=self.lanes.all[frame.queue].epoch)
+        original(self, frame)
 
-    return settle
+    return receive
 
 
 def _epoch_of_actor(original: Any) -> Any:
@@ -499,7 +500,7 @@ def _epoch_of_actor(original: Any) -> Any:
 _mutation(
     "lane-not-fenced",
     "frames of a former opening of the lane count",
-    (Store, "_settle", _epoch_of_store),
+    (Store, "receive", _epoch_of_store),
     (Forwarder, "on_frame", _epoch_of_actor),
 )
 

@@ -696,8 +696,8 @@ class Oracle:
             if exchange.intake is not None:
                 self._intake_is_bounded(exchange.intake._inbox)
         elif kind == "queue_store" and actor._store is not None:
-            self.held_back = actor._store._senders.held_back()
-            for name, lane in actor._store._lanes.items():
+            self.held_back = actor._store.senders.held_back()
+            for name, lane in actor._store.lanes.all.items():
                 ledger, depth = lane.queue.ledger, lane.queue.depth
                 gone = ledger.delivered + ledger.expired + sum(ledger.dropped.values()) + sum(ledger.dead.values())
                 if ledger.accepted != gone + depth:

@@ -45,7 +45,7 @@ def fill(folder: Path) -> None:
     turn(SenderResumes(sender="listener", epoch=1, number=1))
     lasting = {"clean": False, "expiry_s": 0xFFFFFFFF, "source": 1, "will": WILL, "user": "ada"}
     turn(SessionOpen(sender="listener", epoch=1, request=1, session=SESSION, **lasting))  # type: ignore[arg-type]  # of several types
-    (queue,) = [name for name in store._lanes if name.startswith("session:")]
+    (queue,) = [name for name in store.lanes.all if name.startswith("session:")]
     turn(
         SubscriptionsAdd(epoch=1, request=2, session=SESSION, source=1, queue=queue, filters=(("plant/#", 1, 7, False),)),
         LaneOpen(queue=QUEUE, epoch=LANE_EPOCH),

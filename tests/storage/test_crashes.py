@@ -15,7 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage.engine import RocksEngine
-from storage.tier1 import Effects, Store
+from storage.lane import Effects
+from storage.tier1 import Store
 from tests.storage.building import QUEUE, RecordingEngine, append_frame, batch, messages, node, settle_frame
 from wire.frames import Committed, Credit, Frame, HandOut, LaneOpen, LaneOpened, SessionOpen, SessionOpened, Settled
 
@@ -153,7 +154,7 @@ from storage.tier1 import Store
 from tests.storage.building import QUEUE, append_frame, batch, node
 from wire.frames import Committed
 store = Store(RocksEngine(Path(sys.argv[1])), node(sync=sys.argv[2]), 1)
-sender = store._senders.get("listener")
+sender = store.senders.get("listener")
 number = sender.last if sender else 0
 while True:
     number += 1

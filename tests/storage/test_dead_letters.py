@@ -14,9 +14,10 @@ from storage.chunk import HEADER_BYTES
 from storage.dead_letters import DeadLetter
 from storage.engine import Engine, RocksEngine, Write
 from storage.keys import chunk_key, first_seq_of
+from storage.lane import Effects
 from storage.memory import MemoryEngine
 from storage.messages import Message
-from storage.tier1 import Effects, Store
+from storage.tier1 import Store
 from tests.storage.building import QUEUE, RecordingEngine, append_frame, batch, bridge, messages, node, settle_frame
 from tests.storage.commanding import command, dead, listed, refused
 from tests.support.settings import limits

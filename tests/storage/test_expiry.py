@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import pytest
 
+from storage.lane import Effects
 from storage.memory import MemoryEngine
-from storage.tier1 import Effects, Store
+from storage.tier1 import Store
 from tests.storage.building import QUEUE, RecordingEngine, append_frame, batch, bridge, messages, node, settle_frame
 from tests.support.settings import limits
 from wire.frames import Credit, Frame, HandOut, LaneOpen

@@ -18,8 +18,9 @@ from storage.engine import Engine, Family, RocksEngine, Write
 from storage.events import Event, event_key
 from storage.history import Settlement, settlement_key
 from storage.keys import chunk_key, first_seq_of, lane_key
+from storage.lane import Effects
 from storage.ledger import LaneRow
-from storage.tier1 import Effects, Store
+from storage.tier1 import Store
 from tests.storage.building import QUEUE, RecordingEngine, append_frame, batch, bridge, messages, node, settle_frame
 from tests.storage.commanding import command
 from tests.support.history_audit import Kept, audit

@@ -8,7 +8,8 @@ import pytest
 
 from storage.engine import Engine, Write
 from storage.keys import lane_key, lanes_key
-from storage.tier1 import Effects, Store
+from storage.lane import Effects
+from storage.tier1 import Store
 from tests.storage.building import RecordingEngine, append_frame, batch, bridge, messages, node, settle_frame
 from wire.errors import ConfigError
 from wire.frames import Credit, Frame, HandOut, LaneOpen, QueueCommand

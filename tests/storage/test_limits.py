@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from storage.lane import Effects
 from storage.memory import MemoryEngine
-from storage.tier1 import Effects, Store
+from storage.tier1 import Store
 from tests.storage.building import (
     QUEUE,
     RecordingEngine,

@@ -11,9 +11,10 @@ import pytest
 
 from storage.engine import Engine, Family, RocksEngine
 from storage.keys import retained_key
+from storage.lane import Effects
 from storage.memory import MemoryEngine
 from storage.sessions import Session
-from storage.tier1 import Effects, Store
+from storage.tier1 import Store
 from tests.storage.building import QUEUE, RecordingEngine, append_frame, batch, bridge, node
 from tests.support.settings import limits
 from wire.batch import REFUSABLE, RETAIN, Batch, from_rows
@@ -137,7 +138,7 @@ def test_the_distributor_is_told_of_each_queue_that_goes(engine: Engine, end: st
         effects = turn(store, goodbye if end == "expiry 0, goodbye" else SessionsWanted(epoch=2))
 
     assert [row for row in effects if isinstance(row[1], SessionGone)] == [(DISTRIBUTOR, SessionGone(session="c", queue=queue))]
-    assert store.session_queue(queue) is None
+    assert store.lanes.all.get(queue) is None
 
 
 def test_what_a_dead_life_passed_on_counts_no_more_once_the_next_has_asked_what_is_kept(engine: Engine) -> None:

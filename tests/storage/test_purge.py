@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from storage.engine import Engine, RocksEngine, Write
 from storage.keys import chunk_key
+from storage.lane import Effects
 from storage.memory import MemoryEngine
 from storage.queue import Queue
-from storage.tier1 import Effects, Store
+from storage.tier1 import Store
 from tests.storage.building import FORWARDER, QUEUE, RecordingEngine, append_frame, batch, bridge, messages, node, settle_frame
 from tests.storage.commanding import command, refused
 from tests.storage.queues import append, open_queue
@@ -221,7 +222,7 @@ def test_a_purge_of_a_long_queue_is_one_range_delete(tmp_path: Path) -> None:
 def test_a_damaged_queue_works_again_once_it_is_purged(engine: Engine) -> None:
     store = Store(engine, node(), 1)
     turn(store, publish(1, b"a"))
-    lane = store.lanes[QUEUE]
+    lane = store.lanes.all[QUEUE]
     lane.damaged = True
     assert [found["state"] for found in command(store, "ls")["queues"]] == ["damaged"]
     command(store, "purge", bridge="cloud", in_flight=True)
@@ -376,4 +377,4 @@ def test_whatever_happened_before_and_after_a_purge_the_queue_holds_what_it_coun
     epoch += 1
     end = open_lane(store, 1000, epoch)
     assert len(handed(end)) == row(store)["depth"], "all that is left is handed out"
-    assert isinstance(store.lanes[QUEUE].queue, Queue)
+    assert isinstance(store.lanes.all[QUEUE].queue, Queue)

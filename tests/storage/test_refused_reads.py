@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from storage.disk import RETRY_FIRST_S, RETRY_MAX_S
 from storage.engine import Family
-from storage.tier1 import RETRY_FIRST_S, RETRY_MAX_S, TICK_S, Store
+from storage.tier1 import TICK_S, Store
 from tests.storage.building import RecordingEngine, append_frame, batch, bridge, messages, node, settle_frame
 from tests.storage.queues import append, handed, open_queue
 from wire.errors import Unavailable

@@ -9,7 +9,8 @@ import pytest
 
 from storage import session_commands
 from storage.engine import Engine
-from storage.tier1 import Effects, Store
+from storage.lane import Effects
+from storage.tier1 import Store
 from tests.storage.building import RecordingEngine, append_frame, batch, with_remote_session
 from tests.storage.test_local_sessions import WILL, known, open_session, settings, subscribe, turn
 from wire.frames import QueueAnswer, SessionClose, SessionCommand, SessionGone

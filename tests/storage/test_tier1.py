@@ -13,8 +13,9 @@ from storage.commit_mark import Evidence
 from storage.commit_time import LAZY_S
 from storage.engine import Engine, Write
 from storage.keys import chunk_key, lane_key
+from storage.lane import Effects
 from storage.memory import MemoryEngine
-from storage.tier1 import TICK_S, Effects, Store
+from storage.tier1 import TICK_S, Store
 from tests.storage.building import (
     FORWARDER,
     QUEUE,
@@ -689,23 +690,6 @@ def test_a_full_disk_acknowledges_nothing_loses_nothing_and_ends_by_itself() -> 
     assert [frame.number for frame in of(effects, Committed)] == [2]
     assert handed(effects) == [b"a", b"b"]
     assert store.status(5000)["state"] == "running"
-
-
-def test_attempts_on_a_full_disk_grow_rare() -> None:
-    engine = RecordingEngine()
-    store = Store(engine, node(), 1)
-    engine.refusing = True
-    turn(store, publishes(1, b"a"), now_s=0.0)
-    waits, now_s = [], 0.0
-    for _ in range(8):
-        wake_s = store.wakes_at_s(now_s)
-        while store._retry_s is not None and wake_s < store._retry_s:
-            wake_s = store._retry_s
-        waits.append(round(wake_s - now_s, 3))
-        now_s = wake_s
-        turn(store, now_s=now_s)
-
-    assert waits == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
 
 
 def test_little_free_disk_behaves_as_full() -> None:
