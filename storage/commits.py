@@ -69,26 +69,6 @@ class Commits:
         Raises:
             StorageDamaged: what every queue depends on is damaged.
         """
-        commit = self._next
-        changed = self._put_rows(now_s, wall_ms)
-        if commit.write:
-            try:
-                self._engine.commit(commit.write, sync=commit.needs_sync and self._syncs)
-            except Unavailable as error:
-                self._disk.refuses(error, now_s, wall_ms)
-                return
-            self.count += 1
-            commit.written(now_s)
-        commit.done()
-        self._openings.committed()
-        self._lanes.tell_losses(changed, self._openings.reopen)
-        if self._disk.refusal is not None:
-            self._disk.takes_again(wall_ms)
-            self._hand_outs.all_ready()
-            log.info("store.available")
-
-    def _put_rows(self, now_s: float, wall_ms: int) -> set[str]:
-        """Put what has changed into the write; the queues that have."""
         commit, lanes = self._next, self._lanes
         write = commit.write
         strong = commit.needs_sync or not self._syncs
@@ -108,4 +88,19 @@ class Commits:
         if self._events.waiting:
             self._events.put(write, wall_ms)
         write.promised |= commit.awaited and strong  # what the loss of power may take back leaves no mark
-        return changed
+        written = bool(write)
+        if written:
+            try:
+                self._engine.commit(write, sync=commit.needs_sync and self._syncs)
+            except Unavailable as error:
+                self._disk.refuses(error, now_s, wall_ms)
+                return
+            self.count += 1
+        commit.done(now_s, written=written)
+        if self._openings.owing:
+            self._openings.committed()
+        lanes.tell_losses(changed, self._openings.reopen)
+        if self._disk.refusal is not None:
+            self._disk.takes_again(wall_ms)
+            self._hand_outs.all_ready()
+            log.info("store.available")

@@ -20,12 +20,12 @@ ISOLATED_MAX = 1000  # damaged places of a queue in one turn
 
 
 class HandOuts:
-    """Takes from the queues that are ready: those in which something may have come to be handed out. ``ready`` adds one."""
+    """Takes from the ``queues`` that are ready: those in which something may have come to be handed out. ``ready`` adds one."""
 
     def __init__(self, lanes: Lanes, lane_changes: LaneChanges, next_commit: NextCommit, *, durable: bool) -> None:
         """durable: whether what is committed outlives the process."""
-        self._ready: set[str] = set()
-        self.ready: Callable[[str], None] = self._ready.add
+        self.queues: set[str] = set()
+        self.ready: Callable[[str], None] = self.queues.add
         self._lanes = lanes
         self._lane_changes = lane_changes
         self._next = next_commit
@@ -33,26 +33,22 @@ class HandOuts:
 
     def all_ready(self) -> None:
         """Every queue may have something."""
-        self._ready.update(self._lanes.all)
-
-    def wakes_at_s(self, now_s: float) -> float:
-        """When a queue that could not be read is to be tried again."""
-        return self._lanes.retry_s(self._ready, now_s)
+        self.queues.update(self._lanes.all)
 
     def hand_out(self, now_s: float, wall_ms: int) -> Effects:
         """Hand out what may be; ``at_once`` of the next commit tells whether more can be after it."""
         effects: Effects = []
         if self._lane_changes.waiting:
-            self._ready.update(self._lane_changes.look())
-        for name in tuple(self._ready):
-            self._ready.discard(name)
+            self.queues.update(self._lane_changes.look())
+        for name in tuple(self.queues):
+            self.queues.discard(name)
             lane = self._lanes.all.get(name)
             if lane is None:
                 continue  # the session has ended
             if not lane.open or lane.damaged or lane.discarding or not lane.queue.waiting():
                 continue
             if lane.unreadable is not None and now_s < lane.retry_s:
-                self._ready.add(name)
+                self.queues.add(name)
                 continue
             self.read(lane, now_s, lambda: self._hand_out(name, lane, wall_ms, effects))  # noqa: B023
             self._next.at_once |= bool(lane.queue.losses)  # who takes from it may have to open the lane anew
@@ -76,7 +72,7 @@ class HandOuts:
             if queue.wants_mark:
                 self._next.at_once = True
                 self._lanes.changed.add(name)
-                self._ready.add(name)
+                self.queues.add(name)
             if pieces:
                 lane.can_read()
                 effects += lane.give(pieces)
@@ -128,7 +124,7 @@ class HandOuts:
         lane = self._lanes.all.get(name)
         if lane is not None:
             lane.discarding = False
-            self._ready.add(name)
+            self.queues.add(name)
 
     def read(self, lane: Lane, now_s: float, action: Callable[[], None]) -> None:
         """Do ``action`` on a queue; what is damaged is taken out of it. One that cannot be read for now is tried again, alone."""
@@ -139,9 +135,9 @@ class HandOuts:
                     return
                 except StorageDamaged as error:
                     lane.queue.losses.isolate(error)
-            self._ready.add(lane.queue.name)
+            self.queues.add(lane.queue.name)
         except ConfigError as error:
             lane.stop(error)
         except Unavailable as error:
-            self._ready.add(lane.queue.name)
+            self.queues.add(lane.queue.name)
             lane.cannot_read(error, now_s)

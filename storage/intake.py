@@ -47,7 +47,10 @@ _Ordered = Append | SourceResumed | SessionFrame  # what takes effect in the ord
 
 
 class Intake:
-    """Takes frames, and puts into the next commit what there is room for."""
+    """Takes frames, and puts into the next commit what there is room for.
+
+    waiting: what is not decided on. repeats: the senders of which something came again that is on record.
+    """
 
     def __init__(
         self,
@@ -82,10 +85,10 @@ class Intake:
         self._events = events
         self._epoch = epoch
         self._durable = durable
-        self._waiting: list[_Ordered] = []
+        self.waiting: list[_Ordered] = []
         self._without_room = 0  # messages refused or dropped, because of this Append
         self._acks: dict[str, Committed] = {}
-        self._repeats: set[str] = set()
+        self.repeats: set[str] = set()
 
     # --- frames ---
 
@@ -93,11 +96,11 @@ class Intake:
         """Take a batch, if it is the next one of its sender; a repeat is answered again."""
         match self._senders.judge(frame.sender, frame.epoch, frame.number):
             case Verdict.NEXT:
-                self._waiting.append(frame)
+                self.waiting.append(frame)
             case Verdict.REPEAT:
                 sender = self._senders.get(frame.sender)
                 if sender is not None and frame.number <= sender.committed:  # if not, the commit to come answers it
-                    self._repeats.add(frame.sender)
+                    self.repeats.add(frame.sender)
             case Verdict.GAP | Verdict.FENCED:
                 pass  # the sender sends again what is missing; one that is gone has no say
 
@@ -107,23 +110,23 @@ class Intake:
             case SessionOpen() | SessionClose():
                 # A batch of the sender's former life may still be on its way: not after this.
                 if self._senders.begin(frame.sender, frame.epoch).epoch == frame.epoch:
-                    self._waiting.append(frame)
+                    self.waiting.append(frame)
             case SessionsWanted():
                 if self._senders.begin(LISTENER, frame.epoch).epoch == frame.epoch:
-                    self._waiting.append(frame)
+                    self.waiting.append(frame)
             case SubscriptionsAdd() | SubscriptionsDrop():
-                if frame.queue or self._disk.retry_s is None or len(self._waiting) < WAITING_MAX:
-                    self._waiting.append(frame)
+                if frame.queue or self._disk.retry_s is None or len(self.waiting) < WAITING_MAX:
+                    self.waiting.append(frame)
             case SourceResumed():
-                self._waiting.append(frame)
+                self.waiting.append(frame)
 
     # --- a turn ---
 
-    def admit(self, now_s: float, wall_ms: int) -> None:
-        """Decide on what waits and put it into the next commit; where the disk refuses to be read, the rest goes on waiting."""
-        if not self._waiting or self._disk.retry_s is not None:
-            return
-        waiting, self._waiting = self._waiting, []
+    def admit(self, now_s: float, wall_ms: int) -> bool:
+        """Put what waits into the next commit, as far as there is room; False if the disk refuses, so that some goes on waiting."""
+        if self._disk.retry_s is not None:
+            return False
+        waiting, self.waiting = self.waiting, []
         rooms: dict[str, list[Room]] = {}
         for place, frame in enumerate(waiting):
             match frame:
@@ -144,10 +147,11 @@ class Intake:
                     try:
                         self._local_sessions.receive(frame, wall_ms)
                     except Unavailable as error:  # a retained message cannot be read
-                        self._waiting = waiting[place:]
+                        self.waiting = waiting[place:]
                         self._disk.refuses(error, now_s, wall_ms)
-                        return
+                        return False
                     rooms = {}
+        return True
 
     def take_acks(self) -> Effects:
         """The acknowledgements of what was admitted."""
@@ -157,13 +161,13 @@ class Intake:
     def answer_repeats(self) -> Effects:
         """The acknowledgements of what came again, though it is on record."""
         effects: Effects = []
-        for name in self._repeats:
+        for name in self.repeats:
             sender = self._senders.get(name)
             if sender is not None:
                 refused = self._senders.refused(name, sender.epoch)
                 committed = Committed(sender=name, epoch=sender.epoch, store=self._epoch, number=sender.committed, refused=refused)
                 effects.append((name, committed))
-        self._repeats.clear()
+        self.repeats.clear()
         return effects
 
     # --- inside: one batch ---

@@ -16,7 +16,7 @@ from wire.names import LANE_EPOCH_SHIFT, session_of_queue
 
 
 class LaneOpenings:
-    """Opens and closes lanes, and keeps whom something is owed."""
+    """Opens and closes lanes. owing: the queues whose peer is owed ``LaneOpened`` or ``Settled``."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class LaneOpenings:
         self._ready = ready
         self._receives = receives
         self._send = send
-        self._owing: set[str] = set()  # queues whose peer is owed LaneOpened or Settled
+        self.owing: set[str] = set()
 
     # --- frames ---
 
@@ -43,7 +43,7 @@ class LaneOpenings:
                 return  # the session has ended, and its client is told so
             lane = self._lanes.open(frame.queue)
         if frame.epoch > lane.epoch and not lane.row_damaged:
-            self._owing.add(frame.queue)
+            self.owing.add(frame.queue)
             lane.begin(frame.epoch)
 
     def credit(self, frame: Credit, wall_ms: int) -> None:
@@ -94,11 +94,11 @@ class LaneOpenings:
         """Who takes from ``lane`` is to hear that all up to ``number`` is settled, after the next commit."""
         lane.releasing = True
         lane.settled_number = max(lane.settled_number, number)
-        self._owing.add(lane.queue.name)
+        self.owing.add(lane.queue.name)
 
     def committed(self) -> None:
         """What was released is on record."""
-        for name in self._owing:
+        for name in self.owing:
             lane = self._lanes.all.get(name)
             if lane is not None:
                 lane.releasing = False
@@ -106,11 +106,11 @@ class LaneOpenings:
     def answer(self) -> Effects:
         """What is owed and needs no commit any more."""
         effects: Effects = []
-        for name in tuple(self._owing):
+        for name in tuple(self.owing):
             lane = self._lanes.all.get(name)
             if lane is not None and lane.releasing:
                 continue
-            self._owing.discard(name)
+            self.owing.discard(name)
             if lane is None:
                 continue  # the session has ended
             if lane.opening:

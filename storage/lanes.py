@@ -82,7 +82,7 @@ class Lanes:
     def open(self, name: str) -> Lane:
         """Open the queue ``name``, or begin a new one. One whose row is damaged takes nothing and gives nothing."""
         place = lane_of_queue(name)
-        limits = self.limits_of(place.bridge) if place is not None else self._session_limits
+        limits = self._limits.get(place.bridge, _UNLIMITED) if place is not None else self._session_limits
         number = self._numbers.number(name)
         row_damaged = False
         try:
@@ -126,10 +126,6 @@ class Lanes:
 
     # --- which there are ---
 
-    def limits_of(self, bridge: str) -> LimitSettings:
-        """The limits of ``bridge``; one that is not configured has none."""
-        return self._limits.get(bridge, _UNLIMITED)
-
     def queue_that_stands(self, name: str) -> Queue | None:
         """The queue of a bridge's lane, if it is known where it stands."""
         lane = self.of_bridges.get(name)
@@ -145,7 +141,7 @@ class Lanes:
             name == connection_name(lane.bridge, lane.number) for lane in self.of_bridges.values()
         )
 
-    def retry_s(self, names: Iterable[str], now_s: float) -> float:
+    def wakes_at_s(self, names: Iterable[str], now_s: float) -> float:
         """When the first of ``names`` that could not be read is to be tried again; infinity for none."""
         wake_s = float("inf")
         for name in names:

@@ -29,7 +29,9 @@ class Rooms:
                 lanes.open(name)
         self._disk.look(now_s)
         used: dict[str, tuple[int, int]] = {}
+        limits = {}
         for lane in lanes.of_bridges.values():
+            limits[lane.bridge] = lane.limits
             messages, size_bytes = used.get(lane.bridge, (0, 0))
             used[lane.bridge] = (messages + lane.queue.depth, size_bytes + lane.queue.size_bytes)
         free_bytes = self._disk.free_bytes
@@ -41,9 +43,8 @@ class Rooms:
         )
         bridges: dict[str, Room] = {}
         for name, (messages, size_bytes) in used.items():
-            limits = lanes.limits_of(name)
-            disk_full = free_bytes is not None and free_bytes < limits.min_free_disk_bytes
-            bridges[name] = Room.of(limits, messages, size_bytes, disk_full=disk_full)
+            disk_full = free_bytes is not None and free_bytes < limits[name].min_free_disk_bytes
+            bridges[name] = Room.of(limits[name], messages, size_bytes, disk_full=disk_full)
         for lane in lanes.of_bridges.values():
             if lane.row_damaged:
                 bridges[lane.bridge] = Room(messages=0, size_bytes=0, overflow="reject", disk_full=True)

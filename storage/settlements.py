@@ -20,7 +20,10 @@ from wire.left_sessions import left_rows
 
 
 class Settlements:
-    """Applies each lane's in order. Where one needs what cannot be read for now, it waits, and so do those behind it."""
+    """Applies each lane's in order. Where one needs what cannot be read for now, it waits, and so do those behind it.
+
+    waiting: the queues of which some wait until they can be read.
+    """
 
     def __init__(
         self,
@@ -41,16 +44,7 @@ class Settlements:
         self._next = next_commit
         self._owe = owe
         self._ready = ready
-        self._waiting: set[str] = set()  # queues whose settlements wait until they can be read
-
-    @property
-    def waiting(self) -> bool:
-        """Whether any waits to be tried again."""
-        return bool(self._waiting)
-
-    def wakes_at_s(self, now_s: float) -> float:
-        """When a queue that could not be read is to be tried again."""
-        return self._lanes.retry_s(self._waiting, now_s)
+        self.waiting: set[str] = set()
 
     def receive(self, frame: Settle, now_s: float, wall_ms: int) -> None:
         """Take one frame."""
@@ -63,15 +57,15 @@ class Settlements:
 
     def try_again(self, now_s: float, wall_ms: int) -> None:
         """Try again, where it is time, what could not be settled because it could not be read."""
-        for name in tuple(self._waiting):
+        for name in tuple(self.waiting):
             lane = self._lanes.all.get(name)
             if lane is None or not lane.settles:  # the session has ended, or the lane was opened anew
-                self._waiting.discard(name)
+                self.waiting.discard(name)
             elif now_s >= lane.retry_s:
                 self._next.time.hurry()  # its answer has waited long enough
                 self._settle(name, lane, now_s, wall_ms)
                 if not lane.settles:
-                    self._waiting.discard(name)
+                    self.waiting.discard(name)
                     self._ready(name)
                     lane.can_read()
 
@@ -84,11 +78,11 @@ class Settlements:
                 remains = self._read_remains(frame, lane.queue)
                 self._apply(frame, lane, remains)
             except ConfigError as error:
-                self._waiting.discard(name)
+                self.waiting.discard(name)
                 lane.stop(error)
                 return
             except Unavailable as error:
-                self._waiting.add(name)
+                self.waiting.add(name)
                 if remains is None:
                     lane.cannot_read(error, now_s)
                 else:  # it was read, so this is more than that; what is applied of it waits with the open write

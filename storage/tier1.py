@@ -16,6 +16,7 @@ T4  when the disk refuses, the open write is kept and committed again later: no 
 from __future__ import annotations
 
 import logging
+from itertools import chain
 from typing import Any
 
 from storage.burials import Burials
@@ -69,6 +70,7 @@ from wire.settings import NodeSettings, PersistenceSettings
 log = logging.getLogger("bascule")
 
 TICK_S = 1.0
+EARLY_COMMIT_BYTES = 16 << 20  # a write this large does not wait for the flush period
 
 
 class Store:
@@ -228,8 +230,9 @@ class Store:
 
     def admit(self, now_s: float, wall_ms: int) -> Effects:
         """Decide on what waits and put it into the next commit. Acknowledgements, where they need not wait for it."""
-        self.intake.admit(now_s, wall_ms)
-        return self.intake.take_acks() if self._acknowledges_fast else []
+        if self.intake.waiting and self.intake.admit(now_s, wall_ms) and self._acknowledges_fast:
+            return self.intake.take_acks()
+        return []
 
     def commit(self, now_s: float, wall_ms: int, *, at_once: bool = False) -> Effects:
         """Commit if it is due (or ``at_once``) and the disk lets us; then all that may be sent.
@@ -251,8 +254,10 @@ class Store:
             if isinstance(disk.refusal, DiskFull):
                 self._retention.make_room(self.lanes.of_bridges.values(), self.next_commit.write, wall_ms)
             at_once = True
-        effects += self.admit(now_s, wall_ms)
-        if at_once or commands.waiting or self.next_commit.is_due(now_s):
+        if self.intake.waiting:
+            effects += self.admit(now_s, wall_ms)
+        due = self.next_commit.write.size_bytes >= EARLY_COMMIT_BYTES or self.next_commit.time.is_due(now_s)
+        if at_once or commands.waiting or due:
             self.commits.commit(now_s, wall_ms)
         elif self.lanes.changed:
             self.next_commit.time.put_off(now_s)
@@ -283,8 +288,10 @@ class Store:
         if not self.next_commit.awaited:
             self._effects += self.intake.take_acks()
             self._effects += self._local_sessions.take_answers()
-        self._effects += self.intake.answer_repeats()
-        self._effects += self._openings.answer()
+        if self.intake.repeats:
+            self._effects += self.intake.answer_repeats()
+        if self._openings.owing:
+            self._effects += self._openings.answer()
 
     def _take_effects(self) -> Effects:
         effects = self._effects.copy()
@@ -307,7 +314,9 @@ class Store:
         wake_s = now_s + TICK_S
         if self._disk.retry_s is not None:
             return min(wake_s, self._disk.retry_s)
-        return min(wake_s, self._hand_outs.wakes_at_s(now_s), self._settlements.wakes_at_s(now_s), self.next_commit.wakes_at_s())
+        if self._hand_outs.queues or self._settlements.waiting:  # what cannot be read for now is among them
+            wake_s = min(wake_s, self.lanes.wakes_at_s(chain(self._hand_outs.queues, self._settlements.waiting), now_s))
+        return min(wake_s, self.next_commit.time.wakes_at_s(waited_for=self.next_commit.awaited))
 
     def tick(self, now_s: float, wall_ms: int) -> None:
         """What time brings: expiry at the head of the queues, and trimming of idle ones. Call it about once a second."""
