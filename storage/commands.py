@@ -19,12 +19,9 @@ Commands about local clients' sessions are ``storage/session_commands.py``'s; th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from functools import partial
-from itertools import islice
 from typing import Any, Protocol
-from zlib import crc32
 
 from storage.burials import Burials
 from storage.commits import Commits
@@ -35,10 +32,11 @@ from storage.events import Event
 from storage.lane import Lane
 from storage.lane_openings import LaneOpenings
 from storage.lanes import Lanes
-from storage.limits import Room
-from storage.messages import Message, batch_of
+from storage.messages import Message
 from storage.next_commit import NextCommit
 from storage.queue import Queue
+from storage.replay import SCANNED_BYTES, Replay, choose_page
+from storage.rooms import Rooms
 from wire.batch import QOS_MASK, RETAIN
 from wire.errors import BasculeError, ConfigError, DiskFull, StorageDamaged, Unavailable
 from wire.frames import Frame, QueueAnswer, QueueCommand, SessionCommand
@@ -48,8 +46,6 @@ from wire.ways import Way
 
 PAGE_MESSAGES = 500
 PAGE_BYTES = 256 << 10
-SCANNED_MESSAGES = 5000  # of a page, those that are not in it included
-SCANNED_BYTES = 8 << 20
 
 
 class CommandError(BasculeError):
@@ -86,21 +82,19 @@ class Commands:
         next_commit: NextCommit,
         commits: Commits,
         openings: LaneOpenings,
-        *,
-        measure: Callable[[float, list[str]], Mapping[str, list[Room]]],
-        ready: Callable[[str], None],
+        rooms: Rooms,
+        replay: Replay,
         sessions: Sessions,
     ) -> None:
-        """measure: see ``Rooms``. ready: see ``HandOuts``."""
-        self.next_commit = next_commit
-        self.commits = commits
+        self._next = next_commit
+        self._commits = commits
         self._lanes = lanes
         self._burials = burials
         self._events = events
         self._disk = disk
-        self._measure = measure
+        self._rooms = rooms
         self._openings = openings
-        self._ready = ready
+        self._replay = replay
         self._sessions = sessions
         self._bridges = {bridge.name: bridge for bridge in bridges}
         self._waiting: list[Order] = []
@@ -153,7 +147,7 @@ class Commands:
                 self._waiting.insert(0, command)
                 return [*answers, *self.look(now_s, wall_ms, error)]
             else:
-                if command.verb in _CHANGES and not self.commits.commit_now(now_s, wall_ms):
+                if command.verb in _CHANGES and not self._commits.commit_now(now_s, wall_ms):
                     text = "the disk refuses for now; what was ordered is done as soon as it does not"
                     answers.append((_asker(command), _refusal(command, "unavailable", text, {ORDERED: True})))
                     return [*answers, *self.look(now_s, wall_ms, Unavailable("the disk refuses"))]
@@ -173,7 +167,7 @@ class Commands:
             case "purge":
                 return self._purge(arguments, wall_ms)
             case "replay":
-                return self._replay(arguments, now_s, wall_ms)
+                return self._replay_page(arguments, now_s, wall_ms)
             case "events":
                 return self._list_events(arguments)
         raise CommandError("unknown_command", f"there is no {command.verb!r}")
@@ -273,7 +267,7 @@ class Commands:
 
     def _purge(self, arguments: Mapping[str, Any], wall_ms: int) -> dict[str, Any]:
         bridge = arguments["bridge"]
-        write = self.next_commit.write
+        write = self._next.write
         if arguments.get("dead"):
             gone = self._letters(bridge).purge(write)
             self._events.add(_purge_event(wall_ms, bridge, -1, "dead_letters", gone))
@@ -302,7 +296,7 @@ class Commands:
 
     # --- replay ---
 
-    def _replay(self, arguments: Mapping[str, Any], now_s: float, wall_ms: int) -> dict[str, Any]:
+    def _replay_page(self, arguments: Mapping[str, Any], now_s: float, wall_ms: int) -> dict[str, Any]:
         bridge = arguments["bridge"]
         letters = self._letters(bridge)
         configured = self._bridges.get(bridge)
@@ -311,52 +305,23 @@ class Commands:
             text = f"bridge {bridge!r} is not configured, so nothing can go back to it; configured: {known}"
             raise CommandError("not_configured", text)
         names = [queue_name(bridge, lane) for lane in range(configured.lanes)]
-        rooms = self._measure(now_s, names)
-        chosen: dict[str, list[DeadLetter]] = {}
-        taken = skipped = damaged = 0
-        full = False
-        following: int | None = None
         count = min(arguments.get("count") or PAGE_MESSAGES, PAGE_MESSAGES)
-        for seq, letter in _bounded(letters.read(arguments.get("from") or 0)):
-            following = seq + 1
-            if letter is None:
-                damaged += 1
-            elif arguments.get("reason") not in (None, letter.reason):
-                skipped += 1
-            else:
-                name = names[crc32(letter.message.topic) % len(names)]
-                if not all(room.fits(1, letter.message.size_bytes) for room in rooms[name]):
-                    full, following = True, seq
-                    break
-                for room in rooms[name]:
-                    room.take(1, letter.message.size_bytes)
-                chosen.setdefault(name, []).append(letter)
-                taken += 1
-                if taken == count:
-                    break
-        if full and not taken:
+        waiting, rooms = letters.read(arguments.get("from") or 0), self._rooms.measure(now_s, names)
+        page = choose_page(waiting, names, rooms, reason=arguments.get("reason"), count=count)
+        if page.full and not page.chosen:
             text = f"the queue of bridge {bridge!r} has no room (limits, or the disk is full); no dead letter was taken out"
             raise CommandError("full", text)
-        for name, back in chosen.items():
-            self.put_back(name, back, letters, wall_ms)
-        ended = following is None or following >= letters.next_seq
+        for name, back in page.chosen.items():
+            self._replay.put_back(name, back, letters, wall_ms)
+        ended = page.following is None or page.following >= letters.next_seq
         return {
-            "replayed": taken,
-            "skipped": skipped,
-            "damaged": damaged,
-            "full": full,
-            "next": None if ended else following,
+            "replayed": page.taken,
+            "skipped": page.skipped,
+            "damaged": page.damaged,
+            "full": page.full,
+            "next": None if ended else page.following,
             "tail": letters.next_seq,
         }
-
-    def put_back(self, name: str, back: list[DeadLetter], letters: DeadLetters, wall_ms: int) -> None:
-        """Put ``back`` at the end of queue ``name``, accepted now, and out of the dead letters, by one write."""
-        write = self.next_commit.write
-        batch = batch_of([letter.message for letter in back], accepted_ms=wall_ms)
-        qos0 = sum(1 for flags in batch.flags if not flags & QOS_MASK)
-        self._lanes.of_bridges[name].queue.append(batch.encode(), len(batch), batch.size_bytes(), qos0, write)
-        letters.replayed(back, write)
-        write.on_commit(partial(self._ready, name))
 
     # --- names ---
 
@@ -416,16 +381,6 @@ def _oldest_on_record(queue: Queue) -> int | None:
     """As ``oldest_ms``, but nothing that is found, or not, changes the queue."""
     oldest = next(queue.contents.read(queue.head, queue.tail), None)
     return None if oldest is None else oldest.accepted_ms
-
-
-def _bounded(letters: Iterable[tuple[int, DeadLetter | None]]) -> Iterator[tuple[int, DeadLetter | None]]:
-    """``letters``, as many as one page may look at."""
-    size_bytes = 0
-    for seq, letter in islice(letters, SCANNED_MESSAGES):
-        yield seq, letter
-        size_bytes += letter.message.size_bytes if letter is not None else 0
-        if size_bytes >= SCANNED_BYTES:
-            return
 
 
 def _message_map(message: Message, payload_bytes: int | None) -> dict[str, Any]:

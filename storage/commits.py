@@ -33,7 +33,6 @@ class Commits:
         settings: PersistenceSettings,
         disk: Disk,
         next_commit: NextCommit,
-        *,
         lanes: Lanes,
         lane_changes: LaneChanges,
         openings: LaneOpenings,

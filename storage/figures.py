@@ -28,7 +28,6 @@ class Figures:
         engine: Engine,
         settings: NodeSettings,
         disk: Disk,
-        *,
         lanes: Lanes,
         lane_changes: LaneChanges,
         hand_outs: HandOuts,

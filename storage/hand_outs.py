@@ -20,16 +20,18 @@ ISOLATED_MAX = 1000  # damaged places of a queue in one turn
 
 
 class HandOuts:
-    """Takes from the ``queues`` that are ready: those in which something may have come to be handed out. ``ready`` adds one."""
+    """Takes from the ``queues`` that are ready: those in which something may have come to be handed out. ``ready`` adds one.
+
+    durable: whether what is committed outlives the process.
+    """
 
     def __init__(self, lanes: Lanes, lane_changes: LaneChanges, next_commit: NextCommit, *, durable: bool) -> None:
-        """durable: whether what is committed outlives the process."""
         self.queues: set[str] = set()
         self.ready: Callable[[str], None] = self.queues.add
         self._lanes = lanes
         self._lane_changes = lane_changes
         self._next = next_commit
-        self._durable = durable
+        self.durable = durable
 
     def all_ready(self) -> None:
         """Every queue may have something."""
@@ -112,7 +114,7 @@ class HandOuts:
 
         A crash would bring them back, and they would leave behind newer ones of their topic (P4).
         """
-        if lane.queue.depth_on_disk >= on_disk_before or not self._durable:
+        if lane.queue.depth_on_disk >= on_disk_before or not self.durable:
             return False
         self._next.needs_sync = True
         if not lane.discarding:

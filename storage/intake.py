@@ -26,6 +26,7 @@ from storage.retained import RetainedMessages
 from storage.rooms import Rooms
 from storage.senders import Senders, Verdict
 from storage.session_queues import SessionQueues
+from storage.session_wills import SessionWills
 from storage.sessions import Sessions
 from wire.batch import pack_column, unpack_column
 from wire.errors import Unavailable
@@ -60,17 +61,17 @@ class Intake:
         hand_outs: HandOuts,
         disk: Disk,
         next_commit: NextCommit,
-        *,
         sessions: Sessions,
         session_queues: SessionQueues,
         local_sessions: LocalSessions,
+        wills: SessionWills,
         remote_sessions: RemoteSessions,
         retained: RetainedMessages,
         events: EventLog,
+        *,
         epoch: int,
-        durable: bool,
     ) -> None:
-        """epoch: of the store, which its answers name. durable: whether what is committed outlives the process."""
+        """epoch: of the store, which its answers name."""
         self._senders = senders
         self._lanes = lanes
         self._rooms = rooms
@@ -80,11 +81,11 @@ class Intake:
         self._sessions = sessions
         self._session_queues = session_queues
         self._local_sessions = local_sessions
+        self._wills = wills
         self._remote_sessions = remote_sessions
         self._retained = retained
         self._events = events
         self._epoch = epoch
-        self._durable = durable
         self.waiting: list[_Ordered] = []
         self._without_room = 0  # messages refused or dropped, because of this Append
         self._acks: dict[str, Committed] = {}
@@ -206,7 +207,7 @@ class Intake:
             rows = unpack_column("H", rows_column) if rows_column else range(len(frame.refusable))
             self._retained.change(body, {at for at, row in enumerate(rows) if row in refused} if refused else (), self._next.write)
             self._next.needs_sync = True
-        self._local_sessions.wills_sent(frame.wills, (frame.epoch, frame.number), admission.refused)
+        self._wills.sent(frame.wills, (frame.epoch, frame.number), admission.refused)
         self._next.awaited = True
         if admission.refused:
             self._without_room += len(admission.refused)
@@ -240,7 +241,7 @@ class Intake:
                 write.on_commit(partial(self._hand_outs.ready, part.queue))
                 if not lane.bridge:
                     messages, size_bytes = messages + part.count, size_bytes + part.size_bytes
-                if not self._durable or part.qos0 < part.count:
+                if part.qos0 < part.count or not self._hand_outs.durable:
                     self._next.needs_sync = True
         if messages:
             self._session_queues.added(messages, size_bytes)

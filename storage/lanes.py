@@ -42,13 +42,13 @@ class Lanes:
         settings: NodeSettings,
         numbers: QueueNumbers,
         events: EventLog,
+        keeps_history: Callable[[str], bool],
         *,
         first_seq: int,
-        keeps_history: Callable[[str], bool],
     ) -> None:
         """Open what is configured and what is there.
 
-        first_seq: where a new queue begins. keeps_history: whether one is kept of the queues of a bridge.
+        keeps_history: whether one is kept of the queues of a bridge. first_seq: where a new queue begins.
 
         Raises:
             ConfigError, Unavailable: a queue cannot be opened.

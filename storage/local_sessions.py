@@ -1,11 +1,11 @@
 """What the store does for local clients' sessions: they begin, go on and end, with their queues, subscriptions and Wills.
 
+Subscriptions are ``session_subscriptions``'; what becomes of a Will once it is out (S3) is ``session_wills``'.
+
 It changes memory and the next commit; after that, what ``take_answers`` has may be sent.
 
 S1  what a client is told (CONNACK, SUBACK) is committed first, where it outlives the connection.
 S2  a session and its queue end in one commit; a later session of the same name has another queue.
-S3  a Will stays on record until a batch with it is committed, or the client took it back [MQTT-3.1.2-8, MQTT-3.14.4-3].
-    One for which there is no room stays on record by itself, whatever becomes of the session, and is sent again.
 S4  a session does not end before its Will is out.
 S5  an opening that is asked for again, because its answer was lost with a store, gets the answer that it had: a session that it has
     itself begun was not there before [MQTT-3.2.2-2, MQTT-3.2.2-4].
@@ -18,18 +18,17 @@ S9  a session that an operator ends goes in one commit with its queue, its subsc
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from storage.next_commit import NextCommit
 from storage.retained import RetainedMessages
 from storage.session_queues import SessionQueues
-from storage.sessions import Opening, Session, Sessions, Will, is_remote
-from wire.batch import QOS_MASK
-from wire.copies import as_granted
+from storage.session_subscriptions import SessionSubscriptions
+from storage.session_wills import SessionWills
+from storage.sessions import Opening, Session, Sessions, is_remote
 from wire.frames import (
     Frame,
-    Retained,
     SessionClose,
     SessionClosed,
     SessionGone,
@@ -39,11 +38,9 @@ from wire.frames import (
     SessionsWanted,
     SubscriptionsAdd,
     SubscriptionsDrop,
-    SubscriptionsKept,
 )
 from wire.names import DISTRIBUTOR, LISTENER
 from wire.settings import SessionSettings
-from wire.wills import REFUSED_WILLS_MAX, REFUSED_WILLS_MAX_BYTES, size_bytes
 
 log = logging.getLogger("bascule")
 
@@ -60,6 +57,7 @@ class LocalSessions:
         sessions: Sessions,
         retained: RetainedMessages,
         queues: SessionQueues,
+        wills: SessionWills,
         next_commit: NextCommit,
         settings: SessionSettings,
         *,
@@ -70,6 +68,8 @@ class LocalSessions:
         self._sessions = sessions
         self._retained = retained
         self._queues = queues
+        self._wills = wills
+        self._subscriptions = SessionSubscriptions(sessions, retained, queues, next_commit)
         self._next = next_commit
         self._settings = settings
         self._epoch = epoch
@@ -81,10 +81,6 @@ class LocalSessions:
         self._kept = sum(1 for session in sessions if session.queue)
         self._answers: list[tuple[str, Frame]] = []
         self._expired = 0
-        refused = [will for session in sessions for will in session.refused_wills.values()]
-        self._refused_wills = len(refused)
-        self._refused_bytes = sum(map(size_bytes, refused))
-        self._dropped_wills = 0
         self._ended = self._purged = 0
 
     # --- frames ---
@@ -109,42 +105,9 @@ class LocalSessions:
             case SubscriptionsAdd() | SubscriptionsDrop() if frame.epoch < self._listener_epoch:
                 pass  # late from a dead life: the next one was told what is kept, without this, and its client is not there
             case SubscriptionsAdd():
-                self._add(frame, wall_ms)
+                self._answers += self._subscriptions.add(frame, wall_ms)
             case SubscriptionsDrop():
-                self._drop(frame)
-
-    def wills_sent(self, wills: Iterable[tuple[str, int, int, int]], batch: tuple[int, int], refused: Collection[int]) -> None:
-        """``wills``, as in ``Publishes``, are in the open write by way of ``batch`` (epoch, number), save ``refused`` rows (S3)."""
-        for name, row, epoch, number in wills:
-            session = self._sessions.get(name)
-            if session is None:
-                continue
-            if row not in refused:
-                if number:
-                    self._forget_refused(session, (epoch, number))
-                else:
-                    session.will = None
-                self._sessions.keep(session)
-            elif not number and session.will is not None:
-                self._keep_refused(session, batch, session.will)
-                session.will = None
-                self._sessions.keep(session)
-
-    def _keep_refused(self, session: Session, batch: tuple[int, int], will: Will) -> None:
-        size = size_bytes(will)
-        if self._refused_wills >= REFUSED_WILLS_MAX or self._refused_bytes + size > REFUSED_WILLS_MAX_BYTES:
-            self._dropped_wills += 1
-            log.warning("will.dropped", extra={"client_id": session.name, "why": "too many Wills wait for room"})
-            return
-        session.refused_wills[batch] = will
-        self._refused_wills += 1
-        self._refused_bytes += size
-
-    def _forget_refused(self, session: Session, batch: tuple[int, int]) -> None:
-        will = session.refused_wills.pop(batch, None)
-        if will is not None:
-            self._refused_wills -= 1
-            self._refused_bytes -= size_bytes(will)
+                self._answers += self._subscriptions.drop(frame)
 
     def take_answers(self) -> list[tuple[str, Frame]]:
         """What may be sent, once the open write is committed."""
@@ -196,8 +159,8 @@ class LocalSessions:
             "expired": self._expired,
             "ended": self._ended,
             "purged": self._purged,
-            "refused_wills": self._refused_wills,
-            "dropped_wills": self._dropped_wills,
+            "refused_wills": self._wills.refused,
+            "dropped_wills": self._wills.dropped,
             "retained": self._retained.figures(),
         }
 
@@ -358,56 +321,6 @@ class LocalSessions:
                 refused=tuple(refused[start:stop]),
                 last=stop >= count,
             )
-
-    # --- subscriptions ---
-
-    def _add(self, frame: SubscriptionsAdd, wall_ms: int) -> None:
-        session = self._session_of(frame)
-        is_new = session is None or session.request < (frame.epoch, frame.request)
-        retained = [
-            (options & QOS_MASK, identifier, batch)
-            for topic_filter, options, identifier, wanted in frame.filters
-            if wanted and is_new
-            for batch in self._retained.matching(topic_filter, wall_ms)
-        ]
-        if session is not None:
-            for topic_filter, options, identifier, _ in frame.filters:
-                session.subscriptions[topic_filter] = (options, identifier)
-            session.request = (frame.epoch, frame.request)
-            self._changed(session)
-        for qos, identifier, batch in retained:
-            live = batch
-            if session is not None:
-                kept = [row for row, flags in enumerate(batch.flags) if flags & QOS_MASK and qos]
-                if kept:
-                    identifiers = (identifier,) if identifier else ()
-                    granted = as_granted(batch, kept, qos=qos, retain_as_published=True, identifiers=identifiers)
-                    self._queues.put(session.queue, granted)
-                live = batch.select([row for row, flags in enumerate(batch.flags) if not (flags & QOS_MASK and qos)])
-            if len(live):
-                answer = Retained(
-                    epoch=frame.epoch,
-                    request=frame.request,
-                    source=frame.source,
-                    qos=qos,
-                    identifier=identifier,
-                    bodies=(live.encode(),),
-                )
-                self._answers.append((LISTENER, answer))
-        self._answers.append((LISTENER, SubscriptionsKept(epoch=frame.epoch, request=frame.request, source=frame.source)))
-
-    def _session_of(self, frame: SubscriptionsAdd | SubscriptionsDrop) -> Session | None:
-        """The kept session that is meant; None for a live one, and for one that has ended meanwhile."""
-        session = self._sessions.get(frame.session) if frame.queue else None
-        return session if session is not None and session.queue == frame.queue else None
-
-    def _drop(self, frame: SubscriptionsDrop) -> None:
-        session = self._session_of(frame)
-        if session is not None:
-            for topic_filter in frame.filters:
-                session.subscriptions.pop(topic_filter, None)
-            self._changed(session)
-        self._answers.append((LISTENER, SubscriptionsKept(epoch=frame.epoch, request=frame.request, source=frame.source)))
 
 
 def _subscriptions(session: Session) -> tuple[tuple[str, int, int], ...]:

@@ -26,11 +26,11 @@ class SessionQueues:
         lanes: Lanes,
         numbers: QueueNumbers,
         next_commit: NextCommit,
+        ready: Callable[[str], None],
         *,
         epoch: int,
-        ready: Callable[[str], None],
     ) -> None:
-        """epoch: of the store. ready: is told which queue can be handed out."""
+        """ready: is told which queue can be handed out. epoch: of the store."""
         self.messages = self.size_bytes = 0
         self._engine = engine
         self._lanes = lanes

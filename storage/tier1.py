@@ -15,7 +15,7 @@ T4  when the disk refuses, the open write is kept and committed again later: no 
 
 from __future__ import annotations
 
-import logging
+from collections.abc import Iterator
 from itertools import chain
 from typing import Any
 
@@ -30,19 +30,21 @@ from storage.figures import Figures
 from storage.hand_outs import HandOuts
 from storage.intake import Intake
 from storage.keys import QueueNumbers, check_format
-from storage.lane import Effects, Lane
+from storage.lane import Effects
 from storage.lane_changes import LaneChanges
 from storage.lane_openings import LaneOpenings
 from storage.lanes import Lanes
 from storage.local_sessions import LocalSessions
 from storage.next_commit import NextCommit
 from storage.remote_sessions import RemoteSessions
+from storage.replay import Replay
 from storage.retained import RetainedMessages
 from storage.retention import Retention
 from storage.rooms import Rooms
 from storage.senders import Senders
 from storage.session_commands import SessionCommands
 from storage.session_queues import SessionQueues
+from storage.session_wills import SessionWills
 from storage.sessions import Sessions
 from storage.settlements import Settlements
 from wire.errors import DiskFull, Unavailable
@@ -67,8 +69,6 @@ from wire.frames import (
 )
 from wire.settings import NodeSettings, PersistenceSettings
 
-log = logging.getLogger("bascule")
-
 TICK_S = 1.0
 EARLY_COMMIT_BYTES = 16 << 20  # a write this large does not wait for the flush period
 
@@ -91,112 +91,43 @@ class Store:
         self._now_s, self._wall_ms = 0.0, 0
         self._effects: Effects = []
         numbers = QueueNumbers(engine)
-        self.senders = Senders(engine, lenient=not engine.durable or _may_forget(settings.persistence))
-        self.sessions = Sessions(engine)
-        self.next_commit = NextCommit(settings.persistence.flush_period_s)
-        self.events = EventLog(engine, settings.persistence)
-        self._disk = Disk(engine, self.events, settings.limits.min_free_disk_bytes)
-        self._retention = Retention(engine, settings, self.events)
+        senders = self.senders = Senders(engine, lenient=not engine.durable or _may_forget(settings.persistence))
+        sessions = self.sessions = Sessions(engine)
+        commit = self.next_commit = NextCommit(settings.persistence.flush_period_s)
+        events = self.events = EventLog(engine, settings.persistence)
+        disk = self._disk = Disk(engine, events, settings.limits.min_free_disk_bytes)
+        self._retention = Retention(engine, settings, events)
         first_seq = 0 if engine.durable else epoch << 32
-        self.lanes = Lanes(engine, settings, numbers, self.events, first_seq=first_seq, keeps_history=self._retention.wants)
-        self._lane_changes = LaneChanges(engine, settings.bridges, self.lanes.of_bridges)
-        self.burials = Burials(engine, numbers, settings.bridges)
-        self._hand_outs = HandOuts(self.lanes, self._lane_changes, self.next_commit, durable=engine.durable)
-        self._session_queues = SessionQueues(
-            engine, self.lanes, numbers, self.next_commit, epoch=epoch, ready=self._hand_outs.ready
+        lanes = self.lanes = Lanes(engine, settings, numbers, events, self._retention.wants, first_seq=first_seq)
+        changes = self._lane_changes = LaneChanges(engine, settings.bridges, lanes.of_bridges)
+        burials = self.burials = Burials(engine, numbers, settings.bridges)
+        hand_outs = self._hand_outs = HandOuts(lanes, changes, commit, durable=engine.durable)
+        queues = self._session_queues = SessionQueues(engine, lanes, numbers, commit, hand_outs.ready, epoch=epoch)
+        retained = self._retained = RetainedMessages(engine, settings.sessions)
+        wills = SessionWills(sessions)
+        users = settings.tells_users_apart
+        local = self._local_sessions = LocalSessions(
+            sessions, retained, queues, wills, commit, settings.sessions, epoch=epoch, tells_users_apart=users
         )
-        self._retained = RetainedMessages(engine, settings.sessions)
-        self._local_sessions = LocalSessions(
-            self.sessions,
-            self._retained,
-            self._session_queues,
-            self.next_commit,
-            settings.sessions,
-            epoch=epoch,
-            tells_users_apart=settings.tells_users_apart,
+        remote = RemoteSessions(sessions, lanes.queue_that_stands, settings.bridges)
+        openings = self._openings = LaneOpenings(lanes, ready=hand_outs.ready, receives=remote.received, send=self._effects.append)
+        self._settlements = Settlements(lanes, burials, remote, disk, commit, owe=openings.owe, ready=hand_outs.ready)
+        rooms = Rooms(lanes, queues, disk, settings.limits)
+        self.intake = Intake(
+            senders, lanes, rooms, hand_outs, disk, commit, sessions, queues, local, wills, remote, retained, events, epoch=epoch
         )
-        self._bring_together(settings)
+        commits = self.commits = Commits(
+            engine, settings.persistence, disk, commit, lanes, changes, openings, hand_outs, burials, senders, sessions, events
+        )
+        replay = Replay(lanes, commit, hand_outs.ready)
+        commands = SessionCommands(sessions, local, lanes, events)
+        self._commands = Commands(
+            settings.bridges, lanes, burials, events, disk, commit, commits, openings, rooms, replay, commands
+        )
+        self._figures = Figures(engine, settings, disk, lanes, changes, hand_outs, senders, burials, local, queues, events, commits)
         if engine.missing is not None:
             self._went_back()
-            self.commits.commit(self._now_s, 0)  # at that time no dead letter is old
-
-    def _bring_together(self, settings: NodeSettings) -> None:
-        """Make the parts that work with others."""
-        remote_sessions = RemoteSessions(self.sessions, self.lanes.queue_that_stands, settings.bridges)
-        self._openings = LaneOpenings(
-            self.lanes, ready=self._hand_outs.ready, receives=remote_sessions.received, send=self._effects.append
-        )
-        self._settlements = Settlements(
-            self.lanes,
-            self.burials,
-            remote_sessions,
-            self._disk,
-            self.next_commit,
-            owe=self._openings.owe,
-            ready=self._hand_outs.ready,
-        )
-        rooms = Rooms(self.lanes, self._session_queues, self._disk, settings.limits)
-        self.intake = Intake(
-            self.senders,
-            self.lanes,
-            rooms,
-            self._hand_outs,
-            self._disk,
-            self.next_commit,
-            sessions=self.sessions,
-            session_queues=self._session_queues,
-            local_sessions=self._local_sessions,
-            remote_sessions=remote_sessions,
-            retained=self._retained,
-            events=self.events,
-            epoch=self._epoch,
-            durable=self._engine.durable,
-        )
-        self.commits = Commits(
-            self._engine,
-            settings.persistence,
-            self._disk,
-            self.next_commit,
-            lanes=self.lanes,
-            lane_changes=self._lane_changes,
-            openings=self._openings,
-            hand_outs=self._hand_outs,
-            burials=self.burials,
-            senders=self.senders,
-            sessions=self.sessions,
-            events=self.events,
-        )
-        self._look_from_outside(settings, rooms)
-
-    def _look_from_outside(self, settings: NodeSettings, rooms: Rooms) -> None:
-        """Make the parts by which operators look at the others, and order things."""
-        self._commands = Commands(
-            settings.bridges,
-            self.lanes,
-            self.burials,
-            self.events,
-            self._disk,
-            self.next_commit,
-            self.commits,
-            self._openings,
-            measure=rooms.measure,
-            ready=self._hand_outs.ready,
-            sessions=SessionCommands(self.sessions, self._local_sessions, self.lanes, self.events),
-        )
-        self._figures = Figures(
-            self._engine,
-            settings,
-            self._disk,
-            lanes=self.lanes,
-            lane_changes=self._lane_changes,
-            hand_outs=self._hand_outs,
-            senders=self.senders,
-            burials=self.burials,
-            local_sessions=self._local_sessions,
-            session_queues=self._session_queues,
-            events=self.events,
-            commits=self.commits,
-        )
+            commits.commit(self._now_s, 0)  # at that time no dead letter is old
 
     # --- a turn ---
 
@@ -375,18 +306,13 @@ class Store:
             path,
             at_ms=wall_ms,
             epoch=self._epoch,
-            queues=(self._stands(name, lane) for name, lane in self.lanes.all.items()),
+            queues=_stands(self.lanes, self._retention),
             burials=self.burials,
             sessions=self._local_sessions.kept,
             retained=len(self._retained),
             free_bytes=disk.free_bytes,
             events=self.events.numbers,
         )
-
-    def _stands(self, name: str, lane: Lane) -> QueueStands:
-        configured = not lane.bridge or self.lanes.is_configured(name)
-        retention_s = self._retention.period_s(lane.bridge)
-        return note(lane.queue, lane.limits, configured=configured, retention_s=retention_s, damaged=lane.row_damaged)
 
     def close(self) -> None:
         """Release the engine; commit first."""
@@ -396,3 +322,11 @@ class Store:
 def _may_forget(own: PersistenceSettings) -> bool:
     """Whether what was answered can be lost without a mark that tells: with ``sync: full`` commits of QoS 0 alone leave none."""
     return own.acknowledge == "fast" or own.sync == "full"
+
+
+def _stands(lanes: Lanes, retention: Retention) -> Iterator[QueueStands]:
+    """Where each queue stands."""
+    for name, lane in lanes.all.items():
+        configured = not lane.bridge or lanes.is_configured(name)
+        retention_s = retention.period_s(lane.bridge)
+        yield note(lane.queue, lane.limits, configured=configured, retention_s=retention_s, damaged=lane.row_damaged)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from storage.commands import Commands
 from storage.commits import Commits
 from storage.dead_letters import DeadLetters
 from storage.engine import Write
 from storage.lane_openings import LaneOpenings
+from storage.next_commit import NextCommit
 from storage.purge import Purge, Unsent
+from storage.replay import Replay
+
+DUE: list[tuple[DeadLetters, Any]] = []  # letters that went back with the commit that was just made
 
 
 def _takes_what_was_sent(original: Any) -> Any:
@@ -42,17 +45,26 @@ def _nothing_taken_out(self: DeadLetters, letters: Any, write: Write) -> None:
 
 
 def _taken_out_later(original: Any) -> Any:
-    def put_back(self: Commands, name: str, back: Any, letters: DeadLetters, wall_ms: int) -> None:
+    def put_back(self: Replay, name: str, back: Any, letters: DeadLetters, wall_ms: int) -> None:
         kept = DeadLetters.__dict__["replayed"]
         DeadLetters.replayed = _nothing_taken_out  # type: ignore[method-assign]
         try:
             original(self, name, back, letters, wall_ms)
         finally:
             DeadLetters.replayed = kept  # type: ignore[method-assign]
-        if self.commits.commit_now(0.0, wall_ms):
-            letters.replayed(back, self.next_commit.write)
+        self.next_commit.write.on_commit(lambda: DUE.append((letters, back)))
 
     return put_back
+
+
+def _taken_out_now(original: Any) -> Any:
+    def done(self: NextCommit, now_s: float, *, written: bool) -> None:
+        original(self, now_s, written=written)
+        while DUE:
+            letters, back = DUE.pop()
+            letters.replayed(back, self.write)
+
+    return done
 
 
 def _never_taken_out(original: Any) -> Any:
@@ -60,7 +72,7 @@ def _never_taken_out(original: Any) -> Any:
 
 
 def _counted_and_not_put_back(original: Any) -> Any:
-    def put_back(self: Commands, name: str, back: Any, letters: DeadLetters, wall_ms: int) -> None:
+    def put_back(self: Replay, name: str, back: Any, letters: DeadLetters, wall_ms: int) -> None:
         letters.replayed(back, self.next_commit.write)
 
     return put_back
@@ -80,9 +92,9 @@ PLANTED: tuple[tuple[str, str, tuple[tuple[Any, str, Any], ...]], ...] = (
     (
         "replay-in-two-commits",
         "a dead letter leaves one commit after its message went back",
-        ((Commands, "put_back", _taken_out_later),),
+        ((Replay, "put_back", _taken_out_later), (NextCommit, "done", _taken_out_now)),
     ),
     ("replay-keeps-the-letter", "a dead letter goes back and stays", ((DeadLetters, "replayed", _never_taken_out),)),
-    ("replay-loses-the-letter", "a dead letter leaves and does not go back", ((Commands, "put_back", _counted_and_not_put_back),)),
+    ("replay-loses-the-letter", "a dead letter leaves and does not go back", ((Replay, "put_back", _counted_and_not_put_back),)),
     ("command-answered-early", "a command is answered before its commit", ((Commits, "commit_now", _answered_before_commit),)),
 )

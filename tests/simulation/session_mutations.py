@@ -8,8 +8,8 @@ from typing import Any
 from actors.client_subscriptions import ClientSubscriptions
 from actors.local_routing import LocalRouting
 from actors.routed_batches import RoutedBatches
-from storage.local_sessions import LocalSessions
 from storage.queue import Queue
+from storage.session_subscriptions import SessionSubscriptions
 from wire.batch import OFFERED
 from wire.client_outbox import ClientOutbox
 from wire.frames import LaneOpened, Ranges, Settle, SubscriptionsKept
@@ -106,12 +106,12 @@ def _wider(original: Any) -> Any:
 
 
 def _not_kept(original: Any) -> Any:
-    def add(self: LocalSessions, frame: Any, wall_ms: int) -> None:
-        self._changed = _nothing  # type: ignore[method-assign]
+    def add(self: SessionSubscriptions, frame: Any, wall_ms: int) -> Any:
+        self.sessions.keep = _nothing  # type: ignore[method-assign]
         try:
-            original(self, frame, wall_ms)
+            return original(self, frame, wall_ms)
         finally:
-            del self._changed
+            del self.sessions.keep
 
     return add
 
@@ -134,8 +134,8 @@ def _let_go_at_once(original: Any) -> Any:
 
 
 def _only_answered(original: Any) -> Any:
-    def drop(self: LocalSessions, frame: Any) -> None:
-        original(self, replace(frame, filters=()))
+    def drop(self: SessionSubscriptions, frame: Any) -> Any:
+        return original(self, replace(frame, filters=()))
 
     return drop
 
@@ -222,7 +222,7 @@ PLANTED: tuple[tuple[str, str, tuple[tuple[Any, str, Any], ...]], ...] = (
         "a PUBREC is forgotten that comes before a new store has handed its message out again",
         ((Queue, "release", _released_below_the_cursor),),
     ),
-    ("9-subscription-not-kept", "subscriptions stay in memory", ((LocalSessions, "_add", _not_kept),)),
+    ("9-subscription-not-kept", "subscriptions stay in memory", ((SessionSubscriptions, "add", _not_kept),)),
     ("9-suback-before-commit", "SUBACK does not wait for the store", ((ClientSubscriptions, "_ask", _answered_at_once),)),
     (
         "9-offline-not-routed",
@@ -234,7 +234,7 @@ PLANTED: tuple[tuple[str, str, tuple[tuple[Any, str, Any], ...]], ...] = (
         "the Distributor goes on routing by what was unsubscribed",
         ((LocalRouting, "unsubscribe", _without_effect),),
     ),
-    ("9-unsubscribe-not-kept", "what was unsubscribed stays in the store", ((LocalSessions, "_drop", _only_answered),)),
+    ("9-unsubscribe-not-kept", "what was unsubscribed stays in the store", ((SessionSubscriptions, "drop", _only_answered),)),
     ("9-unsuback-before-commit", "UNSUBACK does not wait for the store", ((ClientSubscriptions, "_ask", _let_go_at_once),)),
     (
         "9-passed-delivered-again",

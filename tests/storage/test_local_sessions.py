@@ -454,7 +454,7 @@ def refused_ones(store: Store) -> list[tuple[object, ...]]:
 
 
 def test_refused_wills_have_a_limit(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("storage.local_sessions.REFUSED_WILLS_MAX", 2)
+    monkeypatch.setattr("storage.session_wills.REFUSED_WILLS_MAX", 2)
     store = Store(engine, replace(settings(), bridges=(bridge("cloud", limit=limits(max_messages=0)),)), 1)
     for number in (1, 2, 3):
         open_session(store, f"c{number}", expiry_s=0, will=WILL, request=number, source=number)
