@@ -16,7 +16,6 @@ import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal, Protocol
 
 from rocksdict import (
@@ -32,10 +31,12 @@ from rocksdict import (
     WriteBatch,
 )
 
-from storage.commit_mark import CommitMark, Evidence
+from storage.commit_mark import Evidence
+from storage.opening import StoreOpening
 from storage.readable import readable
-from storage.recovery import PROBE_NAME, StoreFolder
+from storage.recovery import PROBE_NAME
 from storage.reserve import Reserve
+from storage.rocks_errors import TRANSLATED
 from wire.errors import BasculeError, DiskFull, StorageDamaged, Unavailable
 
 log = logging.getLogger("bascule")
@@ -101,8 +102,14 @@ class Engine(Protocol):
     """
 
     durable: bool  # whether what is committed outlives the process
-    missing: Evidence | None  # what was committed once, if less than that was found when the engine was opened
-    kept: str  # where the files are that damage was found in, as they were
+
+    @property
+    def missing(self) -> Evidence | None:
+        """What was committed once, if less than that was found when the engine was opened."""
+
+    @property
+    def kept(self) -> str:
+        """Where the files are that damage was found in, as they were."""
 
     def commit(self, write: Write, *, sync: bool) -> None:
         """Make ``write`` durable as a whole, then run its callbacks.
@@ -149,66 +156,102 @@ class Engine(Protocol):
         """Release everything; the engine is not used again, unless by ``reopen``."""
 
 
-class RocksEngine:
-    """RocksDB in the folder ``path``."""
-
-    durable = True
+class RocksDatabase:
+    """RocksDB in the folder ``path``: opened and closed, read and written. What is promised in it is not known here."""
 
     def __init__(self, path: Path) -> None:
+        self.columns: dict[Family, Rdict] = {}
         self._path = path
         self._db: Rdict | None = None
-        self._columns: dict[Family, Rdict] = {}
         self._handles: dict[Family, Any] = {}
         self._compaction: threading.Thread | None = None
         self._compactions = _Compactions()
         self._flushing = threading.Lock()
-        self._folder = StoreFolder(path)
-        self._reserve = Reserve(path.with_name(path.name + ".reserve"))
-        self._mark: CommitMark | None = None
-        self._tolerant = False  # whether a damaged table is opened, and a damaged block does not stop all writing
-        self._owed = False  # the first commit puts on record that commits are missing
-        self.missing: Evidence | None = None
-        self.kept = ""
-        self.reopen()
 
-    def commit(self, write: Write, *, sync: bool) -> None:
-        with _TRANSLATED:
-            db = self._database()
-            if write.ops:
-                batch = WriteBatch(raw_mode=True)
-                handles = self._handles
-                put = batch.put
-                for operation, family, key, value in write.ops:
-                    if operation == "put":
-                        put(key, value, handles[family])
-                    elif operation == "delete":
-                        batch.delete(key, handles[family])
-                    else:
-                        batch.delete_range(key, value, handles[family])
-                self._write(db, batch)
-            synced = sync or self._owed
-            if synced:
+    @property
+    def is_open(self) -> bool:
+        """Whether it can be read."""
+        return self._db is not None
+
+    def open(self, *, tolerant: bool, salvage: bool) -> None:
+        """Open it, or make a new one. tolerant: although a table is damaged. salvage: without damaged records of its log.
+
+        Raises:
+            StorageDamaged, Unavailable: it cannot be opened.
+        """
+        with TRANSLATED:
+            cache = Cache(BLOCK_CACHE_BYTES)
+            whole = _options(cache, tolerant=tolerant)
+            if salvage:
+                whole.set_wal_recovery_mode(DBRecoveryMode.skip_any_corrupted_record())
+            self._db = Rdict(str(self._path), whole, {family: _options(cache, tolerant=tolerant) for family in FAMILIES})
+            self.columns = {family: self._db.get_column_family(family) for family in FAMILIES}
+            self._handles = {family: self._db.get_column_family_handle(family) for family in FAMILIES}
+            for column in self.columns.values():
+                column.set_options({"enable_blob_files": "true"})
+
+    def close(self) -> None:
+        """Release it, if it is open."""
+        db, self._db = self._db, None
+        self._compactions.forget()
+        if self._compaction is not None:
+            if db is not None:
+                db.cancel_all_background(False)
+            self._compaction.join()
+            self._compaction = None
+        self._handles.clear()  # the lock is free only when every handle is gone
+        with self._flushing:
+            columns, self.columns = self.columns, {}
+        for handle in (*columns.values(), *([] if db is None else [db])):
+            _release(handle)
+
+    # --- write ---
+
+    def write(self, write: Write) -> None:
+        """Put ``write`` into the log and the memory of the database, as a whole."""
+        with TRANSLATED:
+            db = self._opened()
+            if not write.ops:
+                return
+            batch = WriteBatch(raw_mode=True)
+            handles = self._handles
+            put = batch.put
+            for operation, family, key, value in write.ops:
+                if operation == "put":
+                    put(key, value, handles[family])
+                elif operation == "delete":
+                    batch.delete(key, handles[family])
+                else:
+                    batch.delete_range(key, value, handles[family])
+            db.write(batch)
+
+    def number(self, *, sync: bool = False) -> int:
+        """The number of the newest operation; with ``sync``, once all that was written survives the loss of power."""
+        with TRANSLATED:
+            db = self._opened()
+            if sync:
                 db.flush_wal(True)
-            if (write.promised or self._owed) and self._mark is not None:
-                self._mark.write(db.latest_sequence_number(), write.tails, synced=synced)
-            self._owed = False
-        write.committed()
+            return int(db.latest_sequence_number())
+
+    # --- read ---
 
     def get(self, family: Family, key: bytes) -> bytes | None:
-        with _TRANSLATED:
-            self._database()
-            value: bytes | None = self._columns[family].get(key)
+        """The value of ``key``; None if there is none."""
+        with TRANSLATED:
+            self._opened()
+            value: bytes | None = self.columns[family].get(key)
             return value
 
     def scan(self, family: Family, start: bytes, stop: bytes) -> Iterator[tuple[bytes, bytes]]:
-        with _TRANSLATED:
-            self._database()
+        """The keys of ``[start, stop)`` and their values, in order."""
+        with TRANSLATED:
+            self._opened()
             options = ReadOptions()
             options.set_iterate_upper_bound(stop)  # a bare pointer: ``stop`` and ``options`` live as long as this frame
-            iterator = self._columns[family].iter(options)
+            iterator = self.columns[family].iter(options)
             iterator.seek(start)
         while True:
-            with _TRANSLATED:
+            with TRANSLATED:
                 if not iterator.valid():
                     iterator.status()  # a damaged block ends the iteration like the last key does
                     return
@@ -217,9 +260,10 @@ class RocksEngine:
             yield row
 
     def seek_before(self, family: Family, key: bytes, low: bytes) -> tuple[bytes, bytes] | None:
-        with _TRANSLATED:
-            self._database()
-            iterator = self._columns[family].iter(ReadOptions())
+        """The last key in ``[low, key]`` and its value; None if there is none."""
+        with TRANSLATED:
+            self._opened()
+            iterator = self.columns[family].iter(ReadOptions())
             iterator.seek_for_prev(key)
             if not iterator.valid():
                 iterator.status()
@@ -227,32 +271,125 @@ class RocksEngine:
             found: bytes = iterator.key()
             return (found, iterator.value()) if found >= low else None
 
+    # --- files ---
+
     def compact(self, family: Family, start: bytes, stop: bytes) -> None:
-        if self._db is not None and self._compactions.add(self._columns[family], start, stop):
+        """Give back, in the background, the space that deleted keys of ``[start, stop)`` take."""
+        if self._db is not None and self._compactions.add(self.columns[family], start, stop):
             self._compaction = threading.Thread(target=self._compactions.work, name="compaction", daemon=True)
             self._compaction.start()
 
     def flush(self) -> None:
-        with self._flushing, _TRANSLATED:
-            for column in tuple(self._columns.values()):  # a flush of the whole would flush the family without a name alone
+        """Write to tables what is in memory; for another thread."""
+        with self._flushing, TRANSLATED:
+            for column in tuple(self.columns.values()):  # a flush of the whole would flush the family without a name alone
                 column.flush()
 
     def checkpoint(self, path: str) -> None:
+        """Make ``path`` a database with all that was written; it shares files with this one."""
         if os.path.lexists(path) or not os.path.isdir(os.path.dirname(path)):  # RocksDB's word for it would be taken for damage
             raise Unavailable("the checkpoint's folder is there already, or cannot be made", path=path)
-        with _TRANSLATED:
-            checkpoint = Checkpoint(self._database())
+        with TRANSLATED:
+            checkpoint = Checkpoint(self._opened())
             checkpoint.create_checkpoint(path)
 
+    def look(self, *, tolerant: bool) -> int:
+        """The number that an opening would reach, found by reading alone."""
+        with TRANSLATED:
+            cache = Cache(BLOCK_CACHE_BYTES)
+            there: dict[str, Options] = {
+                name: _options(cache, tolerant=tolerant) for name in Rdict.list_cf(str(self._path)) if name in FAMILIES
+            }
+            db = Rdict(str(self._path), _options(cache, tolerant=tolerant), there, access_type=AccessType.read_only(False))
+            try:
+                return int(db.latest_sequence_number())
+            finally:
+                db.close()
+
+    def copy_to(self, target: Path) -> int:
+        """Make a store in ``target`` of all that can be read, synced; the number that it has reached."""
+        with TRANSLATED:
+            cache = Cache(BLOCK_CACHE_BYTES)
+            new = Rdict(str(target), _options(cache, tolerant=False), {name: _options(cache, tolerant=False) for name in FAMILIES})
+        try:
+            for family in reversed(FAMILIES):  # ``meta`` first: it is small, and nothing goes without it
+                _copy_family(self.scan, new, family)
+            with TRANSLATED:
+                new.flush_wal(True)
+                return int(new.latest_sequence_number())
+        finally:
+            with TRANSLATED:
+                new.close()
+
+    def _opened(self) -> Rdict:
+        if self._db is None:
+            raise Unavailable("the store is closed", path=str(self._path))
+        return self._db
+
+
+class RocksEngine:
+    """RocksDB in the folder ``path``, with a mark of what was promised."""
+
+    durable = True
+
+    def __init__(self, path: Path) -> None:
+        self.database = RocksDatabase(path)
+        self.opening = StoreOpening(path, self.database)
+        self._path = path
+        self._folder = self.opening.folder
+        self._reserve = Reserve(path.with_name(path.name + ".reserve"))
+        self.reopen()
+
+    @property
+    def missing(self) -> Evidence | None:
+        return self.opening.missing
+
+    @property
+    def kept(self) -> str:
+        return self.opening.kept
+
+    def commit(self, write: Write, *, sync: bool) -> None:
+        opening = self.opening
+        try:
+            self.database.write(write)
+        except StorageDamaged as error:  # met in the background: RocksDB refuses, until it is opened so that it bears with it
+            if opening.tolerant:
+                raise
+            opening.tolerant = True
+            log.critical("store.damaged", extra={"path": str(self._path), "error": str(error), "remedy": "tolerated"})
+            raise Unavailable("damage was met in the background; the store is opened anew", error=str(error)) from error
+        synced, promised = sync or opening.owed, write.promised or opening.owed
+        if synced or promised:
+            number = self.database.number(sync=synced)
+            if promised:
+                opening.promise(number, write.tails, synced=synced)
+        write.committed()
+
+    def get(self, family: Family, key: bytes) -> bytes | None:
+        return self.database.get(family, key)
+
+    def scan(self, family: Family, start: bytes, stop: bytes) -> Iterator[tuple[bytes, bytes]]:
+        return self.database.scan(family, start, stop)
+
+    def seek_before(self, family: Family, key: bytes, low: bytes) -> tuple[bytes, bytes] | None:
+        return self.database.seek_before(family, key, low)
+
+    def compact(self, family: Family, start: bytes, stop: bytes) -> None:
+        self.database.compact(family, start, stop)
+
+    def flush(self) -> None:
+        self.database.flush()
+
+    def checkpoint(self, path: str) -> None:
+        self.database.checkpoint(path)
+
     def keep_evidence(self) -> str:
-        if not self.kept:
-            self.kept = self._folder.keep_evidence()
-        return self.kept
+        return self.opening.keep_evidence()
 
     def free_bytes(self) -> int | None:
-        if self._db is not None:
+        if self.database.is_open:
             self._folder.spare_manifest()
-        with _TRANSLATED:
+        with TRANSLATED:
             disk = os.statvfs(self._path)
             return disk.f_bavail * disk.f_frsize
 
@@ -271,12 +408,11 @@ class RocksEngine:
             self._reopen()
 
     def _reopen(self) -> None:
-        if self._db is not None:
+        if self.database.is_open:
             self._probe()
         self.close()
-        self.missing, self._owed = None, False
         try:
-            self._open()
+            self.opening.open()
         except BasculeError:
             self.close()
             raise
@@ -284,7 +420,7 @@ class RocksEngine:
     def _probe(self) -> None:
         """See whether the disk takes anything at all: while it does not, the store stays open, so that it can be read."""
         path = self._path / PROBE_NAME
-        with _TRANSLATED:
+        with TRANSLATED:
             try:
                 with path.open("wb", buffering=0) as file:
                     left = PROBE_BYTES
@@ -295,231 +431,7 @@ class RocksEngine:
                 path.unlink(missing_ok=True)
 
     def close(self) -> None:
-        if self._mark is not None:
-            self._mark.close()
-            self._mark = None
-        if self._db is not None:
-            self._folder.spare_manifest()
-        self._folder.forget_manifest()
-        self._close_database()
-        self._folder.unlock()
-
-    def _close_database(self) -> None:
-        db, self._db = self._db, None
-        self._compactions.forget()
-        if self._compaction is not None:
-            if db is not None:
-                db.cancel_all_background(False)
-            self._compaction.join()
-            self._compaction = None
-        self._handles.clear()  # the lock is free only when every handle is gone
-        with self._flushing:
-            columns, self._columns = self._columns, {}
-        for handle in (*columns.values(), *([] if db is None else [db])):
-            _release(handle)
-
-    def _open(self) -> None:
-        """Open the folder, whatever state it is in, and look whether everything that was promised is there.
-
-        Raises:
-            Unavailable: the disk refuses, or another process has the store.
-            StorageDamaged: nothing opens it; its files are as they were.
-        """
-        with _TRANSLATED:
-            self._folder.lock()
-            self._folder.prepare()
-            self._mark = CommitMark(self._path)
-            if self._mark.evidence is None and not self._mark.damaged:
-                self._folder.begin_anew()
-        if self._mark.damaged:
-            log.warning("store.mark_damaged", extra={"path": str(self._path)})
-        self._open_somehow(self._mark)
-        if self._tolerant:
-            self._rebuild()
-        self._folder.spare_manifest()
-
-    def _open_somehow(self, mark: CommitMark) -> None:
-        """Open the database, mending CURRENT and MANIFEST or bearing with a damaged table if need be."""
-        try:
-            self._open_as(mark, tolerant=self._tolerant)
-        except StorageDamaged as error:
-            self._close_database()
-            if not self._open_as_before(mark):
-                self._open_damaged(mark, error)
-
-    def _open_as_before(self, mark: CommitMark) -> bool:
-        """Open the store as an earlier MANIFEST has it, if that has all that was promised; whether one has.
-
-        RocksDB names the tables of an opening, its MANIFEST and CURRENT, and syncs the folder once, at the end. So a loss of power
-        may leave CURRENT without what it leads to. All that was there before is there then, since nothing is removed earlier.
-        """
-        folder = self._folder
-        for manifest in folder.earlier_manifests():
-            try:
-                with _TRANSLATED:
-                    folder.point_at(manifest)
-                self._open_as(mark, tolerant=False, whole=True)
-            except StorageDamaged:
-                self._close_database()
-                with _TRANSLATED:
-                    folder.put_back()
-                continue
-            log.warning("store.opening_was_cut_short", extra={"path": str(self._path), "manifest": manifest})
-            return True
-        return False
-
-    def _open_damaged(self, mark: CommitMark, damage: StorageDamaged) -> None:
-        """Try what may help, one after the other; the files that are changed are kept as they are first."""
-        folder = self._folder
-        self._keep_damaged()
-        for mend in (folder.mend_current, folder.mend_manifest, None):
-            try:
-                with _TRANSLATED:
-                    folder.put_back()
-                    if mend is not None and not mend():
-                        continue
-                self._open_as(mark, tolerant=mend is None or self._tolerant)
-            except StorageDamaged:
-                self._close_database()
-                continue
-            how = "tolerated" if mend is None else mend.__name__
-            log.critical("store.damaged", extra={"path": str(self._path), "error": str(damage), "remedy": how})
-            return
-        with _TRANSLATED:
-            folder.put_back()
-        raise StorageDamaged(
-            "the store cannot be opened; its files are as they were: put back a copy of the folder, or move it away to start empty",
-            path=str(self._path),
-            cause=str(damage),
-        ) from damage
-
-    def _open_as(self, mark: CommitMark, *, tolerant: bool, whole: bool = False) -> None:
-        """Open the database; where its log ends before what ``mark`` says, without the records of the log that are damaged.
-
-        That is known before anything is changed, and written down: such an opening takes the damage out of the files. whole: it is
-        not opened then.
-
-        Raises:
-            StorageDamaged: it cannot be opened, or not whole. Nothing is changed.
-        """
-        with _TRANSLATED:
-            self._folder.check()
-        evidence, replayed = mark.evidence, _look(self._path, tolerant=tolerant) if self._folder.holds_a_store() else 0
-        short = evidence is not None and replayed < evidence.number
-        if short and whole:
-            raise StorageDamaged("commits are missing", path=str(self._path))
-        if short and not mark.owed:
-            self._keep_damaged()
-            with _TRANSLATED:
-                mark.owe()
-        if mark.owed:
-            self.missing, self._owed = evidence, True
-        self._open_database(tolerant=tolerant, salvage=short)
-        if evidence is not None and short:
-            facts = {"expected": evidence.number, "replayed": replayed, "synced": evidence.synced}
-            salvaged = self._database().latest_sequence_number()
-            log.critical("store.commits_missing", extra={"path": str(self._path), "salvaged": salvaged, **facts})
-
-    def _keep_damaged(self) -> None:
-        kept = self.keep_evidence() or "nowhere: enough are kept already"
-        log.critical("store.damaged_files_kept", extra={"path": kept})
-
-    def _rebuild(self) -> None:
-        """Copy what can be read into a new store, which takes the place of this one.
-
-        RocksDB cannot compact over a damaged block: its tables would pile up until it stops all writing. This takes time with the
-        backlog, once. Where it cannot be done (no room, or ``meta`` cannot be read) the store is used as it is.
-        """
-        try:
-            with _TRANSLATED:
-                target = self._folder.rebuilding()
-            number = _copy(self.scan, target)
-            self._close_database()
-            with _TRANSLATED:
-                self._take_place(target, number)
-        except (StorageDamaged, Unavailable) as error:
-            log.critical("store.not_rebuilt", extra={"path": str(self._path), "error": str(error)})
-            if self._db is None:
-                raise
-            with _TRANSLATED:
-                self._folder.rebuilding()  # what was copied takes no room
-            return
-        self._open_database(tolerant=False, salvage=False)
-        log.critical("store.rebuilt", extra={"path": str(self._path)})
-
-    def _take_place(self, rebuilt: Path, number: int) -> None:
-        """Let the ``rebuilt`` store, whose own number is given, have the place of this one, with its mark."""
-        mark, self._mark = self._mark, None
-        assert mark is not None
-        try:
-            mark.copy_to(rebuilt, number)
-        finally:
-            mark.close()
-        kept = self._folder.rebuilt(keep=not self.kept)
-        if kept:
-            log.critical("store.damaged_files_kept", extra={"path": kept})
-        self.kept = kept or self.kept
-        self._mark = CommitMark(self._path)
-
-    def _open_database(self, *, tolerant: bool, salvage: bool) -> None:
-        with _TRANSLATED:
-            cache = Cache(BLOCK_CACHE_BYTES)
-            whole = _options(cache, tolerant=tolerant)
-            if salvage:
-                whole.set_wal_recovery_mode(DBRecoveryMode.skip_any_corrupted_record())
-            self._db = Rdict(str(self._path), whole, {family: _options(cache, tolerant=tolerant) for family in FAMILIES})
-            self._columns = {family: self._db.get_column_family(family) for family in FAMILIES}
-            self._handles = {family: self._db.get_column_family_handle(family) for family in FAMILIES}
-            for column in self._columns.values():
-                column.set_options({"enable_blob_files": "true"})
-        self._tolerant = tolerant
-
-    def _write(self, db: Rdict, batch: WriteBatch) -> None:
-        """Write ``batch``. Where RocksDB met damage in the background and refuses, it is to be opened anew, bearing with that."""
-        try:
-            with _TRANSLATED:
-                db.write(batch)
-        except StorageDamaged as error:
-            if self._tolerant:
-                raise
-            self._tolerant = True
-            log.critical("store.damaged", extra={"path": str(self._path), "error": str(error), "remedy": "tolerated"})
-            raise Unavailable("damage was met in the background; the store is opened anew", error=str(error)) from error
-
-    def _database(self) -> Rdict:
-        if self._db is None:
-            raise Unavailable("the store is closed", path=str(self._path))
-        return self._db
-
-
-def _look(path: Path, *, tolerant: bool) -> int:
-    """The number that an opening of the store in ``path`` would reach, found by reading alone."""
-    with _TRANSLATED:
-        cache = Cache(BLOCK_CACHE_BYTES)
-        there: dict[str, Options] = {
-            name: _options(cache, tolerant=tolerant) for name in Rdict.list_cf(str(path)) if name in FAMILIES
-        }
-        db = Rdict(str(path), _options(cache, tolerant=tolerant), there, access_type=AccessType.read_only(False))
-        try:
-            return int(db.latest_sequence_number())
-        finally:
-            db.close()
-
-
-def _copy(scan: Scan, target: Path) -> int:
-    """Make a store in ``target`` of all that ``scan`` can read, synced; the number that it has reached."""
-    with _TRANSLATED:
-        cache = Cache(BLOCK_CACHE_BYTES)
-        new = Rdict(str(target), _options(cache, tolerant=False), {name: _options(cache, tolerant=False) for name in FAMILIES})
-    try:
-        for family in reversed(FAMILIES):  # ``meta`` first: it is small, and nothing goes without it
-            _copy_family(scan, new, family)
-        with _TRANSLATED:
-            new.flush_wal(True)
-            return int(new.latest_sequence_number())
-    finally:
-        with _TRANSLATED:
-            new.close()
+        self.opening.close()
 
 
 def _copy_family(scan: Scan, new: Rdict, family: Family) -> None:
@@ -529,10 +441,10 @@ def _copy_family(scan: Scan, new: Rdict, family: Family) -> None:
         batch.put(key, value, handle)
         size_bytes += len(value)
         if size_bytes > COPY_BYTES:
-            with _TRANSLATED:
+            with TRANSLATED:
                 new.write(batch)
             batch, size_bytes = WriteBatch(raw_mode=True), 0
-    with _TRANSLATED:
+    with TRANSLATED:
         new.write(batch)
 
 
@@ -563,7 +475,7 @@ def _options(cache: Cache, *, tolerant: bool) -> Options:
 def _release(handle: Rdict) -> None:
     """Close ``handle``. It flushes first; where the disk refuses that, it is closed all the same, and nothing committed is lost."""
     try:
-        with _TRANSLATED:
+        with TRANSLATED:
             handle.close()
     except Unavailable as error:
         log.debug("store.closed_unflushed", extra={"error": str(error)})
@@ -607,35 +519,7 @@ class _Compactions:
 def _compact(column: Rdict, start: bytes, stop: bytes) -> None:
     """Compact, in a thread of its own. A failure costs disk space, not data; what is wrong with the disk the next commit tells."""
     try:
-        with _TRANSLATED:
+        with TRANSLATED:
             column.compact_range(start, stop)
     except BasculeError as error:
         log.warning("store.compaction_failed", extra={"error": str(error)})
-
-
-class _Translated:
-    """Turns rocksdict's errors, which are plain exceptions with a text, into ours."""
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
-        if error is None or isinstance(error, BasculeError):
-            return
-        text = str(error)
-        if kind is Exception and _is_damage(text):
-            raise StorageDamaged("the store is damaged", error=text) from error
-        if (isinstance(error, OSError) or kind is Exception) and any(sign in text for sign in _FULL):
-            raise DiskFull("the disk is full", error=text) from error
-        if isinstance(error, OSError) or (kind is Exception and any(sign in text for sign in _UNAVAILABLE)):
-            raise Unavailable("the disk refuses", error=text) from error
-
-
-def _is_damage(text: str) -> bool:
-    return any(sign in text for sign in _DAMAGED)
-
-
-_TRANSLATED = TRANSLATED = _Translated()
-_FULL = ("No space left", "Disk quota exceeded")
-_UNAVAILABLE = ("IO error", "(os error ", "Direct I/O is not supported", "Shutdown in progress", "Result incomplete")
-_DAMAGED = ("Corruption", "No such file or directory")

@@ -15,7 +15,8 @@ from typing import NamedTuple
 
 from rocksdict import AccessType, Options, Rdict, RdictIter, ReadOptions
 
-from storage.engine import FAMILIES, TRANSLATED, Family
+from storage.engine import FAMILIES, Family
+from storage.rocks_errors import TRANSLATED
 from wire.errors import StorageDamaged
 
 READ_AHEAD_BYTES = 2 << 20

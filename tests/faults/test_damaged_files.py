@@ -90,14 +90,14 @@ _OPENER = """
 import os, sys
 from pathlib import Path
 import storage.engine
-from storage.engine import RocksEngine
+from storage.engine import RocksDatabase, RocksEngine
 from storage.commit_mark import CommitMark
 from storage.recovery import StoreFolder
 from storage.tier1 import Store
 from tests.faults.stores import settings
 from tests.storage.building import QUEUE
 folder, of, name, when = Path(sys.argv[1]), sys.argv[2], sys.argv[3], sys.argv[4]
-owner = {"folder": StoreFolder, "mark": CommitMark, "engine": RocksEngine}[of]
+owner = {"folder": StoreFolder, "mark": CommitMark, "database": RocksDatabase, "engine": RocksEngine}[of]
 original = getattr(owner, name)
 def dying(*arguments, **keywords):
     if when == "before":
@@ -112,7 +112,7 @@ os._exit(1)
 
 @pytest.mark.parametrize(
     ("of", "name"),
-    [("folder", "keep_evidence"), ("mark", "owe"), ("engine", "_open_database"), ("engine", "commit")],
+    [("folder", "keep_evidence"), ("mark", "owe"), ("database", "open"), ("engine", "commit")],
 )
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_kill_during_recovery_changes_nothing(tmp_path: Path, of: str, name: str, when: str) -> None:

@@ -130,7 +130,7 @@ import sys
 from pathlib import Path
 from storage.engine import RocksEngine, Write
 engine = RocksEngine(Path(sys.argv[1]) / "store")
-engine._tolerant = True  # damage was met, says RocksDB
+engine.opening.tolerant = True  # damage was met, says RocksDB
 engine.reopen()
 write = Write()
 write.promised = True

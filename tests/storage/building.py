@@ -28,7 +28,7 @@ _BUSY = ("num-running-flushes", "mem-table-flush-pending", "num-running-compacti
 
 def wait_idle(engine: RocksEngine) -> None:
     """Wait until RocksDB has flushed and compacted what it wants to: until then its files come and go."""
-    columns = [engine._columns[family] for family in FAMILIES]
+    columns = [engine.database.columns[family] for family in FAMILIES]
     wait_until(
         lambda: not any(column.property_int_value(f"rocksdb.{name}") for column in columns for name in _BUSY),
         60.0,

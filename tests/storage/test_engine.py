@@ -100,7 +100,7 @@ def test_two_stores_in_one_folder_are_refused_and_a_closed_one_frees_it(tmp_path
 def test_a_damaged_block_is_told_and_never_a_silent_gap(tmp_path: Path) -> None:
     engine = RocksEngine(tmp_path)
     put(engine, *[chunk_key(1, seq) for seq in range(20_000)])
-    engine._columns["msg"].flush()
+    engine.flush()
     engine.close()
     tables = sorted(tmp_path.glob("*.sst"), key=lambda path: path.stat().st_size)
     data = bytearray(tables[-1].read_bytes())
