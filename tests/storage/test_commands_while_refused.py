@@ -8,7 +8,7 @@ from storage.engine import Family
 from storage.tier1 import Store
 from tests.storage.building import QUEUE, RecordingEngine, append_frame, batch, node, settle_frame
 from tests.storage.commanding import command, listed, refused
-from tests.storage.test_tier1 import EPOCH, of, open_lane, turn
+from tests.storage.turns import EPOCH, of, open_lane, turn
 from wire.errors import Unavailable
 from wire.frames import Committed, HandOut
 

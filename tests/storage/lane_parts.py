@@ -1,0 +1,41 @@
+"""The lanes of a node and the rooms of their queues, without the rest of the store."""
+
+from __future__ import annotations
+
+from storage.disk import Disk
+from storage.event_log import EventLog
+from storage.keys import QueueNumbers
+from storage.lanes import Lanes
+from storage.next_commit import NextCommit
+from storage.rooms import Rooms
+from storage.session_queues import SessionQueues
+from tests.storage.building import RecordingEngine, batch
+from wire.settings import NodeSettings
+
+
+class Parts:
+    """The lanes of a node, and the rooms of their queues."""
+
+    def __init__(self, engine: RecordingEngine, settings: NodeSettings) -> None:
+        self.engine = engine
+        events = EventLog(engine, settings.persistence)
+        numbers = QueueNumbers(engine)
+        self.next_commit = NextCommit(0.0)
+        self.lanes = Lanes(engine, settings, numbers, events, lambda bridge: False, first_seq=0)
+        self.ready: list[str] = []
+        self.session_queues = SessionQueues(engine, self.lanes, numbers, self.next_commit, self.ready.append, epoch=1)
+        disk = Disk(engine, events, settings.limits.min_free_disk_bytes)
+        self.rooms = Rooms(self.lanes, self.session_queues, disk, settings.limits)
+
+    def put(self, name: str, *payloads: bytes) -> None:
+        of, write = batch(payloads), self.next_commit.write
+        self.lanes.all[name].queue.append(of.encode(), len(of), of.size_bytes(), 0, write)
+        self.commit()
+
+    def commit(self) -> None:
+        self.engine.commit(self.next_commit.write, sync=True)
+        self.next_commit.done(1.0, written=True)
+
+    def messages(self, name: str, now_s: float = 10.0) -> list[int | None]:
+        """The room of the bridge or session, and that of the node."""
+        return [room.messages for room in self.rooms.measure(now_s, [name])[name]]
