@@ -21,7 +21,7 @@ FIRST = 7 << 20
 def lane() -> Lane:
     """A lane with one message, opened and without credit."""
     engine = MemoryEngine()
-    queue = Queue.open(engine, QUEUE, 1, first_seq=0, volatile_max_bytes=1000)
+    queue = Queue(engine, QUEUE, 1, first_seq=0, volatile_max_bytes=1000)
     write, one = Write(), batch([b"a"])
     queue.append(one.encode(), 1, one.size_bytes(), 0, write)
     engine.commit(write, sync=True)
