@@ -210,7 +210,7 @@ class RocksDatabase:
     def write(self, write: Write) -> None:
         """Put ``write`` into the log and the memory of the database, as a whole."""
         with TRANSLATED:
-            db = self._opened()
+            db = self._db or self._opened()
             if not write.ops:
                 return
             batch = WriteBatch(raw_mode=True)
@@ -226,12 +226,14 @@ class RocksDatabase:
             db.write(batch)
 
     def number(self, *, sync: bool = False) -> int:
-        """The number of the newest operation; with ``sync``, once all that was written survives the loss of power."""
-        with TRANSLATED:
-            db = self._opened()
-            if sync:
-                db.flush_wal(True)
-            return int(db.latest_sequence_number())
+        """The number of the newest operation; with ``sync``, once all that was written survives the loss of power.
+
+        Its errors are RocksDB's own.
+        """
+        db = self._db or self._opened()
+        if sync:
+            db.flush_wal(True)
+        return int(db.latest_sequence_number())
 
     # --- read ---
 
@@ -360,9 +362,10 @@ class RocksEngine:
             raise Unavailable("damage was met in the background; the store is opened anew", error=str(error)) from error
         synced, promised = sync or opening.owed, write.promised or opening.owed
         if synced or promised:
-            number = self.database.number(sync=synced)
-            if promised:
-                opening.promise(number, write.tails, synced=synced)
+            with TRANSLATED:
+                number = self.database.number(sync=synced)
+                if promised:
+                    opening.promise(number, write.tails, synced=synced)
         write.committed()
 
     def get(self, family: Family, key: bytes) -> bytes | None:

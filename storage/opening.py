@@ -88,8 +88,7 @@ class StoreOpening:
     def promise(self, number: int, tails: Mapping[int, int], *, synced: bool) -> None:
         """All up to ``number`` is promised; ``tails``: how far the queues go that were changed, by number."""
         if self._mark is not None:
-            with TRANSLATED:
-                self._mark.write(number, tails, synced=synced)
+            self._mark.write(number, tails, synced=synced)
         self.owed = False
 
     def keep_evidence(self) -> str:
@@ -178,7 +177,8 @@ class StoreOpening:
         self.tolerant = tolerant
         if evidence is not None and short:
             facts = {"expected": evidence.number, "replayed": replayed, "synced": evidence.synced}
-            salvaged = self._database.number()
+            with TRANSLATED:
+                salvaged = self._database.number()
             log.critical("store.commits_missing", extra={"path": str(self._path), "salvaged": salvaged, **facts})
 
     def _keep_damaged(self) -> None:
