@@ -10,6 +10,7 @@ started ends with it (``support/keeper.py``).
 from __future__ import annotations
 
 import faulthandler
+import logging
 import os
 import time
 from collections import defaultdict
@@ -188,6 +189,15 @@ def chances(request: pytest.FixtureRequest) -> Chances:
 def soak(request: pytest.FixtureRequest) -> bool:
     """Whether the open-ended tests may take their time."""
     return request.config.getoption("--soak") is not None
+
+
+@pytest.fixture(autouse=True)
+def _as_loud_as_before() -> Iterator[None]:
+    """A test that quietens the log quietens it for itself."""
+    log = logging.getLogger("bascule")
+    level = log.level
+    yield
+    log.setLevel(level)
 
 
 @pytest.fixture

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from actors.remote import NOTHING_SUBSCRIBED
 from actors.remote_dialer import OpeningEnded, ProbeEnded, RemoteDialer
 from tests.support.mosquitto import Mosquitto
@@ -15,6 +17,8 @@ from tests.support.ports import free_port
 from tests.support.settings import bridge
 from tests.support.waiting import PATIENCE_S
 from wire.failback import Address
+
+pytestmark = pytest.mark.process
 
 
 class Caller:
