@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from actors.actor import PolledActor
+from actors.process.actor import PolledActor
 from wire.errors import BasculeError, Unavailable
 
 THREAD_NICE = 10  # it gives way to messages

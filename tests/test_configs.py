@@ -15,9 +15,9 @@ import yaml
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
-from actors.passwords import DECOY
-from supervisor.config import load, schema_text
-from supervisor.config_model import Configuration
+from actors.door.password_hashes import DECOY
+from supervisor.config.keys import Configuration
+from supervisor.config.loading import load, schema_text
 from tests.support.authority import Authority
 
 CONFIGS = Path(__file__).resolve().parents[1] / "configs"
@@ -162,7 +162,7 @@ def test_every_key_says_what_it_is_for() -> None:
 
 def test_the_schema_in_the_tree_is_that_of_the_model() -> None:
     assert (CONFIGS / "bascule.schema.json").read_text() == schema_text(), (
-        "out of date; run: python -m supervisor.config --schema configs/bascule.schema.json"
+        "out of date; run: python -m supervisor.config.loading --schema configs/bascule.schema.json"
     )
     jsonschema.Draft202012Validator.check_schema(schema())
 

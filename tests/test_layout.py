@@ -17,29 +17,82 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("wire", "storage", "actors", "supervisor")  # each imports itself and those to its left
 
+# The rooms of each package from low to high; "" is its own folder. A module imports its own room and those to its left.
+ROOMS = {
+    "wire": ("", "frames", "mqtt", "door", "routing", "exchange"),
+    "storage": (
+        "",
+        "engine",
+        "queue",
+        "snapshots",
+        "store",
+        "analysis/tables",
+        "analysis/spark",
+        "analysis/reports",
+        "analysis/page",
+        "analysis",
+    ),
+    "actors": ("", "system", "process", "bridge", "door", "broker", "store"),
+    "supervisor": ("", "terminal", "config", "control", "snapshots", "tree", "demo", "doctor", "cli"),
+}
+
+# Decisions outside wire/ that are pure as well.
+PURE = (
+    "wire/*",
+    "actors/bridge/forwarder_buffer.py",
+    "actors/bridge/settlement_batching.py",
+    "actors/broker/batch_pace.py",
+    "actors/broker/ended_connections.py",
+    "actors/broker/refused_before.py",
+    "actors/broker/repeated_batches.py",
+    "actors/broker/session_records.py",
+    "actors/broker/shared_subscription_repeats.py",
+    "actors/door/connection_limits.py",
+    "actors/door/input_budget.py",
+    "actors/door/login_limits.py",
+    "actors/door/login_queue.py",
+    "actors/door/publish_rate.py",
+    "actors/door/recent_logins.py",
+    "actors/system/certificates.py",
+    "storage/analysis/reports/choice.py",
+    "storage/queue/full_queue_refusal.py",
+    "storage/queue/hand_out_pieces.py",
+    "storage/queue/in_flight.py",
+    "storage/store/commit_due.py",
+    "storage/store/next_commit.py",
+    "supervisor/control/store_commands.py",
+    "supervisor/tree/child_table.py",
+    "supervisor/tree/event_queue.py",
+    "supervisor/tree/late_heartbeats.py",
+    "supervisor/tree/rates.py",
+    "supervisor/tree/restart_limit.py",
+    "supervisor/tree/status_collection.py",
+    "supervisor/tree/status_figures.py",
+)
+
 # Third-party module -> the files that may import it.
 OWNERS = {
-    "argon2": ("actors/passwords.py",),
-    "click": ("supervisor/cli*.py",),
-    "msgpack": ("wire/*", "storage/*", "supervisor/control.py"),
+    "argon2": ("actors/door/password_hashes.py",),
+    "click": ("supervisor/cli/*",),
+    "msgpack": ("wire/*", "storage/*", "supervisor/control/control_socket.py"),
     "numpy": ("storage/analysis/*",),
-    "paho": ("actors/remote.py",),
-    "pyarrow": ("storage/analysis/*", "storage/spark_*.py"),
-    "pydantic": ("supervisor/config*.py",),
-    "pydantic_core": ("supervisor/config*.py",),
-    "pykka": ("actors/actor.py", "actors/host.py", "actors/mailbox.py"),
+    "paho": ("actors/bridge/remote_socket.py",),
+    "pyarrow": ("storage/analysis/*",),
+    "pydantic": ("supervisor/config/*",),
+    "pydantic_core": ("supervisor/config/*",),
+    "pykka": ("actors/process/actor.py", "actors/process/host.py", "actors/process/mailbox.py"),
     "pyspark": (
-        "storage/spark_*.py",
+        "storage/analysis/spark/*",
         "storage/analysis/job.py",
-        "storage/analysis/session.py",
         "storage/analysis/reports/*",
+        "storage/analysis/report_output.py",
     ),
-    "pythonjsonlogger": ("actors/logs.py",),
-    "rich": ("storage/analysis/console.py", "supervisor/cli.py", "supervisor/view.py"),
-    "rocksdict": ("storage/engine.py", "storage/analysis/store.py"),
-    "wsproto": ("actors/websocket.py",),
-    "yaml": ("supervisor/config_file.py",),
-    "zmq": ("actors/post.py",),
+    "pythonjsonlogger": ("actors/process/logs.py",),
+    "rich": ("storage/analysis/console.py", "supervisor/cli/main.py", "supervisor/terminal/view.py"),
+    "rocksdict": ("storage/engine/engine.py", "storage/analysis/tables/checkpoint_reader.py"),
+    "wsproto": ("actors/door/websocket.py",),
+    "yaml": ("supervisor/config/yaml_file.py",),
+    "zmq": ("actors/process/post.py",),
 }
 EXTRAS = {"export": {"numpy", "pyarrow"}, "analysis": {"numpy", "pyarrow", "pyspark"}}  # what an extra adds: a small box lacks it
 DISTRIBUTIONS = {
@@ -112,6 +165,14 @@ def imported_modules(module: str) -> set[str]:
     return {path for name in names if (ROOT / (path := name.replace(".", "/") + ".py")).exists()}
 
 
+def all_imported_modules(module: str) -> set[str]:
+    """Our modules that ``module`` names in an import, also those for its types alone."""
+    froms = [node for node in ast.walk(tree(module)) if isinstance(node, ast.ImportFrom)]
+    names = [f"{node.module}.{alias.name}" for node in froms for alias in node.names] + [str(node.module) for node in froms]
+    names += [alias.name for node in ast.walk(tree(module)) if isinstance(node, ast.Import) for alias in node.names]
+    return {path for name in names if (ROOT / (path := name.replace(".", "/") + ".py")).exists()}
+
+
 def setup() -> configparser.ConfigParser:
     parser = configparser.ConfigParser()
     parser.read(ROOT / "setup.cfg")
@@ -129,9 +190,34 @@ def test_imports_point_to_the_left_only(module: str) -> None:
     assert wrong == []
 
 
+def room(module: str) -> int:
+    """How high the room of ``module`` is in its package."""
+    package, _, rest = module.partition("/")
+    return ROOMS[package].index(rest.rpartition("/")[0])
+
+
+@pytest.mark.parametrize("module", modules())
+def test_imports_between_rooms_point_to_the_left_only(module: str) -> None:
+    package = module.partition("/")[0]
+
+    wrong = [
+        f"{module} imports {other}"
+        for other in all_imported_modules(module)
+        if other.startswith(f"{package}/") and room(other) > room(module)
+    ]
+
+    assert wrong == []
+
+
+def test_each_folder_is_a_room_and_each_room_a_folder() -> None:
+    folders = {str(Path(module).parent) for module in modules()}
+
+    assert folders == {f"{package}/{room}".rstrip("/") for package, rooms in ROOMS.items() for room in rooms}
+
+
 def test_no_import_goes_in_a_circle() -> None:
     graph = {module: imported_modules(module) for module in modules()}
-    assert "wire/names.py" in graph["actors/listener.py"]
+    assert "wire/frames/names.py" in graph["actors/broker/listener.py"]
 
     TopologicalSorter(graph).prepare()  # its error names the circle
 
@@ -149,7 +235,7 @@ def test_each_library_is_imported_by_its_owner_only(module: str) -> None:
     assert wrong == []
 
 
-@pytest.mark.parametrize("module", [name for name in modules() if name.startswith("wire/")])
+@pytest.mark.parametrize("module", [name for name in modules() if any(fnmatch(name, pure) for pure in PURE)])
 def test_what_can_be_said_and_decided_is_pure(module: str) -> None:
     wrong = [f"{module}:{line} imports {name}" for line, name in imports(module) if name in IMPURE]
     wrong += [
@@ -165,16 +251,16 @@ def test_what_can_be_said_and_decided_is_pure(module: str) -> None:
 
 # Who may give names on disk, or sync, besides ``storage/files.py``; nobody goes by what these leave after a loss of power.
 NAMERS = {
-    "storage/recovery.py": {"mkdir", "link", "write_bytes", "unlink", "fsync"},  # evidence, the spare, rests of no store
-    "storage/reserve.py": {"unlink"},  # room on the disk, without a content
-    "storage/engine.py": {"fsync", "unlink"},  # a probe that comes and goes
-    "storage/commit_mark.py": {"fsync"},  # of its own descriptor
-    "storage/snapshots.py": {"mkdir", "link", "unlink"},  # in a folder that is half made by its name
-    "storage/snapshot_copy.py": {"link", "unlink"},  # likewise
-    "supervisor/pauses.py": {"unlink"},  # of what could not be made
-    "actors/reception.py": {"unlink"},  # sockets
-    "supervisor/config.py": {"write_text"},  # the schema, for developers
-    "supervisor/demo.py": {"write_text"},
+    "storage/engine/store_folder.py": {"mkdir", "link", "write_bytes", "unlink", "fsync"},  # evidence, the spare, rests of no store
+    "storage/engine/disk_reserve.py": {"unlink"},  # room on the disk, without a content
+    "storage/engine/engine.py": {"fsync", "unlink"},  # a probe that comes and goes
+    "storage/engine/commit_mark.py": {"fsync"},  # of its own descriptor
+    "storage/snapshots/snapshot_folder.py": {"mkdir", "link", "unlink"},  # in a folder that is half made by its name
+    "storage/snapshots/snapshot_copy.py": {"link", "unlink"},  # likewise
+    "supervisor/tree/pauses.py": {"unlink"},  # of what could not be made
+    "actors/door/listening_sockets.py": {"unlink"},  # sockets
+    "supervisor/config/loading.py": {"write_text"},  # the schema, for developers
+    "supervisor/demo/demo.py": {"write_text"},
     "supervisor/doctor/machine.py": {"fdatasync"},  # of a file without a name, to see how long it takes
 }
 ANALYSIS = "storage/analysis/"  # reports are made anew; what ``bascule export`` writes goes by ``files``
@@ -221,7 +307,7 @@ def _is_broad(handler: ast.ExceptHandler) -> bool:
     return any(isinstance(kind, ast.Name) and kind.id in ("Exception", "BaseException") for kind in kinds)
 
 
-@pytest.mark.parametrize("module", [name for name in modules() if name != "actors/host.py"])
+@pytest.mark.parametrize("module", [name for name in modules() if name != "actors/process/host.py"])
 def test_a_broad_except_is_at_the_edge_of_the_process_only(module: str) -> None:
     handlers = [node for node in ast.walk(tree(module)) if isinstance(node, ast.ExceptHandler)]
 
@@ -251,6 +337,10 @@ def test_each_long_function_still_is_one() -> None:
 @pytest.mark.parametrize("module", modules())
 def test_each_module_says_what_it_owns(module: str) -> None:
     assert ast.get_docstring(tree(module)), f"{module} has no docstring"
+
+
+def test_each_exception_and_each_pure_module_is_there() -> None:
+    assert [name for name in PURE if not any(fnmatch(module, name) for module in modules())] == []
 
 
 def test_an_init_holds_a_docstring_and_nothing_else() -> None:
@@ -283,7 +373,7 @@ def test_an_extra_requires_exactly_what_it_adds(extra: str) -> None:
 def test_a_node_starts_and_is_commanded_without_the_extras() -> None:
     """In a Python that cannot import them: whoever needs one imports it when asked to work."""
     block = "".join(f"sys.modules[{name!r}] = None; " for name in sorted(set().union(*EXTRAS.values())))
-    program = f"import sys; {block} import actors.process, storage.analysis.reader, supervisor.cli"
+    program = f"import sys; {block} import actors.process.main, storage.analysis.tables.reader, supervisor.cli.main"
 
     subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True, timeout=60)
 

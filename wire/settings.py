@@ -1,7 +1,7 @@
 """What each process is told of the configuration: plain frozen values, durations in seconds, sizes in bytes.
 
-``supervisor/config.py`` validates what the operator wrote and makes these; children read them from a msgpack file, so that no
-child pays for the validation library. Defaults stand only in ``supervisor/config.py``.
+``supervisor/config/loading.py`` validates what the operator wrote and makes these; children read them from a msgpack file, so that
+no child pays for the validation library. Defaults stand only in ``supervisor/config/loading.py``.
 """
 
 from __future__ import annotations

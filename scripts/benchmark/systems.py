@@ -323,6 +323,6 @@ class BasculeBeside(Bascule):
         super().__init__(folder, remote_port, protocol=protocol, in_flight_max=in_flight_max)
         self.root = checkout.resolve()
         self.python = str(self.root / ".venv" / "bin" / "python")
-        for needed in (Path(self.python), self.root / "supervisor" / "cli.py"):
+        for needed in (Path(self.python), self.root / "supervisor" / "__init__.py"):
             if not needed.exists():
                 raise BenchError(f"{checkout} is no checkout that can be run: there is no {needed}")

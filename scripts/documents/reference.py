@@ -20,13 +20,13 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-import storage.events
+import storage.store.event_rows
 from storage.analysis.job import _arguments as report_arguments
-from supervisor.cli import cli
-from supervisor.config_model import Configuration
-from supervisor.config_values import Duration, Number, Size
+from supervisor.cli.main import cli
+from supervisor.config.keys import Configuration
+from supervisor.config.value_kinds import Duration, Number, Size
 from supervisor.units import write_duration, write_size
-from wire.sys_topics import ListenerFigures, LoadAverages, Traffic, listener_values, node_values
+from wire.routing.sys_topics import ListenerFigures, LoadAverages, Traffic, listener_values, node_values
 
 REFERENCE = Path(__file__).resolve().parents[2] / "docs" / "reference"
 MADE = "<!-- Made by scripts/docs; change the program instead. -->\n"
@@ -246,7 +246,7 @@ def _default(field: FieldInfo) -> str:
 
 def events() -> str:
     """The table in the docstring of the events' module."""
-    doc = storage.events.__doc__ or ""
+    doc = storage.store.event_rows.__doc__ or ""
     lines = doc[doc.index("    kind  ") :].splitlines()
     column = lines[0].index("what it tells")
     rows: list[tuple[str, str]] = []

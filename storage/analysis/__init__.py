@@ -1,1 +1,1 @@
-"""Snapshots as tables: schemas, the reader of checkpoints, the columnar decoder, the export to Parquet, the generator."""
+"""Snapshots read: export to Parquet, reports as a program, the generator."""

@@ -9,8 +9,8 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from storage.analysis.report_model import Cell, Column, Report, Section, Verdict
-from storage.analysis.reports.made import duration, size
+from storage.analysis.reports.report_model import Cell, Column, Report, Section, Verdict
+from storage.analysis.reports.report_parts import duration, size
 
 ROWS_SHOWN = 15
 CELL_MAX = 48

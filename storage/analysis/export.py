@@ -20,9 +20,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from storage import files
-from storage.analysis.reader import Damaged, Newer, Problem, plan, read
-from storage.analysis.tables import TABLES, arrow_schema
-from storage.manifest import Found, Manifest
+from storage.analysis.tables.reader import Damaged, Newer, Problem, plan, read
+from storage.analysis.tables.schemas import TABLES, arrow_schema
+from storage.snapshots.manifest import Found, Manifest
 from wire.errors import Unavailable
 
 EXPORTED = tuple(name for name in TABLES if name != "damage")

@@ -18,10 +18,10 @@ from pathlib import Path
 
 from storage.analysis.node_model import NodeModel
 from storage.analysis.traffic import generate_day
-from storage.engine import Write
-from storage.history import Settlement, settlement_key, settlement_of
-from storage.keys import lane_key
-from storage.ledger import LaneRow
+from storage.engine.engine import Write
+from storage.engine.keys import lane_key
+from storage.queue.history import Settlement, settlement_key, settlement_of
+from storage.queue.ledger import LaneRow
 
 START_MS = 1_767_225_600_000  # 2026-01-01T00:00:00Z
 PLANTED_IN = "bridge:cloud:0"

@@ -16,13 +16,13 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from storage.analysis.report_model import Report
+from storage.analysis.report_output import Format, write
 from storage.analysis.reports.build import REPORTS, Finished, build
 from storage.analysis.reports.context import Context, NoSnapshots, Period
-from storage.analysis.reports.output import Format, write
+from storage.analysis.reports.report_model import Report
 from storage.analysis.reports.sources import open_source
-from storage.analysis.session import spark_session
-from storage.manifest import find_snapshots
+from storage.analysis.spark.session import spark_session
+from storage.snapshots.manifest import find_snapshots
 from wire.errors import BasculeError, StorageDamaged
 
 if TYPE_CHECKING:

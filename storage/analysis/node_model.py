@@ -13,14 +13,16 @@ from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 
-from storage.engine import RocksEngine
-from storage.lane import Effects
-from storage.manifest import STORE_NAME
-from storage.snapshots import SnapshotFolder
-from storage.tier1 import Store
-from wire.batch import QOS_MASK, REFUSABLE, RETAIN, Batch, pack_column, unpack_column
-from wire.frames import Append, Credit, Frame, HandOut, LaneOpen, Ranges, Settle
-from wire.names import LANE_EPOCH_SHIFT, LISTENER, RETAINED
+from storage.engine.engine import RocksEngine
+from storage.snapshots.manifest import STORE_NAME
+from storage.snapshots.snapshot_folder import SnapshotFolder
+from storage.store.lane import Effects
+from storage.store.store import Store
+from wire.frames.base import Frame, Ranges
+from wire.frames.batch import QOS_MASK, REFUSABLE, RETAIN, Batch, pack_column, unpack_column
+from wire.frames.intake import Append
+from wire.frames.lanes import Credit, HandOut, LaneOpen, Settle
+from wire.frames.names import LANE_EPOCH_SHIFT, LISTENER, RETAINED
 from wire.ranges import RangeSet, ranges_of
 from wire.settings import NodeSettings
 

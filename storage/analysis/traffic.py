@@ -16,10 +16,14 @@ from itertools import accumulate
 from pathlib import Path
 
 from storage.analysis.node_model import LaneModel, NodeModel, retained_rows
-from wire.batch import REFUSABLE, RETAIN, Batch, ways_columns
-from wire.frames import Frame, NodeEvents, QueueCommand, SessionClose, SessionOpen, SessionOpened, SubscriptionsAdd
-from wire.names import LISTENER, connection_name, queue_name
+from wire.frames.base import Frame
+from wire.frames.batch import REFUSABLE, RETAIN, Batch, ways_columns
+from wire.frames.intake import SessionClose, SessionOpen, SessionOpened
+from wire.frames.local_sessions import SubscriptionsAdd
+from wire.frames.names import LISTENER, connection_name, queue_name
+from wire.frames.supervision import NodeEvents, QueueCommand
 from wire.ranges import RangeSet
+from wire.routing.ways import Way
 from wire.settings import (
     AccessSettings,
     BackoffSettings,
@@ -34,7 +38,6 @@ from wire.settings import (
     SupervisionSettings,
     TlsSettings,
 )
-from wire.ways import Way
 
 TOPICS = 400
 ROWS_A_TURN = 40

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from supervisor.config import load
+from supervisor.config.loading import load
 from supervisor.doctor.findings import Finding, fail, ok
 from supervisor.doctor.machine import examine_machine
 from supervisor.doctor.network import examine_listeners, examine_remotes

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from actors.remote import DISCONNECT, open_remote
-from actors.socket_holder import holder_of_path, holder_of_port
+from actors.bridge.remote_socket import DISCONNECT, open_remote
+from actors.door.address_holder import holder_of_path, holder_of_port
 from supervisor.doctor.findings import Finding, fail, ok
 from wire.errors import BasculeError
 from wire.settings import BridgeSettings, ListenerSettings, NodeSettings

@@ -8,7 +8,7 @@ import os
 import time
 from collections.abc import Iterator
 
-from actors.tls import FileFault, certificate_dates
+from actors.system.tls import FileFault, certificate_dates
 from supervisor.doctor.findings import Finding, fail, ok, warn
 from wire.settings import ListenerSettings, NodeSettings
 

@@ -14,28 +14,17 @@ from typing import Any, Self
 
 import pytest
 
-from actors.mailbox import TimerDue
-from actors.post import Post
+from actors.process.mailbox import TimerDue
+from actors.process.post import Post
 from tests.supervisor.settings import node_settings
 from tests.support.settings import bridge
 from tests.support.waiting import PATIENCE_S
 from tests.wire.outbound_model import hand_out, lane_opened
-from wire.batch import from_rows
-from wire.frames import (
-    Command,
-    Credit,
-    Frame,
-    Heartbeat,
-    LaneOpen,
-    LaneReopen,
-    NodeEvents,
-    PeerUp,
-    ReportNow,
-    Settle,
-    Settled,
-    Stop,
-)
-from wire.names import QUEUE_STORE, STORE, SUPERVISOR
+from wire.frames.base import Frame
+from wire.frames.batch import from_rows
+from wire.frames.lanes import Credit, LaneOpen, LaneReopen, Settle, Settled
+from wire.frames.names import QUEUE_STORE, STORE, SUPERVISOR
+from wire.frames.supervision import Command, Heartbeat, NodeEvents, PeerUp, ReportNow, Stop
 from wire.settings import NodeSettings, RemoteSettings, dump
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -102,7 +91,7 @@ class LaneDouble:
         words = ["--process", PROCESS, "--epoch", str(self._lives), "--parent", str(os.getpid())]
         with self._log_path.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "actors.process", *words, "--settings", str(self._settings_path)],
+                [sys.executable, "-m", "actors.process.main", *words, "--settings", str(self._settings_path)],
                 cwd=ROOT,
                 stdout=log,
                 stderr=log,

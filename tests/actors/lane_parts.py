@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from actors.exchange import Exchange
-from actors.lane import Lane
-from actors.remote import Connack
+from actors.bridge.exchange import Exchange
+from actors.bridge.lane_names import Lane
+from actors.bridge.remote_socket import Connack
 from tests.actors.slow_remote import SlowRemote
 from tests.actors.still_mailbox import StillMailbox
 from tests.support.settings import bridge, node
 from tests.wire.outbound_model import lane_flow, lane_opened
-from wire.batch import from_rows
+from wire.frames.batch import from_rows
 from wire.settings import NodeSettings
 
 NAME = "connection:cloud:0"

@@ -8,20 +8,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from actors.access import Access
-from actors.client import Client
-from actors.client_sessions import ClientSessions
-from actors.client_wills import ClientWills
-from actors.handed_over import SessionDown
-from actors.mailbox import PollGroup
-from actors.session_openings import SessionOpenings
+from actors.broker.client_sessions import ClientSessions
+from actors.broker.client_wills import ClientWills
+from actors.broker.session_openings import SessionOpenings
+from actors.broker.session_records import SessionRecords
+from actors.door.client import Client
+from actors.door.logins_and_rights import Access
+from actors.process.local_messages import SessionDown
+from actors.process.mailbox import PollGroup
 from tests.supervisor.settings import node_settings
-from wire.frames import Frame, SessionClose, SessionOpen, SessionOpened, SessionsKnown
+from wire.exchange.wills import Message
+from wire.frames.base import Frame
+from wire.frames.intake import SessionClose, SessionOpen, SessionOpened, SessionsKnown
 from wire.mqtt.packets import Connect, Will
 from wire.mqtt.properties import Properties
-from wire.session_records import SessionRecords
 from wire.settings import ListenerSettings, NodeSettings
-from wire.wills import Message
 
 WILL = Will(topic="gone", payload=b"x", qos=0, retain=False)
 LEFT = (b"site/gone", 1, b"bye", b"", 30)

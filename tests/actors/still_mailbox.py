@@ -8,8 +8,8 @@ from typing import Any
 
 from pykka._envelope import Envelope
 
-from actors.mailbox import Mailbox, TimerDue
-from wire.frames import Frame
+from actors.process.mailbox import Mailbox, TimerDue
+from wire.frames.base import Frame
 
 
 class StillMailbox(Mailbox):

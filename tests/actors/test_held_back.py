@@ -12,19 +12,20 @@ from typing import Any, cast
 
 import pytest
 
-from actors.acknowledgements import RETRY_REFUSED_S, RETRY_TIMER
-from actors.client import Client
-from actors.client_input import BESIDE_ROWS
-from actors.handed_over import Published
-from actors.listener import Listener
-from actors.mailbox import READ, Mailbox, PollGroup
+from actors.broker.client_input import BESIDE_ROWS
+from actors.broker.listener import Listener
+from actors.broker.puback_release import RETRY_REFUSED_S, RETRY_TIMER
+from actors.door.client import Client
+from actors.process.local_messages import Published
+from actors.process.mailbox import READ, Mailbox, PollGroup
 from tests.supervisor.settings import node_settings
-from wire.batch import OFFERED, pack_column, unpack_column
-from wire.frames import Committed, Frame, SessionGone, SourceResumed
-from wire.inbound import InboundFlow
-from wire.link import BATCH_ROWS_MAX
-from wire.names import QUEUE_STORE
-from wire.refusals import OFFER_ROWS_MIN
+from wire.exchange.receiver import InboundFlow
+from wire.exchange.refused_messages import OFFER_ROWS_MIN
+from wire.frames.base import Frame
+from wire.frames.batch import OFFERED, pack_column, unpack_column
+from wire.frames.intake import Committed, SessionGone, SourceResumed
+from wire.frames.names import QUEUE_STORE
+from wire.frames.sending_link import BATCH_ROWS_MAX
 
 PINGREQ, PINGRESP = b"\xc0\0", b"\xd0\0"
 DISCONNECT = b"\xe0\0"

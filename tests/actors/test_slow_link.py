@@ -13,18 +13,20 @@ from typing import Any
 
 import pytest
 
-import actors.remote_dialer
-from actors.connection import Connection
-from actors.handed_over import LinkState, Passed
-from actors.mailbox import READ, WRITE
-from actors.remote import Connack, Remote
+import actors.bridge.remote_dialer
+from actors.bridge.connection import Connection
+from actors.bridge.remote_socket import Connack, Remote
+from actors.process.local_messages import LinkState, Passed
+from actors.process.mailbox import READ, WRITE
 from tests.actors.slow_remote import RATE, SlowRemote
 from tests.actors.still_mailbox import StillMailbox
 from tests.support.settings import bridge, node
 from tests.support.waiting import PATIENCE_S, wait_until
 from tests.wire.outbound_model import lane_opened
-from wire.batch import from_rows
-from wire.frames import Frame, SessionOpen, SessionOpened, Settle
+from wire.frames.base import Frame
+from wire.frames.batch import from_rows
+from wire.frames.intake import SessionOpen, SessionOpened
+from wire.frames.lanes import Settle
 from wire.settings import RuleSettings
 
 PAYLOAD_BYTES = 200_000  # so it takes 200 seconds
@@ -46,7 +48,7 @@ class Lane:
             self.remotes.append(SlowRemote(kernel_bytes))
             return self.remotes[-1]
 
-        monkeypatch.setattr(actors.remote_dialer, "open_remote", open_slowly)
+        monkeypatch.setattr(actors.bridge.remote_dialer, "open_remote", open_slowly)
         rule = RuleSettings(
             name="in",
             filters=("in/#",),

@@ -10,17 +10,17 @@ from typing import Any
 import msgpack
 from rocksdict import AccessType, Options, Rdict
 
-from storage.chunk import Chunk
-from storage.dead_letters import DeadLetter
-from storage.events import Event
-from storage.ledger import LaneRow
-from storage.manifest import Manifest, QueueFacts, read_manifest
-from storage.messages import rows_of
-from storage.sessions import Session
-from wire.batch import Batch
+from storage.queue.chunk import Chunk
+from storage.queue.dead_letters import DeadLetter
+from storage.queue.ledger import LaneRow
+from storage.queue.single_messages import rows_of
+from storage.snapshots.manifest import Manifest, QueueFacts, read_manifest
+from storage.store.event_rows import Event
+from storage.store.session_rows import Session
+from wire.frames.batch import Batch
 from wire.mqtt.publish_properties import message_expiry_s
 from wire.ranges import RangeSet
-from wire.ways import Way
+from wire.routing.ways import Way
 
 Row = dict[str, Any]
 

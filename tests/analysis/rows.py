@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from storage.analysis.reader import EVERYTHING, Filters, Problem, plan, read
-from storage.manifest import find_snapshots
+from storage.analysis.tables.reader import EVERYTHING, Filters, Problem, plan, read
+from storage.snapshots.manifest import find_snapshots
 
 Row = dict[str, Any]
 

@@ -11,17 +11,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage.analysis.columns import NONE, Chunks, expiry_s
-from storage.analysis.runs import numbered, painted
-from storage.analysis.store import Bulk
-from storage.chunk import HEADER_BYTES, Chunk
-from storage.keys import chunk_key
-from storage.messages import rows_of
-from wire.batch import NO_WAY, Batch, ways_columns
+from storage.analysis.tables.checkpoint_reader import Bulk
+from storage.analysis.tables.columns import NONE, Chunks, expiry_s
+from storage.analysis.tables.runs import numbered, painted
+from storage.engine.keys import chunk_key
+from storage.queue.chunk import HEADER_BYTES, Chunk
+from storage.queue.single_messages import rows_of
 from wire.errors import StorageDamaged
+from wire.frames.batch import NO_WAY, Batch, ways_columns
 from wire.mqtt.publish_properties import message_expiry_s
 from wire.ranges import RangeSet
-from wire.ways import Way
+from wire.routing.ways import Way
 
 EVERYTHING = RangeSet()
 TOPICS = st.sampled_from([b"a", b"plant/1/state", "ünter/der/brücke".encode(), "\U0001f600/\uffff".encode(), b"/", b"x" * 300])

@@ -12,12 +12,12 @@ from click.testing import CliRunner
 
 from storage.analysis.generate import Made
 from storage.analysis.node_model import NodeModel
-from storage.analysis.reader import Problem, SnapshotDamaged, plan
-from storage.engine import Write
-from storage.history import settlement_key
-from storage.keys import chunk_key, lane_key
-from storage.manifest import MANIFEST_NAME, find_snapshots, read_manifest
-from supervisor import cli_export as cli
+from storage.analysis.tables.reader import Problem, SnapshotDamaged, plan
+from storage.engine.engine import Write
+from storage.engine.keys import chunk_key, lane_key
+from storage.queue.history import settlement_key
+from storage.snapshots.manifest import MANIFEST_NAME, find_snapshots, read_manifest
+from supervisor.cli import export as cli
 from tests.analysis.rows import Row, table
 from tests.analysis.test_columns import resealed
 from tests.storage.building import batch, bridge, node

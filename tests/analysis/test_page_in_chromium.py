@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from storage.analysis.page import render
-from storage.analysis.page_text import shown
-from storage.analysis.report_model import Cell, Column, Report, Section
+from storage.analysis.page.page import render
+from storage.analysis.page.text import shown
+from storage.analysis.reports.report_model import Cell, Column, Report, Section
 from tests.analysis.report_builder import END_MS, Fleet
 from tests.support.chromium import Chromium, chromium
 from tests.support.waiting import wait_until

@@ -10,14 +10,14 @@ from random import Random
 import msgpack
 import pytest
 
-from storage.analysis import messages
 from storage.analysis.node_model import LaneModel, NodeModel
-from storage.analysis.reader import Filters, plan, read
-from storage.analysis.settled import Missing, Settlements
-from storage.analysis.store import SnapshotStore
-from storage.engine import Write
-from storage.history import settlement_key
-from storage.manifest import find_snapshots
+from storage.analysis.tables import message_table
+from storage.analysis.tables.checkpoint_reader import SnapshotStore
+from storage.analysis.tables.reader import Filters, plan, read
+from storage.analysis.tables.settlements import Missing, Settlements
+from storage.engine.engine import Write
+from storage.queue.history import settlement_key
+from storage.snapshots.manifest import find_snapshots
 from tests.analysis.plainly import Plain
 from tests.analysis.rows import Row, rows_of, table
 from tests.storage.building import batch, bridge, node
@@ -75,7 +75,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
         return real(store, queue, first, stop, missing)
 
     monkeypatch.setattr(Settlements, "read", counted)
-    messages._RECENT.clear()
+    message_table._RECENT.clear()
     return found
 
 
@@ -91,7 +91,7 @@ def test_a_split_reads_the_settlements_of_its_own_sequences_only(tmp_path: Path,
     assert len(splits) > 20
     found = []
     for split in splits:
-        messages._RECENT.clear()  # as in a process of its own
+        message_table._RECENT.clear()  # as in a process of its own
         reads.clear()
         found += rows_of(read(split, COLUMNS))
         (part,) = split.parts

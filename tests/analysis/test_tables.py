@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from storage.analysis.arrow import BATCH_BYTES_MAX, BATCH_ROWS_MAX
 from storage.analysis.generate import Made
 from storage.analysis.node_model import NodeModel
-from storage.analysis.reader import Filters, plan, read, read_table
-from storage.analysis.tables import TABLES, arrow_schema, columns_of
-from storage.manifest import find_snapshots, read_manifest
+from storage.analysis.tables.arrow import BATCH_BYTES_MAX, BATCH_ROWS_MAX
+from storage.analysis.tables.reader import Filters, plan, read, read_table
+from storage.analysis.tables.schemas import TABLES, arrow_schema, columns_of
+from storage.snapshots.manifest import find_snapshots, read_manifest
 from tests.analysis.plainly import Plain
 from tests.analysis.rows import Row, rows_of, table
 from tests.storage.building import batch, bridge, node

@@ -120,17 +120,17 @@ def test_a_look_finds_a_grandchild_in_a_session_of_its_own_and_what_it_burns(ben
 def test_processes_are_named_by_what_was_told_then_by_their_command_lines_and_no_two_alike(bench: dict[str, ModuleType]) -> None:
     words = {
         1: ("python", "-m", "supervisor.cli", "run", "x.yaml"),
-        2: ("python", "-P", "-m", "actors.process", "--process", "bridge:b:0", "--epoch", "7"),
-        3: ("/usr/bin/python3", "-P", "-m", "actors.template"),
-        4: ("/usr/bin/python3", "-P", "-m", "actors.template"),
+        2: ("python", "-P", "-m", "actors.process.main", "--process", "bridge:b:0", "--epoch", "7"),
+        3: ("/usr/bin/python3", "-P", "-m", "actors.process.template"),
+        4: ("/usr/bin/python3", "-P", "-m", "actors.process.template"),
         5: ("/usr/sbin/mosquitto", "-c", "x"),
         6: ("",),
     }
     used = {pid: usage(bench, words=line) for pid, line in words.items()}
     names = bench["processes"].names(used, 1, {3: "store"})
-    assert names == {1: "main", 2: "bridge:b:0", 3: "store", 4: "actors.template", 5: "mosquitto", 6: "child"}
+    assert names == {1: "main", 2: "bridge:b:0", 3: "store", 4: "actors.process.template", 5: "mosquitto", 6: "child"}
     again = bench["processes"].names(used, 1)
-    assert (again[3], again[4]) == ("actors.template", "actors.template 2")
+    assert (again[3], again[4]) == ("actors.process.template", "actors.process.template 2")
 
 
 # --- what a node tells ---
@@ -309,7 +309,7 @@ def test_another_checkout_is_started_by_its_own_environment_and_refused_where_th
     python.parent.mkdir(parents=True)
     python.touch()
     (tmp_path / "supervisor").mkdir()
-    (tmp_path / "supervisor" / "cli.py").touch()
+    (tmp_path / "supervisor" / "__init__.py").touch()
     other = bench["systems"].BasculeBeside(tmp_path / "data", 1884, checkout=tmp_path)
     assert other.command()[0] == str(python)
     assert other.root == tmp_path

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from supervisor.cli import main
+from supervisor.cli.main import main
 from tests.conftest import StartNode
 from tests.support.fake_remote import FakeRemote
 from tests.support.mqtt_client import PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, MqttClient, Packet

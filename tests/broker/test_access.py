@@ -13,7 +13,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
-from actors.passwords import hash_password
+from actors.door.password_hashes import hash_password
 from tests.broker.exchange import publish, take_one
 from tests.broker.raw import client_context
 from tests.conftest import StartNode

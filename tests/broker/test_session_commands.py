@@ -16,7 +16,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
-from supervisor.cli import main
+from supervisor.cli.main import main
 from tests.broker.exchange import publish_once, take
 from tests.broker.test_sessions import lasting, reconnect, will
 from tests.conftest import StartNode

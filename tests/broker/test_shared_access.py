@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from actors.passwords import hash_password
+from actors.door.password_hashes import hash_password
 from tests.broker.exchange import publish, take, take_one
 from tests.conftest import StartNode
 from tests.support.mqtt_client import MqttClient

@@ -23,7 +23,7 @@ from typing import Any, Self
 import pytest
 import yaml
 
-from supervisor.config import load
+from supervisor.config.loading import load
 from tests.docs.pages import ROOT, Block
 from tests.support.mosquitto import program
 from tests.support.ports import accepts, free_port

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 import pytest
 
-from supervisor.cli import cli
+from supervisor.cli.main import cli
 from tests.docs.pages import PAGES, ROOT, Block, blocks, mentioned_commands
 from tests.docs.session import Session
 
@@ -19,7 +19,7 @@ NOT_RUN = {
 
 
 def java_is_here() -> bool:
-    from storage.analysis.session import JavaMissing, java_version
+    from storage.analysis.spark.session import JavaMissing, java_version
 
     try:
         java_version()

@@ -83,8 +83,8 @@ def test_status_tells_what_the_page_says_and_no_more(tmp_path: Path) -> None:
 
 
 def test_every_exit_status_is_explained() -> None:
-    for module in pkgutil.iter_modules(supervisor.__path__, "supervisor."):
-        if module.name.startswith(("supervisor.cli", "supervisor.control", "supervisor.config")):
+    for module in pkgutil.walk_packages(supervisor.__path__, "supervisor."):
+        if module.name.startswith(("supervisor.cli.", "supervisor.control.", "supervisor.config.")):
             importlib.import_module(module.name)
 
     def below(kind: type[BasculeError]) -> Iterator[type[BasculeError]]:

@@ -21,14 +21,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import storage.engine
-from storage.engine import RocksEngine
-from storage.tier1 import Store
+import storage.engine.engine
+from storage.engine.engine import RocksEngine
+from storage.store.store import Store
 from tests.faults.stores import MANY, OTHER, settings
 from tests.storage.building import QUEUE, append_frame, batch, messages, settle_frame
-from wire.batch import Batch, unpack_column
-from wire.frames import Committed, Credit, Frame, HandOut, LaneOpen, LaneOpened, LaneReopen, SessionOpen, SessionOpened, Settled
-from wire.sequences import PACKET_IDS
+from wire.exchange.packet_identifiers import PACKET_IDS
+from wire.frames.base import Frame
+from wire.frames.batch import Batch, unpack_column
+from wire.frames.intake import Committed, SessionOpen, SessionOpened
+from wire.frames.lanes import Credit, HandOut, LaneOpen, LaneOpened, LaneReopen, Settled
 
 SESSION = "c"
 REMOTE = "edge@remote"
@@ -289,8 +291,8 @@ def read_lines(said: bytes) -> list[dict[str, Any]]:
 
 def use_small_files() -> None:
     """Logs are written over after a few hundred messages, and tables come and go."""
-    storage.engine.MEMTABLE_BYTES = 64 << 10
-    storage.engine.WAL_MAX_BYTES = 128 << 10
+    storage.engine.engine.MEMTABLE_BYTES = 64 << 10
+    storage.engine.engine.WAL_MAX_BYTES = 128 << 10
 
 
 def known(said: bytes) -> World:

@@ -79,7 +79,7 @@ static int meant(void) {
     words[length] = 0;
     for (char *at = words; at < words + length; at += strlen(at) + 1) {
         named |= !nobody && strcmp(at, word) == 0;
-        nobody |= strcmp(at, "actors.template") == 0;
+        nobody |= strcmp(at, "actors.process.template") == 0;
     }
     control = named && !nobody ? mapped : NULL;
     if (!nobody) looked = getpid();

@@ -11,12 +11,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from storage.commit_mark import MARK_NAME
-from storage.engine import RocksEngine
-from storage.tier1 import Store
+from storage.engine.commit_mark import MARK_NAME
+from storage.engine.engine import RocksEngine
+from storage.store.store import Store
 from tests.storage.building import QUEUE, append_frame, batch, bridge, messages, node, settle_frame, wait_idle
-from wire.batch import Batch
-from wire.frames import Committed, Credit, Frame, HandOut, LaneOpen, LaneReopen, SessionOpen, SessionOpened
+from wire.frames.base import Frame
+from wire.frames.batch import Batch
+from wire.frames.intake import Committed, SessionOpen, SessionOpened
+from wire.frames.lanes import Credit, HandOut, LaneOpen, LaneReopen
 from wire.mqtt.packets import SESSION_NEVER_EXPIRES_S
 from wire.settings import NodeSettings
 

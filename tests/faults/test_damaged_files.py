@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from storage.commit_mark import MARK_NAME
-from storage.recovery import DAMAGED_KEPT_MAX
+from storage.engine.commit_mark import MARK_NAME
+from storage.engine.store_folder import DAMAGED_KEPT_MAX
 from tests.faults.stores import Filled, copy_store, emptied, filled, judge
 from wire.errors import StorageDamaged
 
@@ -25,8 +25,8 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.fixture(autouse=True)
 def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
     """Several tables, blob files and logs after a few hundred messages."""
-    monkeypatch.setattr("storage.engine.MEMTABLE_BYTES", 256 << 10)
-    monkeypatch.setattr("storage.engine.WAL_MAX_BYTES", 512 << 10)
+    monkeypatch.setattr("storage.engine.engine.MEMTABLE_BYTES", 256 << 10)
+    monkeypatch.setattr("storage.engine.engine.WAL_MAX_BYTES", 512 << 10)
 
 
 def flip(path: Path, at: int, bit: int) -> None:
@@ -89,11 +89,11 @@ def test_a_flipped_bit_is_never_a_silent_gap(tmp_path: Path, pattern: str, soak:
 _OPENER = """
 import os, sys
 from pathlib import Path
-import storage.engine
-from storage.engine import RocksDatabase, RocksEngine
-from storage.commit_mark import CommitMark
-from storage.recovery import StoreFolder
-from storage.tier1 import Store
+import storage.engine.engine
+from storage.engine.engine import RocksDatabase, RocksEngine
+from storage.engine.commit_mark import CommitMark
+from storage.engine.store_folder import StoreFolder
+from storage.store.store import Store
 from tests.faults.stores import settings
 from tests.storage.building import QUEUE
 folder, of, name, when = Path(sys.argv[1]), sys.argv[2], sys.argv[3], sys.argv[4]

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from storage.engine import RocksEngine
-from storage.tier1 import Store
+from storage.engine.engine import RocksEngine
+from storage.store.store import Store
 from tests.faults import stores
 from tests.faults.stores import copy_store, emptied, filled
 from tests.faults.test_damaged_files import flip
@@ -28,8 +28,8 @@ def retaining(folder: Path, sync: str = "full", retention_s: float = 86400.0) ->
 
 
 def test_damage_among_settled_messages_costs_no_live_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, soak: bool) -> None:
-    monkeypatch.setattr("storage.engine.MEMTABLE_BYTES", 256 << 10)
-    monkeypatch.setattr("storage.engine.WAL_MAX_BYTES", 512 << 10)
+    monkeypatch.setattr("storage.engine.engine.MEMTABLE_BYTES", 256 << 10)
+    monkeypatch.setattr("storage.engine.engine.WAL_MAX_BYTES", 512 << 10)
     monkeypatch.setattr(stores, "settings", retaining)
     chance = random.Random(SEED)
     folder = tmp_path / "live" / "store"

@@ -335,7 +335,7 @@ OPENER = """
 import os
 import sys
 from pathlib import Path
-from storage.engine import RocksEngine, Write
+from storage.engine.engine import RocksEngine, Write
 from wire.errors import Unavailable
 
 def life(number):
@@ -434,7 +434,7 @@ def test_a_supervisor_that_cannot_write_its_files_says_so(shim: Path, tmp_path: 
     """Status 75 and one plain line, not a traceback; with room again it starts, and epochs have not gone back."""
     data_dir = tmp_path / "edge" / "data"
     data_dir.mkdir(parents=True)
-    faults = DiskFaults(shim, tmp_path / "faults", data_dir, word="supervisor.run")
+    faults = DiskFaults(shim, tmp_path / "faults", data_dir, word="supervisor.tree.run")
     node = Node(node_config(), tmp_path / "edge", data_dir=data_dir, environment=faults.environment)
     with faults.healed_at_last(), _Killed(node):
         for _ in range(2):  # an empty folder, and one in which a node has run
@@ -452,7 +452,7 @@ def test_a_supervisor_that_cannot_write_its_files_says_so(shim: Path, tmp_path: 
 def test_a_supervisor_that_cannot_reserve_epochs_waits_for_room(shim: Path, tmp_path: Path) -> None:
     """A restart needs an epoch, and a block of them a write: no room delays restarts, it does not end the node."""
     data_dir = tmp_path / "edge" / "data"
-    faults = DiskFaults(shim, tmp_path / "faults", data_dir, word="supervisor.run")
+    faults = DiskFaults(shim, tmp_path / "faults", data_dir, word="supervisor.tree.run")
     config = node_config()
     config["supervision"]["restart_backoff"] = {"initial": "10ms", "max": "50ms"}
     node = Node(config, tmp_path / "edge", data_dir=data_dir, environment=faults.environment)

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from storage import retention
-from storage.engine import RocksEngine
+from storage.engine.engine import RocksEngine
+from storage.store import history_retention
 from tests.faults.test_commit_held_back import fill, small_disk
 from tests.storage.building import QUEUE, node
-from tests.storage.test_history import Box, kept_for
+from tests.storage.queue.test_history import Box, kept_for
 from wire.errors import DiskFull
 from wire.settings import NodeSettings
 
@@ -29,10 +29,10 @@ RESERVE_BYTES = 8 << 20
 @pytest.fixture(autouse=True)
 def small_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything is a tenth of what it is on a disk of its usual size."""
-    monkeypatch.setattr("storage.engine.MEMTABLE_BYTES", 2 << 20)
-    monkeypatch.setattr("storage.engine.WAL_MAX_BYTES", 6 << 20)
-    monkeypatch.setattr(retention, "RESERVE_BYTES", RESERVE_BYTES)
-    monkeypatch.setattr(retention, "LOW_BYTES", 0)  # else it would not come to it
+    monkeypatch.setattr("storage.engine.engine.MEMTABLE_BYTES", 2 << 20)
+    monkeypatch.setattr("storage.engine.engine.WAL_MAX_BYTES", 6 << 20)
+    monkeypatch.setattr(history_retention, "RESERVE_BYTES", RESERVE_BYTES)
+    monkeypatch.setattr(history_retention, "LOW_BYTES", 0)  # else it would not come to it
 
 
 def without_limit(disk: Path) -> NodeSettings:

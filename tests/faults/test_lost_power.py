@@ -16,7 +16,7 @@ from random import Random
 
 import pytest
 
-from storage.engine import RocksEngine, Write
+from storage.engine.engine import RocksEngine, Write
 from tests.faults.lost_power import outlived, use_small_files
 from tests.support.chance import chance
 from tests.support.model_disk import DISCIPLINES, Discipline, Event, ModelDisk, compile_recorder, recorded
@@ -36,8 +36,8 @@ def recorder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("storage.engine.MEMTABLE_BYTES", 0)  # so that they are put back
-    monkeypatch.setattr("storage.engine.WAL_MAX_BYTES", 0)
+    monkeypatch.setattr("storage.engine.engine.MEMTABLE_BYTES", 0)  # so that they are put back
+    monkeypatch.setattr("storage.engine.engine.WAL_MAX_BYTES", 0)
     use_small_files()
 
 
@@ -128,7 +128,7 @@ def test_a_sync_that_is_left_out_shows(tmp_path: Path, recorder: Path, place: st
 _REBUILDS = """
 import sys
 from pathlib import Path
-from storage.engine import RocksEngine, Write
+from storage.engine.engine import RocksEngine, Write
 engine = RocksEngine(Path(sys.argv[1]) / "store")
 engine.opening.tolerant = True  # damage was met, says RocksDB
 engine.reopen()

@@ -31,8 +31,8 @@ MAKE = {"btrfs": ["mkfs.btrfs", "-q"], "ext4": ["mkfs.ext4", "-q"], "xfs": ["mkf
 
 @pytest.fixture(autouse=True)
 def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("storage.engine.MEMTABLE_BYTES", 0)  # so that they are put back
-    monkeypatch.setattr("storage.engine.WAL_MAX_BYTES", 0)
+    monkeypatch.setattr("storage.engine.engine.MEMTABLE_BYTES", 0)  # so that they are put back
+    monkeypatch.setattr("storage.engine.engine.WAL_MAX_BYTES", 0)
     use_small_files()
 
 

@@ -9,12 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from storage.commit_mark import MARK_NAME
-from storage.engine import RocksEngine
-from storage.tier1 import Store
+from storage.engine.commit_mark import MARK_NAME
+from storage.engine.engine import RocksEngine
+from storage.store.store import Store
 from tests.faults.stores import MANY, OTHER, Filled, copy_store, emptied, filled, judge, settings
 from tests.storage.building import QUEUE, append_frame, batch, settle_frame
-from wire.frames import Committed, Credit, Frame, HandOut, LaneOpen, LaneOpened
+from wire.frames.base import Frame
+from wire.frames.intake import Committed
+from wire.frames.lanes import Credit, HandOut, LaneOpen, LaneOpened
 
 TORN_BYTES = 4096
 CI_STEP = 97
@@ -25,8 +27,8 @@ SEED = 7
 def small_logs() -> Iterator[None]:
     """Logs are written over after a few hundred messages."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("storage.engine.MEMTABLE_BYTES", 64 << 10)
-        patch.setattr("storage.engine.WAL_MAX_BYTES", 128 << 10)
+        patch.setattr("storage.engine.engine.MEMTABLE_BYTES", 64 << 10)
+        patch.setattr("storage.engine.engine.WAL_MAX_BYTES", 128 << 10)
         yield
 
 

@@ -12,23 +12,26 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterator
 from typing import Any, cast
 
-from actors.actor import MailboxActor
-from actors.client import Client
-from actors.distributor import Distributor
-from actors.handed_over import Published
-from actors.host import ChildHost
-from actors.listener import Listener
-from actors.mailbox import READ, Mailbox, PollGroup, SocketsReady, TimerDue, TurnEnded
-from actors.post import Post, TimerName
-from actors.queue_store import QueueStore
-from actors.reception import Door
+from actors.broker.distributor import Distributor
+from actors.broker.listener import Listener
+from actors.door.client import Client
+from actors.door.listening_sockets import Door
+from actors.process.actor import MailboxActor
+from actors.process.host import ChildHost
+from actors.process.local_messages import Published
+from actors.process.mailbox import READ, Mailbox, PollGroup, SocketsReady, TimerDue, TurnEnded
+from actors.process.post import Post, TimerName
+from actors.store.queue_store import QueueStore
 from tests.support.settings import node
-from wire.batch import Batch
 from wire.errors import PeerViolation
-from wire.frames import Frame, PeerUp, SessionOpen, decode
+from wire.frames.base import Frame
+from wire.frames.batch import Batch
+from wire.frames.codec import decode
+from wire.frames.intake import SessionOpen
+from wire.frames.names import CLIENTS, DISTRIBUTOR, LISTENER, QUEUE_STORE, STORE, actors_of, process_of
+from wire.frames.supervision import PeerUp
 from wire.mqtt.codec import encode, split
 from wire.mqtt.packets import Connect
-from wire.names import CLIENTS, DISTRIBUTOR, LISTENER, QUEUE_STORE, STORE, actors_of, process_of
 from wire.settings import ClientLimitSettings, ListenerSettings, NodeSettings
 
 EPOCH = 7

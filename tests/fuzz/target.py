@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 from tests.fuzz.in_process import LIMITS, InProcessNode, Pipe
 from tests.fuzz.mutator import pieces
-from wire.batch import Batch
 from wire.errors import PeerViolation
-from wire.inbound import InboundFlow
+from wire.exchange.receiver import InboundFlow
+from wire.frames.batch import Batch
 from wire.mqtt.codec import decode, split
 from wire.mqtt.packets import Connect, Packet
 from wire.mqtt.publish_stream import BatchBuilder, parse_publishes

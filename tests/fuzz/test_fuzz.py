@@ -19,7 +19,7 @@ from tests.fuzz.recordings import RECORDINGS
 from tests.fuzz.target import converse, fuzz_one, parse_in_pieces
 from tests.support.node import Node, node_config
 from tests.support.waiting import PATIENCE_S, wait_until
-from wire.names import STORE
+from wire.frames.names import STORE
 
 PARSED, SERVED, SENT = range(4_000), range(2_000), range(400)  # without --soak
 GROWTH_MAX_BYTES = 64 * 1024 * 1024

@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from storage.engine import Write
-from storage.keys import QueueNumbers
-from storage.lane_changes import LaneChanges
-from storage.tier1 import Store
-from supervisor.lives import Lives
-from wire.names import lane_of_queue, queue_name
-from wire.outgoing import RemoteForm
-from wire.routing import Router
+from storage.engine.engine import Write
+from storage.engine.keys import QueueNumbers
+from storage.store.lane_changes import LaneChanges
+from storage.store.store import Store
+from supervisor.tree.lives import Lives
+from wire.frames.names import lane_of_queue, queue_name
+from wire.routing.bridge_rules import Router
+from wire.routing.form_for_remote import RemoteForm
+from wire.routing.ways import Way
 from wire.settings import BridgeSettings
-from wire.ways import Way
 
 
 def _unconfigured_forgotten(original: Any) -> Any:

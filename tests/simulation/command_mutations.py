@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from storage.commits import Commits
-from storage.dead_letters import DeadLetters
-from storage.engine import Write
-from storage.lane_openings import LaneOpenings
-from storage.next_commit import NextCommit
-from storage.purge import Purge, Unsent
-from storage.replay import Replay
+from storage.engine.engine import Write
+from storage.queue.dead_letters import DeadLetters
+from storage.queue.purge import Purge, Unsent
+from storage.store.commits import Commits
+from storage.store.lane_openings import LaneOpenings
+from storage.store.next_commit import NextCommit
+from storage.store.replay import Replay
 
 DUE: list[tuple[DeadLetters, Any]] = []  # letters that went back with the commit that was just made
 

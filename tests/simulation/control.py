@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgpack
 
-from actors.mailbox import READ
-from actors.post import Router
-from supervisor.control import ControlError, encode_request, parse_answer
+from actors.process.mailbox import READ
+from actors.process.post import Router
+from supervisor.control.control_socket import ControlError, encode_request, parse_answer
 from tests.simulation.world import Pollable, World
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
-from storage.commit_mark import Evidence
-from storage.engine import FAMILIES, Family, Write
-from storage.memory import MemoryEngine
+from storage.engine.commit_mark import Evidence
+from storage.engine.engine import FAMILIES, Family, Write
+from storage.engine.memory_engine import MemoryEngine
 from tests.simulation.process import current
 from tests.simulation.world import World
 from wire.errors import DiskFull, Unavailable

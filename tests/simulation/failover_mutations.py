@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from storage.remote_sessions import RemoteSessions
-from wire.failback import Failback
-from wire.lane_flow import LaneFlow
-from wire.left_sessions import LeftSessions
+from storage.store.remote_sessions import RemoteSessions
+from wire.exchange.failback import Failback
+from wire.exchange.lane_sender import LaneFlow
+from wire.exchange.left_sessions import LeftSessions
 
 
 def _at_once(original: Any) -> Any:

@@ -14,7 +14,7 @@ from tests.simulation.snapshots import Snapshots
 from tests.simulation.subscriber import SubscriberFaults
 from tests.simulation.tcp import Link
 from tests.simulation.world import World
-from wire.names import CLIENTS, STORE, SUPERVISOR
+from wire.frames.names import CLIENTS, STORE, SUPERVISOR
 
 
 class Faults:

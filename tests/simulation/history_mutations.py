@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from storage.engine import Write
-from storage.history import QueueHistory
-from storage.ledger import HistoryRow
-from storage.settled import Settled
+from storage.engine.engine import Write
+from storage.queue.history import QueueHistory
+from storage.queue.ledger import HistoryRow
+from storage.queue.settled import Settled
 
 
 def _one_commit_late(original: Any) -> Any:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 import msgpack
 
-from storage.dead_letters import DeadRow
+from storage.queue.dead_letters import DeadRow
 from tests.simulation.disk import Ops
 from tests.simulation.world import Violation
 

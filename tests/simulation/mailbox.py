@@ -1,4 +1,4 @@
-"""The post of a simulated process: the API of ``actors/post.py`` over the world's events. No thread, no socket.
+"""The post of a simulated process: the API of ``actors/process/post.py`` over the world's events. No thread, no socket.
 
 Every call that touches the world outside is an *effect*: the process may be killed right before it.
 """
@@ -11,12 +11,12 @@ from heapq import heappop
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from actors.mailbox import HANGUP, LEFT, READ, PollGroup
-from actors.post import Post, Router, TimerName
+from actors.process.mailbox import HANGUP, LEFT, READ, PollGroup
+from actors.process.post import Post, Router, TimerName
 from tests.simulation.control import SimRouter
 from tests.simulation.tcp import SimSocket
 from tests.simulation.world import Pollable
-from wire.frames import Frame
+from wire.frames.base import Frame
 
 if TYPE_CHECKING:
     from tests.simulation.process import Process

@@ -7,22 +7,22 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from actors.client_batches import ClientBatches
-from actors.connection import Connection
-from actors.forwarder import Forwarder
-from actors.remote_intake import RemoteIntake
-from storage.balance import Balance
-from storage.cursor import Cursor
-from storage.engine import Write
-from storage.in_flight import InFlight
-from storage.lane import Lane
-from storage.queue import Queue
-from storage.senders import Sender, Senders, Verdict
-from storage.sent_record import SentRecord
-from storage.sessions import Sessions
-from storage.tier1 import Store
-from supervisor.epochs import Epochs
-from supervisor.peers import Peers
+from actors.bridge.connection import Connection
+from actors.bridge.forwarder import Forwarder
+from actors.bridge.remote_intake import RemoteIntake
+from actors.broker.client_batches import ClientBatches
+from storage.engine.engine import Write
+from storage.queue.balance import Balance
+from storage.queue.cursor import Cursor
+from storage.queue.in_flight import InFlight
+from storage.queue.queue import Queue
+from storage.queue.sent_record import SentRecord
+from storage.store.lane import Lane
+from storage.store.receiving_link import Sender, Senders, Verdict
+from storage.store.session_rows import Sessions
+from storage.store.store import Store
+from supervisor.tree.epochs import Epochs
+from supervisor.tree.peers import Peers
 from tests.simulation import (
     change_mutations,
     command_mutations,
@@ -32,22 +32,23 @@ from tests.simulation import (
     snapshot_mutations,
 )
 from tests.simulation.disk import SimEngine
-from wire.frames import Frame, HandOut, LaneOpened, Settle, Settled
-from wire.handed_out import HandedOut
-from wire.held_identifiers import HeldIdentifiers
-from wire.identifier_span import IdentifierSpan
-from wire.in_flight import InFlight as Window
-from wire.inbound import AnswerBurst, InboundFlow
-from wire.lane_record import LaneRecord
-from wire.left_sessions import LeftSessions
-from wire.link import SendingLink
-from wire.outbound import OutboundFlow
-from wire.publish_due import PublishDue
+from wire.exchange.handed_out import HandedOut
+from wire.exchange.held_identifiers import HeldIdentifiers
+from wire.exchange.identifier_span import IdentifierSpan
+from wire.exchange.in_flight import InFlight as Window
+from wire.exchange.lane_record import LaneRecord
+from wire.exchange.left_sessions import LeftSessions
+from wire.exchange.publish_due import PublishDue
+from wire.exchange.receiver import AnswerBurst, InboundFlow
+from wire.exchange.refused_by_store import Held, Resumed
+from wire.exchange.remote_batches import Owed, RemoteBatches
+from wire.exchange.remote_inbox import RemoteInbox
+from wire.exchange.sender import OutboundFlow
+from wire.exchange.suspected_messages import FIRST, Suspects
+from wire.frames.base import Frame
+from wire.frames.lanes import HandOut, LaneOpened, Settle, Settled
+from wire.frames.sending_link import SendingLink
 from wire.ranges import RangeSet
-from wire.refused_by_store import Held, Resumed
-from wire.remote_batches import Owed, RemoteBatches
-from wire.remote_inbox import RemoteInbox
-from wire.suspects import FIRST, Suspects
 
 Change = Callable[[Any], Any]
 

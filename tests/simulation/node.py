@@ -13,24 +13,24 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from actors.actor import MailboxActor
-from actors.connection import Connection
-from actors.distributor import Distributor
-from actors.forwarder import Forwarder
-from actors.handed_over import Passed, Published
-from actors.host import ChildHost, Host
-from actors.listener import Listener
-from actors.mailbox import READ, Mailbox
-from actors.queue_store import QueueStore
-from actors.reception import Door
-from actors.remote import NOTHING_SUBSCRIBED, Connack, InputLimits, Remote
-from storage.engine import Engine
-from supervisor.children import Ending, Life, Spawner
-from supervisor.epochs import Epochs
-from supervisor.nursery import Nursery
-from supervisor.pauses import Pauses
-from supervisor.supervisor import Supervisor
-from supervisor.tree import ChildSpec, child_specs
+from actors.bridge.connection import Connection
+from actors.bridge.forwarder import Forwarder
+from actors.bridge.remote_socket import NOTHING_SUBSCRIBED, Connack, InputLimits, Remote
+from actors.broker.distributor import Distributor
+from actors.broker.listener import Listener
+from actors.door.listening_sockets import Door
+from actors.process.actor import MailboxActor
+from actors.process.host import ChildHost, Host
+from actors.process.local_messages import Passed, Published
+from actors.process.mailbox import READ, Mailbox
+from actors.store.queue_store import QueueStore
+from storage.engine.engine import Engine
+from supervisor.tree.child_processes import Ending, Life, Spawner
+from supervisor.tree.child_table import ChildSpec, child_specs
+from supervisor.tree.epochs import Epochs
+from supervisor.tree.pauses import Pauses
+from supervisor.tree.running_children import Nursery
+from supervisor.tree.supervisor import Supervisor
 from tests.simulation import snapshots
 from tests.simulation.broker import Broker
 from tests.simulation.disk import SimDisk, SimEngine
@@ -44,8 +44,11 @@ from tests.simulation.process import KILLED, Process, current
 from tests.simulation.tcp import Far, Link, SimSocket
 from tests.simulation.world import Pollable, World
 from wire.errors import Unavailable
-from wire.frames import Command, Frame, HandOut, LaneClose, LaneOpen, LaneOpened, Publishes, SnapshotMade
-from wire.names import CLIENTS, LISTENER, STORE, SUPERVISOR, actors_of
+from wire.frames.base import Frame
+from wire.frames.intake import Publishes
+from wire.frames.lanes import HandOut, LaneClose, LaneOpen, LaneOpened
+from wire.frames.names import CLIENTS, LISTENER, STORE, SUPERVISOR, actors_of
+from wire.frames.supervision import Command, SnapshotMade
 from wire.settings import ListenerSettings, RemoteSettings
 
 
@@ -240,14 +243,14 @@ def machine_of(process: Process) -> Machine:
 
 
 def probe_remote(settings: RemoteSettings, address: tuple[str, int]) -> None:
-    """Takes the place of ``actors.remote.probe_remote``."""
+    """Takes the place of ``actors.bridge.remote_socket.probe_remote``."""
     machine_of(current()).probe_remote(address)
 
 
 def open_remote(
     settings: RemoteSettings, identifier: str, address: tuple[str, int], *, clean: bool, limits: InputLimits = NOTHING_SUBSCRIBED
 ) -> Remote:
-    """Takes the place of ``actors.remote.open_remote``."""
+    """Takes the place of ``actors.bridge.remote_socket.open_remote``."""
     return machine_of(current()).open_remote(settings, identifier, address, clean=clean, limits=limits)
 
 
@@ -503,54 +506,65 @@ class Machine:
 
 def small_constants(shape: Shape) -> list[tuple[Any, str, Any]]:
     """(module or table, name, value): what is patched while a schedule runs."""
-    import actors.client_batches
-    import actors.remote_dialer
-    import actors.settlements
-    import storage.dispatch
-    import storage.retention
-    import storage.tier1
-    import storage.trimming
-    import storage.upcoming
-    import supervisor.supervisor
-    import wire.client_outbox
-    import wire.link
-    import wire.refused_by_store
+    import actors.bridge.remote_dialer
+    import actors.bridge.settlements
+    import actors.broker.client_batches
+    import storage.queue.dispatch
+    import storage.queue.trimming
+    import storage.queue.upcoming
+    import storage.store.history_retention
+    import storage.store.store
+    import supervisor.tree.supervisor
+    import wire.exchange.client_outbox
+    import wire.exchange.refused_by_store
+    import wire.frames.sending_link
 
     incoming, subscribers = shape.incoming, shape.subscribers
-    outbox = [] if subscribers is None else [(wire.client_outbox, "MESSAGES_IN_HAND_MIN", subscribers.in_hand)]
+    outbox = [] if subscribers is None else [(wire.exchange.client_outbox, "MESSAGES_IN_HAND_MIN", subscribers.in_hand)]
     inbox = [] if incoming is None else [("OFFER_ROWS_MIN", incoming.offer_rows)]
     return [
         *outbox,
-        *((wire.refused_by_store, name, value) for name, value in inbox),
-        (actors.remote_dialer, "open_remote", open_remote),
-        (actors.remote_dialer, "probe_remote", probe_remote),
-        (actors.settlements, "MESSAGES_IN_HAND_MIN", shape.in_hand),
-        (actors.client_batches, "BATCH_ROWS_MAX", shape.batch_rows),
-        (wire.link, "OVERLAPPING_ROWS_MIN", shape.overlap_rows),
-        (storage.tier1, "CACHE_BYTES", shape.cache_bytes),
-        (storage.trimming, "TRIM_MESSAGES", shape.trim_messages),
-        (storage.retention, "CUT_PERIOD_S", 0.5),
-        (storage.retention, "SETTLEMENTS_A_PASS", shape.settlements_a_pass),
-        (storage.dispatch, "SPLIT_ROWS", shape.split_rows),
-        (storage.upcoming, "READ_AHEAD_CHUNKS", shape.read_ahead),
-        (supervisor.supervisor, "SignalPipe", SimSignals),
+        *((wire.exchange.refused_by_store, name, value) for name, value in inbox),
+        (actors.bridge.remote_dialer, "open_remote", open_remote),
+        (actors.bridge.remote_dialer, "probe_remote", probe_remote),
+        (actors.bridge.settlements, "MESSAGES_IN_HAND_MIN", shape.in_hand),
+        (actors.broker.client_batches, "BATCH_ROWS_MAX", shape.batch_rows),
+        (wire.frames.sending_link, "OVERLAPPING_ROWS_MIN", shape.overlap_rows),
+        (storage.store.store, "CACHE_BYTES", shape.cache_bytes),
+        (storage.queue.trimming, "TRIM_MESSAGES", shape.trim_messages),
+        (storage.store.history_retention, "CUT_PERIOD_S", 0.5),
+        (storage.store.history_retention, "SETTLEMENTS_A_PASS", shape.settlements_a_pass),
+        (storage.queue.dispatch, "SPLIT_ROWS", shape.split_rows),
+        (storage.queue.upcoming, "READ_AHEAD_CHUNKS", shape.read_ahead),
+        (supervisor.tree.supervisor, "SignalPipe", SimSignals),
         *few_identifiers(shape.packet_ids),
     ]
 
 
 def few_identifiers(count: int) -> list[tuple[Any, str, Any]]:
     """Patches that make ``count`` packet identifiers all there are, so that they come round again within a schedule."""
-    import storage.sent_record
-    import wire.segments
-    import wire.sequences
+    import storage.queue.sent_record
+    import wire.exchange.packet_identifiers
+    import wire.exchange.publish_encoding
     from tests.wire.outbound_model import IDENTIFIER_MODULES
 
-    if count == wire.sequences.PACKET_IDS:
+    if count == wire.exchange.packet_identifiers.PACKET_IDS:
         return []
-    fields, acks = cache(wire.sequences.packet_id_fields.__wrapped__), cache(wire.sequences.ack_table.__wrapped__)
+    fields, acks = (
+        cache(wire.exchange.packet_identifiers.packet_id_fields.__wrapped__),
+        cache(wire.exchange.packet_identifiers.ack_table.__wrapped__),
+    )
     return [
-        *((module, "PACKET_IDS", count) for module in (storage.sent_record, *IDENTIFIER_MODULES, wire.segments, wire.sequences)),
-        (wire.sequences, "packet_id_fields", fields),
-        (wire.segments, "packet_id_fields", fields),
-        (wire.sequences, "ack_table", acks),
+        *(
+            (module, "PACKET_IDS", count)
+            for module in (
+                storage.queue.sent_record,
+                *IDENTIFIER_MODULES,
+                wire.exchange.publish_encoding,
+                wire.exchange.packet_identifiers,
+            )
+        ),
+        (wire.exchange.packet_identifiers, "packet_id_fields", fields),
+        (wire.exchange.publish_encoding, "packet_id_fields", fields),
+        (wire.exchange.packet_identifiers, "ack_table", acks),
     ]

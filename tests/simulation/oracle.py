@@ -13,12 +13,12 @@ from typing import Any
 
 import msgpack
 
-from actors.handed_over import Published
-from storage.chunk import Chunk
-from storage.dead_letters import DeadRow
-from storage.history import Settlement, settlement_key, settlement_of
-from storage.ledger import LaneRow
-from storage.sessions import Session
+from actors.process.local_messages import Published
+from storage.queue.chunk import Chunk
+from storage.queue.dead_letters import DeadRow
+from storage.queue.history import Settlement, settlement_key, settlement_of
+from storage.queue.ledger import LaneRow
+from storage.store.session_rows import Session
 from tests.simulation.changes import changes_of
 from tests.simulation.disk import Ops, SimDisk
 from tests.simulation.incoming import AWAY, REMOTE
@@ -30,9 +30,10 @@ from tests.simulation.rules import RulesSeen
 from tests.simulation.sessions import SessionsJudge
 from tests.simulation.world import Violation
 from tests.support.history_audit import Kept, problems_of
-from wire.batch import Batch, unpack_column
-from wire.frames import HandOut, LaneClose, LaneOpen, LaneOpened, Publishes
-from wire.names import (
+from wire.frames.batch import Batch, unpack_column
+from wire.frames.intake import Publishes
+from wire.frames.lanes import HandOut, LaneClose, LaneOpen, LaneOpened
+from wire.frames.names import (
     connection_of_session,
     lane_of_actor,
     lane_of_queue,

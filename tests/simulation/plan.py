@@ -12,8 +12,8 @@ from functools import cache
 from pathlib import Path
 from random import Random
 
-from supervisor.config_model import Configuration
-from supervisor.config_settings import to_settings
+from supervisor.config.keys import Configuration
+from supervisor.config.to_settings import to_settings
 from tests.simulation import extras, snapshots
 from tests.simulation.failover import ADDRESSES
 from tests.simulation.incoming import (
@@ -35,9 +35,9 @@ from tests.simulation.subscribing import (
     subscriber_fault,
     subscribers_shape,
 )
-from wire.names import BRIDGE as BRIDGES
-from wire.names import CLIENTS, STORE, SUPERVISOR, process_name
-from wire.sequences import PACKET_IDS
+from wire.exchange.packet_identifiers import PACKET_IDS
+from wire.frames.names import BRIDGE as BRIDGES
+from wire.frames.names import CLIENTS, STORE, SUPERVISOR, process_name
 from wire.settings import BackoffSettings, LimitSettings, NodeSettings
 
 BRIDGE = "cloud"

@@ -12,8 +12,9 @@ from collections.abc import Callable
 
 from tests.simulation.process import Process
 from tests.simulation.world import World
-from wire.frames import Frame, decode
-from wire.names import process_of
+from wire.frames.base import Frame
+from wire.frames.codec import decode
+from wire.frames.names import process_of
 
 RECONNECT_S = 0.012
 

@@ -7,14 +7,14 @@ from collections.abc import Callable
 from random import Random
 from typing import Protocol
 
-from actors.host import Host
-from actors.mailbox import SocketsReady, TimerDue, TurnEnded
-from actors.post import FRAMES_PER_TURN_MAX
+from actors.process.host import Host
+from actors.process.mailbox import SocketsReady, TimerDue, TurnEnded
+from actors.process.post import FRAMES_PER_TURN_MAX
 from tests.simulation.control import SimRouter
 from tests.simulation.mailbox import ProcessPost
 from tests.simulation.world import SimKilled, Violation, World
 from wire.errors import Unavailable
-from wire.frames import Frame
+from wire.frames.base import Frame
 
 KILLED = -9
 EXIT_BUG = 70

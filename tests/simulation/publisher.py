@@ -9,7 +9,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Protocol
 
-from actors.session_openings import UNANSWERED_S
+from actors.broker.session_openings import UNANSWERED_S
 from tests.simulation import mqtt
 from tests.simulation.mqtt import LEVEL_5, Ack, Connack, Other, Packet, PacketReader, Publish
 from tests.simulation.tcp import Far, Link

@@ -5,14 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from actors.client_subscriptions import ClientSubscriptions
-from actors.local_routing import LocalRouting
-from actors.routed_batches import RoutedBatches
-from storage.queue import Queue
-from storage.session_subscriptions import SessionSubscriptions
-from wire.batch import OFFERED
-from wire.client_outbox import ClientOutbox
-from wire.frames import LaneOpened, Ranges, Settle, SubscriptionsKept
+from actors.broker.client_subscriptions import ClientSubscriptions
+from actors.broker.local_routing import LocalRouting
+from actors.broker.repeated_batches import RoutedBatches
+from storage.queue.queue import Queue
+from storage.store.session_subscriptions import SessionSubscriptions
+from wire.exchange.client_outbox import ClientOutbox
+from wire.frames.base import Ranges
+from wire.frames.batch import OFFERED
+from wire.frames.lanes import LaneOpened, Settle
+from wire.frames.local_sessions import SubscriptionsKept
 from wire.mqtt.publish_stream import BatchBuilder
 from wire.settings import SessionSettings
 

@@ -47,17 +47,18 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from storage.chunk import Chunk
-from storage.ledger import LaneRow
-from storage.sessions import Session as SessionRow
+from storage.queue.chunk import Chunk
+from storage.queue.ledger import LaneRow
+from storage.store.session_rows import Session as SessionRow
 from tests.simulation import mqtt
 from tests.simulation.mqtt import LEVEL_5, Ack, Other, Packet, Publish
 from tests.simulation.publisher import Message
 from tests.simulation.subscribing import SubscriberShape, SubscribersShape
 from tests.simulation.world import Violation
-from wire.batch import QOS_MASK, RETAIN, Batch
-from wire.frames import Frame, LaneOpen, LaneOpened
-from wire.names import session_of_queue
+from wire.frames.base import Frame
+from wire.frames.batch import QOS_MASK, RETAIN, Batch
+from wire.frames.lanes import LaneOpen, LaneOpened
+from wire.frames.names import session_of_queue
 
 if TYPE_CHECKING:
     from tests.simulation.oracle import Oracle

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from storage.engine import FAMILIES
+from storage.engine.engine import FAMILIES
 from tests.simulation.broker import Broker
 from tests.simulation.changes import changes_of
 from tests.simulation.disk import Ops, SimDisk
@@ -22,8 +22,8 @@ from tests.simulation.publisher import Publisher
 from tests.simulation.remote_publisher import RemotePublisher
 from tests.simulation.subscriber import Subscriber, SubscriberFaults
 from tests.simulation.world import Violation, World
-from wire.frames import Heartbeat
-from wire.remote_inbox import RemoteInbox
+from wire.exchange.remote_inbox import RemoteInbox
+from wire.frames.supervision import Heartbeat
 
 EVENTS_MAX = 60_000
 HEALED_FOR_S = 150.0

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from actors.queue_store import QueueStore
-from storage import tier1
-from storage.checkpoint import QueueStands, Standing
-from storage.contents import Contents
-from storage.tier1 import Store
-from wire.frames import Ranges, SnapshotWanted
+from actors.store.queue_store import QueueStore
+from storage.queue.contents import Contents
+from storage.store import store
+from storage.store.checkpoint import QueueStands, Standing
+from storage.store.store import Store
+from wire.frames.base import Ranges
+from wire.frames.supervision import SnapshotWanted
 
 
 def _committed(now_s: float, wall_ms: int) -> bool:
@@ -64,6 +65,6 @@ PLANTED: tuple[tuple[str, str, tuple[tuple[Any, str, Any], ...]], ...] = (
         "the figures are ahead of the rows",
         ((Store, "checkpoint", _before_the_commit), (QueueStore, "_take_snapshot", _in_the_middle)),
     ),
-    ("snapshot-counts-qos-0", "messages in memory count as durable", ((tier1, "note", _with_qos_0),)),
+    ("snapshot-counts-qos-0", "messages in memory count as durable", ((store, "note", _with_qos_0),)),
     ("snapshot-settled-in-flight", "settled messages count as in flight", ((Contents, "in_flight", _settled_in_flight),)),
 )

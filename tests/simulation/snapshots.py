@@ -8,11 +8,12 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from storage.manifest import dead_of, queue_of
+from storage.snapshots.manifest import dead_of, queue_of
 from tests.simulation.world import Violation, World
 from tests.support.snapshot_audit import compare
-from wire.frames import SnapshotMade, SnapshotWanted, encode
-from wire.names import QUEUE_STORE
+from wire.frames.codec import encode
+from wire.frames.names import QUEUE_STORE
+from wire.frames.supervision import SnapshotMade, SnapshotWanted
 
 if TYPE_CHECKING:
     from tests.simulation.node import Machine

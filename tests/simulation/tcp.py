@@ -11,7 +11,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from actors.mailbox import HANGUP, LEFT, READ, WRITE
+from actors.process.mailbox import HANGUP, LEFT, READ, WRITE
 from tests.simulation.world import Pollable, World
 
 Effect = Callable[[str], None]

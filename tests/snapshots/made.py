@@ -8,8 +8,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from storage.manifest import STORE_NAME, LedgerFacts, Manifest, QueueFacts, VolatileFacts, queue_fields
-from storage.snapshots import SnapshotFolder
+from storage.snapshots.manifest import STORE_NAME, LedgerFacts, Manifest, QueueFacts, VolatileFacts, queue_fields
+from storage.snapshots.snapshot_folder import SnapshotFolder
 
 AT_MS = 1_700_000_000_000
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from rocksdict import AccessType, Options, Rdict
 
-from storage.engine import FAMILIES, Family
-from storage.manifest import read_manifest, verify
+from storage.engine.engine import FAMILIES, Family
+from storage.snapshots.manifest import read_manifest, verify
 from tests.support.snapshot_audit import compare
 
 

@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage.manifest import find_snapshots, read_manifest, verify
-from storage.snapshot_copy import copy_snapshot, prune_target
-from storage.snapshots import alone
+from storage.snapshots.manifest import find_snapshots, read_manifest, verify
+from storage.snapshots.snapshot_copy import copy_snapshot, prune_target
+from storage.snapshots.snapshot_folder import alone
 from tests.faults.test_commit_held_back import fill, small_disk
 from tests.snapshots.made import Box
 from wire.errors import DiskFull, StorageDamaged, Unavailable

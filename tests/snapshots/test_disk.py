@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from storage.manifest import find_snapshots
+from storage.snapshots.manifest import find_snapshots
 from tests.faults.test_commit_held_back import disk_of, fill, small_disk
 from tests.faults.test_disk_faults import shim
 from tests.snapshots.opened import check
@@ -24,7 +24,7 @@ __all__ = ["shim", "small_disk"]  # fixtures
 MIB = 1 << 20
 
 
-@pytest.mark.parametrize("process", ["store", "supervisor.run"])
+@pytest.mark.parametrize("process", ["store", "supervisor.tree.run"])
 def test_a_disk_that_refuses_at_any_step_leaves_nothing_half_made_and_no_message_is_held_up(
     shim: Path, tmp_path: Path, process: str
 ) -> None:

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage import snapshots
-from storage.manifest import FileFacts, age_key, find_snapshots, read_manifest, sha256_of, snapshot_id, verify
-from storage.snapshots import held
-from supervisor.snapshot_plan import MARGIN_BYTES, Space, next_s
+from storage.snapshots import snapshot_folder
+from storage.snapshots.manifest import FileFacts, age_key, find_snapshots, read_manifest, sha256_of, snapshot_id, verify
+from storage.snapshots.snapshot_folder import held
+from supervisor.snapshots.schedule import MARGIN_BYTES, Space, next_s
 from tests.snapshots.made import Box
 from tests.support.settings import bridge, limits, node
 from wire.errors import Unavailable
@@ -36,7 +36,7 @@ def test_files_that_the_last_snapshot_has_are_not_read_again(tmp_path: Path, mon
         read.append(path.name)
         return sha256_of(path)
 
-    monkeypatch.setattr(snapshots, "sha256_of", counting)
+    monkeypatch.setattr(snapshot_folder, "sha256_of", counting)
     made = box.make()
     assert sorted(read) == sorted([new.name, "CURRENT", "MANIFEST-1"])
     assert verify(made) == []

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.manifest import (
+from storage.snapshots.manifest import (
     Manifest,
     ManifestDamaged,
     ManifestNewer,
@@ -20,7 +20,7 @@ from storage.manifest import (
     snapshot_id,
     verify,
 )
-from storage.snapshot_copy import copy_snapshot
+from storage.snapshots.snapshot_copy import copy_snapshot
 from tests.snapshots.made import Box, manifest
 
 

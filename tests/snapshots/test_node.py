@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from storage.manifest import find_snapshots, read_manifest
-from supervisor.cli import main
-from supervisor.control import ControlError, call
+from storage.snapshots.manifest import find_snapshots, read_manifest
+from supervisor.cli.main import main
+from supervisor.control.control_socket import ControlError, call
 from tests.conftest import StartNode
 from tests.snapshots.opened import check
 from tests.support.mosquitto import Mosquitto

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from storage.manifest import LedgerFacts, Manifest, QueueFacts, VolatileFacts, snapshot_id
+from storage.snapshots.manifest import LedgerFacts, Manifest, QueueFacts, VolatileFacts, snapshot_id
 
 
 def manifest(

@@ -8,8 +8,8 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.analysis.arrivals import EVENTS, REMEMBERED, Progress
-from storage.manifest import Manifest
+from storage.analysis.tables.snapshot_arrivals import EVENTS, REMEMBERED, Progress
+from storage.snapshots.manifest import Manifest
 from tests.spark.manifests import manifest
 
 

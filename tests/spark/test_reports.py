@@ -18,16 +18,16 @@ from pyspark.sql import SparkSession
 from storage.analysis.export import export
 from storage.analysis.generate import Made, Wanted, generate
 from storage.analysis.job import adds_up, main
-from storage.analysis.reader import read_table
-from storage.analysis.report_model import Report, Section
 from storage.analysis.reports import flapping as flapping_report
 from storage.analysis.reports import reconciliation
 from storage.analysis.reports.build import Finished, build
 from storage.analysis.reports.choice import bucket_s
 from storage.analysis.reports.context import Context
-from storage.analysis.reports.made import Thresholds, collect
+from storage.analysis.reports.report_model import Report, Section
+from storage.analysis.reports.report_parts import Thresholds, collect
 from storage.analysis.reports.sources import open_source
-from storage.manifest import find_snapshots
+from storage.analysis.tables.reader import read_table
+from storage.snapshots.manifest import find_snapshots
 from tests.spark.report_plain import (
     Facts,
     downs,
@@ -517,7 +517,7 @@ def test_a_clock_that_was_set_back_makes_no_older_snapshot_the_newest(spark: Spa
 
 @pytest.mark.parametrize("form", ["json", "html", "parquet"])
 def test_what_is_written_is_whole(spark: SparkSession, finished: Finished, tmp_path: Path, form: str) -> None:
-    from storage.analysis.reports.output import write
+    from storage.analysis.report_output import write
 
     few = Finished(report=finished.report, frames={"sequences": finished.frames["sequences"]})
     write(spark, few, str(tmp_path), [form])  # type: ignore[list-item]

@@ -14,10 +14,10 @@ from pyarrow import parquet
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from storage.analysis.reader import Filters, read_table
-from storage.analysis.tables import TABLES
-from storage.manifest import find_snapshots, read_manifest
-from storage.spark_source import NAME, spark_schema
+from storage.analysis.spark.source import NAME, spark_schema
+from storage.analysis.tables.reader import Filters, read_table
+from storage.analysis.tables.schemas import TABLES
+from storage.snapshots.manifest import find_snapshots, read_manifest
 from tests.spark.nodes import CLOUD, PLANT, START_MS, Edge, copy_of, damage_messages, make_newer
 
 DAY_MS = 86_400_000

@@ -6,19 +6,21 @@ from array import array
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from storage.engine import FAMILIES, Family, RocksEngine, Write
-from storage.memory import MemoryEngine
-from storage.pieces import Piece
-from storage.tier1 import Store
+from storage.engine.engine import FAMILIES, Family, RocksEngine, Write
+from storage.engine.memory_engine import MemoryEngine
+from storage.queue.hand_out_pieces import Piece
+from storage.store.store import Store
 from tests.support import settings
 from tests.support.settings import limits
 from tests.support.waiting import wait_until
-from wire.batch import REFUSABLE, Batch, from_rows, pack_column, unpack_column
 from wire.errors import DiskFull, Unavailable
-from wire.frames import Append, HandOut, LaneOpen, Ranges, SessionOpen, SessionOpened, Settle
-from wire.left_sessions import LeftRows
+from wire.exchange.left_sessions import LeftRows
+from wire.frames.base import Ranges
+from wire.frames.batch import REFUSABLE, Batch, from_rows, pack_column, unpack_column
+from wire.frames.intake import Append, SessionOpen, SessionOpened
+from wire.frames.lanes import HandOut, LaneOpen, Settle
+from wire.frames.names import connection_name, lane_of_queue, remote_session_name
 from wire.mqtt.packets import SESSION_NEVER_EXPIRES_S
-from wire.names import connection_name, lane_of_queue, remote_session_name
 from wire.settings import BridgeSettings, LimitSettings, NodeSettings, PersistenceSettings
 
 QUEUE = "bridge:cloud:0"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import count
 from typing import Any
 
-from storage.tier1 import Store
-from wire.frames import QueueAnswer, QueueCommand
+from storage.store.store import Store
+from wire.frames.supervision import QueueAnswer, QueueCommand
 
 _NUMBERS = count(1)
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from storage.engine import Engine, RocksEngine
-from storage.memory import MemoryEngine
+from storage.engine.engine import Engine, RocksEngine
+from storage.engine.memory_engine import MemoryEngine
 from tests.storage.building import RecordingEngine
 
 

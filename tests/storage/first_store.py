@@ -10,12 +10,15 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from storage.engine import RocksEngine
-from storage.tier1 import Store
+from storage.engine.engine import RocksEngine
+from storage.store.store import Store
 from tests.storage.building import QUEUE, append_frame, batch, bridge, node, settle_frame
-from wire.batch import RETAIN, from_rows
-from wire.frames import Credit, Frame, LaneOpen, SenderResumes, SessionClose, SessionOpen, SubscriptionsAdd
-from wire.names import RETAINED
+from wire.frames.base import Frame
+from wire.frames.batch import RETAIN, from_rows
+from wire.frames.intake import SenderResumes, SessionClose, SessionOpen
+from wire.frames.lanes import Credit, LaneOpen
+from wire.frames.local_sessions import SubscriptionsAdd
+from wire.frames.names import RETAINED
 from wire.settings import NodeSettings
 
 ARCHIVE = Path(__file__).with_name("first_store.tar.xz")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from storage.disk import Disk
-from storage.event_log import EventLog
-from storage.keys import QueueNumbers
-from storage.lanes import Lanes
-from storage.next_commit import NextCommit
-from storage.rooms import Rooms
-from storage.session_queues import SessionQueues
+from storage.engine.keys import QueueNumbers
+from storage.store.disk_trouble import Disk
+from storage.store.event_log import EventLog
+from storage.store.lanes import Lanes
+from storage.store.next_commit import NextCommit
+from storage.store.room_left import Rooms
+from storage.store.session_queues import SessionQueues
 from tests.storage.building import RecordingEngine, batch
 from wire.settings import NodeSettings
 

@@ -14,11 +14,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from storage import files
-from storage.commit_mark import CommitMark
-from storage.manifest import STORE_NAME
-from storage.snapshots import SnapshotFolder
-from supervisor.epochs import Epochs
-from supervisor.pauses import Pauses
+from storage.engine.commit_mark import CommitMark
+from storage.snapshots.manifest import STORE_NAME
+from storage.snapshots.snapshot_folder import SnapshotFolder
+from supervisor.tree.epochs import Epochs
+from supervisor.tree.pauses import Pauses
 from tests.snapshots.made import AT_MS, fields
 
 SAID = "said"

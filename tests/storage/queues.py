@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from storage.chunk import Chunk
-from storage.engine import Family, Write
-from storage.keys import first_seq_of
-from storage.ledger import LaneRow
-from storage.pieces import Piece
-from storage.queue import Queue
+from storage.engine.engine import Family, Write
+from storage.engine.keys import first_seq_of
+from storage.queue.chunk import Chunk
+from storage.queue.hand_out_pieces import Piece
+from storage.queue.ledger import LaneRow
+from storage.queue.queue import Queue
 from tests.storage.building import QUEUE, RecordingEngine, messages, qos0_rows
-from wire.batch import Batch
+from wire.frames.batch import Batch
 
 
 def open_queue(engine: RecordingEngine, *, volatile_max_bytes: int = 1 << 20, **more: Any) -> Queue:

@@ -14,11 +14,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage.engine import RocksEngine
-from storage.lane import Effects
-from storage.tier1 import Store
+from storage.engine.engine import RocksEngine
+from storage.store.lane import Effects
+from storage.store.store import Store
 from tests.storage.building import QUEUE, RecordingEngine, append_frame, batch, messages, node, settle_frame
-from wire.frames import Committed, Credit, Frame, HandOut, LaneOpen, LaneOpened, SessionOpen, SessionOpened, Settled
+from wire.frames.base import Frame
+from wire.frames.intake import Committed, SessionOpen, SessionOpened
+from wire.frames.lanes import Credit, HandOut, LaneOpen, LaneOpened, Settled
 
 EPOCH = 1 << 20
 MANY = 1 << 40
@@ -149,10 +151,10 @@ def _resend(store: Store, committed: int) -> None:
 _WRITER = """
 import sys
 from pathlib import Path
-from storage.engine import RocksEngine
-from storage.tier1 import Store
+from storage.engine.engine import RocksEngine
+from storage.store.store import Store
 from tests.storage.building import QUEUE, append_frame, batch, node
-from wire.frames import Committed
+from wire.frames.intake import Committed
 store = Store(RocksEngine(Path(sys.argv[1])), node(sync=sys.argv[2]), 1)
 sender = store.senders.get("listener")
 number = sender.last if sender else 0

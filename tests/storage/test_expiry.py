@@ -6,12 +6,13 @@ from collections.abc import Sequence
 
 import pytest
 
-from storage.lane import Effects
-from storage.memory import MemoryEngine
-from storage.tier1 import Store
+from storage.engine.memory_engine import MemoryEngine
+from storage.store.lane import Effects
+from storage.store.store import Store
 from tests.storage.building import QUEUE, RecordingEngine, append_frame, batch, bridge, messages, node, settle_frame
 from tests.support.settings import limits
-from wire.frames import Credit, Frame, HandOut, LaneOpen
+from wire.frames.base import Frame
+from wire.frames.lanes import Credit, HandOut, LaneOpen
 from wire.settings import NodeSettings
 
 MAX_AGE_S = 5.0

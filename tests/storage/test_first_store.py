@@ -4,24 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from storage.engine import RocksEngine
-from storage.keys import QueueNumbers
-from storage.tier1 import Store
+from storage.engine.engine import RocksEngine
+from storage.engine.keys import QueueNumbers
+from storage.store.store import Store
 from tests.storage.building import QUEUE, append_frame, batch, messages
 from tests.storage.first_store import LANE_EPOCH, SESSION, WALL_MS, fill, settings, unpack
 from tests.support.history_audit import audit
-from wire.frames import (
-    Committed,
-    Credit,
-    Frame,
-    HandOut,
-    LaneOpen,
-    LaneOpened,
-    Retained,
-    SessionOpen,
-    SessionOpened,
-    SubscriptionsAdd,
-)
+from wire.frames.base import Frame
+from wire.frames.intake import Committed, SessionOpen, SessionOpened
+from wire.frames.lanes import Credit, HandOut, LaneOpen, LaneOpened
+from wire.frames.local_sessions import Retained, SubscriptionsAdd
 
 
 def turn(store: Store, *frames: Frame) -> list[Frame]:

@@ -7,13 +7,15 @@ from typing import Any
 
 import pytest
 
-from storage.engine import Engine
-from storage.ledger import LaneRow, Ledger
-from storage.memory import MemoryEngine
-from storage.tier1 import Store
+from storage.engine.engine import Engine
+from storage.engine.memory_engine import MemoryEngine
+from storage.queue.ledger import LaneRow, Ledger
+from storage.store.store import Store
 from tests.storage.building import QUEUE, RecordingEngine, append_frame, batch, bridge, node, settle_frame
 from tests.support.settings import limits
-from wire.frames import Append, Credit, Frame, LaneOpen, SenderResumes, SourceResumed
+from wire.frames.base import Frame
+from wire.frames.intake import Append, SenderResumes, SourceResumed
+from wire.frames.lanes import Credit, LaneOpen
 
 OTHER = "bridge:other:0"
 LANE_EPOCH = 1 << 20

@@ -6,14 +6,17 @@ from collections.abc import Iterator
 
 import pytest
 
-from storage.disk import RETRY_FIRST_S, RETRY_MAX_S
-from storage.engine import Family
-from storage.tier1 import TICK_S, Store
+from storage.engine.engine import Family
+from storage.store.disk_trouble import RETRY_FIRST_S, RETRY_MAX_S
+from storage.store.store import TICK_S, Store
 from tests.storage.building import RecordingEngine, append_frame, batch, bridge, messages, node, settle_frame
 from tests.storage.queues import append, handed, open_queue
 from wire.errors import Unavailable
-from wire.frames import Committed, Credit, Frame, HandOut, LaneOpen, LaneOpened, QueueAnswer, QueueCommand, Settled
-from wire.names import queue_name
+from wire.frames.base import Frame
+from wire.frames.intake import Committed
+from wire.frames.lanes import Credit, HandOut, LaneOpen, LaneOpened, Settled
+from wire.frames.names import queue_name
+from wire.frames.supervision import QueueAnswer, QueueCommand
 
 ROWS, CHUNKS, SETTLED = 5, 6, 7  # the head is inside the second chunk
 
@@ -203,7 +206,7 @@ def test_what_one_refused_read_cut_short_goes_on_without_a_word_from_anybody(
     good_reads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The lane's Forwarder has granted all it will; nothing is appended; so only the store itself can go on."""
-    monkeypatch.setattr("storage.upcoming.READ_AHEAD_CHUNKS", 2)
+    monkeypatch.setattr("storage.queue.upcoming.READ_AHEAD_CHUNKS", 2)
     settings = node(bridge("b"))
     engine = ShakyEngine()
     queue = queue_name("b", 0)

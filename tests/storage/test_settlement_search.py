@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage.history import SETTLES_NOTHING, Settlement, rows_about, rows_below
+from storage.queue.history import SETTLES_NOTHING, Settlement, rows_about, rows_below
 from wire.ranges import RangeSet
 
 FIRST = 5  # the number of the first row that is kept

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from storage.lane import Effects
-from storage.tier1 import Store
+from storage.store.lane import Effects
+from storage.store.store import Store
 from tests.storage.building import (
     QUEUE,
     append_frame,
     batch,
     messages,
 )
-from wire.frames import (
-    Credit,
-    Frame,
-    FrameType,
-    HandOut,
-    LaneOpen,
-    SessionOpen,
-    SessionOpened,
-)
+from wire.frames.base import Frame, FrameType
+from wire.frames.intake import SessionOpen, SessionOpened
+from wire.frames.lanes import Credit, HandOut, LaneOpen
 
 EPOCH = 7 << 20
 NEXT_LIFE = 8 << 20  # of the process that opens the lane

@@ -14,13 +14,14 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from actors.actor import MailboxActor
-from actors.host import ChildHost
-from actors.mailbox import Mailbox
-from actors.post import Post
-from actors.process import die_with_parent
-from wire.frames import Command, Frame, ResetMarkers
-from wire.names import CONNECTION, FORWARDER, QUEUE_STORE, actors_of
+from actors.process.actor import MailboxActor
+from actors.process.host import ChildHost
+from actors.process.mailbox import Mailbox
+from actors.process.main import die_with_parent
+from actors.process.post import Post
+from wire.frames.base import Frame
+from wire.frames.names import CONNECTION, FORWARDER, QUEUE_STORE, actors_of
+from wire.frames.supervision import Command, ResetMarkers
 from wire.settings import NodeSettings, load
 
 _LOOK_S = 0.02

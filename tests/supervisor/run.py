@@ -9,9 +9,9 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from supervisor.node import run_node
-from supervisor.template import Template
-from supervisor.tree import child_specs
+from supervisor.tree.child_table import child_specs
+from supervisor.tree.node import run_node
+from supervisor.tree.template import Template
 from wire.errors import BasculeError
 from wire.settings import load
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.supervisor.tree_double import Tree
-from wire.frames import ResetMarkers, Stop
-from wire.names import QUEUE_STORE, STORE
+from wire.frames.names import QUEUE_STORE, STORE
+from wire.frames.supervision import ResetMarkers, Stop
 
 LANE = "bridge:cloud:1"
 WAITING = {"queues": {LANE: {"depth": 5}}}

@@ -7,15 +7,16 @@ from itertools import count
 from types import SimpleNamespace
 from typing import Any, cast
 
-from actors.mailbox import READ, Mailbox
-from supervisor.children import Ending, Spawner
-from supervisor.nursery import Nursery
-from supervisor.pauses import Pauses
-from supervisor.supervisor import Supervisor
-from supervisor.tree import ChildSpec, child_specs
+from actors.process.mailbox import READ, Mailbox
+from supervisor.tree.child_processes import Ending, Spawner
+from supervisor.tree.child_table import ChildSpec, child_specs
+from supervisor.tree.pauses import Pauses
+from supervisor.tree.running_children import Nursery
+from supervisor.tree.supervisor import Supervisor
 from tests.support.settings import bridge, node
-from wire.frames import Frame, FrameType, Heartbeat
-from wire.names import actors_of
+from wire.frames.base import Frame, FrameType
+from wire.frames.names import actors_of
+from wire.frames.supervision import Heartbeat
 
 
 class FakeMailbox:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from storage.chunk import Chunk
-from storage.engine import Engine
-from storage.history import SETTLES_NOTHING, Settlement, settlement_key, settlement_of
-from storage.keys import chunk_key, first_seq_of, lane_key
-from storage.ledger import LaneRow
+from storage.engine.engine import Engine
+from storage.engine.keys import chunk_key, first_seq_of, lane_key
+from storage.queue.chunk import Chunk
+from storage.queue.history import SETTLES_NOTHING, Settlement, settlement_key, settlement_of
+from storage.queue.ledger import LaneRow
 from wire.ranges import RangeSet
 
 

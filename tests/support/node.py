@@ -18,16 +18,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from supervisor.control import call
+from supervisor.control.control_socket import call
 from tests.support import programs
 from tests.support.ports import free_port
 from tests.support.waiting import PATIENCE_S, wait_until
-from wire.names import QUEUE_STORE, connection_name, forwarder_name
+from wire.frames.names import QUEUE_STORE, connection_name, forwarder_name
 
 ROOT = Path(__file__).resolve().parents[2]
 READY_DEADLINE_S = 60.0
 STOP_DEADLINE_S = 90.0  # longer than ``stop_timeout``, after which the node kills who does not end
-TEMPLATE = "actors.template"  # in the command line of the process that the actors' are forked from
+TEMPLATE = "actors.process.template"  # in the command line of the process that the actors' are forked from
 _FRESH_DEADLINE_S = 10.0
 
 Config = dict[str, Any]

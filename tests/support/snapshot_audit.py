@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Protocol
 
-from storage.chunk import Chunk
-from storage.dead_letters import DeadRow
-from storage.engine import Family
-from storage.events import event_key, event_number
-from storage.history import settlement_key, settlement_of
-from storage.keys import chunk_key, dead_key, first_seq_of, lane_key
-from storage.ledger import LaneRow
-from storage.manifest import DeadFacts, QueueFacts
+from storage.engine.engine import Family
+from storage.engine.keys import chunk_key, dead_key, first_seq_of, lane_key
+from storage.queue.chunk import Chunk
+from storage.queue.dead_letters import DeadRow
+from storage.queue.history import settlement_key, settlement_of
+from storage.queue.ledger import LaneRow
+from storage.snapshots.manifest import DeadFacts, QueueFacts
+from storage.store.event_rows import event_key, event_number
 from wire.ranges import RangeSet
 
 

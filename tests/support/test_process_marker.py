@@ -24,5 +24,5 @@ def test_a_test_with_the_marker_can() -> None:
 
 def test_a_folder_marks_all_that_is_in_it(request: pytest.FixtureRequest) -> None:
     assert all(is_marked_by_folder(f"{folder}test_it.py") for folder in FOLDERS)
-    assert not is_marked_by_folder("tests/wire/test_frames.py")
+    assert not is_marked_by_folder("tests/wire/frames/test_frames.py")
     assert request.node.get_closest_marker("process") is None

@@ -38,4 +38,4 @@ def test_a_file_stays_together_and_all_that_use_one_spark_session() -> None:
     sessions.discard("tests/support/test_schedule.py")
     assert {path for path in there if together(f"{path}::test_it") == "tests/spark"} == sessions
     assert len(sessions) == 3
-    assert together("tests/wire/test_frames.py::test_it[a::b]") == "tests/wire/test_frames.py"
+    assert together("tests/wire/frames/test_frames.py::test_it[a::b]") == "tests/wire/frames/test_frames.py"

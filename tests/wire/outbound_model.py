@@ -10,20 +10,20 @@ from typing import TypeVar
 
 import pytest
 
-from wire import answers, held_identifiers, identifier_span, outbound, publish_due
 from wire.backoff import Backoff
-from wire.batch import Batch, from_rows, pack_column
-from wire.frames import HandOut, LaneOpened
-from wire.lane_flow import LaneFlow
-from wire.lane_record import Facts
+from wire.exchange import acknowledgements, held_identifiers, identifier_span, publish_due, sender
+from wire.exchange.lane_record import Facts
+from wire.exchange.lane_sender import LaneFlow
+from wire.exchange.refusal_policy import RefusalPolicy
+from wire.exchange.sender import OutboundFlow
+from wire.frames.batch import Batch, from_rows, pack_column
+from wire.frames.lanes import HandOut, LaneOpened
 from wire.mqtt.publish_properties import with_message_expiry
-from wire.outbound import OutboundFlow
 from wire.ranges import ranges_of
-from wire.refusal_policy import RefusalPolicy
 from wire.settings import BackoffSettings, RefusalSettings
 
 # Where it is asked how many packet identifiers there are, but for the tables of packets.
-IDENTIFIER_MODULES = (answers, held_identifiers, identifier_span, outbound, publish_due)
+IDENTIFIER_MODULES = (acknowledgements, held_identifiers, identifier_span, sender, publish_due)
 
 PUBLISH, PUBACK, PUBREC, PUBREL, PUBCOMP = 3, 4, 5, 6, 7
 

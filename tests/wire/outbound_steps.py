@@ -12,10 +12,10 @@ from tests.wire.outbound_model import (
     outbound_flow,
     parse,
 )
-from wire.batch import from_rows
-from wire.frames import HandOut
+from wire.exchange.sender import OutboundFlow
+from wire.frames.batch import from_rows
+from wire.frames.lanes import HandOut
 from wire.mqtt.publish_properties import message_expiry_s, with_message_expiry
-from wire.outbound import OutboundFlow
 
 EDGE = "edge@here"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from wire.batch import RETAIN, Batch
+from wire.frames.batch import RETAIN, Batch
 from wire.mqtt.aliases import Names
 from wire.mqtt.encoder import encode_with_length
 from wire.mqtt.packets import MQTT_5_0

@@ -11,8 +11,8 @@ from array import array
 from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
-from wire.batch import OFFERED, QOS_MASK, REFUSABLE, RETAIN, ROWS_MAX, Batch, pack_column
 from wire.errors import PeerViolation
+from wire.frames.batch import OFFERED, QOS_MASK, REFUSABLE, RETAIN, ROWS_MAX, Batch, pack_column
 from wire.mqtt.packets import MQTT_5_0
 from wire.mqtt.primitives import VARIABLE_BYTE_INTEGER_MAX, read_variable_byte_integer
 from wire.mqtt.publish_properties import PublishPropertiesView, validate_publish_properties
@@ -36,9 +36,9 @@ class PublishSource(Protocol):
     puback_ids, pubrec_ids: answers owed, two bytes each, in order of arrival. received: QoS 2 identifiers received and not
     released. carried: those of them that are of an earlier connection and have not been sent again on this one. dup_tells: they
     may be of an exchange that is over, which DUP tells. refused_before: identifiers whose messages no queue had room for on an
-    earlier connection (``wire/refused_before.py``). aliases: topic alias -> topic, at most ``topic_alias_maximum``. may_publish:
-    None where every topic is allowed; else asked once for each run of packets with the same head, and for each packet that names
-    its topic by alias alone.
+    earlier connection (``actors/broker/refused_before.py``). aliases: topic alias -> topic, at most ``topic_alias_maximum``.
+    may_publish: None where every topic is allowed; else asked once for each run of packets with the same head, and for each packet
+    that names its topic by alias alone.
     """
 
     number: int

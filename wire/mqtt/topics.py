@@ -1,4 +1,5 @@
-"""Topic names and topic filters: what is well formed, and what a shared subscription says. Matching many: ``wire/topic_tree.py``.
+"""Topic names and topic filters: what is well formed, and what a shared subscription says. Matching many:
+``wire/routing/topic_filter_tree.py``.
 
 Source: MQTT 5.0 sections 4.7 and 4.8.2.
 """

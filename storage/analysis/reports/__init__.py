@@ -1,1 +1,1 @@
-"""The reports over snapshots, one module each, as Spark SQL over the tables of ``storage/analysis/tables.py``."""
+"""The reports over snapshots, one module each, as Spark SQL over the tables of ``storage/analysis/tables``."""

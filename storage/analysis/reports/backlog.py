@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from storage.analysis.report_model import Chart, Column, Fact, Section, Series, Verdict, worst
 from storage.analysis.reports.context import Context, utc
-from storage.analysis.reports.made import (
+from storage.analysis.reports.report_model import Chart, Column, Fact, Section, Series, Verdict, worst
+from storage.analysis.reports.report_parts import (
     BARS_SHOWN,
     Made,
     Mark,

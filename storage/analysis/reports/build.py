@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from storage.analysis.report_model import Card, Fact, Problem, Report, Section, Verdict, worst
 from storage.analysis.reports import (
     backlog,
     duplicates,
@@ -21,7 +20,8 @@ from storage.analysis.reports import (
     topics,
 )
 from storage.analysis.reports.context import Context
-from storage.analysis.reports.made import BridgeKey, Made, Mark, collect, plural
+from storage.analysis.reports.report_model import Card, Fact, Problem, Report, Section, Verdict, worst
+from storage.analysis.reports.report_parts import BridgeKey, Made, Mark, collect, plural
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

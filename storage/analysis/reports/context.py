@@ -14,10 +14,10 @@ from datetime import UTC, datetime
 from itertools import count
 from typing import TYPE_CHECKING, Any, Protocol
 
-from storage.analysis.report_model import SnapshotUsed
 from storage.analysis.reports.choice import Covered, MadeAt, Numbers, QueueAt, Take, bucket_s, covered, in_order, set_backs, takes
-from storage.analysis.reports.made import Row, Thresholds, collect, duration
-from storage.analysis.session import QUICK_SETTINGS
+from storage.analysis.reports.report_model import SnapshotUsed
+from storage.analysis.reports.report_parts import Row, Thresholds, collect, duration
+from storage.analysis.spark.session import QUICK_SETTINGS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from storage.analysis.report_model import Column, Section
 from storage.analysis.reports.context import Context
-from storage.analysis.reports.made import Made, Mark, collect, plural, table, top, worst_first
+from storage.analysis.reports.report_model import Column, Section
+from storage.analysis.reports.report_parts import Made, Mark, collect, plural, table, top, worst_first
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from storage.analysis.report_model import Chart, Column, Fact, Section, Series, Span, Verdict, worst
 from storage.analysis.reports.context import Context, utc
-from storage.analysis.reports.made import (
+from storage.analysis.reports.report_model import Chart, Column, Fact, Section, Series, Span, Verdict, worst
+from storage.analysis.reports.report_parts import (
     BridgeKey,
     Made,
     Mark,

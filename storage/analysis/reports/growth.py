@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from storage.analysis.report_model import Chart, Column, Fact, Section, Series, worst
 from storage.analysis.reports.context import Context
-from storage.analysis.reports.made import SERIES_SHOWN, Made, Mark, Row, collect, duration, lane_title, plural, table, top
+from storage.analysis.reports.report_model import Chart, Column, Fact, Section, Series, worst
+from storage.analysis.reports.report_parts import SERIES_SHOWN, Made, Mark, Row, collect, duration, lane_title, plural, table, top
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

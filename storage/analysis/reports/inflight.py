@@ -6,9 +6,9 @@ I2  what is marked with a packet identifier is stored, and is not settled.
 
 from __future__ import annotations
 
-from storage.analysis.report_model import Column, Section, Verdict, worst
 from storage.analysis.reports.context import Context, utc
-from storage.analysis.reports.made import Made, Mark, Row, bridge_title, collect, duration, moment, plural, table, top
+from storage.analysis.reports.report_model import Column, Section, Verdict, worst
+from storage.analysis.reports.report_parts import Made, Mark, Row, bridge_title, collect, duration, moment, plural, table, top
 
 NAME = "inflight"
 SPAN_MAX = 65_000

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from storage.analysis.report_model import Chart, Column, Fact, Section, Series, worst
 from storage.analysis.reports.context import Context
-from storage.analysis.reports.made import (
+from storage.analysis.reports.report_model import Chart, Column, Fact, Section, Series, worst
+from storage.analysis.reports.report_parts import (
     SERIES_SHOWN,
     Made,
     Mark,

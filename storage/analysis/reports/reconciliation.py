@@ -17,9 +17,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from storage.analysis.report_model import Column, Fact, Section, Verdict, worst
 from storage.analysis.reports.context import Context, utc
-from storage.analysis.reports.made import BridgeKey, Made, Mark, Row, collect, plural, table, top
+from storage.analysis.reports.report_model import Column, Fact, Section, Verdict, worst
+from storage.analysis.reports.report_parts import BridgeKey, Made, Mark, Row, collect, plural, table, top
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import unquote, urlsplit
 
-from storage.analysis.report_model import Problem
-from storage.manifest import Found, NoManifest, find_snapshots
+from storage.analysis.reports.report_model import Problem
+from storage.snapshots.manifest import Found, NoManifest, find_snapshots
 from wire.errors import ConfigError, StorageDamaged
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class CheckpointSource:
         self, name: str, columns: Sequence[str], *, snapshots: Sequence[str] | None = None, states: Sequence[str] | None = None
     ) -> DataFrame:
         """``Source.table``. Only ``columns`` are decoded."""
-        from storage.spark_source import NAME, spark_schema
+        from storage.analysis.spark.source import NAME, spark_schema
 
         paths = list(self._paths.values()) if snapshots is None else [self._paths[one] for one in snapshots]
         reader = self._spark.read.format(NAME).schema(spark_schema(name, columns)).option("table", name)
@@ -66,7 +66,7 @@ class CheckpointSource:
 
     def damage(self) -> list[Problem]:
         """What of these snapshots cannot be read, and was left out: a scan of all of it."""
-        from storage.spark_source import NAME
+        from storage.analysis.spark.source import NAME
 
         reader = self._spark.read.format(NAME).option("table", "damage").option("damaged", "skip")
         rows = reader.option("paths", json.dumps(list(self._paths.values()))).load().limit(1000).collect()
@@ -94,7 +94,7 @@ class ParquetSource:
         from pyspark.errors import AnalysisException
         from pyspark.sql import functions as f
 
-        from storage.spark_source import spark_schema
+        from storage.analysis.spark.source import spark_schema
 
         schema = spark_schema(name, columns)
         frames = []

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from storage.analysis.report_model import Chart, Column, Section, Series
 from storage.analysis.reports.context import Context, utc
-from storage.analysis.reports.made import Made, Row, bridge_title, collect, duration, number, plural, table, top
+from storage.analysis.reports.report_model import Chart, Column, Section, Series
+from storage.analysis.reports.report_parts import Made, Row, bridge_title, collect, duration, number, plural, table, top
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from storage.analysis.report_model import Chart, Column, Section, Series
 from storage.analysis.reports.context import Context
-from storage.analysis.reports.made import BARS_SHOWN, Made, collect, plural, size, table, top
+from storage.analysis.reports.report_model import Chart, Column, Section, Series
+from storage.analysis.reports.report_parts import BARS_SHOWN, Made, collect, plural, size, table, top
 
 NAME = "topics"
 _COLUMNS = (

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from supervisor.cli import main
+from supervisor.cli.main import main
 
 NODE = """\
 node: {name: edge-1, data_dir: data}

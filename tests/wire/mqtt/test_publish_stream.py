@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.wire.mqtt.strategies import LEVELS, publishes, topics
-from wire.batch import OFFERED, QOS_MASK, REFUSABLE, RETAIN, unpack_column
 from wire.errors import PeerViolation
+from wire.frames.batch import OFFERED, QOS_MASK, REFUSABLE, RETAIN, unpack_column
 from wire.mqtt.codec import encode
 from wire.mqtt.encode_publish import encode_deliveries
 from wire.mqtt.packets import Pingreq, Publish

@@ -1,0 +1,1 @@
+"""One lane of a bridge: the Forwarder, the Connection and its remote."""

@@ -1,0 +1,187 @@
+"""The Connection of one bridge lane: brings what its process hands it to the lane's link and to the exchange on that.
+
+When a connection is opened, left and waited for is ``actors/bridge/remote_link.py``'s business; what is said on it and what that
+means, ``actors/bridge/exchange.py``'s. It works for a lane that is open: ``LaneOpened`` makes it connect anew, because then the
+exchange has to be resumed from what is committed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from actors.bridge.exchange import Exchange
+from actors.bridge.lane_names import Lane
+from actors.bridge.lane_reports import LaneReports
+from actors.bridge.remote_dialer import OpeningEnded, ProbeEnded
+from actors.bridge.remote_intake import RemoteIntake
+from actors.bridge.remote_link import FIRST_TIMER, LOOK_TIMER, RETRY_TIMER, RemoteLink
+from actors.bridge.remote_reader import REST_TIMER
+from actors.bridge.settlements import SETTLE_TIMER
+from actors.process.actor import MailboxActor
+from actors.process.local_messages import Passed
+from actors.process.mailbox import HANGUP, READ, WRITE, Mailbox
+from wire.backoff import Backoff
+from wire.exchange.lane_sender import LaneFlow
+from wire.exchange.refusal_policy import RefusalPolicy
+from wire.frames.base import Frame
+from wire.frames.intake import Committed, SessionOpened
+from wire.frames.lanes import LaneOpened, Settled
+from wire.frames.names import QUEUE_STORE
+from wire.frames.supervision import Command
+from wire.settings import NodeSettings
+
+
+class Connection(MailboxActor):
+    """Exchanges a lane's messages with its remote broker; everything that was read in a turn is answered at its end.
+
+    exchange, link: its two halves.
+    """
+
+    def __init__(self, mailbox: Mailbox, settings: NodeSettings, epoch: int) -> None:
+        super().__init__(mailbox, settings, epoch)
+        lane = Lane(mailbox.name, settings)
+        bridge = lane.bridge
+        policy = RefusalPolicy(bridge.on_refusal)
+        self._flow = LaneFlow(
+            receive_maximum=bridge.remote.receive_maximum,
+            qos2_maximum=bridge.remote.qos2_maximum,
+            republish=bridge.on_session_loss == "republish",
+            policy=policy,
+            backoff=Backoff(bridge.backoff, mailbox.random),
+            max_age_s=bridge.limits.max_age_s,
+        )
+        self._reports = LaneReports(mailbox, lane, self._flow, policy)
+        self.exchange = Exchange(mailbox, epoch, settings, lane, self._flow)
+        self.link = RemoteLink(mailbox, lane, self.exchange, self._reports, self.tell_from_thread)
+        if RemoteIntake.is_wanted(bridge, lane.number):
+            self.exchange.take_in(self.peers)
+
+    # --- hooks ---
+
+    def on_start(self) -> None:
+        super().on_start()
+        self.ready()
+
+    def on_peer_up(self, name: str, epoch: int) -> None:
+        if self.exchange.intake is not None:
+            self.exchange.intake.peer_up(name, epoch)
+
+    def on_frame(self, frame: Frame) -> None:
+        match frame:
+            case Passed():
+                self._flow.offer_batch(frame.batch, frame.first_seq, frame.offsets, frame.size_bytes)
+                if self.exchange.reader.reads_along():
+                    self.link.guarded(self.exchange.reader.read)
+            case Settled():
+                self._flow.committed(frame.number)
+            case LaneOpened():
+                self._open_lane(frame)
+            case Committed():
+                if self.exchange.intake is not None and not self.is_former(QUEUE_STORE, frame.store):
+                    self.exchange.intake.frame(frame)
+            case SessionOpened():
+                if self.exchange.intake is not None:
+                    self.exchange.intake.frame(frame)
+            case Command():
+                self._obey(frame.verb)
+            case _:
+                raise AssertionError(f"not for a Connection: {frame}")
+
+    def on_told(self, message: Any) -> None:
+        match message:
+            case OpeningEnded():
+                self.link.opening_ended(message)
+            case ProbeEnded():
+                self.link.probe_ended(message)
+            case _:
+                raise AssertionError(f"not for a Connection: {message}")
+
+    def on_sockets(self, ready: list[tuple[Any, int]]) -> None:
+        for token, events in ready:
+            if token is not self.link.remote:
+                continue
+            if events & WRITE:
+                self.exchange.writer.writable()
+            if events & (READ | HANGUP):
+                self.link.guarded(self.exchange.reader.read)
+
+    def on_timer(self, name: str, now_s: float) -> None:
+        exchange, link = self.exchange, self.link
+        if name == SETTLE_TIMER:
+            exchange.settlements.timer()
+        elif name == REST_TIMER:
+            if exchange.reader.rested():
+                link.guarded(exchange.reader.read)
+        elif name == RETRY_TIMER:
+            link.connect("tries again")
+        elif name == FIRST_TIMER:
+            link.probe_first(now_s)  # and the turn that it begins ends with a look at what is unfinished
+        elif name == LOOK_TIMER and link.remote is not None:
+            link.look(now_s)
+            self._reports.refusals(now_s)
+        elif exchange.intake is not None and (given_up := exchange.intake.timer(name, now_s)):
+            link.lost(given_up)
+
+    def on_turn_end(self, now_s: float) -> None:
+        exchange, link = self.exchange, self.link
+        if exchange.intake is not None:
+            self._end_turn_of(exchange.intake, now_s)
+        if link.remote is not None:
+            link.guarded(exchange.writer.write)
+        exchange.time_held()
+        exchange.settlements.tell_soon(now_s)
+        if link.failback.finishing:
+            link.finish(now_s)
+        if link.remote is not None:
+            exchange.settlements.grant()
+            exchange.reader.rest(now_s)
+
+    def on_stopping(self) -> None:
+        self.link.stop()
+        self.finished()
+
+    def status(self) -> dict[str, Any]:
+        now_s = self.mailbox.now_s()
+        link, intake = self.link, self.exchange.intake
+        return {
+            "link": {
+                **link.status.figures(now_s),
+                "note": link.note(),
+                "address": link.remote.address if link.remote is not None else "",
+                "first_address": link.failback.figures(now_s),
+                "session_expiry_s": link.kept_s,
+                "in_flight": self._flow.unsettled,
+                "suspects": self._reports.figures(),
+            },
+            "exchange": self.exchange.counts(),
+            "remote_subscriptions": intake.status() if intake is not None else {},
+        }
+
+    # --- what is more than one call ---
+
+    def _open_lane(self, frame: LaneOpened) -> None:
+        self.link.disconnect("lane opened anew")
+        if frame.receives and self.exchange.intake is None:
+            self.exchange.take_in(self.peers)
+        self.exchange.settlements.open(frame.epoch)
+        self._flow.open(frame)
+        self.link.connect("the lane was opened")
+
+    def _obey(self, verb: str) -> None:
+        match verb:
+            case "pause":
+                self.link.pause()
+            case "resume":
+                self.link.resume()
+            case "reconnect":
+                self.link.reconnect()
+            case _:
+                raise AssertionError(f"unknown command {verb}")
+
+    def _end_turn_of(self, intake: RemoteIntake, now_s: float) -> None:
+        """Send what the turn brought, and go on with what had to wait for that."""
+        while intake.takes_on(now_s):
+            self.link.guarded(self.exchange.reader.parse_on)
+        self.exchange.reader.hear(not intake.blocked)
+        if intake.turn_end(now_s):
+            self.link.remake("there is room again for what was left out")

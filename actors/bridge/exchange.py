@@ -1,0 +1,146 @@
+"""The MQTT exchange of one bridge lane: what is sent, what is answered, what is settled and released, what the remote publishes.
+
+It joins the parts that share one socket, and goes on from connection to connection; ``actors/bridge/remote_link.py`` opens those.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from actors.bridge.lane_names import Lane
+from actors.bridge.remote_intake import RemoteIntake
+from actors.bridge.remote_poll import RemotePoll
+from actors.bridge.remote_reader import RemoteReader
+from actors.bridge.remote_socket import Remote
+from actors.bridge.remote_writer import RemoteWriter
+from actors.bridge.settlements import Settlements
+from actors.process.mailbox import Mailbox
+from wire.exchange import remote_packets
+from wire.exchange.failback import place_of
+from wire.exchange.lane_sender import LaneFlow
+from wire.exchange.remote_keep_alive import LinkWatch, Verdict
+from wire.frames.names import remote_session_name
+from wire.settings import NodeSettings
+
+log = logging.getLogger("bascule")
+
+HELD_TIMER = "held"
+
+
+class Exchange:
+    """flow: what may be sent. reader, writer: of the live connection. intake: who takes the remote's PUBLISHes, if anybody does."""
+
+    def __init__(self, mailbox: Mailbox, epoch: int, settings: NodeSettings, lane: Lane, flow: LaneFlow) -> None:
+        self._mailbox = mailbox
+        self._epoch = epoch
+        self._settings = settings
+        self._lane = lane
+        self._remote_settings = lane.bridge.remote
+        self._watch = LinkWatch(
+            stall_timeout_s=self._remote_settings.stall_timeout_s, answer_timeout_s=self._remote_settings.connect_timeout_s
+        )
+        self._poll = RemotePoll(mailbox)
+        self._held_until_s: float | None = None
+        self.flow = flow
+        self.writer = RemoteWriter(mailbox, flow, self._watch, self._poll)
+        self.reader = RemoteReader(mailbox, lane, flow, self._watch, self._poll, self.writer)
+        self.settlements = Settlements(mailbox, settings, lane, flow)
+        self.intake: RemoteIntake | None = None
+
+    def take_in(self, peers: Mapping[str, int]) -> None:
+        """From now on take what the remote publishes. peers: the epochs of those that are known."""
+        flow, lane = self.flow, self._lane
+        self.intake = RemoteIntake(
+            self._mailbox,
+            self._epoch,
+            self._settings,
+            lane.bridge,
+            writer=self.writer,
+            session_known=lambda: flow.session_known,
+        )
+        self.reader.give_to(self.intake)
+        flow.keep(lane.session_at(place_of(address)) for address in self._remote_settings.addresses)
+        for name, epoch in peers.items():
+            self.intake.peer_up(name, epoch)
+
+    # --- connections ---
+
+    def connected(self, remote: Remote, now_s: float) -> None:
+        """A connection is up: go on where its session stands."""
+        connack, settings = remote.connack, self._remote_settings
+        session = self._lane.session_at(remote.address)
+        self.writer.opened(remote)
+        self._watch.started(now_s, keep_alive_s=settings.keep_alive_s if connack.keep_alive_s is None else connack.keep_alive_s)
+        self.flow.connected(
+            session=session,
+            session_present=connack.session_present,
+            level=settings.protocol,
+            receive_maximum=connack.receive_maximum,
+            maximum_qos=connack.maximum_qos,
+            retain_available=connack.retain_available,
+            maximum_packet_size=_smaller(connack.maximum_packet_size, settings.packet_max_bytes),
+        )
+        if self.intake is not None:
+            self.intake.connected(remote_session_name(self._lane.actor, session, self.flow.session_number), connack)
+        self.reader.opened(remote)
+        self._poll.opened(remote)
+
+    def disconnected(self, *, by_remote: bool) -> None:
+        """The connection is about to be closed. by_remote: the remote ended it, maybe because of a message."""
+        self._poll.closed()
+        self.writer.closed()
+        untaken = self.reader.closed()
+        self.flow.disconnected(by_remote=by_remote)
+        if self.intake is not None:
+            self.intake.disconnected(untaken)
+
+    @property
+    def wanted_place(self) -> str:
+        """The address whose session may hold something of ours, or keeps what it has for us; empty if none does."""
+        wanted = self.flow.unfinished or self.intake is not None
+        return self.flow.session.rpartition("@")[2] if wanted else ""
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether to leave now would cut off an exchange, ours or the remote's."""
+        busy = self.intake is not None and not self.intake.idle
+        return busy or self.writer.waits or self.flow.unfinished
+
+    # --- whether the connection lives ---
+
+    @property
+    def look_period_s(self) -> float:
+        """How often to ``look``."""
+        return self._watch.period_s
+
+    def look(self, now_s: float) -> str:
+        """Look whether the connection still lives, and have the remote asked: why it is to be given up, if it is."""
+        writer = self.writer
+        verdict = self._watch.look(now_s, owed=self.flow.owed, given=writer.given_bytes, left=writer.left_bytes)
+        if verdict is Verdict.PING:
+            writer.say(remote_packets.PINGREQ)
+        elif verdict is Verdict.STALLED:
+            log.warning("connection.stalled", extra={**self._lane.facts, "in_flight": self.flow.in_flight})
+            return "no acknowledgement in time"
+        elif verdict is Verdict.SILENT:
+            return "no PINGRESP in time"
+        return ""
+
+    def time_held(self) -> None:
+        """Have a turn begin when what is held back may leave: each ends with a write."""
+        if self.flow.held_until_s != self._held_until_s:
+            self._held_until_s = self.flow.held_until_s
+            if self._held_until_s is not None:
+                self._mailbox.set_timer(HELD_TIMER, self._held_until_s)
+
+    def counts(self) -> dict[str, Any]:
+        """What ``status`` counts of it."""
+        return asdict(self.flow.counts) | {"unexpected_publishes": self.reader.unexpected_publishes}
+
+
+def _smaller(one: int | None, other: int | None) -> int | None:
+    """The smaller of two limits, None being no limit."""
+    return min((limit for limit in (one, other) if limit is not None), default=None)

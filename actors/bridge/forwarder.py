@@ -1,0 +1,159 @@
+"""The Forwarder of one bridge lane: Tier 2, topic mapping, expiry of QoS 0, user properties, hop count, credit towards the store.
+
+It opens the lane (``LaneOpen``) whenever it or the store starts anew or the store asks for it, and passes on what it is handed
+in the order in which it came. For QoS 1 and 2 it never holds the only copy; QoS 0 is settled when it is passed on (at most once).
+"""
+
+from __future__ import annotations
+
+import logging
+from array import array
+from typing import Any
+
+from actors.bridge.forwarder_buffer import Tier2
+from actors.process.actor import MailboxActor
+from actors.process.local_messages import LinkState, Passed
+from actors.process.mailbox import Mailbox
+from wire.frames.base import Frame, Ranges
+from wire.frames.batch import QOS_ONLY, Batch, unpack_column
+from wire.frames.lanes import Credit, HandOut, LaneOpen, LaneOpened, LaneReopen, Settle, Settled
+from wire.frames.names import LANE_EPOCH_SHIFT, QUEUE_STORE, connection_name, lane_of_actor, queue_name
+from wire.ranges import ranges_of
+from wire.routing.form_for_remote import RemoteForm
+from wire.settings import NodeSettings
+
+log = logging.getLogger("bascule")
+
+LOGGED_TOPICS_MAX = 1000
+
+
+class Forwarder(MailboxActor):
+    """Passes hand-outs on to its Connection, as the remote is to see them, and settlements back to the store."""
+
+    def __init__(self, mailbox: Mailbox, settings: NodeSettings, epoch: int) -> None:
+        super().__init__(mailbox, settings, epoch)
+        place = lane_of_actor(mailbox.name)
+        assert place is not None, "a Forwarder of no lane"
+        bridge, lane = place
+        self._bridge = settings.bridge(bridge)
+        self._queue = queue_name(bridge, lane)
+        self._connection = connection_name(bridge, lane)
+        self._form = RemoteForm(self._bridge)
+        self._tier2 = Tier2(messages_max=self._bridge.tier2_max_messages, bytes_max=self._bridge.tier2_max_bytes)
+        self._openings = 0
+        self._lane_epoch = 0
+        self._open = False
+        # While the remote is away Tier 2 holds what comes, and the store hands out nothing more: what it hands out counts as sent.
+        self._linked = False
+        self._settled: list[tuple[str, Ranges]] = []
+        self._logged_topics: set[bytes] = set()
+
+    def on_start(self) -> None:
+        super().on_start()
+        if not self._bridge.persist:
+            log.warning("bridge.downgrades", extra={"bridge": self._bridge.name, "qos": "AT_MOST_ONCE", "why": "persist is false"})
+        self.ready()
+
+    def on_peer_up(self, name: str, epoch: int) -> None:
+        if name == QUEUE_STORE:
+            self._reopen()
+
+    def on_frame(self, frame: Frame) -> None:
+        match frame:
+            case HandOut():
+                if self._open and frame.epoch == self._lane_epoch:
+                    self._tier2.hold(frame)
+            case Settle():
+                if self._open and frame.epoch == self._lane_epoch:
+                    self.send(QUEUE_STORE, frame)
+            case Settled():
+                if frame.epoch == self._lane_epoch:
+                    self.send(self._connection, frame)
+            case Credit():
+                if self._open and frame.epoch == self._lane_epoch:
+                    self._tier2.credit(frame.messages, frame.size_bytes)
+            case LaneOpened():
+                if frame.epoch == self._lane_epoch:
+                    self._open = True
+                    self.send(self._connection, frame)
+            case LaneReopen():
+                if self._open:  # otherwise an opening is under way already
+                    self._reopen()
+            case LinkState():
+                self._linked = frame.state == "connected"
+            case _:
+                raise AssertionError(f"not for a Forwarder: {frame}")
+
+    def on_turn_end(self, now_s: float) -> None:
+        while self._linked and (handout := self._tier2.take()) is not None:
+            self._pass_on(handout)
+        if self._open and (granted := self._tier2.grant() if self._linked else self._tier2.withdraw()) is not None:
+            self.send(QUEUE_STORE, Credit(queue=self._queue, epoch=self._lane_epoch, messages=granted[0], size_bytes=granted[1]))
+        self._settle()
+
+    def status(self) -> dict[str, Any]:
+        return {"tier2": {"messages": self._tier2.messages, "bytes": self._tier2.size_bytes}, "open": self._open}
+
+    def on_stopping(self) -> None:
+        self._settle()
+        self.finished()
+
+    def _reopen(self) -> None:
+        self._settle()
+        self._openings += 1
+        self._lane_epoch = (self.epoch << LANE_EPOCH_SHIFT) + self._openings
+        self._open = self._linked = False
+        self._tier2.clear()
+        self.send(QUEUE_STORE, LaneOpen(queue=self._queue, epoch=self._lane_epoch))
+
+    def _pass_on(self, handout: HandOut) -> None:
+        offsets = unpack_column("I", handout.offsets) if handout.offsets else None
+        size_bytes = handout.size_bytes
+        batch, expired = self._form.transform(Batch.decode(handout.bodies[0]), now_ms=self.mailbox.wall_ms())
+        if expired:
+            gone = set(expired)
+            places = offsets or range(handout.count)
+            self._settled.append(("expired", ranges_of(handout.first_seq + places[row] for row in expired)))
+            offsets = array("I", (offset for row, offset in enumerate(places) if row not in gone))
+            size_bytes = batch.size_bytes() if len(batch) else 0
+            self._tier2.kept_back(handout.count - len(batch), handout.size_bytes - size_bytes)
+        self._log_unmapped()
+        if len(batch):
+            self.send(self._connection, Passed(first_seq=handout.first_seq, offsets=offsets, size_bytes=size_bytes, batch=batch))
+            self._settle_volatile(handout.first_seq, batch, offsets)
+
+    def _log_unmapped(self) -> None:
+        """Once for each topic that cannot be mapped: its messages keep it."""
+        if new_topics := self._form.unmapped_topics - self._logged_topics:
+            self._logged_topics = (self._logged_topics | new_topics) if len(self._logged_topics) < LOGGED_TOPICS_MAX else new_topics
+            log.warning("topic.unmapped", extra={"bridge": self._bridge.name, "topics": sorted(map(repr, new_topics))[:10]})
+        self._form.unmapped_topics.clear()
+
+    def _settle_volatile(self, first_seq: int, batch: Batch, offsets: array[int] | None) -> None:
+        """QoS 0 leaves the queue now: it is never sent a second time, whatever comes of this attempt."""
+        qos = batch.flags.translate(QOS_ONLY)
+        count = qos.count(0)
+        if not count:
+            return
+        if offsets is None and count == len(qos):
+            ranges: Ranges = ((first_seq, first_seq + count),)
+        else:
+            rows = [row for row, level in enumerate(qos) if not level]
+            ranges = ranges_of(first_seq + (row if offsets is None else offsets[row]) for row in rows)
+        self._settled.append(("delivered", ranges))
+
+    def _settle(self) -> None:
+        if self._settled:
+            self.send(
+                QUEUE_STORE,
+                Settle(
+                    queue=self._queue,
+                    epoch=self._lane_epoch,
+                    number=0,
+                    settled=tuple(self._settled),
+                    released=(),
+                    session=None,
+                    generation=0,
+                ),
+            )
+            self._settled = []

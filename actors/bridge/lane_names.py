@@ -1,0 +1,28 @@
+"""One lane of a bridge by its names: what its actors, its queue and its client are called, and how the log knows it."""
+
+from __future__ import annotations
+
+from wire.frames.names import forwarder_name, lane_of_actor, queue_name, remote_client_id
+from wire.settings import NodeSettings
+
+
+class Lane:
+    """The lane that the Connection ``actor`` serves; nothing of it changes.
+
+    client_id: by which the remote knows it. facts: what each line of the log says of it.
+    """
+
+    def __init__(self, actor: str, settings: NodeSettings) -> None:
+        place = lane_of_actor(actor)
+        assert place is not None, "a Connection of no lane"
+        name, self.number = place
+        self.actor = actor
+        self.bridge = settings.bridge(name)
+        self.queue = queue_name(name, self.number)
+        self.forwarder = forwarder_name(name, self.number)
+        self.client_id = remote_client_id(self.bridge.remote.client_id, self.number)
+        self.facts: dict[str, str | int] = {"bridge": name, "lane": self.number}
+
+    def session_at(self, place: str) -> str:
+        """What its session at the address ``place`` is called on record."""
+        return f"{self.client_id}@{place}"

@@ -1,0 +1,91 @@
+"""What is said of a lane's exchange for people: events that the store keeps, lines of the log, and notes for ``bascule status``."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from actors.bridge.lane_names import Lane
+from actors.process.mailbox import Mailbox
+from wire.exchange.closed_on import Blamed
+from wire.exchange.lane_sender import LaneFlow
+from wire.exchange.refusal_policy import RefusalPolicy
+from wire.frames.names import QUEUE_STORE
+from wire.frames.supervision import NodeEvents
+from wire.mqtt.reason_codes import reason_name
+
+log = logging.getLogger("bascule")
+
+REFUSALS_LOGGED_EACH_S = 10.0
+TOPIC_SHOWN_MAX = 40  # characters of it, in a note
+
+
+class LaneReports:
+    """Remembers what was said already of messages that the remote refuses, or closes its connections on."""
+
+    def __init__(self, mailbox: Mailbox, lane: Lane, flow: LaneFlow, policy: RefusalPolicy) -> None:
+        self._mailbox = mailbox
+        self._lane = lane
+        self._flow = flow
+        self._policy = policy
+        self._refusals_logged_s = float("-inf")
+        self._suspected: dict[int, int] = {}  # messages on which the remote closes -> how often it had when that was last said
+
+    def event(self, kind: str, reason: str, details: Mapping[str, str | int], *, count: int = 0) -> None:
+        """Have the store keep what happened to the lane; if it is gone, so is that."""
+        lane = self._lane
+        event = (self._mailbox.wall_ms(), kind, lane.bridge.name, lane.number, lane.actor, reason, count, details)
+        self._mailbox.send(QUEUE_STORE, NodeEvents(events=(event,)))
+
+    def suspects(self) -> bool:
+        """Say for which messages the remote closes its connections, each time, and of which it was proven: whether of any."""
+        for suspect in self._flow.suspects:
+            if suspect.closed > self._suspected.get(suspect.seq, 0):
+                log.warning("message.suspected", extra={**self._lane.facts, **_facts_of(suspect)})
+                if suspect.closed == 1:
+                    self._blamed("message.suspected", suspect)
+        self._suspected = {suspect.seq: suspect.closed for suspect in self._flow.suspects}
+        convicted = self._flow.take_convicted()
+        for blamed in convicted:
+            facts = {**self._lane.facts, **_facts_of(blamed), "on_refusal": self._policy.closed}
+            log.warning("message.given_up", extra=facts)
+            self._blamed("message.given_up", blamed)
+        return bool(convicted)
+
+    def refusals(self, now_s: float) -> None:
+        """What was refused since the last time; the first at once, then at most every few seconds."""
+        if now_s - self._refusals_logged_s < REFUSALS_LOGGED_EACH_S:
+            return
+        refusals = self._flow.take_refusals()
+        if refusals:
+            self._refusals_logged_s = now_s
+            named = {f"{reason_name(code)} (0x{code:02x})": count for code, count in sorted(refusals.items())}
+            held_s = max(0.0, (self._flow.held_until_s or now_s) - now_s)
+            log.warning("messages.refused", extra={**self._lane.facts, "reasons": named, "held_back_s": round(held_s, 3)})
+
+    def note(self) -> str:
+        """What an operator should know of what the remote does not take; empty if there is nothing."""
+        reason_code = self._flow.refused_with
+        if reason_code:
+            return f"remote says {reason_name(reason_code)}"
+        suspects = self._flow.suspects
+        if not suspects:
+            return ""
+        worst = suspects[0]
+        others = f" and on {len(suspects) - 1} more" if len(suspects) > 1 else ""
+        topic = worst.topic[:TOPIC_SHOWN_MAX]
+        return f"remote closes on message {worst.seq} ({topic}, {worst.packet_bytes} B), {worst.closed} times{others}"
+
+    def figures(self) -> list[dict[str, Any]]:
+        """The messages for which the remote seems to close its connections, for ``bascule status``."""
+        return [_facts_of(suspect) for suspect in self._flow.suspects]
+
+    def _blamed(self, kind: str, blamed: Blamed) -> None:
+        details: dict[str, str | int] = {"seq": blamed.seq, "topic": blamed.topic, "bytes": blamed.packet_bytes}
+        self.event(kind, "connection_closed", details, count=blamed.closed)
+
+
+def _facts_of(blamed: Blamed) -> dict[str, str | int]:
+    """The message for a log line and for ``status``; ``closed``: how often the remote closed on it."""
+    return {"seq": blamed.seq, "topic": blamed.topic, "bytes": blamed.packet_bytes, "closed": blamed.closed}

@@ -1,0 +1,86 @@
+"""In what state a lane's link to its remote is: the state and why, since when, the last error, and when the next attempt is. Pure.
+
+Connecting and waiting are ``actors/bridge/remote_link.py``'s, which tells what happens; how long to wait is ``wire/backoff.py``'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from wire.backoff import Backoff
+from wire.settings import BackoffSettings
+
+CONNECTING, CONNECTED, BACKOFF, PAUSED = "connecting", "connected", "backoff", "paused"
+NOT_OPEN = "the lane is not open yet"
+
+
+class LinkStatus:
+    """state: connecting, connected, backoff (it waits for ``next_attempt_at_s``) or paused; ``reason``: why, in words, or empty.
+
+    since_s, since_ms: when it came into that state, by the monotonic clock and in UTC. error: why the last connection or attempt
+    failed, in words; empty once one has succeeded.
+    """
+
+    def __init__(self, settings: BackoffSettings, random: Callable[[], float], now_s: float, wall_ms: int) -> None:
+        self._settings = settings
+        self._backoff = Backoff(settings, random)
+        self.state = CONNECTING
+        self.reason = NOT_OPEN
+        self.since_s, self.since_ms = now_s, wall_ms
+        self.error = ""
+        self.next_attempt_at_s: float | None = None
+
+    def connecting(self, reason: str, now_s: float, wall_ms: int) -> None:
+        """An attempt begins, because of ``reason``."""
+        self._is(CONNECTING, reason, now_s, wall_ms)
+
+    def connected(self, now_s: float, wall_ms: int) -> None:
+        """The remote has let us in."""
+        self.error = ""
+        self._backoff.connected(now_s)
+        self._is(CONNECTED, "", now_s, wall_ms)
+
+    def lost(self, now_s: float) -> None:
+        """The connection has ended; what comes next is told next."""
+        self._backoff.lost(now_s)
+
+    def failed(self, error: str, now_s: float, wall_ms: int, *, soon: bool = False) -> float:
+        """Wait before the next attempt, longer each time: for how many seconds. ``soon``: this once, not longer than at first."""
+        delay_s = self._backoff.next_delay_s()
+        if soon:
+            delay_s = min(delay_s, self._settings.initial_s)
+        self.error = error
+        self._is(BACKOFF, error, now_s, wall_ms)
+        self.next_attempt_at_s = now_s + delay_s
+        return delay_s
+
+    def paused(self, now_s: float, wall_ms: int) -> None:
+        """Nothing is attempted until it is resumed."""
+        self._is(PAUSED, "paused by the operator", now_s, wall_ms)
+
+    def forgive(self) -> None:
+        """What the connections failed on is given up: wait as if none had."""
+        self._backoff.reset()
+
+    def _is(self, state: str, reason: str, now_s: float, wall_ms: int) -> None:
+        self.reason = reason
+        self.next_attempt_at_s = None
+        if state != self.state:
+            self.state = state
+            self.since_s, self.since_ms = now_s, wall_ms
+
+    def figures(self, now_s: float) -> dict[str, Any]:
+        """What ``status`` says of it; ``since`` in UTC, ``next_attempt_s`` None where none is to come before something happens."""
+        waits_s = None if self.next_attempt_at_s is None else round(max(0.0, self.next_attempt_at_s - now_s), 3)
+        return {
+            "state": self.state,
+            "reason": self.reason,
+            "since": datetime.fromtimestamp(self.since_ms / 1000, UTC).isoformat(timespec="milliseconds"),
+            "since_s": round(now_s - self.since_s, 3),
+            "attempt": self._backoff.attempt,
+            "retry_in_s": 0.0 if waits_s is None else waits_s,
+            "next_attempt_s": waits_s,
+            "error": self.error,
+        }

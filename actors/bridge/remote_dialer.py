@@ -1,0 +1,93 @@
+"""Opens connections to a lane's remote, and probes its first address, each in a thread of its own that ends with one message.
+
+How one socket is opened is ``actors/bridge/remote_socket.py``'s; which address is tried first, and what becomes of the result, the
+caller's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from actors.bridge.remote_socket import InputLimits, Remote, open_remote, probe_remote
+from wire.errors import Unavailable
+from wire.exchange.failback import Address, place_of
+from wire.settings import RemoteSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpeningEnded:
+    """Opening thread -> Connection: it is connected, or could not connect. ``clean``: it had ended the remote's session first.
+
+    tried_first: the first of the addresses was tried in vain.
+    """
+
+    remote: Remote | None
+    error: Unavailable | None
+    clean: bool
+    tried_first: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeEnded:
+    """Probing thread -> Connection: the first address answers, or ``error`` says why not."""
+
+    number: int
+    error: str
+
+
+class RemoteDialer:
+    """The ways to one remote, as ``settings`` has them, for the client ``client_id``."""
+
+    def __init__(
+        self,
+        settings: RemoteSettings,
+        client_id: str,
+        *,
+        in_thread: Callable[[str, Callable[[], None]], None],
+        tell: Callable[[object], bool],
+    ) -> None:
+        """in_thread: runs a job in a thread of that name. tell: takes its message, in that thread; False if nobody wants it."""
+        self._settings = settings
+        self._client_id = client_id
+        self._in_thread = in_thread
+        self._tell = tell
+
+    def dial(self, addresses: list[Address], limits: InputLimits, *, preferred: str, clean: bool) -> None:
+        """Connect to the first of ``addresses`` that lets us in; ``OpeningEnded`` is told. Only the preferred one is cleaned."""
+        self._in_thread("opening", partial(self._dial, addresses, limits, preferred, clean))
+
+    def probe(self, number: int, address: Address) -> None:
+        """See whether ``address`` answers; ``ProbeEnded`` is told."""
+        self._in_thread("probing", partial(self._probe, number, address))
+
+    def _dial(self, addresses: list[Address], limits: InputLimits, preferred: str, clean: bool) -> None:
+        ended = OpeningEnded(remote=None, error=None, clean=clean, tried_first=False)
+        tried_first = False
+        try:
+            errors = []
+            for address in addresses:
+                place = place_of(address)
+                cleans = clean and place == preferred
+                try:
+                    remote = open_remote(self._settings, self._client_id, address, clean=cleans, limits=limits)
+                    ended = OpeningEnded(remote=remote, error=None, clean=cleans, tried_first=tried_first)
+                    break
+                except Unavailable as error:
+                    errors.append(f"{place}: {error.message}")
+                    tried_first |= address == self._settings.addresses[0]
+                    ended = OpeningEnded(remote=None, error=Unavailable("; ".join(errors)), clean=cleans, tried_first=tried_first)
+        finally:
+            if not self._tell(ended) and ended.remote is not None:
+                ended.remote.close()
+
+    def _probe(self, number: int, address: Address) -> None:
+        error = "it could not be probed"
+        try:
+            probe_remote(self._settings, address)
+            error = ""
+        except Unavailable as unavailable:
+            error = unavailable.message
+        finally:
+            self._tell(ProbeEnded(number=number, error=error))

@@ -1,0 +1,335 @@
+"""The receiver's half of a Connection: SUBSCRIBE, the remote's PUBLISHes to the Distributor, and the answers after their commit.
+
+It belongs to the first lane of a bridge with remote subscriptions, so that a message comes once and a topic stays in order; also
+when the configuration has lost the last of them and something of it is on record: filters to give up, exchanges to complete. What
+is taken, answered, held and left out is decided by ``wire/exchange/remote_inbox.py``, what is asked for by
+``wire/exchange/remote_subscriptions.py``; the socket is the Connection's.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any, Protocol
+
+from actors.bridge.remote_socket import LEVEL_5, Connack, InputLimits
+from actors.process.mailbox import Mailbox
+from wire.exchange import remote_packets
+from wire.exchange.remote_inbox import RemoteInbox
+from wire.exchange.remote_subscriptions import RemoteSubscriptions
+from wire.frames.intake import Committed, SenderResumes, SessionOpen, SessionOpened, SourceResumed
+from wire.frames.names import DISTRIBUTOR, LISTENER, QUEUE_STORE
+from wire.frames.sending_link import RESEND_AFTER_S
+from wire.mqtt.codec import decode
+from wire.mqtt.packets import SESSION_NEVER_EXPIRES_S, Pubrel, Suback, Unsuback
+from wire.routing.form_from_remote import LocalForm
+from wire.settings import BridgeSettings, NodeSettings
+
+log = logging.getLogger("bascule")
+
+OFFER_AGAIN_S = 0.2
+LOGGED_TOPICS_MAX = 1000
+
+_SUBACK, _OFFER, _RESEND = "suback", "offer_again", "resend"
+
+
+class Writer(Protocol):
+    """What goes to the remote besides messages of ours; ``suback_due_s``: until when the SUBACK to the last SUBSCRIBE has time."""
+
+    def say(self, data: bytes) -> None: ...
+    def say_subscribe(self, data: bytes) -> None: ...
+    @property
+    def suback_due_s(self) -> float: ...
+
+
+class RemoteIntake:
+    """Takes what the remote publishes. ``limits`` is what the remote is told in CONNECT."""
+
+    def __init__(
+        self,
+        mailbox: Mailbox,
+        epoch: int,
+        settings: NodeSettings,
+        bridge: BridgeSettings,
+        *,
+        writer: Writer,
+        session_known: Callable[[], bool],
+    ) -> None:
+        """epoch: of this life of the actor that has the ``mailbox``. session_known: whether the store knows the number of this
+        connection's session.
+        """
+        remote = bridge.remote
+        self.writer = writer
+        self._mailbox = mailbox
+        self._epoch = epoch
+        self._session_known = session_known
+        self._facts = {"bridge": bridge.name}
+        self._level = remote.protocol
+        self._timeout_s = remote.connect_timeout_s
+        self._session = ""
+        self.limits = InputLimits(packet_max_bytes=settings.clients.packet_max_bytes, receive_maximum=remote.receive_maximum)
+        self._form = LocalForm(bridge, packet_max_bytes=settings.clients.packet_max_bytes)
+        self._inbox = RemoteInbox(
+            self._form,
+            sender=mailbox.name,
+            epoch=epoch,
+            level=remote.protocol,
+            packet_max_bytes=self.limits.publish_max_bytes(remote.protocol),
+            remote_keeps=not remote.clean_start and (remote.protocol != LEVEL_5 or remote.session_expiry_s > 0),
+        )
+        self._subscriptions = RemoteSubscriptions(
+            bridge.remote_subscriptions, level=remote.protocol, no_local=bridge.loop_prevention
+        )
+        self._packet_max_bytes: int | None = None
+        self._opening = False  # the session is to be opened
+        self._request = 0
+        self._asked = False
+        self._offer_timed = self._resend_timed = False
+        self._warned_full = False
+        self._logged_topics: set[bytes] = set()
+
+    @staticmethod
+    def is_wanted(bridge: BridgeSettings, lane: int) -> bool:
+        """Whether ``lane`` of ``bridge`` takes what the remote publishes."""
+        return bool(bridge.remote_subscriptions) and lane == 0
+
+    def status(self) -> dict[str, Any]:
+        """Figures for ``bascule status``; ``refused``: filters and reason codes, ``held_back``: refusals by a full queue."""
+        counts = asdict(self._inbox.counts)
+        return {
+            "filters": self._subscriptions.filters,
+            "granted": len(self._subscriptions.granted),
+            "refused": {topic_filter: f"0x{code:02x}" for topic_filter, code in self._subscriptions.refused.items()},
+            "held_back": counts.pop("refused"),
+            **counts,
+            "looped": self._form.looped,
+            "unmatched": self._form.unmatched,
+            "too_large": self._form.too_large,
+            "waiting": self._inbox.waiting,
+            "outstanding_batches": self._inbox.outstanding,
+        }
+
+    # --- connections and peers ---
+
+    def connected(self, session: str, connack: Connack) -> None:
+        """A CONNACK came: open the session; packets are taken, and SUBSCRIBE is sent, when the store has answered.
+
+        session: its name on record. What began anew has another number, and nothing on record.
+        """
+        self._session = session
+        self._inbox.connected(session, forgotten=connack.session_expiry_s == 0)
+        self._packet_max_bytes = connack.maximum_packet_size
+        self._opening, self._asked = True, False
+        self._request += 1
+        self._open_session()
+
+    def disconnected(self, untaken: bytes) -> None:
+        """The connection is gone, and ``untaken`` with it, which had been received and not been taken."""
+        self._inbox.disconnected(untaken)
+        self._subscriptions.forget()
+        self._opening = False
+        self._mailbox.cancel_timer(_SUBACK)
+
+    def peer_up(self, name: str, epoch: int) -> None:
+        """A peer began a new life: what it had of ours is lost."""
+        if name == LISTENER:
+            self._inbox.batches.listener = epoch
+        if name not in (DISTRIBUTOR, QUEUE_STORE):
+            return
+        number, stalled = self._inbox.next_number, self._inbox.refusing
+        self._mailbox.send(name, SenderResumes(sender=self._mailbox.name, epoch=self._epoch, number=number, stalled=stalled))
+        if name == QUEUE_STORE:
+            self._asked = False
+            self._open_session()
+        self._resend()
+
+    def _open_session(self) -> None:
+        """Ask for the identifiers on record, once nothing is on its way that would change them.
+
+        A session that is new has to be on record first: while it is not, a crash makes another one of it.
+        """
+        if not self._opening or self._asked or not self._inbox.idle or not self._session_known():
+            return
+        self._asked = True
+        self._request += 1  # asked twice, only the last answer counts
+        self._tell_resumed()
+        self._mailbox.send(
+            QUEUE_STORE,
+            SessionOpen(
+                sender=self._mailbox.name,
+                epoch=self._epoch,
+                request=self._request,
+                session=self._session,
+                clean=False,
+                expiry_s=SESSION_NEVER_EXPIRES_S,
+                filters=self._subscriptions.asked_for,
+            ),
+        )
+
+    # --- frames and timers ---
+
+    def frame(self, frame: Committed | SessionOpened) -> None:
+        """An answer of the store."""
+        if frame.sender != self._mailbox.name or frame.epoch != self._epoch:
+            return
+        if isinstance(frame, SessionOpened):
+            self._session_opened(frame)
+            return
+        answers = self._inbox.committed(frame, self._mailbox.now_s())
+        if answers:
+            self.writer.say(answers)
+
+    def _session_opened(self, frame: SessionOpened) -> None:
+        if not self._opening or frame.request != self._request:
+            return
+        self._opening = False
+        self._inbox.opened(frame.received)
+        known = [topic_filter for topic_filter, *_ in frame.subscriptions]
+        self.writer.say_subscribe(self._subscriptions.subscribe(self._packet_max_bytes, known))
+        if self._subscriptions.answered:
+            self._log_subscribed()
+        else:
+            self._mailbox.set_timer(_SUBACK, self.writer.suback_due_s)
+
+    def timer(self, name: str, now_s: float) -> str:
+        """A timer that may be of the intake has run out: why the connection is to be given up, if it is."""
+        if name == _SUBACK:
+            if self._inbox.blocked:
+                self._mailbox.set_timer(_SUBACK, now_s + self._timeout_s)  # it may be among what waits
+            elif not self._subscriptions.answered:
+                if self.writer.suback_due_s > now_s:
+                    self._mailbox.set_timer(_SUBACK, self.writer.suback_due_s)
+                else:
+                    return "no SUBACK in time"
+        elif name == _OFFER:
+            self._offer_timed = False
+            self._offer_again(now_s)
+        elif name == _RESEND:
+            self._resend_timed = False
+            if self._inbox.overdue(now_s):
+                self._resend()
+            self._time_resend(now_s)
+        return ""
+
+    def takes_on(self, now_s: float) -> bool:
+        """Send what the turn brought: whether what had to wait for that can be taken now."""
+        self._send_due(now_s)
+        return self._inbox.blocked and self._inbox.takes
+
+    def turn_end(self, now_s: float) -> bool:
+        """Do what has become possible in the turn: whether a new connection is due, to have again what was left out (N4)."""
+        self._open_session()
+        remake = self._inbox.remake
+        if self._inbox.held:
+            self._hold(now_s)
+        else:
+            self._warned_full = False
+        self._log_oddities()
+        return remake
+
+    # --- packets ---
+
+    @property
+    def idle(self) -> bool:
+        """Whether all that was taken is committed, and answered as far as it can be."""
+        return self._inbox.idle and not self._inbox.blocked
+
+    @property
+    def blocked(self) -> bool:
+        """Whether the next packet cannot be taken now."""
+        return self._inbox.blocked
+
+    def take(self, buffer: bytes, position: int) -> int:
+        """Take the PUBLISHes at ``position``; the position after them."""
+        return self._inbox.take(buffer, position)
+
+    def packet(self, packet: remote_packets.RemotePacket) -> bool:
+        """Act on ``packet`` if it is of the receiver's half.
+
+        Raises:
+            PeerViolation: it is malformed or answers nothing.
+        """
+        if packet.first_byte & 0xF0 not in (remote_packets.PUBREL & 0xF0, remote_packets.SUBACK, remote_packets.UNSUBACK):
+            return False
+        match decode(packet.first_byte, packet.body, self._level):
+            case Pubrel(packet_id=packet_id):
+                self._inbox.pubrel(packet_id)
+            case Suback() as suback:
+                self._subscriptions.suback(suback)
+                if self._subscriptions.answered:
+                    self._mailbox.cancel_timer(_SUBACK)
+                    self._log_subscribed()
+            case Unsuback() as unsuback:
+                self._subscriptions.unsuback(unsuback)
+        return True
+
+    # --- batches ---
+
+    def _send_due(self, now_s: float) -> None:
+        parts = self._inbox.next_batch(now_s, self._mailbox.wall_ms())
+        if parts is not None:
+            self._mailbox.send_parts(DISTRIBUTOR, parts)
+            self._time_resend(now_s)
+
+    def _hold(self, now_s: float) -> None:
+        """Some messages wait for room in a queue: offer them again at once if the last ones were taken, else after a while."""
+        if not self._warned_full:
+            self._warned_full = True
+            log.warning("remote.held_back", extra={**self._facts, "why": "a queue or the node is full"})
+        if self._inbox.eager:
+            self._offer_again(now_s)
+        if not self._offer_timed:
+            self._offer_timed = True
+            self._mailbox.set_timer(_OFFER, now_s + OFFER_AGAIN_S)
+
+    def _offer_again(self, now_s: float) -> None:
+        if not self._inbox.held or self._inbox.outstanding:
+            return
+        parts = self._inbox.offer_again(now_s, self._mailbox.wall_ms())
+        self._tell_resumed()
+        if parts is not None:
+            self._mailbox.send_parts(DISTRIBUTOR, parts)
+            self._time_resend(now_s)
+
+    def _tell_resumed(self) -> None:
+        number = self._inbox.next_number
+        for source, held, given_up in self._inbox.resumes():
+            told = SourceResumed(
+                sender=self._mailbox.name, epoch=self._epoch, source=source, number=number, held=held, given_up=given_up
+            )
+            self._mailbox.send(QUEUE_STORE, told)
+
+    def _resend(self) -> None:
+        for parts in self._inbox.resend(self._mailbox.now_s()):
+            self._mailbox.send_parts(DISTRIBUTOR, parts)
+
+    def _time_resend(self, now_s: float) -> None:
+        if self._inbox.outstanding and not self._resend_timed:
+            self._resend_timed = True
+            self._mailbox.set_timer(_RESEND, now_s + RESEND_AFTER_S)
+
+    # --- the log ---
+
+    def _log_subscribed(self) -> None:
+        if not self._subscriptions.filters:
+            return
+        refused = self._subscriptions.refused
+        log.info("remote.subscribed", extra={**self._facts, "granted": self._subscriptions.granted})
+        if refused:
+            codes = {topic_filter: f"0x{code:02x}" for topic_filter, code in refused.items()}
+            log.warning("remote.subscription_refused", extra={**self._facts, "filters": codes})
+
+    def _log_oddities(self) -> None:
+        """Once for each topic that no rule has or of which one was too large (dropped), or that cannot be mapped (it stays)."""
+        for event, topics in (
+            ("remote.unmatched", self._form.unmatched_topics),
+            ("remote.too_large", self._form.too_large_topics),
+            ("topic.unmapped", self._form.unmapped_topics),
+        ):
+            if not topics:
+                continue
+            if new := topics - self._logged_topics:
+                self._logged_topics = (self._logged_topics | new) if len(self._logged_topics) < LOGGED_TOPICS_MAX else new
+                log.warning(event, extra={**self._facts, "topics": sorted(map(repr, new))[:10]})
+            topics.clear()

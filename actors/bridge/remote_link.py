@@ -1,0 +1,282 @@
+"""The link of a lane to its remote: a connection is opened, lost, waited for and opened anew, paused, and moved between addresses.
+
+What goes over it is ``actors/bridge/exchange.py``'s; in what state it is, ``actors/bridge/link_status.py`` knows, and when to go
+back to the first address, ``wire/exchange/failback.py``.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from actors.bridge.exchange import Exchange
+from actors.bridge.lane_names import Lane
+from actors.bridge.lane_reports import LaneReports
+from actors.bridge.link_status import NOT_OPEN, PAUSED, LinkStatus
+from actors.bridge.remote_dialer import OpeningEnded, ProbeEnded, RemoteDialer
+from actors.bridge.remote_socket import DISCONNECT, LEVEL_5, Remote
+from actors.process.local_messages import LinkState
+from actors.process.mailbox import Mailbox
+from wire.errors import BasculeError, PeerViolation, Unavailable
+from wire.exchange import remote_packets
+from wire.exchange.failback import Failback
+
+log = logging.getLogger("bascule")
+
+RETRY_TIMER, LOOK_TIMER, FIRST_TIMER = "retry", "watch", "first"
+
+
+class RemoteLink:
+    """remote: the live connection, None between two. status: in what state the link is. failback: at which of the addresses.
+
+    kept_s: how long the remote keeps the session, where that is shorter than it was asked to.
+    """
+
+    def __init__(
+        self, mailbox: Mailbox, lane: Lane, exchange: Exchange, reports: LaneReports, tell: Callable[[object], bool]
+    ) -> None:
+        """tell: brings ``OpeningEnded`` and ``ProbeEnded`` back from a thread; False if nobody wants them any more."""
+        settings = lane.bridge.remote
+        self.remote: Remote | None = None
+        self.status = LinkStatus(lane.bridge.backoff, mailbox.random, mailbox.now_s(), mailbox.wall_ms())
+        self.failback = Failback(settings.addresses, retry_s=settings.primary_retry_s, finish_s=settings.stall_timeout_s)
+        self.kept_s: int | None = None
+        self._mailbox = mailbox
+        self._lane = lane
+        self._exchange = exchange
+        self._reports = reports
+        self._dialer = RemoteDialer(settings, lane.client_id, in_thread=mailbox.in_thread, tell=tell)
+        self._level = settings.protocol
+        self._asked_expiry_s = settings.session_expiry_s
+        self._opening = False
+        self._paused = self._stopping = False
+        self._told = self.status.state  # to the Forwarder
+        self._takeovers = 0  # connections in a row that ended because another uses our client identifier
+
+    # --- orders ---
+
+    def connect(self, reason: str, *, first: str = "", clean: bool = False) -> None:
+        """Begin to open the connection, unless that is under way or not wanted; ``first`` is tried first.
+
+        Without it that is the address on record where its session may hold something of ours, or keeps what it has for us.
+        """
+        self._mailbox.cancel_timer(RETRY_TIMER)
+        if self._paused or not self._exchange.settlements.lane_epoch or self.remote is not None:
+            return
+        self.status.connecting(reason, self._mailbox.now_s(), self._mailbox.wall_ms())
+        self._tell_state()
+        if self._opening:
+            return
+        self._opening = True
+        first = first or self._exchange.wanted_place
+        self._dialer.dial(self.failback.order(first), self._exchange.reader.limits, preferred=first, clean=clean)
+
+    def remake(self, reason: str, *, first: str = "") -> None:
+        """Connect again at once."""
+        self._leave(reason)
+        self.connect(reason, first=first)
+
+    def reconnect(self) -> None:
+        """Connect again, by the operator's order; what is paused stays so."""
+        if not self._paused:
+            self.remake("reconnect was asked for")
+
+    def pause(self) -> None:
+        """Leave the remote until ``resume``."""
+        self._paused = True
+        self._mailbox.cancel_timer(RETRY_TIMER)
+        self._leave("paused")
+        self.status.paused(self._mailbox.now_s(), self._mailbox.wall_ms())
+        self._tell_state()
+
+    def resume(self) -> None:
+        """End the pause."""
+        self._paused = False
+        if self.status.state == PAUSED:
+            self.status.connecting(NOT_OPEN, self._mailbox.now_s(), self._mailbox.wall_ms())  # if it is, that is said next
+            self._tell_state()
+            self.connect("resumed")
+
+    def stop(self) -> None:
+        """Leave the remote for good."""
+        self._stopping = True
+        self._leave("stopped")
+
+    def disconnect(self, reason: str) -> None:
+        """End the connection in good order, if there is one; the session stays."""
+        if self.remote is not None:
+            if self._exchange.writer.between_packets:
+                self._say(self.remote, DISCONNECT)
+            self._drop(reason)
+
+    def lost(self, reason: str) -> None:
+        """Drop the connection, if there is one, and wait before the next."""
+        if self.remote is not None:
+            self._drop(reason)
+            self._retry(Unavailable(reason))
+
+    def guarded(self, step: Callable[[], None]) -> None:
+        """Take ``step`` on the connection; if that or the remote fails, drop it and wait before the next."""
+        try:
+            step()
+        except Unavailable as error:
+            taken_over = bool(error.fields.get("taken_over"))
+            if taken_over and self._takeovers:
+                why = {"client_id": self._lane.client_id, "why": "another client uses this client identifier"}
+                log.warning("session.contended", extra={**self._lane.facts, **why})
+            self._drop(error.message, by_remote=bool(error.fields.get("by_remote")), taken_over=taken_over)
+            self._retry(error, soon=self._exchange.flow.wants_another)
+        except PeerViolation as error:
+            log.warning("remote.violated", extra={**self._lane.facts, "error": str(error)})
+            if self.remote is not None and self._exchange.writer.between_packets and self._level == LEVEL_5:
+                self._say(self.remote, bytes((remote_packets.DISCONNECT, 1, error.reason_code)))
+            self._drop(error.message)
+            self._retry(error)
+
+    # --- up and down ---
+
+    def opening_ended(self, ended: OpeningEnded) -> None:
+        """The opening thread has done what it could."""
+        self._opening = False
+        remote = ended.remote
+        if self._paused or self._stopping:
+            if remote is not None:
+                self._say_disconnect(remote)
+            return
+        if remote is None:
+            assert ended.error is not None, "opening the connection ended without a result"
+            self._retry(ended.error)
+            return
+        session = self._lane.session_at(remote.address)
+        if not self._exchange.flow.knows(session, remote.connack.session_present):
+            log.warning("session.unknown", extra={**self._lane.facts, "address": remote.address})
+            self._exchange.flow.ends(session)
+            self._say_disconnect(remote)
+            if ended.clean:
+                self._retry(Unavailable("the remote resumes a session that was ended"))
+            else:
+                self.connect("the remote has a session that is on no record", first=remote.address, clean=True)
+            return
+        self._connected(remote, tried_first=ended.tried_first)
+
+    def _connected(self, remote: Remote, *, tried_first: bool) -> None:
+        now_s = self._mailbox.now_s()
+        self.remote = remote
+        self.failback.connected(remote.address, now_s, tried_first=tried_first)
+        self._time_first()
+        self._exchange.connected(remote, now_s)
+        self._mailbox.set_timer(LOOK_TIMER, now_s + self._exchange.look_period_s)
+        self.status.connected(now_s, self._mailbox.wall_ms())
+        self._tell_state()
+        facts = {**self._lane.facts, "address": remote.address}
+        log.info("bridge.connected", extra={**facts, "session_present": remote.connack.session_present})
+        self._look_at_expiry(remote)
+        details: dict[str, str | int] = {"address": remote.address}
+        if self.kept_s is not None:
+            details["session_expiry_s"] = self.kept_s
+        self._reports.event("link.up", "", details)
+        self.guarded(self._exchange.reader.read)  # TLS and WebSocket may hold bytes that the poll does not tell of
+
+    def _look_at_expiry(self, remote: Remote) -> None:
+        """Say so if the remote may forget the session sooner than is configured: what outlasts it then is as of a lost session."""
+        asked_s, kept_s = self._asked_expiry_s, remote.connack.session_expiry_s
+        self.kept_s = kept_s if kept_s is not None and kept_s < asked_s else None
+        if self.kept_s is not None:
+            facts = {"address": remote.address, "session_expiry_s": kept_s, "asked_s": asked_s}
+            log.warning("session.expires_early", extra={**self._lane.facts, **facts})
+
+    def _leave(self, reason: str) -> None:
+        """Tell what is settled, and end the connection in good order."""
+        self._exchange.settlements.tell()
+        self.disconnect(reason)
+
+    def _drop(self, reason: str, *, by_remote: bool = False, taken_over: bool = False) -> None:
+        remote = self.remote
+        assert remote is not None
+        self._exchange.disconnected(by_remote=by_remote)
+        remote.close()
+        self.remote = None
+        self._takeovers = self._takeovers + 1 if taken_over else 0
+        self.status.lost(self._mailbox.now_s())
+        self.failback.disconnected()
+        for name in (LOOK_TIMER, FIRST_TIMER):
+            self._mailbox.cancel_timer(name)
+        log.info("bridge.disconnected", extra={**self._lane.facts, "address": remote.address, "reason": reason})
+        self._reports.event("link.down", reason, {"address": remote.address})
+        if by_remote and self._reports.suspects():
+            self.status.forgive()  # it takes others
+
+    def _retry(self, error: BasculeError, *, soon: bool = False) -> None:
+        """Wait, longer each time, and connect again; ``soon``: this once, not longer than at first."""
+        now_s = self._mailbox.now_s()
+        delay_s = self.status.failed(str(error.message), now_s, self._mailbox.wall_ms(), soon=soon)
+        self._mailbox.set_timer(RETRY_TIMER, now_s + delay_s)
+        self._tell_state()
+        log.warning("bridge.retry", extra={**self._lane.facts, "delay_s": round(delay_s, 3), "error": self.status.error})
+
+    def _tell_state(self) -> None:
+        """The Forwarder passes on while the link stands."""
+        if self.status.state != self._told:
+            self._told = self.status.state
+            self._mailbox.send(self._lane.forwarder, LinkState(state=self._told))
+
+    def _say_disconnect(self, remote: Remote) -> None:
+        self._say(remote, DISCONNECT)
+        remote.close()
+
+    def _say(self, remote: Remote, data: bytes) -> None:
+        """Last words; a remote that does not hear them any more does not need them."""
+        try:
+            remote.send(memoryview(data))
+        except Unavailable as error:
+            log.debug("remote.deaf", extra={**self._lane.facts, "error": str(error)})
+
+    # --- whether it lives, and back to the first address ---
+
+    def look(self, now_s: float) -> None:
+        """Time to look after a connection that is up."""
+        self._mailbox.set_timer(LOOK_TIMER, now_s + self._exchange.look_period_s)
+        if reason := self._exchange.look(now_s):
+            self.lost(reason)
+
+    def probe_first(self, now_s: float) -> None:
+        """Time to ask after the first address."""
+        wanted = self.failback.probe(now_s)
+        if wanted is not None:
+            self._dialer.probe(*wanted)
+
+    def probe_ended(self, ended: ProbeEnded) -> None:
+        """The probing thread has an answer of the first address, or none."""
+        self.failback.probed(ended.number, self._mailbox.now_s(), ended.error)
+        self._time_first()
+        if self.failback.finishing:
+            self._exchange.flow.finish(True)
+            log.info("bridge.returning", extra={**self._lane.facts, "address": self.failback.first})
+
+    def finish(self, now_s: float) -> None:
+        """Go to the first address once nothing is unfinished at this one, or stay if that takes too long."""
+        failback = self.failback
+        if failback.leaves(now_s, unfinished=self._exchange.unfinished):
+            self.remake(f"back to {failback.first}", first=failback.first)
+        elif not failback.finishing:
+            self._exchange.flow.finish(False)
+            self._time_first()
+            log.warning("bridge.stays", extra={**self._lane.facts, "why": failback.error})
+            self.guarded(self._exchange.writer.write)
+
+    def _time_first(self) -> None:
+        wakes_at_s = self.failback.wakes_at_s
+        if wakes_at_s is not None:
+            self._mailbox.set_timer(FIRST_TIMER, wakes_at_s)
+
+    # --- status ---
+
+    def note(self) -> str:
+        """What an operator should know of the link beside its state; empty if there is nothing."""
+        if self._takeovers > 1:
+            return "another client uses this client identifier"
+        if note := self._reports.note():
+            return note
+        if self.failback.later:
+            return self.failback.note(self._mailbox.now_s())
+        return "" if self.kept_s is None else f"remote keeps the session {self.kept_s} s only"

@@ -1,0 +1,204 @@
+"""What comes from a lane's remote: when its socket is read, and whose each packet is.
+
+Acknowledgements are ``LaneFlow``'s, what comes by remote subscriptions ``RemoteIntake``'s; the rest is answered or refused here.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import NoReturn
+
+from actors.bridge.lane_names import Lane
+from actors.bridge.remote_intake import RemoteIntake
+from actors.bridge.remote_poll import RemotePoll
+from actors.bridge.remote_socket import LEVEL_5, NOTHING_SUBSCRIBED, Remote
+from actors.bridge.remote_writer import RemoteWriter
+from actors.process.mailbox import Mailbox
+from wire.errors import PeerViolation, Unavailable
+from wire.exchange import remote_packets
+from wire.exchange.lane_sender import LaneFlow
+from wire.exchange.remote_keep_alive import LinkWatch
+from wire.mqtt.reason_codes import ReasonCode
+
+log = logging.getLogger("bascule")
+
+# A remote acknowledges messages one by one, and reading each acknowledgement by itself costs more than the message did. So they
+# gather for a moment while no more could be sent for them anyway: the window is wide open, or the remote has half of it to work on.
+REST_TIMER = "rest"
+REST_WINDOW_MIN = 200
+REST_OPEN_S = 0.02
+REST_LEAST_S = 0.005  # after which it is read when there is something to be sent as well
+REST_BUSY_S = 0.001
+
+# What a DISCONNECT may say because of a message that we sent; the others are about the connection, the remote or us.
+MAY_MEAN_A_MESSAGE = frozenset(
+    {
+        ReasonCode.UNSPECIFIED_ERROR,
+        ReasonCode.MALFORMED_PACKET,
+        ReasonCode.PROTOCOL_ERROR,
+        ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR,
+        ReasonCode.NOT_AUTHORIZED,
+        ReasonCode.TOPIC_NAME_INVALID,
+        ReasonCode.PACKET_TOO_LARGE,
+        ReasonCode.PAYLOAD_FORMAT_INVALID,
+        ReasonCode.RETAIN_NOT_SUPPORTED,
+        ReasonCode.QOS_NOT_SUPPORTED,
+    }
+)
+
+
+class RemoteReader:
+    """Reads one connection at a time. limits: what the remote may send. unexpected_publishes: those that nobody subscribed to."""
+
+    def __init__(
+        self, mailbox: Mailbox, lane: Lane, flow: LaneFlow, watch: LinkWatch, poll: RemotePoll, writer: RemoteWriter
+    ) -> None:
+        self.limits = NOTHING_SUBSCRIBED
+        self.unexpected_publishes = 0
+        self._intake: RemoteIntake | None = None
+        self._mailbox = mailbox
+        self._facts = lane.facts
+        self._level = lane.bridge.remote.protocol
+        self._flow = flow
+        self._watch = watch
+        self._poll = poll
+        self._writer = writer
+        self._remote: Remote | None = None
+        self._input = b""
+        self._resting = False  # the socket is read when the timer says so, not when it has something
+        self._rest_since_s: float | None = None  # the timer runs since then
+        self._deaf = False  # what was read waits for the intake, and the socket is not read meanwhile
+
+    def give_to(self, intake: RemoteIntake) -> None:
+        """From now on ``intake`` takes the PUBLISHes that come."""
+        self._intake = intake
+        self.limits = intake.limits
+
+    def opened(self, remote: Remote) -> None:
+        """A connection is up."""
+        self._remote = remote
+
+    def closed(self) -> bytes:
+        """The connection is gone: what had been read and not been taken."""
+        self._remote = None
+        untaken, self._input = self._input, b""
+        self._resting = self._deaf = False
+        self._rest_since_s = None
+        self._mailbox.cancel_timer(REST_TIMER)
+        return untaken
+
+    # --- packets ---
+
+    def read(self) -> None:
+        """Read what is there, and have it taken.
+
+        Raises:
+            Unavailable: the connection is closed, or the remote says that it ends it; ``by_remote``: maybe for a message of ours;
+                ``taken_over``: because another uses our client identifier.
+            PeerViolation: what came is not MQTT, or not for us.
+        """
+        remote = self._remote
+        assert remote is not None
+        data = remote.receive()
+        if not data:
+            return
+        self._watch.received(self._mailbox.now_s())
+        self._parse(self._input + data if self._input else data)
+
+    def parse_on(self) -> None:
+        """Go on with what waited for the intake; it raises what ``read`` does."""
+        if self._remote is not None:
+            self._parse(self._input)
+
+    def _parse(self, buffer: bytes) -> None:
+        position = 0
+        intake = self._intake
+        while True:
+            position = self._flow.received(buffer, position)
+            if intake is not None:
+                position, before = intake.take(buffer, position), position
+                if intake.blocked:
+                    break
+                if position != before:
+                    continue
+            packet = remote_packets.next_packet(
+                buffer,
+                position,
+                bytes_max=self.limits.packet_max_bytes,
+                publish_bytes_max=self.limits.publish_max_bytes(self._level),
+            )
+            if packet is None:
+                break
+            self._take(packet)
+            position = packet.end
+        self._input = buffer[position:]
+
+    def _take(self, packet: remote_packets.RemotePacket) -> None:
+        """Anything but an acknowledgement of ours."""
+        if packet.first_byte == remote_packets.PINGRESP:
+            return
+        if self._intake is not None and self._intake.packet(packet):
+            return
+        if remote_packets.is_publish(packet):
+            self.unexpected_publishes += 1
+            if self.unexpected_publishes == 1:
+                log.warning("remote.unexpected_publish", extra=self._facts)
+            self._writer.say(remote_packets.acknowledge(packet))
+            return
+        if packet.first_byte == remote_packets.DISCONNECT and self._level == LEVEL_5:
+            self._hear_farewell(remote_packets.farewell(packet))
+        raise PeerViolation("MQTT-2.1.2 packet that only a client may send, or of no known type", first_byte=packet.first_byte)
+
+    def _hear_farewell(self, farewell: remote_packets.Farewell) -> NoReturn:
+        """The remote ends the connection and says why (MQTT 5)."""
+        said = {"reason": farewell.name, "reason_code": f"0x{farewell.reason_code:02x}"}
+        if farewell.reason_string:
+            said["said"] = farewell.reason_string
+        if farewell.server_reference:
+            said["server_reference"] = farewell.server_reference
+        log.warning("remote.disconnected", extra={**self._facts, **said})
+        raise Unavailable(
+            f"the remote disconnected: {farewell.name} (0x{farewell.reason_code:02x})",
+            by_remote=farewell.reason_code in MAY_MEAN_A_MESSAGE,
+            taken_over=farewell.reason_code == ReasonCode.SESSION_TAKEN_OVER,
+        )
+
+    # --- when to read ---
+
+    def hear(self, heard: bool) -> None:
+        """Stop or go on reading the socket."""
+        if self._remote is not None and heard == self._deaf:
+            self._deaf = not heard
+            self._watch_socket()
+
+    def rest(self, now_s: float) -> None:
+        """Read the socket by the timer while that costs nothing, else whenever it has something."""
+        flow = self._flow
+        rest_s = 0.0
+        if flow.in_flight and not flow.in_flight_qos2:
+            if flow.in_flight * 4 < flow.window:
+                rest_s = REST_OPEN_S
+            elif flow.window >= REST_WINDOW_MIN and flow.in_flight * 2 > flow.window:
+                rest_s = REST_BUSY_S
+        if self._resting != bool(rest_s):
+            self._resting = bool(rest_s)
+            self._watch_socket()
+        if rest_s and self._rest_since_s is None:
+            self._rest_since_s = now_s
+            self._mailbox.set_timer(REST_TIMER, now_s + rest_s)
+
+    def rested(self) -> bool:
+        """The timer has run out: whether to read now."""
+        self._rest_since_s = None
+        return self._remote is not None and not self._deaf
+
+    def reads_along(self) -> bool:
+        """There is a turn anyway: whether to read now what has gathered, and wait anew for the next."""
+        if self._rest_since_s is None or self._deaf or self._mailbox.now_s() - self._rest_since_s < REST_LEAST_S:
+            return False
+        self._rest_since_s = None
+        self._mailbox.cancel_timer(REST_TIMER)
+        return True
+
+    def _watch_socket(self) -> None:
+        self._poll.reads(not (self._resting or self._deaf))

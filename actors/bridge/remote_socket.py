@@ -1,0 +1,389 @@
+"""Opens connections to remote brokers, and is the only user of paho-mqtt.
+
+paho's public API does the name look-up, TCP, TLS, WebSocket and CONNECT, in the caller's thread, which blocks for it. The
+CONNACK is read here, to its last byte and no further: paho refuses some that MQTT allows. Then the socket is the Connection's.
+"""
+
+from __future__ import annotations
+
+import encodings.idna  # noqa: F401 - each look-up of a name wants it; here it is in the template, once for all
+import select
+import socket
+import ssl
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from paho.mqtt.client import Client, WebsocketConnectionError, error_string
+from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+
+from actors.system.plain_file import read_plain
+from actors.system.send_queue import unsent_bytes
+from actors.system.tls import FileFault, show, trust
+from wire.errors import PeerViolation, Unavailable
+from wire.exchange import remote_packets
+from wire.exchange.failback import Address
+from wire.mqtt import packets
+from wire.mqtt.codec import missing_bytes, split
+from wire.mqtt.publish_stream import PACKET_BYTES_LIMIT
+from wire.mqtt.reason_codes import reason_name
+from wire.settings import RemoteSettings, TlsSettings
+
+LEVEL_5 = 5
+DISCONNECT = b"\xe0\x00"
+
+# How a connection ends that the far end has closed, and not the way there.
+_CLOSED_BY_REMOTE = (ConnectionResetError, BrokenPipeError, ssl.SSLZeroReturnError, ssl.SSLEOFError)
+
+_READ_BYTES = 262_144
+_TEXT_BYTES_MAX = 65_535  # of a string of MQTT [MQTT-1.5.4]
+_WEBSOCKET_SEND_BYTES = 32_768  # one frame; paho masks it byte by byte, and wants a frame back until it is out whole
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputLimits:
+    """What the remote may send us: the largest packet, and how many unacknowledged QoS 1 and 2 PUBLISHes."""
+
+    packet_max_bytes: int
+    receive_maximum: int | None
+
+    def publish_max_bytes(self, level: int) -> int:
+        """The largest PUBLISH to take. A level 4 remote cannot be told a limit: it may send all that MQTT allows."""
+        return self.packet_max_bytes if level == LEVEL_5 else PACKET_BYTES_LIMIT
+
+
+NOTHING_SUBSCRIBED = InputLimits(packet_max_bytes=1 << 20, receive_maximum=None)  # so nothing large is expected
+
+
+class _Socket(Protocol):
+    def recv(self, buffer_size: int) -> bytes: ...
+    def send(self, buffer: Any) -> int: ...
+    def close(self) -> None: ...
+    def fileno(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connack:
+    """What the remote said when it let us in. A level 4 remote says ``session_present`` only.
+
+    session_expiry_s: how long it keeps the session, where that is not what was asked for.
+    """
+
+    session_present: bool
+    receive_maximum: int = 65_535
+    maximum_qos: int = 2
+    retain_available: bool = True
+    maximum_packet_size: int | None = None
+    keep_alive_s: int | None = None
+    session_expiry_s: int | None = None
+
+
+class Remote:
+    """A connection that the remote broker has accepted; its socket does not block."""
+
+    def __init__(self, client: Client, sock: _Socket, connack: Connack, address: str, *, websocket: bool) -> None:
+        self._client = client  # closes the socket when it is collected
+        self._socket = sock
+        self._pending: Callable[[], int] | None = getattr(sock, "pending", None)
+        self._websocket = websocket
+        self.connack = connack
+        self.address = address
+        with socket.socket(fileno=socket.dup(sock.fileno())) as plain:
+            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def fileno(self) -> int:
+        """The descriptor to poll."""
+        return self._socket.fileno()
+
+    def receive(self) -> bytes:
+        """All that can be read now, within reason; empty when there is nothing.
+
+        Bytes that TLS or WebSocket hold back are read too: polling the descriptor would not tell of them.
+
+        Raises:
+            Unavailable: the connection is closed; ``by_remote``: by the far end, and not on the way there.
+        """
+        pieces: list[bytes] = []
+        size = 0
+        while size < _READ_BYTES or (self._pending is not None and self._pending()):
+            try:
+                data = self._socket.recv(_READ_BYTES)
+            except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                if self._pending is None or not self._pending():
+                    break
+                continue
+            except OSError as error:
+                raise _closed(self.address, str(error), by_remote=isinstance(error, _CLOSED_BY_REMOTE)) from error
+            if not data:
+                if pieces:
+                    break  # told again by the next read
+                raise _closed(self.address, "closed by the remote", by_remote=True)
+            pieces.append(data)
+            size += len(data)
+            if self._pending is None and len(data) < _READ_BYTES:
+                break
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def send(self, data: memoryview) -> int:
+        """Write what can be written of ``data``; how many bytes went. What did not go must come again, unchanged, first.
+
+        Raises:
+            Unavailable: the connection is closed.
+        """
+        try:
+            if self._websocket:
+                return self._socket.send(bytes(data[:_WEBSOCKET_SEND_BYTES]))
+            return self._socket.send(data)
+        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            return 0
+        except OSError as error:
+            raise _closed(self.address, str(error), by_remote=isinstance(error, _CLOSED_BY_REMOTE)) from error
+
+    def unsent_bytes(self) -> int:
+        """How many of the bytes that the socket took the remote's machine has not confirmed, with what TLS and WebSocket add."""
+        return unsent_bytes(self._socket.fileno())
+
+    def close(self) -> None:
+        """Close the socket; saying DISCONNECT before is the caller's business."""
+        self._socket.close()
+
+
+def open_remote(
+    settings: RemoteSettings,
+    identifier: str,
+    address: Address,
+    *,
+    clean: bool,
+    limits: InputLimits = NOTHING_SUBSCRIBED,
+) -> Remote:
+    """Connect to ``address``; blocks, each step for ``connect_timeout_s`` at most.
+
+    With ``clean`` whatever session the remote has is ended first. At level 4 that takes a connection of its own, because a clean
+    session there ends with its connection [MQTT-3.1.2-6].
+
+    Raises:
+        Unavailable: it did not work; ``step`` says where (credentials, name, tcp, tls, websocket, connack) and ``error`` why.
+    """
+    if clean and settings.protocol != LEVEL_5 and not settings.clean_start:
+        ended = _open(settings, identifier, address, limits, clean=True)
+        ended.send(memoryview(DISCONNECT))
+        ended.close()
+        clean = False
+    return _open(settings, identifier, address, limits, clean=clean or settings.clean_start)
+
+
+def probe_remote(settings: RemoteSettings, address: Address) -> None:
+    """See whether a broker may be there; blocks. TCP, and TLS where it is configured; no CONNECT, so no session is touched.
+
+    Raises:
+        Unavailable: nobody answers; ``step`` and ``error`` say where and why.
+    """
+    place = f"{address[0]}:{address[1]}"
+    try:
+        with socket.create_connection(address, timeout=settings.connect_timeout_s) as sock:
+            if settings.transport in ("tls", "wss"):
+                with _tls_context(settings.tls).wrap_socket(sock, server_hostname=address[0]):
+                    pass
+    except FileFault as error:
+        raise _unavailable("credentials", place, _why(error)) from error
+    except socket.gaierror as error:
+        raise _unavailable("name", place, error.strerror or str(error)) from error
+    except (ssl.SSLError, ssl.CertificateError) as error:
+        raise _unavailable("tls", place, getattr(error, "verify_message", "") or str(error)) from error
+    except (OSError, ValueError) as error:
+        raise _unavailable("tcp", place, getattr(error, "strerror", None) or str(error) or type(error).__name__) from error
+
+
+def _open(settings: RemoteSettings, identifier: str, address: Address, limits: InputLimits, *, clean: bool) -> Remote:
+    place = f"{address[0]}:{address[1]}"
+    client = _client(settings, identifier, clean, place)
+    try:
+        if settings.protocol == LEVEL_5:
+            properties = _connect_properties(settings, limits)
+            client.connect(address[0], address[1], settings.keep_alive_s, clean_start=clean, properties=properties)
+        else:
+            client.connect(address[0], address[1], settings.keep_alive_s)
+    except socket.gaierror as error:
+        raise _unavailable("name", place, error.strerror or str(error)) from error
+    except (ssl.SSLError, ssl.CertificateError) as error:
+        raise _unavailable("tls", place, getattr(error, "verify_message", "") or str(error)) from error
+    except WebsocketConnectionError as error:
+        raise _unavailable("websocket", place, str(error)) from error
+    except (OSError, ValueError) as error:
+        raise _unavailable("tcp", place, getattr(error, "strerror", None) or str(error) or type(error).__name__) from error
+    sock = client.socket()
+    if sock is None:
+        raise _unavailable("connack", place, "closed by the remote")
+    try:
+        connack = _await_connack(client, sock, settings, limits, place)
+    except Unavailable:
+        sock.close()
+        raise
+    return Remote(client, sock, connack, place, websocket=settings.transport in ("ws", "wss"))
+
+
+def _client(settings: RemoteSettings, identifier: str, clean: bool, place: str) -> Client:
+    level_5 = settings.protocol == LEVEL_5
+    client = Client(
+        CallbackAPIVersion.VERSION2,
+        client_id=identifier,
+        clean_session=None if level_5 else clean,
+        protocol=MQTTProtocolVersion.MQTTv5 if level_5 else MQTTProtocolVersion.MQTTv311,
+        transport="websockets" if settings.transport in ("ws", "wss") else "tcp",
+        reconnect_on_failure=False,  # otherwise paho itself tries MQTT 3.1 when 3.1.1 is refused
+    )
+    client.connect_timeout = settings.connect_timeout_s
+    if settings.transport in ("ws", "wss"):
+        client.ws_set_options(path=settings.websocket_path)
+    try:
+        if settings.username is not None:
+            password = None
+            if settings.password_file is not None:
+                password = _first_line(settings.password_file)
+            client.username_pw_set(settings.username, password)
+        if settings.transport in ("tls", "wss"):
+            client.tls_set_context(_tls_context(settings.tls))
+    except (OSError, ValueError, FileFault) as error:  # ssl.SSLError is an OSError
+        raise _unavailable("credentials", place, _why(error)) from error
+    return client
+
+
+def credentials_fault(settings: RemoteSettings) -> str | None:
+    """What is wrong now with the files of a password, certificates and a key for the remote; None if nothing is."""
+    try:
+        if settings.password_file is not None:
+            _first_line(settings.password_file)
+        if settings.transport in ("tls", "wss"):
+            _tls_context(settings.tls)
+    except (OSError, ValueError, FileFault) as error:
+        return _why(error)
+    return None
+
+
+def _why(error: OSError | ValueError | FileFault) -> str:
+    return error.message if isinstance(error, FileFault) else str(error)
+
+
+def _first_line(path: str) -> str:
+    data = read_plain(path, _TEXT_BYTES_MAX + 5)  # with a byte order mark and an end of line
+    line = data.decode("utf-8-sig").partition("\n")[0].removesuffix("\r")
+    if len(line.encode()) > _TEXT_BYTES_MAX:
+        raise ValueError(f"the first line of {path} is longer than {_TEXT_BYTES_MAX} bytes")
+    return line
+
+
+class _NamedContext(ssl.SSLContext):
+    """Asks for, and checks, another name than the address says."""
+
+    server_name = ""
+
+    def wrap_socket(self, *arguments: Any, **options: Any) -> ssl.SSLSocket:
+        if self.server_name:
+            options["server_hostname"] = self.server_name
+        return super().wrap_socket(*arguments, **options)
+
+
+def _tls_context(settings: TlsSettings) -> ssl.SSLContext:
+    """The context for a connection; files are read anew each time, so that renewed certificates count."""
+    context = _NamedContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.server_name = settings.server_name
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    if not settings.verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if settings.ca_file:
+        trust(context, settings.ca_file)
+    else:
+        context.load_default_certs()
+    if settings.cert_file:
+        show(context, settings.cert_file, settings.key_file)
+    if settings.alpn:
+        context.set_alpn_protocols(list(settings.alpn))
+    return context
+
+
+def _connect_properties(settings: RemoteSettings, limits: InputLimits) -> Properties:
+    properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]  # paho leaves it untyped
+    properties.SessionExpiryInterval = settings.session_expiry_s
+    properties.MaximumPacketSize = limits.packet_max_bytes
+    if limits.receive_maximum is not None:
+        properties.ReceiveMaximum = limits.receive_maximum
+    return properties
+
+
+def _await_connack(client: Client, sock: _Socket, settings: RemoteSettings, limits: InputLimits, place: str) -> Connack:
+    """Wait for the CONNACK; nothing behind it is touched."""
+    deadline_s = time.monotonic() + settings.connect_timeout_s
+    level = settings.protocol
+    data = b""
+    try:
+        while (found := split(data, 0, limits.packet_max_bytes)) is None:
+            _wait_for_bytes(client, sock, deadline_s, place)
+            try:
+                piece = sock.recv(missing_bytes(data, 0))
+            except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                continue
+            if not piece:
+                raise _no_connack(place, "closed")
+            data += piece
+            if not remote_packets.may_answer_connect(data[0], level):
+                raise _no_connack(place, f"a packet that begins with 0x{data[0]:02x}")
+        if data[0] == remote_packets.DISCONNECT:
+            raise _unavailable("connack", place, "the remote sent DISCONNECT instead of a CONNACK")
+        connack = remote_packets.connack(data[found[1] :], level)
+    except PeerViolation as error:
+        raise _no_connack(place, error.message) from error
+    except OSError as error:
+        raise _no_connack(place, str(error)) from error
+    code = connack.reason_code
+    if code:
+        raise _unavailable("connack", place, f"refused: {reason_name(code).capitalize()} (0x{code:02x})", reason_code=code)
+    return _connack(connack)
+
+
+def _wait_for_bytes(client: Client, sock: _Socket, deadline_s: float, place: str) -> None:
+    """Until there may be something to read; what is left of the CONNECT goes out meanwhile."""
+    pending: Callable[[], int] = getattr(sock, "pending", lambda: 0)
+    poll = select.poll()
+    while True:
+        timeout_s = deadline_s - time.monotonic()
+        if timeout_s <= 0:
+            raise _unavailable("connack", place, "no CONNACK in time")
+        if pending():
+            return
+        writes = client.want_write()
+        poll.register(sock.fileno(), select.POLLIN | (select.POLLOUT if writes else 0))
+        for _, events in poll.poll(timeout_s * 1000):
+            code = client.loop_write() if writes and events & select.POLLOUT else 0
+            if code:
+                raise _no_connack(place, error_string(code))
+            if events & ~select.POLLOUT:
+                return
+
+
+def _no_connack(place: str, why: str) -> Unavailable:
+    return _unavailable("connack", place, f"closed or broken by the remote before a CONNACK: {why}")
+
+
+def _connack(connack: packets.Connack) -> Connack:
+    said = connack.properties
+    return Connack(
+        session_present=connack.session_present,
+        receive_maximum=65_535 if said.receive_maximum is None else said.receive_maximum,
+        maximum_qos=2 if said.maximum_qos is None else said.maximum_qos,
+        retain_available=said.retain_available != 0,
+        maximum_packet_size=said.maximum_packet_size,
+        keep_alive_s=said.server_keep_alive,
+        session_expiry_s=said.session_expiry_interval,
+    )
+
+
+def _unavailable(step: str, place: str, error: str, **fields: object) -> Unavailable:
+    return Unavailable(f"{step}: {error}", step=step, address=place, **fields)
+
+
+def _closed(place: str, error: str, *, by_remote: bool) -> Unavailable:
+    return Unavailable(f"connection lost: {error}", step="connection", address=place, by_remote=by_remote)

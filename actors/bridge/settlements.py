@@ -1,0 +1,92 @@
+"""What a lane's Connection tells its Forwarder of the exchange: what is settled and released, and how much more it takes.
+
+What is settled is ``LaneFlow``'s to say, what it is worth ``actors/bridge/settlement_batching.py``'s, how much is granted
+``wire/frames/credit.py``'s.
+"""
+
+from __future__ import annotations
+
+from actors.bridge.lane_names import Lane
+from actors.bridge.settlement_batching import Settling
+from actors.process.mailbox import Mailbox
+from wire.exchange.lane_sender import LaneFlow
+from wire.frames.credit import CreditGiver
+from wire.frames.lanes import Credit, Settle
+from wire.settings import NodeSettings
+
+SETTLE_TIMER = "settle"
+SETTLE_DELAY_S = 0.05  # settlements wait for more of them, unless something waits for their commit
+
+BYTES_IN_HAND = 8 << 20
+MESSAGES_IN_HAND_MIN = 2_048
+WINDOWS_IN_HAND = 3
+
+
+class Settlements:
+    """The numbered ``Settle`` frames of the lane's current opening, and its credit. lane_epoch: 0 before the first opening."""
+
+    def __init__(self, mailbox: Mailbox, settings: NodeSettings, lane: Lane, flow: LaneFlow) -> None:
+        remote = lane.bridge.remote
+        self.lane_epoch = 0
+        self._mailbox = mailbox
+        self._queue, self._forwarder = lane.queue, lane.forwarder
+        self._flow = flow
+        self._number = 0
+        self._timed = False
+        self._settling = Settling(lane.bridge.limits, settings.limits, bytes_max=BYTES_IN_HAND)
+        self._credit = CreditGiver(
+            messages_in_hand=max(MESSAGES_IN_HAND_MIN, WINDOWS_IN_HAND * remote.receive_maximum), bytes_in_hand=BYTES_IN_HAND
+        )
+
+    def open(self, lane_epoch: int) -> None:
+        """The lane is opened anew: everything is counted from nothing."""
+        self.lane_epoch = lane_epoch
+        self._number = 0
+        self._settling.opened()
+        self._credit.clear()
+
+    def tell_soon(self, now_s: float) -> None:
+        """Send what was settled now, or within a moment."""
+        settled = self._flow.settled_messages
+        if self._flow.urgent or self._settling.is_enough(settled, self._flow.passed_bytes):
+            self.tell()
+        elif settled and not self._timed:
+            self._timed = True
+            self._mailbox.set_timer(SETTLE_TIMER, now_s + SETTLE_DELAY_S)
+
+    def timer(self) -> None:
+        """The moment is over."""
+        self._timed = False
+        self.tell()
+
+    def tell(self) -> None:
+        """Send what was settled and released since the last time, if anything was."""
+        if not self.lane_epoch:
+            return
+        facts = self._flow.facts(self._number + 1)
+        if facts is None:
+            return
+        self._number += 1
+        self._settling.told(self._flow.passed_bytes)
+        self._mailbox.send(
+            self._forwarder,
+            Settle(
+                queue=self._queue,
+                epoch=self.lane_epoch,
+                number=self._number,
+                settled=facts.settled,
+                released=facts.released,
+                session=facts.session,
+                generation=facts.generation,
+                left=self._flow.left if facts.session is not None else (),
+            ),
+        )
+
+    def grant(self) -> None:
+        """Let the Forwarder pass on more, if that is worth a frame."""
+        granted = self._credit.grant(self._flow.passed_messages, self._flow.passed_bytes)
+        if granted is not None:
+            self._mailbox.send(
+                self._forwarder,
+                Credit(queue=self._queue, epoch=self.lane_epoch, messages=granted[0], size_bytes=granted[1]),
+            )

@@ -1,0 +1,1 @@
+"""Local clients, served: the Listener with its parts, and the Distributor."""

@@ -1,0 +1,173 @@
+"""What clients publish on its way to the store: the batch that is being built, what it owes them, and the batches not committed.
+
+Parsing fills the batch (``actors/broker/client_input.py``), ``actors/broker/gathering.py`` says when it goes, and who is answered
+when it is committed is ``actors/broker/puback_release.py``'s. Numbering and resending are ``wire/frames/sending_link.py``'s.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from actors.broker.listener_interface import ClientHost
+from actors.door.client import Client
+from actors.process.local_messages import Published
+from wire.exchange.receiver import AnswerBurst
+from wire.exchange.wills import Message
+from wire.frames.batch import Batch, pack_column
+from wire.frames.names import DISTRIBUTOR
+from wire.frames.sending_link import BATCH_BYTES_MAX, BATCH_ROWS_MAX, SendingLink
+from wire.mqtt.properties import USER_PROPERTIES_MAX
+from wire.mqtt.publish_stream import BatchBuilder
+from wire.mqtt.topics import TopicLimits
+from wire.routing.sys_topics import RESERVED
+from wire.settings import ClientLimitSettings
+
+PUBREL_BYTES = 64  # what one keeps in memory until its batch is committed, about
+
+WillRow = tuple[str, int, int, int]  # as in ``Published``
+
+
+@dataclass(frozen=True, slots=True)
+class Owed:
+    """What the Listener wants back when a batch is committed."""
+
+    bursts: list[tuple[Client, AnswerBurst]]
+    received: dict[str, tuple[bytes, bytes]]
+    sources: bytes
+    batch: Batch
+    wills: tuple[WillRow, ...] = ()
+
+
+class ClientBatches:
+    """The batch that is being built, and ``link``: those that are on their way.
+
+    builder: its rows. touched: by number, the clients that may be owed an answer with it.
+    """
+
+    def __init__(self, host: ClientHost, limits: ClientLimitSettings) -> None:
+        self._host = host
+        self.builder = BatchBuilder(
+            rows_max=BATCH_ROWS_MAX,
+            bytes_max=BATCH_BYTES_MAX,
+            packet_max_bytes=limits.packet_max_bytes,
+            topic_limits=TopicLimits(limits.topic_levels_max, limits.topic_max_bytes),
+            properties_max=USER_PROPERTIES_MAX,
+            reserved=RESERVED.encode(),
+            forbidden_take_room=limits.publish_messages_per_s is not None or limits.publish_bytes_per_s is not None,
+        )
+        self.link: SendingLink[Published, Owed] = SendingLink()
+        self.touched: dict[int, Client] = {}
+        self._wills: list[WillRow] = []
+
+    @property
+    def full(self) -> bool:
+        """Whether the batch that is being built takes no more."""
+        return self.builder.full
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing that was read waits for its commit."""
+        return not len(self.link) and not len(self.builder)
+
+    # --- the batch that is being built ---
+
+    def owes(self, client: Client) -> None:
+        """The client is owed an answer with it."""
+        self.touched[client.number] = client
+
+    def released(self, client: Client) -> None:
+        """The client's PUBREL is to be answered with it, and takes room in it like a message."""
+        self.touched[client.number] = client
+        self.builder.take_room(PUBREL_BYTES)
+
+    def add_will(self, session: str, message: Message, source: int, refused: tuple[int, int] = (0, 0)) -> None:
+        """Put a Will into it; its record goes with the same commit [MQTT-3.1.2-8].
+
+        refused: epoch and number of the batch in which it was, if there was no room for it.
+        """
+        topic, flags, payload, properties, _ = message
+        self._wills.append((session, len(self.builder), *refused))
+        self.builder.add(topic, flags, payload, source=source, properties=properties)
+
+    def will_rows(self) -> list[int]:
+        """The rows that are Wills."""
+        return [row for _, row, _, _ in self._wills]
+
+    def moved(self, places: Mapping[int, int]) -> None:
+        """Rows have left it: where those that are left are now."""
+        self._wills = [(session, places[row], epoch, number) for session, row, epoch, number in self._wills]
+
+    # --- batches on their way ---
+
+    def busy(self, session: str) -> bool:
+        """Whether a batch that is not committed changes the received identifiers of ``session``, or has its Will.
+
+        A Will that was refused is on record by itself and concerns no opening.
+        """
+        if _has_will(self._wills, session) or any(client.session == session for client in self.touched.values()):
+            return True  # the one that is being built
+        return any(
+            session in batch.kept.received
+            or _has_will(batch.kept.wills, session)
+            or any(client.session == session for client, _ in batch.kept.bursts)
+            for batch in self.link
+        )
+
+    def send(self, now_s: float) -> bool:
+        """Send what was gathered and begin the next batch; False if it would carry nothing."""
+        # A client may be gone already and still have sent something of this batch.
+        kept_sessions = {client.session for client in self.touched.values() if _keeps(client)}
+        bursts, released = self._seal()
+        if not bursts and not len(self.builder):
+            return False
+        received = self.builder.received
+        batch = self.builder.build(accepted_ms=self._host.mailbox.wall_ms())
+        sources = self.builder.sources_column()
+        self._host.traffic.publish_received += len(self.builder)
+        self._host.traffic.messages_received += len(self.builder)
+        self.builder.clear()
+        published = Published(
+            sender=self._host.name,
+            epoch=self._host.epoch,
+            number=self.link.next_number,
+            batch=batch,
+            sources=sources,
+            received={session: columns for session, columns in received.items() if session in kept_sessions},
+            released=released,
+            wills=tuple(self._wills),
+        )
+        self.link.sent(published, Owed(bursts, received, sources, batch, published.wills), now_s)
+        self._wills.clear()
+        self._host.send(DISTRIBUTOR, published)
+        return True
+
+    def _seal(self) -> tuple[list[tuple[Client, AnswerBurst]], dict[str, bytes]]:
+        bursts: list[tuple[Client, AnswerBurst]] = []
+        released: dict[str, bytes] = {}
+        for client in self.touched.values():
+            sealed = client.flow.seal() if client.flow is not None else None
+            if sealed is None:
+                continue
+            burst, released_ids = sealed
+            if released_ids and _keeps(client):
+                released[client.session] = pack_column(array("H", released_ids))
+            bursts.append((client, burst))
+        self.touched = {}
+        return bursts, released
+
+    def resend(self) -> None:
+        """Send all that are on their way again, as they were."""
+        for published in self.link.resend(self._host.mailbox.now_s()):
+            self._host.send(DISTRIBUTOR, published)
+
+
+def _keeps(client: Client) -> bool:
+    """Whether the received identifiers of the client's session are kept; not of one that has ended."""
+    return bool(client.queue) and (not client.closed or client.expiry_s > 0)
+
+
+def _has_will(wills: Iterable[WillRow], session: str) -> bool:
+    """Whether the Will of ``session`` is among them, and was not refused before."""
+    return any(name == session and not number for name, _, _, number in wills)

@@ -1,0 +1,293 @@
+"""What goes out to local clients: live messages, retained ones, and what the store hands out of the queues of their sessions.
+
+QoS 0 is written at once, encoded once for all clients of a kind. QoS 1 and 2 go through each client's
+``wire/exchange/client_outbox.py``; for the queue of a session that lasts the Listener is towards the store what a Forwarder and its
+Connection are for a lane.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any
+
+from actors.broker.listener_interface import ClientHost
+from actors.door.client import Client
+from actors.door.logins_and_rights import Access
+from actors.process.local_messages import Deliver
+from wire.door.access_rules import ClientAccess
+from wire.exchange.client_outbox import ClientOutbox
+from wire.exchange.retained_before_live import RetainedFirst
+from wire.exchange.subscriber_copies import Copies, as_granted
+from wire.frames.batch import RETAIN, Batch, unpack_column
+from wire.frames.lanes import HandOut, LaneClose, LaneOpen, LaneOpened, LaneReopen, Settled
+from wire.frames.local_sessions import Retained
+from wire.frames.names import LANE_EPOCH_SHIFT, QUEUE_STORE
+from wire.mqtt.publish_stream import PACKET_BYTES_LIMIT
+from wire.settings import NodeSettings
+
+log = logging.getLogger("bascule")
+
+BURST_BYTES = 65_536
+PUMP_BELOW_BYTES = 131_072  # no more is encoded for a client whose socket has left this much
+SETTLE_DELAY_S = 0.01  # settlements wait a moment for more of them, unless something waits for their commit
+SETTLE_TIMER = "settle"
+
+LaneFrame = LaneOpened | HandOut | Settled | LaneReopen
+
+
+class Deliveries:
+    """Delivers to clients; what is sent in a turn is written at its end."""
+
+    def __init__(self, host: ClientHost, settings: NodeSettings, access: Access) -> None:
+        self._host = host
+        self._access = access
+        self._settings = settings.sessions
+        self._output_max_bytes = settings.clients.output_max_bytes
+        self._lanes: dict[str, Client] = {}
+        self._openings = 0
+        self._touched: dict[int, Client] = {}
+        self._unsettled: dict[int, Client] = {}
+        self._settle_timed = False
+        self._dropped: Counter[str] = Counter()  # by reason
+
+    def figures(self) -> dict[str, Any]:
+        """Figures for ``status``."""
+        outboxes = [client.outbox for client in self._host.clients() if client.outbox is not None]
+        dropped = self._dropped.copy()
+        for outbox in outboxes:
+            dropped.update(_dropped_by(outbox))
+        return {
+            "in_flight": sum(outbox.in_flight for outbox in outboxes),
+            "dropped": dict(dropped),
+            "output_dropped": dropped["output_limit"],
+            "sessions": {"lasting": len(self._lanes), "live": len(outboxes) - len(self._lanes)},
+        }
+
+    # --- connections ---
+
+    def opened(self, client: Client) -> None:
+        """The client has its CONNACK: begin, or go on with what waits in its session's queue."""
+        client.outbox = ClientOutbox(
+            queue=client.queue,
+            level=client.level,
+            receive_maximum=client.receive_maximum,
+            packet_max_bytes=client.packet_max_bytes,
+            settings=self._settings,
+            aliases=client.aliases,
+        )
+        if client.queue:
+            self._lanes[client.queue] = client
+            self._open_lane(client.outbox)
+        else:
+            client.outbox.begin()
+
+    def closed(self, client: Client) -> None:
+        """The connection is gone; what is in its session's queue stays there."""
+        outbox = client.outbox
+        if outbox is None:
+            return
+        self._touched.pop(client.number, None)
+        self._unsettled.pop(client.number, None)
+        self._dropped.update(_dropped_by(outbox))
+        if outbox.queue and self._lanes.get(outbox.queue) is client:
+            self._settle(outbox)
+            del self._lanes[outbox.queue]
+            self._host.send(QUEUE_STORE, LaneClose(queue=outbox.queue, epoch=outbox.lane_epoch, sent_below=outbox.sent_below))
+
+    def store_is_new(self) -> None:
+        """Open every lane again; the connections stay."""
+        for client in self._lanes.values():
+            assert client.outbox is not None
+            self._open_lane(client.outbox)
+
+    def _open_lane(self, outbox: ClientOutbox) -> None:
+        self._openings += 1
+        outbox.opening((self._host.epoch << LANE_EPOCH_SHIFT) + self._openings)
+        self._host.send(QUEUE_STORE, LaneOpen(queue=outbox.queue, epoch=outbox.lane_epoch))
+
+    # --- frames ---
+
+    def lane(self, frame: LaneFrame) -> None:
+        """The store opens the lane of a session's queue, hands out, or has committed."""
+        client = self._lanes.get(frame.queue)
+        if client is None or client.outbox is None:
+            return  # it has gone meanwhile
+        if isinstance(frame, LaneReopen):  # something is lost that the client may know of (O5)
+            log.warning("session.damaged", extra={"client_id": client.label, "queue": frame.queue})
+            self._open_lane(client.outbox)
+            return
+        if frame.epoch != client.outbox.lane_epoch:
+            return
+        match frame:
+            case LaneOpened():
+                client.outbox.opened(frame)
+            case HandOut():
+                self._access.left_out(client.outbox.hand_out(frame, client.rights))
+            case Settled():
+                client.outbox.settled(frame.number)
+        self._touched[client.number] = client
+
+    def deliver(self, frame: Deliver) -> None:
+        """Send live messages."""
+        batch = frame.batch
+        wall_ms = self._host.mailbox.wall_ms()
+        grants = frame.grants or ((0, False, ()),) * len(frame.groups)
+        for (subscribers, rows_column), (qos, as_published, identifiers) in zip(frame.groups, grants, strict=True):
+            rows = unpack_column("H", rows_column) if rows_column else None
+            granted = as_granted(
+                batch,
+                rows,
+                qos=qos,
+                retain_as_published=as_published,
+                identifiers=identifiers,
+            )
+            self.send(Copies(granted, wall_ms), unpack_column("I", subscribers), partial(_retained_topics, batch, rows))
+
+    def send(self, all_copies: Copies, subscribers: Sequence[int], replaced: Callable[[], Iterable[bytes]] = tuple) -> None:
+        """Send granted messages to these connections, each without what it may not receive.
+
+        replaced: the topics of those that were published with RETAIN.
+        """
+        for number in subscribers:
+            client = self._host.client(number)
+            if client is None or client.outbox is None:
+                continue
+            copies = all_copies if client.rights is None else self._readable(all_copies, client.rights)
+            if client.retained_first is not None:
+                copies = self._hold(copies, client.retained_first, replaced)
+            if copies.qos0_messages:
+                if client.output_bytes > self._output_max_bytes // 2 and not client.backlog:
+                    self._dropped["output_limit"] += copies.qos0_messages
+                else:
+                    packet_max_bytes = client.packet_max_bytes or PACKET_BYTES_LIMIT
+                    if client.aliases is None or client.backlog:  # what may be dropped must not give an alias
+                        packets = copies.qos0(client.level, packet_max_bytes)
+                    else:
+                        packets = copies.qos0_aliased(client.aliases, packet_max_bytes)
+                    if client.backlog:
+                        self._put_back(client, packets, copies.qos0_messages)
+                    else:
+                        self._host.traffic.publish_sent += copies.qos0_messages
+                        self._host.write(client, packets, copies.qos0_messages)
+            if copies.parcel is not None:
+                if client.outbox.queue:
+                    continue  # those it gets through its queue
+                client.outbox.put(copies.parcel)
+                self._touched[number] = client
+
+    def _put_back(self, client: Client, packets: bytes, messages: int) -> None:
+        """Write ``packets`` of QoS 0 when the client's socket has taken what is before them."""
+        if client.backlog_bytes + len(packets) > self._settings.queue_max_bytes:
+            self._dropped["queue_full"] += messages
+            return
+        self._host.traffic.publish_sent += messages
+        self._host.traffic.messages_sent += messages
+        client.backlog.append(packets)
+        client.backlog_bytes += len(packets)
+
+    def _hold(self, copies: Copies, first: RetainedFirst, replaced: Callable[[], Iterable[bytes]]) -> Copies:
+        """``copies`` without what has to wait for retained messages."""
+        dropped = first.dropped
+        copies = first.hold(copies, replaced)
+        if first.dropped > dropped:
+            self._dropped["output_limit"] += first.dropped - dropped
+        return copies
+
+    def _readable(self, copies: Copies, rights: ClientAccess) -> Copies:
+        """``copies`` without what the client may not receive."""
+        readable = copies.readable(rights)
+        self._access.left_out(len(copies) - len(readable))
+        return readable
+
+    def retained(self, frame: Retained) -> None:
+        """Send retained messages, with RETAIN, to the connection that has subscribed."""
+        client = self._host.client(frame.source)
+        if client is None or client.outbox is None:
+            return
+        identifiers = (frame.identifier,) if frame.identifier else ()
+        batch = Batch.decode(frame.bodies[0])
+        granted = as_granted(batch, None, qos=frame.qos, retain_as_published=True, identifiers=identifiers)
+        copies = Copies(granted, self._host.mailbox.wall_ms())
+        if client.rights is not None:
+            copies = self._readable(copies, client.rights)
+        if copies.qos0_messages:
+            packets = copies.qos0(client.level, client.packet_max_bytes or PACKET_BYTES_LIMIT)
+            self._put_back(client, packets, copies.qos0_messages)
+        if copies.parcel is not None and not client.outbox.queue:
+            client.outbox.put(copies.parcel)
+        self._touched[client.number] = client
+
+    # --- turns ---
+
+    def touched(self, client: Client) -> None:
+        """Something may be written to the client at the end of the turn: it has acknowledged, or its socket has taken more."""
+        if client.outbox is not None:
+            self._touched[client.number] = client
+
+    def turn_end(self, now_s: float) -> None:
+        """Write what may leave, and tell the store what became of its messages."""
+        touched, self._touched = self._touched, {}
+        wall_ms = self._host.mailbox.wall_ms() if touched else 0
+        for client in touched.values():
+            outbox = client.outbox
+            if client.closed or outbox is None:
+                continue
+            self._write(client, outbox, now_s, wall_ms)
+            if client.closed or not outbox.queue:
+                continue
+            credit = outbox.grant()
+            if credit is not None:
+                self._host.send(QUEUE_STORE, credit)
+            if outbox.urgent:
+                self._settle(outbox)
+            elif outbox.has_facts:
+                self._unsettled[client.number] = client
+        if self._unsettled and not self._settle_timed:
+            self._settle_timed = True
+            self._host.mailbox.set_timer(SETTLE_TIMER, now_s + SETTLE_DELAY_S)
+
+    def settle_all(self) -> None:
+        """The moment has passed for which settlements waited."""
+        self._settle_timed = False
+        unsettled, self._unsettled = self._unsettled, {}
+        for client in unsettled.values():
+            if client.outbox is not None and not client.closed:
+                self._settle(client.outbox)
+
+    def _write(self, client: Client, outbox: ClientOutbox, now_s: float, wall_ms: int) -> None:
+        while not client.closed and client.output_bytes < PUMP_BELOW_BYTES:
+            if client.backlog:
+                packets = client.backlog.popleft()
+                client.backlog_bytes -= len(packets)
+                self._host.write(client, packets, 0)  # counted when they were put there
+                continue
+            publishes, pubrels = outbox.sent
+            data = outbox.pump(BURST_BYTES, now_s, wall_ms)
+            if not data:
+                return
+            published = outbox.sent[0] - publishes
+            self._host.traffic.publish_sent += published
+            self._host.write(client, data, published + outbox.sent[1] - pubrels)
+
+    def _settle(self, outbox: ClientOutbox) -> None:
+        settle = outbox.settle()
+        if settle is not None:
+            self._host.send(QUEUE_STORE, settle)
+
+
+def _dropped_by(outbox: ClientOutbox) -> dict[str, int]:
+    found = {
+        "queue_full": outbox.dropped,
+        "expired": outbox.expired,
+        "packet_too_large": outbox.too_large,
+        "refused": outbox.refused,
+    }
+    return {reason: count for reason, count in found.items() if count}
+
+
+def _retained_topics(batch: Batch, rows: Sequence[int] | None) -> set[bytes]:
+    """The topics of those ``rows`` (None: all) that were published with RETAIN."""
+    return {batch.topics[batch.topic_of[row]] for row in (range(len(batch)) if rows is None else rows) if batch.flags[row] & RETAIN}

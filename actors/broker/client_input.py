@@ -1,0 +1,285 @@
+"""What local clients send: read, and taken in the order in which it came.
+
+Runs of PUBLISH go into the batch (parsing is ``wire/mqtt/publish_stream.py``'s), acknowledgements to the client's outbox, every
+other packet to ``actors/broker/client_packets.py``. Who has to wait is ``actors/broker/waiting_clients.py``'s; what is kept of a
+client's input meanwhile is counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from actors.broker.client_batches import ClientBatches
+from actors.broker.client_packets import ClientPackets
+from actors.broker.listener_interface import ClientHost
+from actors.broker.waiting_clients import TURN_TIMER, WaitingClients
+from actors.door.client import BEHIND, NO_ROOM, RECEIVE_BYTES, REQUESTS_MAX, Client
+from actors.door.input_budget import InputBudget
+from actors.door.publish_rate import PublishRate
+from wire.errors import PeerViolation
+from wire.exchange.packet_identifiers import PUBACK, PUBCOMP, PUBREC
+from wire.exchange.receiver import InboundFlow
+from wire.mqtt.codec import missing_bytes, split
+from wire.mqtt.publish_stream import parse_publishes
+from wire.mqtt.reason_codes import ReasonCode
+from wire.routing.sys_topics import packets_in
+from wire.settings import ClientLimitSettings
+
+PACKETS_PER_TURN = 500  # of one client, runs of PUBLISH aside: each is handled by itself
+PUBLISH_BYTE, PUBREL_BYTE = 0x30, 0x60
+_SUBSCRIPTIONS = b"\x82\xa2"  # what SUBSCRIBE and UNSUBSCRIBE begin with
+QOS_0_MASK, QOS_0_BYTE = 0xF6, 0x30  # a PUBLISH of QoS 0, whatever its other flags
+BESIDE_ROWS, BESIDE_BYTES = 2_048, 512 * 1024  # room for messages of QoS 0 in a batch that is full of others
+RECEIVE_BYTES_FULL = 4_096  # from each client while the batch is full: what they send may have to wait here
+_ACKNOWLEDGEMENTS = (PUBACK, PUBREC, PUBCOMP)
+LIMIT_OF: dict[int, str] = {  # reason code of a violation -> the limit that it broke
+    ReasonCode.PACKET_TOO_LARGE: "packet_max_bytes",
+    ReasonCode.RECEIVE_MAXIMUM_EXCEEDED: "receive_maximum",
+    ReasonCode.TOPIC_NAME_INVALID: "topic_limits",
+}
+
+
+class ClientInput:
+    """Takes it, as far as there is room for it."""
+
+    def __init__(
+        self,
+        host: ClientHost,
+        batches: ClientBatches,
+        packets: ClientPackets,
+        waiting: WaitingClients,
+        limits: ClientLimitSettings,
+        *,
+        acknowledged: Callable[[Client], None],
+        crowded: Callable[[], None],
+    ) -> None:
+        """acknowledged: told of a client that has sent acknowledgements. crowded: told when there is no room for QoS 0 either."""
+        self._host = host
+        self._batches = batches
+        self._builder = batches.builder
+        self._packets = packets
+        self._limits = limits
+        self._packet_max_bytes = limits.packet_max_bytes
+        self._acknowledged = acknowledged
+        self._crowded = crowded
+        self._waiting = waiting
+        self._budget = InputBudget(limits.input_max_bytes)
+
+    @property
+    def held_bytes(self) -> int:
+        """What is kept of all clients' input."""
+        return self._budget.held_bytes
+
+    # --- going on ---
+
+    def begin(self, client: Client, now_s: float) -> None:
+        """The client has come in."""
+        limits = self._limits
+        if limits.publish_messages_per_s is not None or limits.publish_bytes_per_s is not None:
+            client.rate = PublishRate(limits.publish_messages_per_s, limits.publish_bytes_per_s, now_s)
+
+    def read(self, client: Client, now_s: float) -> bool:
+        """Take what the client's socket has; False when it is gone."""
+        data = client.receive(RECEIVE_BYTES_FULL if self._builder.full else RECEIVE_BYTES)
+        if data is None:
+            return False
+        if data:
+            self._host.traffic.bytes_received += len(data)
+            if client.missing > len(data):
+                client.missing -= len(data)
+                client.gathered += data
+                self._hold(client)
+                return True
+            if client.gathered:
+                client.buffer = b"".join((client.buffer, client.gathered, data))
+                client.gathered = bytearray()
+            else:
+                client.buffer = client.buffer + data if client.buffer else data
+            size_bytes = len(client.buffer)
+            self._take(client)
+            if len(client.buffer) < size_bytes:
+                client.keep_alive.heard(now_s)
+        return True
+
+    def read_on(self, client: Client) -> None:
+        """Go on with what the client has sent: it has its CONNACK, or fewer of its requests wait for their answers."""
+        self._waiting.go_on(client)
+        self._take(client)
+
+    def release(self, client: Client) -> None:
+        """Take what a client goes on to send that was held back behind what the store had refused."""
+        client.held_back = client.leaves
+        client.hear_again(self._host.mailbox.now_s())
+        self.read_on(client)
+
+    def go_on_with_room(self) -> None:
+        """The batch has gone, or has room again: go on with those that wait for it."""
+        self._waiting.batch_went_on(self._take, self._has_no_room)
+
+    def on_timer(self, name: str, now_s: float) -> None:
+        """``TURN_TIMER`` or ``RATE_TIMER`` is due."""
+        if name == TURN_TIMER:
+            self._waiting.turn_has_come(now_s, self._take)
+        else:
+            self._waiting.rate_allows(now_s, self.read_on)
+
+    def closed(self, client: Client) -> None:
+        """The client has gone, and what it sent with it."""
+        self._waiting.closed(client)
+        self._budget.hold(client.number, 0)
+
+    # --- packets ---
+
+    def _take(self, client: Client) -> None:
+        """Take what is whole in the client's buffer: runs of PUBLISH into the batch, everything else one by one."""
+        data, position, handled = client.buffer, 0, 0
+        client.missing = 0
+        try:
+            while not client.closed and client.asking < REQUESTS_MAX:
+                if client.flow is not None:
+                    self._batches.touched[client.number] = client
+                    position = self._take_publishes(client, client.flow, data, position)
+                if position == len(data) or self._waits(client, first_byte := data[position]):
+                    break
+                if client.flow is None:
+                    self._packets.check_first(first_byte)
+                elif first_byte in _ACKNOWLEDGEMENTS and (end := self._take_acknowledgements(client, data, position)) > position:
+                    position = end
+                    continue
+                packet = split(data, position, self._packet_max_bytes)
+                if packet is None:
+                    client.missing = missing_bytes(data, position)
+                    break
+                _, start, stop = packet
+                if first_byte & 0xF0 == PUBLISH_BYTE:
+                    if not client.leaves:  # of QoS 0: there is no room beside the full batch either
+                        self._crowded()
+                        self._waiting.wait_for_batch(client, NO_ROOM)
+                        break
+                    position = stop  # left out: its client sends it again, behind what the store has refused
+                    continue
+                position = stop
+                self._packets.handle(client, first_byte, data[start:stop])
+                handled += 1
+                self._host.traffic.messages_received += 1
+                if handled >= PACKETS_PER_TURN and position < len(data) and not client.closed:
+                    self._waiting.wait_a_turn(client)
+                    break
+        except PeerViolation as error:
+            if error.reason_code in LIMIT_OF:
+                self._host.limited(LIMIT_OF[error.reason_code])
+            self._packets.violated(client, error)
+        self._keep(client, data[position:] if position else data)
+
+    def _waits(self, client: Client, first_byte: int) -> bool:
+        """Leave ``client`` unread if the packet that begins like this has to wait."""
+        if client.flow is None:
+            return bool(client.level)  # CONNECT was read, and its session is being looked up: read_on goes on
+        if client.rate is not None and self._waiting.is_too_fast(client):
+            return True
+        kind = first_byte & 0xF0
+        if kind == PUBLISH_BYTE and client.held_back:
+            if client.leaves:
+                return False
+            client.hear(False)  # behind what the store has refused
+        elif kind in (PUBLISH_BYTE, PUBREL_BYTE) and self._builder.full and first_byte & QOS_0_MASK != QOS_0_BYTE:
+            self._waiting.wait_for_batch(client, NO_ROOM)
+        elif first_byte in _SUBSCRIPTIONS and self._builder.holds(client.number):
+            self._waiting.wait_for_batch(client, BEHIND)
+        else:
+            return False
+        return True
+
+    def _has_no_room(self, client: Client) -> bool:
+        """Whether what waits of ``client`` would go on waiting for the batch, as it is."""
+        return self._builder.full and bool(client.buffer) and client.buffer[0] & QOS_0_MASK != QOS_0_BYTE
+
+    def _take_acknowledgements(self, client: Client, data: bytes, position: int) -> int:
+        """A run of PUBACK, PUBREC and PUBCOMP for what was sent on this connection."""
+        if client.outbox is None or not client.outbox.live:
+            return position
+        self._acknowledged(client)
+        end = client.outbox.received(data, position)
+        self._host.traffic.messages_received += packets_in(data, position, end)
+        return end
+
+    # --- runs of PUBLISH ---
+
+    def _take_publishes(self, client: Client, flow: InboundFlow, data: bytes, position: int) -> int:
+        """Take the run of PUBLISH that stands at ``position`` into the batch; where what is not taken begins."""
+        if client.held_back:
+            return position
+        before = position
+        if client.rate is not None:
+            return self._take_rated(client, flow, data, position)
+        position = parse_publishes(data, position, client.level, flow, self._builder)
+        if position != before:
+            flow.check_quota()
+        if self._builder.full and position < len(data) and data[position] & QOS_0_MASK == QOS_0_BYTE:
+            position = self._take_beside(client, flow, data, position)
+        return position
+
+    def _take_beside(self, client: Client, flow: InboundFlow, data: bytes, position: int) -> int:
+        """Take PUBLISHes of QoS 0 into the full batch: they don't wait for the disk, which those that fill it do."""
+        builder = self._builder
+        rows_max, bytes_max = builder.rows_max, builder.bytes_max
+        builder.rows_max, builder.bytes_max = rows_max + BESIDE_ROWS, bytes_max + BESIDE_BYTES
+        builder.take_only_qos_0(True)
+        try:
+            return parse_publishes(data, position, client.level, flow, builder)
+        finally:
+            builder.rows_max, builder.bytes_max = rows_max, bytes_max
+            builder.take_only_qos_0(False)
+
+    def _take_rated(self, client: Client, flow: InboundFlow, data: bytes, position: int) -> int:
+        """The same of a client whose rate is limited; a run of its messages may end with what was forbidden, and go on."""
+        while True:
+            before = position
+            position = self._take_allowed(client, flow, data, position)
+            if position == before:
+                return position
+            flow.check_quota()
+            goes_on = position < len(data) and data[position] & 0xF0 == PUBLISH_BYTE
+            if not goes_on or self._builder.full or self._waiting.is_too_fast(client):
+                return position
+
+    def _take_allowed(self, client: Client, flow: InboundFlow, data: bytes, position: int) -> int:
+        """``parse_publishes`` as far as the client's rate allows; a client that is at its end is not read until it has more."""
+        assert client.rate is not None
+        now_s = self._host.mailbox.now_s()
+        messages, size_bytes = client.rate.allowance(now_s)
+        builder, before, start = self._builder, len(self._builder) + flow.forbidden_publishes, position
+        rows_max, bytes_max = builder.rows_max, builder.bytes_max
+        if messages and size_bytes:
+            builder.rows_max = int(min(rows_max, len(builder) + messages))
+            builder.bytes_max = int(min(bytes_max, builder.used_bytes + size_bytes))
+            try:
+                position = parse_publishes(data, position, client.level, flow, builder)
+            finally:
+                builder.rows_max, builder.bytes_max = rows_max, bytes_max
+                client.rate.take(len(builder) + flow.forbidden_publishes - before, position - start)
+        wait_s = client.rate.wait_s()
+        if wait_s:
+            self._waiting.slow_down(client, now_s + wait_s)
+        return position
+
+    # --- what is kept ---
+
+    def _keep(self, client: Client, data: bytes) -> None:
+        """``data`` is what has to wait of the client's input."""
+        client.buffer = data
+        if data or client.held:
+            self._hold(client)
+
+    def _hold(self, client: Client) -> None:
+        """Count what is kept of the client's input; who has most of it goes where all together have too much (B1)."""
+        client.held = 0 if client.closed else len(client.buffer) + len(client.gathered)
+        if not self._budget.hold(client.number, client.held):
+            return
+        while (number := self._budget.over()) is not None:
+            self._host.limited("input_max_bytes")
+            largest = self._host.client(number)
+            assert largest is not None, "it gives back what it held when it goes"
+            self._packets.violated(
+                largest, PeerViolation("clients.input_max_bytes is reached", reason_code=ReasonCode.QUOTA_EXCEEDED)
+            )

@@ -1,0 +1,225 @@
+"""The sessions of local clients as the Listener sees them: who comes, who takes over, and what the end of a connection means.
+
+What outlives a connection is kept by the store, which is told here. What may be on record is ``actors/broker/session_records.py``'s
+to know; who waits for CONNACK is ``actors/broker/session_openings.py``'s, and Wills are ``actors/broker/client_wills.py``'s. Terms
+are ``wire/door/connect_checks.py``'s.
+
+C2  a client identifier has one connection; a newer one ends the older first [MQTT-3.1.4-3].
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import replace
+from functools import partial
+
+from actors.broker.client_wills import NO_SOURCE, ClientWills
+from actors.broker.listener_interface import ClientHost
+from actors.broker.session_openings import SessionOpenings, end_connection
+from actors.broker.session_records import SessionRecords
+from actors.door.client import Client
+from actors.door.logins_and_rights import Access, Verdict
+from actors.process.local_messages import SessionDown
+from wire.door.connect_checks import LoginFault, Welcome, judge_connect, refuse_login
+from wire.exchange.wills import Message
+from wire.frames.batch import REFUSABLE, RETAIN
+from wire.frames.intake import SessionClose, SessionGone, SessionsKnown
+from wire.frames.names import DISTRIBUTOR, QUEUE_STORE
+from wire.mqtt.aliases import OutgoingAliases
+from wire.mqtt.codec import encode
+from wire.mqtt.packets import MQTT_5_0, Connack, Connect, Disconnect, Packet, Will
+from wire.mqtt.properties import encode_properties
+from wire.mqtt.reason_codes import ReasonCode, protocol_error
+from wire.mqtt.topics import TopicLimits
+from wire.routing.sys_topics import is_reserved
+from wire.settings import NodeSettings
+
+
+class ClientSessions:
+    """Begins and ends sessions."""
+
+    def __init__(
+        self,
+        host: ClientHost,
+        settings: NodeSettings,
+        access: Access,
+        records: SessionRecords,
+        wills: ClientWills,
+        openings: SessionOpenings,
+    ) -> None:
+        self._host = host
+        self._access = access
+        self._records = records
+        self._wills = wills
+        self._openings = openings
+        self._limits = settings.clients
+        self._settings = settings.sessions
+        self._topic_limits = TopicLimits(settings.clients.topic_levels_max, settings.clients.topic_max_bytes)
+        self._clients: dict[str, Client] = {}
+
+    # --- CONNECT ---
+
+    def connect(self, client: Client, connect: Connect) -> None:
+        """Let the client in, or not."""
+        client.level = connect.level
+        self._host.greeted(client)
+        if connect.will is not None and not self._topic_limits.allow(connect.will.topic):
+            self._host.limited("topic_limits")
+            if connect.level == MQTT_5_0:
+                self._send(client, Connack(session_present=False, reason_code=ReasonCode.TOPIC_NAME_INVALID))
+            self._host.close_client(client, "refused")
+            return
+        judged = judge_connect(connect, self._limits, self._settings, new_id=f"auto-{uuid.uuid4().hex}")
+        if isinstance(judged, Connack):
+            least = connect.properties.maximum_packet_size
+            if least is None or len(encode(judged, client.level)) <= least:
+                self._send(client, judged)
+            self._host.close_client(client, "refused")
+            return
+        client.hear(False)  # what it sends before its CONNACK waits in its socket
+        self._access.judge(client, connect, partial(self._admit, client, judged, connect.will))
+
+    def _admit(self, client: Client, welcome: Welcome, will: Will | None, verdict: Verdict) -> None:
+        """Go on with a client that may come in, and has not gone meanwhile; send the others away [MQTT-3.1.4-2]."""
+        if verdict is None:
+            client.session = welcome.client_id
+            self._access.give_rights(client)
+            if will is not None and (is_reserved(will.topic) or not self._access.may_publish(client, will.topic.encode())):
+                verdict = LoginFault.WILL_FORBIDDEN
+        older = self._clients.get(welcome.client_id)
+        if verdict is None and older is not None and not self._access.may_take_over(client, older):
+            verdict = LoginFault.ANOTHERS
+        if verdict is not None:
+            self._send(client, refuse_login(verdict, client.level))
+            self._host.close_client(client, "refused")
+            return
+        if older is not None:
+            if older.level == MQTT_5_0 and older.flow is not None:
+                self._send(older, Disconnect(reason_code=ReasonCode.SESSION_TAKEN_OVER))
+            self._host.close_client(older, "taken_over")  # C2
+        self._clients[welcome.client_id] = client
+        client.expiry_s = welcome.expiry_s
+        client.keep_alive.keep_alive_s = welcome.keep_alive_s
+        client.receive_maximum = welcome.receive_maximum
+        client.packet_max_bytes = welcome.packet_max_bytes
+        client.aliases = OutgoingAliases(welcome.topic_alias_maximum) if welcome.topic_alias_maximum else None
+        client.will = None if will is None else _message(will)
+        self._openings.add(client, welcome)
+
+    # --- the end ---
+
+    def disconnect(self, client: Client, packet: Disconnect) -> None:
+        """The client says goodbye.
+
+        Raises:
+            PeerViolation: it wants its session to last, which it did not when it came [MQTT-3.14.2-2].
+        """
+        expiry_s = packet.properties.session_expiry_interval
+        if expiry_s is not None:
+            if expiry_s and not client.expiry_s:
+                protocol_error("MQTT-3.14.2-2 session expiry interval in DISCONNECT after 0 in CONNECT")
+            client.expiry_s = min(expiry_s, self._settings.expiry_max_s)
+        goodbye = packet.reason_code == ReasonCode.NORMAL_DISCONNECTION
+        self._host.close_client(client, "disconnect", publish_will=not goodbye)  # [MQTT-3.14.4-3]
+
+    def closed(self, client: Client, *, publish_will: bool) -> None:
+        """The connection is gone: so is the session, or it waits for its client from now on."""
+        if self._clients.get(client.session) is not client:
+            return
+        del self._clients[client.session]
+        opening = self._openings.closed(client)
+        if opening is not None and not opening.asked and not opening.let_in:
+            return
+        told = opening is None or opening.asked
+        keep_will = publish_will and client.will is not None and client.flow is not None
+        keep_will = keep_will and client.will is not None and self._access.may_publish(client, client.will[0])
+        if told and (client.will is not None or client.queue or client.expiry_s or opening is not None):
+            close = SessionClose(
+                sender=self._host.name,
+                epoch=self._host.epoch,
+                session=client.session,
+                source=client.number,
+                wall_ms=self._host.mailbox.wall_ms(),
+                expiry_s=client.expiry_s,
+                keep_will=keep_will and opening is None,  # what is not on record yet need not get there: it is published now
+            )
+            self._records.ends(close, answered=opening is None)
+            self._host.send(QUEUE_STORE, close)
+        if client.flow is not None:
+            self._host.send(DISTRIBUTOR, SessionDown(session=client.session, source=client.number, ended=not client.expiry_s))
+        if keep_will:
+            self._wills.connection_ended(client, on_record=told)
+
+    def gone(self, frame: SessionGone) -> None:
+        """The session has ended, and not by its client's will; a Will that waited for its delay is due [MQTT-3.1.3-9]."""
+        client = self._clients.get(frame.session)
+        if client is not None and client.flow is not None and client.queue and client.queue == frame.queue:
+            reason = ReasonCode.ADMINISTRATIVE_ACTION
+            end_connection(self._host, client, reason, "session_ended", publish_will=not frame.drops_will)
+        if frame.session not in self._clients:
+            self._records.gone(frame.session)
+        self.ended(frame.session, drops_will=frame.drops_will)
+
+    # --- by an operator's order ---
+
+    def connected(self, session: str) -> Client | None:
+        """The client that has its CONNACK and is connected under this identifier."""
+        client = self._clients.get(session)
+        return client if client is not None and client.flow is not None else None
+
+    def send_away(self, client: Client, *, publish_will: bool = True) -> None:
+        """End the connection; an MQTT 5 client is told that it is an administrative action."""
+        reason = ReasonCode.ADMINISTRATIVE_ACTION
+        end_connection(self._host, client, reason, "administrative_action", publish_will=publish_will)
+
+    def hold(self, session: str) -> None:
+        """The session is being ended: who comes under its identifier waits for that (C6)."""
+        self._records.hold(session)
+
+    def release(self, session: str) -> None:
+        """It has ended, or will not end."""
+        self._records.release(session)
+        self._openings.look_up()
+
+    def ended(self, session: str, *, drops_will: bool) -> None:
+        """The session has ended: its Will waits no longer."""
+        self._wills.session_ended(session, drops_will=drops_will)
+        self.release(session)
+
+    def lost(self, session: str) -> None:
+        """It has ended with a store that could not tell the Distributor any more."""
+        self._host.send(DISTRIBUTOR, SessionDown(session=session, source=NO_SOURCE, ended=True))
+
+    # --- other actors begin anew ---
+
+    def store_is_new(self) -> None:
+        """Tell it how connections have ended (C5), and ask again for what was not answered, and for what is connected."""
+        if not self._records.known:  # it tells all anew
+            self._records.begin_anew()
+            self._wills.begin_anew()
+        for close in self._records.uncommitted_ends:
+            self._host.send(QUEUE_STORE, close)
+        self._openings.store_is_new(self._clients.values())
+
+    def known(self, frame: SessionsKnown) -> None:
+        """What an earlier life of the Listener has left: the sessions that last, and the Wills."""
+        if self._records.known:
+            return
+        for session, queue, *_ in frame.sessions:
+            if queue:
+                self._records.found(session)
+        self._wills.found(frame)
+        if frame.last:
+            self._records.known = True
+            self._wills.publish_due(self._host.mailbox.now_s())
+            self._openings.look_up()
+
+    def _send(self, client: Client, packet: Packet) -> None:
+        self._host.write(client, encode(packet, client.level))
+
+
+def _message(will: Will) -> Message:
+    """The Will as it will be published; nobody can be told of its refusal, and nothing of its client waits behind it."""
+    flags = will.qos | (RETAIN if will.retain else 0) | REFUSABLE
+    properties = encode_properties(replace(will.properties, will_delay_interval=None))
+    return will.topic.encode(), flags, will.payload, properties, will.properties.will_delay_interval or 0

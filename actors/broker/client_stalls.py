@@ -1,0 +1,57 @@
+"""Closes local clients whose own messages wait for what they do not acknowledge. They come again, and have it again, with DUP.
+
+A client is closed when messages for it have waited for ``clients.stall_timeout`` behind the same PUBACK, PUBREC or PUBCOMP: its
+window is full, packet identifiers have come round, or its socket takes no more. Where nothing waits, it may owe that for ever.
+What waits is ``wire/exchange/client_outbox.py``'s to say, for how long ``wire/exchange/remote_keep_alive.py``'s (W3, W4).
+
+A time in which nobody reads the client is not held against it, and neither is one in which it is sending a packet: what it
+acknowledges may be behind that.
+"""
+
+from __future__ import annotations
+
+from actors.broker.client_deliveries import PUMP_BELOW_BYTES
+from actors.broker.client_packets import ClientPackets
+from actors.broker.listener_interface import ClientHost
+from actors.door.client import Client
+from wire.exchange.remote_keep_alive import LinkWatch, Verdict
+from wire.settings import ClientLimitSettings
+
+
+class ClientStalls:
+    """Looks at all clients now and then; it knows only those for which something waits."""
+
+    def __init__(self, host: ClientHost, packets: ClientPackets, limits: ClientLimitSettings) -> None:
+        self._host = host
+        self._packets = packets
+        self._stall_timeout_s = limits.stall_timeout_s
+        self._watches: dict[int, LinkWatch] = {}
+
+    def look(self, now_s: float, *, stood_still: bool) -> None:
+        """Close who has stalled. stood_still: nobody was read since the last look."""
+        before, self._watches = {} if stood_still else self._watches, {}
+        for client in self._host.clients():
+            if _waits(client) and client.heard and not client.missing:
+                watch = before.get(client.number) or self._begin(now_s)
+                self._watches[client.number] = watch
+                self._judge(client, watch, now_s)
+
+    def _begin(self, now_s: float) -> LinkWatch:
+        watch = LinkWatch(stall_timeout_s=self._stall_timeout_s, answer_timeout_s=self._stall_timeout_s)
+        watch.started(now_s, keep_alive_s=0)
+        return watch
+
+    def _judge(self, client: Client, watch: LinkWatch, now_s: float) -> None:
+        outbox = client.outbox
+        assert outbox is not None
+        verdict = watch.look(now_s, owed=outbox.owed, given=client.given_bytes, left=client.left_bytes)
+        if verdict is Verdict.STALLED:
+            self._packets.stalled(client, in_flight=outbox.in_flight, waiting=outbox.depth - outbox.in_flight)
+
+
+def _waits(client: Client) -> bool:
+    """Whether messages wait because the client does not acknowledge, or does not read."""
+    outbox = client.outbox
+    if outbox is None or not outbox.waits:
+        return False
+    return outbox.held_back or client.output_bytes >= PUMP_BELOW_BYTES

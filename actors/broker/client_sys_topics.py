@@ -1,0 +1,84 @@
+"""The ``$SYS`` topics: what the Listener and the supervisor know of the node, sent to local clients that subscribe to it.
+
+The supervisor's figures set the pace, one frame a period. Values and matching are ``wire/routing/sys_topics.py``'s. Nothing goes
+through the Distributor or the store: they are sent live at QoS 0, and a new subscription gets the latest ones, with RETAIN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from actors.broker.client_deliveries import Deliveries
+from actors.broker.listener_interface import ClientHost
+from actors.door.client import Client
+from wire.exchange.subscriber_copies import Copies, as_granted
+from wire.frames.batch import Batch
+from wire.frames.local_sessions import Retained
+from wire.frames.supervision import NodeFigures
+from wire.mqtt.topics import is_shared
+from wire.routing.sys_topics import (
+    Audience,
+    Filters,
+    ListenerFigures,
+    LoadAverages,
+    asks_for_sys,
+    listener_values,
+    rows_for,
+    sys_batch,
+)
+
+
+class SysTopics:
+    """Keeps the latest values, and knows who wants them."""
+
+    def __init__(self, host: ClientHost, deliveries: Deliveries, figures: Callable[[], ListenerFigures]) -> None:
+        self._host = host
+        self._deliveries = deliveries
+        self._figures = figures
+        self._loads: LoadAverages | None = None
+        self._latest: Batch | None = None
+        self._audience = Audience()
+        self._subscribers: dict[int, Client] = {}  # some may have gone, or have unsubscribed
+
+    def told(self, frame: NodeFigures) -> None:
+        """A period is over: send the new values to all that subscribe."""
+        now_s, wall_ms = self._host.mailbox.now_s(), self._host.mailbox.wall_ms()
+        if self._loads is None:
+            self._loads = LoadAverages(now_s)
+        self._loads.update(self._host.traffic, now_s)
+        values = listener_values(self._host.traffic, self._figures())
+        self._latest = sys_batch(frame.version, frame.uptime_s, frame.values, values, self._loads.values(), wall_ms)
+        wanting = [
+            (number, filters, client.rights) for number, client in self._subscribers.items() if (filters := self._filters(client))
+        ]
+        self._subscribers = {number: self._subscribers[number] for number, _, _ in wanting}
+        for numbers, (rows, keeps_retain, identifiers) in self._audience.groups(wanting, self._latest.topics):
+            granted = as_granted(self._latest, rows, qos=0, retain_as_published=keeps_retain, identifiers=identifiers)
+            self._deliveries.send(Copies(granted, wall_ms), numbers)
+
+    def opened(self, client: Client) -> None:
+        """The client has its CONNACK: it may have subscribed on an earlier connection."""
+        if self._filters(client):
+            self._subscribers[client.number] = client
+
+    def subscribed(self, client: Client, wanted: Mapping[str, bool]) -> None:
+        """The client has its SUBACK. wanted: topic filter -> whether it is to get what is retained."""
+        for topic_filter, wants_retained in wanted.items():
+            if client.closed or topic_filter not in client.filters or not asks_for_sys(topic_filter):
+                continue
+            self._subscribers[client.number] = client
+            if self._latest is None or not wants_retained or is_shared(topic_filter):
+                continue
+            rows = rows_for(topic_filter, self._latest.topics)
+            if rows:
+                _, identifier = client.filters[topic_filter]
+                body = self._latest.select(rows).encode()
+                self._deliveries.retained(
+                    Retained(epoch=self._host.epoch, request=0, source=client.number, qos=0, identifier=identifier, bodies=(body,))
+                )
+
+    @staticmethod
+    def _filters(client: Client) -> Filters:
+        if client.closed:
+            return {}
+        return {topic_filter: granted for topic_filter, granted in client.filters.items() if asks_for_sys(topic_filter)}

@@ -1,0 +1,136 @@
+"""Wills of local clients: those that wait for their delay, and those for which there was no room.
+
+A Will leaves its client when its connection ends, and gets into the batch that is being built. Which are on record is the store's.
+
+C3  a Will is published unless DISCONNECT with 0x00 came, or the session was resumed before its delay had passed [MQTT-3.1.3-9]: who
+    gets no CONNACK has not resumed it.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+
+from actors.broker.client_batches import ClientBatches
+from actors.broker.listener_interface import ClientHost
+from actors.broker.session_records import SessionRecords
+from actors.door.client import Client
+from wire.exchange.wills import PendingWill, PendingWills, RefusedWill, RefusedWills
+from wire.frames.batch import OFFERED
+from wire.frames.intake import SessionsKnown
+
+log = logging.getLogger("bascule")
+
+RETRY_WILLS_S = 1.0
+RETRIED_WILLS_MAX = 100  # at a time
+UNRECORDED_WILLS_MAX = 10_000  # Wills that wait, beside which no further one is kept in memory only
+NO_SOURCE = 0  # a connection that nothing waits behind
+
+
+class ClientWills:
+    """Publishes them when they are due."""
+
+    def __init__(self, host: ClientHost, batches: ClientBatches, records: SessionRecords) -> None:
+        self._host = host
+        self._batches = batches
+        self._records = records
+        self._pending = PendingWills()
+        self._refused = RefusedWills()
+        self._refused_retry_s = 0.0
+
+    @property
+    def pending(self) -> int:
+        """How many wait for their delay to pass."""
+        return len(self._pending)
+
+    @property
+    def refused(self) -> int:
+        """For how many there was no room yet."""
+        return len(self._refused)
+
+    # --- what an earlier life has left ---
+
+    def begin_anew(self) -> None:
+        """What the store has said of it was not all, and a new one says everything."""
+        self._pending, self._refused = PendingWills(), RefusedWills()
+
+    def found(self, frame: SessionsKnown) -> None:
+        """The Wills that clients of an earlier life of the Listener have left."""
+        now_s, wall_ms = self._host.mailbox.now_s(), self._host.mailbox.wall_ms()
+        for session, _, _, will, due_ms, user, _ in frame.sessions:
+            if will is not None:
+                wait_s = min(max(0, due_ms - wall_ms) / 1000, will[4])  # no longer than its delay, if the clock was set back
+                self._pending.add(session, PendingWill(will, now_s + wait_s, 0, user))
+        for session, epoch, number, will in frame.refused:
+            topic, flags, payload, properties, _ = will
+            self._refused.add(RefusedWill(session, epoch, number, (topic, flags | OFFERED, payload, properties, 0)))
+
+    # --- connections and sessions ---
+
+    def connection_ended(self, client: Client, *, on_record: bool) -> None:
+        """The client's Will is to be published, now or after its delay.
+
+        on_record: the store has it, or is told of it; else there is a limit to how many are kept.
+        """
+        assert client.will is not None
+        delay_s = min(client.will[4], client.expiry_s)
+        pending = PendingWill(client.will, self._host.mailbox.now_s() + delay_s, client.number, client.user)
+        if delay_s:
+            self._pending.add(client.session, pending)
+        elif on_record or len(self._pending) < UNRECORDED_WILLS_MAX:
+            self._publish(client.session, pending)
+        else:
+            self._host.limited("store_unavailable")
+
+    def session_ended(self, session: str, *, drops_will: bool) -> None:
+        """The session's Will waits no longer [MQTT-3.1.3-9]."""
+        pending = self._pending.take_ended(session)
+        if pending is not None and not drops_will:  # whoever comes next under the identifier has it published first
+            self._publish(session, replace(pending, due_s=self._host.mailbox.now_s(), user=None))
+
+    def take(self, session: str, user: str | None, *, resumes: bool) -> tuple[PendingWill | None, bool]:
+        """Somebody comes who will resume the session, or not: its Will, and whether it is out of the way.
+
+        The Will is returned if a CONNACK takes it back; without one it is ``put_back`` (C3). Where the session has ended or the
+        Will was due before, it is published; while there is no room for it, it is in the way.
+        """
+        pending = self._pending.take(session, user)
+        if pending is None:
+            return None, True
+        if resumes and pending.due_s > self._host.mailbox.now_s():
+            return pending, True
+        return None, self._publish(session, pending)
+
+    def put_back(self, session: str, pending: PendingWill) -> None:
+        """Its client has got no CONNACK."""
+        self._pending.add(session, pending)
+
+    # --- publishing ---
+
+    def publish_due(self, now_s: float) -> None:
+        """Publish the Wills whose delay has passed, as many as one batch takes (C4)."""
+        if self._records.known:
+            for session, pending in self._pending.take_due(now_s):
+                self._publish(session, pending)
+
+    def was_refused(self, will: RefusedWill) -> None:
+        """There was no room for a Will. It is on record, and sent again from time to time."""
+        if not len(self._refused):
+            self._refused_retry_s = self._host.mailbox.now_s() + RETRY_WILLS_S
+            log.warning("will.refused", extra={"client_id": will.session, "why": "a queue or the node is full"})
+        self._refused.add(will)
+
+    def publish_refused(self, now_s: float) -> None:
+        """Try again those for which there was no room."""
+        if self._records.known and len(self._refused) and now_s >= self._refused_retry_s:
+            self._refused_retry_s = now_s + RETRY_WILLS_S
+            for will in self._refused.take(RETRIED_WILLS_MAX):
+                self._batches.add_will(will.session, will.message, NO_SOURCE, (will.epoch, will.number))
+
+    def _publish(self, session: str, pending: PendingWill) -> bool:
+        """Whether the Will is in the batch that is being built; when there is no room, it is due as soon as there is."""
+        if self._batches.full:
+            self._pending.add(session, pending)
+            return False
+        self._batches.add_will(session, pending.message, pending.source)
+        return True

@@ -1,0 +1,106 @@
+"""The connections of local clients: each by its number, what is written to them, and how one ends.
+
+Who may come in is ``actors/door/listening_sockets.py``'s to say, what a connection's end means for its session
+``actors/broker/client_sessions.py``'s.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from actors.door.client import Client
+from actors.door.closing_connections import Lingering
+from actors.door.listening_sockets import Reception
+from actors.process.mailbox import Mailbox
+from wire.frames.base import Frame
+from wire.routing.sys_topics import Traffic
+
+log = logging.getLogger("bascule")
+
+Parted = Callable[[Client, bool], None]
+
+
+class ConnectedClients:
+    """Everybody who is connected, and the traffic with them; the ``ClientHost`` of the modules that serve clients."""
+
+    def __init__(
+        self, mailbox: Mailbox, epoch: int, reception: Reception, lingering: Lingering, *, output_max_bytes: int, parted: Parted
+    ) -> None:
+        """``parted`` is told of each connection that ends, and whether its Will is to be published: what was kept of it goes."""
+        self.mailbox = mailbox
+        self.name = mailbox.name
+        self.epoch = epoch
+        self.traffic = Traffic()
+        self.most_connected = 0  # at a time, with CONNACK
+        self._reception = reception
+        self._lingering = lingering
+        self._output_max_bytes = output_max_bytes
+        self._parted = parted
+        self._by_number: dict[int, Client] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_number)
+
+    def add(self, client: Client) -> None:
+        """It has come in, and has not said anything."""
+        self._by_number[client.number] = client
+
+    def client(self, number: int) -> Client | None:
+        """The connection with that number, if it is still there."""
+        return self._by_number.get(number)
+
+    def clients(self) -> list[Client]:
+        """All connections, in the order in which they came."""
+        return list(self._by_number.values())
+
+    @property
+    def connected(self) -> int:
+        """How many have their CONNACK."""
+        return sum(client.flow is not None for client in self._by_number.values())
+
+    def send(self, peer: str, frame: Frame) -> None:
+        """Queue ``frame`` for another actor."""
+        self.mailbox.send(peer, frame)
+
+    def limited(self, limit: str) -> None:
+        """Count for status what ``limit`` has refused."""
+        self._reception.admission.refused[limit] += 1
+
+    def greeted(self, client: Client) -> None:
+        """The client's CONNECT was read: it is not half open any more."""
+        self._reception.admission.greeted(client.number)
+
+    def welcomed(self) -> None:
+        """A client has its CONNACK."""
+        self.most_connected = max(self.most_connected, len(self._by_number) - self._reception.admission.half_open)
+
+    def write(self, client: Client, data: bytes, packets: int = 1) -> None:
+        """Send ``data``, so many packets, to the client, within the limit on what it has not read yet."""
+        if client.closed:
+            return
+        self.traffic.messages_sent += packets
+        self.traffic.bytes_sent += len(data)
+        if client.output_bytes > self._output_max_bytes:
+            self.limited("output_max_bytes")
+            self.close_client(client, "output_limit")
+        elif not client.write(data):
+            self.close_client(client, "gone")
+
+    def close_client(self, client: Client, why: str, *, publish_will: bool = True) -> None:
+        """End the connection; its Will is published unless it said goodbye [MQTT-3.1.2-10].
+
+        What the client was told last it may read, as long as it is there (``actors/door/closing_connections.py``).
+        """
+        if client.closed:
+            return
+        if client.gone:
+            client.close()
+        else:
+            self._lingering.add(*client.part())
+        self._reception.admission.leave(client.number)
+        self._reception.resume()
+        del self._by_number[client.number]
+        self._parted(client, publish_will)
+        if client.flow is not None:
+            log.debug("client.disconnected", extra={"client_id": client.session, "address": client.address, "why": why})

@@ -1,0 +1,226 @@
+"""The Distributor: decides for each topic of a batch which bridges and which local clients get it, by which rule and at which QoS.
+
+It keeps no message, save of batches that may be sent again and would go to others then: what dies with it is sent again by its
+sender, the Listener or a Connection with remote subscriptions. The routing to bridges is ``wire/routing/bridge_rules.py``'s, that
+to local clients ``actors/broker/local_routing.py``'s; the store commits.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from typing import Any
+
+from actors.broker.local_routing import LocalRouting, Part, Routed, retained_part
+from actors.broker.repeated_batches import RoutedBatches
+from actors.process.actor import MailboxActor
+from actors.process.local_messages import Deliver, Published, PublishedAhead, SessionDown, SessionUp
+from actors.process.mailbox import Mailbox
+from wire.frames.base import Frame
+from wire.frames.batch import QOS_ONLY, REFUSABLE, Batch, pack_column, unpack_column, ways_columns
+from wire.frames.intake import Append, Publishes, SenderResumes, SessionGone, SessionsKnown, SessionsWanted
+from wire.frames.local_sessions import SubscriptionsAdd, SubscriptionsDrop
+from wire.frames.names import LISTENER, QUEUE_STORE, lane_of_actor, lane_of_queue
+from wire.frames.supervision import AclChanged
+from wire.routing.bridge_rules import Route, Router
+from wire.routing.hop_count import hops_of
+from wire.routing.subscriber import Publisher
+from wire.settings import NodeSettings
+
+_REFUSABLE_ONLY = bytes(flags & REFUSABLE for flags in range(256))
+
+
+class Distributor(MailboxActor):
+    """Routes batches: ``Published`` and ``Publishes`` in, ``Append`` to the store and ``Deliver`` to the Listener out.
+
+    It is ready once it knows the sessions that the store keeps, and asks each later store whether they are still there. It takes
+    nothing of a Connection before that has told it that it sends all again: what was on its way to a former life may have lost
+    what was in front of it. What Connections publish before it is ready waits.
+    """
+
+    def __init__(self, mailbox: Mailbox, settings: NodeSettings, epoch: int) -> None:
+        super().__init__(mailbox, settings, epoch)
+        self._router = Router(settings.bridges)
+        self._local = LocalRouting(settings)
+        self._hops_max = {bridge.name: bridge.max_hops for bridge in settings.bridges if bridge.loop_prevention}
+        self._senders: dict[str, int] = {}  # Connections that send to this life -> their epochs
+        self._held: dict[tuple[str, int], Publishes] = {}  # by sender and number
+        self._newest = RoutedBatches()
+        self._routed = 0
+        self._loops = 0
+
+    def on_peer_up(self, name: str, epoch: int) -> None:
+        if name == QUEUE_STORE:
+            self._local.doubt()
+            self.send(QUEUE_STORE, SessionsWanted(epoch=self.epoch))
+
+    def on_frame(self, frame: Frame) -> None:
+        match frame:
+            case Published():
+                self._distribute(frame, frame.batch)
+            case Publishes():
+                if self._senders.get(frame.sender) != frame.epoch:
+                    return  # it is all sent again, or of a sender that is dead
+                if self.state == "starting":
+                    self._held.setdefault((frame.sender, frame.number), frame)  # once, however often it is sent again
+                else:
+                    self._distribute_remote(frame)
+            case PublishedAhead():
+                if self._local:
+                    self._deliver(self._local.route(frame.batch, unpack_column("I", frame.sources), LISTENER), frame.batch)
+            case SenderResumes():
+                self._sends_anew(frame.sender, frame.epoch)
+            case SubscriptionsAdd():
+                self._local.subscribe(frame.session, (filters[:3] for filters in frame.filters))
+                self.send(QUEUE_STORE, frame)  # what is kept and is not known here would be acknowledged, and without effect
+            case SubscriptionsDrop():
+                self._local.unsubscribe(frame.session, frame.filters)
+                self.send(QUEUE_STORE, frame)
+            case SessionUp():
+                self._local.up(frame)
+            case SessionDown():
+                self._local.down(frame)
+            case SessionGone():
+                self._local.gone(frame)
+            case AclChanged():
+                self._local.acl_changed(frame)
+            case SessionsKnown():
+                if frame.epoch == self.epoch and not self.is_former(QUEUE_STORE, frame.store):
+                    self._sessions_kept(frame)
+                    self.send(LISTENER, frame)
+            case _:
+                raise AssertionError(f"not for a Distributor: {frame}")
+
+    def status(self) -> dict[str, Any]:
+        return {"routed": self._routed, "loops": self._loops, "subscriptions": len(self._local)}
+
+    def _sessions_kept(self, frame: SessionsKnown) -> None:
+        self._local.confirm(frame)
+        if self.state == "starting":
+            self._local.kept(frame)
+        if not frame.last:
+            return
+        self._local.forget_doubted()
+        if self.state == "starting":
+            self.ready()
+            held, self._held = self._held, {}
+            for publishes in held.values():
+                self._distribute_remote(publishes)
+
+    def _sends_anew(self, sender: str, epoch: int) -> None:
+        """All that ``sender`` has outstanding follows, in order; nothing of its earlier lives counts any more."""
+        if epoch > self._senders.get(sender, 0):
+            self._senders[sender] = epoch
+            self._held = {key: frame for key, frame in self._held.items() if key[0] != sender}
+
+    def _distribute_remote(self, frame: Publishes) -> None:
+        if not self.is_former(frame.sender, frame.epoch):  # nothing of a dead one was acknowledged, and newer may have gone out
+            self._distribute(frame, Batch.decode(frame.bodies[0]))
+
+    def _distribute(self, frame: Published | Publishes, batch: Batch) -> None:
+        again = self._newest.again(frame.sender, frame.epoch, frame.number)
+        if again is not None:  # who gets it live has got it
+            self.send(QUEUE_STORE, again)
+            return
+        sender = lane_of_actor(frame.sender)  # None: the Listener
+        parts, bodies = self._parts(batch, None if sender is None else sender.bridge)
+        self._routed += len(batch)
+        if self._local:
+            local = self._route_locally(frame, batch)
+            parts += local.parts
+            bodies += local.bodies
+            self._deliver(local, batch)
+        for part, body in retained_part(batch):
+            parts.append(part)
+            bodies.append(body)
+        append = Append(
+            sender=frame.sender,
+            epoch=frame.epoch,
+            number=frame.number,
+            sources=frame.sources,
+            received=frame.received,
+            released=frame.released,
+            refusable=batch.flags.translate(_REFUSABLE_ONLY),
+            wills=frame.wills if isinstance(frame, Published) else (),
+            parts=tuple(parts),
+            bodies=tuple(bodies),
+        )
+        self._newest.keep(append)
+        self.send(QUEUE_STORE, append)
+
+    def _route_locally(self, frame: Published | Publishes, batch: Batch) -> Routed:
+        if isinstance(frame, Published):
+            return self._local.route(batch, _publishers(frame), frame.sender)
+        had_qos0 = 0 < frame.listener < self.epoch  # perhaps: what a former life's clients were sent nobody knows any more
+        return self._local.route(batch, None, frame.sender, had_qos0=had_qos0)
+
+    def _deliver(self, local: Routed, batch: Batch) -> None:
+        if local.groups:
+            self.send(LISTENER, Deliver(batch=batch, groups=local.groups, grants=local.grants))
+
+    def _parts(self, batch: Batch, origin: str | None) -> tuple[list[Part], list[bytes]]:
+        """The batch cut by queue. One that goes to a queue whole keeps its columns; only flags and ways change."""
+        parts: list[Part] = []
+        bodies: list[bytes] = []
+        routes: dict[str, dict[int, Route]] = {}
+        for index, topic in enumerate(batch.topics):
+            for route in self._router.route(topic, origin):
+                routes.setdefault(route.queue, {})[index] = route
+        looping = self._looping_rows(batch) if batch.properties else {}
+        for queue, by_topic in routes.items():
+            blocked: set[int] = set()
+            if looping and (lane := lane_of_queue(queue)) is not None:
+                hops_max = self._hops_max.get(lane.bridge, 256)
+                blocked = {row for row, hops in looping.items() if hops >= hops_max}
+            rows: Sequence[int] = ()
+            if len(by_topic) == len(batch.topics) and not blocked:
+                part = batch
+            else:
+                rows = [row for row, index in enumerate(batch.topic_of) if index in by_topic and row not in blocked]
+                self._loops += sum(1 for row in blocked if batch.topic_of[row] in by_topic)
+                if not rows:
+                    continue
+                part = batch.select(rows)
+            part = _routed(part, by_topic)
+            volatile = part.flags.translate(QOS_ONLY).count(0)
+            parts.append((queue, len(part), part.size_bytes(), volatile, pack_column(array("H", rows))))
+            bodies.append(part.encode())
+        return parts, bodies
+
+    def _looping_rows(self, batch: Batch) -> dict[int, int]:
+        """Rows that have crossed bridges before -> how many."""
+        known = {raw: hops_of(raw) for raw in set(batch.properties.values())}
+        return {row: hops for row, raw in batch.properties.items() if (hops := known[raw])}
+
+
+def _publishers(frame: Published) -> Sequence[Publisher]:
+    """Per row the connection that published it; of a Will its session, whose connection may be of an earlier Listener."""
+    sources = unpack_column("I", frame.sources)
+    if not frame.wills:
+        return sources
+    publishers: list[Publisher] = list(sources)
+    for session, row, _, _ in frame.wills:
+        publishers[row] = session
+    return publishers
+
+
+def _routed(batch: Batch, by_topic: dict[int, Route]) -> Batch:
+    """``batch`` with the way of each topic and the applied QoS of each row; its other columns are shared, not copied."""
+    tables = {route.flags_table for route in by_topic.values()}
+    if len(tables) == 1:
+        flags = batch.flags.translate(next(iter(tables)))
+    else:
+        tables_of = [by_topic[index].flags_table if index in by_topic else b"" for index in range(len(batch.topics))]
+        flags = bytes([tables_of[index][flag] for index, flag in zip(batch.topic_of, batch.flags, strict=True)])
+    ways, way_of = ways_columns([by_topic[index].way if index in by_topic else b"" for index in range(len(batch.topics))])
+    return Batch(
+        accepted_ms=batch.accepted_ms,
+        topics=batch.topics,
+        topic_of=batch.topic_of,
+        flags=flags,
+        lengths=batch.lengths,
+        payloads=batch.payloads,
+        ways=ways,
+        way_of=way_of,
+        properties=batch.properties,
+    )

@@ -1,0 +1,39 @@
+"""Whose the client connections were that ended last. Pure.
+
+What a connection published may be routed after its end. No Local is about the client, whatever connection it has by then
+[MQTT-3.8.3-3], so the number of one that has ended is taken for its session's name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from wire.routing.subscriber import Publisher
+
+CONNECTIONS_MAX = 4_096  # more have hardly ended while a batch is on its way
+NAMES_BYTES_MAX = 1 << 20
+
+
+class EndedConnections:
+    """The last ones, within bounds in count and bytes."""
+
+    def __init__(self) -> None:
+        self._sessions: dict[int, str] = {}
+        self._size = 0
+
+    def add(self, source: int, session: str) -> None:
+        """Connection ``source`` of ``session`` has ended."""
+        if source in self._sessions:
+            return
+        self._sessions[source] = session
+        self._size += len(session)
+        while len(self._sessions) > CONNECTIONS_MAX or self._size > NAMES_BYTES_MAX:
+            oldest = next(iter(self._sessions))
+            self._size -= len(self._sessions.pop(oldest))
+
+    def named(self, sources: Sequence[Publisher]) -> Sequence[Publisher]:
+        """``sources`` with the session for each connection that has ended."""
+        sessions = self._sessions
+        if not sessions or sessions.keys().isdisjoint(sources):
+            return sources
+        return [source if isinstance(source, str) else sessions.get(source, source) for source in sources]

@@ -1,0 +1,111 @@
+"""When the batch that is being built leaves, and when publishers rest meanwhile so that the next one carries more.
+
+How long is ``actors/broker/batch_pace.py``'s to say; what is in a batch, ``actors/broker/client_batches.py``'s. Where a batch
+cannot leave, its messages of QoS 0 may pass it (``actors/broker/qos0_overtaking.py``).
+"""
+
+from __future__ import annotations
+
+from actors.broker.batch_pace import Pace
+from actors.broker.client_batches import ClientBatches
+from actors.broker.client_input import ClientInput
+from actors.broker.qos0_overtaking import Passing
+from actors.broker.waiting_clients import WaitingClients
+from actors.process.mailbox import Mailbox, PollGroup
+
+REST_TIMER = "rest"
+
+
+class Gathering:
+    """Ends each turn; ``group`` is all clients' sockets, which are not looked at while publishers rest."""
+
+    def __init__(
+        self,
+        mailbox: Mailbox,
+        group: PollGroup,
+        batches: ClientBatches,
+        client_input: ClientInput,
+        waiting: WaitingClients,
+        passing: Passing,
+        *,
+        gather_s: float,
+    ) -> None:
+        self._mailbox = mailbox
+        self._group = group
+        self._batches = batches
+        self._builder = batches.builder
+        self._link = batches.link
+        self._input = client_input
+        self._waiting = waiting
+        self._passing = passing
+        self._pace = Pace(gather_s)
+        self._serving = False
+        self._resting = False
+        self._publishers = 0  # how many clients there are, if one has published this turn
+        self._has_committed = False  # in this turn
+
+    def serve(self) -> None:
+        """Clients may be heard from the end of this turn on."""
+        self._serving = True
+
+    def stop(self) -> None:
+        """Nobody is heard any more."""
+        self._serving = False
+        self._group.hear(False)
+
+    def came(self, clients: int) -> None:
+        """One of so many clients has published."""
+        self._publishers = clients
+
+    def committed(self) -> None:
+        """A batch is: what has come meanwhile is read in this turn, and goes out as one batch."""
+        self._has_committed = True
+        self.end_rest()
+
+    def turn_end(self, now_s: float) -> None:
+        """Send what is to go now; the others go on where there is room for what they sent."""
+        rows = len(self._builder)
+        if self._has_committed and not len(self._link):
+            self._pace.committed(waiting=bool(rows or self._batches.touched))
+        self._has_committed = False
+        while (len(self._builder) or self._batches.touched or self._waiting.for_batch) and self._worth_sending(now_s):
+            if self._batches.send(now_s):
+                self._passing.batch_sent()
+                self._pace.sent(now_s)
+            if not self._waiting.for_batch:
+                break
+            self._input.go_on_with_room()  # what waited in the clients' buffers for this batch
+        if len(self._builder):
+            self._pass_on(now_s)
+        outstanding = bool(len(self._link))
+        if not (outstanding and self._resting):
+            waiting = bool(len(self._builder) or self._batches.touched)
+            until_s = self._pace.rest_until_s(
+                now_s, outstanding=outstanding, waiting=waiting, rows=rows, publishers=self._publishers
+            )
+            if until_s is not None:  # what clients publish would wait anyway, and a turn for each message costs
+                self._resting = True
+                self._mailbox.set_timer(REST_TIMER, until_s)
+        self._publishers = 0
+        self._group.hear(self._serving and not self._resting)
+
+    def _worth_sending(self, now_s: float) -> bool:
+        rows, full = len(self._builder), self._builder.full
+        return self._pace.has_gathered(now_s, rows, full=full) and self._link.worth_sending(rows, full=full)
+
+    def _pass_on(self, now_s: float) -> None:
+        """Messages of QoS 0 don't wait for the disk."""
+        if self._passing.turn_end(now_s):
+            self._input.go_on_with_room()  # who waited behind his own goes on
+        while self._builder.full and (places := self._passing.make_room(self._batches.will_rows())) is not None:
+            self._batches.moved(places)
+            self._input.go_on_with_room()
+            self._passing.turn_end(now_s)
+
+    def end_rest(self) -> None:
+        """Clients are heard again, in this turn."""
+        if self._resting:
+            self._resting = False
+            self._mailbox.cancel_timer(REST_TIMER)
+            self._group.hear(self._serving)
+            self._mailbox.look_again()

@@ -1,0 +1,316 @@
+"""The Listener: local MQTT clients in and out.
+
+It puts the parts together that serve them, and gives each what comes: frames, sockets, timers, the end of a turn. What clients
+send is ``actors/broker/client_input.py``'s, the batch that is being built ``actors/broker/client_batches.py``'s, and when it goes
+``actors/broker/gathering.py``'s. ``actors/door/listening_sockets.py`` lets clients in; PUBACKs are released in
+``actors/broker/puback_release.py``; what goes out to clients is ``actors/broker/client_deliveries.py``'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from actors.broker.client_batches import ClientBatches
+from actors.broker.client_commands import ClientAdmin
+from actors.broker.client_deliveries import SETTLE_TIMER, Deliveries
+from actors.broker.client_input import ClientInput
+from actors.broker.client_packets import ClientPackets
+from actors.broker.client_sessions import ClientSessions
+from actors.broker.client_silence import LOOK_PERIOD_S, ClientSilence
+from actors.broker.client_sockets import ClientSockets
+from actors.broker.client_stalls import ClientStalls
+from actors.broker.client_subscriptions import ClientSubscriptions
+from actors.broker.client_sys_topics import SysTopics
+from actors.broker.client_wills import ClientWills
+from actors.broker.connected_clients import ConnectedClients
+from actors.broker.gathering import REST_TIMER, Gathering
+from actors.broker.puback_release import RETRY_TIMER, Acknowledgements
+from actors.broker.qos0_overtaking import PASSING_TIMER, Passing
+from actors.broker.session_openings import SessionOpenings
+from actors.broker.session_records import SessionRecords
+from actors.broker.waiting_clients import RATE_TIMER, TURN_TIMER, WaitingClients
+from actors.door.client import Client
+from actors.door.closing_connections import Lingering
+from actors.door.listening_sockets import ACCEPT_TIMER, OPEN_TIMER, Reception
+from actors.door.logins_and_rights import Access, Verified
+from actors.process.actor import MailboxActor
+from actors.process.local_messages import Deliver
+from actors.process.mailbox import Mailbox
+from wire.errors import Unavailable
+from wire.exchange.subscriber_copies import Copies
+from wire.frames.base import Frame
+from wire.frames.batch import Batch
+from wire.frames.intake import Committed, SenderResumes, SessionClosed, SessionGone, SessionOpened, SessionsKnown
+from wire.frames.lanes import HandOut, LaneOpened, LaneReopen, Settled
+from wire.frames.local_sessions import Retained, SubscriptionsKept
+from wire.frames.names import DISTRIBUTOR, QUEUE_STORE
+from wire.frames.supervision import AclChanged, NodeFigures, QueueAnswer, SessionCommand
+from wire.routing.sys_topics import ListenerFigures
+from wire.settings import NodeSettings
+
+LOOK_TIMER = "housekeeping"
+
+
+class Listener(MailboxActor):
+    """Accepts local clients, gathers their PUBLISHes into batches, and answers each when its batch is committed."""
+
+    def __init__(self, mailbox: Mailbox, settings: NodeSettings, epoch: int) -> None:
+        super().__init__(mailbox, settings, epoch)
+        limits = settings.clients
+        self._group = mailbox.group()
+        self._lingering = Lingering(mailbox)
+        backoff = settings.supervision.restart_backoff
+        self.reception = Reception(mailbox, self._group, self._lingering, limits, backoff)
+        self.clients = clients = ConnectedClients(
+            mailbox, epoch, self.reception, self._lingering, output_max_bytes=limits.output_max_bytes, parted=self._parted
+        )
+        self.batches = ClientBatches(clients, limits)
+        self._access = Access(clients, settings, self.tell_from_thread)
+        self._records = SessionRecords()
+        self._wills = ClientWills(clients, self.batches, self._records)
+        self.openings = SessionOpenings(clients, settings, self._access, self.batches, self._records, self._wills, self._welcomed)
+        self.sessions = ClientSessions(clients, settings, self._access, self._records, self._wills, self.openings)
+        self._admin = ClientAdmin(clients, self.sessions)
+        self._subscriptions = ClientSubscriptions(
+            clients, settings, self._access, subscribed=self._subscribed, read_on=self._read_on
+        )
+        self.packets = ClientPackets(clients, self.sessions, self._subscriptions, self.batches.released)
+        self.deliveries = Deliveries(clients, settings, self._access)
+        self._sys = SysTopics(clients, self.deliveries, self._sys_figures)
+        self._passing = Passing(clients, self.batches)
+        self._waiting = WaitingClients(mailbox)
+        self._input = ClientInput(
+            clients,
+            self.batches,
+            self.packets,
+            self._waiting,
+            limits,
+            acknowledged=self.deliveries.touched,
+            crowded=self._passing.crowded,
+        )
+        self.acknowledgements = Acknowledgements(
+            clients, self.batches, released=self._input.release, will_refused=self._wills.was_refused
+        )
+        self.gathering = Gathering(
+            mailbox,
+            self._group,
+            self.batches,
+            self._input,
+            self._waiting,
+            self._passing,
+            gather_s=settings.persistence.gather_s,
+        )
+        self.silence = ClientSilence(clients, ClientStalls(clients, self.packets, limits), limits, self.openings.stood_still)
+        self._sockets = ClientSockets(self._group, clients, self.reception, self._lingering, self._input, self.deliveries)
+
+    # --- life ---
+
+    def on_start(self) -> None:
+        super().on_start()
+        self.mailbox.set_timer(LOOK_TIMER, self.mailbox.now_s() + LOOK_PERIOD_S)
+
+    def on_peer_up(self, name: str, epoch: int) -> None:
+        if name not in (DISTRIBUTOR, QUEUE_STORE):
+            return
+        if name == QUEUE_STORE:
+            self.sessions.store_is_new()
+            self._admin.store_is_new()
+            self.deliveries.store_is_new()
+            self._subscriptions.store_is_new()
+            number, stalled = self.batches.link.committed + 1, self.acknowledgements.stalled
+            self.send(name, SenderResumes(sender=self.name, epoch=self.epoch, number=number, stalled=stalled))
+            self.batches.resend()
+        self._open_doors()
+
+    def on_stopping(self) -> None:
+        self.reception.close()
+        self.gathering.stop()
+        self._finish_stop()
+
+    def status(self) -> dict[str, Any]:
+        return {
+            "clients": len(self.clients),
+            **self.reception.figures(),
+            "slowed": self._waiting.slowed,
+            "input_bytes": self._input.held_bytes,
+            "outstanding_batches": len(self.batches.link),
+            "published": self.clients.traffic.publish_received,
+            "reserved_publishes": self.batches.builder.reserved_publishes,
+            "refused": self.acknowledgements.refused,
+            "pending_wills": self._wills.pending,
+            "refused_wills": self._wills.refused,
+            **self.deliveries.figures(),
+            "passing": self._passing.figures(),
+            "access": self._access.status(),
+        }
+
+    def _finish_stop(self) -> None:
+        """Leave once nothing that was read waits for its commit, no Will, and nobody to read the last that he was told.
+
+        What was not read stays with its publisher.
+        """
+        if not self.batches.empty:
+            return
+        for client in self.clients.clients():
+            self.packets.say_goodbye(client)
+            self.clients.close_client(client, "server_stopped")
+        self._lingering.hurry()
+        if self.batches.empty and not len(self._lingering):  # the turn's end sends the Wills
+            self.finished()
+
+    def _open_doors(self) -> None:
+        """Begin to serve once both actors behind are there; if an address cannot be had, try again later."""
+        if self.reception.doors or self.state != "starting" or not {DISTRIBUTOR, QUEUE_STORE} <= self.peers.keys():
+            return
+        try:
+            self.listen()
+        except Unavailable as refusal:
+            self.reception.open_later(refusal)
+        else:
+            self.ready()
+
+    def listen(self) -> None:
+        """Open the doors. Raises Unavailable if one of them cannot be had."""
+        self.reception.open(self.settings.listeners)
+
+    def ready(self) -> None:
+        super().ready()
+        self.gathering.serve()
+
+    # --- frames ---
+
+    def on_frame(self, frame: Frame) -> None:
+        match frame:
+            case Committed():
+                if frame.sender == self.name and frame.epoch == self.epoch and not self.is_former(QUEUE_STORE, frame.store):
+                    self.acknowledgements.release(frame)
+                    self.gathering.committed()
+            case HandOut() | LaneOpened() | Settled() | LaneReopen():
+                self.deliveries.lane(frame)
+            case SessionGone():
+                self._admin.gone(frame.session)
+                self.sessions.gone(frame)
+                self.acknowledgements.session_ended(frame.queue)
+            case SessionCommand():
+                self._admin.command(frame)
+            case QueueAnswer():
+                self._admin.answered(frame)
+            case Deliver():
+                self.deliveries.deliver(frame)
+            case SessionsKnown():
+                self.sessions.known(frame)
+            case Retained() | SessionOpened() | SessionClosed() | SubscriptionsKept():
+                if frame.epoch == self.epoch:
+                    self._of_this_life(frame)
+            case AclChanged():
+                self._access.acl_changed(frame)
+            case NodeFigures():
+                self._sys.told(frame)
+            case _:
+                raise AssertionError(f"not for a Listener: {frame}")
+
+    def _of_this_life(self, frame: Retained | SessionOpened | SessionClosed | SubscriptionsKept) -> None:
+        match frame:
+            case Retained():
+                self._subscriptions.retained(frame)
+            case SubscriptionsKept():
+                self._subscriptions.kept(frame)
+            case SessionOpened():
+                if not self.is_former(QUEUE_STORE, frame.store):  # the new one is asked again, and may know nothing of this
+                    self.openings.opened(frame)
+            case SessionClosed():
+                self._records.end_committed(frame.source)
+
+    def on_told(self, message: Any) -> None:
+        assert isinstance(message, Verified), f"not for a Listener: {message}"
+        self._access.verified(message)
+
+    # --- turns ---
+
+    def on_turn_end(self, now_s: float) -> None:
+        self.openings.let_in()
+        self.gathering.turn_end(now_s)
+        self.openings.look_up()
+        self.deliveries.turn_end(now_s)
+        if self.state == "stopping":
+            self._finish_stop()
+
+    def on_timer(self, name: str, now_s: float) -> None:
+        if name == REST_TIMER:
+            self.gathering.end_rest()
+        elif name == LOOK_TIMER:
+            self.mailbox.set_timer(LOOK_TIMER, now_s + LOOK_PERIOD_S)
+            self._look(now_s)
+        elif name == PASSING_TIMER:
+            self._passing.on_timer()  # what is due goes at the turn's end
+        elif name == SETTLE_TIMER:
+            self.deliveries.settle_all()
+        elif name == ACCEPT_TIMER:
+            self.reception.resume()
+        elif name == OPEN_TIMER:
+            self._open_doors()
+        elif name in (RATE_TIMER, TURN_TIMER):
+            self._input.on_timer(name, now_s)
+        elif name == RETRY_TIMER:
+            self.acknowledgements.retry()
+
+    def _look(self, now_s: float) -> None:
+        """What has changed, who is silent or late, and what is due."""
+        self.reception.look_at_certificates(now_s)
+        self._access.reload()
+        if self.batches.link.overdue(now_s):
+            self.batches.resend()
+        self._lingering.look(now_s)
+        self.silence.look(now_s)
+        self.openings.wait_no_longer(now_s)
+        self._subscriptions.wait_no_longer(now_s)
+        self._wills.publish_due(now_s)
+        if not self.batches.full:
+            self._wills.publish_refused(now_s)
+
+    def on_sockets(self, ready: list[tuple[Any, int]]) -> None:
+        rows = len(self.batches.builder)
+        if self._sockets.serve(ready) and len(self.batches.builder) > rows:
+            self.gathering.came(len(self.clients))
+
+    # --- what becomes of a client concerns several parts ---
+
+    def _welcomed(self, client: Client) -> None:
+        """It has its CONNACK."""
+        self.acknowledgements.opened(client)
+        self.deliveries.opened(client)
+        self._sys.opened(client)
+        self.clients.welcomed()
+        self._input.read_on(client)
+
+    def _subscribed(self, client: Client, wanted: dict[str, bool], retained: Sequence[Retained], late: Sequence[Batch]) -> None:
+        """It has its SUBACK (``actors.broker.client_subscriptions.Subscribed``)."""
+        for frame in retained:
+            self.deliveries.retained(frame)
+        self._sys.subscribed(client, wanted)
+        for batch in late:
+            self.deliveries.send(Copies(batch, self.mailbox.wall_ms()), (client.number,))
+
+    def _read_on(self, client: Client) -> None:
+        """Fewer of its requests wait for their answers."""
+        self._input.read_on(client)
+
+    def _parted(self, client: Client, publish_will: bool) -> None:
+        """Its connection has ended."""
+        self._input.closed(client)
+        self.acknowledgements.forget(client)
+        self.deliveries.closed(client)
+        self._subscriptions.closed(client)
+        self.sessions.closed(client, publish_will=publish_will)
+
+    def _sys_figures(self) -> ListenerFigures:
+        connected = self.clients.connected
+        return ListenerFigures(
+            connected=connected,
+            most_connected=max(connected, self.clients.most_connected),
+            outstanding_batches=len(self.batches.link),
+            refused_messages=self.acknowledgements.refused,
+            reserved_publishes=self.batches.builder.reserved_publishes,
+            refused=self.reception.admission.refused,
+        )

@@ -1,0 +1,27 @@
+"""What the modules that serve local clients need to speak: the clients, and the other actors' mailboxes."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from actors.door.client import Client
+from actors.process.mailbox import Mailbox
+from wire.frames.base import Frame
+from wire.routing.sys_topics import Traffic
+
+
+class ClientHost(Protocol):
+    """``ConnectedClients``. What is sent and closed by way of it is counted there."""
+
+    name: str
+    epoch: int
+    mailbox: Mailbox
+    traffic: Traffic
+
+    def send(self, peer: str, frame: Frame) -> None: ...
+    def client(self, number: int) -> Client | None: ...
+    def clients(self) -> list[Client]: ...
+    def write(self, client: Client, data: bytes, packets: int = 1) -> None: ...
+    def close_client(self, client: Client, why: str, *, publish_will: bool = True) -> None: ...
+    def greeted(self, client: Client) -> None: ...
+    def limited(self, limit: str) -> None: ...

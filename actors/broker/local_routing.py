@@ -1,0 +1,358 @@
+"""Where a batch goes among the local clients: who is sent it live, and what goes into the queues of sessions that last.
+
+Who matches is ``wire/routing/subscriptions.py``'s, what becomes durable the store's. A session that ends with its connection is
+sent everything live; one that lasts gets QoS 1 and 2 through its queue, and QoS 0 live while it is connected. What a session may
+read is looked at where a shared subscription chooses one; the Listener looks at the rest when it delivers.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Iterator, Sequence, Set
+from typing import NamedTuple
+
+from actors.broker.ended_connections import EndedConnections
+from actors.broker.shared_subscription_repeats import DealtBefore, key_of
+from actors.process.local_messages import SessionDown, SessionUp
+from wire.door.access_lists import AccessLists
+from wire.door.access_rules import ClientAccess
+from wire.exchange.subscriber_copies import as_granted
+from wire.frames.batch import OFFERED, QOS_MASK, QOS_ONLY, REFUSABLE, RETAIN_ONLY, Batch, pack_column
+from wire.frames.intake import SessionGone, SessionsKnown
+from wire.frames.names import RETAINED
+from wire.frames.supervision import AclChanged
+from wire.routing.shared_subscription import Hands, SharedGroup, through_queue
+from wire.routing.subscriber import Delivery, Publisher, Subscriber, SubscriptionOptions
+from wire.routing.subscriptions import Subscriptions
+from wire.routing.topic_receivers import Match, Way
+from wire.settings import NodeSettings
+
+Part = tuple[str, int, int, int, bytes]
+Grant = tuple[int, bool, tuple[int, ...]]
+
+_NO_LOCAL = 0x04
+_RETAIN_AS_PUBLISHED = 0x08
+_OFFERED_ONLY = bytes(flags & OFFERED for flags in range(256))
+_OFFERED_OR_QOS0 = bytes(flags & OFFERED if flags & QOS_MASK else OFFERED for flags in range(256))
+
+
+def options_of(byte: int, identifier: int) -> SubscriptionOptions:
+    """The options of a subscription as frames carry them."""
+    return SubscriptionOptions(byte & QOS_MASK, bool(byte & _NO_LOCAL), bool(byte & _RETAIN_AS_PUBLISHED), identifier)
+
+
+class Routed(NamedTuple):
+    """Parts of an ``Append`` with their bodies, and ``groups`` and ``grants`` of a ``Deliver``."""
+
+    parts: list[Part]
+    bodies: list[bytes]
+    groups: tuple[tuple[bytes, bytes], ...]
+    grants: tuple[Grant, ...]
+
+
+class LocalRouting:
+    """The subscriptions of local clients, and the parts of a batch that they want."""
+
+    def __init__(self, settings: NodeSettings) -> None:
+        self._lists = AccessLists(settings)
+        self._subscriptions = Subscriptions(rights_of=self._rights_of)
+        self._clients: dict[str, tuple[str, str | None]] = {}  # session -> the listener by which its client came last, and its user
+        self._ended = EndedConnections()
+        self._dealt_before = DealtBefore()
+        self._places: dict[str, tuple[int, str]] = {}  # session -> its live connection, 0 for none, and its queue
+        self._doubted: dict[str, str] = {}  # session that was not connected when the store was asked for it -> its queue
+
+    def __len__(self) -> int:
+        return len(self._subscriptions)
+
+    # --- sessions ---
+
+    def kept(self, frame: SessionsKnown) -> None:
+        """Sessions that are on record; those that are connected are known better."""
+        for session, queue, subscriptions, _, _, user, listener in frame.sessions:
+            if queue and session not in self._places:
+                self._clients[session] = listener, user
+                self._put(session, 0, queue, subscriptions)
+
+    def doubt(self) -> None:
+        """A new store is asked what is kept: what the one before it has ended may not have been told here."""
+        self._doubted = {session: queue for session, (source, queue) in self._places.items() if not source}
+
+    def confirm(self, frame: SessionsKnown) -> None:
+        """These are on record."""
+        for session, queue, *_ in frame.sessions:
+            if self._doubted.get(session) == queue:
+                del self._doubted[session]
+
+    def forget_doubted(self) -> None:
+        """The others are not. Who has come meanwhile is known from the Listener."""
+        for session, queue in self._doubted.items():
+            if self._places.get(session) == (0, queue):
+                self._forget(session)
+        self._doubted.clear()
+
+    def up(self, frame: SessionUp) -> None:
+        """A session is connected, with these subscriptions and no others."""
+        self._subscriptions.forget(frame.session)
+        self._clients[frame.session] = frame.listener, frame.user
+        self._put(frame.session, frame.source, frame.queue, frame.subscriptions)
+
+    def down(self, frame: SessionDown) -> None:
+        """A connection has ended; the session stays as it is where it was taken over."""
+        if frame.source:
+            self._ended.add(frame.source, frame.session)
+        source, queue = self._places.get(frame.session, (0, ""))
+        if source == frame.source:
+            self._offline(frame.session, source, "" if frame.ended else queue)
+
+    def gone(self, frame: SessionGone) -> None:
+        """A session has ended; without effect if there is a newer one of that name."""
+        if self._places.get(frame.session, (0, ""))[1] == frame.queue:
+            self._forget(frame.session)
+
+    def subscribe(self, session: str, filters: Iterable[tuple[str, int, int]]) -> None:
+        """Route by these filters from the next batch on."""
+        for topic_filter, options, identifier in filters:
+            self._subscriptions.subscribe(session, topic_filter, options_of(options, identifier))
+
+    def unsubscribe(self, session: str, filters: Iterable[str]) -> None:
+        """Route by these filters no more."""
+        for topic_filter in filters:
+            self._subscriptions.unsubscribe(session, topic_filter)
+
+    def _put(self, session: str, source: int, queue: str, subscriptions: Iterable[tuple[str, int, int]]) -> None:
+        self._places[session] = source, queue
+        self._subscriptions.connected(session, source, queue)
+        for topic_filter, options, identifier in subscriptions:
+            self._subscriptions.subscribe(session, topic_filter, options_of(options, identifier))
+
+    def _offline(self, session: str, source: int, queue: str) -> None:
+        if queue:
+            self._subscriptions.disconnected(session, source)
+            self._places[session] = 0, queue
+        else:
+            self._forget(session)
+
+    def _forget(self, session: str) -> None:
+        self._subscriptions.forget(session)
+        self._places.pop(session, None)
+        self._clients.pop(session, None)
+
+    # --- rights ---
+
+    def acl_changed(self, frame: AclChanged) -> None:
+        """Deal by other rules from the next batch on."""
+        if self._lists.change(frame):
+            self._subscriptions.rights_changed()
+
+    def _rights_of(self, subscriber: Subscriber) -> ClientAccess | None:
+        return self._lists.rights_at(*self._clients[subscriber.session], subscriber.session)
+
+    # --- batches ---
+
+    def route(
+        self,
+        batch: Batch,
+        sources: Sequence[Publisher] | None,
+        sender: str,
+        *,
+        had_qos0: bool = False,
+    ) -> Routed:
+        """Who gets what of ``batch``.
+
+        sources: per row who published it; None: no local client. sender: whose batch it is.
+        had_qos0: those who are connected may have had QoS 0 of it.
+        """
+        found = _Found(batch, sources, sender, self._ended)
+        if had_qos0:
+            found.qos0_was_offered()
+        by_match: dict[Match, set[int]] = {}
+        by_group: dict[SharedGroup, set[int]] = {}
+        for index, topic in enumerate(batch.topics):
+            match = self._subscriptions.match(topic)
+            if match.size:
+                by_match.setdefault(match, set()).add(index)
+            for group in match.shared:
+                by_group.setdefault(group, set()).add(index)
+        for match, topics in by_match.items():
+            rows = found.rows_of(topics)
+            for way in match.ways(found.publishers(match)):
+                found.send(way, rows)
+        for group, topics in by_group.items():
+            for hands, theirs in group.hands(batch.topics, topics):
+                found.deal(group, hands, theirs, self._dealt_before)
+        return Routed(*found.parts(), *found.groups())
+
+
+class _Found:
+    """What one batch comes to: rows by who gets them live, and rows by queue."""
+
+    def __init__(self, batch: Batch, sources: Sequence[Publisher] | None, sender: str, ended: EndedConnections) -> None:
+        self._batch = batch
+        self._sender = sender
+        self._sources = sources
+        self._ended: EndedConnections | None = ended  # None: the sources are named by it
+        self._qos = batch.flags.translate(QOS_ONLY)
+        self._offered = batch.flags.translate(_OFFERED_ONLY) if any(batch.flags.translate(_OFFERED_ONLY)) else b""
+        self._any_qos0 = b"\0" in self._qos
+        self._publishers = sources
+        self._payloads: Sequence[bytes] = ()
+        self._live: dict[tuple[bytes, Grant], list[Sequence[int]]] = {}
+        self._queued: dict[tuple[str, Delivery], list[Sequence[int]]] = {}
+
+    def qos0_was_offered(self) -> None:
+        """Take every row of QoS 0 for one that was offered before."""
+        self._offered = self._batch.flags.translate(_OFFERED_OR_QOS0)
+
+    def rows_of(self, topics: Set[int]) -> Sequence[int]:
+        """The rows of these topics, in order."""
+        if len(topics) == len(self._batch.topics):
+            return range(len(self._batch))
+        return [row for row, index in enumerate(self._batch.topic_of) if index in topics]
+
+    def publishers(self, match: Match) -> frozenset[Publisher]:
+        """The connections and sessions that some of the match do not want to hear and that published in this batch."""
+        if self._sources is None or not match.no_local:
+            return frozenset()
+        if self._ended is not None:
+            self._sources, self._ended = self._ended.named(self._sources), None
+        return match.no_local.intersection(self._sources)
+
+    def send(self, way: Way, rows: Sequence[int]) -> None:
+        """Rows for a group of subscribers."""
+        group, delivery = way.group, way.group.delivery
+        if (way.without or way.only) and self._sources is not None:
+            sources = self._sources
+            rows = [row for row in rows if (sources[row] in way.only if way.only else sources[row] not in way.without)]
+        unoffered = [row for row in rows if not self._offered[row]] if self._offered else rows  # the others they have had
+        if not delivery.qos:
+            self._send_live(group.live, delivery, unoffered)
+            return
+        self._send_live(group.transient, delivery, unoffered)
+        if not group.queues:
+            return
+        if self._any_qos0:
+            lasting = pack_column(array("I", [one.source for one in group.subscribers if one.source and one.queue]))
+            self._send_live(lasting, Delivery(0, *delivery[1:]), [row for row in unoffered if not self._qos[row]])
+            rows = [row for row in rows if self._qos[row]]
+        self._enqueue(group.queues, delivery, rows)
+
+    def deal(self, group: SharedGroup, hands: Hands, topics: Set[int], before: DealtBefore) -> None:
+        """Rows for the members of a shared subscription that take those of ``topics``. before: what it has had already (G4)."""
+        rows = self.rows_of(topics)
+        known: dict[int, bool] = {}
+        if self._offered:
+            known = self._known(group, rows, before)
+            for row in rows:
+                if self._offered[row] and self._qos[row] and row not in known:
+                    taker = group.in_doubt(self._topic(row))
+                    if taker is not None:
+                        self._send_one(*taker, [row])
+            rows = [row for row in rows if not self._offered[row] or not known.get(row, True)]
+        dealt = hands.deal(len(rows))
+        now_had: dict[int, bool] = {}
+        for subscriber, delivery, offsets in dealt:
+            theirs = rows[offsets.start : offsets.stop : offsets.step]
+            self._send_one(subscriber, delivery, theirs)
+            if group.mixed or known:
+                now_had.update(dict.fromkeys(theirs, not through_queue(subscriber, delivery)))
+        for row, had in (known | now_had).items():
+            if row in known or (group.mixed and self._may_return(row)):
+                before.note(self._key(group, row), had=had)
+
+    def _known(self, group: SharedGroup, rows: Sequence[int], before: DealtBefore) -> dict[int, bool]:
+        """Whether the group has had those of ``rows`` that are offered again, where that is noted; the notes are taken away."""
+        known: dict[int, bool] = {}
+        if before:
+            for row in rows:
+                if self._offered[row] and self._qos[row]:
+                    had = before.take(self._key(group, row))
+                    if had is not None:
+                        known[row] = had
+        return known
+
+    def _may_return(self, row: int) -> bool:
+        """Whether the store may refuse ``row`` without its publisher being told, so that it is offered again."""
+        told = self._batch.flags[row] & REFUSABLE and not isinstance(self._publisher(row), str)  # a session published its Will
+        return bool(self._qos[row]) and not told
+
+    def _publisher(self, row: int) -> Publisher | None:
+        return self._publishers[row] if self._publishers is not None else None
+
+    def _topic(self, row: int) -> bytes:
+        return self._batch.topics[self._batch.topic_of[row]]
+
+    def _key(self, group: SharedGroup, row: int) -> int:
+        if not self._payloads:
+            self._payloads = self._batch.rows_payloads()
+        publisher = self._publisher(row)
+        by = publisher if isinstance(publisher, str) else (self._sender, publisher)
+        return key_of((group.share_name, group.topic_filter), by, self._topic(row), self._payloads[row])
+
+    def _send_one(self, subscriber: Subscriber, delivery: Delivery, rows: Sequence[int]) -> None:
+        """Rows for one member of a shared subscription."""
+        live = pack_column(array("I", [subscriber.source])) if subscriber.source else b""
+        if not through_queue(subscriber, delivery):
+            self._send_live(live, delivery, rows)
+            return
+        self._send_live(live, Delivery(0, *delivery[1:]), [row for row in rows if not self._qos[row]])
+        self._enqueue((subscriber.queue,), delivery, [row for row in rows if self._qos[row]])
+
+    def _send_live(self, subscribers: bytes, delivery: Delivery, rows: Sequence[int]) -> None:
+        if subscribers and rows:
+            self._live.setdefault((subscribers, (delivery.qos, delivery.retain_as_published, delivery.identifiers)), []).append(
+                rows
+            )
+
+    def _enqueue(self, queues: Iterable[str], delivery: Delivery, rows: Sequence[int]) -> None:
+        if rows:
+            for queue in queues:
+                self._queued.setdefault((queue, delivery), []).append(rows)
+
+    def groups(self) -> tuple[tuple[tuple[bytes, bytes], ...], tuple[Grant, ...]]:
+        """``groups`` and ``grants`` of a ``Deliver``."""
+        columns = [(subscribers, self._column(_in_order(several))) for (subscribers, _), several in self._live.items()]
+        return tuple(columns), tuple(grant for _, grant in self._live)
+
+    def parts(self) -> tuple[list[Part], list[bytes]]:
+        """Parts of an ``Append`` with their bodies; queues that get the same in the same way share one body."""
+        parts: list[Part] = []
+        bodies: list[bytes] = []
+        made: dict[tuple[Delivery, bytes], tuple[int, int, bytes]] = {}
+        for (queue, delivery), several in self._queued.items():
+            rows = _in_order(several)
+            column = self._column(rows)
+            known = made.get((delivery, column))
+            if known is None:
+                body = as_granted(
+                    self._batch,
+                    rows if column else None,
+                    qos=delivery.qos,
+                    retain_as_published=delivery.retain_as_published,
+                    identifiers=delivery.identifiers,
+                )
+                known = made[delivery, column] = len(body), body.size_bytes(), body.encode()
+            parts.append((queue, known[0], known[1], 0, column))
+            bodies.append(known[2])
+        return parts, bodies
+
+    def _column(self, rows: Sequence[int]) -> bytes:
+        """``rows``, which ascend, as a u16 column, empty for all. One may be there twice, by a shared subscription and another."""
+        everything = len(rows) == len(self._batch) and (isinstance(rows, range) or len(set(rows)) == len(rows))
+        return b"" if everything else pack_column(array("H", rows))
+
+
+def _in_order(several: list[Sequence[int]]) -> Sequence[int]:
+    """The rows of all of them, ascending."""
+    return several[0] if len(several) == 1 else sorted(row for rows in several for row in rows)
+
+
+def retained_part(batch: Batch) -> Iterator[tuple[Part, bytes]]:
+    """The rows of ``batch`` that the store is to retain, as a part of an ``Append`` with its body; nothing if there are none."""
+    retained = batch.flags.translate(RETAIN_ONLY)
+    count = len(retained) - retained.count(0)
+    if not count:
+        return
+    rows = [row for row, flag in enumerate(retained) if flag] if count < len(batch) else ()
+    part = batch.select(rows) if rows else batch
+    yield (RETAINED, len(part), part.size_bytes(), 0, pack_column(array("H", rows))), part.encode()

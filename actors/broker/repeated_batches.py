@@ -1,0 +1,38 @@
+"""What the newest batches of each sender came to, so that one that is sent again goes where it went the first time. Pure.
+
+Who gets a message is decided once, when it is routed. Between that and a repeat (the store has died with the batch) clients may
+have subscribed, and been sent later messages of QoS 0 already; and a shared subscription would choose another member: the message
+would come out of order (P4) [MQTT-4.6.0-6], twice, or to nobody. A new life knows nothing of it, and routes what Connections
+send again; its clients are others.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from wire.frames.intake import Append
+from wire.frames.sending_link import BATCHES_OUTSTANDING_MAX
+
+KEPT_BYTES_MAX = 16 << 20  # a batch that came to more, because many queues want it each in its own way, is routed again
+
+
+class RoutedBatches:
+    """The newest ``Append`` frames of each sender: as many as may be on their way."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, deque[Append]] = {}
+
+    def again(self, sender: str, epoch: int, number: int) -> Append | None:
+        """What that batch came to when it was routed; None if it was not, as far as is known."""
+        for append in self._kept.get(sender, ()):
+            if (append.epoch, append.number) == (epoch, number):
+                return append
+        return None
+
+    def keep(self, append: Append) -> None:
+        """Know it until as many newer ones are kept, or its sender starts anew."""
+        kept = self._kept.setdefault(append.sender, deque(maxlen=BATCHES_OUTSTANDING_MAX))
+        if kept and kept[-1].epoch != append.epoch:
+            kept.clear()
+        if sum(map(len, append.bodies)) <= KEPT_BYTES_MAX:
+            kept.append(append)

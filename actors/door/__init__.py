@@ -1,0 +1,1 @@
+"""Local clients on their way in: listening sockets, TLS and WebSocket layers, logins, limits."""

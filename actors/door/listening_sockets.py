@@ -1,0 +1,358 @@
+"""The Listener's sockets: opens them, accepts on them, and gives each new client its transport.
+
+Who may come in is ``actors/door/connection_limits.py``'s to decide; what a client does once it is in, the Listener's. Pausing when
+descriptors run out is decided here, because only the sockets show it.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import resource
+import socket
+import stat
+import struct
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from actors.door.address_holder import holder_of_path, holder_of_port
+from actors.door.client import UNIX, Client
+from actors.door.closing_connections import Lingering
+from actors.door.connection_limits import Admission
+from actors.door.transports import Layer, LayeredClient
+from actors.process.mailbox import READ, Mailbox, PollGroup
+from actors.system.tls import LOOK_PERIOD_S, Certificates, HandshakeTurn, TlsLayer
+from wire.backoff import Backoff
+from wire.errors import Unavailable
+from wire.settings import BackoffSettings, ClientLimitSettings, ListenerSettings
+
+log = logging.getLogger("bascule")
+
+OPEN_TIMER = "open"
+ACCEPT_TIMER = "accept"
+ACCEPTS_PER_TURN = 64
+LISTEN_BACKLOG = 1024
+DESCRIPTORS_KEPT = 16  # for the other actors' new lives; without one, not even the clients that are here could be served
+ACCEPT_PAUSE_S = 1.0
+TOLD_PERIOD_S = 10.0
+PAUSES_TOLD_PERIOD_S = 60.0
+
+_REMEDY = "it is tried again and again; free the address, or change bind and run the node again"
+
+_Gives = Callable[[int], None]
+_SeesOff = Callable[[], None]
+
+
+class Door:
+    """One listening socket, with what its clients speak below MQTT."""
+
+    def __init__(self, sock: Any, settings: ListenerSettings, index: int = 0) -> None:
+        """``sock`` has its address, and does not block. Raises Unavailable if TLS is wanted and its files cannot be used."""
+        self.sock = sock
+        self.settings = settings
+        self.index = index
+        self.secure = settings.tls is not None
+        web = settings.protocol in ("ws", "wss")
+        self.certificates: Certificates | None = None
+        if settings.tls is not None:
+            self.certificates = Certificates(settings.tls, settings.bind, "http/1.1" if web else "mqtt")
+            self.certificates.warn_of_dates(time.strftime("%Y%m%d%H%M%SZ", time.gmtime()))
+        self._web = web
+        self.plain = not web and not self.secure
+
+    def layers(self, packet_max_bytes: int) -> list[Layer]:
+        """What lies between a new client's socket and MQTT, the lowest first."""
+        layers: list[Layer] = []
+        if self.certificates is not None and self.settings.tls is not None:
+            layers.append(TlsLayer(self.certificates.context, self.settings.tls.identity))
+        if self._web:
+            from actors.door.websocket import WebSocketLayer  # most nodes need neither it nor its library
+
+            layers.append(WebSocketLayer(self.settings.websocket_path, self.settings.origins, packet_max_bytes))
+        return layers
+
+
+class Reception:
+    """Accepts clients at all doors, within the limits."""
+
+    def __init__(
+        self, mailbox: Mailbox, group: PollGroup, lingering: Lingering, limits: ClientLimitSettings, backoff: BackoffSettings
+    ) -> None:
+        """``backoff``: between tries to open the doors."""
+        self._mailbox = mailbox
+        self._group = group
+        self._lingering = lingering
+        self._backoff = Backoff(backoff, mailbox.random)
+        self._packet_max_bytes = limits.packet_max_bytes
+        self.doors: list[Door] = []
+        self.refusal = ""  # why they cannot be opened
+        self.admission = Admission(
+            connections_max=limits.connections_max,
+            per_address_max=limits.connections_per_address,
+            half_open_max=limits.half_open_max,
+        )
+        self.turn = HandshakeTurn()
+        self.accepting = True
+        self.handshakes_failed = 0
+        self._numbers = 0
+        self._looked_s = float("-inf")
+        self._told: dict[str, tuple[float, int]] = {}
+
+    # --- doors ---
+
+    def open(self, listeners: tuple[ListenerSettings, ...]) -> None:
+        """Listen on every socket.
+
+        Raises:
+            Unavailable: one of them cannot be had, or the files of one cannot be used. Then nobody can connect to any.
+        """
+        doors: list[Door] = []
+        try:
+            for index, settings in enumerate(listeners):
+                doors.append(_bind(settings, index))
+            for door in doors:  # once all addresses are ours
+                _listen(door)
+        except Unavailable:
+            for door in doors:
+                _shut(door)
+            raise
+        self.refusal = ""
+        for door in doors:
+            self.add(door)
+            log.info("listener.opened", extra={"bind": door.settings.bind, "protocol": door.settings.protocol})
+
+    def open_later(self, refusal: Unavailable) -> None:
+        """The doors cannot be opened because of ``refusal``, which is told once; it is time for another try when the timer says."""
+        if self.refusal != str(refusal):
+            self.refusal = str(refusal)
+            log.error("listener.unavailable", extra={"error": self.refusal, "remedy": _REMEDY})
+        self._mailbox.set_timer(OPEN_TIMER, self._mailbox.now_s() + self._backoff.next_delay_s())
+
+    def add(self, door: Door) -> None:
+        """Accept at ``door`` from now on."""
+        self.doors.append(door)
+        self._mailbox.watch(door.sock.fileno(), READ, door)
+
+    def close(self) -> None:
+        """Accept nobody any more."""
+        for door in self.doors:
+            self._mailbox.forget(door.sock.fileno())
+            _shut(door)
+        self.doors = []
+
+    def look_at_certificates(self, now_s: float) -> None:
+        """Once a second: new certificates are for those who come from now on."""
+        if now_s - self._looked_s >= LOOK_PERIOD_S:
+            self._looked_s = now_s
+            for door in self.doors:
+                if door.certificates is not None:
+                    door.certificates.look()
+
+    def figures(self) -> dict[str, Any]:
+        """What status shows of it: half-open connections, what limits refused, certificates."""
+        certificates = [door.certificates for door in self.doors if door.certificates is not None]
+        return {
+            **({"error": self.refusal} if self.refusal else {}),
+            "accepting": self.accepting,
+            "half_open": self.admission.half_open,
+            "limited": dict(self.admission.refused),
+            "handshakes_failed": self.handshakes_failed,
+            "certificates_reloaded": sum(each.reloads for each in certificates),
+            "certificates_refused": sum(each.refused for each in certificates),
+        }
+
+    # --- accepting ---
+
+    def accept(self, door: Door, now_s: float, give_way: _Gives, see_off: _SeesOff) -> Iterator[Client]:
+        """The clients that wait at ``door`` and may come in.
+
+        give_way: closes the one whose place a newcomer gets. see_off: called where a limit is reached; closes those that have left,
+        since whoever goes before another comes is not to count.
+        """
+        descriptors_max = resource.getrlimit(resource.RLIMIT_NOFILE)[0] - DESCRIPTORS_KEPT
+        for _ in range(ACCEPTS_PER_TURN):
+            if not self.accepting or (door.secure and not self.turn.left):  # those who are here shake hands first
+                return
+            if _lowest_free_descriptor() >= descriptors_max:
+                self._lingering.close()
+            if _lowest_free_descriptor() >= descriptors_max:
+                self.pause(now_s, "file descriptors are used up")
+                return
+            try:
+                sock, peer = door.sock.accept()
+            except (BlockingIOError, ConnectionAbortedError):  # nobody waits, or who waited is gone
+                return
+            except OSError as error:  # no descriptor, no memory: it would be so again at once
+                self.pause(now_s, str(error))
+                return
+            self._numbers += 1
+            host, address = (peer[0], f"{peer[0]}:{peer[1]}") if not door.settings.unix_path else ("", _unix_peer(sock))
+            if self.admission.is_full(host, door.index, door.settings.connections_max):
+                see_off()
+            verdict = self.admission.enter(self._numbers, host, door.index, door.settings.connections_max)
+            if verdict.refused:
+                sock.close()
+                self._tell("client.refused", verdict.refused, now_s, address=address, bind=door.settings.bind)
+                continue
+            if verdict.gives_way is not None:
+                give_way(verdict.gives_way)
+                self._tell("client.refused", "half_open_max", now_s, address=address, bind=door.settings.bind)
+            yield self._client(door, sock, address, now_s)
+
+    def _client(self, door: Door, sock: socket.socket, address: str, now_s: float) -> Client:
+        client = (
+            Client(sock, address, self._numbers, self._group, now_s)
+            if door.plain
+            else LayeredClient(
+                sock, address, self._numbers, self._group, now_s, layers=door.layers(self._packet_max_bytes), turn=self.turn
+            )
+        )
+        client.listener = door.index
+        return client
+
+    def failed(self, client: Client, now_s: float) -> None:
+        """The transport of ``client`` ended by its own fault, if it did: count and tell."""
+        if client.fault and isinstance(client, LayeredClient) and client.failed:
+            self.handshakes_failed += 1
+            self._tell("client.transport_failed", client.fault, now_s, address=client.address)
+
+    def pause(self, now_s: float, why: str) -> None:
+        """Let new clients wait in the kernel's queue, until a connection closes or a moment has passed."""
+        self.accepting = False
+        for door in self.doors:
+            self._mailbox.forget(door.sock.fileno())
+        self._mailbox.set_timer(ACCEPT_TIMER, now_s + ACCEPT_PAUSE_S)
+        limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        fields = {"clients": len(self.admission), "descriptors_max": limit}
+        self._tell("listener.paused", why, now_s, PAUSES_TOLD_PERIOD_S, **fields)
+
+    def resume(self) -> None:
+        """Accept again after ``pause``."""
+        if not self.accepting:
+            self.accepting = True
+            for door in self.doors:
+                self._mailbox.watch(door.sock.fileno(), READ, door)
+
+    def _tell(self, event: str, why: str, now_s: float, period_s: float = TOLD_PERIOD_S, **fields: object) -> None:
+        """Log ``event`` once in ``period_s`` for each kind of ``why`` (up to its colon); ``untold``: how many more there were."""
+        key = f"{event} {why.partition(':')[0]}"
+        told_s, untold = self._told.get(key, (float("-inf"), 0))
+        if now_s - told_s < period_s:
+            self._told[key] = (told_s, untold + 1)
+            return
+        self._told[key] = (now_s, 0)
+        log.warning(event, extra={"why": why, "untold": untold, **fields})
+
+
+def _bind(settings: ListenerSettings, index: int) -> Door:
+    """The door of one listener, to which nobody can connect yet.
+
+    Raises:
+        Unavailable: its address cannot be had, and who has it if that is known; or its files cannot be used.
+    """
+    try:
+        sock = _bind_unix(settings) if settings.unix_path else _bind_tcp(settings)
+    except OSError as error:
+        raise _refusal(settings, error) from error
+    try:
+        return Door(sock, settings, index)
+    except Unavailable:
+        sock.close()
+        raise
+
+
+def _listen(door: Door) -> None:
+    try:
+        door.sock.listen(LISTEN_BACKLOG)
+    except OSError as error:
+        raise _refusal(door.settings, error) from error
+
+
+def _shut(door: Door) -> None:
+    door.sock.close()
+    if door.settings.unix_path:
+        _remove_socket(door.settings.unix_path)
+
+
+def _refusal(settings: ListenerSettings, error: OSError) -> Unavailable:
+    """Why ``settings`` cannot be listened on, with who has its address if that is the reason and the system tells."""
+    why = error.strerror or str(error)
+    if error.errno == errno.EADDRINUSE:
+        what = "socket" if settings.unix_path else "port"
+        holder = holder_of_path(settings.unix_path) if settings.unix_path else holder_of_port(settings.host, settings.port)
+        why = f"the {what} is taken by {holder}" if holder else f"the {what} is taken, the system does not say by whom"
+    return Unavailable(f"cannot listen on {settings.bind}: {why}")
+
+
+def _bind_tcp(settings: ListenerSettings) -> socket.socket:
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((settings.host, settings.port))
+        sock.setblocking(False)
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
+
+def _bind_unix(settings: ListenerSettings) -> socket.socket:
+    """A Unix socket with the mode that was asked for, from its first moment; one that nobody listens on is replaced."""
+    _remove_stale(settings.unix_path)
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    mask = os.umask(0o777 & ~settings.unix_mode)
+    try:
+        sock.bind(settings.unix_path)
+        sock.setblocking(False)
+    except OSError:
+        sock.close()
+        raise
+    finally:
+        os.umask(mask)
+    return sock
+
+
+def _remove_stale(path: str) -> None:
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return
+    if not stat.S_ISSOCK(found.st_mode):
+        raise FileExistsError(errno.EEXIST, f"{path} is there and is no socket")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)
+        try:
+            probe.connect(path)
+        except ConnectionRefusedError:
+            os.unlink(path)
+            return
+        except BlockingIOError:  # its queue is full: somebody has it
+            pass
+    raise OSError(errno.EADDRINUSE, f"{path} is in use by another process")
+
+
+def _remove_socket(path: str) -> None:
+    try:
+        os.unlink(path)
+    except OSError:  # it is gone, or the folder is not ours any more
+        pass
+
+
+def _unix_peer(sock: socket.socket) -> str:
+    """Which process has connected, for logs."""
+    pid, uid, _ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
+    return f"{UNIX}pid={pid},uid={uid}"
+
+
+def _lowest_free_descriptor() -> int:
+    """The number that the next socket gets; larger than any where none is left."""
+    try:
+        probe = os.eventfd(0, os.EFD_CLOEXEC)
+    except OSError:
+        return sys.maxsize
+    os.close(probe)
+    return probe

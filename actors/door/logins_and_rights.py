@@ -1,0 +1,308 @@
+"""Who may come in and what they may do: the Listener's keeper of password files, logins and access control lists.
+
+It owns the logins that wait, the clients' rights, and the counts; the tables are ``password_file.py``'s. The decisions are in
+``wire``: ``wire/door/access_rules.py``, ``wire/door/password_table.py``, ``login_limits.py``, ``login_queue.py``,
+``recent_logins.py``, and the CONNACK codes in ``wire/door/connect_checks.py``.
+
+A password is verified in a thread, a few at a time, because it takes tens of milliseconds on purpose; the client's socket is not
+read meanwhile. Password files are read again when they change; connections that are there stay. ACL files are read by the
+supervisor, which sends their rules; the Distributor gets them from here, in order with what clients publish.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+from actors.door.client import Client
+from actors.door.login_limits import LoginLimits, network_of
+from actors.door.login_queue import LoginQueue
+from actors.door.password_file import PasswordFile
+from actors.process.mailbox import Mailbox
+from wire.door.access_lists import AccessLists
+from wire.door.connect_checks import LoginFault
+from wire.door.password_table import PasswordTable
+from wire.frames.base import Frame
+from wire.frames.names import DISTRIBUTOR
+from wire.frames.supervision import AclChanged
+from wire.mqtt.packets import Connect
+from wire.settings import AccessSettings, NodeSettings
+
+log = logging.getLogger("bascule")
+
+VERIFIED_AT_ONCE = 2
+WAITING_MAX = 2048
+TOLD_PERIOD_S = 1.0  # of each kind of event: one line, and how many were left out
+_NAME_SHOWN = 64
+
+Verdict = LoginFault | None  # None: the client may come in
+Done = Callable[[Verdict], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """A client whose password is to be verified; ``done`` is told the verdict."""
+
+    client: Client
+    passwords: PasswordFile
+    user: str
+    password: bytes
+    network: str
+    done: Done
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """Thread -> Listener: whether the password is right for the hash ``stored``; None if that could not be found out."""
+
+    login: Login
+    stored: str
+    right: bool | None
+
+
+class Host(Protocol):
+    """Local clients, as far as access needs them."""
+
+    mailbox: Mailbox
+
+    def send(self, peer: str, frame: Frame) -> None: ...
+    def clients(self) -> list[Client]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Policy:
+    """Who may come in by one listener."""
+
+    allow_anonymous: bool
+    passwords: PasswordFile | None
+
+
+class Access:
+    """Judges logins and gives each client its rights."""
+
+    def __init__(self, host: Host, settings: NodeSettings, tell_from_thread: Callable[[Verified], bool]) -> None:
+        """``tell_from_thread`` has ``verified`` called, in the Listener's thread; it may be called in any."""
+        self._host = host
+        self._tell_from_thread = tell_from_thread
+        limits = settings.access.login_limits
+        self._limits = LoginLimits(limits.failures_max, limits.period_s, limits.block_s)
+        self._queue: LoginQueue[Login] = LoginQueue(WAITING_MAX)
+        self._verifying = 0
+        self._key = os.urandom(32)
+        self._passwords: dict[str, PasswordFile] = {}
+        self._lists = AccessLists(settings)
+        self._binds = [listener.bind for listener in settings.listeners]
+        self._policies = [self._policy(listener.access or settings.access) for listener in settings.listeners]
+        if self._passwords:
+            from actors.door.password_hashes import give_memory_back  # only where there are passwords
+
+            give_memory_back()
+        self._told_s: dict[str, float] = {}
+        self._untold: dict[str, int] = {}
+        self._counts = dict.fromkeys(
+            (
+                "logins",
+                "logins_verified",
+                "logins_failed",
+                "logins_refused",
+                "addresses_blocked",
+                "publishes_forbidden",
+                "subscriptions_forbidden",
+                "takeovers_forbidden",
+                "deliveries_forbidden",
+            ),
+            0,
+        )
+
+    def _policy(self, access: AccessSettings) -> _Policy:
+        path = access.password_file
+        if path is not None and path not in self._passwords:
+            self._passwords[path] = PasswordFile(path)
+        return _Policy(access.allow_anonymous, None if path is None else self._passwords[path])
+
+    def status(self) -> dict[str, int]:
+        """Figures for ``bascule status``."""
+        return {**self._counts, "logins_waiting": len(self._queue) + self._verifying}
+
+    def reload(self) -> None:
+        """Read what has changed; call it once a second or so."""
+        for passwords in self._passwords.values():
+            passwords.reload()
+
+    # --- logins ---
+
+    def judge(self, client: Client, connect: Connect, done: Done) -> None:
+        """Find out who ``client`` is; tell ``done`` the verdict, now or when its password is verified.
+
+        Who has proven a user by its certificate needs no password, and the user name in its CONNECT has no effect. Without a
+        password file there are no other users: whoever may come in is anonymous, whatever name it brings. A password without a
+        user name proves nothing [MQTT-3.1.2.9].
+        """
+        if client.certificate_user is not None:
+            self._counts["logins"] += 1
+            client.user = client.certificate_user
+            done(None)
+            return
+        policy = self._policies[client.listener]
+        passwords = policy.passwords
+        if connect.user_name is None or passwords is None:
+            if policy.allow_anonymous:
+                done(None)
+            else:
+                self._refuse(client, "", LoginFault.NO_USER_NAME, done)
+            return
+        network = network_of(client.host)
+        login = Login(client, passwords, connect.user_name, connect.password or b"", network, done)
+        now_s = self._host.mailbox.now_s()
+        if self._limits.blocked(network, now_s):
+            self._refuse_login(login, LoginFault.ADDRESS_BLOCKED)
+        elif passwords.recent.knows(login.user, login.password, now_s):
+            self._let_in(login)
+        else:
+            gave_way = self._queue.add(network or client.host, login)
+            if gave_way is not None:
+                self._refuse_login(gave_way, LoginFault.BUSY)
+            self._verify_next()
+
+    def verified(self, verified: Verified) -> None:
+        """A thread has found out about a password."""
+        self._verifying -= 1
+        login = verified.login
+        now_s = self._host.mailbox.now_s()
+        if verified.right is None:
+            log.error("login.unverified", extra={"user": login.user[:_NAME_SHOWN], "why": "argon2 could not run"})
+            self._refuse_login(login, LoginFault.BUSY)
+        elif verified.right and login.passwords.table.hash_of(login.user) == verified.stored:  # it may be another one by now
+            self._counts["logins_verified"] += 1
+            login.passwords.recent.verified(login.user, login.password, now_s)
+            self._let_in(login)
+        else:
+            self._failed(login, now_s)
+        self._verify_next()
+
+    def _verify_next(self) -> None:
+        """Start as many verifications as may run; what needs none is decided on the way."""
+        while self._verifying < VERIFIED_AT_ONCE:
+            login = self._queue.take()
+            if login is None:
+                return
+            now_s = self._host.mailbox.now_s()
+            if login.client.closed:
+                continue
+            if login.passwords.recent.knows(login.user, login.password, now_s):  # verified for another client meanwhile
+                self._let_in(login)
+                continue
+            self._verifying += 1
+            self._host.mailbox.in_thread("login", partial(self._verify, login, login.passwords.table))
+
+    def _verify(self, login: Login, table: PasswordTable) -> None:
+        """In a thread. A user who does not exist costs what one who does would."""
+        from actors.door.password_hashes import DECOY, give_way, verify_password
+
+        give_way()
+        stored = table.hash_of(login.user)
+        right = verify_password(stored or table.decoy(login.user, self._key) or DECOY, login.password)
+        if stored is None and right:
+            right = False
+        self._tell_from_thread(Verified(login, stored or "", right))
+
+    def _let_in(self, login: Login) -> None:
+        self._counts["logins"] += 1
+        login.client.user = login.user
+        if not login.client.closed:
+            login.done(None)
+
+    def _failed(self, login: Login, now_s: float) -> None:
+        self._counts["logins_failed"] += 1
+        blocked = self._limits.failed(login.network, now_s)
+        self._refuse(login.client, login.user, LoginFault.WRONG, login.done)
+        if blocked:
+            self._counts["addresses_blocked"] += 1
+            log.warning("address.blocked", extra={"address": login.network, "why": "too many failed logins"})
+            for waiting in self._queue.drop(login.network):
+                self._refuse_login(waiting, LoginFault.ADDRESS_BLOCKED)
+
+    def _refuse_login(self, login: Login, fault: LoginFault) -> None:
+        self._refuse(login.client, login.user, fault, login.done)
+
+    def _refuse(self, client: Client, user: str, fault: LoginFault, done: Done) -> None:
+        self._counts["logins_refused"] += 1
+        self._tell("login.refused", client, user=user[:_NAME_SHOWN], why=fault.value)
+        if not client.closed:
+            done(fault)
+
+    # --- rights ---
+
+    def bind_of(self, client: Client) -> str:
+        """Where the listener listens by which ``client`` came: by it other processes know what rights it has."""
+        return self._binds[client.listener]
+
+    def give_rights(self, client: Client) -> None:
+        """Set ``client.rights`` by its listener, user and session; also again, when the rules are others."""
+        client.rights = self._lists.rights(client.listener, client.user, client.session)
+
+    def set_out(self, client: Client) -> None:
+        """Have the parser ask about what the client publishes, where not everything is allowed."""
+        if client.flow is not None:
+            client.flow.may_publish = None if client.rights is None else partial(self.may_publish, client)
+
+    def acl_changed(self, frame: AclChanged) -> None:
+        """Judge everything from now on by other rules."""
+        if not self._lists.change(frame):
+            return
+        log.info("acl.reloaded", extra={"path": frame.path, "rules": len(frame.rules)})
+        for client in self._host.clients():
+            if client.session:
+                self.give_rights(client)
+                self.set_out(client)
+        self._host.send(DISTRIBUTOR, frame)
+
+    def may_publish(self, client: Client, topic: bytes) -> bool:
+        """Whether ``client`` may publish to ``topic``; a no is counted and logged."""
+        if client.rights is None or client.rights.may_publish(topic):
+            return True
+        self._counts["publishes_forbidden"] += 1
+        self._tell("publish.forbidden", client, topic=topic.decode()[:200])
+        return False
+
+    def may_subscribe(self, client: Client, topic_filter: str) -> bool:
+        """Whether ``client`` may subscribe to ``topic_filter``; a no is counted and logged."""
+        if client.rights is None or client.rights.may_subscribe(topic_filter):
+            return True
+        self._counts["subscriptions_forbidden"] += 1
+        self._tell("subscription.forbidden", client, filter=topic_filter[:200])
+        return False
+
+    def may_take_over(self, client: Client, older: Client) -> bool:
+        """Whether ``client`` may take the place of ``older``, who has the same client identifier; a no is counted and logged.
+
+        What a proven user holds, only that user takes over; an anonymous connection is nobody's.
+        """
+        if older.user is None or older.user == client.user:
+            return True
+        self._counts["takeovers_forbidden"] += 1
+        self._tell("takeover.forbidden", client, owner=older.user[:_NAME_SHOWN], owner_address=older.address)
+        return False
+
+    def refuse_session(self, client: Client) -> None:
+        """Count and log that the session that ``client`` asked for is another user's."""
+        self._counts["takeovers_forbidden"] += 1
+        self._tell("takeover.forbidden", client, why="its session is another user's")
+
+    def left_out(self, count: int) -> None:
+        """Count rows that were not delivered to a client because it may not read them."""
+        self._counts["deliveries_forbidden"] += count
+
+    def _tell(self, event: str, client: Client, **facts: object) -> None:
+        """Log ``event``, but each kind at most once in ``TOLD_PERIOD_S``."""
+        now_s = self._host.mailbox.now_s()
+        if now_s - self._told_s.get(event, float("-inf")) < TOLD_PERIOD_S:
+            self._untold[event] = self._untold.get(event, 0) + 1
+            return
+        self._told_s[event] = now_s
+        named = {"address": client.address, "client_id": client.session, "user": client.user}
+        log.warning(event, extra={**named, **facts, "not_logged": self._untold.pop(event, 0)})

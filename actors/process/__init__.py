@@ -1,0 +1,1 @@
+"""One process and its actors: mailboxes, sockets, turns, the template that all are forked from, logs."""

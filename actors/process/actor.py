@@ -1,0 +1,158 @@
+"""The base of Bascule's actors: a pykka actor that is given its messages by its process, in the process's own thread.
+
+Subclasses implement the hooks named ``on_frame`` ... ``on_stopping``; a hook that raises ends the process, and the supervisor
+starts a new one. What a process says to the supervisor is ``actors/process/host.py``'s.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pykka
+from pykka import ThreadingFuture
+
+from actors.process.mailbox import BadFrame, Mailbox, SocketsReady, TimerDue, TurnEnded
+from wire.frames.base import Frame
+from wire.frames.supervision import PeerUp, Stop
+from wire.settings import NodeSettings
+
+log = logging.getLogger("bascule")
+
+
+class PolledActor(pykka.Actor):
+    """An actor that runs in its process's own thread. The supervisor is one; so is all it supervises."""
+
+    actor_inbox: Mailbox
+
+    def __init__(self, mailbox: Mailbox) -> None:
+        super().__init__()
+        self.actor_inbox = mailbox
+        self._actor_ref = pykka.ActorRef(self)
+        self.mailbox = mailbox
+        self.name = mailbox.name
+
+    # --- hooks ---
+
+    def on_frame(self, frame: Frame) -> None:
+        """A frame from a peer."""
+        raise NotImplementedError
+
+    def on_sockets(self, ready: list[tuple[Any, int]]) -> None:
+        """Watched sockets can go on."""
+
+    def on_timer(self, name: str, now_s: float) -> None:
+        """A timer of ours has run out."""
+
+    def on_turn_end(self, now_s: float) -> None:
+        """The mailbox is drained for now: send and commit what has gathered."""
+
+    def on_told(self, message: Any) -> None:
+        """A message from another thread of this process."""
+        raise NotImplementedError
+
+    # --- for subclasses ---
+
+    def send(self, peer: str, frame: Frame) -> None:
+        """Queue ``frame`` for ``peer``."""
+        self.mailbox.send(peer, frame)
+
+    def tell_from_thread(self, message: Any) -> bool:
+        """Have ``on_told`` called with ``message``; may be called in any thread. False if this actor has ended."""
+        try:
+            self.actor_ref.tell(message)
+        except pykka.ActorDeadError:
+            return False
+        return True
+
+    # --- for the process ---
+
+    def take(self, message: Any) -> None:
+        """Handle ``message``; what a hook raises ends the process."""
+        self._handle_receive(message)
+
+    @property
+    def ended(self) -> bool:
+        """Whether it takes no more messages."""
+        return self.actor_stopped.is_set()
+
+    # --- pykka ---
+
+    @staticmethod
+    def _create_actor_inbox() -> Any:
+        return None  # the mailbox needs this process's name and folder: __init__ puts it in
+
+    @staticmethod
+    def _create_future() -> ThreadingFuture[Any]:
+        return ThreadingFuture()
+
+    def _start_actor_loop(self) -> None:
+        raise NotImplementedError  # its process gives it its messages
+
+    def on_receive(self, message: Any) -> None:
+        match message:
+            case TurnEnded():
+                self.on_turn_end(message.now_s)
+            case SocketsReady():
+                self.on_sockets(message.ready)
+            case TimerDue():
+                self.on_timer(message.name, message.now_s)
+            case Frame():
+                self.on_frame(message)
+            case BadFrame():
+                log.error("frame.refused", extra={"actor": self.name, "error": str(message.error)})
+            case _:
+                self.on_told(message)
+
+
+class MailboxActor(PolledActor):
+    """A supervised actor. ``epoch`` is the number of its process's life, given by the supervisor."""
+
+    def __init__(self, mailbox: Mailbox, settings: NodeSettings, epoch: int) -> None:
+        super().__init__(mailbox)
+        self.settings = settings
+        self.epoch = epoch
+        self.state = "starting"
+        self.peers: dict[str, int] = {}  # name -> epoch
+
+    # --- hooks ---
+
+    def on_peer_up(self, name: str, epoch: int) -> None:
+        """``name``, of another process, is ready in a new life; ``self.peers`` knows it already."""
+
+    def on_stopping(self) -> None:
+        """End intake and finish; call ``finished()`` when nothing is left in hand."""
+        self.finished()
+
+    def status(self) -> dict[str, Any]:
+        """Figures for ``bascule status``; small, and only msgpack types."""
+        return {}
+
+    # --- for subclasses ---
+
+    def ready(self) -> None:
+        """This actor does its work now."""
+        self.state = "ready"
+
+    def is_former(self, peer: str, epoch: int) -> bool:
+        """Whether ``peer`` is known to have begun a newer life than ``epoch``: what comes late from that one does not count."""
+        return epoch < self.peers.get(peer, 0)
+
+    def finished(self) -> None:
+        """End in good order; the process ends with the last of its actors."""
+        self.stop()
+
+    # --- for the process ---
+
+    def on_receive(self, message: Any) -> None:
+        match message:
+            case PeerUp():
+                if message.epoch > self.peers.get(message.name, 0):
+                    self.peers[message.name] = message.epoch
+                    self.on_peer_up(message.name, message.epoch)
+            case Stop():
+                if self.state != "stopping":
+                    self.state = "stopping"
+                    self.on_stopping()
+            case _:
+                super().on_receive(message)

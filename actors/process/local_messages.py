@@ -1,0 +1,95 @@
+"""What the actors of one process hand each other: none of it is ever encoded, late or lost."""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import dataclass, field
+
+from wire.frames.base import Frame
+from wire.frames.batch import Batch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Published(Frame):
+    """Listener -> Distributor: ``Publishes`` of local clients; again, as the same object, where a store may have lost it."""
+
+    sender: str
+    epoch: int
+    number: int
+    batch: Batch
+    sources: bytes
+    received: dict[str, tuple[bytes, bytes]] = field(default_factory=dict)
+    released: dict[str, bytes] = field(default_factory=dict)
+    wills: tuple[tuple[str, int, int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedAhead(Frame):
+    """Listener -> Distributor: messages of QoS 0 that local clients get now, though the batch that has them waits for another.
+
+    They are delivered live, and nothing else is done with them. sources: as in ``Publishes``.
+    """
+
+    batch: Batch
+    sources: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deliver(Frame):
+    """Distributor -> Listener: live messages out of ``batch``.
+
+    groups: (client connections u32 column, rows of the batch u16 column, empty for all).
+    grants: for each group (granted QoS, whether RETAIN goes as published, subscription identifiers); empty: QoS 0, nothing else.
+    """
+
+    batch: Batch
+    groups: tuple[tuple[bytes, bytes], ...]
+    grants: tuple[tuple[int, bool, tuple[int, ...]], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionUp(Frame):
+    """Listener -> Distributor: ``session`` is connected as ``source``, with these subscriptions and no others.
+
+    queue: its Tier-1 queue, empty if the session ends with its connection. subscriptions: as in ``SessionOpened``. user, listener:
+    as in ``SessionOpen``; who may read what follows from them.
+    """
+
+    session: str
+    source: int
+    queue: str
+    subscriptions: tuple[tuple[str, int, int], ...]
+    user: str | None = None
+    listener: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionDown(Frame):
+    """Listener -> Distributor: connection ``source`` of ``session`` has ended; ``ended``: so has the session."""
+
+    session: str
+    source: int
+    ended: bool
+
+
+# --- a lane's Forwarder and Connection ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Passed(Frame):
+    """Forwarder -> Connection: messages ``first_seq + offset``, as the remote is to see them; offsets None means 0, 1, 2, ...
+
+    size_bytes: how much of the Connection's credit they take.
+    """
+
+    first_seq: int
+    offsets: array[int] | None
+    size_bytes: int
+    batch: Batch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkState(Frame):
+    """Connection -> Forwarder: ``state`` of the remote connection: connecting, connected, backoff, paused."""
+
+    state: str

@@ -1,0 +1,197 @@
+"""The mailbox of one actor: what it has of its process, as a pykka inbox.
+
+An actor sends, watches sockets and sets timers here, and asks here for time, chance and threads. Its process
+(``actors/process/host.py``) gives it the messages below one by one. "The mailbox has been drained" is itself a message
+(``TurnEnded``), and it is where actors batch: everything that came in during the last turn goes out as one write, one frame, one
+burst.
+"""
+
+from __future__ import annotations
+
+import select
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from actors.system.send_queue import unsent_bytes
+from wire.errors import UnknownFrame
+from wire.frames.base import Frame
+
+if TYPE_CHECKING:
+    from pykka._envelope import Envelope
+
+    from actors.process.post import Post, Router
+
+READ = select.EPOLLIN
+WRITE = select.EPOLLOUT
+HANGUP = select.EPOLLHUP | select.EPOLLERR
+LEFT = select.EPOLLRDHUP | HANGUP
+
+
+@dataclass(frozen=True, slots=True)
+class TurnEnded:
+    """Process -> actor: nothing more is waiting, or enough was read for one turn; send and commit what has gathered."""
+
+    now_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class TimerDue:
+    """Process -> actor: the timer ``name`` has run out."""
+
+    name: str
+    now_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class SocketsReady:
+    """Process -> actor: (token, poll events) of each watched socket that can go on."""
+
+    ready: list[tuple[Any, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class BadFrame:
+    """Process -> actor: a frame was refused; nothing of it was taken."""
+
+    error: UnknownFrame
+
+
+class PollGroup:
+    """A set of sockets that can be silenced and heard again as one, at the cost of one system call."""
+
+    def __init__(self, outer: select.epoll) -> None:
+        self._outer = outer
+        self._inner = select.epoll()
+        self._tokens: dict[int, Any] = {}
+        self._heard = True
+        outer.register(self._inner.fileno(), READ)
+
+    def fileno(self) -> int:
+        return self._inner.fileno()
+
+    def watch(self, fd: int, events: int, token: Any) -> None:
+        """Report ``events`` (READ, WRITE) of ``fd`` under ``token``; watching again replaces both."""
+        if events & READ:
+            events |= LEFT
+        if fd in self._tokens:
+            self._inner.modify(fd, events)
+        else:
+            self._inner.register(fd, events)
+        self._tokens[fd] = token
+
+    def forget(self, fd: int) -> None:
+        """Stop watching ``fd``; unknown ones are ignored."""
+        if self._tokens.pop(fd, None) is not None:
+            self._inner.unregister(fd)
+
+    def left(self) -> list[Any]:
+        """The tokens of sockets that are watched for READ and whose far end has closed, also while the group is not heard."""
+        tokens = self._tokens
+        return [tokens[fd] for fd, events in self._inner.poll(0) if events & LEFT and fd in tokens]
+
+    def has_left(self, fd: int) -> bool:
+        """Whether the far end of socket ``fd`` has closed its side, also while what it sent before has not been read."""
+        poll = select.poll()
+        poll.register(fd, select.POLLRDHUP)
+        return any(events & LEFT for _, events in poll.poll(0))
+
+    def unsent_bytes(self, fd: int) -> int:
+        """As ``actors.system.send_queue``: what socket ``fd`` took and has not got rid of."""
+        return unsent_bytes(fd)
+
+    def hear(self, heard: bool) -> None:
+        """Go on or stop reporting the whole group."""
+        if heard != self._heard:
+            self._heard = heard
+            self._outer.modify(self._inner.fileno(), READ if heard else 0)  # adding it anew would look at every socket in it
+
+    def ready(self) -> list[tuple[Any, int]]:
+        """What can go on right now."""
+        tokens = self._tokens
+        return [(tokens[fd], events) for fd, events in self._inner.poll(0) if fd in tokens]
+
+
+class Mailbox:
+    """A pykka inbox. ``put`` may be called from any thread; everything else belongs to the actors' thread."""
+
+    def __init__(self, post: Post, name: str) -> None:
+        self.name = name
+        self._post = post
+
+    # --- the world outside: an actor asks for time, chance and threads here and nowhere else ---
+
+    def now_s(self) -> float:
+        """The monotonic clock, in seconds."""
+        return self._post.now_s()
+
+    def wall_ms(self) -> int:
+        """UTC in milliseconds; it may jump."""
+        return self._post.wall_ms()
+
+    def random(self) -> float:
+        """A uniform value in [0, 1)."""
+        return self._post.random()
+
+    def in_thread(self, name: str, job: Callable[[], None]) -> None:
+        """Run ``job``, which may block, in a thread of its own that does not keep the process alive."""
+        self._post.in_thread(name, job)
+
+    def traffic(self) -> dict[str, int]:
+        """What the actor's process has exchanged with others since it began, for ``bascule status``."""
+        return self._post.traffic()
+
+    # --- sending ---
+
+    def send(self, peer: str, frame: Frame) -> None:
+        """Queue ``frame`` for the actor named ``peer``; never blocks. What may be outstanding is limited by the links' credit."""
+        self._post.send(peer, frame)
+
+    def send_parts(self, peer: str, parts: list[bytes]) -> None:
+        """``send`` to another process for a frame that is encoded already, such as one that is kept for resending."""
+        self._post.send_parts(peer, parts)
+
+    def look_again(self) -> None:
+        """Look at the sockets once more in this turn, because some that were silenced are heard again."""
+        self._post.look_again()
+
+    # --- sockets and timers ---
+
+    def watch(self, fd: int, events: int, token: Hashable) -> None:
+        """Report ``events`` (READ, WRITE) of ``fd`` as ``SocketsReady`` under ``token``; watching again replaces both."""
+        self._post.watch(self.name, fd, events, token)
+
+    def forget(self, fd: int) -> None:
+        """Stop watching ``fd``; unknown ones are ignored. Call it before closing the socket."""
+        self._post.forget(fd)
+
+    def group(self) -> PollGroup:
+        """A new group of sockets that can be silenced together."""
+        return self._post.group(self.name)
+
+    def router(self, path: Path) -> Router:
+        """A ROUTER socket bound at ``path``, readable by its owner only; its requests are reported under token ``router``."""
+        return self._post.router(self.name, path)
+
+    def set_timer(self, name: str, at_s: float) -> None:
+        """Tell ``TimerDue(name)`` at ``at_s`` on the monotonic clock; setting it again moves it."""
+        self._post.set_timer((self.name, name), at_s)
+
+    def cancel_timer(self, name: str) -> None:
+        """Forget the timer ``name``; unknown ones are ignored."""
+        self._post.cancel_timer((self.name, name))
+
+    # --- the pykka inbox; what is in it is given to the actor by its process, with all else ---
+
+    def put(self, envelope: Envelope[Any]) -> None:
+        """Add a message from within this process; wakes it when another thread calls."""
+        self._post.tell(self.name, envelope.message)
+
+    def get(self) -> Envelope[Any]:
+        """Not used: the process gives what comes."""
+        raise NotImplementedError
+
+    def empty(self) -> bool:
+        """Whether nothing was told from within this process; frames are not counted."""
+        return True

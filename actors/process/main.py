@@ -1,0 +1,97 @@
+"""Wires one process: reads its arguments and settings, builds its actors, and ends the process when one of them fails.
+
+``python -m actors.process.main --process bridge:cloud:0 --epoch 12 --settings FILE``; started by the supervisor only.
+The process dies with its supervisor (PR_SET_PDEATHSIG), and its exit status tells whose fault an end was (``wire/errors.py``).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import importlib
+import logging
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from actors.process.host import ChildHost
+from actors.process.logs import configure_logging
+from actors.process.mailbox import Mailbox
+from actors.process.post import Post
+from wire.errors import BasculeError, Unavailable
+from wire.frames.names import CONNECTION, DISTRIBUTOR, FORWARDER, LISTENER, QUEUE_STORE, actors_of
+from wire.frames.supervision import Command
+from wire.settings import NodeSettings, load
+
+if TYPE_CHECKING:
+    from actors.process.actor import MailboxActor
+
+log = logging.getLogger("bascule")
+
+PR_SET_PDEATHSIG = 1
+EXIT_BUG = 70
+
+ACTORS = {
+    QUEUE_STORE: ("actors.store.queue_store", "QueueStore"),
+    DISTRIBUTOR: ("actors.broker.distributor", "Distributor"),
+    LISTENER: ("actors.broker.listener", "Listener"),
+    FORWARDER: ("actors.bridge.forwarder", "Forwarder"),
+    CONNECTION: ("actors.bridge.connection", "Connection"),
+}
+
+
+def die_with_parent(parent: int) -> None:
+    """Have the kernel kill this process when ``parent`` ends; exit at once if it has ended already."""
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(EXIT_BUG)
+
+
+def pairs(words: list[str]) -> dict[str, str]:
+    """The options in ``words``, each with its value. Only our own programs write them; argparse would cost each child 0.7 MB."""
+    return dict(zip(words[::2], words[1::2], strict=True))
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the actors of one process until they stop; the exit status is 0 after a stop in good order."""
+    words = sys.argv[1:] if argv is None else argv
+    options = pairs([word for word in words if word != "--paused"])  # a bridge that waits to be resumed
+    name, epoch = options["--process"], int(options["--epoch"])
+    die_with_parent(int(options["--parent"]))
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # the supervisor decides; it tells, and kills if it must
+        signal.signal(number, signal.SIG_IGN)
+
+    settings = load(Path(options["--settings"]).read_bytes())
+    configure_logging(settings.log_level, node=settings.name, process=name)
+    try:
+        post = Post(Path(settings.run_dir), name)
+    except Unavailable as error:
+        log.error("actor.failed", extra={"error": str(error)})
+        return error.exit_status
+    host = ChildHost(post, settings, epoch)
+    host.add_children(make_actors(post, settings, epoch, paused="--paused" in words))
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)  # the path of a message makes many objects and no cycles
+    failure = host.run()
+    post.close()
+    if failure is None:
+        return 0
+    return failure.exit_status if isinstance(failure, BasculeError) else EXIT_BUG
+
+
+def make_actors(post: Post, settings: NodeSettings, epoch: int, *, paused: bool) -> list[MailboxActor]:
+    """The actors of the process that ``post`` belongs to; if it is ``paused``, the Connection hears so before anything else."""
+    made = []
+    for name in actors_of(post.name):
+        module, cls = ACTORS[name.partition(":")[0]]
+        actor_class: type[MailboxActor] = getattr(importlib.import_module(module), cls)
+        made.append(actor_class(Mailbox(post, name), settings, epoch))
+        if paused and name.partition(":")[0] == CONNECTION:
+            post.tell(name, Command(verb="pause"))
+    return made
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,352 @@
+"""What one process has of the world outside: its ZeroMQ sockets, its other sockets, its timers, what its threads tell.
+
+The only user of zmq. A process has one thread for all it does; its ``Host`` asks here for the next message, and this polls. So a
+frame reaches its actor without a thread hand-over, and "nothing more is waiting" is itself a message (``TurnEnded``), which is
+where actors batch: everything that came in during the last turn goes out as one write, one frame, one burst.
+
+Every process binds one PULL socket, ``<run>/<name>.ipc``, and connects a PUSH socket to each process it talks to. ZeroMQ keeps
+frames for a process that is away and loses those a dead one had read: the links above (numbers, epochs, resend) make up for both.
+In front of a frame's first part stand the name of the actor it is for and a NUL. Frames between the actors of one process are
+handed over as they are (``local``).
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import select
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Hashable
+from heapq import heappop, heappush
+from pathlib import Path
+from typing import Any
+
+import zmq
+
+from actors.process.mailbox import READ, BadFrame, PollGroup, SocketsReady, TimerDue, TurnEnded
+from wire.errors import Unavailable, UnknownFrame
+from wire.frames.base import Frame
+from wire.frames.codec import decode, encode
+from wire.frames.names import process_of
+
+TimerName = tuple[str, str]  # the actor, and what it calls the timer
+
+FRAMES_PER_TURN_MAX = 64
+REQUEST_MAX_BYTES = 1 << 20
+_EVENTS = int(zmq.EVENTS)
+_POLLIN = int(zmq.POLLIN)  # plain numbers: an enum's "and" makes an enum
+_NOBLOCK = int(zmq.NOBLOCK)
+_NOBLOCK_MORE = int(zmq.NOBLOCK) | int(zmq.SNDMORE)
+_SUN_PATH_MAX = 100  # sun_path holds 108 bytes; zmq and a temporary suffix want a few
+
+
+def ipc_endpoint(path: Path) -> str:
+    """The ZeroMQ address of the socket file ``path``, however long its folder's name is."""
+    if len(os.fsencode(path)) <= _SUN_PATH_MAX:
+        return f"ipc://{path}"
+    folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)  # stays open: the address needs it
+    return f"ipc:///proc/self/fd/{folder}/{path.name}"
+
+
+def socket_path(run_dir: Path, name: str) -> Path:
+    """The socket file on which process ``name`` (such as ``bridge:cloud:0``) receives."""
+    return run_dir / f"{name.replace(':', '.')}.ipc"
+
+
+def _readable(socket: zmq.Socket[bytes]) -> bool:
+    """Whether a message waits. ``getsockopt`` is a third of the price of the attribute, and this is asked once a message."""
+    events = socket.getsockopt(_EVENTS)
+    assert isinstance(events, int)  # zmq types every option as a number or text
+    return bool(events & _POLLIN)
+
+
+class Router:
+    """The answering end of a request socket. A request's first parts say whom to answer, its last is what was asked."""
+
+    def __init__(self, socket: zmq.Socket[bytes]) -> None:
+        self._socket = socket
+
+    def requests(self) -> list[tuple[list[bytes], bytes]]:
+        """What was asked since the last call: (whom to answer, payload)."""
+        requests = []
+        while _readable(self._socket):
+            *whom, payload = self._socket.recv_multipart(zmq.NOBLOCK)
+            requests.append((whom, payload))
+        return requests
+
+    def answer(self, whom: list[bytes], payload: bytes) -> None:
+        """Answer a request; an asker that has gone gets nothing."""
+        self._socket.send_multipart([*whom, payload], flags=zmq.NOBLOCK)
+
+
+def ask(path: Path, payload: bytes, timeout_s: float) -> bytes | None:
+    """Send one request to the ``Router`` at ``path`` and wait for its answer; None if there is none in time."""
+    with zmq.Context() as context, context.socket(zmq.DEALER) as socket:
+        socket.setsockopt(zmq.LINGER, 0)
+        socket.connect(ipc_endpoint(path))
+        socket.send(payload)
+        return socket.recv() if socket.poll(round(timeout_s * 1000)) else None
+
+
+class Post:
+    """The sockets, timers and told messages of one process. ``tell`` may be called from any thread; the rest is its own thread's.
+
+    local: the names of the actors that this process has; frames for them go to ``handed_over``.
+    """
+
+    frames_sent = frames_received = turns = 0  # so far; what goes between processes costs turns and frames, not messages
+
+    def __init__(self, run_dir: Path, name: str) -> None:
+        self.name = name
+        self.local: set[str] = set()
+        self.handed_over: deque[tuple[str, Frame]] = deque()
+        self._run_dir = run_dir
+        self._context = zmq.Context()
+        self._pull = self._context.socket(zmq.PULL)
+        self._pull.setsockopt(zmq.RCVHWM, 0)
+        self._bind(self._pull, socket_path(run_dir, name))
+        self._processes: dict[str, zmq.Socket[bytes]] = {}
+        self._ways: dict[str, tuple[zmq.Socket[bytes], bytes]] = {}  # actor -> the socket of its process, and its address
+        self._extra: dict[int, tuple[str, zmq.Socket[bytes]]] = {}
+        self._epoll = select.epoll()
+        self._pull_fd = self._pull.FD
+        self._epoll.register(self._pull_fd, READ)
+        self._frames_may_wait = True  # False: ZeroMQ said that there are none, and its descriptor has not been ready since
+        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._epoll.register(self._wake, READ)
+        self._told: deque[tuple[str, Any]] = deque()
+        self._tokens: dict[int, tuple[str, Any]] = {}
+        self._groups: dict[int, tuple[str, PollGroup]] = {}
+        self._ready: deque[tuple[str, SocketsReady]] = deque()
+        self._timers: list[tuple[float, int, TimerName]] = []
+        self._timer_ids: dict[TimerName, int] = {}
+        self._timer_count = 0
+        self._frames_left = FRAMES_PER_TURN_MAX
+        self._turn_open = False
+        self._polled = False
+        self._owner = threading.get_ident()
+
+    # --- the world outside ---
+
+    def now_s(self) -> float:
+        """The monotonic clock, in seconds."""
+        return time.monotonic()
+
+    def wall_ms(self) -> int:
+        """UTC in milliseconds; it may jump."""
+        return time.time_ns() // 1_000_000
+
+    def random(self) -> float:
+        """A uniform value in [0, 1)."""
+        return random.random()
+
+    def in_thread(self, name: str, job: Callable[[], None]) -> None:
+        """Run ``job``, which may block, in a thread of its own that does not keep the process alive."""
+        threading.Thread(target=job, name=name, daemon=True).start()
+
+    def traffic(self) -> dict[str, int]:
+        """What this process has exchanged with others since it began, for ``bascule status``."""
+        return {"frames_sent": self.frames_sent, "frames_received": self.frames_received, "turns": self.turns}
+
+    # --- sending ---
+
+    def send(self, peer: str, frame: Frame) -> None:
+        """Queue ``frame`` for the actor, or the process itself, named ``peer``; never blocks."""
+        if peer in self.local:
+            self.handed_over.append((peer, frame))
+        else:
+            self.send_parts(peer, encode(frame))
+
+    def send_parts(self, peer: str, parts: list[bytes]) -> None:
+        """``send`` to another process for a frame that is encoded already."""
+        way = self._ways.get(peer)
+        if way is None:
+            way = self._ways[peer] = self._socket_to(process_of(peer)), f"{peer}\0".encode()
+        self.frames_sent += 1
+        send = way[0].send
+        head = way[1] + parts[0]
+        if len(parts) == 1:
+            send(head, _NOBLOCK)
+            return
+        send(head, _NOBLOCK_MORE)
+        for part in parts[1:-1]:  # send_multipart costs twice as much
+            send(part, _NOBLOCK_MORE)
+        send(parts[-1], _NOBLOCK)
+
+    def _socket_to(self, process: str) -> zmq.Socket[bytes]:
+        socket = self._processes.get(process)
+        if socket is None:
+            socket = self._processes[process] = self._context.socket(zmq.PUSH)
+            socket.setsockopt(zmq.SNDHWM, 0)
+            socket.setsockopt(zmq.LINGER, 1000)
+            socket.setsockopt(zmq.RECONNECT_IVL, 10)
+            socket.connect(ipc_endpoint(socket_path(self._run_dir, process)))
+        return socket
+
+    # --- sockets and timers ---
+
+    def look_again(self) -> None:
+        """Look at the sockets once more in this turn."""
+        self._polled = False
+
+    def watch(self, actor: str, fd: int, events: int, token: Hashable) -> None:
+        """Report ``events`` (READ, WRITE) of ``fd`` to ``actor`` under ``token``; watching again replaces all of that."""
+        if fd in self._tokens:
+            self._epoll.modify(fd, events)
+        else:
+            self._epoll.register(fd, events)
+        self._tokens[fd] = actor, token
+
+    def forget(self, fd: int) -> None:
+        """Stop watching ``fd``; unknown ones are ignored."""
+        if self._tokens.pop(fd, None) is not None:
+            self._epoll.unregister(fd)
+
+    def group(self, actor: str) -> PollGroup:
+        """A new group of sockets that can be silenced together."""
+        group = PollGroup(self._epoll)
+        self._groups[group.fileno()] = actor, group
+        return group
+
+    def router(self, actor: str, path: Path) -> Router:
+        """A ROUTER socket bound at ``path``, readable by its owner only; its requests are reported under token ``router``."""
+        socket: zmq.Socket[bytes] = self._context.socket(zmq.ROUTER)
+        socket.setsockopt(zmq.MAXMSGSIZE, REQUEST_MAX_BYTES)
+        socket.setsockopt(zmq.LINGER, 200)
+        mask = os.umask(0o177)
+        try:
+            self._bind(socket, path)
+        finally:
+            os.umask(mask)
+        self._epoll.register(socket.FD, READ)
+        self._extra[socket.FD] = actor, socket
+        return Router(socket)
+
+    def set_timer(self, name: TimerName, at_s: float) -> None:
+        """Tell the actor that ``name`` begins with of it at ``at_s`` on the monotonic clock; setting it again moves it."""
+        self._timer_count += 1
+        self._timer_ids[name] = self._timer_count
+        heappush(self._timers, (at_s, self._timer_count, name))
+
+    def cancel_timer(self, name: TimerName) -> None:
+        """Forget the timer ``name``; unknown ones are ignored."""
+        self._timer_ids.pop(name, None)
+
+    # --- what comes ---
+
+    def tell(self, actor: str, message: Any) -> None:
+        """A message for ``actor`` from within this process; wakes it when another thread calls."""
+        self._told.append((actor, message))
+        if threading.get_ident() != self._owner:
+            os.eventfd_write(self._wake, 1)
+
+    def next(self) -> tuple[str, Any]:
+        """For whom the next message is, and what it is: told ones, frames, ready sockets, due timers.
+
+        When all is quiet ``TurnEnded``, for nobody in particular; the next call waits.
+        """
+        self._owner = threading.get_ident()
+        while True:
+            if self._told:
+                self._turn_open = True
+                return self._told.popleft()
+            if self._ready:
+                return self._ready.popleft()
+            if self._frames_left > 0 and self._frames_may_wait and self._frame_waits():
+                self._frames_left -= 1
+                self.frames_received += 1
+                self._turn_open = True
+                return self._receive()
+            if not self._polled:
+                self._polled = True
+                if self._poll(0.0 if self._turn_open or self._frames_left <= 0 else self._timeout_s()):
+                    self._turn_open = True
+                    continue
+                if self._told or (self._frames_left > 0 and self._frames_may_wait):
+                    continue
+            now_s = time.monotonic()
+            timer = self._due_timer(now_s)
+            if timer is not None:
+                self._turn_open = True
+                return timer[0], TimerDue(timer[1], now_s)
+            self._polled = False
+            self._frames_left = FRAMES_PER_TURN_MAX
+            if self._turn_open:
+                self._turn_open = False
+                self.turns += 1
+                return "", TurnEnded(now_s)
+
+    def close(self) -> None:
+        """Send what is queued (for at most a second) and close every socket."""
+        for socket in self._processes.values():
+            socket.close()
+        for _, socket in self._extra.values():
+            socket.close()
+        self._pull.close(0)
+        self._context.term()
+
+    # --- inside ---
+
+    @staticmethod
+    def _bind(socket: zmq.Socket[bytes], path: Path) -> None:
+        try:
+            socket.bind(ipc_endpoint(path))
+        except (zmq.ZMQError, OSError) as error:  # no room on the disk, or no descriptors
+            raise Unavailable("the mailbox cannot be made", path=str(path), error=str(error)) from error
+
+    def _frame_waits(self) -> bool:
+        """Whether a frame waits. ZeroMQ's descriptor tells of changes only, so one "no" holds until it is ready again."""
+        self._frames_may_wait = _readable(self._pull)
+        return self._frames_may_wait
+
+    def _receive(self) -> tuple[str, Frame | BadFrame]:
+        receive = self._pull.recv
+        part = receive(_NOBLOCK, copy=False)  # says by itself whether more follows
+        address, _, head = part.bytes.partition(b"\0")
+        parts = [head]
+        while part.more:
+            part = receive(_NOBLOCK, copy=False)
+            parts.append(part.bytes)
+        try:
+            return address.decode(errors="replace"), decode(parts)
+        except UnknownFrame as error:
+            return address.decode(errors="replace"), BadFrame(error)
+
+    def _poll(self, timeout_s: float) -> bool:
+        """Look at the sockets; whether any can go on."""
+        ready: dict[str, list[tuple[Any, int]]] = {}
+        # An extra ZeroMQ socket's descriptor is edge-triggered, so its state is asked for, not waited for.
+        for actor, socket in self._extra.values():
+            if _readable(socket):
+                ready.setdefault(actor, []).append(("router", READ))
+                timeout_s = 0.0
+        for fd, events in self._epoll.poll(timeout_s):
+            if fd in self._tokens:
+                actor, token = self._tokens[fd]
+                ready.setdefault(actor, []).append((token, events))
+            elif fd in self._groups:
+                actor, group = self._groups[fd]
+                ready.setdefault(actor, []).extend(group.ready())
+            elif fd == self._pull_fd:
+                self._frames_may_wait = True
+            elif fd == self._wake:
+                os.eventfd_read(self._wake)
+        self._ready.extend((actor, SocketsReady(sockets)) for actor, sockets in ready.items() if sockets)
+        return bool(self._ready)
+
+    def _timeout_s(self) -> float:
+        while self._timers and self._timer_ids.get(self._timers[0][2]) != self._timers[0][1]:
+            heappop(self._timers)
+        if not self._timers:
+            return -1.0
+        return max(0.0, self._timers[0][0] - time.monotonic())
+
+    def _due_timer(self, now_s: float) -> TimerName | None:
+        while self._timers and self._timers[0][0] <= now_s:
+            _, number, name = heappop(self._timers)
+            if self._timer_ids.get(name) == number:
+                del self._timer_ids[name]
+                return name
+        return None

@@ -1,0 +1,144 @@
+"""The process that a node's children are forked from: it has imported all that they run, and has no thread, mailbox or database.
+
+So children share its pages, and start in milliseconds. It is forked from the supervisor before that has a thread, or, after the
+end of another one, begins as ``python -m actors.process.template --requests FD --parent PID ROOM``. A request is a message on the
+socket ``FD``: the words of the child's command, and with them descriptors: the first is the child's way to the supervisor, the
+others stay open in it. The child becomes one of the supervisor's, not of this process, whose end no child notices. This process
+ends when the supervisor closes the socket, or ends.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import importlib
+import os
+import signal
+import socket
+import struct
+import sys
+import traceback
+from pathlib import Path
+from typing import NoReturn
+
+from actors.process.main import ACTORS, EXIT_BUG, die_with_parent, pairs
+from wire import settings
+
+REQUEST_MAX_BYTES = 65_536
+DESCRIPTORS_MAX = 8
+ANSWER = struct.Struct("=i")  # the child's pid, or below 0 the errno that kept it from being forked
+GO = b"!"
+
+_ARGUMENTS_START, _ARGUMENTS_STOP = 45, 46  # fields 48 and 49 of /proc/PID/stat, counted from the one behind the name
+
+
+class CommandLine:
+    """What ``ps`` and ``pgrep -f`` show of this process: the memory in which it got its arguments, and no longer than these."""
+
+    def __init__(self) -> None:
+        fields = Path("/proc/self/stat").read_bytes().rpartition(b")")[2].split()
+        self._start = int(fields[_ARGUMENTS_START])
+        self._bytes = int(fields[_ARGUMENTS_STOP]) - self._start - 1  # the last one stays 0
+
+    def show(self, module: str, arguments: list[str]) -> None:
+        """Show ``module`` run with ``arguments``, as ``python -m`` is shown."""
+        if self._start:  # 0: this kernel does not tell
+            text = "\0".join((sys.executable, "-P", "-m", module, *arguments)).encode()[: self._bytes]
+            ctypes.memmove(self._start, text.ljust(self._bytes, b"\0"), self._bytes)
+
+
+def main(argv: list[str] | None = None) -> NoReturn:
+    """Begin anew as the template."""
+    options = pairs((sys.argv[1:] if argv is None else argv)[:-1])
+    command_line = CommandLine()
+    import_all()
+    be_template(socket.socket(fileno=int(options["--requests"])), int(options["--parent"]), command_line)
+
+
+def import_all() -> None:
+    """Import what children run, for good. What only some configurations need is imported where that is found out."""
+    for module, _ in ACTORS.values():
+        importlib.import_module(module)
+    settings.prepare()
+    gc.collect()
+    gc.freeze()  # a collection in a child would write to every page that has an object
+
+
+def be_template(requests: socket.socket, parent: int, command_line: CommandLine) -> NoReturn:
+    """Fork children until ``requests`` is closed, and be each of them: run its module's ``main``, and exit with what that returns.
+
+    Whoever called this is not returned to, and the interpreter is not taken apart: that would write to every page that is shared.
+    """
+    status = None
+    try:
+        die_with_parent(parent)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # it ends with its supervisor
+            signal.signal(number, signal.SIG_IGN)
+        command_line.show("actors.process.template", [])
+        words = serve(requests, parent)
+        if words is None:
+            status = 0
+        else:
+            command_line.show(words[0], words[1:])
+            status = importlib.import_module(words[0]).main(words[1:])
+    finally:
+        if status is None:
+            traceback.print_exc()
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:
+                stream.flush()
+        os._exit(EXIT_BUG if status is None else status)
+
+
+def serve(requests: socket.socket, parent: int) -> list[str] | None:
+    """Fork a child for each request; returns in each child, with its words, and here once there are no more requests."""
+    with requests:
+        while True:
+            request, descriptors, _, _ = socket.recv_fds(requests, REQUEST_MAX_BYTES, DESCRIPTORS_MAX)
+            if not request:
+                return None
+            way, *_ = descriptors
+            if _fork(way, parent):
+                break
+            for descriptor in descriptors:
+                os.close(descriptor)
+    _announce(way)
+    return request.decode().split("\0")
+
+
+def _fork(way: int, parent: int) -> bool:
+    """Fork a child and give it to ``parent``; whether this is that child. What goes wrong is told on ``way``.
+
+    A process in between forks it and ends, so that it goes to the next above that adopts orphans.
+    """
+    try:
+        between = os.fork()
+    except OSError as error:
+        os.write(way, ANSWER.pack(-(error.errno or 1)))
+        return False
+    if between:
+        os.waitpid(between, 0)
+        return False
+    between = os.getpid()
+    try:
+        if os.fork():
+            os._exit(0)
+    except OSError as error:
+        os.write(way, ANSWER.pack(-(error.errno or 1)))
+        os._exit(0)
+    while os.getppid() == between:  # it has only its end to do
+        os.sched_yield()
+    die_with_parent(parent)
+    return True
+
+
+def _announce(way: int) -> None:
+    """Tell the supervisor of this child, and wait until it has it on record: nobody may run that it does not know of."""
+    with socket.socket(fileno=way) as supervisor:
+        supervisor.send(ANSWER.pack(os.getpid()))
+        if supervisor.recv(len(GO)) != GO:
+            os._exit(EXIT_BUG)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,206 @@
+"""The QueueStore: sole writer of Tier 1. It feeds frames to ``storage/store/store.py``, commits as a turn ends, and sends.
+
+It opens the store when it starts; where the disk refuses it tries again in place, so that a full disk is no crash loop. A snapshot
+is made at the end of a turn, after threads have flushed what they can: the checkpoint itself stops everything for its time.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from actors.process.actor import MailboxActor
+from actors.process.mailbox import Mailbox
+from storage.engine.engine import Engine, RocksEngine
+from storage.engine.memory_engine import MemoryEngine
+from storage.store.disk_trouble import refusal_facts
+from storage.store.lane import Effects
+from storage.store.store import TICK_S, Store
+from wire.errors import BasculeError, StorageDamaged, Unavailable
+from wire.frames.base import Frame
+from wire.frames.names import SUPERVISOR
+from wire.frames.supervision import QueueAnswer, QueueCommand, SessionCommand, SnapshotMade, SnapshotWanted
+from wire.settings import NodeSettings
+
+log = logging.getLogger("bascule")
+
+_WAKE = "wake"
+_OPEN = "open"
+OPEN_RETRY_S = 0.5
+FLUSHES = 2  # the second one writes what came while the first one did, and so the checkpoint has little to write
+
+
+@dataclass(slots=True)
+class _Snapshot:
+    """A snapshot that is being made."""
+
+    wanted: SnapshotWanted
+    flushes: int = 0
+    ready: bool = False  # the checkpoint is made at the end of the turn
+
+
+@dataclass(frozen=True, slots=True)
+class _Flushed:
+    """Thread -> actor: a flush has ended."""
+
+    refusal: BasculeError | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Noted:
+    """Thread -> actor: what the checkpoint of ``request`` holds."""
+
+    request: int
+    facts: dict[str, Any]
+
+
+class QueueStore(MailboxActor):
+    """A short loop around ``Store``: frames in, one commit a turn, effects out."""
+
+    def __init__(self, mailbox: Mailbox, settings: NodeSettings, epoch: int) -> None:
+        super().__init__(mailbox, settings, epoch)
+        self._store: Store | None = None
+        self._refusal: Unavailable | None = None  # why it could not be opened
+        self._ticked_s = 0.0
+        self._snapshot: _Snapshot | None = None
+
+    def on_start(self) -> None:
+        super().on_start()
+        self._open(self.mailbox.now_s())
+
+    def on_frame(self, frame: Frame) -> None:
+        if isinstance(frame, SnapshotWanted):
+            self._begin_snapshot(frame)
+        elif self._store is not None:  # before that nobody was told that we are up; they send again when they are
+            self._store.receive(frame)
+        elif isinstance(frame, QueueCommand | SessionCommand):
+            why = "is not open yet" if self._refusal is None else f"cannot be opened for now: {self._refusal}"
+            text = f"the store {why}; nothing was done"
+            asker = frame.asker if isinstance(frame, SessionCommand) else SUPERVISOR
+            self.send(asker, QueueAnswer(request=frame.request, error="unavailable", message=text, result={}))
+
+    def on_told(self, message: Any) -> None:
+        match message:
+            case _Flushed():
+                self._flushed(message.refusal)
+            case _Noted():
+                self.send(SUPERVISOR, SnapshotMade(request=message.request, error="", message="", facts=message.facts))
+            case _:
+                super().on_told(message)
+
+    def on_turn_end(self, now_s: float) -> None:
+        if self._store is None:
+            return
+        if self._snapshot is not None and self._snapshot.ready:
+            self._take_snapshot(self._snapshot.wanted, now_s)
+        self._send_all(self._store.admit(now_s, self.mailbox.wall_ms()))
+        self._send_all(self._store.commit(now_s, self.mailbox.wall_ms()))
+        # The tick keeps its time however many turns there are.
+        self.mailbox.set_timer(_WAKE, min(self._store.wakes_at_s(now_s), self._ticked_s + TICK_S))
+
+    def on_timer(self, name: str, now_s: float) -> None:
+        if name == _OPEN:
+            self._open(now_s)
+        elif self._store is not None and now_s - self._ticked_s >= TICK_S:
+            self._ticked_s = now_s
+            self._store.tick(now_s, self.mailbox.wall_ms())  # the turn that ends now commits what it changed
+
+    def on_stopping(self) -> None:
+        if self._store is not None:
+            now_s = self.mailbox.now_s()
+            self._send_all(self._store.commit(now_s, self.mailbox.wall_ms(), at_once=True))
+            self._store.close()
+        self.finished()
+
+    def status(self) -> dict[str, Any]:
+        if self._store is None:
+            facts = {"state": "opening"} if self._refusal is None else refusal_facts(self._refusal)
+            return {"queues": {}, "mode": self.settings.persistence.mode, **facts}
+        return self._store.status(self.mailbox.wall_ms())
+
+    # --- snapshots ---
+
+    def _begin_snapshot(self, wanted: SnapshotWanted) -> None:
+        if self._store is None:
+            self._refuse_snapshot(wanted, "unavailable", "the store is not open yet")
+        elif self.settings.persistence.mode == "in-memory":
+            self._refuse_snapshot(wanted, "in_memory", "persistence.mode is in-memory: nothing is on a disk to make a snapshot of")
+        elif self._snapshot is not None:
+            self._refuse_snapshot(wanted, "busy", "another snapshot is being made")
+        else:
+            self._snapshot = _Snapshot(wanted)
+            self._flush(self._store)
+
+    def _flush(self, store: Store) -> None:
+        def flush() -> None:
+            refusal: BasculeError | None = Unavailable("the flush failed")
+            try:
+                store.flush()
+                refusal = None
+            except (Unavailable, StorageDamaged) as error:
+                refusal = error
+            finally:
+                self.tell_from_thread(_Flushed(refusal))
+
+        self.mailbox.in_thread("flush", flush)
+
+    def _flushed(self, refusal: BasculeError | None) -> None:
+        snapshot = self._snapshot
+        if snapshot is None or self._store is None:
+            return
+        snapshot.flushes += 1
+        if refusal is not None:
+            self._refuse_snapshot(snapshot.wanted, "unavailable", str(refusal))
+        elif snapshot.flushes < FLUSHES:
+            self._flush(self._store)
+        else:
+            snapshot.ready = True
+
+    def _take_snapshot(self, wanted: SnapshotWanted, now_s: float) -> None:
+        assert self._store is not None
+        self._send_all(self._store.commit(now_s, self.mailbox.wall_ms(), at_once=True))  # what is answered with it need not wait
+        began_s = self.mailbox.now_s()
+        try:
+            standing = self._store.checkpoint(wanted.path, now_s, self.mailbox.wall_ms())
+        except (Unavailable, StorageDamaged) as error:  # where the files are damaged, who reads them next decides
+            self._refuse_snapshot(wanted, "unavailable" if isinstance(error, Unavailable) else "damaged", str(error))
+            return
+        pause_ms = round((self.mailbox.now_s() - began_s) * 1000, 1)
+        self._snapshot = None
+
+        def tell() -> None:
+            self.tell_from_thread(_Noted(wanted.request, {**standing.facts(), "pause_ms": pause_ms}))
+
+        self.mailbox.in_thread("facts", tell)
+
+    def _refuse_snapshot(self, wanted: SnapshotWanted, error: str, message: str) -> None:
+        if self._snapshot is not None and self._snapshot.wanted is wanted:
+            self._snapshot = None
+        self.send(SUPERVISOR, SnapshotMade(request=wanted.request, error=error, message=message, facts={}))
+
+    def _open(self, now_s: float) -> None:
+        engine: Engine | None = None
+        try:
+            engine = self._open_engine()
+            self._store = Store(engine, self.settings, self.epoch)
+        except Unavailable as error:
+            if engine is not None:
+                engine.close()
+            if self._refusal is None or type(self._refusal) is not type(error):
+                log.error("store.unavailable", extra=refusal_facts(error))
+            self._refusal = error
+            self.mailbox.set_timer(_OPEN, now_s + OPEN_RETRY_S)
+            return
+        log.info("store.opened", extra={"mode": self.settings.persistence.mode, "took_s": round(self.mailbox.now_s() - now_s, 3)})
+        self.ready()
+
+    def _open_engine(self) -> Engine:
+        if self.settings.persistence.mode == "in-memory":
+            return MemoryEngine()
+        return RocksEngine(Path(self.settings.data_dir) / "store")
+
+    def _send_all(self, effects: Effects) -> None:
+        for peer, frame in effects:
+            self.send(peer, frame)

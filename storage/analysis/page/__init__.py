@@ -1,0 +1,1 @@
+"""A report as one HTML file: charts, tables, text, and the style and script they need."""

@@ -1,0 +1,1 @@
+"""Snapshots as tables: schemas, the planner, the columnar decoder, one reader for each table."""

@@ -1,0 +1,115 @@
+"""Reads a split: opens the snapshot of each part once, and hands each part to the reader of its table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from storage.analysis.tables import other_tables
+from storage.analysis.tables.arrow import rows_batch
+from storage.analysis.tables.message_table import read_messages
+from storage.analysis.tables.schemas import arrow_schema
+from storage.analysis.tables.snapshot import Snapshot
+from storage.analysis.tables.splits import EVERYTHING, Damaged, Filters, Part, Problem, Split, Trouble
+from storage.snapshots.manifest import Manifest, read_manifest
+from wire.errors import BasculeError
+
+Reader = Callable[[Snapshot, Part, pa.Schema, Filters], Iterator[pa.RecordBatch]]
+
+READERS: dict[str, Reader] = {
+    "messages": read_messages,
+    "queues": other_tables.read_queues,
+    "inflight": other_tables.read_inflight,
+    "settlements": other_tables.read_settlement_rows,
+    "events": other_tables.read_events,
+    "dead_letters": other_tables.read_dead_letters,
+    "sessions": other_tables.read_sessions,
+    "retained": other_tables.read_retained,
+}
+
+
+def read(
+    split: Split, columns: Sequence[str] | None, filters: Filters, damaged: Damaged, on_problem: Callable[[Problem], None] | None
+) -> Iterator[pa.RecordBatch]:
+    """See ``reader.read``."""
+    schema = arrow_schema(split.table, columns)
+    for path, parts in groupby(split.parts, attrgetter("path")):
+        if split.table == "snapshots":
+            yield from _snapshots(path, list(parts), schema, filters)
+        elif split.table == "damage":
+            yield from _damage(path, schema, filters)
+        else:
+            with Snapshot(path, Trouble(damaged, on_problem)) as snapshot:
+                if snapshot.store is not None:
+                    for part in parts:
+                        yield from READERS[split.table](snapshot, part, schema, filters)
+
+
+def _snapshots(path: str, parts: list[Part], schema: pa.Schema, filters: Filters) -> Iterator[pa.RecordBatch]:
+    problem = parts[0].problem
+    try:
+        manifest = None if problem else read_manifest(Path(path))
+    except BasculeError as error:
+        manifest, problem = None, str(error)
+    row = _snapshot_row(path, manifest, problem)
+    at_us = row["snapshot_at"]
+    wanted = at_us is None or (filters.since_us is None or at_us >= filters.since_us)
+    if wanted and (at_us is None or filters.until_us is None or at_us < filters.until_us):
+        yield rows_batch(schema, [row])
+
+
+def _snapshot_row(path: str, manifest: Manifest | None, problem: str) -> dict[str, Any]:
+    if manifest is None:
+        unknown = dict.fromkeys(arrow_schema("snapshots").names)
+        return {**unknown, "snapshot_id": Path(path).name, "path": path, "problem": problem}
+    return {
+        "node": manifest.node,
+        "snapshot_id": manifest.id,
+        "snapshot_at": manifest.at_ms * 1000,
+        "at": manifest.at_ms * 1000,
+        "epoch": manifest.epoch,
+        "version": str(manifest.versions.get("bascule", "")),
+        "files": len(manifest.files),
+        "bytes": manifest.size_bytes,
+        "queues": len(manifest.queues),
+        "boot_id": manifest.boot_id,
+        "max_messages": manifest.limits.get("max_messages"),
+        "max_bytes": manifest.limits.get("max_bytes"),
+        "min_free_disk_bytes": manifest.limits.get("min_free_disk_bytes"),
+        "disk_free_bytes": manifest.disk_free_bytes,
+        "path": path,
+        "problem": None,
+    }
+
+
+def _damage(path: str, schema: pa.Schema, filters: Filters) -> Iterator[pa.RecordBatch]:
+    """Read all that is in the snapshot, and tell what cannot be read, and what should be there and is not."""
+    problems: dict[Problem, None] = {}
+    with Snapshot(path, Trouble("skip", lambda problem: problems.setdefault(problem))) as snapshot:
+        if not filters.nodes or snapshot.manifest.node in filters.nodes:
+            if snapshot.store is not None:
+                for table, reader in READERS.items():
+                    parts = [Part(path)]
+                    if table == "messages":
+                        parts = [Part(path, queue.number, 0, queue.tail) for queue in snapshot.queues(filters)]
+                    for part in parts:
+                        for _ in reader(snapshot, part, arrow_schema(table, ["snapshot_id"]), EVERYTHING):
+                            pass
+            if problems:
+                yield rows_batch(schema, [_damage_row(snapshot, problem) for problem in problems])
+
+
+def _damage_row(snapshot: Snapshot, problem: Problem) -> dict[str, Any]:
+    return {
+        **snapshot.head,
+        "queue": problem.queue or None,
+        "first_seq": problem.first_seq if problem.first_seq >= 0 else None,
+        "last_seq": problem.last_seq if problem.last_seq >= 0 else None,
+        "path": problem.path,
+        "why": problem.why,
+    }

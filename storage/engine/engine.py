@@ -1,0 +1,528 @@
+"""The key-value engine under Tier 1: one protocol, and RocksDB behind it. The only user of rocksdict.
+
+A ``Write`` gathers what must become durable together; ``commit`` makes it so and only then runs its callbacks: memory follows
+disk. What keys and values mean is the business of the modules above (``keys``, ``chunk``, ``queue``).
+
+rocksdict has traps, and this module steps around them: an iterator ends silently on a damaged block (so ``scan`` asks for its
+status), an upper bound is a bare pointer (so it stays in the frame), ``write`` holds the interpreter while it syncs (so
+``flush_wal`` does the syncing), and a database is released only when every handle is gone.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from rocksdict import (
+    AccessType,
+    BlockBasedOptions,
+    Cache,
+    Checkpoint,
+    DBCompressionType,
+    DBRecoveryMode,
+    Options,
+    Rdict,
+    ReadOptions,
+    WriteBatch,
+)
+
+from storage.engine.commit_mark import Evidence
+from storage.engine.disk_reserve import Reserve
+from storage.engine.opening import StoreOpening
+from storage.engine.readable_around_damage import readable
+from storage.engine.rocks_errors import TRANSLATED
+from storage.engine.store_folder import PROBE_NAME
+from wire.errors import BasculeError, DiskFull, StorageDamaged, Unavailable
+
+log = logging.getLogger("bascule")
+
+Family = Literal["msg", "history", "meta"]
+Scan = Callable[[Family, bytes, bytes], Iterator[tuple[bytes, bytes]]]
+FAMILIES: tuple[Family, ...] = ("msg", "history", "meta")  # one that an older store has not is made when it is opened
+
+MEMTABLE_BYTES = 16 << 20  # bounds what a restart replays
+WAL_MAX_BYTES = 48 << 20
+BLOCK_CACHE_BYTES = 32 << 20
+RECYCLED_LOGS = 3  # a log written over needs no new blocks: a sync takes a third of the time, half of the CPU
+KEY_BYTES: dict[Family, int] = {"msg": 12, "history": 13, "meta": 0}  # of the longest keys; 0: none may be lost
+COPY_BYTES = 1 << 20
+PROBE_BYTES = 16 << 10  # opening the store takes more, but for a moment it cannot be read then
+COMPACTIONS_MAX = 100  # that wait; RocksDB comes to the rest by itself
+BLOB_MIN_BYTES = 4096  # larger values go to blob files, which compaction does not rewrite
+
+
+class Write:
+    """What becomes durable together: puts, deletes and range deletes in order, and what to do once they are."""
+
+    __slots__ = ("_callbacks", "ops", "promised", "size_bytes", "tails")
+
+    def __init__(self) -> None:
+        self.promised = False  # whether somebody is told once it is committed, and it is as strong as is configured
+        self.tails: dict[int, int] = {}  # of the queues that it changes, by number
+        self.ops: list[tuple[str, Family, bytes, bytes]] = []
+        self.size_bytes = 0
+        self._callbacks: list[Callable[[], None]] = []
+
+    def put(self, family: Family, key: bytes, value: bytes) -> None:
+        """Set ``key`` to ``value``."""
+        self.ops.append(("put", family, key, value))
+        self.size_bytes += len(value)
+
+    def delete(self, family: Family, key: bytes) -> None:
+        """Remove ``key``; it need not exist."""
+        self.ops.append(("delete", family, key, b""))
+
+    def delete_range(self, family: Family, start: bytes, stop: bytes) -> None:
+        """Remove the keys of ``[start, stop)``."""
+        self.ops.append(("delete_range", family, start, stop))
+
+    def on_commit(self, callback: Callable[[], None]) -> None:
+        """Run ``callback`` after the commit, in the order of the calls."""
+        self._callbacks.append(callback)
+
+    def committed(self) -> None:
+        """Run the callbacks; for engines, once the write is durable."""
+        callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            callback()
+
+    def __bool__(self) -> bool:
+        return bool(self.ops or self._callbacks)
+
+
+class Engine(Protocol):
+    """Ordered keys in families. Only one thread uses an engine, but for ``flush``.
+
+    Every method raises ``Unavailable`` when the disk refuses for now, and ``StorageDamaged`` when it holds what was not written.
+    """
+
+    durable: bool  # whether what is committed outlives the process
+
+    @property
+    def missing(self) -> Evidence | None:
+        """What was committed once, if less than that was found when the engine was opened."""
+
+    @property
+    def kept(self) -> str:
+        """Where the files are that damage was found in, as they were."""
+
+    def commit(self, write: Write, *, sync: bool) -> None:
+        """Make ``write`` durable as a whole, then run its callbacks.
+
+        It survives the death of the process in any case, and the loss of power if ``sync``. After an error nothing is promised, no
+        callback has run, and the same ``write`` may be committed again.
+        """
+
+    def get(self, family: Family, key: bytes) -> bytes | None:
+        """The value of ``key``; None if there is none."""
+
+    def scan(self, family: Family, start: bytes, stop: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """The keys of ``[start, stop)`` and their values, in order."""
+
+    def seek_before(self, family: Family, key: bytes, low: bytes) -> tuple[bytes, bytes] | None:
+        """The last key in ``[low, key]`` and its value; None if there is none."""
+
+    def compact(self, family: Family, start: bytes, stop: bytes) -> None:
+        """Give back, in the background, the space that deleted keys of ``[start, stop)`` take."""
+
+    def keep_evidence(self) -> str:
+        """Keep, once, the files as they are because damage was met in them; where, or nothing."""
+
+    def flush(self) -> None:
+        """Write to tables what is in memory and the log, so that a checkpoint has little to do. Blocks; for another thread."""
+
+    def checkpoint(self, path: str) -> None:
+        """Make ``path``, which is not there and whose parent is, a store with all that is committed; it shares files with this one.
+
+        Raises:
+            Unavailable: or nothing is kept on disk.
+        """
+
+    def free_bytes(self) -> int | None:
+        """Free space where the engine keeps its data; None where that means nothing."""
+
+    def reserve(self, size_bytes: int) -> None:
+        """Hold so much room on the disk ready, if it can be had; ``reopen`` gives it up where the disk is full. 0: give it up."""
+
+    def reopen(self) -> None:
+        """Start afresh from what is durable, after ``Unavailable``; while the disk takes nothing, it can be read as before."""
+
+    def close(self) -> None:
+        """Release everything; the engine is not used again, unless by ``reopen``."""
+
+
+class RocksDatabase:
+    """RocksDB in the folder ``path``: opened and closed, read and written. What is promised in it is not known here."""
+
+    def __init__(self, path: Path) -> None:
+        self.columns: dict[Family, Rdict] = {}
+        self._path = path
+        self._db: Rdict | None = None
+        self._handles: dict[Family, Any] = {}
+        self._compaction: threading.Thread | None = None
+        self._compactions = _Compactions()
+        self._flushing = threading.Lock()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it can be read."""
+        return self._db is not None
+
+    def open(self, *, tolerant: bool, salvage: bool) -> None:
+        """Open it, or make a new one. tolerant: although a table is damaged. salvage: without damaged records of its log.
+
+        Raises:
+            StorageDamaged, Unavailable: it cannot be opened.
+        """
+        with TRANSLATED:
+            cache = Cache(BLOCK_CACHE_BYTES)
+            whole = _options(cache, tolerant=tolerant)
+            if salvage:
+                whole.set_wal_recovery_mode(DBRecoveryMode.skip_any_corrupted_record())
+            self._db = Rdict(str(self._path), whole, {family: _options(cache, tolerant=tolerant) for family in FAMILIES})
+            self.columns = {family: self._db.get_column_family(family) for family in FAMILIES}
+            self._handles = {family: self._db.get_column_family_handle(family) for family in FAMILIES}
+            for column in self.columns.values():
+                column.set_options({"enable_blob_files": "true"})
+
+    def close(self) -> None:
+        """Release it, if it is open."""
+        db, self._db = self._db, None
+        self._compactions.forget()
+        if self._compaction is not None:
+            if db is not None:
+                db.cancel_all_background(False)
+            self._compaction.join()
+            self._compaction = None
+        self._handles.clear()  # the lock is free only when every handle is gone
+        with self._flushing:
+            columns, self.columns = self.columns, {}
+        for handle in (*columns.values(), *([] if db is None else [db])):
+            _release(handle)
+
+    # --- write ---
+
+    def write(self, write: Write) -> None:
+        """Put ``write`` into the log and the memory of the database, as a whole."""
+        with TRANSLATED:
+            db = self._db or self._opened()
+            if not write.ops:
+                return
+            batch = WriteBatch(raw_mode=True)
+            handles = self._handles
+            put = batch.put
+            for operation, family, key, value in write.ops:
+                if operation == "put":
+                    put(key, value, handles[family])
+                elif operation == "delete":
+                    batch.delete(key, handles[family])
+                else:
+                    batch.delete_range(key, value, handles[family])
+            db.write(batch)
+
+    def number(self, *, sync: bool = False) -> int:
+        """The number of the newest operation; with ``sync``, once all that was written survives the loss of power.
+
+        Its errors are RocksDB's own.
+        """
+        db = self._db or self._opened()
+        if sync:
+            db.flush_wal(True)
+        return int(db.latest_sequence_number())
+
+    # --- read ---
+
+    def get(self, family: Family, key: bytes) -> bytes | None:
+        """The value of ``key``; None if there is none."""
+        with TRANSLATED:
+            self._opened()
+            value: bytes | None = self.columns[family].get(key)
+            return value
+
+    def scan(self, family: Family, start: bytes, stop: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """The keys of ``[start, stop)`` and their values, in order."""
+        with TRANSLATED:
+            self._opened()
+            options = ReadOptions()
+            options.set_iterate_upper_bound(stop)  # a bare pointer: ``stop`` and ``options`` live as long as this frame
+            iterator = self.columns[family].iter(options)
+            iterator.seek(start)
+        while True:
+            with TRANSLATED:
+                if not iterator.valid():
+                    iterator.status()  # a damaged block ends the iteration like the last key does
+                    return
+                row = (iterator.key(), iterator.value())
+                iterator.next()
+            yield row
+
+    def seek_before(self, family: Family, key: bytes, low: bytes) -> tuple[bytes, bytes] | None:
+        """The last key in ``[low, key]`` and its value; None if there is none."""
+        with TRANSLATED:
+            self._opened()
+            iterator = self.columns[family].iter(ReadOptions())
+            iterator.seek_for_prev(key)
+            if not iterator.valid():
+                iterator.status()
+                return None
+            found: bytes = iterator.key()
+            return (found, iterator.value()) if found >= low else None
+
+    # --- files ---
+
+    def compact(self, family: Family, start: bytes, stop: bytes) -> None:
+        """Give back, in the background, the space that deleted keys of ``[start, stop)`` take."""
+        if self._db is not None and self._compactions.add(self.columns[family], start, stop):
+            self._compaction = threading.Thread(target=self._compactions.work, name="compaction", daemon=True)
+            self._compaction.start()
+
+    def flush(self) -> None:
+        """Write to tables what is in memory; for another thread."""
+        with self._flushing, TRANSLATED:
+            for column in tuple(self.columns.values()):  # a flush of the whole would flush the family without a name alone
+                column.flush()
+
+    def checkpoint(self, path: str) -> None:
+        """Make ``path`` a database with all that was written; it shares files with this one."""
+        if os.path.lexists(path) or not os.path.isdir(os.path.dirname(path)):  # RocksDB's word for it would be taken for damage
+            raise Unavailable("the checkpoint's folder is there already, or cannot be made", path=path)
+        with TRANSLATED:
+            checkpoint = Checkpoint(self._opened())
+            checkpoint.create_checkpoint(path)
+
+    def look(self, *, tolerant: bool) -> int:
+        """The number that an opening would reach, found by reading alone."""
+        with TRANSLATED:
+            cache = Cache(BLOCK_CACHE_BYTES)
+            there: dict[str, Options] = {
+                name: _options(cache, tolerant=tolerant) for name in Rdict.list_cf(str(self._path)) if name in FAMILIES
+            }
+            db = Rdict(str(self._path), _options(cache, tolerant=tolerant), there, access_type=AccessType.read_only(False))
+            try:
+                return int(db.latest_sequence_number())
+            finally:
+                db.close()
+
+    def copy_to(self, target: Path) -> int:
+        """Make a store in ``target`` of all that can be read, synced; the number that it has reached."""
+        with TRANSLATED:
+            cache = Cache(BLOCK_CACHE_BYTES)
+            new = Rdict(str(target), _options(cache, tolerant=False), {name: _options(cache, tolerant=False) for name in FAMILIES})
+        try:
+            for family in reversed(FAMILIES):  # ``meta`` first: it is small, and nothing goes without it
+                _copy_family(self.scan, new, family)
+            with TRANSLATED:
+                new.flush_wal(True)
+                return int(new.latest_sequence_number())
+        finally:
+            with TRANSLATED:
+                new.close()
+
+    def _opened(self) -> Rdict:
+        if self._db is None:
+            raise Unavailable("the store is closed", path=str(self._path))
+        return self._db
+
+
+class RocksEngine:
+    """RocksDB in the folder ``path``, with a mark of what was promised."""
+
+    durable = True
+
+    def __init__(self, path: Path) -> None:
+        self.database = RocksDatabase(path)
+        self.opening = StoreOpening(path, self.database)
+        self._path = path
+        self._folder = self.opening.folder
+        self._reserve = Reserve(path.with_name(path.name + ".reserve"))
+        self.reopen()
+
+    @property
+    def missing(self) -> Evidence | None:
+        return self.opening.missing
+
+    @property
+    def kept(self) -> str:
+        return self.opening.kept
+
+    def commit(self, write: Write, *, sync: bool) -> None:
+        opening = self.opening
+        try:
+            self.database.write(write)
+        except StorageDamaged as error:  # met in the background: RocksDB refuses, until it is opened so that it bears with it
+            if opening.tolerant:
+                raise
+            opening.tolerant = True
+            log.critical("store.damaged", extra={"path": str(self._path), "error": str(error), "remedy": "tolerated"})
+            raise Unavailable("damage was met in the background; the store is opened anew", error=str(error)) from error
+        synced, promised = sync or opening.owed, write.promised or opening.owed
+        if synced or promised:
+            with TRANSLATED:
+                number = self.database.number(sync=synced)
+                if promised:
+                    opening.promise(number, write.tails, synced=synced)
+        write.committed()
+
+    def get(self, family: Family, key: bytes) -> bytes | None:
+        return self.database.get(family, key)
+
+    def scan(self, family: Family, start: bytes, stop: bytes) -> Iterator[tuple[bytes, bytes]]:
+        return self.database.scan(family, start, stop)
+
+    def seek_before(self, family: Family, key: bytes, low: bytes) -> tuple[bytes, bytes] | None:
+        return self.database.seek_before(family, key, low)
+
+    def compact(self, family: Family, start: bytes, stop: bytes) -> None:
+        self.database.compact(family, start, stop)
+
+    def flush(self) -> None:
+        self.database.flush()
+
+    def checkpoint(self, path: str) -> None:
+        self.database.checkpoint(path)
+
+    def keep_evidence(self) -> str:
+        return self.opening.keep_evidence()
+
+    def free_bytes(self) -> int | None:
+        if self.database.is_open:
+            self._folder.spare_manifest()
+        with TRANSLATED:
+            disk = os.statvfs(self._path)
+            return disk.f_bavail * disk.f_frsize
+
+    def reserve(self, size_bytes: int) -> None:
+        if size_bytes:
+            self._reserve.hold(size_bytes)
+        else:
+            self._reserve.give_up()
+
+    def reopen(self) -> None:
+        try:
+            self._reopen()
+        except DiskFull:
+            if not self._reserve.give_up():
+                raise
+            self._reopen()
+
+    def _reopen(self) -> None:
+        if self.database.is_open:
+            self._probe()
+        self.close()
+        try:
+            self.opening.open()
+        except BasculeError:
+            self.close()
+            raise
+
+    def _probe(self) -> None:
+        """See whether the disk takes anything at all: while it does not, the store stays open, so that it can be read."""
+        path = self._path / PROBE_NAME
+        with TRANSLATED:
+            try:
+                with path.open("wb", buffering=0) as file:
+                    left = PROBE_BYTES
+                    while left:
+                        left -= file.write(bytes(left))
+                    os.fsync(file.fileno())
+            finally:
+                path.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        self.opening.close()
+
+
+def _copy_family(scan: Scan, new: Rdict, family: Family) -> None:
+    handle = new.get_column_family_handle(family)
+    batch, size_bytes = WriteBatch(raw_mode=True), 0
+    for key, value in readable(partial(scan, family), KEY_BYTES[family]):
+        batch.put(key, value, handle)
+        size_bytes += len(value)
+        if size_bytes > COPY_BYTES:
+            with TRANSLATED:
+                new.write(batch)
+            batch, size_bytes = WriteBatch(raw_mode=True), 0
+    with TRANSLATED:
+        new.write(batch)
+
+
+def _options(cache: Cache, *, tolerant: bool) -> Options:
+    options = Options(raw_mode=True)
+    options.set_paranoid_checks(not tolerant)
+    options.create_if_missing(True)
+    options.create_missing_column_families(True)
+    options.set_write_buffer_size(MEMTABLE_BYTES)
+    options.set_max_total_wal_size(WAL_MAX_BYTES)
+    options.set_atomic_flush(True)  # an idle family does not hold on to old logs
+    options.set_recycle_log_file_num(RECYCLED_LOGS)
+    options.set_max_background_jobs(2)
+    options.set_keep_log_file_num(3)
+    options.set_compression_type(DBCompressionType.lz4())
+    options.set_enable_blob_files(False)  # until it is open: an opening says that a table is missing, and not that a blob is
+    options.set_min_blob_size(BLOB_MIN_BYTES)
+    options.set_blob_file_size(32 << 20)
+    options.set_enable_blob_gc(True)
+    blocks = BlockBasedOptions()
+    blocks.set_block_size(16 << 10)
+    blocks.set_format_version(5)
+    blocks.set_block_cache(cache)
+    options.set_block_based_table_factory(blocks)
+    return options
+
+
+def _release(handle: Rdict) -> None:
+    """Close ``handle``. It flushes first; where the disk refuses that, it is closed all the same, and nothing committed is lost."""
+    try:
+        with TRANSLATED:
+            handle.close()
+    except Unavailable as error:
+        log.debug("store.closed_unflushed", extra={"error": str(error)})
+    except StorageDamaged as error:  # what was committed stands in the log; the next opening tells
+        log.warning("store.close_failed", extra={"error": str(error)})
+
+
+class _Compactions:
+    """What is to be compacted, one after the other, in a thread that is there while there is something."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._waiting: list[tuple[Rdict, bytes, bytes]] = []
+        self._works = False
+
+    def add(self, column: Rdict, start: bytes, stop: bytes) -> bool:
+        """Have ``[start, stop)`` compacted; whether a thread is to be started that does the ``work``."""
+        with self._lock:
+            if len(self._waiting) < COMPACTIONS_MAX:
+                self._waiting.append((column, start, stop))
+            works, self._works = self._works, True
+            return not works
+
+    def forget(self) -> None:
+        """Begin with no other."""
+        with self._lock:
+            self._waiting.clear()
+
+    def work(self) -> None:
+        """Do all that waits."""
+        while True:
+            with self._lock:
+                if not self._waiting:
+                    self._works = False
+                    return
+                column, start, stop = self._waiting.pop(0)
+            _compact(column, start, stop)
+            del column  # a handle would hold the store
+
+
+def _compact(column: Rdict, start: bytes, stop: bytes) -> None:
+    """Compact, in a thread of its own. A failure costs disk space, not data; what is wrong with the disk the next commit tells."""
+    try:
+        with TRANSLATED:
+            column.compact_range(start, stop)
+    except BasculeError as error:
+        log.warning("store.compaction_failed", extra={"error": str(error)})

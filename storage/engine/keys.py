@@ -1,0 +1,121 @@
+"""Keys: their byte order is the order of delivery.
+
+``msg``: ``queue u32 | first_seq u64``, big endian. ``meta``: one letter for the kind, then what it is about:
+``F`` the store's format, ``N<name>`` the number of a queue, ``L<number>`` a queue's row, ``P<name>`` a sender's row,
+``S<session>`` a session's row, ``R<topic>`` a retained message, ``H`` the highest number of a queue that is gone, ``D<number>``
+the row of a dead-letter queue (its letters: ``dead_letters``), ``B<bridge>`` the lanes of a bridge (``lane_changes``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from storage.engine.engine import Engine, Write
+from wire.errors import ConfigError, StorageDamaged
+
+STORE_FORMAT = 1
+_FORMAT_KEY = b"F"
+_NAME = b"N"
+_HIGHEST = b"H"
+
+
+def chunk_key(queue: int, first_seq: int) -> bytes:
+    """The key of the chunk of ``queue`` that begins at ``first_seq``."""
+    return queue.to_bytes(4, "big") + first_seq.to_bytes(8, "big")
+
+
+def first_seq_of(key: bytes) -> int:
+    """The first sequence of the chunk under ``key``."""
+    return int.from_bytes(key[4:12], "big")
+
+
+def lane_key(queue: int) -> bytes:
+    """The key of the row of ``queue``."""
+    return b"L" + queue.to_bytes(4, "big")
+
+
+def dead_key(queue: int) -> bytes:
+    """The key of the row of dead-letter queue ``queue``."""
+    return b"D" + queue.to_bytes(4, "big")
+
+
+def lanes_key(bridge: str) -> bytes:
+    """The key of what is known of the lanes of ``bridge``."""
+    return b"B" + bridge.encode()
+
+
+def sender_key(sender: str) -> bytes:
+    """The key of what is known of ``sender``."""
+    return b"P" + sender.encode()
+
+
+def session_key(session: str) -> bytes:
+    """The key of the row of ``session``."""
+    return b"S" + session.encode()
+
+
+def retained_key(topic: bytes) -> bytes:
+    """The key of the message that is retained under ``topic``."""
+    return b"R" + topic
+
+
+def check_format(engine: Engine) -> None:
+    """Mark a new store with this build's format, and refuse one of another.
+
+    Raises:
+        ConfigError: a newer build wrote the store.
+        StorageDamaged: the mark is not one.
+    """
+    mark = engine.get("meta", _FORMAT_KEY)
+    if mark is None:
+        write = Write()
+        write.put("meta", _FORMAT_KEY, bytes([STORE_FORMAT]))
+        engine.commit(write, sync=True)
+    elif len(mark) != 1:
+        raise StorageDamaged("the store's format mark is damaged")
+    elif mark[0] > STORE_FORMAT:
+        raise ConfigError("the store was written by a newer version", format=mark[0], known=STORE_FORMAT)
+
+
+class QueueNumbers:
+    """The numbers of the queues, by name. N1: no number in the store is given twice, not even after its queue is gone.
+
+    Queues that come and go have numbers of their own, from ``PASSING`` on.
+    """
+
+    PASSING = 1 << 16
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._numbers = {key[1:].decode(): int.from_bytes(value, "big") for key, value in engine.scan("meta", _NAME, b"O")}
+        gone = int.from_bytes(engine.get("meta", _HIGHEST) or b"", "big")
+        self._highest_passing = max(self.PASSING, gone, *self._numbers.values(), 0)
+
+    def names(self) -> list[str]:
+        """Every queue that the store has, configured or not."""
+        return sorted(self._numbers)
+
+    def number(self, name: str) -> int:
+        """The number of the queue ``name``; a new one is durable before it is returned."""
+        number = self._numbers.get(name)
+        if number is None:
+            number = max((known for known in self._numbers.values() if known < self.PASSING), default=0) + 1
+            write = Write()
+            write.put("meta", _NAME + name.encode(), number.to_bytes(4, "big"))
+            self._engine.commit(write, sync=True)
+            self._numbers[name] = number
+        return number
+
+    def new(self, name_of: Callable[[int], str], write: Write) -> str:
+        """A passing queue, called by its number, that exists once ``write`` is committed; its name."""
+        self._highest_passing += 1
+        name = name_of(self._highest_passing)
+        write.put("meta", _NAME + name.encode(), self._highest_passing.to_bytes(4, "big"))
+        self._numbers[name] = self._highest_passing
+        return name
+
+    def forget(self, name: str, write: Write) -> int:
+        """The queue is gone once ``write`` is committed; the number that it had."""
+        write.delete("meta", _NAME + name.encode())
+        write.put("meta", _HIGHEST, self._highest_passing.to_bytes(4, "big"))
+        return self._numbers.pop(name)

@@ -1,0 +1,143 @@
+"""The chunk: what the store keeps of one batch. A fixed header with version and checksum, then the batch's own bytes.
+
+The header is little endian: version u8, flags u8, rows u32, span u32, QoS 0 rows u32, first sequence u64, bytes of the
+queue before this chunk u64, bytes of this chunk u64, accepted_ms u64, CRC-32 u32 of all else. If ``flags`` has SPARSE, a column
+of offsets (u32) comes before the batch: row ``i`` has sequence ``first_seq + offsets[i]``; what is in between is not in this chunk.
+"""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from bisect import bisect_left
+from zlib import crc32
+
+from wire.errors import ConfigError, StorageDamaged
+from wire.frames.batch import pack_column, unpack_column
+
+Place = tuple[int, int]  # where a chunk begins, and the stored bytes of the queue before it
+
+CHUNK_VERSION = 1
+SPARSE = 0b0000_0001
+
+_HEAD = struct.Struct("<BBIIIQQQQ")
+_CHECK = struct.Struct("<I")
+HEADER_BYTES = _HEAD.size + _CHECK.size
+
+
+class Chunk:
+    """One batch of a queue: the sequences ``[first_seq, first_seq + span)``, ``count`` of which are in it.
+
+    qos0: how many rows are QoS 0. bytes_before: durable bytes of the queue before this chunk. size_bytes: what limits count.
+    accepted_ms: UTC epoch. offsets: None for all of the span.
+    """
+
+    __slots__ = ("accepted_ms", "body", "bytes_before", "count", "first_seq", "offsets", "qos0", "size_bytes", "span")
+
+    def __init__(
+        self,
+        *,
+        first_seq: int,
+        span: int,
+        count: int,
+        qos0: int,
+        bytes_before: int,
+        size_bytes: int,
+        accepted_ms: int,
+        offsets: array[int] | None,
+        body: bytes,
+    ) -> None:
+        self.first_seq = first_seq
+        self.span = span
+        self.count = count
+        self.qos0 = qos0
+        self.bytes_before = bytes_before
+        self.size_bytes = size_bytes
+        self.accepted_ms = accepted_ms
+        self.offsets = offsets
+        self.body = body
+
+    @property
+    def stop(self) -> int:
+        """One past the last sequence."""
+        return self.first_seq + self.span
+
+    def rows_in(self, start: int, stop: int) -> int:
+        """How many rows have a sequence in ``[start, stop)``."""
+        return rows_in(self.first_seq, self.stop, self.offsets, start, stop)
+
+    def seqs(self) -> list[int]:
+        """The sequence of each row."""
+        if self.offsets is None:
+            return list(range(self.first_seq, self.stop))
+        return [self.first_seq + offset for offset in self.offsets]
+
+    def encode(self) -> bytes:
+        """The value to store."""
+        flags = 0 if self.offsets is None else SPARSE
+        head = _HEAD.pack(
+            CHUNK_VERSION,
+            flags,
+            self.count,
+            self.span,
+            self.qos0,
+            self.first_seq,
+            self.bytes_before,
+            self.size_bytes,
+            self.accepted_ms,
+        )
+        column = b"" if self.offsets is None else pack_column(self.offsets)
+        check = crc32(self.body, crc32(column, crc32(head)))
+        return b"".join((head, _CHECK.pack(check), column, self.body))
+
+    @classmethod
+    def decode(cls, value: bytes, *, queue: str, seq: int) -> Chunk:
+        """The chunk that ``encode`` made; ``queue`` and ``seq`` are for the error.
+
+        Raises:
+            StorageDamaged: it is not what was written.
+            ConfigError: a newer build wrote it.
+        """
+        if len(value) < HEADER_BYTES:
+            raise StorageDamaged("a chunk is cut short", queue=queue, seq=seq)
+        view = memoryview(value)
+        (check,) = _CHECK.unpack_from(value, _HEAD.size)
+        if crc32(view[HEADER_BYTES:], crc32(view[: _HEAD.size])) != check:
+            raise StorageDamaged("a chunk is damaged", queue=queue, seq=seq)
+        version, flags, count, span, qos0, first_seq, bytes_before, size_bytes, accepted_ms = _HEAD.unpack_from(value)
+        if version != CHUNK_VERSION:
+            raise ConfigError("a chunk was written by a newer version", queue=queue, seq=seq, version=version)
+        if first_seq != seq:
+            raise StorageDamaged("a chunk is not where it belongs", queue=queue, seq=seq, first_seq=first_seq)
+        body_at = HEADER_BYTES + (4 * count if flags & SPARSE else 0)
+        return cls(
+            first_seq=first_seq,
+            span=span,
+            count=count,
+            qos0=qos0,
+            bytes_before=bytes_before,
+            size_bytes=size_bytes,
+            accepted_ms=accepted_ms,
+            offsets=unpack_column("I", value[HEADER_BYTES:body_at]) if flags & SPARSE else None,
+            body=value[body_at:],
+        )
+
+
+def claimed_span(value: bytes, seq: int) -> tuple[int, int] | None:
+    """What the header of a damaged chunk at ``seq`` says: one past its last sequence, and its rows; None if it makes no sense.
+
+    The header has no checksum of its own: whoever asks compares the answer with what stands behind the chunk.
+    """
+    if len(value) < HEADER_BYTES:
+        return None
+    version, flags, count, span, qos0, first_seq, *_ = _HEAD.unpack_from(value)
+    if version != CHUNK_VERSION or first_seq != seq or flags not in (0, SPARSE) or not 0 < count <= span or qos0 > count:
+        return None
+    return (seq + span, count) if flags == SPARSE or count == span else None
+
+
+def rows_in(first_seq: int, stop_seq: int, offsets: array[int] | None, start: int, stop: int) -> int:
+    """How many rows of ``[first_seq, stop_seq)``, thinned out by ``offsets``, have a sequence in ``[start, stop)``."""
+    if offsets is None:
+        return max(0, min(stop, stop_seq) - max(start, first_seq))
+    return bisect_left(offsets, stop - first_seq) - bisect_left(offsets, start - first_seq)

@@ -1,0 +1,318 @@
+"""What is kept of the messages that have left a queue: settlements, their bytes on the disk, and when they go.
+
+The rows of the column family ``history`` under ``T`` are settlements. Where a bridge has ``retention``, each commit that settled
+something writes one row for each queue and each actor that settled, in the same write as the queue's own row:
+
+    key    ``T`` u8 | number of the queue u32 | number of the row u64, big endian
+    value  msgpack ``(1, settled_ms, by, ((outcome, ((start, stop), ...)), ...), head, reach)``
+
+Rows are numbered from 0 in each queue, without a gap, and a number is never given twice. ``settled_ms`` is UTC epoch. ``by``:
+``connection:<bridge>:<lane>@<lane epoch>`` or ``forwarder:<bridge>:<lane>@<lane epoch>`` for an actor of the lane, ``store``, or
+``operator``. ``outcome`` is as in the ledger: ``delivered``, ``expired``, ``dropped:<reason>``, ``dead:<reason>``, each sequence of
+whose ranges left the queue by it; or ``redelivered``, which counts sendings and settles nothing. ``head`` is the queue's
+head before the commit, ``reach`` is where the highest stops that has left the queue.
+
+H1  from ``begins`` (of the queue's row) to its tail each sequence is in one settlement, or in none and still in the queue.
+H2  the chunks of what is settled there are kept, too, but for purged and damaged ones. Below ``begins`` nothing is promised.
+H3  what becomes of the history never changes what is live.
+H4  ``head`` and ``reach`` never fall from a row to the next, and what a row settles is in ``[head, reach)``. So what is settled of
+    ``[start, stop)`` is in the rows from the first that reaches above ``start`` up to the first with a head of ``stop`` or more.
+
+A QoS 0 message that was lost with the memory of the store is settled, as ``dropped:restart`` or ``dropped:qos0_memory``, only when
+the queue has come to it; until then it is in the ledger alone. A purge, and damage, settle all that they find unsettled, such
+messages included.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import msgpack
+
+from storage.engine.engine import Engine, Write
+from storage.engine.keys import chunk_key
+from storage.queue.chunk_reader import ChunkReader
+from storage.queue.ledger import HistoryRow
+from wire.errors import ConfigError, StorageDamaged
+from wire.frames.base import Ranges
+from wire.ranges import RangeSet
+
+SETTLEMENT_VERSION = 1
+SETTLES_NOTHING = "redelivered"
+ROW_BYTES = 110  # about what a settlement takes on the disk
+LOOKED_MAX = 100_000  # settlements that are old and cannot go yet, because they reach above what can
+
+_KIND = b"T"
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """One row: what ``by`` settled with one commit."""
+
+    settled_ms: int
+    by: str
+    outcomes: tuple[tuple[str, Ranges], ...]
+    head: int
+    reach: int
+
+    def encode(self) -> bytes:
+        """The row's value."""
+        packed: bytes = msgpack.packb((SETTLEMENT_VERSION, self.settled_ms, self.by, self.outcomes, self.head, self.reach))
+        return packed
+
+    @classmethod
+    def decode(cls, value: bytes) -> Settlement:
+        """The row that ``encode`` made.
+
+        Raises:
+            StorageDamaged: it is not a row.
+            ConfigError: a newer build wrote it.
+        """
+        try:
+            version, *fields = msgpack.unpackb(value, use_list=False)
+            version += 0
+        except (ValueError, TypeError, msgpack.UnpackException) as error:
+            raise StorageDamaged("a settlement is damaged") from error
+        if version != SETTLEMENT_VERSION:
+            raise ConfigError("a settlement was written by another version", version=version, known=SETTLEMENT_VERSION)
+        try:
+            settled_ms, by, outcomes, head, reach = fields
+            ranges_of = tuple((outcome, tuple((start, stop) for start, stop in ranges)) for outcome, ranges in outcomes)
+            return cls(settled_ms, by, ranges_of, head + 0, reach + 0)
+        except (ValueError, TypeError) as error:
+            raise StorageDamaged("a settlement is damaged") from error
+
+
+def settlement_key(queue: int, number: int) -> bytes:
+    """The key of row ``number`` of ``queue``."""
+    return _KIND + queue.to_bytes(4, "big") + number.to_bytes(8, "big")
+
+
+def settlement_of(key: bytes) -> tuple[int, int]:
+    """The queue and the number of the row under ``key``."""
+    return int.from_bytes(key[1:5], "big"), int.from_bytes(key[5:13], "big")
+
+
+RowFrom = Callable[[int, int], tuple[int, Settlement] | None]  # the first row in [low, high) that can be read, with its number
+
+
+def rows_about(numbers: tuple[int, int], start: int, stop: int, row_from: RowFrom) -> tuple[int, int]:
+    """Numbers ``[low, high)`` in ``numbers`` with every row that settles something of the sequences ``[start, stop)`` (H4).
+
+    Looks at about ``2 * log2`` of the rows. One that cannot be read is left in unless its neighbours tell that it does not matter.
+    """
+    low, _ = _split(numbers, row_from, lambda row: row.reach > start)
+    _, high = _split((low, numbers[1]), row_from, lambda row: row.head >= stop)
+    return low, high
+
+
+def rows_below(numbers: tuple[int, int], stop: int, row_from: RowFrom) -> int:
+    """The number of the first row that may settle something from the sequence ``stop`` on (H4)."""
+    return _split(numbers, row_from, lambda row: row.reach > stop)[0]
+
+
+def _split(numbers: tuple[int, int], row_from: RowFrom, beyond: Callable[[Settlement], bool]) -> tuple[int, int]:
+    """Where the rows that are ``beyond`` begin: all of them are from the first number on, and all from the second on are."""
+    low, high = numbers
+    end, known = high, True
+    while low < end:
+        middle = (low + end) // 2
+        found = row_from(middle, end)
+        if found is None:
+            end = middle
+        elif beyond(found[1]):
+            end, high = middle, found[0]
+        else:
+            low, known = found[0] + 1, found[1].reach >= 0
+    return (low if known else numbers[0]), high
+
+
+class QueueHistory:
+    """The history of one queue: notes what leaves it, writes that with the queue's row, and deletes what is too old."""
+
+    def __init__(self, engine: Engine, name: str, number: int, row: HistoryRow, head: int) -> None:
+        """head: the queue's, as its row has it."""
+        self.begins = row.begins
+        self.chunks_bytes = row.chunks_bytes
+        self._engine = engine
+        self._queue = number
+        self._reader = ChunkReader(engine, name, number, row.chunks_from)
+        self._first = row.first
+        self._next = row.next
+        self._head = head
+        self._notes: dict[str, dict[str, list[tuple[int, int]]]] = {}
+        self._deletes = False  # whether everything kept before ``begins`` is to be deleted
+        self._look_at = row.first
+        self._looked: deque[tuple[int, int]] = deque()  # settlements that are old and still kept: number, where the highest stops
+        self._old = RangeSet()
+        self._old_to = row.begins  # everything below it is old
+
+    @property
+    def chunks_from(self) -> int:
+        """Chunks below it are deleted."""
+        return self._reader.low
+
+    # --- what leaves the queue ---
+
+    def note(self, by: str, outcome: str, ranges: Iterable[tuple[int, int]]) -> None:
+        """``ranges`` leave the queue; they are written with its row."""
+        noted = self._notes.setdefault(by, {}).setdefault(outcome, [])
+        for start, stop in ranges:
+            if noted and noted[-1][1] == start:
+                noted[-1] = (noted[-1][0], stop)
+            elif start < stop:
+                noted.append((start, stop))
+
+    def write(self, write: Write, wall_ms: int, head: int, reach: int) -> None:
+        """Put what was noted into ``write``. The queue's row that goes with it has this ``head``; nothing left above ``reach``."""
+        if self._deletes:
+            self._deletes = False
+            write.delete_range("history", settlement_key(self._queue, 0), settlement_key(self._queue + 1, 0))
+        for by, outcomes in self._notes.items():
+            noted = tuple((outcome, _sorted(ranges)) for outcome, ranges in outcomes.items() if ranges)
+            if not noted:
+                continue
+            write.put(
+                "history", settlement_key(self._queue, self._next), Settlement(wall_ms, by, noted, self._head, reach).encode()
+            )
+            self._next += 1
+        self._notes.clear()
+        self._head = head
+
+    def row(self) -> HistoryRow:
+        """What the queue's row says of it, once ``write`` was called."""
+        return HistoryRow(self.begins, self.chunks_from, self.chunks_bytes, self._first, self._next)
+
+    def restart(self, begins: int) -> None:
+        """Forget everything that is kept, and begin at ``begins``: nothing from there on has left the queue."""
+        self.begins = self._old_to = begins
+        self._first = self._look_at = self._next
+        self._notes.clear()
+        self._looked.clear()
+        self._old.clear()
+        self._deletes = True
+
+    # --- how much there is ---
+
+    @property
+    def settlements(self) -> int:
+        """How many rows are kept."""
+        return self._next - self._first
+
+    def size_bytes(self, live_bytes: int) -> int:
+        """About what it takes on the disk; there are ``live_bytes`` durable bytes of the queue before what is live."""
+        return max(0, live_bytes - self.chunks_bytes) + self.settlements * ROW_BYTES
+
+    # --- what is too old ---
+
+    def look(self, oldest_ms: int, newest_ms: int, rows_max: int) -> bool:
+        """Look at ``rows_max`` settlements more, the oldest first, and take them for old; whether there may be more of them.
+
+        A settlement is old until one was made in ``[oldest_ms, newest_ms]``.
+
+        Raises:
+            StorageDamaged, ConfigError: a settlement cannot be read, or is missing.
+            Unavailable: the disk refuses for now.
+        """
+        first, end = settlement_key(self._queue, self._look_at), settlement_key(self._queue, self._next)
+        if self._look_at >= self._next:
+            return False
+        for key, value in self._engine.scan("history", first, end):
+            if settlement_of(key)[1] != self._look_at:
+                raise StorageDamaged("a settlement is missing", queue=self._queue, number=self._look_at)
+            settlement = Settlement.decode(value)
+            if oldest_ms <= settlement.settled_ms <= newest_ms or len(self._looked) >= LOOKED_MAX:
+                return False
+            self._take_for_old(settlement)
+            rows_max -= 1
+            if rows_max <= 0:
+                return True
+        return False
+
+    def _take_for_old(self, settlement: Settlement) -> None:
+        highest = 0
+        for outcome, ranges in settlement.outcomes:
+            if outcome != SETTLES_NOTHING:
+                for low, high in ranges:
+                    self._old.add(max(low, self._old_to), high)
+                    highest = max(highest, high)
+        self._old_to = self._old.advance(self._old_to)
+        self._looked.append((self._look_at, highest))
+        self._look_at += 1
+
+    def seq_for(self, part: float, live_from: int, live_bytes: int) -> int:
+        """Above where ``part`` of the bytes of the chunks are, or of the sequences where there are no chunks: QoS 0 has none.
+
+        Raises:
+            StorageDamaged, ConfigError, Unavailable: it cannot be read.
+        """
+        if live_bytes > self.chunks_bytes:
+            return self._seq_at(live_bytes - int((live_bytes - self.chunks_bytes) * part), live_from)
+        return live_from - int(max(0, live_from - self.begins) * part)
+
+    def _seq_at(self, size_bytes: int, live_from: int) -> int:
+        """Where the chunk begins that has ``size_bytes`` durable bytes of the queue or more before it; ``live_from`` at most."""
+        low, high = self.chunks_from, live_from
+        while low < high:
+            middle = (low + high) // 2
+            chunk = self._reader.before(middle)
+            if chunk is None or chunk.bytes_before < size_bytes:
+                low = max(middle + 1, chunk.stop if chunk is not None else 0)
+            else:
+                high = chunk.first_seq
+        return min(low, live_from)
+
+    def cut(self, live_from: int, live_bytes: int, write: Write, *, below: int = 0) -> tuple[bytes, bytes] | None:
+        """Delete with ``write`` what was found to be old and is below ``live_from``; the keys of the chunks deleted, if any.
+
+        live_from: there is nothing live below it, and ``live_bytes`` durable bytes of the queue. below: what is below it goes
+        however young it is. Write the queue's row, too.
+
+        Raises:
+            StorageDamaged, ConfigError, Unavailable: it cannot be read; nothing has changed.
+        """
+        seq, size_bytes = min(max(self._old_to, below), live_from), live_bytes
+        if seq < live_from:
+            chunk = self._reader.before(seq)
+            size_bytes = self.chunks_bytes
+            if chunk is not None and chunk.stop > seq:
+                seq, size_bytes = chunk.first_seq, chunk.bytes_before
+            elif chunk is not None:
+                size_bytes = chunk.bytes_before + chunk.size_bytes
+        first = rows_below((self._first, self._next), seq, self._row_from) if below > self._old_to else self._first
+        while self._looked and (self._looked[0][1] <= seq or self._looked[0][0] < first):
+            first = max(first, self._looked.popleft()[0] + 1)
+        self._look_at = max(self._look_at, first)
+        self._old.discard(0, seq)
+        self._old_to = self._old.advance(max(self._old_to, seq))
+        if first > self._first:
+            write.delete_range("history", settlement_key(self._queue, self._first), settlement_key(self._queue, first))
+            self._first = first
+        return self._delete_chunks(seq, size_bytes, write)
+
+    def _row_from(self, low: int, _high: int) -> tuple[int, Settlement]:
+        value = self._engine.get("history", settlement_key(self._queue, low))
+        if value is None:
+            raise StorageDamaged("a settlement is missing", queue=self._queue, number=low)
+        return low, Settlement.decode(value)
+
+    def drop(self, live_from: int, write: Write) -> None:
+        """Delete everything that is kept with ``write``, below ``live_from`` where there is nothing live."""
+        self.restart(live_from)
+        self.write(write, 0, live_from, live_from)
+        self._delete_chunks(live_from, 0, write)
+
+    def _delete_chunks(self, seq: int, size_bytes: int, write: Write) -> tuple[bytes, bytes] | None:
+        if seq <= self.chunks_from:
+            return None
+        start, stop = chunk_key(self._queue, self.chunks_from), chunk_key(self._queue, seq)
+        write.delete_range("msg", start, stop)
+        self._reader.low, self.chunks_bytes = seq, max(size_bytes, self.chunks_bytes)
+        self.begins = max(self.begins, seq)
+        return start, stop
+
+
+def _sorted(ranges: list[tuple[int, int]]) -> Ranges:
+    return RangeSet(ranges).ranges() if len(ranges) > 1 else tuple(ranges)

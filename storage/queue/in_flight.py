@@ -1,0 +1,176 @@
+"""What of a queue is handed out and not settled: marks in memory, shared by what was handed out together."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+
+from storage.queue.chunk import Chunk, Place, rows_in
+from storage.queue.chunk_reader import ChunkReader
+from wire.frames.batch import QOS_MASK, Batch
+
+SHARED_ROWS_MAX = 1000
+
+
+class Mark:
+    """Messages handed out together and not all settled: sequences ``[start, stop)``, thinned out by ``offsets`` from ``start``.
+
+    chunk: for QoS 0 in memory only, the messages themselves. floor, bytes_before: of the first chunk they came from.
+    """
+
+    __slots__ = ("accepted_ms", "bytes_before", "chunk", "floor", "offsets", "qos0", "remaining", "size_bytes", "start", "stop")
+
+    def __init__(self, start: int, stop: int, offsets: array[int] | None, count: int, size_bytes: int, chunk: Chunk) -> None:
+        self.start = start
+        self.stop = stop
+        self.offsets = offsets
+        self.remaining = count
+        self.size_bytes = size_bytes
+        self.chunk: Chunk | None = None
+        self.qos0 = chunk.qos0
+        self.floor = chunk.first_seq
+        self.bytes_before = chunk.bytes_before
+        self.accepted_ms = chunk.accepted_ms
+
+
+class InFlight:
+    """What of one queue is in flight, in the order in which it was handed out. ``size_bytes`` is of what is stored."""
+
+    def __init__(self) -> None:
+        self.messages = 0
+        self.size_bytes = 0
+        self._marks: list[Mark] = []
+
+    def __len__(self) -> int:
+        return len(self._marks)
+
+    def __iter__(self) -> Iterator[Mark]:
+        return iter(self._marks)
+
+    @property
+    def first(self) -> Mark | None:
+        """The one that left first."""
+        return self._marks[0] if self._marks else None
+
+    @property
+    def stored(self) -> int:
+        """Messages in flight that are stored."""
+        return sum(mark.remaining for mark in self._marks if mark.chunk is None)
+
+    @property
+    def qos0(self) -> int:
+        """Messages in flight that are in memory only."""
+        return sum(mark.remaining for mark in self._marks if mark.chunk is not None)
+
+    def qos0_chunks(self) -> Iterator[Chunk]:
+        """What is in memory only; a chunk that was handed out in parts comes as often."""
+        return (mark.chunk for mark in self._marks if mark.chunk is not None and mark.remaining)
+
+    def qos0_seqs(self, reader: ChunkReader) -> list[int]:
+        """The sequences of the QoS 0 messages in flight, some of which may be settled; what is stored of them is read.
+
+        Raises:
+            StorageDamaged, Unavailable: it cannot be read.
+        """
+        found: list[int] = []
+        for mark in self._marks:
+            if mark.chunk is not None:
+                found.extend(seq for seq in mark.chunk.seqs() if mark.start <= seq < mark.stop)
+            elif mark.qos0:
+                for chunk, _ in reader.scan(mark.floor, mark.stop):
+                    found.extend(seq for seq in _qos0_seqs(chunk) if mark.start <= seq < mark.stop)
+        return found
+
+    def add(self, chunk: Chunk, start: int, stop: int, offsets: array[int] | None, count: int) -> None:
+        """``count`` messages of ``chunk``, which is stored, are handed out; tiny neighbours share a mark."""
+        self.messages += count
+        size_bytes = chunk.size_bytes if count == chunk.count else chunk.size_bytes * count // chunk.count
+        self.size_bytes += size_bytes
+        last = self._marks[-1] if self._marks else None
+        if (
+            last is not None
+            and last.remaining  # the bytes of a settled one are given back already
+            and last.chunk is None
+            and last.offsets is None
+            and offsets is None
+            and last.stop == start
+            and last.stop - last.start + count <= SHARED_ROWS_MAX
+        ):
+            last.stop = stop
+            last.remaining += count
+            last.size_bytes += size_bytes
+            last.qos0 += chunk.qos0
+            return
+        self._marks.append(Mark(start, stop, offsets, count, size_bytes, chunk))
+
+    def add_qos0(self, chunk: Chunk, start: int, stop: int, offsets: array[int] | None, count: int, *, bytes_before: int) -> None:
+        """``count`` messages of ``chunk`` are handed out, which is in memory only, behind ``bytes_before`` stored bytes."""
+        self.messages += count
+        size_bytes = chunk.size_bytes if count == chunk.count else chunk.size_bytes * count // chunk.count
+        mark = Mark(start, stop, offsets, count, size_bytes, chunk)
+        mark.chunk = chunk
+        mark.bytes_before = bytes_before
+        self._marks.append(mark)
+
+    def settle(self, start: int, stop: int) -> tuple[int, int, int]:
+        """The rows of ``[start, stop)``, none of which was settled, are in flight no more.
+
+        Returns how many stored ones there were, how many of QoS 0, and the bytes of QoS 0 chunks that are settled by it.
+        """
+        marks = self._marks
+        index = 0 if not marks or start < marks[0].stop else self._first_reaching(start)
+        stored = qos0 = qos0_bytes = 0
+        while index < len(marks) and marks[index].start < stop:
+            mark = marks[index]
+            index += 1
+            rows = rows_in(mark.start, mark.stop, mark.offsets, start, stop)
+            if not rows:
+                continue
+            mark.remaining -= rows
+            if mark.chunk is None:
+                stored += rows
+                if not mark.remaining:
+                    self.size_bytes -= mark.size_bytes
+            else:
+                qos0 += rows
+                if not mark.remaining:
+                    qos0_bytes += mark.chunk.size_bytes
+                    mark.qos0 = 0
+        self.messages -= stored + qos0
+        return stored, qos0, qos0_bytes
+
+    def forget_below(self, head: int) -> None:
+        """Everything below ``head`` is settled: its marks go."""
+        gone = 0
+        for mark in self._marks:
+            if mark.stop > head:
+                break
+            gone += 1
+        if gone:
+            del self._marks[:gone]
+
+    def needed_from(self, otherwise: Place) -> Place:
+        """Where the first chunk begins that has anything in flight, and the stored bytes before it; ``otherwise`` if none has."""
+        return (self._marks[0].floor, self._marks[0].bytes_before) if self._marks else otherwise
+
+    def clear(self) -> None:
+        """Forget every mark."""
+        self._marks.clear()
+        self.messages = self.size_bytes = 0
+
+    def _first_reaching(self, seq: int) -> int:
+        """The index of the first mark that ends above ``seq``."""
+        low, high = 0, len(self._marks)
+        while low < high:
+            middle = (low + high) // 2
+            if self._marks[middle].stop <= seq:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+
+def _qos0_seqs(chunk: Chunk) -> list[int]:
+    """The sequences of the QoS 0 rows of ``chunk``."""
+    flags = Batch.decode(chunk.body).flags
+    return [seq for seq, flag in zip(chunk.seqs(), flags, strict=True) if not flag & QOS_MASK]

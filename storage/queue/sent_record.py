@@ -1,0 +1,138 @@
+"""What is on record of what a queue has sent: below which sequence, in which session, and what the remote has taken over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from functools import partial
+
+from storage.engine.engine import Write
+from storage.queue.ledger import LaneRow
+from wire.exchange.left_sessions import LeftRows, LeftSession
+from wire.exchange.packet_identifiers import PACKET_IDS
+from wire.frames.base import Ranges
+from wire.ranges import ArrivalSet, RangeSet
+
+HANDED_AHEAD = 16_384  # more than a batch, so that a lane that keeps up has its marks with the commits of the messages
+
+
+class SentRecord:
+    """What the remote of one queue may hold.
+
+    Q6  a durable message is handed out only below a committed mark, ``handed`` in the row. So after any crash it is known what may
+        have been sent: that is neither dropped nor expired, for the remote may hold its packet identifier. Where commits do not
+        survive the loss of power the mark may be an older one: then it is all that can be in flight from the head on.
+
+    generation, session: the remote's session, and how many there were; no session: the next is begun clean. left: sessions that
+    the remote may still have at other addresses. released: what had its PUBREC, in the order of the PUBRECs, which PUBRELs have to
+    keep. below: sequences below it may have been sent. mark: the committed one.
+    """
+
+    def __init__(self, row: LaneRow, changed: Callable[[], None], *, mark_holds: bool = True) -> None:
+        """changed: is called when the row is to be written. mark_holds: nothing is committed that a loss of power takes back."""
+        self.generation, self.session, self.left = row.generation, row.session, row.left
+        self.released = ArrivalSet(row.released)
+        self.below = row.handed if mark_holds else max(row.handed, min(row.tail, row.head + PACKET_IDS))
+        self.mark = row.handed
+        self._marking = row.handed  # the mark in the newest row that was written, committed or not
+        self._wanted = 0
+        self._changed = changed
+
+    # --- the mark ---
+
+    @property
+    def wants_mark(self) -> bool:
+        """Whether something was to be handed out above the mark: write the row, commit it in full strength, and go on (Q6)."""
+        return self._wanted > self.mark
+
+    def want(self, stop: int) -> None:
+        """What is below ``stop`` is to be handed out, and has no mark above it yet."""
+        self._wanted = stop
+
+    def hand_out(self, stop: int) -> None:
+        """What is below ``stop`` has been handed out."""
+        if stop > self.below:
+            self.below = stop
+            self._changed()
+
+    def close(self, sent_below: int, head: int) -> None:
+        """Nothing is handed out for now; what was not sent may be dropped, and expires. The next hand-out commits a mark anew.
+
+        sent_below: what was handed out from there on was never sent; -1: that is not known.
+        """
+        if sent_below >= 0:
+            self.below = min(self.below, max(sent_below, head))
+        self.mark = min(self.mark, self.below)
+        self._marking = self._wanted = self.below
+        self._changed()
+
+    def put_mark(self, write: Write, cursor: int, tail: int, *, strong: bool, ahead: bool) -> int:
+        """What the row in ``write`` says of what was handed out: all below it may have been.
+
+        strong: the commit has the configured strength, so the mark may move; ahead: by a block, since more can be handed out soon.
+        """
+        mark = self._marking  # a row that is written twice before a commit takes nothing back
+        if strong:
+            mark = max(mark, self._wanted)
+            if ahead or self.wants_mark:
+                mark = max(mark, min(tail, cursor + HANDED_AHEAD))
+            if mark > self.mark:
+                write.on_commit(partial(self._committed, mark))
+            self._marking = mark
+        return max(self.below, mark)
+
+    def _committed(self, mark: int) -> None:
+        self.mark = max(self.mark, min(mark, self._marking))  # it may have been taken back meanwhile
+
+    # --- the session ---
+
+    def release(self, ranges: Ranges, head: int, tail: int) -> None:
+        """PUBREC came for ``ranges``: never PUBLISH again. Outside of ``[head, tail)`` there is nothing to release."""
+        for start, stop in ranges:
+            self.released.add(max(start, head), min(stop, tail))
+        self._changed()
+
+    def forget_below(self, head: int) -> None:
+        """Everything below ``head`` is settled."""
+        if self.released:
+            self.released.discard(0, head)
+
+    def new_session(self, generation: int, session: str, left: LeftRows = ()) -> bool:
+        """Put the session on record, and those ``left`` at other addresses; whether any is another than before.
+
+        Another ``generation`` forgets what was released before it.
+        """
+        another = (generation, session, left) != (self.generation, self.session, self.left)
+        if generation != self.generation:
+            self.generation = generation
+            self.released.clear()
+        self.session = session
+        self.left = left
+        self._changed()
+        return another
+
+    def keep_left(self, sessions: Collection[str]) -> None:
+        """Forget the sessions at other addresses that are none of ``sessions``."""
+        self.left = tuple(left for left in self.left if left.session in sessions)
+        self._changed()
+
+    def leave_session(self, head: int, settled: RangeSet) -> None:
+        """Something that the remote may hold goes otherwise than by an exchange: the session is left, with all that it may hold.
+
+        A lane that takes nothing from its remote ends it by a clean start. One that does has the remote let go of that.
+        """
+        if self.session:
+            others = (left for left in self.left if left.session != self.session)
+            sent = RangeSet(settled.missing(head, min(self.below, head + PACKET_IDS)))
+            for start, stop in self.released.ranges():
+                sent.discard(start, stop)
+            mine = LeftSession(self.session, self.generation, self.below, self.released.ranges(), sent.ranges())
+            self.left = (*others, mine)
+        self.session = ""
+
+    def lose(self, start: int, stop: int, head: int, settled: RangeSet) -> bool:
+        """What was in ``[start, stop)`` is lost: whether the session is left for it, since the remote may hold some of that."""
+        leaves = bool(self.session) and start < self.below
+        if leaves:
+            self.leave_session(head, settled)
+        self.released.discard(start, stop)
+        return leaves

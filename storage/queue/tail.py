@@ -1,0 +1,106 @@
+"""Where a queue grows: batches become chunks, go into the open write, and count once that is committed."""
+
+from __future__ import annotations
+
+from array import array
+from functools import partial
+
+from storage.engine.engine import Write
+from storage.engine.keys import chunk_key
+from storage.queue.balance import Balance
+from storage.queue.chunk import Chunk
+from storage.queue.cursor import Cursor
+from storage.queue.ledger import LaneRow
+from storage.queue.queued_ways import QueuedWays
+from storage.queue.settled import Settled
+from wire.frames.batch import QOS_MASK, Batch, head_of
+
+
+class Tail:
+    """The end of one queue, once everything appended is committed.
+
+    Q1  the sequence of a durable message is never reused, not even after a crash.
+    Q2  a chunk and the tail that covers it land in the same write.
+
+    seq: one past the last message. size_bytes: of all stored messages that were ever appended. ways: by which they go.
+    """
+
+    def __init__(self, number: int, row: LaneRow, cursor: Cursor, settled: Settled, balance: Balance, *, all_stored: bool) -> None:
+        """all_stored: QoS 0 is stored with the rest."""
+        self.seq = row.tail
+        self.size_bytes = row.tail_bytes
+        self.ways = QueuedWays(row.ways)
+        self._number = number
+        self._cursor = cursor
+        self._settled = settled
+        self._balance = balance
+        self._all_stored = all_stored
+
+    def append(self, body: bytes, count: int, size_bytes: int, qos0: int, write: Write) -> range:
+        """Add the batch ``body`` to ``write``: its sequences count once ``write`` is committed, and not before.
+
+        count: its rows, qos0: how many of them are QoS 0.
+        """
+        first_seq, self.seq = self.seq, self.seq + count
+        accepted_ms, ways = head_of(body)
+        all_stored, before = self._all_stored, self.size_bytes
+        stored, apart = _chunks_of(body, first_seq, count, size_bytes, qos0, accepted_ms, before, all_stored=all_stored)
+        self.ways.take(ways, self.seq)
+        self._balance.accept(stored.count if stored is not None else 0, apart.count if apart is not None else 0)
+        if stored is not None:
+            write.put("msg", chunk_key(self._number, first_seq), stored.encode())
+            self.size_bytes += stored.size_bytes
+        write.on_commit(partial(self._cursor.committed, self.seq, stored, None if apart is None else body))
+        if apart is not None:
+            write.on_commit(partial(self._keep, apart))
+        return range(first_seq, self.seq)
+
+    def _keep(self, apart: Chunk) -> None:
+        self._balance.end("dropped:qos0_memory", 0, self._cursor.qos0.add(apart, self._settled, self._cursor.seq))
+
+
+def _chunks_of(
+    body: bytes, first_seq: int, count: int, size_bytes: int, qos0: int, accepted_ms: int, bytes_before: int, *, all_stored: bool
+) -> tuple[Chunk | None, Chunk | None]:
+    """The batch ``body`` as chunks: what is to be stored, and its QoS 0 rows, which are kept apart unless ``all_stored``.
+
+    count: its rows, qos0: how many of them are QoS 0. bytes_before: of the queue, without this batch.
+    """
+    if qos0 and qos0 < count and not all_stored:
+        return _apart(body, first_seq, size_bytes, accepted_ms, bytes_before)
+    chunk = Chunk(
+        first_seq=first_seq,
+        span=count,
+        count=count,
+        qos0=qos0,
+        bytes_before=bytes_before,
+        size_bytes=size_bytes,
+        accepted_ms=accepted_ms,
+        offsets=None,
+        body=body,
+    )
+    return (None, chunk) if qos0 and not all_stored else (chunk, None)
+
+
+def _apart(body: bytes, first_seq: int, size_bytes: int, accepted_ms: int, bytes_before: int) -> tuple[Chunk, Chunk]:
+    """The rows of QoS 1 and 2, and those of QoS 0, each with the span of the whole batch."""
+    batch = Batch.decode(body)
+    halves: list[Chunk] = []
+    for of_qos0 in (False, True):
+        rows = array("I", [row for row, flags in enumerate(batch.flags) if (not flags & QOS_MASK) == of_qos0])
+        half = batch.select(rows)
+        half_bytes = half.size_bytes() if not of_qos0 else size_bytes - halves[0].size_bytes
+        halves.append(
+            Chunk(
+                first_seq=first_seq,
+                span=len(batch),
+                count=len(rows),
+                qos0=len(rows) if of_qos0 else 0,
+                bytes_before=bytes_before,
+                size_bytes=half_bytes,
+                accepted_ms=accepted_ms,
+                offsets=rows,
+                body=half.encode(),
+            )
+        )
+    return halves[0], halves[1]

@@ -1,0 +1,83 @@
+"""Whether the disk takes what the store commits, when it is tried again, and how much room it has.
+
+After a refusal the store waits, opens its engine anew, and commits the same write again. Waits grow from one attempt to the next.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from storage.engine.engine import Engine
+from storage.store.event_log import EventLog
+from wire.errors import DiskFull, Unavailable
+
+log = logging.getLogger("bascule")
+
+RETRY_FIRST_S = 0.1
+RETRY_MAX_S = 5.0
+LOOK_PERIOD_S = 1.0
+
+
+class Disk:
+    """The disk below an engine.
+
+    refusal: the newest one, from the first refusal until a commit goes through. retry_s: when to open the engine again; None while
+    it is open. free_bytes: as of the last look; None where that is not known, or means nothing.
+    """
+
+    def __init__(self, engine: Engine, events: EventLog, min_free_disk_bytes: int) -> None:
+        self.refusal: Unavailable | None = None
+        self.retry_s: float | None = None
+        self.free_bytes: int | None = None
+        self._engine = engine
+        self._events = events
+        self._min_free_bytes = min_free_disk_bytes
+        self._retry_delay_s = RETRY_FIRST_S
+        self._looked_s = float("-inf")
+
+    @property
+    def is_low(self) -> bool:
+        """Whether less room is left than the node is to leave free."""
+        return self.free_bytes is not None and self.free_bytes < self._min_free_bytes
+
+    def look(self, now_s: float) -> None:
+        """See how much room there is, if the last look is some time ago."""
+        if now_s - self._looked_s >= LOOK_PERIOD_S:
+            self._looked_s = now_s
+            self.free_bytes = self._engine.free_bytes()
+
+    def refuses(self, error: Unavailable, now_s: float, wall_ms: int) -> None:
+        """The disk refused: wait, and open the engine again."""
+        if self.refusal is not None:
+            self._retry_delay_s = min(self._retry_delay_s * 2, RETRY_MAX_S)
+        else:
+            self._retry_delay_s = RETRY_FIRST_S
+            log.error("store.unavailable", extra=refusal_facts(error))
+            self._events.disk(refusal_facts(error)["state"], wall_ms, self.free_bytes)
+        self.refusal = error
+        self.retry_s = now_s + self._retry_delay_s
+
+    def reopen(self, now_s: float, wall_ms: int) -> bool:
+        """Open the engine again if it is time; whether it was opened."""
+        assert self.retry_s is not None
+        if now_s < self.retry_s:
+            return False
+        if isinstance(self.refusal, DiskFull):
+            self._engine.reserve(0)
+        try:
+            self._engine.reopen()
+        except Unavailable as error:
+            self.refuses(error, now_s, wall_ms)
+            return False
+        self.retry_s = None
+        return True
+
+    def takes_again(self, wall_ms: int) -> None:
+        """The first commit after a refusal went through."""
+        self.refusal = None
+        self._events.disk("", wall_ms, self.free_bytes)
+
+
+def refusal_facts(error: Unavailable) -> dict[str, str]:
+    """What ``status`` says of a disk that refuses: there is no room, or something else is wrong with it."""
+    return {"state": "disk_full" if isinstance(error, DiskFull) else "disk_error", "error": str(error)}

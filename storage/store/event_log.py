@@ -1,0 +1,278 @@
+"""Keeps the events of the node, what the rows are is ``event_rows``'; and makes those that the store itself sees. Bounded.
+
+An event goes with the next commit, and asks for no sync of its own. What a queue lost is read off its ledger once a second, so
+that counting costs nothing where messages pass.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from storage.engine.engine import Engine, Write
+from storage.queue.ledger import Ledger
+from storage.store.event_rows import Detail, Event, event_key, event_number
+from wire.errors import ConfigError, StorageDamaged
+from wire.settings import PersistenceSettings
+
+log = logging.getLogger("bascule")
+
+WAITING_MAX = 1000
+TOLD_PERIOD_S = 10.0  # of what repeats, by bridge, lane and reason
+CUT_TOLD_PERIOD_S = 3600.0  # of histories that are as long as they may be
+TRIM_PERIOD_S = 60.0
+TRIMMED_MAX = 1000  # events looked at for their age at once
+CLOCK_JUMP_MS = 2000
+OVERFLOW_ENDS_S = 10.0
+_PAGE_BYTES = 256 << 10
+_LAST = (1 << 64) - 1
+
+_About = tuple[str, str, int, str]  # kind, bridge, lane, reason
+
+
+class EventLog:
+    """The events of a node. Where nothing is durable, or none are wanted, it does nothing."""
+
+    def __init__(self, engine: Engine, settings: PersistenceSettings) -> None:
+        """Find where the rows begin and end.
+
+        Raises:
+            Unavailable: the disk refuses.
+        """
+        self.kept = engine.durable and settings.events_max > 0
+        self._engine = engine
+        self._max = settings.events_max
+        self._max_age_ms = int(settings.events_max_age_s * 1000)
+        self._first = self._next = 0
+        self.waiting: list[Event] = []  # for the next commit
+        self._uncommitted: list[Event] = []  # in the open write, the last of the numbers given
+        self._lost = 0
+        self._trimmed_s = float("-inf")
+        self._said_s: dict[_About, float] = {}
+        self._counted: dict[_About, int] = {}
+        self._ledgers: dict[str, dict[tuple[str, str], int]] = {}
+        self._overflows: dict[str, _Overflow] = {}
+        self._disk: tuple[str, int] | None = None  # why it is full, since when
+        self._skew_ms: float | None = None
+        self._damaged = False
+        try:
+            last = engine.seek_before("history", event_key(_LAST), event_key(0)) if engine.durable else None
+            if last is not None:
+                self._next = event_number(last[0]) + 1
+                first = next(engine.scan("history", event_key(0), event_key(_LAST)), last)
+                self._first = event_number(first[0])
+        except StorageDamaged as error:
+            self._forget(error)
+
+    # --- what happens ---
+
+    def add(self, event: Event) -> None:
+        """Keep ``event``, with the next commit."""
+        if not self.kept:
+            return
+        if len(self.waiting) >= WAITING_MAX:
+            self._lost += 1
+        else:
+            self.waiting.append(event)
+
+    def count(self, kind: str, bridge: str, lane: int, reason: str, count: int) -> None:
+        """Count what happens again and again; it is told now and then."""
+        if count > 0 and self.kept:
+            about = (kind, bridge, lane, reason)
+            self._counted[about] = self._counted.get(about, 0) + count
+
+    def begin_ledger(self, queue: str, ledger: Ledger) -> None:
+        """``queue`` is open; what its ``ledger`` says now has been told."""
+        if self.kept:
+            self._ledgers[queue] = _losses(ledger)
+
+    def ledger(self, queue: str, bridge: str, lane: int, ledger: Ledger, now_s: float, wall_ms: int) -> None:
+        """Tell what ``queue`` has lost since that was told the last time."""
+        if not self.kept:
+            return
+        told = self._ledgers.setdefault(queue, {})
+        for (kind, reason), total in _losses(ledger).items():
+            count = total - told.get((kind, reason), 0)
+            if count > 0 and self._may_say((kind, bridge, lane, reason), now_s, TOLD_PERIOD_S):
+                told[kind, reason] = total
+                self._tell(wall_ms, kind, bridge, lane, reason, count, total=total)
+
+    def overflowed(self, bridge: str, policy: str, count: int, now_s: float, wall_ms: int) -> None:
+        """A limit of ``bridge``, or of the node, refused or dropped ``count`` messages."""
+        if not self.kept:
+            return
+        overflow = self._overflows.get(bridge)
+        if overflow is None:
+            overflow = self._overflows[bridge] = _Overflow(policy, wall_ms)
+            self._tell(wall_ms, "overflow.began", bridge, -1, policy, 0)
+        overflow.count += count
+        overflow.met_s, overflow.met_ms = now_s, wall_ms
+
+    def disk(self, reason: str, wall_ms: int, free_bytes: int | None) -> None:
+        """The disk takes nothing for ``reason``, or with an empty one: it takes what there is."""
+        if bool(reason) == (self._disk is not None):
+            return
+        free: dict[str, Detail] = {} if free_bytes is None else {"free_bytes": free_bytes}
+        if reason:
+            self._disk = reason, wall_ms
+            self._tell(wall_ms, "disk.full", "", -1, reason, 0, **free)
+        elif self._disk is not None:
+            (was, since_ms), self._disk = self._disk, None
+            self._tell(wall_ms, "disk.available", "", -1, was, 0, lasted_ms=wall_ms - since_ms, **free)
+
+    def clock(self, now_s: float, wall_ms: int) -> None:
+        """What the clocks say; call it about once a second."""
+        skew_ms = wall_ms - now_s * 1000
+        if self._skew_ms is not None and abs(skew_ms - self._skew_ms) > CLOCK_JUMP_MS:
+            self._tell(wall_ms, "clock.jumped", "", -1, "", 0, by_ms=int(skew_ms - self._skew_ms))
+        self._skew_ms = skew_ms
+
+    # --- keeping ---
+
+    @property
+    def numbers(self) -> tuple[int, int]:
+        """Of the first event that is kept and of the next one, once the open write is committed."""
+        return self._first, self._next
+
+    def tick(self, write: Write, now_s: float, wall_ms: int) -> None:
+        """What time brings, and what is too old or too much is deleted with ``write``; call it about once a second."""
+        if not self.kept:
+            if self._next > self._first:  # none are wanted any more
+                write.delete_range("history", event_key(self._first), event_key(self._next - 1))
+                self._first = self._next
+            return
+        for bridge, overflow in tuple(self._overflows.items()):
+            if now_s - overflow.met_s >= OVERFLOW_ENDS_S:
+                del self._overflows[bridge]
+                lasted_ms = overflow.met_ms - overflow.since_ms
+                self._tell(overflow.met_ms, "overflow.ended", bridge, -1, overflow.policy, overflow.count, lasted_ms=lasted_ms)
+        for about, count in tuple(self._counted.items()):
+            period_s = CUT_TOLD_PERIOD_S if about[0] == "history.cut" else TOLD_PERIOD_S
+            if self._may_say(about, now_s, period_s):
+                del self._counted[about]
+                self._tell(wall_ms, *about, count)
+        if now_s - self._trimmed_s >= TRIM_PERIOD_S:
+            self._trimmed_s = now_s
+            self._trim(write, wall_ms)
+
+    def put(self, write: Write, wall_ms: int) -> None:
+        """Put what waits into ``write``; call it before a commit."""
+        if self._damaged:  # which numbers were given is not known: none of these
+            self._damaged = False
+            write.delete_range("history", event_key(0), event_key(_LAST))
+            self._first = self._next = wall_ms * 1000
+            self._uncommitted.clear()
+        if self._lost:
+            self.waiting.append(Event(at_ms=wall_ms, kind="events.lost", count=self._lost))
+            self._lost = 0
+        if self.waiting and not self._uncommitted:
+            write.on_commit(self._uncommitted.clear)
+        for event in self.waiting:
+            write.put("history", event_key(self._next), event.encode())
+            self._next += 1
+        self._uncommitted += self.waiting
+        self.waiting.clear()
+
+    def _trim(self, write: Write, wall_ms: int) -> None:
+        """The newest always stays, so that its number is known."""
+        first = max(self._first, self._next - self._max)
+        try:
+            for key, value in self._engine.scan("history", event_key(first), event_key(max(first, self._next - 1))):
+                if Event.decode(value).at_ms >= wall_ms - self._max_age_ms or event_number(key) - first >= TRIMMED_MAX:
+                    break
+                first = event_number(key) + 1
+        except (StorageDamaged, ConfigError) as error:
+            self._forget(error)
+            return
+        if first > self._first:
+            write.delete_range("history", event_key(self._first), event_key(first))
+            self._first = first
+
+    def _forget(self, error: Exception) -> None:
+        log.error("events.damaged", extra={"error": str(error)})
+        self._damaged = True
+
+    # --- showing ---
+
+    def read(self, start: int, count: int) -> tuple[list[dict[str, Any]], int]:
+        """At most ``count`` events from number ``start`` on, as ``bascule events`` shows them; and where the next page begins.
+
+        Those that wait for the disk are among them, under the numbers that they will have.
+
+        Raises:
+            StorageDamaged, ConfigError, Unavailable: they cannot be read.
+        """
+        rows: list[dict[str, Any]] = []
+        following, size_bytes = max(start, self._first), 0
+        committed = self._next - len(self._uncommitted)
+        for key, value in self._engine.scan("history", event_key(following), event_key(max(following, committed))):
+            following, size_bytes = event_number(key) + 1, size_bytes + len(value)
+            rows.append(_row(event_number(key), Event.decode(value)))
+            if len(rows) >= count or size_bytes >= _PAGE_BYTES:
+                return rows, following
+        for number, event in enumerate((*self._uncommitted, *self.waiting), committed):
+            if number >= following and len(rows) < count:
+                following = number + 1
+                rows.append(_row(number, event))
+        return rows, following
+
+    @property
+    def next(self) -> int:
+        """The number of the next event."""
+        return self._next + len(self.waiting)
+
+    def figures(self) -> dict[str, int]:
+        """For ``bascule status``."""
+        return {"kept": self._next - self._first, "next": self._next}
+
+    # --- inside ---
+
+    def _may_say(self, about: _About, now_s: float, period_s: float) -> bool:
+        if now_s - self._said_s.get(about, float("-inf")) < period_s:
+            return False
+        self._said_s[about] = now_s
+        return True
+
+    def _tell(self, at_ms: int, kind: str, bridge: str, lane: int, reason: str, count: int, **details: Detail) -> None:
+        self.add(Event(at_ms=at_ms, kind=kind, bridge=bridge, lane=lane, reason=reason, count=count, details=details))
+
+
+class _Overflow:
+    """One that lasts."""
+
+    __slots__ = ("count", "met_ms", "met_s", "policy", "since_ms")
+
+    def __init__(self, policy: str, since_ms: int) -> None:
+        self.policy = policy
+        self.since_ms = self.met_ms = since_ms
+        self.met_s = 0.0
+        self.count = 0
+
+
+def _row(number: int, event: Event) -> dict[str, Any]:
+    return {
+        "number": number,
+        "at_ms": event.at_ms,
+        "kind": event.kind,
+        "bridge": event.bridge,
+        "lane": event.lane,
+        "actor": event.actor,
+        "reason": event.reason,
+        "count": event.count,
+        "details": dict(event.details),
+    }
+
+
+def _losses(ledger: Ledger) -> dict[tuple[str, str], int]:
+    """Kind and reason of every loss in ``ledger``, and how many messages."""
+    losses = {("messages.expired", ""): ledger.expired} if ledger.expired else {}
+    losses.update({("messages.dropped", reason): count for reason, count in ledger.dropped.items()})
+    losses.update({("messages.dead", reason): count for reason, count in ledger.dead.items()})
+    return losses
+
+
+def event_of(values: tuple[int, str, str, int, str, str, int, Mapping[str, Detail]]) -> Event:
+    """The event that a frame ``NodeEvents`` carries."""
+    at_ms, kind, bridge, lane, actor, reason, count, details = values
+    return Event(at_ms=at_ms, kind=kind, bridge=bridge, lane=lane, actor=actor, reason=reason, count=count, details=details)

@@ -1,0 +1,144 @@
+"""What waits because the number of a bridge's lanes has changed. Pure over the engine's protocol.
+
+A topic takes one lane of a bridge, by a hash over the number of lanes, so another number brings a topic to another lane, where it
+would overtake what waits in its former one. The number changes between two lives of a node only; the store notices when it opens.
+
+K1  what was accepted while the number was one is handed out only when everything from before has left its queue (P4), in whatever
+    lane that is; if the number changes again meanwhile, so for each change in turn.
+K2  the number of lanes, and where the queues stood when it changed, are on record in or before the commit of the first message that
+    takes its lane by that number.
+K3  a lane that has nothing, or whose files are damaged so that it stands still, keeps nobody waiting.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+import msgpack
+
+from storage.engine.engine import Engine, Write
+from storage.engine.keys import lanes_key
+from storage.queue.ledger import unpack_row
+from storage.queue.queue import Queue
+from wire.errors import StorageDamaged
+from wire.frames.names import queue_name
+from wire.settings import BridgeSettings
+
+log = logging.getLogger("bascule")
+
+ROW_VERSION = 1
+
+_Marks = dict[int, int]  # lane -> where its queue stood: what is below it goes first
+
+
+class Lane(Protocol):
+    """A queue of a bridge, as the store has it."""
+
+    @property
+    def bridge(self) -> str: ...
+    @property
+    def number(self) -> int: ...
+    @property
+    def queue(self) -> Queue: ...
+    @property
+    def damaged(self) -> bool: ...
+    @property
+    def discarding(self) -> bool: ...
+
+
+class LaneChanges:
+    """Which queues are handed out only in part, for every configured bridge."""
+
+    def __init__(self, engine: Engine, bridges: Iterable[BridgeSettings], lanes: Mapping[str, Lane]) -> None:
+        """Read what is on record, and compare it with the configuration. lanes: every queue of a bridge that there is, by name.
+
+        Raises:
+            ConfigError: a newer build wrote the record.
+        """
+        self._lanes = lanes
+        self._counts: dict[str, int] = {}
+        self._changes: dict[str, list[_Marks]] = {}  # of bridges where something waits, the oldest change first
+        self._unwritten: set[str] = set()
+        for bridge in bridges:
+            before, changes, on_record = self._read(engine, bridge)
+            self._counts[bridge.name] = bridge.lanes
+            if not on_record or before != bridge.lanes:
+                self._unwritten.add(bridge.name)
+            if before != bridge.lanes:
+                marks = {lane.number: lane.queue.tail for lane in self._of(bridge.name) if lane.queue.depth}
+                if marks:
+                    changes.append(marks)
+                    facts = {"bridge": bridge.name, "lanes": bridge.lanes, "before": before, "first": sorted(marks)}
+                    log.info("lanes.changed", extra=facts)
+            if changes:
+                self._changes[bridge.name] = changes
+
+    def _read(self, engine: Engine, bridge: BridgeSettings) -> tuple[int, list[_Marks], bool]:
+        """The number of lanes by which the messages in the queues took theirs, what is to go first, and whether that is on record.
+
+        Without a record, the lanes that were used tell the number, or a smaller one.
+        """
+        value = engine.get("meta", lanes_key(bridge.name))
+        if value is not None:
+            try:
+                count, changes = unpack_row(value, ROW_VERSION, what="bridge", name=bridge.name)
+                return int(count), [{int(lane): int(mark) for lane, mark in marks.items()} for marks in changes], True
+            except (StorageDamaged, ValueError, TypeError, AttributeError) as error:
+                log.critical("bridge.row_damaged", extra={"bridge": bridge.name, "error": str(error)})
+        used = [lane.number for lane in self._of(bridge.name) if lane.queue.ledger.accepted]
+        return max(used, default=bridge.lanes - 1) + 1, [], False
+
+    @property
+    def waiting(self) -> bool:
+        """Whether any queue is handed out only in part."""
+        return bool(self._changes)
+
+    def below(self, lane: Lane) -> int | None:
+        """Up to which sequence the queue of ``lane`` may be handed out now; None: all of it."""
+        changes = self._changes.get(lane.bridge)
+        return None if changes is None else changes[0].get(lane.number, 0)
+
+    def waits_for(self, lane: Lane) -> list[int]:
+        """The lanes that have to send first what came before the change; none if ``lane`` itself has still to, or need not wait."""
+        own = self.below(lane)
+        if own is None or not lane.queue.depth or not self._is_through(lane.bridge, lane.number, own):
+            return []
+        marks = self._changes[lane.bridge][0]
+        return [number for number, mark in sorted(marks.items()) if not self._is_through(lane.bridge, number, mark)]
+
+    def look(self) -> list[str]:
+        """Call it when messages have left their queues: the queues of which more may be handed out now than before."""
+        freed: list[str] = []
+        for bridge, changes in list(self._changes.items()):
+            before = len(changes)
+            while changes and all(self._is_through(bridge, number, mark) for number, mark in changes[0].items()):
+                del changes[0]
+            if len(changes) < before:
+                self._unwritten.add(bridge)
+                freed += [queue_name(bridge, lane.number) for lane in self._of(bridge)]
+            if not changes:
+                del self._changes[bridge]
+                log.info("lanes.in_use", extra={"bridge": bridge, "lanes": self._counts[bridge]})
+        return freed
+
+    def write_rows(self, write: Write) -> None:
+        """Put what has changed on record with ``write``."""
+        for bridge in self._unwritten:
+            write.put("meta", lanes_key(bridge), msgpack.packb((ROW_VERSION, self._counts[bridge], self._changes.get(bridge, []))))
+        self._unwritten.clear()
+
+    def went_back(self) -> None:
+        """Commits are missing: what they held of this is put on record again."""
+        self._unwritten.update(self._counts)
+
+    def _of(self, bridge: str) -> list[Lane]:
+        return [lane for lane in self._lanes.values() if lane.bridge == bridge]
+
+    def _is_through(self, bridge: str, number: int, mark: int) -> bool:
+        lane = self._lanes.get(queue_name(bridge, number))
+        if lane is None or lane.damaged:
+            return True
+        # What was dropped or has expired has left only when that is on record: a crash would bring it back.
+        return not lane.discarding and (not lane.queue.depth or lane.queue.head >= mark)

@@ -1,0 +1,318 @@
+"""What the store does for local clients' sessions: they begin, go on and end, with their queues, subscriptions and Wills.
+
+Subscriptions are ``session_subscriptions``'; what becomes of a Will once it is out (S3) is ``session_wills``'.
+
+It changes memory and the next commit; after that, what ``take_answers`` has may be sent.
+
+S1  what a client is told (CONNACK, SUBACK) is committed first, where it outlives the connection.
+S2  a session and its queue end in one commit; a later session of the same name has another queue.
+S4  a session does not end before its Will is out.
+S5  an opening that is asked for again, because its answer was lost with a store, gets the answer that it had: a session that it has
+    itself begun was not there before [MQTT-3.2.2-2, MQTT-3.2.2-4].
+S6  a session that ends with its connection is not there for the next one [MQTT-3.1.2-6].
+S7  what lasts of a session is its user's: nobody else opens it, not with a clean start either, nor ends its Will's delay by that.
+S8  what a connection said when it ended is kept by the Listener until it is committed here: it is sent again to a new store.
+S9  a session that an operator ends goes in one commit with its queue, its subscriptions and the event; its Will is due at once.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from storage.store.next_commit import NextCommit
+from storage.store.retained_messages import RetainedMessages
+from storage.store.session_queues import SessionQueues
+from storage.store.session_rows import Opening, Session, Sessions, is_remote
+from storage.store.session_subscriptions import SessionSubscriptions
+from storage.store.session_wills import SessionWills
+from wire.frames.base import Frame
+from wire.frames.intake import SessionClose, SessionClosed, SessionGone, SessionOpen, SessionOpened, SessionsKnown, SessionsWanted
+from wire.frames.local_sessions import SubscriptionsAdd, SubscriptionsDrop
+from wire.frames.names import DISTRIBUTOR, LISTENER
+from wire.settings import SessionSettings
+
+log = logging.getLogger("bascule")
+
+KNOWN_PER_FRAME = 500
+_OPERATOR = "operator"  # why a session has ended
+SessionFrame = SessionOpen | SessionClose | SessionsWanted | SubscriptionsAdd | SubscriptionsDrop
+
+
+class LocalSessions:
+    """Takes the frames that are about sessions."""
+
+    def __init__(
+        self,
+        sessions: Sessions,
+        retained: RetainedMessages,
+        queues: SessionQueues,
+        wills: SessionWills,
+        next_commit: NextCommit,
+        settings: SessionSettings,
+        *,
+        epoch: int,
+        tells_users_apart: bool,
+    ) -> None:
+        """epoch: of the store."""
+        self._sessions = sessions
+        self._retained = retained
+        self._queues = queues
+        self._wills = wills
+        self._subscriptions = SessionSubscriptions(sessions, retained, queues, next_commit)
+        self._next = next_commit
+        self._settings = settings
+        self._epoch = epoch
+        self._tells_users_apart = tells_users_apart
+        for session in sessions:  # the limit may be lower than when they began
+            if not is_remote(session.name):
+                session.expiry_s = min(session.expiry_s, settings.expiry_max_s)
+        self._listener_epoch = max((session.connected[0] for session in sessions if session.connected), default=0)
+        self._kept = sum(1 for session in sessions if session.queue)
+        self._answers: list[tuple[str, Frame]] = []
+        self._expired = 0
+        self._ended = self._purged = 0
+
+    # --- frames ---
+
+    def receive(self, frame: SessionFrame, wall_ms: int) -> None:
+        """Act on one frame; its answer may be sent once the open write is committed.
+
+        Raises:
+            Unavailable: the disk refuses to be read; nothing has changed, so the frame may come again.
+        """
+        match frame:
+            case SessionOpen():
+                if frame.sender == LISTENER:
+                    self._listener_lives(frame.epoch, wall_ms)
+                self._open(frame, wall_ms)
+            case SessionClose():
+                self._close(frame)
+                self._answers.append((LISTENER, SessionClosed(epoch=frame.epoch, source=frame.source)))
+            case SessionsWanted():
+                self._listener_lives(frame.epoch, wall_ms)
+                self._answers.extend((DISTRIBUTOR, known) for known in self._known(frame.epoch))
+            case SubscriptionsAdd() | SubscriptionsDrop() if frame.epoch < self._listener_epoch:
+                pass  # late from a dead life: the next one was told what is kept, without this, and its client is not there
+            case SubscriptionsAdd():
+                self._answers += self._subscriptions.add(frame, wall_ms)
+            case SubscriptionsDrop():
+                self._answers += self._subscriptions.drop(frame)
+
+    def take_answers(self) -> list[tuple[str, Frame]]:
+        """What may be sent, once the open write is committed."""
+        answers, self._answers = self._answers, []
+        return answers
+
+    def tick(self, wall_ms: int) -> None:
+        """End the sessions whose time is up."""
+        for session in self._sessions:
+            self._end_if_expired(session, wall_ms)
+
+    def _end_if_expired(self, session: Session, wall_ms: int) -> bool:
+        """End ``session`` if its time is up; whether it was."""
+        if not (session.expiry_s or session.queue) or not session.ended(wall_ms):
+            return False
+        self._expired += 1
+        gone = SessionGone(session=session.name, queue=session.queue)
+        self._end(session, "expired")
+        self._answers.append((LISTENER, gone))
+        return True
+
+    def end(self, session: Session, wall_ms: int, *, drops_will: bool) -> int:
+        """End ``session`` by an operator's order, with the open write (S9); how many messages went with its queue.
+
+        A Will that is to be published stays on record until it is out (S4).
+        """
+        gone = SessionGone(session=session.name, queue=session.queue, drops_will=drops_will)
+        self._ended += 1
+        before = self._purged
+        if drops_will or session.will is None:
+            self._end(session, _OPERATOR)
+        else:
+            if session.connected is not None:
+                session.connected, session.since_ms = None, wall_ms
+            session.expiry_s = 0
+            session.subscriptions.clear()
+            session.received.clear()
+            self._remove_queue(session, _OPERATOR)
+            self._changed(session)
+        self._answers.append((LISTENER, gone))
+        return self._purged - before
+
+    def figures(self) -> dict[str, Any]:
+        """Figures for ``status``. ended, purged: sessions that operators have ended in this life, and the messages that went."""
+        connected = sum(1 for session in self._sessions if session.queue and session.connected is not None)
+        return {
+            "kept": self._kept,
+            "connected": connected,
+            "expired": self._expired,
+            "ended": self._ended,
+            "purged": self._purged,
+            "refused_wills": self._wills.refused,
+            "dropped_wills": self._wills.dropped,
+            "retained": self._retained.figures(),
+        }
+
+    @property
+    def kept(self) -> int:
+        """Sessions of clients that are on record."""
+        return self._kept
+
+    # --- inside ---
+
+    def _listener_lives(self, epoch: int, wall_ms: int) -> None:
+        """Connections of older lives of the Listener are gone, since now."""
+        if epoch <= self._listener_epoch:
+            return
+        self._listener_epoch = epoch
+        for session in self._sessions:
+            if session.connected is not None and session.connected[0] < epoch:
+                self._disconnect(session, wall_ms)
+
+    def _open(self, frame: SessionOpen, wall_ms: int) -> None:
+        session = self._sessions.get(frame.session)
+        if session is not None and frame.sender == LISTENER and self._end_if_expired(session, wall_ms):
+            session = None
+        opening = (frame.sender, frame.epoch, frame.request)
+        present, refused = False, ""
+        if session is not None and self._is_anothers(session, frame):
+            session, refused = None, "user"
+        elif frame.resumes:
+            present = session is not None and session.connected == (frame.epoch, frame.source)
+            session = session if present else None
+        elif session is not None and session.opening == opening:
+            present = session.found  # S5
+        else:
+            present = session is not None and session.expiry_s > 0 and not frame.clean
+            if session is not None and not present and session.lasting:
+                self._end(session, "clean start" if frame.clean else "its connection ended")
+                session = None
+            makes_queue = frame.sender == LISTENER and bool(frame.expiry_s) and (session is None or not session.queue)
+            if makes_queue and self._kept >= self._settings.sessions_max:
+                session, refused = None, "sessions_max"
+            else:
+                session = self._begin(frame, opening, present, makes_queue=makes_queue)
+        if session is not None:
+            self._note_filters(session, frame.filters)
+        self._answers.append(
+            (
+                frame.sender,
+                SessionOpened(
+                    sender=frame.sender,
+                    epoch=frame.epoch,
+                    store=self._epoch,
+                    request=frame.request,
+                    session=frame.session,
+                    present=present and not refused,
+                    received=session.received_column() if session is not None else b"",
+                    queue=session.queue if session is not None else "",
+                    subscriptions=_subscriptions(session) if session is not None else (),
+                    refused=refused,
+                ),
+            )
+        )
+
+    def _is_anothers(self, session: Session, frame: SessionOpen) -> bool:
+        """Whether something lasts of the session that is another user's (S7)."""
+        mine = session.user is None or session.user == frame.user or not self._tells_users_apart
+        return not mine and session.lasting and frame.sender == LISTENER
+
+    def _begin(self, frame: SessionOpen, opening: Opening, present: bool, *, makes_queue: bool) -> Session:
+        """The session begins or goes on."""
+        session = self._sessions.get(frame.session) or Session(frame.session)
+        changes = session.lasting or bool(frame.expiry_s) or frame.will is not None
+        if frame.sender != LISTENER and present and session.expiry_s == frame.expiry_s:
+            return session  # a remote's: who is connected to it is not kept here
+        session.opening, session.found = opening, present
+        session.expiry_s = frame.expiry_s
+        session.will = frame.will
+        session.user = frame.user if frame.user is not None else session.user
+        session.listener = frame.listener
+        if frame.sender == LISTENER:
+            session.connected = (frame.epoch, frame.source)
+        if makes_queue:
+            session.queue = self._queues.make(frame.session)
+            self._kept += 1
+        if changes:
+            self._changed(session)
+        return session
+
+    def _note_filters(self, session: Session, filters: Iterable[str]) -> None:
+        """What a lane subscribes to at its remote; it stays noted, to be given up there once the configuration has it no more."""
+        new = [topic_filter for topic_filter in filters if topic_filter not in session.subscriptions]
+        if new:
+            session.subscriptions.update(dict.fromkeys(new, (0, 0)))
+            self._changed(session)
+
+    def _close(self, frame: SessionClose) -> None:
+        session = self._sessions.get(frame.session)
+        if session is None or session.connected != (frame.epoch, frame.source):
+            return
+        session.expiry_s = min(frame.expiry_s, self._settings.expiry_max_s)
+        if not frame.keep_will:
+            session.will = None
+        self._disconnect(session, frame.wall_ms)
+
+    def _disconnect(self, session: Session, wall_ms: int) -> None:
+        session.connected = None
+        session.since_ms = wall_ms
+        self._changed(session)
+        if not session.expiry_s and session.queue:
+            self._remove_queue(session, "disconnected")
+        if not session.expiry_s:
+            session.subscriptions.clear()
+            session.received.clear()
+
+    def _end(self, session: Session, why: str) -> None:
+        """The session ends with the open write, and everything of it (S2)."""
+        self._remove_queue(session, why)
+        self._sessions.forget(session.name)
+        if session.refused_wills:
+            self._sessions.keep(Session(session.name, refused_wills=session.refused_wills))
+        self._next.promise()
+
+    def _remove_queue(self, session: Session, why: str) -> None:
+        if session.queue:
+            self._answers.append((DISTRIBUTOR, SessionGone(session=session.name, queue=session.queue)))
+            discarded = self._queues.remove(session.queue)
+            log.info("session.ended", extra={"client_id": session.name, "why": why, "discarded": discarded})
+            session.queue = ""
+            self._kept -= 1
+            if why == _OPERATOR:
+                self._purged += discarded
+
+    def _changed(self, session: Session) -> None:
+        self._sessions.keep(session)
+        self._next.promise()
+
+    def _known(self, epoch: int) -> Iterator[SessionsKnown]:
+        rows = [
+            (
+                session.name,
+                session.queue,
+                _subscriptions(session),
+                session.will,
+                session.will_due_ms if session.will else 0,
+                session.user if self._tells_users_apart else None,
+                session.listener,
+            )
+            for session in self._sessions
+            if session.queue or (session.will is not None and session.connected is None)
+        ]
+        refused = [(session.name, *batch, will) for session in self._sessions for batch, will in session.refused_wills.items()]
+        count = max(len(rows), len(refused))
+        for start in range(0, max(1, count), KNOWN_PER_FRAME):
+            stop = start + KNOWN_PER_FRAME
+            yield SessionsKnown(
+                epoch=epoch,
+                store=self._epoch,
+                sessions=tuple(rows[start:stop]),
+                refused=tuple(refused[start:stop]),
+                last=stop >= count,
+            )
+
+
+def _subscriptions(session: Session) -> tuple[tuple[str, int, int], ...]:
+    return tuple((topic_filter, *options) for topic_filter, options in session.subscriptions.items())

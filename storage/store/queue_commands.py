@@ -1,0 +1,446 @@
+"""What an operator may do with queues and dead letters: ls, peek, purge, replay. Each looks at, or changes, a page at most.
+
+A command is carried out between two commits of the store: what it sees is committed, and it is answered when what it changed is.
+While the disk refuses, those that only look are carried out all the same, as far as the disk can be read; others need a commit.
+Arguments (``QueueCommand.arguments``) and results are maps of msgpack types; times are UTC milliseconds.
+
+ls {bridge?} -> {queues: [...], dead_letters: [...]}.
+peek {bridge, lane | dead, from?, count?, payload_bytes?} -> {queue, messages: [...], next, tail}: ``next`` is where the next
+page begins, None after the last; ``tail`` is one past the newest, so that who pages knows where to end.
+purge {bridge, lane?, dead?, in_flight?} -> {purged, kept, kept_in_flight, kept_lanes: [{lane, messages, reason, remote,
+link_up_ms}]}: without ``lane``, in every lane. ``remote`` has the session of the lane, if one is on record; ``link_up_ms`` is
+when its link came up the last time, None if that was in an earlier life of the store.
+events {from?, count?} -> {events: [...], next, until}: from number ``from`` on; ``next`` is where the next page begins, ``until``
+one past the newest.
+replay {bridge, reason?, from?, count?} -> {replayed, skipped, damaged, full, next, tail}: one page goes back, by one commit.
+
+Commands about local clients' sessions are ``storage/store/session_commands.py``'s; they wait in the same line, and are answered
+likewise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from typing import Any, Protocol
+
+from storage.queue.dead_letters import DeadLetter, DeadLetters
+from storage.queue.queue import Queue
+from storage.queue.single_messages import Message
+from storage.store.commits import Commits
+from storage.store.dead_letter_queues import Burials
+from storage.store.disk_trouble import Disk
+from storage.store.event_log import EventLog
+from storage.store.event_rows import Event
+from storage.store.lane import Lane
+from storage.store.lane_openings import LaneOpenings
+from storage.store.lanes import Lanes
+from storage.store.next_commit import NextCommit
+from storage.store.replay import SCANNED_BYTES, Replay, choose_page
+from storage.store.room_left import Rooms
+from wire.errors import BasculeError, ConfigError, DiskFull, StorageDamaged, Unavailable
+from wire.frames.base import Frame
+from wire.frames.batch import QOS_MASK, RETAIN
+from wire.frames.names import SUPERVISOR, queue_name
+from wire.frames.supervision import QueueAnswer, QueueCommand, SessionCommand
+from wire.routing.ways import Way
+from wire.settings import BridgeSettings
+
+PAGE_MESSAGES = 500
+PAGE_BYTES = 256 << 10
+
+
+class CommandError(BasculeError):
+    """A command was refused, and nothing was changed. ``kind`` tells programs why."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+class Sessions(Protocol):
+    """Who carries out what is about sessions."""
+
+    def carry_out(self, command: SessionCommand, wall_ms: int) -> dict[str, Any]: ...
+
+
+Order = QueueCommand | SessionCommand
+_CHANGES = ("purge", "replay", "end")
+_LOOKS = ("ls", "peek", "events", "show")
+MAY_HAVE_BEEN_SENT = "may_have_been_sent"  # it was handed to a link that stood
+ORDERED = "ordered"  # in the result of a command that is refused for now: it is done as soon as the disk takes it
+
+
+class Commands:
+    """Takes commands as they come, carries them out when the store has committed."""
+
+    def __init__(
+        self,
+        bridges: Iterable[BridgeSettings],
+        lanes: Lanes,
+        burials: Burials,
+        events: EventLog,
+        disk: Disk,
+        next_commit: NextCommit,
+        commits: Commits,
+        openings: LaneOpenings,
+        rooms: Rooms,
+        replay: Replay,
+        sessions: Sessions,
+    ) -> None:
+        self._next = next_commit
+        self._commits = commits
+        self._lanes = lanes
+        self._burials = burials
+        self._events = events
+        self._disk = disk
+        self._rooms = rooms
+        self._openings = openings
+        self._replay = replay
+        self._sessions = sessions
+        self._bridges = {bridge.name: bridge for bridge in bridges}
+        self._waiting: list[Order] = []
+        self._refused = False  # whether the disk refuses
+
+    @property
+    def waiting(self) -> bool:
+        """Whether a command is to be carried out."""
+        return bool(self._waiting)
+
+    def receive(self, command: Order) -> None:
+        """Take a command."""
+        self._waiting.append(command)
+
+    def look(self, now_s: float, wall_ms: int, refusal: Unavailable) -> list[tuple[str, Frame]]:
+        """Answer those that wait while the disk refuses for ``refusal``: what needs a commit is not done."""
+        waiting, self._waiting = self._waiting, []
+        self._refused = True
+        try:
+            return [(_asker(command), self._looked(command, now_s, wall_ms, refusal)) for command in waiting]
+        finally:
+            self._refused = False
+
+    def _looked(self, command: Order, now_s: float, wall_ms: int, refusal: Unavailable) -> QueueAnswer:
+        if command.verb not in _LOOKS and (command.verb in _CHANGES or isinstance(command, QueueCommand)):
+            return _refusal(command, "unavailable", needs_a_commit(refusal))
+        try:
+            result = self._carry_out(command, now_s, wall_ms)
+        except CommandError as error:
+            return _refusal(command, error.kind, error.message)
+        except (StorageDamaged, ConfigError) as error:
+            return _refusal(command, "damaged", str(error))
+        except Unavailable as error:
+            return _refusal(command, "unavailable", f"the store cannot be read for now: {error}")
+        return QueueAnswer(request=command.request, error="", message="", result=result)
+
+    def obey(self, now_s: float, wall_ms: int) -> list[tuple[str, Frame]]:
+        """Carry out those that wait, commit, and answer."""
+        answers: list[tuple[str, Frame]] = []
+        while self._waiting:
+            command = self._waiting.pop(0)
+            try:
+                result = self._carry_out(command, now_s, wall_ms)
+            except CommandError as error:
+                answer = _refusal(command, error.kind, error.message)
+            except (StorageDamaged, ConfigError) as error:
+                answer = _refusal(command, "damaged", str(error))
+            except Unavailable as error:
+                self._disk.refuses(error, now_s, wall_ms)
+                self._waiting.insert(0, command)
+                return [*answers, *self.look(now_s, wall_ms, error)]
+            else:
+                if command.verb in _CHANGES and not self._commits.commit_now(now_s, wall_ms):
+                    text = "the disk refuses for now; what was ordered is done as soon as it does not"
+                    answers.append((_asker(command), _refusal(command, "unavailable", text, {ORDERED: True})))
+                    return [*answers, *self.look(now_s, wall_ms, Unavailable("the disk refuses"))]
+                answer = QueueAnswer(request=command.request, error="", message="", result=result)
+            answers.append((_asker(command), answer))
+        return answers
+
+    def _carry_out(self, command: Order, now_s: float, wall_ms: int) -> dict[str, Any]:
+        arguments = command.arguments
+        if isinstance(command, SessionCommand):
+            return self._sessions.carry_out(command, wall_ms)
+        match command.verb:
+            case "ls":
+                return self._list(arguments.get("bridge"), wall_ms)
+            case "peek":
+                return self._peek(arguments)
+            case "purge":
+                return self._purge(arguments, wall_ms)
+            case "replay":
+                return self._replay_page(arguments, now_s, wall_ms)
+            case "events":
+                return self._list_events(arguments)
+        raise CommandError("unknown_command", f"there is no {command.verb!r}")
+
+    # --- ls ---
+
+    def _list(self, bridge: str | None, wall_ms: int) -> dict[str, Any]:
+        if bridge is not None:
+            self._known(bridge)
+        lanes = {name: lane for name, lane in self._lanes.of_bridges.items() if bridge in (None, lane.bridge)}
+        dead = {name: letters for name, letters in self._burials.queues.items() if bridge in (None, name)}
+        return {
+            "queues": [self._queue_row(name, lane, wall_ms) for name, lane in sorted(lanes.items(), key=_place)],
+            "dead_letters": [self._dead_row(name, letters, wall_ms) for name, letters in sorted(dead.items())],
+        }
+
+    def _queue_row(self, name: str, lane: Lane, wall_ms: int) -> dict[str, Any]:
+        queue = lane.queue
+        oldest_ms = None
+        damaged = lane.damaged
+        if not damaged:
+            try:
+                oldest_ms = queue.oldest_ms() if not self._refused else _oldest_on_record(queue)
+            except StorageDamaged:
+                damaged = True
+            except Unavailable:
+                if not self._refused:
+                    raise
+        state = "damaged" if damaged else "open" if lane.open else "opening" if lane.opening else "waiting"
+        return {
+            "queue": name,
+            "bridge": lane.bridge,
+            "lane": lane.number,
+            "configured": self._is_configured(lane),
+            "state": state,
+            "depth": queue.depth,
+            "bytes": queue.size_bytes,
+            "oldest_age_s": None if oldest_ms is None else max(0.0, (wall_ms - oldest_ms) / 1000),
+            "in_flight": queue.in_flight,
+            "head": queue.head,
+            "tail": queue.tail,
+            "session": queue.sent.session,
+            "generation": queue.sent.generation,
+        }
+
+    def _dead_row(self, bridge: str, letters: DeadLetters, wall_ms: int) -> dict[str, Any]:
+        oldest_ms = None
+        if letters.held:
+            with suppress(StorageDamaged, *((Unavailable,) if self._refused else ())):
+                _, oldest = next(letters.read(), (0, None))
+                oldest_ms = oldest.at_ms if oldest is not None else None
+        return {
+            "queue": letters.name,
+            "bridge": bridge,
+            "configured": bridge in self._bridges,
+            "oldest_age_s": None if oldest_ms is None else max(0.0, (wall_ms - oldest_ms) / 1000),
+            **letters.figures(),
+        }
+
+    # --- events ---
+
+    def _list_events(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        if not self._events.kept:
+            text = "no events are kept: the store is in-memory, or persistence.events.max is 0"
+            raise CommandError("not_kept", text)
+        count = min(arguments.get("count") or PAGE_MESSAGES, PAGE_MESSAGES)
+        rows, following = self._events.read(arguments.get("from") or 0, count)
+        return {"events": rows, "next": following, "until": self._events.next}
+
+    # --- peek ---
+
+    def _peek(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        bridge = arguments["bridge"]
+        start = arguments.get("from") or 0
+        payload_bytes = arguments.get("payload_bytes")
+        page = _Page(arguments.get("count"))
+        if arguments.get("dead"):
+            letters = self._letters(bridge)
+            for seq, letter in letters.read(start):
+                if letter is None:
+                    page.take({"seq": seq, "damaged": True}, 0)
+                else:
+                    page.take(_dead_map(letter, payload_bytes), letter.message.size_bytes)
+                if page.full:
+                    break
+            return {"queue": letters.name, "messages": page.rows, "next": page.next_of(letters.next_seq), "tail": letters.next_seq}
+        name, lane = self._lane(bridge, arguments["lane"])
+        queue = lane.queue
+        for message in queue.contents.read(start, queue.tail):
+            state = "released" if message.seq in queue.sent.released else "in flight" if message.seq < queue.cursor else "waiting"
+            page.take({"seq": message.seq, "state": state, **_message_map(message, payload_bytes)}, message.size_bytes)
+            if page.full:
+                break
+        return {"queue": name, "messages": page.rows, "next": page.next_of(queue.tail), "tail": queue.tail}
+
+    # --- purge ---
+
+    def _purge(self, arguments: Mapping[str, Any], wall_ms: int) -> dict[str, Any]:
+        bridge = arguments["bridge"]
+        write = self._next.write
+        if arguments.get("dead"):
+            gone = self._letters(bridge).purge(write)
+            self._events.add(_purge_event(wall_ms, bridge, -1, "dead_letters", gone))
+            return {"purged": gone, "kept": 0, "kept_in_flight": 0, "kept_lanes": []}
+        whole = bool(arguments.get("in_flight"))
+        if arguments.get("lane") is None:
+            self._known(bridge)
+            names = [name for name, lane in self._lanes.of_bridges.items() if lane.bridge == bridge]
+        else:
+            names = [self._lane(bridge, arguments["lane"])[0]]
+        queues = {name: self._lanes.of_bridges[name].queue for name in sorted(names)}
+        unsent = {} if whole else {name: queue.purge.unsent() for name, queue in queues.items()}  # all reading before any change
+        purged = flying = 0
+        kept = []
+        for name, queue in queues.items():
+            lane = self._lanes.of_bridges[name]
+            gone = queue.purge.drop_all(write) if whole else queue.purge.drop_unsent(unsent[name], write)
+            purged += gone
+            self._openings.purged(name, whole=whole)
+            self._events.add(_purge_event(wall_ms, bridge, lane.number, "queue", gone))
+            flying += queue.in_flight
+            if queue.depth:
+                kept.append(_kept_row(lane))
+        messages = sum(row["messages"] for row in kept)
+        return {"purged": purged, "kept": messages, "kept_in_flight": flying, "kept_lanes": kept}
+
+    # --- replay ---
+
+    def _replay_page(self, arguments: Mapping[str, Any], now_s: float, wall_ms: int) -> dict[str, Any]:
+        bridge = arguments["bridge"]
+        letters = self._letters(bridge)
+        configured = self._bridges.get(bridge)
+        if configured is None:
+            known = ", ".join(self._bridges) or "none"
+            text = f"bridge {bridge!r} is not configured, so nothing can go back to it; configured: {known}"
+            raise CommandError("not_configured", text)
+        names = [queue_name(bridge, lane) for lane in range(configured.lanes)]
+        count = min(arguments.get("count") or PAGE_MESSAGES, PAGE_MESSAGES)
+        waiting, rooms = letters.read(arguments.get("from") or 0), self._rooms.measure(now_s, names)
+        page = choose_page(waiting, names, rooms, reason=arguments.get("reason"), count=count)
+        if page.full and not page.chosen:
+            text = f"the queue of bridge {bridge!r} has no room (limits, or the disk is full); no dead letter was taken out"
+            raise CommandError("full", text)
+        for name, back in page.chosen.items():
+            self._replay.put_back(name, back, letters, wall_ms)
+        ended = page.following is None or page.following >= letters.next_seq
+        return {
+            "replayed": page.taken,
+            "skipped": page.skipped,
+            "damaged": page.damaged,
+            "full": page.full,
+            "next": None if ended else page.following,
+            "tail": letters.next_seq,
+        }
+
+    # --- names ---
+
+    def _known(self, bridge: str) -> None:
+        known = {lane.bridge for lane in self._lanes.of_bridges.values()} | set(self._burials.queues)
+        if bridge not in known:
+            names = ", ".join(sorted(known)) or "none"
+            raise CommandError("unknown_bridge", f"there is no queue of a bridge {bridge!r}; known: {names}")
+
+    def _lane(self, bridge: str, lane: int) -> tuple[str, Lane]:
+        self._known(bridge)
+        name = queue_name(bridge, lane)
+        if name not in self._lanes.of_bridges:
+            lanes = sorted(known.number for known in self._lanes.of_bridges.values() if known.bridge == bridge)
+            known = ", ".join(map(str, lanes)) or "none"
+            raise CommandError("unknown_lane", f"bridge {bridge!r} has no lane {lane}; known: {known}")
+        return name, self._lanes.of_bridges[name]
+
+    def _letters(self, bridge: str) -> DeadLetters:
+        self._known(bridge)
+        letters = self._burials.queues.get(bridge)
+        if letters is None:
+            raise CommandError("no_dead_letters", f"bridge {bridge!r} has no dead letters, and never had any")
+        return letters
+
+    def _is_configured(self, lane: Lane) -> bool:
+        configured = self._bridges.get(lane.bridge)
+        return configured is not None and lane.number < configured.lanes
+
+
+class _Page:
+    """What goes into one answer."""
+
+    def __init__(self, count: int | None) -> None:
+        self.rows: list[dict[str, Any]] = []
+        self._count = min(count or PAGE_MESSAGES, PAGE_MESSAGES)
+        self._answer_bytes = self._read_bytes = 0
+
+    def take(self, row: dict[str, Any], read_bytes: int) -> None:
+        self.rows.append(row)
+        self._read_bytes += read_bytes
+        self._answer_bytes += len(row.get("payload", b"")) + len(row.get("topic", b"")) + len(row.get("properties", b"")) + 100
+
+    @property
+    def full(self) -> bool:
+        return len(self.rows) >= self._count or self._answer_bytes >= PAGE_BYTES or self._read_bytes >= SCANNED_BYTES
+
+    def next_of(self, stop: int) -> int | None:
+        """Where the next page begins; None when this one has come to ``stop``."""
+        if not self.full:
+            return None
+        following = int(self.rows[-1]["seq"]) + 1
+        return following if following < stop else None
+
+
+def _oldest_on_record(queue: Queue) -> int | None:
+    """As ``oldest_ms``, but nothing that is found, or not, changes the queue."""
+    oldest = next(queue.contents.read(queue.head, queue.tail), None)
+    return None if oldest is None else oldest.accepted_ms
+
+
+def _message_map(message: Message, payload_bytes: int | None) -> dict[str, Any]:
+    way = Way.decode(message.way) if message.way else None
+    return {
+        "topic": message.topic,
+        "qos": message.flags & QOS_MASK,
+        "retain": bool(message.flags & RETAIN),
+        "size": len(message.payload),
+        "payload": message.payload if payload_bytes is None else message.payload[:payload_bytes],
+        "properties": message.properties,
+        "rule": way.rule if way else "",
+        "destination": way.destination if way else "",
+        "accepted_ms": message.accepted_ms,
+    }
+
+
+def _dead_map(letter: DeadLetter, payload_bytes: int | None) -> dict[str, Any]:
+    return {
+        "seq": letter.seq,
+        "reason": letter.reason,
+        "at_ms": letter.at_ms,
+        "queue": letter.queue,
+        "queue_seq": letter.message.seq,
+        "remote": letter.remote,
+        **_message_map(letter.message, payload_bytes),
+    }
+
+
+def _kept_row(lane: Lane) -> dict[str, Any]:
+    """What a purge has left in ``lane``, and why."""
+    return {
+        "lane": lane.number,
+        "messages": lane.queue.depth,
+        "reason": MAY_HAVE_BEEN_SENT,
+        "remote": lane.queue.sent.session.rpartition("@")[2],
+        "link_up_ms": lane.linked_ms,
+    }
+
+
+def _purge_event(wall_ms: int, bridge: str, lane: int, reason: str, count: int) -> Event:
+    return Event(at_ms=wall_ms, kind="queue.purged", bridge=bridge, lane=lane, actor="operator", reason=reason, count=count)
+
+
+def _place(row: tuple[str, Lane]) -> tuple[str, int]:
+    return row[1].bridge, row[1].number
+
+
+def _asker(command: Order) -> str:
+    return command.asker if isinstance(command, SessionCommand) else SUPERVISOR
+
+
+def _refusal(command: Order, kind: str, message: str, result: dict[str, Any] | None = None) -> QueueAnswer:
+    return QueueAnswer(request=command.request, error=kind, message=message, result=result or {})
+
+
+def needs_a_commit(refusal: Unavailable) -> str:
+    """What an operator is told whose order the disk does not let us carry out."""
+    if isinstance(refusal, DiskFull):
+        return f"{refusal}; what is removed is written down first, so make room and say it again; nothing was done"
+    return f"{refusal}; nothing was done"

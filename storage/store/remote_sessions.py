@@ -1,0 +1,90 @@
+"""Which sessions at remotes are on record: those of each lane, one for each of its addresses at most.
+
+What came in one of them, received QoS 2 identifiers and filters, is a row of its own (``session_rows``), named by client
+identifier, address and number. The lane's row says which there are: the one that is used and those that were left
+(``wire/exchange/left_sessions.py``).
+
+M1  a row is there only for a session that its lane knows. What is late, of one that the remote has lost, is of no use.
+M2  a session at an address that is not configured any more is forgotten at the store's start, but for the one in use, which goes
+    when another takes its place. What belongs to bridges that are not configured stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from storage.queue.queue import Queue
+from storage.store.session_rows import Session, Sessions, is_remote
+from wire.exchange.failback import place_of
+from wire.frames.names import (
+    connection_name,
+    connection_of_session,
+    lane_of_actor,
+    lane_of_queue,
+    queue_name,
+    remote_client_id,
+    remote_session_name,
+)
+from wire.settings import BridgeSettings
+
+
+class RemoteSessions:
+    """The rows of remotes' sessions. ``queue_of``: a lane's queue by its name, None where it is not known where it stands.
+
+    What is of no use to the configured ``bridges`` goes with the first commit (M2).
+    """
+
+    def __init__(self, sessions: Sessions, queue_of: Callable[[str], Queue | None], bridges: Iterable[BridgeSettings]) -> None:
+        self._sessions = sessions
+        self._queue_of = queue_of
+        self._forget_others(bridges)
+
+    def knows(self, name: str) -> bool:
+        """Whether the session is a local client's, or one that its lane knows (M1)."""
+        if not is_remote(name):
+            return True
+        queue = self._queue(name)
+        return queue is not None and name in _names(queue)
+
+    def received(self, queue: Queue) -> bool:
+        """Whether there is anything on record of what came from the remote to that lane, at any address."""
+        rows = map(self._sessions.get, _names(queue))
+        return any(row is not None and (row.subscriptions or row.received) for row in rows)
+
+    def record(self, queue: Queue) -> None:
+        """The lane's sessions are others now: forget the rows of the rest."""
+        kept = _names(queue)
+        for session in self._remotes():
+            if session.name not in kept and self._queue(session.name) is queue:
+                self._sessions.forget(session.name)
+
+    def _forget_others(self, bridges: Iterable[BridgeSettings]) -> None:
+        for bridge in bridges:
+            places = [place_of(address) for address in bridge.remote.addresses]
+            for lane in range(bridge.lanes):
+                queue = self._queue_of(queue_name(bridge.name, lane))
+                if queue is not None and queue.sent.left:
+                    client_id = remote_client_id(bridge.remote.client_id, lane)
+                    queue.sent.keep_left({f"{client_id}@{place}" for place in places})
+        for session in self._remotes():
+            queue = self._queue(session.name)
+            if queue is not None and session.name not in _names(queue):
+                self._sessions.forget(session.name)
+
+    def _remotes(self) -> list[Session]:
+        return [session for session in self._sessions if is_remote(session.name)]
+
+    def _queue(self, name: str) -> Queue | None:
+        place = lane_of_actor(connection_of_session(name))
+        return None if place is None else self._queue_of(queue_name(*place))
+
+
+def _names(queue: Queue) -> set[str]:
+    """The rows of the sessions that a lane knows."""
+    place = lane_of_queue(queue.name)
+    if place is None:
+        return set()
+    known = [(left.session, left.generation) for left in queue.sent.left]
+    if queue.sent.session:
+        known.append((queue.sent.session, queue.sent.generation))
+    return {remote_session_name(connection_name(*place), *each) for each in known}

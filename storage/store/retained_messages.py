@@ -1,0 +1,224 @@
+"""Retained messages on disk: one row a topic, changed in the commit of the batch that brought the message.
+
+Topics, sizes and expiry times are in memory, the messages are not. Which of them a subscription gets is the rule of
+``wire/routing/retained_topics.py``.
+"""
+
+from __future__ import annotations
+
+import logging
+from array import array
+from collections.abc import Collection, Iterator
+from typing import Any
+
+import msgpack
+
+from storage.engine.engine import Engine, Write
+from storage.engine.keys import retained_key
+from wire.errors import StorageDamaged, Unavailable, UnknownFrame
+from wire.frames.batch import QOS_MASK, RETAIN, Batch, concat
+from wire.mqtt.message_expiry import aged_properties, expired_rows
+from wire.mqtt.publish_properties import message_expiry_s
+from wire.routing.retained_topics import CLEARED, RetainedTopics, retained_rows
+from wire.settings import SessionSettings
+
+log = logging.getLogger("bascule")
+
+BATCH_ROWS = 500
+BATCH_BYTES = 1 << 20
+SWEEP_S = 60.0
+MAKE_ROOM_MS = 1000  # while there is no room, what has expired is looked for so often
+
+
+class RetainedMessages:
+    """The retained messages of the node. ``refused`` counts those for which there was no room."""
+
+    def __init__(self, engine: Engine, settings: SessionSettings) -> None:
+        """Read which there are. A message that cannot be read is taken out, and named.
+
+        Raises:
+            StorageDamaged, Unavailable: the rows cannot be read at all.
+        """
+        self._engine = engine
+        self._settings = settings
+        self._topics = RetainedTopics()
+        self._sizes: dict[bytes, int] = {}
+        self._expires_ms: dict[bytes, int] = {}
+        self._pending: dict[bytes, bytes] = {}  # in the open write
+        self._bytes = 0
+        self._swept_s = 0.0
+        self._made_room_ms = 0
+        self._damaged: list[bytes] = []
+        self._unreadable: set[bytes] = set()  # the newest read of them was refused
+        self.refused = 0
+        for key, value in engine.scan("meta", retained_key(b""), b"S"):
+            topic = key[1:]
+            batch = _decoded(topic, value)
+            if batch is None:
+                self._damaged.append(topic)
+            else:
+                self._note(topic, batch, len(value))
+
+    def __len__(self) -> int:
+        return len(self._sizes)
+
+    def figures(self) -> dict[str, Any]:
+        """Figures for ``status``."""
+        return {"messages": len(self._sizes), "bytes": self._bytes, "refused": self.refused}
+
+    def change(self, body: bytes, without: Collection[int], write: Write) -> None:
+        """Take up the rows of the batch ``body`` that have RETAIN, all but ``without``; they hold once ``write`` is committed.
+
+        Source: MQTT-3.3.1-5 to -8.
+        """
+        batch = Batch.decode(body)
+        if without:
+            batch = batch.select([row for row in range(len(batch)) if row not in without])
+        payloads: list[bytes] | None = None
+        for topic, row in retained_rows(batch).items():
+            if row == CLEARED:
+                self._remove(topic, write)
+                continue
+            if payloads is None:
+                payloads = batch.rows_payloads()
+            kept = _single(batch, row, payloads[row])
+            value = kept.encode()
+            if self._room_for(topic, len(value)) or self._makes_room_for(topic, len(value), batch.accepted_ms, write):
+                self._note(topic, kept, len(value))
+                write.put("meta", retained_key(topic), value)
+                if not self._pending:
+                    write.on_commit(self._pending.clear)
+                self._pending[topic] = value
+            else:
+                self._refuse(topic)
+
+    def matching(self, topic_filter: str, wall_ms: int) -> Iterator[Batch]:
+        """The retained messages under ``topic_filter``, plain, in batches.
+
+        One that cannot be read is waited for once. If that is refused again it is left out, and named: its sector may be lost for
+        good, and everything that comes in waits meanwhile.
+
+        Raises:
+            Unavailable: open the engine again, and call it again; what was yielded does not count.
+        """
+        refusal: Unavailable | None = None
+        found: list[Batch] = []
+        size_bytes = 0
+        for topic in list(self._topics.matching(topic_filter)):
+            try:
+                batch = self._read(topic)
+            except Unavailable as error:
+                if topic in self._unreadable:
+                    log.error("retained.unreadable", extra={"topic": topic.decode(errors="replace"), "error": str(error)})
+                else:
+                    self._unreadable.add(topic)
+                    refusal = error
+                continue
+            self._unreadable.discard(topic)
+            if batch is None or expired_rows(batch, wall_ms):
+                continue
+            found.append(batch)
+            size_bytes += batch.size_bytes()
+            if len(found) >= BATCH_ROWS or size_bytes >= BATCH_BYTES:
+                yield _joined(found, wall_ms)
+                found, size_bytes = [], 0
+        if refusal is not None:
+            raise refusal
+        if found:
+            yield _joined(found, wall_ms)
+
+    def tick(self, write: Write, now_s: float, wall_ms: int) -> None:
+        """Remove, now and then, what has expired [MQTT-3.3.2-5] and what was found damaged."""
+        for topic in self._damaged:
+            write.delete("meta", retained_key(topic))
+        self._damaged.clear()
+        if now_s - self._swept_s >= SWEEP_S:
+            self._swept_s = now_s
+            self._sweep(write, wall_ms)
+
+    def _sweep(self, write: Write, wall_ms: int) -> None:
+        for topic in [topic for topic, expires_ms in self._expires_ms.items() if expires_ms <= wall_ms]:
+            self._remove(topic, write)
+
+    def _read(self, topic: bytes) -> Batch | None:
+        value = self._pending.get(topic)
+        try:
+            if value is None:
+                value = self._engine.get("meta", retained_key(topic))
+        except StorageDamaged:
+            value = b""
+        return _decoded(topic, value) if value is not None else None
+
+    def _room_for(self, topic: bytes, size_bytes: int) -> bool:
+        old = self._sizes.get(topic)
+        if old is None and len(self._sizes) >= self._settings.retained_max_messages:
+            return False
+        return self._bytes - (old or 0) + size_bytes <= self._settings.retained_max_bytes
+
+    def _makes_room_for(self, topic: bytes, size_bytes: int, wall_ms: int, write: Write) -> bool:
+        """Remove what has expired: nobody gets it any more, so it takes no room from others."""
+        if abs(wall_ms - self._made_room_ms) < MAKE_ROOM_MS:
+            return False
+        self._made_room_ms = wall_ms
+        self._sweep(write, wall_ms)
+        return self._room_for(topic, size_bytes)
+
+    def _refuse(self, topic: bytes) -> None:
+        if not self.refused:
+            log.warning("retained.refused", extra={"topic": topic.decode(errors="replace"), "why": "retained_max is reached"})
+        self.refused += 1
+
+    def _note(self, topic: bytes, batch: Batch, size_bytes: int) -> None:
+        if topic not in self._sizes:
+            self._topics.add(topic)
+        self._bytes += size_bytes - self._sizes.get(topic, 0)
+        self._sizes[topic] = size_bytes
+        expiry_s = message_expiry_s(batch.properties[0]) if 0 in batch.properties else None
+        if expiry_s is None:
+            self._expires_ms.pop(topic, None)
+        else:
+            self._expires_ms[topic] = batch.accepted_ms + expiry_s * 1000
+
+    def _remove(self, topic: bytes, write: Write) -> None:
+        size_bytes = self._sizes.pop(topic, None)
+        if size_bytes is None:
+            return
+        self._bytes -= size_bytes
+        self._expires_ms.pop(topic, None)
+        self._pending.pop(topic, None)
+        self._topics.discard(topic)
+        write.delete("meta", retained_key(topic))
+
+
+def _single(batch: Batch, row: int, payload: bytes) -> Batch:
+    index = batch.topic_of[row]
+    properties = batch.properties.get(row) or (batch.topic_properties[index] if batch.topic_properties else b"")
+    return Batch(
+        accepted_ms=batch.accepted_ms,
+        topics=[batch.topics[index]],
+        topic_of=array("H", [0]),
+        flags=bytes([batch.flags[row] & (QOS_MASK | RETAIN)]),
+        lengths=array("I", [len(payload)]),
+        payloads=payload,
+        properties={0: properties} if properties else {},
+    )
+
+
+def _decoded(topic: bytes, value: bytes) -> Batch | None:
+    """The message in ``value``; None, and told of, if it is damaged."""
+    try:
+        batch = Batch.decode(value)
+        if len(batch) == 1 and batch.topics == [topic]:
+            return batch
+    except (UnknownFrame, ValueError, TypeError, msgpack.UnpackException):
+        pass  # told below
+    log.error("retained.damaged", extra={"topic": topic.decode(errors="replace")})
+    return None
+
+
+def _joined(batches: list[Batch], wall_ms: int) -> Batch:
+    """One batch; each message waited on its own, so its expiry is told as of now."""
+    for batch in batches:
+        batch.properties = aged_properties(batch, wall_ms)
+        batch.accepted_ms = wall_ms
+    return concat(batches)

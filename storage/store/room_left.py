@@ -1,0 +1,59 @@
+"""How much may still come in: for each queue the room of its bridge, or of its session, and that of the node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from storage.queue.full_queue_refusal import Room
+from storage.store.disk_trouble import Disk
+from storage.store.lanes import Lanes
+from storage.store.session_queues import SessionQueues
+from wire.settings import LimitSettings
+
+
+class Rooms:
+    """Counts what is there against the limits."""
+
+    def __init__(self, lanes: Lanes, session_queues: SessionQueues, disk: Disk, limits: LimitSettings) -> None:
+        """limits: of the node."""
+        self._lanes = lanes
+        self._session_queues = session_queues
+        self._disk = disk
+        self._limits = limits
+
+    def measure(self, now_s: float, wanted: Iterable[str]) -> dict[str, list[Room]]:
+        """For each queue of a bridge, and the ``wanted`` ones, both rooms as they are now; a wanted one is made if need be."""
+        lanes = self._lanes
+        for name in wanted:
+            if name not in lanes.all:
+                lanes.open(name)
+        self._disk.look(now_s)
+        used: dict[str, tuple[int, int]] = {}
+        limits = {}
+        for lane in lanes.of_bridges.values():
+            limits[lane.bridge] = lane.limits
+            messages, size_bytes = used.get(lane.bridge, (0, 0))
+            used[lane.bridge] = (messages + lane.queue.depth, size_bytes + lane.queue.size_bytes)
+        free_bytes = self._disk.free_bytes
+        node = Room.of(
+            self._limits,
+            sum(messages for messages, _ in used.values()) + self._session_queues.messages,
+            sum(size_bytes for _, size_bytes in used.values()) + self._session_queues.size_bytes,
+            disk_full=free_bytes is not None and free_bytes < self._limits.min_free_disk_bytes,
+        )
+        bridges: dict[str, Room] = {}
+        for name, (messages, size_bytes) in used.items():
+            disk_full = free_bytes is not None and free_bytes < limits[name].min_free_disk_bytes
+            bridges[name] = Room.of(limits[name], messages, size_bytes, disk_full=disk_full)
+        for lane in lanes.of_bridges.values():
+            if lane.row_damaged:
+                bridges[lane.bridge] = Room(messages=0, size_bytes=0, overflow="reject", disk_full=True)
+        rooms = {name: [bridges[lane.bridge], node] for name, lane in lanes.of_bridges.items()}
+        for name in wanted:
+            if name not in rooms:
+                lane = lanes.all[name]
+                room = Room.of(lane.limits, lane.queue.depth, lane.queue.size_bytes, disk_full=False)
+                if lane.row_damaged:
+                    room = Room(messages=0, size_bytes=0, overflow="drop-newest")
+                rooms[name] = [room, node]
+        return rooms

@@ -1,0 +1,93 @@
+"""The queues of local clients' sessions: they come and go with their sessions, and what is in them counts for the node's limits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from storage.engine.engine import Engine
+from storage.engine.keys import QueueNumbers, chunk_key, lane_key
+from storage.queue.full_queue_refusal import Room
+from storage.store.lanes import COMPACT_BYTES, Lanes
+from storage.store.next_commit import NextCommit
+from wire.frames.batch import Batch
+from wire.frames.names import session_queue_name
+
+
+class SessionQueues:
+    """Makes and removes them with the next commit.
+
+    messages, size_bytes: in all of them, as of the last ``count`` and what was added since.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        lanes: Lanes,
+        numbers: QueueNumbers,
+        next_commit: NextCommit,
+        ready: Callable[[str], None],
+        *,
+        epoch: int,
+    ) -> None:
+        """ready: is told which queue can be handed out. epoch: of the store."""
+        self.messages = self.size_bytes = 0
+        self._engine = engine
+        self._lanes = lanes
+        self._numbers = numbers
+        self._next = next_commit
+        self._first_life = 0 if engine.durable else epoch << 32  # numbers begin again, names do not
+        self._ready = ready
+
+    def make(self, session: str) -> str:
+        """A new, empty queue for ``session``; its name."""
+        name = self._numbers.new(lambda number: session_queue_name(self._first_life + number, session), self._next.write)
+        self._lanes.open(name)
+        return name
+
+    def remove(self, name: str) -> int:
+        """The queue goes; how many messages were in it."""
+        lane = self._lanes.all.pop(name, None)
+        if lane is None:
+            return 0
+        write = self._next.write
+        number = self._numbers.forget(name, write)
+        write.delete("meta", lane_key(number))
+        start, stop = chunk_key(number, 0), chunk_key(number + 1, 0)
+        write.delete_range("msg", start, stop)
+        if max(lane.peak_bytes, lane.queue.size_bytes) >= COMPACT_BYTES:  # give the disk back
+            write.on_commit(lambda: self._engine.compact("msg", start, stop))
+        return lane.queue.depth
+
+    def put(self, name: str, batch: Batch) -> None:
+        """Append ``batch``, of QoS 1 and 2, to the queue, if it is there and has room."""
+        lane = self._lanes.all.get(name)
+        if lane is None or lane.row_damaged:
+            return
+        size_bytes = batch.size_bytes()
+        room = Room.of(lane.limits, lane.queue.depth, lane.queue.size_bytes, disk_full=False)
+        if room.fits(len(batch), size_bytes):
+            lane.queue.append(batch.encode(), len(batch), size_bytes, 0, self._next.write)
+            self._next.write.on_commit(partial(self._ready, name))
+        else:
+            lane.queue.refuse_into("dropped:overflow", len(batch))
+
+    def added(self, messages: int, size_bytes: int) -> None:
+        """So much was put into them."""
+        self.messages += messages
+        self.size_bytes += size_bytes
+
+    def count(self) -> None:
+        """Count what is in them."""
+        queues = [lane.queue for lane in self._lanes.all.values() if not lane.bridge]
+        self.messages, self.size_bytes = sum(queue.depth for queue in queues), sum(queue.size_bytes for queue in queues)
+
+    def figures(self) -> Mapping[str, int]:
+        """All together, since the queues of sessions that have ended are gone."""
+        ledgers = [lane.queue.ledger for lane in self._lanes.all.values() if not lane.bridge]
+        return {
+            "depth": self.messages,
+            "bytes": self.size_bytes,
+            "dropped": sum(sum(ledger.dropped.values()) for ledger in ledgers),
+            "refused": sum(ledger.refused for ledger in ledgers),
+        }

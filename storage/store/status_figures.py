@@ -1,0 +1,107 @@
+"""What ``bascule status`` shows of the store. It looks at every part, and changes none but for damage that it meets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from storage.engine.engine import Engine
+from storage.queue.queued_ways import former_rules
+from storage.store.commits import Commits
+from storage.store.dead_letter_queues import Burials
+from storage.store.disk_trouble import Disk, refusal_facts
+from storage.store.event_log import EventLog
+from storage.store.hand_outs import HandOuts
+from storage.store.lane import Lane
+from storage.store.lane_changes import LaneChanges
+from storage.store.lanes import Lanes
+from storage.store.local_sessions import LocalSessions
+from storage.store.receiving_link import Senders
+from storage.store.session_queues import SessionQueues
+from wire.settings import NodeSettings
+
+
+class Figures:
+    """The figures of all parts of a store."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        settings: NodeSettings,
+        disk: Disk,
+        lanes: Lanes,
+        lane_changes: LaneChanges,
+        hand_outs: HandOuts,
+        senders: Senders,
+        burials: Burials,
+        local_sessions: LocalSessions,
+        session_queues: SessionQueues,
+        events: EventLog,
+        commits: Commits,
+    ) -> None:
+        self._engine = engine
+        self._mode = settings.persistence.mode
+        self._rules = {bridge.name: bridge.local_subscriptions for bridge in settings.bridges}
+        self._disk = disk
+        self._lanes = lanes
+        self._lane_changes = lane_changes
+        self._hand_outs = hand_outs
+        self._senders = senders
+        self._burials = burials
+        self._local_sessions = local_sessions
+        self._session_queues = session_queues
+        self._events = events
+        self._commits = commits
+
+    def status(self, now_s: float, wall_ms: int) -> dict[str, Any]:
+        """All of them, as they are now."""
+        held_back = self._senders.held_back()
+        queues = {
+            name: {**self._of_queue(lane, now_s, wall_ms), "held_back": held_back[name]}
+            for name, lane in self._lanes.of_bridges.items()
+        }
+        low = self._disk.is_low
+        unreadable = (lane.unreadable for lane in self._lanes.all.values() if lane.unreadable is not None)
+        trouble = self._disk.refusal or next(unreadable, None)
+        return {
+            "queues": queues,
+            "dead_letters": self._burials.figures(),
+            "sessions": {**self._local_sessions.figures(), **self._session_queues.figures()},
+            "mode": self._mode,
+            "disk_free_bytes": self._disk.free_bytes,
+            "events": self._events.figures(),
+            "commits": self._commits.count,
+            "damaged_files": self._engine.kept,
+            **({"state": "disk_low" if low else "running"} if trouble is None else refusal_facts(trouble)),
+        }
+
+    def _of_queue(self, lane: Lane, now_s: float, wall_ms: int) -> dict[str, Any]:
+        queue, ledger = lane.queue, lane.queue.ledger
+        oldest_ms = self._oldest_ms(lane, now_s)
+        return {
+            "depth": queue.depth,
+            "bytes": queue.size_bytes,
+            "oldest_age_s": max(0.0, (wall_ms - oldest_ms) / 1000) if oldest_ms is not None else None,
+            "in_flight": queue.in_flight,
+            "accepted": ledger.accepted,
+            "delivered": ledger.delivered,
+            "expired": ledger.expired,
+            "dropped": dict(ledger.dropped),
+            "dead_lettered": sum(ledger.dead.values()),
+            "redelivered": ledger.redelivered,
+            "refused": ledger.refused,
+            "waits_for_lanes": self._lane_changes.waits_for(lane),
+            "former_rules": former_rules(queue, self._rules.get(lane.bridge, ())),
+            "ledger_closes": ledger.closes(queue.depth),
+            "retained": {"messages": queue.trimming.retained(queue.head), "bytes": queue.trimming.size_bytes},
+            "damaged": {
+                "stopped": lane.damaged or lane.row_damaged,
+                "places": lane.losses,
+                "messages": ledger.dropped.get("damaged", 0),
+            },
+        }
+
+    def _oldest_ms(self, lane: Lane, now_s: float) -> int | None:
+        oldest: list[int | None] = [None]
+        if not lane.damaged and lane.unreadable is None and self._disk.retry_s is None:
+            self._hand_outs.read(lane, now_s, lambda: oldest.__setitem__(0, lane.queue.oldest_ms()))
+        return oldest[0]

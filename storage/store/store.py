@@ -1,0 +1,318 @@
+"""What the store does with frames. It takes them as they come, commits once a turn, and answers; no socket, no thread.
+
+A turn is: ``receive`` each frame, then ``admit`` (decides on all that waits and puts it into the next commit), then ``commit``
+(makes that durable and returns what is to be sent). Where ``acknowledge`` is ``fast``, ``admit`` returns acknowledgements.
+
+What comes in is ``intake``'s, what goes out ``hand_outs``' and ``lane_openings``', what is settled ``settlements``'. They share the
+queues (``lanes``), and put what they change into the same ``next_commit``. Here is in which order they have their turn.
+
+T1  ``Committed`` (unless ``fast``), ``Settled``, ``LaneOpened`` and what sessions are answered are returned after the commit they
+    tell of (P1).
+T2  nothing is handed out before its commit.
+T3  frames of an old epoch change nothing.
+T4  when the disk refuses, the open write is kept and committed again later: no acknowledgement, no loss, no gap in the numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+from typing import Any
+
+from storage.engine.engine import Engine
+from storage.engine.keys import QueueNumbers, check_format
+from storage.store.checkpoint import QueueStands, Standing, note, take
+from storage.store.commits import Commits
+from storage.store.dead_letter_queues import Burials
+from storage.store.disk_trouble import Disk
+from storage.store.event_log import EventLog, event_of
+from storage.store.hand_outs import HandOuts
+from storage.store.history_retention import Retention
+from storage.store.intake import Intake
+from storage.store.lane import Effects
+from storage.store.lane_changes import LaneChanges
+from storage.store.lane_openings import LaneOpenings
+from storage.store.lanes import Lanes
+from storage.store.local_sessions import LocalSessions
+from storage.store.next_commit import NextCommit
+from storage.store.queue_commands import Commands
+from storage.store.receiving_link import Senders
+from storage.store.remote_sessions import RemoteSessions
+from storage.store.replay import Replay
+from storage.store.retained_messages import RetainedMessages
+from storage.store.room_left import Rooms
+from storage.store.session_commands import SessionCommands
+from storage.store.session_queues import SessionQueues
+from storage.store.session_rows import Sessions
+from storage.store.session_wills import SessionWills
+from storage.store.settlements import Settlements
+from storage.store.status_figures import Figures
+from wire.errors import DiskFull, Unavailable
+from wire.frames.base import Frame
+from wire.frames.intake import Append, SenderResumes, SessionClose, SessionOpen, SessionsWanted, SourceResumed
+from wire.frames.lanes import Credit, LaneClose, LaneOpen, Settle
+from wire.frames.local_sessions import SubscriptionsAdd, SubscriptionsDrop
+from wire.frames.supervision import NodeEvents, QueueCommand, ResetMarkers, SessionCommand
+from wire.settings import NodeSettings, PersistenceSettings
+
+TICK_S = 1.0
+EARLY_COMMIT_BYTES = 16 << 20  # a write this large does not wait for the flush period
+
+
+class Store:
+    """Everything that a node keeps, over one engine. Its public parts are there to be looked at."""
+
+    def __init__(self, engine: Engine, settings: NodeSettings, epoch: int) -> None:
+        """Open every queue, configured or not (P7).
+
+        epoch: this life of the store, which its answers name; where nothing is durable it keeps sequences from being used twice.
+
+        Raises:
+            StorageDamaged, ConfigError, Unavailable: the store cannot be opened.
+        """
+        check_format(engine)
+        self._engine = engine
+        self._epoch = epoch
+        self._acknowledges_fast = settings.persistence.acknowledge == "fast"
+        self._now_s, self._wall_ms = 0.0, 0
+        self._effects: Effects = []
+        numbers = QueueNumbers(engine)
+        senders = self.senders = Senders(engine, lenient=not engine.durable or _may_forget(settings.persistence))
+        sessions = self.sessions = Sessions(engine)
+        commit = self.next_commit = NextCommit(settings.persistence.flush_period_s)
+        events = self.events = EventLog(engine, settings.persistence)
+        disk = self._disk = Disk(engine, events, settings.limits.min_free_disk_bytes)
+        self._retention = Retention(engine, settings, events)
+        first_seq = 0 if engine.durable else epoch << 32
+        lanes = self.lanes = Lanes(engine, settings, numbers, events, self._retention.wants, first_seq=first_seq)
+        changes = self._lane_changes = LaneChanges(engine, settings.bridges, lanes.of_bridges)
+        burials = self.burials = Burials(engine, numbers, settings.bridges)
+        hand_outs = self._hand_outs = HandOuts(lanes, changes, commit, durable=engine.durable)
+        queues = self._session_queues = SessionQueues(engine, lanes, numbers, commit, hand_outs.ready, epoch=epoch)
+        retained = self._retained = RetainedMessages(engine, settings.sessions)
+        wills = SessionWills(sessions)
+        users = settings.tells_users_apart
+        local = self._local_sessions = LocalSessions(
+            sessions, retained, queues, wills, commit, settings.sessions, epoch=epoch, tells_users_apart=users
+        )
+        remote = RemoteSessions(sessions, lanes.queue_that_stands, settings.bridges)
+        openings = self._openings = LaneOpenings(lanes, ready=hand_outs.ready, receives=remote.received, send=self._effects.append)
+        self._settlements = Settlements(lanes, burials, remote, disk, commit, owe=openings.owe, ready=hand_outs.ready)
+        rooms = Rooms(lanes, queues, disk, settings.limits)
+        self.intake = Intake(
+            senders, lanes, rooms, hand_outs, disk, commit, sessions, queues, local, wills, remote, retained, events, epoch=epoch
+        )
+        commits = self.commits = Commits(
+            engine, settings.persistence, disk, commit, lanes, changes, openings, hand_outs, burials, senders, sessions, events
+        )
+        replay = Replay(lanes, commit, hand_outs.ready)
+        commands = SessionCommands(sessions, local, lanes, events)
+        self._commands = Commands(
+            settings.bridges, lanes, burials, events, disk, commit, commits, openings, rooms, replay, commands
+        )
+        self._figures = Figures(engine, settings, disk, lanes, changes, hand_outs, senders, burials, local, queues, events, commits)
+        if engine.missing is not None:
+            self._went_back()
+            commits.commit(self._now_s, 0)  # at that time no dead letter is old
+
+    # --- a turn ---
+
+    def receive(self, frame: Frame) -> None:
+        """Take one frame. Nothing of it is durable, and nothing is answered, before ``commit``."""
+        self.next_commit.time.take(frame)
+        match frame:
+            case Append():
+                self.intake.append(frame)
+            case Settle():
+                self._settlements.receive(frame, self._now_s, self._wall_ms)
+            case Credit():
+                self._openings.credit(frame, self._wall_ms)
+            case LaneOpen():
+                self._openings.open(frame)
+            case ResetMarkers():
+                self._openings.reset(frame)
+            case SessionOpen() | SessionClose() | SessionsWanted() | SubscriptionsAdd() | SubscriptionsDrop() | SourceResumed():
+                self.intake.receive(frame)
+            case LaneClose():
+                self._openings.close(frame)
+            case SenderResumes():
+                self.senders.resume(frame.sender, frame.epoch, frame.number, frame.stalled)
+            case QueueCommand() | SessionCommand():
+                self._commands.receive(frame)
+            case NodeEvents():
+                for event in frame.events:
+                    self.events.add(event_of(event))
+            case _:
+                raise AssertionError(f"not for a QueueStore: {frame}")
+
+    def admit(self, now_s: float, wall_ms: int) -> Effects:
+        """Decide on what waits and put it into the next commit. Acknowledgements, where they need not wait for it."""
+        if self.intake.waiting and self.intake.admit(now_s, wall_ms) and self._acknowledges_fast:
+            return self.intake.take_acks()
+        return []
+
+    def commit(self, now_s: float, wall_ms: int, *, at_once: bool = False) -> Effects:
+        """Commit if it is due (or ``at_once``) and the disk lets us; then all that may be sent.
+
+        Raises:
+            StorageDamaged: what every queue depends on is damaged.
+        """
+        self._now_s, self._wall_ms = now_s, wall_ms
+        disk, commands, effects = self._disk, self._commands, self._effects
+        refused = disk.retry_s is not None
+        if refused and disk.reopen(now_s, wall_ms) and self._engine.missing is not None:
+            self._went_back()
+        if self._settlements.waiting and disk.retry_s is None:
+            self._settlements.try_again(now_s, wall_ms)
+        if disk.retry_s is not None:
+            effects += self._look(now_s, wall_ms)
+            return self._take_effects()
+        if refused:
+            if isinstance(disk.refusal, DiskFull):
+                self._retention.make_room(self.lanes.of_bridges.values(), self.next_commit.write, wall_ms)
+            at_once = True
+        if self.intake.waiting:
+            effects += self.admit(now_s, wall_ms)
+        due = self.next_commit.write.size_bytes >= EARLY_COMMIT_BYTES or self.next_commit.time.is_due(now_s)
+        if at_once or commands.waiting or due:
+            self.commits.commit(now_s, wall_ms)
+        elif self.lanes.changed:
+            self.next_commit.time.put_off(now_s)
+        answers: Effects = []
+        if commands.waiting:
+            answers = commands.obey(now_s, wall_ms) if disk.retry_s is None else self._look(now_s, wall_ms)
+        if disk.retry_s is None:
+            self._answer()
+            effects += answers  # behind what a session's end tells
+            answers = []
+            effects += self._hand_outs.hand_out(now_s, wall_ms)
+            # Once in a block of messages, where no other commit has moved the mark along (Q6), and when something has expired.
+            while self.next_commit.at_once:
+                self.next_commit.at_once, self.next_commit.needs_sync = False, True
+                self.commits.commit(now_s, wall_ms)
+                if disk.retry_s is None:
+                    self._answer()
+                    effects += self._hand_outs.hand_out(now_s, wall_ms)
+        effects += answers
+        return self._take_effects()
+
+    def _look(self, now_s: float, wall_ms: int) -> Effects:
+        """Answer commands while the disk refuses."""
+        return self._commands.look(now_s, wall_ms, self._disk.refusal or Unavailable("the disk refuses"))
+
+    def _answer(self) -> None:
+        """Owe nobody: everything that the last commit has made true, and what needs no commit."""
+        if not self.next_commit.awaited:
+            self._effects += self.intake.take_acks()
+            self._effects += self._local_sessions.take_answers()
+        if self.intake.repeats:
+            self._effects += self.intake.answer_repeats()
+        if self._openings.owing:
+            self._effects += self._openings.answer()
+
+    def _take_effects(self) -> Effects:
+        effects = self._effects.copy()
+        self._effects.clear()
+        return effects
+
+    def _went_back(self) -> None:
+        """Commits are missing in the store that was opened: put on record where everything stands."""
+        self.senders.went_back()
+        self._lane_changes.went_back()
+        self.next_commit.promise()
+        for lane in self.lanes.all.values():
+            lane.queue.changed = True
+            self._retention.went_back(lane)
+
+    # --- time ---
+
+    def wakes_at_s(self, now_s: float) -> float:
+        """When ``tick`` or ``commit`` has something to do even if no frame comes."""
+        wake_s = now_s + TICK_S
+        if self._disk.retry_s is not None:
+            return min(wake_s, self._disk.retry_s)
+        if self._hand_outs.queues or self._settlements.waiting:  # what cannot be read for now is among them
+            wake_s = min(wake_s, self.lanes.wakes_at_s(chain(self._hand_outs.queues, self._settlements.waiting), now_s))
+        return min(wake_s, self.next_commit.time.wakes_at_s(waited_for=self.next_commit.awaited))
+
+    def tick(self, now_s: float, wall_ms: int) -> None:
+        """What time brings: expiry at the head of the queues, and trimming of idle ones. Call it about once a second."""
+        self._now_s, self._wall_ms = now_s, wall_ms
+        self.next_commit.time.hurry()
+        if self._disk.retry_s is not None:
+            return
+        write = self.next_commit.write
+        self.lanes.note_sizes()
+        self._hand_outs.expire(now_s, wall_ms)
+        self.lanes.trim_idle(write, now_s)
+        self.burials.tick(write, now_s, wall_ms)
+        self._retained.tick(write, now_s, wall_ms)
+        self._local_sessions.tick(wall_ms)
+        self._session_queues.count()
+        self._disk.look(now_s)
+        self._keep_events(now_s, wall_ms)
+        self._retention.tick(self.lanes.of_bridges.values(), write, now_s, wall_ms, self._disk.free_bytes)
+
+    def _keep_events(self, now_s: float, wall_ms: int) -> None:
+        events = self.events
+        for name, lane in self.lanes.of_bridges.items():
+            events.ledger(name, lane.bridge, lane.number, lane.queue.ledger, now_s, wall_ms)
+        events.clock(now_s, wall_ms)
+        events.disk("min_free_disk" if self._disk.is_low else "", wall_ms, self._disk.free_bytes)
+        events.tick(self.next_commit.write, now_s, wall_ms)
+
+    def status(self, wall_ms: int) -> dict[str, Any]:
+        """Figures for ``bascule status``."""
+        return self._figures.status(self._now_s, wall_ms)
+
+    # --- snapshots ---
+
+    def flush(self) -> None:
+        """Have little left to do for ``checkpoint``. Blocks; the only method that another thread may call.
+
+        Raises:
+            Unavailable, StorageDamaged: the disk refuses.
+        """
+        self._engine.flush()
+
+    def checkpoint(self, path: str, now_s: float, wall_ms: int) -> Standing:
+        """Commit everything, make a checkpoint in the new folder ``path``, and say what it holds.
+
+        Raises:
+            Unavailable: the disk refuses, or nothing is on a disk; parts of a checkpoint may be at the path.
+            StorageDamaged: damage was met.
+        """
+        disk = self._disk
+        if disk.retry_s is None:
+            self.events.put(self.next_commit.write, wall_ms)
+        if disk.retry_s is not None or not self.commits.commit_now(now_s, wall_ms):
+            raise disk.refusal or Unavailable("the disk refuses")
+        return take(
+            self._engine,
+            path,
+            at_ms=wall_ms,
+            epoch=self._epoch,
+            queues=_stands(self.lanes, self._retention),
+            burials=self.burials,
+            sessions=self._local_sessions.kept,
+            retained=len(self._retained),
+            free_bytes=disk.free_bytes,
+            events=self.events.numbers,
+        )
+
+    def close(self) -> None:
+        """Release the engine; commit first."""
+        self._engine.close()
+
+
+def _may_forget(own: PersistenceSettings) -> bool:
+    """Whether what was answered can be lost without a mark that tells: with ``sync: full`` commits of QoS 0 alone leave none."""
+    return own.acknowledge == "fast" or own.sync == "full"
+
+
+def _stands(lanes: Lanes, retention: Retention) -> Iterator[QueueStands]:
+    """Where each queue stands."""
+    for name, lane in lanes.all.items():
+        configured = not lane.bridge or lanes.is_configured(name)
+        retention_s = retention.period_s(lane.bridge)
+        yield note(lane.queue, lane.limits, configured=configured, retention_s=retention_s, damaged=lane.row_damaged)

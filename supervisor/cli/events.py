@@ -1,0 +1,100 @@
+"""``bascule events``: what happened to a node, as its store has kept it. The node must run: it alone opens its store."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from operator import itemgetter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from supervisor.cli.node_calls import CONFIG, call_node, node_of
+
+if TYPE_CHECKING:
+    from supervisor.config.loading import NodePlace
+
+_FOLLOW_PERIOD_S = 1.0
+_TIMEOUT_S = 25.0  # longer than the supervisor waits for the store
+_PAGE = 500
+
+
+@click.command()
+@CONFIG
+@click.option("--last", type=click.IntRange(0), default=50, show_default=True, help="How many of the newest; 0 is all.")
+@click.option("--kind", help="Only of this kind, or of all that begin so, such as link.")
+@click.option("--follow", is_flag=True, help="Go on with what happens, until interrupted.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON Lines.")
+def events(config: Path, last: int, kind: str | None, follow: bool, as_json: bool) -> int:
+    """Show what happened to the node of CONFIG, by time: links, restarts, drops, overflow."""
+    node = node_of(config)
+    following = 0
+    if last:
+        following = max(0, _page(node, 0, 1)["until"] - last) if kind is None else 0
+    shown: list[dict[str, Any]] = []
+    for event in _events(node, following):
+        following = event["number"] + 1
+        if _wanted(event, kind):
+            shown.append(event)
+    for event in by_time(shown[-last:]):
+        _print(event, as_json=as_json)
+    if not (shown or follow or as_json):
+        print("no events" if kind is None else f"no events of the kind {kind}")
+    while follow:
+        time.sleep(_FOLLOW_PERIOD_S)
+        news = list(_events(node, following))
+        following = news[-1]["number"] + 1 if news else following
+        for event in by_time(news):
+            if _wanted(event, kind):
+                _print(event, as_json=as_json)
+    return 0
+
+
+def by_time(events: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """``events``, which are in the order in which the store got them, in that in which they happened.
+
+    Where the clock jumped, what came before that stays before it: times on both sides cannot be compared.
+    """
+    ordered: list[dict[str, Any]] = []
+    between: list[dict[str, Any]] = []
+    for event in events:
+        if event["kind"] == "clock.jumped":
+            ordered += [*sorted(between, key=itemgetter("at_ms")), event]
+            between = []
+        else:
+            between.append(event)
+    return ordered + sorted(between, key=itemgetter("at_ms"))
+
+
+def _page(node: NodePlace, start: int, count: int) -> Any:
+    return call_node(node, "events", {"from": str(start), "count": str(count)}, timeout_s=_TIMEOUT_S)
+
+
+def _events(node: NodePlace, start: int) -> Iterator[dict[str, Any]]:
+    """All from number ``start`` on that there are now."""
+    until: int | None = None
+    while until is None or start < until:
+        page = _page(node, start, _PAGE)
+        until = page["until"] if until is None else until  # what happens meanwhile is for the next time
+        start = page["next"]
+        yield from page["events"]
+        if not page["events"]:
+            return
+
+
+def _wanted(event: dict[str, Any], kind: str | None) -> bool:
+    return kind is None or event["kind"] == kind or event["kind"].startswith(f"{kind}.")
+
+
+def _print(event: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(event), flush=True)
+        return
+    at = datetime.fromtimestamp(event["at_ms"] / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    about = event["actor"] or (event["bridge"] + (f":{event['lane']}" if event["lane"] >= 0 else ""))
+    facts = [event["reason"], str(event["count"]) if event["count"] else ""]
+    facts += [f"{name}={value}" for name, value in event["details"].items()]
+    print(f"{at}  {event['kind']:<16}  {about:<24}  {'  '.join(fact for fact in facts if fact)}".rstrip(), flush=True)

@@ -1,0 +1,75 @@
+"""``bascule export``: snapshots become Parquet files. It needs the extra ``export``, which a box without analysis has not."""
+
+from __future__ import annotations
+
+import json
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from wire.errors import ConfigError
+
+if TYPE_CHECKING:
+    from storage.analysis.tables.reader import Problem
+
+
+@click.command()
+@click.argument("places", metavar="SNAPSHOT...", nargs=-1, required=True)
+@click.option("--to", "target", type=click.Path(path_type=Path, file_okay=False), required=True, help="The folder for the files.")
+@click.option("--tables", metavar="TABLE,...", help="Only these tables: messages, queues, settlements, ...")
+@click.option("--no-payload", is_flag=True, help="Leave the payloads out.")
+@click.option("--damaged", type=click.Choice(["fail", "skip"]), default="fail", show_default=True, help="What cannot be read.")
+@click.option(
+    "--newer", type=click.Choice(["fail", "skip"]), default="fail", show_default=True, help="Snapshots of a newer version."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def export(
+    places: tuple[str, ...], target: Path, tables: str | None, no_payload: bool, damaged: str, newer: str, as_json: bool
+) -> int:
+    """Write the tables of snapshots as Parquet files.
+
+    SNAPSHOT is the folder of a snapshot, a folder of snapshots, or a glob. What was exported before is not written again.
+    """
+    missing = [name for name in ("numpy", "pyarrow") if find_spec(name) is None]
+    if missing:
+        raise ConfigError(f"bascule export needs {' and '.join(missing)}: install them with pip install 'bascule[export]'")
+    from storage.analysis.export import EXPORTED
+    from storage.analysis.export import export as export_tables
+    from storage.snapshots.manifest import find_snapshots
+
+    names = EXPORTED if tables is None else tuple(tables.split(","))
+    unknown = [name for name in names if name not in EXPORTED]
+    if unknown:
+        raise click.BadParameter(f"there is no table {unknown[0]!r}; there are {', '.join(EXPORTED)}", param_hint="--tables")
+    problems: list[Problem] = []
+
+    def tell(problem: Problem) -> None:
+        problems.append(problem)
+        print(f"left out: {problem}", file=sys.stderr, flush=True)
+
+    found = [each for place in places for each in find_snapshots(place)]
+    done = export_tables(
+        list({each.path.resolve(): each for each in found}.values()),
+        target,
+        tables=names,
+        payload=not no_payload,
+        damaged="skip" if damaged == "skip" else "fail",
+        newer="skip" if newer == "skip" else "fail",
+        on_problem=tell,
+        on_file=lambda path, rows: None if as_json else print(f"{path}: {rows} rows", flush=True),
+    )
+    if as_json:
+        facts = {
+            "files": done.files,
+            "rows": done.rows,
+            "bytes": done.size_bytes,
+            "there_already": done.there_already,
+            "problems": [str(problem) for problem in problems],
+        }
+        print(json.dumps(facts))
+    elif done.there_already:
+        print(f"{done.there_already} files were there already")
+    return 0

@@ -1,0 +1,144 @@
+"""``bascule init``: a first configuration, asked for or given by options, with secrets in files that nobody else can read."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import sys
+from pathlib import Path
+
+import click
+
+from storage import files
+from wire.errors import ConfigError, Unavailable
+
+SECRETS = "secrets"
+FILE_MODE, FOLDER_MODE = 0o644, 0o700
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False), default="bascule.yaml")
+@click.option("--name", help="The node's name; without it, the machine's.")
+@click.option("--data-dir", default="data", show_default=True, help="Where queues live, relative to FILE.")
+@click.option("--bind", help="Where local clients connect; without it, 127.0.0.1:1883.")
+@click.option("--user", help="A user of the local broker; the password is made, and kept beside FILE.")
+@click.option("--remote", help="Where to bridge to, such as mqtts://user@broker.example; empty for a broker alone.")
+@click.option("--bridge", default="cloud", show_default=True, help="The bridge's name.")
+@click.option("--client-id", help="Who the bridge is at the remote; without it, the node's name.")
+@click.option("--password-stdin", is_flag=True, help="Read the remote's password from the first line of standard input.")
+@click.option("--ca-file", help="Authorities to trust at the remote; without it, the system's.")
+@click.option("--filter", "filters", multiple=True, help="What goes to the remote; may be given several times. Without it, all.")
+@click.option("--force", is_flag=True, help="Replace FILE if it is there.")
+@click.option("-y", "--yes", is_flag=True, help="Ask nothing: what is not given has its default.")
+def init(
+    file: Path,
+    name: str | None,
+    data_dir: str,
+    bind: str | None,
+    user: str | None,
+    remote: str | None,
+    bridge: str,
+    client_id: str | None,
+    password_stdin: bool,
+    ca_file: str | None,
+    filters: tuple[str, ...],
+    force: bool,
+    yes: bool,
+) -> int:
+    """Write a first configuration to FILE: small, commented, and checked. What no option gives is asked for on a terminal."""
+    from supervisor.config.addresses import parse_remote_address
+    from supervisor.config.first import Answers, name_of, write_first
+
+    if file.exists() and not force:
+        raise click.UsageError(f"{file} is there already; take another name, or --force")
+    asks = not yes and sys.stdin.isatty()
+    name = _answer(name, asks, "Name of the node", name_of(socket.gethostname()))
+    bind = _answer(bind, asks, "Local clients connect to", "127.0.0.1:1883")
+    user = _answer(user, asks, "User of the local broker (empty: everybody)", "" if _is_local(bind) else "site")
+    remote = _answer(remote, asks, "Bridge to, such as mqtts://user@broker.example (empty: none)", "")
+    try:
+        remote_user = parse_remote_address(remote).username or "" if remote else ""
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--remote") from error
+    password = _password(remote_user, asks, from_stdin=password_stdin)
+    folder = file.parent / SECRETS
+    answers = Answers(
+        name=name,
+        data_dir=data_dir,
+        bind=bind,
+        user=user,
+        password_file=f"{SECRETS}/users" if user else "",
+        bridge=bridge,
+        remote=remote,
+        client_id=client_id or name,
+        remote_user=remote_user,
+        remote_password_file=f"{SECRETS}/{bridge}.password" if password else "",
+        ca_file=ca_file or "",
+        filters=filters or ("#",),
+    )
+    try:
+        if user or password:
+            files.make_folder(folder, FOLDER_MODE)
+        if user:
+            _make_user(folder, user)
+        if password:
+            files.write(folder / f"{bridge}.password", password.encode() + b"\n")
+        files.write(file, write_first(answers).encode(), mode=FILE_MODE)
+    except OSError as error:
+        raise Unavailable("the configuration cannot be written", path=str(file), error=str(error)) from error
+    return _checked(file, folder, user)
+
+
+def _answer(given: str | None, asks: bool, question: str, default: str) -> str:
+    if given is not None:
+        return given
+    answer: str = click.prompt(question, default=default, show_default=bool(default)) if asks else default
+    return answer.strip()
+
+
+def _is_local(bind: str) -> bool:
+    return bind.startswith(("127.", "[::1]", "localhost:", "unix:"))
+
+
+def _password(remote_user: str, asks: bool, *, from_stdin: bool) -> str:
+    if from_stdin:
+        return sys.stdin.readline().rstrip("\r\n")
+    if not remote_user or not asks:
+        return ""
+    answer: str = click.prompt(
+        f"Password of {remote_user} at the remote (empty: none)", default="", hide_input=True, show_default=False
+    )
+    return answer
+
+
+def _make_user(folder: Path, user: str) -> None:
+    """Give ``user`` a password of the machine's making: its hash for the node, itself for whoever sets up the clients."""
+    from actors.door.password_hashes import hash_password
+    from wire.door.password_table import name_fault, with_password
+
+    fault = name_fault(user)
+    if fault is not None:
+        raise click.BadParameter(fault, param_hint="--user")
+    password = secrets.token_urlsafe(18)
+    table = folder / "users"
+    text = table.read_text(encoding="utf-8") if table.exists() else ""
+    files.write(table, with_password(text, user, hash_password(password.encode())).encode())
+    files.write(folder / f"{user}.password", password.encode() + b"\n")
+
+
+def _checked(file: Path, folder: Path, user: str) -> int:
+    """Say what there is now and what comes next; what does not hold is told as ``bascule check`` tells it."""
+    from supervisor.config.loading import load
+
+    click.echo(f"{file}: written")
+    if user:
+        click.echo(f"  user {user}, whose password is in {folder / user}.password")
+    try:
+        load(file)
+    except ConfigError as error:
+        click.echo("\n".join(error.problems), err=True)
+        return error.exit_status
+    quoted = os.fspath(file)
+    click.echo(f"  next: bascule doctor {quoted}, then bascule run {quoted}")
+    return 0

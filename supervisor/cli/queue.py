@@ -1,0 +1,260 @@
+"""``bascule queue``: look at queues and dead letters, take them out, put them back. The node must run: it alone opens its store."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from storage import files
+from supervisor.cli.node_calls import CONFIG, call_node, node_of
+from wire.errors import BasculeError
+
+if TYPE_CHECKING:
+    from supervisor.config.loading import NodePlace
+
+BRIDGE = click.argument("bridge", metavar="BRIDGE")
+JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+FROM = click.option("--from", "start", type=click.IntRange(0), default=0, metavar="SEQ", help="Begin at this sequence.")
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_TIMEOUT_S = 25.0  # longer than the supervisor waits for the store
+_PAGE = 500
+
+
+def place(command: Command) -> Command:
+    """Which queues a command is about: those of a bridge, of one lane, or its dead letters."""
+    for option in (
+        click.option("--dead", is_flag=True, help="The dead letters instead."),
+        click.option("--lane", type=click.IntRange(0), help="One lane only."),
+        BRIDGE,
+        CONFIG,
+    ):
+        command = option(command)
+    return command
+
+
+class NotConfirmed(BasculeError):
+    """What cannot be undone was ordered without --yes, and there is nobody to ask."""
+
+    exit_status = 2
+
+
+@click.group()
+def queue() -> None:
+    """Look at the queues and dead letters of a node, purge and replay them."""
+
+
+@queue.command("ls")
+@CONFIG
+@click.argument("bridge", metavar="[BRIDGE]", required=False)
+@JSON
+def list_queues(config: Path, bridge: str | None, as_json: bool) -> int:
+    """List every queue and dead-letter queue (of BRIDGE), those of bridges that are not configured any more included."""
+    listed = _list(node_of(config), bridge)
+    if as_json:
+        print(json.dumps(listed))
+        return 0
+    from supervisor.terminal.view import print_queues
+
+    print_queues(listed)
+    return 0
+
+
+@queue.command()
+@place
+@click.option("--count", type=click.IntRange(1), default=10, show_default=True, help="How many (of each lane).")
+@FROM
+@JSON
+def peek(config: Path, bridge: str, lane: int | None, dead: bool, count: int, start: int, as_json: bool) -> int:
+    """Show the next messages of BRIDGE without touching them."""
+    node = node_of(config)
+    places = _places(node, bridge, lane, dead)
+    found = list(_messages(node, "queue.peek", bridge, places, start, count, payload=False))
+    if as_json:
+        print(json.dumps(found))
+        return 0
+    from supervisor.terminal.view import print_messages
+
+    print_messages(found, dead=dead)
+    return 0
+
+
+@queue.command()
+@place
+@click.option("--to", "path", required=True, metavar="FILE", help="Where to; - is standard output.")
+def export(config: Path, bridge: str, lane: int | None, dead: bool, path: str) -> int:
+    """Write all messages of BRIDGE as JSON Lines, payloads in base64 and as text; nothing is taken out of the queue."""
+    node = node_of(config)
+    places = _places(node, bridge, lane, dead)
+    lines = (json.dumps(message) + "\n" for message in _messages(node, "queue.export", bridge, places, 0, None, payload=True))
+    if path == "-":
+        sys.stdout.writelines(lines)
+        sys.stdout.flush()
+        return 0
+    count = _write_whole(Path(path), lines)
+    print(f"{bridge}: {count} messages in {path}")
+    return 0
+
+
+@queue.command()
+@place
+@click.option("--in-flight", is_flag=True, help="What may have been sent too; the lane then connects with a clean session.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@JSON
+def purge(config: Path, bridge: str, lane: int | None, dead: bool, in_flight: bool, yes: bool, as_json: bool) -> int:
+    """Remove what waits for BRIDGE and was never sent, or its dead letters. It cannot be undone; export first."""
+    if dead and (in_flight or lane is not None):
+        raise click.UsageError("--dead goes without --lane and --in-flight: a bridge has one dead-letter queue")
+    node = node_of(config)
+    listed = _list(node, bridge)
+    if not yes:
+        _confirm(bridge, listed, lane, dead)
+    arguments = {
+        "bridge": bridge,
+        **_lane(lane),
+        **({"dead": "yes"} if dead else {}),
+        **({"in_flight": "yes"} if in_flight else {}),
+    }
+    result = _call(node, "queue.purge", arguments)
+    if as_json:
+        print(json.dumps(result))
+        return 0
+    from supervisor.terminal.message_text import kept_lines
+
+    print(f"{bridge}: {result['purged']} {'dead letters' if dead else 'messages'} purged")
+    print("\n".join(kept_lines(result["kept_lanes"])), end="\n" if result["kept_lanes"] else "")
+    return 0
+
+
+@queue.command()
+@CONFIG
+@BRIDGE
+@click.option("--reason", help="Only what died of this.")
+@FROM
+@click.option("--count", type=click.IntRange(1), help="At most so many.")
+@JSON
+def replay(config: Path, bridge: str, reason: str | None, start: int, count: int | None, as_json: bool) -> int:
+    """Put the dead letters of BRIDGE back at the end of its queue, oldest first; they count as accepted anew."""
+    node = node_of(config)
+    total = {"replayed": 0, "damaged": 0, "full": False}
+    position: int | None = start
+    tail: int | None = None
+    while position is not None and (tail is None or position < tail) and (count is None or total["replayed"] < count):
+        wanted = _PAGE if count is None else min(_PAGE, count - total["replayed"])
+        arguments = {"bridge": bridge, "from": str(position), "count": str(wanted)}
+        if reason is not None:
+            arguments["reason"] = reason
+        page = _call(node, "queue.replay", arguments)
+        tail = page["tail"] if tail is None else tail  # what dies again meanwhile is not replayed again
+        position = page["next"]
+        total["replayed"] += page["replayed"]
+        total["damaged"] += page["damaged"]
+        total["full"] = page["full"]
+        if page["full"]:
+            break
+    if as_json:
+        print(json.dumps(total))
+    else:
+        print(f"{bridge}: dead letters back in the queue: {total['replayed']}")
+        if total["damaged"]:
+            print(f"  {total['damaged']} are damaged and stay; only a purge removes them")
+    if total["full"]:
+        print("bascule: the queue is full; the other dead letters stay where they are", file=sys.stderr)
+        return 1
+    return 0
+
+
+# --- inside ---
+
+
+def _call(node: NodePlace, command: str, arguments: dict[str, str]) -> Any:
+    return call_node(node, command, arguments, timeout_s=_TIMEOUT_S)
+
+
+def _list(node: NodePlace, bridge: str | None) -> Any:
+    return _call(node, "queue.ls", {} if bridge is None else {"bridge": bridge})
+
+
+def _lane(lane: int | None) -> dict[str, str]:
+    return {} if lane is None else {"lane": str(lane)}
+
+
+def _places(node: NodePlace, bridge: str, lane: int | None, dead: bool) -> list[dict[str, str]]:
+    """The arguments that name each queue to look into."""
+    if dead:
+        if lane is not None:
+            raise click.UsageError("--dead goes without --lane: a bridge has one dead-letter queue")
+        return [{"dead": "yes"}]
+    if lane is not None:
+        return [_lane(lane)]
+    return [_lane(row["lane"]) for row in _list(node, bridge)["queues"]]
+
+
+def _messages(
+    node: NodePlace,
+    command: str,
+    bridge: str,
+    places: list[dict[str, str]],
+    start: int,
+    count: int | None,
+    *,
+    payload: bool,
+) -> Iterator[dict[str, Any]]:
+    """The messages of ``places``, from ``start`` on and at most ``count`` of each, as they are printed."""
+    from supervisor.terminal.message_text import message_json
+
+    now_ms = time.time_ns() // 1_000_000
+    for which in places:
+        for name, row in _rows(node, command, bridge, which, start, count):
+            yield message_json(name, row, now_ms, payload=payload)
+
+
+def _rows(
+    node: NodePlace, command: str, bridge: str, which: dict[str, str], start: int, count: int | None
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The messages of one queue, page by page: (queue, message). What comes after the first page was asked for is left out."""
+    position: int | None = start
+    tail: int | None = None
+    taken = 0
+    while position is not None and (tail is None or position < tail) and (count is None or taken < count):
+        wanted = _PAGE if count is None else min(_PAGE, count - taken)
+        page = _call(node, command, {"bridge": bridge, **which, "from": str(position), "count": str(wanted)})
+        tail = page["tail"] if tail is None else tail
+        position = page["next"]
+        for row in page["messages"]:
+            taken += 1
+            yield page["queue"], row
+
+
+def _write_whole(path: Path, lines: Iterable[str]) -> int:
+    """Write ``lines`` to ``path``, which is there whole or not at all; how many they were."""
+    if path.exists() and not path.is_file():
+        raise click.ClickException(f"{path} is not a plain file; - is standard output")
+    count = 0
+    try:
+        with files.replacing(path, mode=0o666, suffix=f".{os.getpid()}.partial") as file:
+            for line in lines:
+                file.write(line.encode())
+                count += 1
+    except OSError as error:
+        raise click.ClickException(f"{path}: {error.strerror}") from error
+    return count
+
+
+def _confirm(bridge: str, listed: dict[str, Any], lane: int | None, dead: bool) -> None:
+    if dead:
+        what = f"{sum(row['held'] for row in listed['dead_letters'])} dead letters"
+    else:
+        rows = [row for row in listed["queues"] if lane in (None, row["lane"])]
+        what = f"up to {sum(row['depth'] for row in rows)} messages"
+    if not sys.stdin.isatty():
+        raise NotConfirmed(f"this would remove {what} of {bridge}; nothing was done: add --yes to mean it")
+    click.confirm(f"Remove {what} of {bridge} for good?", abort=True)

@@ -1,0 +1,201 @@
+"""``bascule snapshot``: have a running node make one, copy it somewhere, list what there is, look whether it is whole.
+
+The node makes the snapshot and keeps it below its data folder; the copy is this process's, so a target that is slow or hangs is no
+trouble of the node's.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from supervisor.cli.node_calls import call_node, node_of
+from supervisor.units import write_time
+from wire.errors import BasculeError, ConfigError, StorageDamaged, Unavailable
+
+if TYPE_CHECKING:
+    from storage.snapshots.manifest import Found, Manifest
+    from supervisor.config.loading import NodePlace
+
+_POLL_S = 0.1
+
+
+class NotMade(BasculeError):
+    """The node could not make the snapshot."""
+
+    exit_status = 1
+
+
+@click.command()
+@click.argument("places", metavar="CONFIG | DIR...", nargs=-1, required=True)
+@click.option("--to", "target", type=click.Path(path_type=Path, file_okay=False), help="Copy it to this folder, too.")
+@click.option("--last", is_flag=True, help="Make none: take the newest that there is. The node need not run.")
+@click.option("--list", "listing", is_flag=True, help="List the snapshots of the node of CONFIG.")
+@click.option("--verify", is_flag=True, help="Read the snapshots at DIR (or a glob), and say whether they are whole.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def snapshot(places: tuple[str, ...], target: Path | None, last: bool, listing: bool, verify: bool, as_json: bool) -> int:
+    """Make a snapshot of the running node of CONFIG; it goes on meanwhile.
+
+    A copy that was cut short goes on where it was when the command is given again.
+    """
+    if verify:
+        if target is not None or last or listing:
+            raise click.UsageError("--verify goes with --json only")
+        return _verify(places, as_json)
+    if len(places) != 1 or (listing and (last or target is not None)):
+        raise click.UsageError("one CONFIG is wanted; --list goes with --json only")
+    node = node_of(Path(places[0]))
+    if listing:
+        return _list(node, as_json)
+    if target is not None and Path(node.data_dir) in (target.resolve(), *target.resolve().parents):
+        raise click.BadParameter(f"{target} is in the node's data folder, which holds the snapshots themselves", param_hint="--to")
+    made = _newest(node) if last else _make(node)
+    facts: dict[str, Any] = {
+        key: made[key] for key in ("id", "path", "at_ms", "bytes", "messages", "took_s", "pause_ms") if key in made
+    }
+    if not as_json:
+        how = f", made in {made['took_s']:.1f} s" if "took_s" in made else ""
+        print(f"{made['path']}: {made['messages']} messages, {_size(made['bytes'])}{how}", flush=True)
+    if target is not None:
+        facts |= _copy(Path(made["path"]), target, as_json)
+    if as_json:
+        print(json.dumps(facts))
+    return 0
+
+
+def _make(node: NodePlace) -> dict[str, Any]:
+    """Have the node make one, and wait for it; what it is."""
+    number = call_node(node, "snapshot")["number"]
+    while True:
+        result: dict[str, Any] = call_node(node, "snapshot.result", {"number": str(number)})
+        if result["state"] == "made":
+            return result
+        if result["state"] == "failed":
+            raise NotMade(f"no snapshot was made: {result['message']}")
+        time.sleep(_POLL_S)
+
+
+def _newest(node: NodePlace) -> dict[str, Any]:
+    manifests = list(_folder_of(node).manifests())
+    if not manifests:
+        raise Unavailable("there is no snapshot yet", data_dir=node.data_dir)
+    path, manifest = manifests[-1]
+    return {"path": str(path), **_facts(manifest)}
+
+
+def _copy(source: Path, target: Path, quiet: bool) -> dict[str, Any]:
+    from storage.snapshots.snapshot_copy import copy_snapshot
+
+    shows = not quiet and sys.stderr.isatty()
+
+    def show(done: int, total: int) -> None:
+        if shows:
+            print(f"\r{_size(done)} of {_size(total)}", end="", file=sys.stderr, flush=True)
+
+    copied = copy_snapshot(source, target.absolute(), on_progress=show)
+    if shows:
+        print("\r\x1b[K", end="", file=sys.stderr)
+    if not quiet:
+        what = "was there already" if copied.already_there else f"copied {_size(copied.copied_bytes)}"
+        kept = f", {_size(copied.kept_bytes)} were there" if copied.kept_bytes else ""
+        print(f"{copied.path}: {what}{kept}")
+    return {"copy": str(copied.path), "copied_bytes": copied.copied_bytes, "kept_bytes": copied.kept_bytes}
+
+
+def _list(node: NodePlace, as_json: bool) -> int:
+    from storage.snapshots.manifest import NoManifest, find_snapshots
+
+    folder = _folder_of(node)
+    try:
+        found = find_snapshots(folder.path)
+    except NoManifest:
+        found = []
+    rows = [_row(each) for each in found]
+    if as_json:
+        usage = folder.usage()
+        print(json.dumps({"snapshots": rows, "bytes": usage.size_bytes, "own_bytes": usage.own_bytes}))
+    elif not rows:
+        print("no snapshots")
+    else:
+        for row in rows:
+            print(
+                row["path"]
+                + ": "
+                + (row["problem"] or f"{write_time(row['at_ms'])}, {row['messages']} messages, {_size(row['bytes'])}")
+            )
+        usage = folder.usage()
+        print(f"together {_size(usage.size_bytes)}, of which {_size(usage.own_bytes)} are not in the store")
+    return 0
+
+
+def _verify(places: tuple[str, ...], as_json: bool) -> int:
+    """Print what is wrong with each; the exit status tells of the worst. What is half made is named, and is no fault."""
+    statuses = [0]
+    rows = []
+    for found in _found(places):
+        row = {**_row(found), "faults": []}
+        if found.manifest is not None:
+            row["faults"] = _faults(found.path)
+        if row["faults"] or (found.problem and not found.half_made and not found.newer):
+            statuses.append(StorageDamaged.exit_status)
+        elif found.newer:
+            statuses.append(ConfigError.exit_status)
+        rows.append(row)
+        if not as_json:
+            print(f"{found.path}: " + (found.problem or ("DAMAGED" if row["faults"] else "whole")), flush=True)
+            for fault in row["faults"]:
+                print(f"  {fault['name']} {fault['problem']}")
+    if as_json:
+        print(json.dumps({"snapshots": rows}))
+    if all(row["problem"] for row in rows) and len(statuses) == 1:
+        return Unavailable.exit_status  # half made, all of them
+    return StorageDamaged.exit_status if StorageDamaged.exit_status in statuses else max(statuses)
+
+
+def _found(places: tuple[str, ...]) -> Iterator[Found]:
+    from storage.snapshots.manifest import find_snapshots
+
+    for place in places:
+        yield from find_snapshots(place)
+
+
+def _faults(path: Path) -> list[dict[str, str]]:
+    from storage.snapshots.manifest import verify
+
+    try:
+        return [{"name": fault.name, "problem": fault.problem} for fault in verify(path)]
+    except OSError as error:
+        return [{"name": str(error.filename or path), "problem": f"cannot be read: {error.strerror}"}]
+
+
+def _folder_of(node: NodePlace) -> Any:
+    from storage.snapshots.snapshot_folder import FOLDER_NAME, SnapshotFolder
+
+    data_dir = Path(node.data_dir)
+    return SnapshotFolder(data_dir / FOLDER_NAME, data_dir / "store")
+
+
+def _row(found: Found) -> dict[str, Any]:
+    known = {} if found.manifest is None else _facts(found.manifest)
+    return {"path": str(found.path), **known, "problem": found.problem, "half_made": found.half_made, "newer": found.newer}
+
+
+def _facts(manifest: Manifest) -> dict[str, Any]:
+    return {
+        "id": manifest.id,
+        "at_ms": manifest.at_ms,
+        "bytes": manifest.size_bytes,
+        "messages": sum(queue.depth for queue in manifest.queues),
+    }
+
+
+def _size(size_bytes: int) -> str:
+    from supervisor.terminal.view import size
+
+    return size(size_bytes)

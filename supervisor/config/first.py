@@ -1,0 +1,106 @@
+"""The first configuration of a node: a small file with comments, made of what an operator has answered.
+
+Any text is read as it was written. Whether it holds, ``supervisor/config/loading.py`` decides, which loads the result.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from supervisor.config.addresses import parse_remote_address
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answers:
+    """remote: an address, or empty for a broker alone. user: who may log in to the listener; empty lets everybody in.
+
+    password_file, remote_password_file: relative to the configuration; empty where there is no password.
+    """
+
+    name: str
+    data_dir: str
+    bind: str
+    user: str = ""
+    password_file: str = ""
+    bridge: str = "cloud"
+    remote: str = ""
+    client_id: str = ""
+    remote_user: str = ""
+    remote_password_file: str = ""
+    ca_file: str = ""
+    filters: tuple[str, ...] = ("#",)
+
+
+def name_of(host: str) -> str:
+    """The name of a node on the machine ``host``: its first label, with what a name may not have left out."""
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", host.partition(".")[0])[:64].strip("-") or "edge-1"
+
+
+def write_first(answers: Answers) -> str:
+    """The text of the file."""
+    lines = [
+        "# Made by bascule init. What else can be set, with every default: bascule's configs/default.yaml.",
+        "# After a change: bascule check FILE. What is wrong beside it: bascule doctor FILE.",
+        "node:",
+        f"  name: {_text(answers.name)}",
+        f"  data_dir: {_text(answers.data_dir)}  # queues live here; relative paths count from this file's folder",
+        "",
+        "listeners:  # where local clients connect",
+        f"  - bind: {_text(answers.bind)}",
+        "",
+        "access:",
+        *_access(answers),
+        "",
+        *_bridges(answers),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _access(answers: Answers) -> list[str]:
+    if not answers.user:
+        return ["  allow_anonymous: true  # everybody who reaches the listener may publish and read"]
+    return [
+        f"  password_file: {_text(answers.password_file)}  # users are added with: bascule passwd FILE USER",
+        '  # Without a list all is allowed; such as: acl: [{users: [ada], topics: ["site/%u/#"]}]',
+    ]
+
+
+def _bridges(answers: Answers) -> list[str]:
+    if not answers.remote:
+        return ["bridges: []  # a broker alone"]
+    remote = [f"      addresses: [{_text(answers.remote)}]  # tried in turn"]
+    if answers.client_id:
+        remote.append(
+            f"      client_id: {_text(answers.client_id)}  # the remote keeps our session under it: no two may have the same"
+        )
+    if answers.remote_user and parse_remote_address(answers.remote).username is None:
+        remote.append(f"      username: {_text(answers.remote_user)}")
+    if answers.remote_password_file:
+        remote.append(f"      password_file: {_text(answers.remote_password_file)}")
+    if answers.ca_file:
+        remote.append(f"      tls: {{ca_file: {_text(answers.ca_file)}}}")
+    return [
+        "bridges:",
+        f"  - name: {_text(answers.bridge)}",
+        "    remote:",
+        *remote,
+        "    local_subscriptions:  # what goes to the remote; remote_subscriptions brings messages from there",
+        f"      - filters: [{', '.join(map(_text, answers.filters))}]",
+    ]
+
+
+def _text(value: str) -> str:
+    if _PLAIN.fullmatch(value) and value.lower() not in _WORDS:
+        return value
+    return '"' + "".join(map(_escaped, value)) + '"'
+
+
+def _escaped(sign: str) -> str:
+    if sign in '"\\':
+        return f"\\{sign}"
+    return sign if sign.isprintable() else f"\\U{ord(sign):08X}"
+
+
+_PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_./-]*")
+_WORDS = {"y", "n", "yes", "no", "on", "off", "true", "false", "null"}  # YAML takes them for something else

@@ -1,0 +1,81 @@
+"""Joins a configuration with the files that it includes: ``include: [bridges.d/*.yaml]``.
+
+Lists of bridges and listeners go one behind the other, in the order of the file names; every other key stands in one file only.
+Each value keeps its place, so that a problem names the file that it is in. Relative paths in an included file count from the folder
+of the file that includes it.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from supervisor.config.substitution import Substitution
+from supervisor.config.yaml_file import Document, Key, Problem, read_document
+from supervisor.units import shown
+
+KEY = "include"
+LISTS = ("bridges", "listeners")
+_LEAST = "write bridges: or another key of the configuration, or remove the file"
+
+
+def read_with_included(path: Path, substitution: Substitution) -> Document:
+    """The values of the file ``path`` and of those it includes.
+
+    Raises:
+        ConfigError: one of the files cannot be read, or is not one YAML mapping.
+    """
+    document = read_document(path, substitution=substitution)
+    for key, pattern in _patterns(document):
+        files = _files(path.parent, pattern)
+        if not files and not glob.has_magic(pattern):
+            document.problems.append(Problem(document.place(key), key, f"there is no file {path.parent / pattern}"))
+        for file in files:
+            if os.path.realpath(file) == os.path.realpath(path):
+                document.problems.append(Problem(document.place(key), key, f"{shown(pattern)} includes this file itself"))
+                continue
+            _join(document, read_document(file, _LEAST, substitution=substitution))
+    return document
+
+
+def _patterns(document: Document) -> Iterator[tuple[Key, str]]:
+    patterns = document.data.get(KEY, ())
+    if isinstance(patterns, tuple):  # what else it may be, the model refuses
+        yield from (((KEY, index), pattern) for index, pattern in enumerate(patterns) if isinstance(pattern, str) and pattern)
+
+
+def _files(folder: Path, pattern: str) -> list[Path]:
+    """The files that ``pattern`` matches, in the order of their names; hidden ones only where it says so."""
+    found = glob.glob(os.path.join(glob.escape(str(folder)), os.path.expanduser(pattern)), recursive=True)
+    return [Path(name) for name in sorted(found) if not os.path.isdir(name)]
+
+
+def _join(document: Document, included: Document) -> None:
+    document.problems += included.problems
+    for name, value in included.data.items():
+        if name == KEY:
+            document.problems.append(Problem(included.place((KEY,), of_key=True), (KEY,), "an included file cannot include others"))
+            continue
+        there = document.data.get(name)
+        if name not in document.data:
+            document.data[name] = value
+            _keep_places(document, included, name, 0)
+        elif name in LISTS and isinstance(there, tuple) and isinstance(value, tuple):
+            document.data[name] = there + value
+            _keep_places(document, included, name, len(there))
+        else:
+            first = document.place((name,), of_key=True)
+            message = f"stands in {first.file or 'the file that includes this one'} already, line {first.line}; keep one"
+            document.problems.append(Problem(included.place((name,), of_key=True), (name,), message))
+
+
+def _keep_places(document: Document, included: Document, name: str, before: int) -> None:
+    """Take over the places of ``included`` below ``name``, whose items come behind ``before`` others."""
+    for places, theirs in ((document.keys, included.keys), (document.values, included.values)):
+        for key, place in theirs.items():
+            if key[:1] != (name,) or (len(key) == 1 and before):
+                continue
+            index = key[1] if len(key) > 1 else None
+            places[(name, index + before, *key[2:]) if isinstance(index, int) else key] = place

@@ -1,0 +1,106 @@
+"""Loads the configuration of a node in a process of its own: what that takes is as much memory as the node itself.
+
+``python -m supervisor.config.loading_aside FILE`` writes the settings as the children read them; with ``--acl``, the rules of an
+ACL file. Where the file does not hold, it writes why and exits 78.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from dataclasses import astuple
+from pathlib import Path
+from typing import Any
+
+from supervisor.launch import environment
+from wire.errors import BasculeError, ConfigError, Unavailable
+from wire.settings import AclRuleSettings, NodeSettings, dump, load
+
+_ACL = "--acl"
+
+
+class Loading:
+    """The loading of ``words``, which goes on from here while the caller does other things."""
+
+    def __init__(self, *words: str | Path) -> None:
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "supervisor.config.loading_aside", *words],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                env=environment(),
+            )
+        except OSError as error:
+            raise Unavailable("the configuration cannot be loaded", error=str(error)) from error
+
+    def fileno(self) -> int:
+        """Where the process writes to."""
+        assert self._process.stdout is not None
+        return self._process.stdout.fileno()
+
+    def settings(self) -> NodeSettings:
+        """Wait for the settings of a node, whose password and ACL files were read, too.
+
+        Raises:
+            ConfigError: the configuration does not hold.
+            Unavailable: it could not be loaded for another reason, which the process has printed.
+        """
+        return load(self.told())
+
+    def told(self) -> bytes:
+        """Wait for what the process writes; the errors are those of ``settings``."""
+        told, _ = self._process.communicate()
+        status = self._process.returncode
+        if status == ConfigError.exit_status:
+            message, problems = json.loads(told)
+            raise ConfigError(message, problems=problems)
+        if status:
+            raise Unavailable("the configuration could not be loaded", exit_status=status)
+        return told
+
+
+def problems(path: Path) -> list[str]:
+    """What is wrong with the configuration ``path`` now."""
+    try:
+        Loading(path).settings()
+    except ConfigError as error:
+        return list(error.problems) or [str(error)]
+    except BasculeError as error:
+        return [str(error)]
+    return []
+
+
+def load_acl(path: str) -> tuple[AclRuleSettings, ...]:
+    """The rules in the ACL file ``path``; the errors are those of ``Loading.settings``."""
+    return tuple(_rule(values) for values in json.loads(Loading(_ACL, path).told()))
+
+
+def _rule(values: list[Any]) -> AclRuleSettings:
+    """The rule with the fields ``values``; JSON has no tuples."""
+    fields: Any = [tuple(value) if isinstance(value, list) else value for value in values]
+    return AclRuleSettings(*fields)
+
+
+def main(argv: list[str]) -> int:
+    """The process: load, tell, end."""
+    from supervisor.config import loading
+
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    path = Path(argv[-1])
+    try:
+        if argv[0] == _ACL:
+            told = json.dumps([astuple(rule) for rule in loading.load_acl(path)]).encode()
+        else:
+            told = dump(loading.load(path))
+    except ConfigError as error:
+        told = json.dumps((error.message, error.problems)).encode()
+        sys.stdout.buffer.write(told)
+        return error.exit_status
+    sys.stdout.buffer.write(told)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,1 @@
+"""The control socket: its language, and the commands that the store obeys."""

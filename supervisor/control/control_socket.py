@@ -1,0 +1,172 @@
+"""The control socket's language: requests and answers as values, their codec, and the client that the command line uses.
+
+A request is the msgpack map ``{v: 1, id, cmd, args}``; its answer is ``{v: 1, id, ok: true, result}`` or
+``{v: 1, id, ok: false, error: {kind, message}}``. The socket is a ZeroMQ ROUTER at ``<run_dir>/control.ipc`` that only the node's
+owner can open. What a command does is the supervisor's; the socket itself is the mailbox's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgpack
+
+from actors.process.post import ask
+from wire.errors import BasculeError, Unavailable
+
+VERSION = 1
+SOCKET_NAME = "control.ipc"
+PAYLOAD_MAX_BYTES = 262_144  # of three texts of 65,535 bytes, the longest that MQTT has, and some more
+
+# Every command with the names of the arguments that it must have, all of them text.
+COMMANDS: dict[str, tuple[str, ...]] = {
+    "ping": (),
+    "status": (),
+    "stop": (),
+    "snapshot": (),
+    "snapshot.result": ("number",),
+    "bridge.pause": ("bridge",),
+    "bridge.resume": ("bridge",),
+    "bridge.restart": ("bridge",),
+    "queue.ls": (),
+    "queue.peek": ("bridge",),
+    "queue.export": ("bridge",),
+    "queue.purge": ("bridge",),
+    "queue.replay": ("bridge",),
+    "session.ls": (),
+    "session.show": ("client_id",),
+    "session.end": ("client_id",),
+    "session.disconnect": ("client_id",),
+    "events": (),
+}
+
+# Arguments that a command may have besides; numbers in decimal, switches yes or no.
+OPTIONAL: dict[str, tuple[str, ...]] = {
+    "queue.ls": ("bridge",),
+    "queue.peek": ("lane", "dead", "from", "count"),
+    "queue.export": ("lane", "dead", "from", "count"),
+    "queue.purge": ("lane", "dead", "in_flight"),
+    "queue.replay": ("reason", "from", "count"),
+    "session.ls": ("after", "count", "like", "user", "connected"),
+    "session.show": ("from",),
+    "session.end": ("drops_will",),
+    "events": ("from", "count"),
+}
+
+
+class ControlError(BasculeError):
+    """A request was refused, and nothing was changed. ``kind`` tells programs why, ``message`` tells people."""
+
+    exit_status = 1
+
+    def __init__(self, kind: str, message: str, request_id: Any = None) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.request_id = request_id
+
+
+class NotRunning(Unavailable):
+    """No node answers on the control socket."""
+
+    exit_status = 69
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One command that is known and has its arguments. request_id is the asker's own, returned with the answer."""
+
+    request_id: Any
+    command: str
+    arguments: dict[str, str]
+
+
+def encode_request(request_id: Any, command: str, arguments: dict[str, str]) -> bytes:
+    """A request as it goes over the socket.
+
+    Raises:
+        ControlError: an argument is no text: what a terminal sent was not UTF-8.
+    """
+    try:
+        packed: bytes = msgpack.packb({"v": VERSION, "id": request_id, "cmd": command, "args": arguments})
+    except UnicodeEncodeError as error:
+        raise ControlError("bad_arguments", f"{error.object!r} is not UTF-8", request_id) from error
+    return packed
+
+
+def parse_request(payload: bytes) -> Request:
+    """The request in ``payload``.
+
+    Raises:
+        ControlError: it is none, of another version, of an unknown command, or with other arguments than the command has.
+    """
+    if len(payload) > PAYLOAD_MAX_BYTES:
+        raise ControlError("bad_request", f"a request has at most {PAYLOAD_MAX_BYTES} bytes")
+    try:
+        request = msgpack.unpackb(payload)
+    except (ValueError, TypeError, msgpack.UnpackException) as error:
+        raise ControlError("bad_request", "a request is a msgpack map {v, id, cmd, args}") from error
+    if not isinstance(request, dict):
+        raise ControlError("bad_request", "a request is a msgpack map {v, id, cmd, args}")
+    request_id = request.get("id")
+    if not isinstance(request_id, str | int | bytes | None):
+        raise ControlError("bad_request", "id is a number, text or bytes")
+    if request.get("v") != VERSION:
+        raise ControlError("bad_version", f"this node speaks version {VERSION}", request_id)
+    command, arguments = request.get("cmd"), request.get("args") or {}
+    if not isinstance(command, str) or command not in COMMANDS:
+        raise ControlError("unknown_command", f"cmd is one of {', '.join(COMMANDS)}", request_id)
+    names, optional = COMMANDS[command], OPTIONAL.get(command, ())
+    if (
+        not isinstance(arguments, dict)
+        or not set(names) <= set(arguments) <= {*names, *optional}
+        or not all(isinstance(text, str) for text in arguments.values())
+    ):
+        wanted = f"args of {command} is the map {{{', '.join(f'{name}: text' for name in names)}}}"
+        wanted += f" and may have {', '.join(optional)}" if optional else ""
+        raise ControlError("bad_arguments", wanted, request_id)
+    return Request(request_id=request_id, command=command, arguments=arguments)
+
+
+def encode_result(request_id: Any, result: Any) -> bytes:
+    """The answer to a request that was carried out."""
+    packed: bytes = msgpack.packb({"v": VERSION, "id": request_id, "ok": True, "result": result})
+    return packed
+
+
+def encode_error(error: ControlError) -> bytes:
+    """The answer to a request that was refused."""
+    said = {"kind": error.kind, "message": error.message}
+    packed: bytes = msgpack.packb({"v": VERSION, "id": error.request_id, "ok": False, "error": said})
+    return packed
+
+
+def parse_answer(payload: bytes) -> Any:
+    """The result in ``payload``.
+
+    Raises:
+        ControlError: the request was refused, or the answer is of a version that is not known here.
+    """
+    answer = msgpack.unpackb(payload, strict_map_key=False)
+    if not isinstance(answer, dict) or answer.get("v") != VERSION:
+        raise ControlError("bad_version", "the node answers in another version; use the command line of the same release")
+    if not answer["ok"]:
+        raise ControlError(answer["error"]["kind"], answer["error"]["message"])
+    return answer["result"]
+
+
+def call(run_dir: Path, command: str, arguments: dict[str, str] | None = None, *, timeout_s: float = 5.0) -> Any:
+    """Have the node that runs in ``run_dir`` carry out ``command``, and return its result; blocks for at most ``timeout_s``.
+
+    Raises:
+        NotRunning: there is no control socket, or nobody answers on it.
+        ControlError: the node refused.
+    """
+    path = run_dir / SOCKET_NAME
+    if not path.exists():
+        raise NotRunning("the node does not run: it has no control socket", path=str(path))
+    answer = ask(path, encode_request(1, command, arguments or {}), timeout_s)
+    if answer is None:
+        raise NotRunning(f"the node does not run, or did not answer within {timeout_s:g} s", path=str(path))
+    return parse_answer(answer)

@@ -1,0 +1,167 @@
+"""The control socket's commands that the store obeys: from text to a frame for the store, and who waits for its answer. Pure.
+
+The store carries a command out between two commits; the supervisor goes on meanwhile. If the store ends before it has answered,
+or does not answer in time, whoever asked is told so: an order to purge or replay may then have been carried out, or not.
+What is about local clients' sessions goes by the Listener, where one lives, and the same holds if that ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from supervisor.control.control_socket import ControlError, Request
+from wire.frames.names import SUPERVISOR
+from wire.frames.supervision import QueueAnswer, QueueCommand, SessionCommand
+
+Asker = TypeVar("Asker")
+
+ASKERS_MAX = 32
+ANSWER_TIMEOUT_S = 20.0
+UNKNOWN_OUTCOME = "an order to purge or replay may have been carried out or not: look with queue ls"
+UNKNOWN_SESSION = "an order to end or disconnect may have been carried out or not: look with session ls"
+
+_VERBS = {
+    "queue.ls": "ls",
+    "queue.peek": "peek",
+    "queue.export": "peek",
+    "queue.purge": "purge",
+    "queue.replay": "replay",
+    "events": "events",
+}
+_SESSION_VERBS = {
+    "session.ls": "ls",
+    "session.show": "show",
+    "session.end": "end",
+    "session.disconnect": "disconnect",
+}
+CHANGES = ("queue.purge", "queue.replay", "session.end", "session.disconnect")
+_PEEK_PAYLOAD_BYTES = 200
+
+
+def _number(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) >> 63:
+        raise ValueError("a whole number of 0 or more")
+    return int(text)
+
+
+def _flag(text: str) -> bool:
+    if text not in ("yes", "no"):
+        raise ValueError("yes or no")
+    return text == "yes"
+
+
+_READ: Mapping[str, Callable[[str], object]] = {
+    "bridge": str,
+    "reason": str,
+    "lane": _number,
+    "from": _number,
+    "count": _number,
+    "dead": _flag,
+    "in_flight": _flag,
+    "client_id": str,
+    "after": str,
+    "like": str,
+    "user": str,
+    "connected": _flag,
+    "drops_will": _flag,
+}
+
+
+def is_queue_command(command: str) -> bool:
+    """Whether ``command`` is the store's to carry out."""
+    return command in _VERBS or is_session_command(command)
+
+
+def is_session_command(command: str) -> bool:
+    """Whether ``command`` is about local clients' sessions, and the Listener has a part in it."""
+    return command in _SESSION_VERBS
+
+
+def to_arguments(request: Request) -> dict[str, Any]:
+    """The arguments of ``request`` as the store takes them.
+
+    Raises:
+        ControlError: one is not what it should be.
+    """
+    arguments: dict[str, Any] = {}
+    for name, text in request.arguments.items():
+        try:
+            arguments[name] = _READ[name](text)
+        except ValueError as error:
+            raise ControlError("bad_arguments", f"{name} is {error}, not {text!r}", request.request_id) from error
+    if request.command in ("queue.peek", "queue.export") and not arguments.get("dead") and "lane" not in arguments:
+        raise ControlError("bad_arguments", f"{request.command} wants lane, or dead: yes", request.request_id)
+    if request.command == "queue.peek":
+        arguments["payload_bytes"] = _PEEK_PAYLOAD_BYTES
+    return arguments
+
+
+@dataclass(slots=True)
+class _Pending(Generic[Asker]):
+    asker: Asker
+    request_id: Any
+    deadline_s: float
+    outcome: str  # what to say if it is not known
+    by_listener: bool
+
+
+class Relay(Generic[Asker]):
+    """Who waits for which answer of the store."""
+
+    def __init__(self) -> None:
+        self._pending: dict[int, _Pending[Asker]] = {}
+        self._number = 0
+
+    def ask(self, asker: Asker, request: Request, now_s: float, *, by_listener: bool = False) -> QueueCommand | SessionCommand:
+        """The frame for the store, or for the Listener, where that lives and has a part; ``asker`` waits from now on.
+
+        Raises:
+            ControlError: the arguments are wrong, or too many wait.
+        """
+        arguments = to_arguments(request)
+        if len(self._pending) >= ASKERS_MAX:
+            raise ControlError("busy", "too many queue commands are waiting", request.request_id)
+        self._number += 1
+        about_sessions = is_session_command(request.command)
+        outcome = UNKNOWN_SESSION if about_sessions else UNKNOWN_OUTCOME
+        self._pending[self._number] = _Pending(asker, request.request_id, now_s + ANSWER_TIMEOUT_S, outcome, by_listener)
+        if about_sessions:
+            verb = _SESSION_VERBS[request.command]
+            return SessionCommand(request=self._number, verb=verb, arguments=arguments, asker=SUPERVISOR)
+        return QueueCommand(request=self._number, verb=_VERBS[request.command], arguments=arguments)
+
+    def answered(self, answer: QueueAnswer) -> tuple[Asker, Any, ControlError | None] | None:
+        """Whom to answer, the identifier of the request and what was wrong, if anything was; None if nobody waits any more."""
+        pending = self._pending.pop(answer.request, None)
+        if pending is None:
+            return None
+        error = ControlError(answer.error, answer.message, pending.request_id) if answer.error else None
+        return pending.asker, pending.request_id, error
+
+    def store_ended(self) -> list[tuple[Asker, ControlError]]:
+        """The store has ended: what to tell all who wait."""
+        return self._give_up(list(self._pending), "the queue store ended meanwhile")
+
+    def listener_ended(self) -> list[tuple[Asker, ControlError]]:
+        """The Listener has ended: what to tell those whose questions went by it."""
+        return self._give_up(
+            [number for number, pending in self._pending.items() if pending.by_listener], "the listener ended meanwhile"
+        )
+
+    def timed_out(self, now_s: float) -> list[tuple[Asker, ControlError]]:
+        """What to tell those whose time is up at ``now_s``."""
+        late = [number for number, pending in self._pending.items() if pending.deadline_s <= now_s]
+        return self._give_up(late, f"the queue store has not answered within {ANSWER_TIMEOUT_S:g} s")
+
+    def next_deadline_s(self) -> float | None:
+        """When ``timed_out`` has something to say; None if nobody waits."""
+        return min((pending.deadline_s for pending in self._pending.values()), default=None)
+
+    def _give_up(self, numbers: list[int], why: str) -> list[tuple[Asker, ControlError]]:
+        given_up = []
+        for number in numbers:
+            pending = self._pending.pop(number)
+            given_up.append((pending.asker, ControlError("unavailable", f"{why}; {pending.outcome}", pending.request_id)))
+        return given_up

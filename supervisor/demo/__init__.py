@@ -1,0 +1,1 @@
+"""``bascule demo``: two nodes, a link that is cut, clients that count."""

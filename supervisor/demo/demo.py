@@ -1,0 +1,298 @@
+"""``bascule demo``: two nodes, a link that is cut, processes that are killed, and an account of every message.
+
+An *edge* node bridges to a *cloud* node, both of this installation, over a relay on loopback. While messages of each QoS flow, the
+link is cut, the edge's bridge and store are killed (SIGKILL), the link is mended, and they are killed again.
+Whatever was acknowledged must arrive. The cloud's subscriber is a live one, which counts by number what came over the bridge.
+With a folder to keep them in, the edge makes snapshots, while the link is cut and at the end: ``bascule report`` is shown on them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any, Self
+
+from supervisor.control.control_socket import NotRunning, call
+from supervisor.demo.clients import Publisher, Subscriber, qos_of
+from supervisor.demo.cut_link import Link
+from supervisor.demo.demo_snapshots import keep_snapshot, wanted_empty
+from supervisor.launch import environment
+from supervisor.terminal.view import print_table, say, verdict
+from wire.errors import BasculeError, Unavailable
+from wire.frames.names import BRIDGE, STORE, process_name
+
+BRIDGE_NAME = "cloud"
+LANE = process_name(BRIDGE, BRIDGE_NAME, 0)
+PATIENCE_S = 60.0  # with each thing that is waited for: a machine that is busy otherwise takes its time
+PUBLISHING_S = 8.0
+_POLL_S = 0.02
+_PROMISES = ("at most once", "at least once", "exactly once")
+
+# At which part of all messages what happens; a name that is not cut, mend or snapshot is the edge's process to kill.
+SCRIPT = (
+    (0.15, "cut"),
+    (0.25, LANE),
+    (0.4, STORE),
+    (0.5, "snapshot"),
+    (0.55, "mend"),
+    (0.65, LANE),
+    (0.8, STORE),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """What became of the messages of one QoS. lost: acknowledged to the publisher, and never arrived."""
+
+    qos: int
+    published: int
+    acknowledged: int
+    once: int
+    duplicated: int
+    lost: int
+
+    @property
+    def kept(self) -> bool:
+        """Whether the promise of this QoS was kept; QoS 0 may lose, but not double."""
+        all_acknowledged = self.qos == 0 or self.acknowledged == self.published
+        return all_acknowledged and self.lost == 0 and (self.qos == 1 or self.duplicated == 0)
+
+
+def account(qos: int, published: int, acknowledged: set[int], arrivals: Counter[int]) -> Account:
+    """Compare by number; messages 0 ... ``published`` - 1 were published."""
+    numbers = [number for number in range(published) if qos_of(number) == qos]
+    return Account(
+        qos=qos,
+        published=len(numbers),
+        acknowledged=sum(number in acknowledged for number in numbers),
+        once=sum(arrivals[number] == 1 for number in numbers),
+        duplicated=sum(arrivals[number] > 1 for number in numbers),
+        lost=sum(number in acknowledged and not arrivals[number] for number in numbers),
+    )
+
+
+class DemoNode:
+    """A node of the demo in ``folder``: ``bascule run`` in a process of its own."""
+
+    def __init__(self, name: str, folder: Path, bridges: list[dict[str, Any]]) -> None:
+        self.name = name
+        self.port = _free_port()
+        self.log_path = folder / f"{name}.log"
+        self.run_dir = folder / name / "run"
+        self._config = folder / f"{name}.yaml"
+        config = {
+            "node": {"name": name, "data_dir": str(folder / name)},
+            "listeners": [{"bind": f"127.0.0.1:{self.port}"}],
+            "access": {"allow_anonymous": True},
+            "limits": {"min_free_disk": "0B"},
+            "bridges": bridges,
+        }
+        self._config.write_text(json.dumps(config))  # JSON is YAML
+
+    def __enter__(self) -> Self:
+        with self.log_path.open("wb") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "supervisor.cli", "run", str(self._config)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=environment(),
+            )
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.terminate()
+        try:
+            self._process.wait(10.0)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def status(self) -> dict[str, Any] | None:
+        """The node's status; None while it does not answer. Raises: Unavailable, if it has ended."""
+        if self._process.poll() is not None:
+            raise Unavailable(f"the {self.name} node has ended", exit_status=self._process.returncode)
+        try:
+            status: dict[str, Any] = call(self.run_dir, "status", timeout_s=2.0)
+        except NotRunning:
+            return None
+        return status
+
+    def is_ready(self) -> bool:
+        """Whether all its actors work."""
+        status = self.status()
+        return status is not None and bool(status["ready"])
+
+    def kill(self, process: str) -> None:
+        """SIGKILL to ``process``, as soon as it works."""
+
+        def pid_of() -> int | None:
+            status = self.status()
+            rows = [] if status is None else status["processes"]
+            return next((row["pid"] for row in rows if row["name"] == process and row["state"] == "ready"), None)
+
+        pid = _wait(pid_of, f"the edge's {process}")
+        os.kill(pid, signal.SIGKILL)
+        say(f"  killed {process} (pid {pid})")
+
+
+def run_demo(messages: int, keep: Path | None = None) -> int:
+    """Run the demo and print its account; 0 if every promise was kept. keep: an empty or a new folder for snapshots of the edge.
+
+    Raises:
+        Unavailable: ``keep`` is not empty.
+    """
+    if keep is not None:
+        wanted_empty(keep)
+    previous = signal.signal(signal.SIGTERM, _interrupted)
+    folder = Path(tempfile.mkdtemp(prefix="bascule-demo-"))
+    good = False
+    try:
+        good = _run(folder, messages, keep)
+    except BasculeError as error:
+        say(f"the demo failed: {error}")
+    except KeyboardInterrupt:
+        say("interrupted")
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+        if good:
+            shutil.rmtree(folder, ignore_errors=True)
+        else:
+            say(f"the nodes' logs and data are kept in {folder}")
+    return 0 if good else 1
+
+
+def _run(folder: Path, messages: int, keep: Path | None) -> bool:
+    started_s = time.monotonic()
+    with ExitStack() as stack:
+        cloud = stack.enter_context(DemoNode("cloud", folder, []))
+        link = stack.enter_context(Link(cloud.port))
+        edge = stack.enter_context(DemoNode("edge", folder, [_bridge(link.port)]))
+        for node in (cloud, edge):
+            _wait(node.is_ready, f"readiness of the {node.name} node")
+        say(f"two nodes are ready after {time.monotonic() - started_s:.1f} s: edge (port {edge.port}), cloud (port {cloud.port})")
+        subscriber = stack.enter_context(Subscriber(cloud.port))
+        publisher = stack.enter_context(Publisher(edge.port, messages=messages, rate_per_s=messages / PUBLISHING_S))
+        say(f"publishing {messages} messages at the edge, QoS 0, 1 and 2 in turn, over {PUBLISHING_S:.0f} s")
+        _play(edge, link, publisher, messages, keep)
+        status = _settle(edge, publisher, subscriber, messages)
+        accounts = [account(qos, publisher.published, publisher.acknowledged, subscriber.arrivals) for qos in (0, 1, 2)]
+        if keep is not None:
+            keep_snapshot(edge.run_dir, keep, PATIENCE_S)
+    if keep is not None:
+        say(f"snapshots of the edge are in {keep}; for a report: scripts/analyze {keep} --to report (or bascule report ...)")
+    return _print(accounts, status, time.monotonic() - started_s)
+
+
+def _play(edge: DemoNode, link: Link, publisher: Publisher, messages: int, keep: Path | None) -> None:
+    for part, act in SCRIPT:
+        _wait(lambda part=part: publisher.failure or publisher.published >= part * messages, "the publisher")  # type: ignore[misc]
+        if publisher.failure:
+            raise Unavailable("the publisher failed", error=str(publisher.failure))
+        if act == "cut":
+            link.cut()
+            say("  cut the link")
+        elif act == "mend":
+            link.mend()
+            say("  mended the link")
+        elif act == "snapshot":
+            if keep is not None:
+                keep_snapshot(edge.run_dir, keep, PATIENCE_S)
+        else:
+            edge.kill(act)
+
+
+def _settle(edge: DemoNode, publisher: Publisher, subscriber: Subscriber, messages: int) -> dict[str, Any]:
+    """Wait until all is published, acknowledged and through, or until patience ends: the edge's last status."""
+    last: dict[str, Any] = {}
+
+    def settled() -> bool:
+        status = edge.status()
+        if status is None:
+            return False
+        last.update(status)
+        all_sent = publisher.published == messages and not publisher.is_alive()
+        arrived = publisher.acknowledged <= subscriber.arrivals.keys()
+        return all_sent and arrived and status["bridges"][0]["depth"] == 0
+
+    try:
+        _wait(settled, "the last message")
+    except Unavailable as error:
+        say(f"  {error}: this is how far it came")
+    if not last:
+        raise Unavailable("the edge node does not answer")
+    return last
+
+
+def _print(accounts: list[Account], status: dict[str, Any], took_s: float) -> bool:
+    rows = [
+        (
+            f"{entry.qos} ({_PROMISES[entry.qos]})",
+            str(entry.published),
+            str(entry.acknowledged) if entry.qos else "-",
+            str(entry.once),
+            str(entry.duplicated),
+            str(entry.lost if entry.qos else entry.published - entry.once - entry.duplicated),
+            verdict(entry.kept, "kept" if entry.kept else "BROKEN"),
+        )
+        for entry in accounts
+    ]
+    columns = ("QoS", ">published", ">acknowledged", ">delivered once", ">duplicated", ">lost", "promise")
+    print_table("Every message, by number", columns, rows)
+    print_table(
+        "The edge's processes",
+        ("process", ">restarts", "state"),
+        [(row["name"], str(row["restarts"]), row["state"]) for row in status["processes"]],
+    )
+    lane = status["bridges"][0]
+    counts = ("accepted", "delivered", "depth", "expired", "dead_lettered", "redelivered")
+    figures = ", ".join(f"{name.replace('_', '-')} {lane[name]}" for name in counts)
+    closes = bool(lane["ledger_closes"])
+    figures += f", dropped {sum(lane['dropped'].values())}"
+    say(f"\nThe bridge's ledger: {figures}: {'it closes' if closes else 'IT DOES NOT CLOSE'}")
+    good = closes and all(entry.kept for entry in accounts)
+    say(f"{'Nothing that was acknowledged was lost' if good else 'A promise was broken'}; {took_s:.0f} s.")
+    return good
+
+
+def _bridge(port: int) -> dict[str, Any]:
+    return {
+        "name": BRIDGE_NAME,
+        "remote": {"addresses": [f"127.0.0.1:{port}"], "protocol": "mqtt311", "client_id": "demo-edge", "clean_start": False},
+        "backoff": {"initial": "200ms", "max": "1s"},
+        "retention": "1h",  # what was settled is in the snapshots
+        "local_subscriptions": [{"filters": ["demo/#"]}],
+    }
+
+
+def _wait(condition: Callable[[], Any], what: str) -> Any:
+    """The first true value of ``condition``. Raises: Unavailable, when ``PATIENCE_S`` have passed."""
+    deadline_s = time.monotonic() + PATIENCE_S
+    while not (value := condition()):
+        if time.monotonic() > deadline_s:
+            raise Unavailable(f"no sign of {what} within {PATIENCE_S:.0f} s")
+        time.sleep(_POLL_S)
+    return value
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port: int = probe.getsockname()[1]
+    return port
+
+
+def _interrupted(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt

@@ -1,0 +1,57 @@
+"""Snapshots of the demo's edge node, copied to the folder that ``bascule demo --keep`` names: something to report on.
+
+The node makes them as any node does; what is here asks for them, waits, and copies them out of a folder that goes with the demo.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from storage.snapshots.snapshot_copy import copy_snapshot
+from supervisor.control.control_socket import ControlError, NotRunning, call
+from supervisor.terminal.view import say
+from wire.errors import Unavailable
+
+_POLL_S = 0.05
+
+
+def wanted_empty(folder: Path) -> None:
+    """Raises: Unavailable, if there is something in ``folder``: two runs' nodes have one name, and would be taken for one node."""
+    try:
+        if not folder.exists() or not any(folder.iterdir()):
+            return
+    except OSError as error:
+        raise Unavailable("the snapshots cannot be kept there", path=str(folder), error=error.strerror) from error
+    raise Unavailable("the folder for the snapshots is not empty; remove it or name another", path=str(folder))
+
+
+def keep_snapshot(run_dir: Path, folder: Path, patience_s: float) -> Path:
+    """Have the node of ``run_dir`` make a snapshot, and copy it to ``folder``; where the copy is.
+
+    Raises:
+        Unavailable: none was made within ``patience_s``, or it cannot be copied.
+    """
+    made = _made(run_dir, time.monotonic() + patience_s)
+    copied = copy_snapshot(made, folder.absolute())
+    say(f"  kept a snapshot: {copied.path.name}")
+    return copied.path
+
+
+def _made(run_dir: Path, deadline_s: float) -> Path:
+    """Where a new snapshot is; asks again while the node is busy with other things, such as a store that was killed."""
+    number, why = None, ""
+    while time.monotonic() < deadline_s:
+        try:
+            if number is None:
+                number = str(call(run_dir, "snapshot")["number"])
+            result = call(run_dir, "snapshot.result", {"number": number})
+        except (ControlError, NotRunning) as error:
+            number, why = None, str(error)
+        else:
+            if result["state"] == "made":
+                return Path(result["path"])
+            if result["state"] == "failed":
+                number, why = None, result["message"]
+        time.sleep(_POLL_S)
+    raise Unavailable("the node made no snapshot in time", last=why)

@@ -1,0 +1,1 @@
+"""Snapshots of a running node: when one is made, and where it is brought."""

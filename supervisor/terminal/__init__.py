@@ -1,0 +1,1 @@
+"""What a terminal shows: tables, durations, messages, and how a command fails."""

@@ -1,0 +1,138 @@
+"""What ``bascule session`` shows on a terminal: many sessions as plain columns, one in full. What a client sent is escaped."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from supervisor.terminal.message_text import printable, properties_of, shown
+from supervisor.terminal.view import print_table, say, size
+from supervisor.units import write_time
+
+_ID_MAX = 60  # characters of a client identifier in a list
+_COLUMNS = ("client id", "user", "state", "since", "expires", ">subs", ">depth", ">size", ">in flight", ">QoS 2")
+
+
+def will_json(will: dict[str, Any]) -> dict[str, Any]:
+    """A Will as the store tells of it, in values that JSON has."""
+    return {
+        "topic": will["topic"].decode(errors="replace"),
+        "qos": will["qos"],
+        "retain": will["retain"],
+        "size": will["size"],
+        "payload": shown(will["payload"], will["size"]),
+        "properties": properties_of(will["properties"]),
+        "delay_s": will["delay_s"],
+        "due_ms": will["due_ms"],
+    }
+
+
+def print_sessions(rows: Sequence[dict[str, Any]]) -> None:
+    """Print a line for each; tens of thousands of them, too."""
+    if not rows:
+        say("no sessions")
+        return
+    titles = [title.lstrip(">") for title in _COLUMNS]
+    lines = [titles, *(_cells(row) for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    right = [title.startswith(">") for title in _COLUMNS]
+    for cells in lines:
+        padded = (
+            cell.rjust(width) if to_right else cell.ljust(width) for cell, width, to_right in zip(cells, widths, right, strict=True)
+        )
+        print("  ".join(padded).rstrip())
+
+
+def print_session(found: dict[str, Any]) -> None:
+    """Print one, with its subscriptions and its Will."""
+    client = f"connected from {found['address']}" if found["connected"] else "away"
+    if found["connected"]:
+        client += f", MQTT {'5.0' if found['level'] == 5 else '3.1.1'}, keep alive {found['keep_alive_s']:g} s"
+    facts = [
+        ("client id", printable(found["client_id"])),
+        ("user", _user(found["user"])),
+        ("client", f"{client}, since {_time(found['since_ms'])}"),
+        ("expires", _expiry(found)),
+        ("queue", _queue(found)),
+        ("in flight", f"{found['in_flight']} sent and not acknowledged; {found['received']} QoS 2 received and not released"),
+        ("Will", _will(found["will"])),
+    ]
+    if found["refused_wills"]:
+        facts.append(("Wills", f"{found['refused_wills']} of earlier connections wait for room"))
+    for name, text in facts:
+        say(f"{name:<10} {text}")
+    rows = [
+        (
+            printable(one["filter"]),
+            str(one["qos"]),
+            "yes" if one["no_local"] else "no",
+            "yes" if one["retain_as_published"] else "no",
+            "-" if one["identifier"] is None else str(one["identifier"]),
+        )
+        for one in found["filters"]
+    ]
+    if rows:
+        print_table("subscriptions", ("filter", ">QoS", "no local", "retain as published", ">identifier"), rows)
+    else:
+        say("no subscriptions")
+
+
+def _cells(row: dict[str, Any]) -> list[str]:
+    name = printable(row["client_id"])
+    return [
+        name if len(name) <= _ID_MAX else name[: _ID_MAX - 3] + "...",
+        _user(row["user"]),
+        ("damaged, " if row["damaged"] else "") + (row["address"] if row["connected"] else "away"),
+        _time(row["since_ms"]),
+        _expires(row),
+        str(row["subscriptions"]),
+        str(row["depth"]),
+        "-" if row["bytes"] is None else size(row["bytes"]),
+        str(row["in_flight"]),
+        str(row["received"]),
+    ]
+
+
+def _user(user: str | None) -> str:
+    return "-" if user is None else printable(user)
+
+
+def _expires(row: dict[str, Any]) -> str:
+    """When the session ends; while its client is connected, how long it lasts from the connection's end on."""
+    if not row["lasting"]:
+        return "with connection"
+    if row["expiry_s"] is None:
+        return "never"
+    return f"+{row['expiry_s']} s" if row["expires_ms"] is None else _time(row["expires_ms"])
+
+
+def _expiry(found: dict[str, Any]) -> str:
+    if found["lasting"] and found["expiry_s"] is not None and found["expires_ms"] is None:
+        return f"{found['expiry_s']} s after the connection has ended"
+    return _expires(found)
+
+
+def _queue(found: dict[str, Any]) -> str:
+    if not found["lasting"]:
+        return f"none that outlives the connection; {found['depth']} messages wait"
+    damaged = ", DAMAGED" if found["damaged"] else ""
+    return f"{printable(found['queue'])}: {found['depth']} messages, {size(found['bytes'])}{damaged}"
+
+
+def _will(will: dict[str, Any] | None) -> str:
+    if will is None:
+        return "none"
+    retain = ", retained" if will["retain"] else ""
+    delay = f", delay {will['delay_s']} s" if will["delay_s"] else ""
+    due = f", due {_time(will['due_ms'])}" if will["due_ms"] is not None else ""
+    properties = "".join(f", {name}={value}" for name, value in will["properties"].items())
+    return f"to {printable(will['topic'])} at QoS {will['qos']}{retain}{delay}{due}{printable(properties)}: {will['payload']}"
+
+
+def _time(at_ms: int | None) -> str:
+    if at_ms is None:
+        return "-"
+    try:
+        return write_time(at_ms)
+    except (OverflowError, ValueError):
+        return "never"  # in more than 7,000 years

@@ -1,0 +1,445 @@
+"""What ``bascule status``, ``queue`` and ``demo`` show on a terminal. The only user of rich."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from supervisor.terminal.message_text import printable
+from supervisor.units import write_time
+
+_GOOD, _BAD, _BUSY = "green", "bold red", "yellow"
+_STATE_STYLES = {"ready": _GOOD, "connected": _GOOD, "damaged": _BAD, "misconfigured": _BAD}
+_PIPE_WIDTH = 180
+_MESSAGES_PIPE_WIDTH = 400
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+def print_status(status: dict[str, Any], *, wide: bool = False) -> None:
+    """Print the answer to ``status`` once."""
+    _console().print(status_view(status, wide=wide))
+
+
+def watch_status(fetch: Callable[[], dict[str, Any]], period_s: float, *, wide: bool = False) -> None:
+    """Show what ``fetch`` returns, anew each ``period_s``, until interrupted."""
+    try:
+        with Live(status_view(fetch(), wide=wide), auto_refresh=False) as live:
+            while True:
+                time.sleep(period_s)
+                live.update(status_view(fetch(), wide=wide), refresh=True)
+    except KeyboardInterrupt:
+        return
+
+
+def status_view(status: dict[str, Any], *, wide: bool = False) -> RenderableType:
+    """The node's line, its bridges and what they wait for, its processes, its local clients and what is kept for them.
+
+    It fits into 80 columns; ``wide`` has every count of the ledgers, too. One ``bridge`` that was asked for stands alone, with all
+    that is known of it.
+    """
+    if "bridge" in status:
+        return Group(*(part for row in status["bridges"] for part in _bridge_alone(row)))
+    state = Text("ready", _GOOD) if status["ready"] else Text("not ready", _BAD)
+    head = Text.assemble(("node ", "bold"), (status["node"], "bold cyan"), "  ", state, f"  pid {status['supervisor']['pid']}")
+    head.append(f"  up {duration(status['supervisor']['uptime_s'])}")
+    if status["store"].get("mode"):
+        head.append(f"  {status['store']['mode']}")
+    bridges = status["bridges"]
+    queues = (
+        *_paused(bridges),
+        *_behind_others(bridges),
+        *_former_rules(bridges),
+        *_unserved(status["unserved"]),
+        *_history(bridges),
+    )
+    rows = *_store(status["store"]), Text(""), _bridges(bridges, wide=wide), *queues, Text(""), _processes(status)
+    return Group(head, *rows, *_clients(status, wide=wide), *_snapshots(status["snapshots"]))
+
+
+def _store(figures: dict[str, Any]) -> list[RenderableType]:
+    """What is wrong with the disk, if anything is."""
+    state = figures.get("state", "running")
+    if state == "running":
+        return []
+    line = Text.assemble(("store ", "bold"), (state, _BAD))
+    if figures.get("error"):
+        line.append(f"  {figures['error']}")
+    if figures.get("disk_free_bytes") is not None:
+        line.append(f"  {size(figures['disk_free_bytes'])} free")
+    return [line]
+
+
+def _processes(status: dict[str, Any]) -> RenderableType:
+    """The processes and who lives in each; of an actor that is not as its process is, how it is."""
+    rows, states = status["processes"], {row["name"]: row["state"] for row in status["actors"]}
+    table = _table("process", "state", ">pid", ">restarts", ">memory", ">CPU", "actors")
+    for row in rows:
+        named = [(name.partition(":")[0], states[name]) for name in row["actors"]]
+        _add_row(
+            table,
+            row["name"],
+            _state(row["state"]),
+            _figure(row["pid"]),
+            Text(str(row["restarts"]), _BUSY if row["restarts"] else ""),
+            "-" if row["pss_bytes"] is None else f"{row['pss_bytes'] / (1 << 20):.1f} MiB",
+            "-" if row["cpu_s"] is None else f"{row['cpu_s']:.1f} s",
+            Text(", ").join(
+                Text(kind) if state == row["state"] else Text.assemble(f"{kind} ", _state(state)) for kind, state in named
+            ),
+        )
+    causes = [(row, _BUSY if row["state"] == "ready" else _BAD) for row in rows if row["last_cause"]]
+    return Group(table, *(Text.assemble((f"{row['name']} ", "bold"), (row["last_cause"], style)) for row, style in causes))
+
+
+def _bridges(rows: Sequence[dict[str, Any]], *, wide: bool) -> RenderableType:
+    if not rows:
+        return Text("no bridges: a broker alone", "dim")
+    counts = ("accepted", "delivered", "expired", "dropped", "dead_lettered") if wide else ()
+    columns = "bridge", "state", ">depth", ">size", ">oldest", ">in flight", ">in/s", ">out/s", ">drain"
+    table = _table(*columns, *(f">{name.replace('_', ' ')}" for name in counts), *(("ledger",) if wide else ()))
+    for row in rows:
+        _add_row(
+            table,
+            _lane(row),
+            _state(row["state"]),
+            _figure(row["depth"]),
+            "-" if row["bytes"] is None else size(row["bytes"]),
+            "-" if row["oldest_age_s"] is None else briefly(row["oldest_age_s"]),
+            _figure(row["in_flight"]),
+            _rate(row["rate_in"]),
+            _rate(row["rate_out"]),
+            "-" if not row["drain_s"] else briefly(row["drain_s"]),
+            *(_figure(sum(row["dropped"].values()) if name == "dropped" else row[name]) for name in counts),
+            *((_ledger(row),) if wide else ()),
+        )
+    return Group(
+        table, *_reasons(rows), *_ledgers(rows), *_without_room(rows), *_notes(rows), *_remote_subscriptions(rows, wide=wide)
+    )
+
+
+def _bridge_alone(row: dict[str, Any]) -> list[RenderableType]:
+    """All figures of one lane, a line each; nested ones by their path, and none that says nothing."""
+    lines: list[RenderableType] = [Text.assemble((_lane(row), "bold cyan"), "  ", _state(row["state"]))]
+    for name, value in _leaves({key: row[key] for key in row if key not in ("name", "lane", "state")}):
+        lines.append(Text.assemble((f"  {name:<34}", "bold"), printable(str(value))))
+    return lines
+
+
+def _leaves(value: Any, path: str = "") -> Iterable[tuple[str, Any]]:
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _leaves(inner, f"{path}.{key}" if path else str(key))
+    elif value not in (None, "", [], ()):
+        yield path, value
+
+
+def _lane(row: dict[str, Any]) -> str:
+    return f"{row['name']}:{row['lane']}"
+
+
+def _rate(rate: float | None) -> str:
+    return "-" if rate is None else f"{rate:.1f}" if rate < 100 else f"{rate:.0f}"
+
+
+def _reasons(rows: Sequence[dict[str, Any]]) -> list[RenderableType]:
+    """Of each link that does not stand: why, for how long, and what comes next; of one that stands, why the last one ended."""
+    lines: list[RenderableType] = []
+    for row in rows:
+        if not row["reason"]:
+            continue
+        line = Text.assemble((f"{_lane(row)} ", "bold"), (row["state"], _STATE_STYLES.get(row["state"], _BUSY)))
+        if row["since_s"] is not None:
+            line.append(f" for {duration(row['since_s'])}")
+        line.append(f": {row['reason']}")
+        if row["next_attempt_s"] is not None:
+            line.append(f"; next attempt in {duration(row['next_attempt_s'])}")
+        lines.append(line)
+    return lines
+
+
+def _ledger(row: dict[str, Any]) -> Text:
+    if row["ledger_closes"] is None:
+        return Text("-")
+    return Text("closes", _GOOD) if row["ledger_closes"] else Text("OPEN", _BAD)
+
+
+def _ledgers(rows: Sequence[dict[str, Any]]) -> list[RenderableType]:
+    """Which ledgers do not add up."""
+    names = ", ".join(_lane(row) for row in rows if row["ledger_closes"] is False)
+    return [Text.assemble(("ledger OPEN: ", _BAD), f"{names}; see -o wide, and tell us")] if names else []
+
+
+def _without_room(rows: Sequence[dict[str, Any]]) -> list[RenderableType]:
+    """What is beside the ledgers: what full queues refused, and what waits for room."""
+    lines: list[RenderableType] = []
+    for key, what in (("refused", "refused for want of room: "), ("held_back", "held back by publishers until there is room: ")):
+        told = "; ".join(f"{_lane(row)} {row[key]}" for row in rows if row[key])
+        if told:
+            lines.append(Text.assemble((what, _BUSY), told))
+    return lines
+
+
+def _notes(rows: Sequence[dict[str, Any]]) -> list[RenderableType]:
+    """What an operator should know of a link beside its state."""
+    noted = [(f"{row['name']}:{row['lane']}", note) for row in rows if (note := row["link"].get("note"))]
+    return [Text.assemble((f"{lane} ", "bold"), (note, _BAD)) for lane, note in noted]
+
+
+def _paused(rows: Sequence[dict[str, Any]]) -> list[RenderableType]:
+    """Which bridges wait for an operator."""
+    since = {row["name"]: write_time(row["paused_since_ms"]) for row in rows if row["paused_since_ms"] is not None}
+    told = "; ".join(f"{bridge} since {at}" for bridge, at in since.items())
+    return [Text.assemble(("paused until bascule bridge resume: ", _BUSY), told)] if since else []
+
+
+def _behind_others(rows: Sequence[dict[str, Any]]) -> list[RenderableType]:
+    """Which lanes wait for others, because the number of lanes has changed."""
+    waits = "; ".join(
+        f"{row['name']}:{row['lane']} for {', '.join(map(str, lanes))}" for row in rows if (lanes := row["waits_for_lanes"])
+    )
+    return [Text.assemble(("wait until other lanes have sent what came before lanes was changed: ", _BUSY), waits)] if waits else []
+
+
+def _former_rules(rows: Sequence[dict[str, Any]]) -> list[RenderableType]:
+    """Whose messages wait though the rule that took them is gone, or has changed."""
+    kept = "; ".join(
+        f"{row['name']}:{row['lane']} {rule['rule']} -> {rule['destination']} (at most {rule['messages']} messages)"
+        for row in rows
+        for rule in row["former_rules"]
+    )
+    said = "rules not in the file any more, or changed; what they took goes where they said: "
+    return [Text.assemble((said, _BUSY), printable(kept))] if kept else []
+
+
+def _unserved(rows: Sequence[dict[str, Any]]) -> list[RenderableType]:
+    """What is kept of bridges and lanes that are not configured any more."""
+    kept = "; ".join(f"{row['queue']} {row['depth']} messages, {size(row['bytes'])}" for row in rows)
+    return [Text.assemble(("waits for what is not configured any more: ", _BAD), kept)] if rows else []
+
+
+def _history(rows: Sequence[dict[str, Any]]) -> list[RenderableType]:
+    """What retention keeps of messages that have left their queues, where it keeps any."""
+    kept = [
+        f"{row['name']}:{row['lane']} {row['retained']['messages']} messages, {size(row['retained']['bytes'])}"
+        for row in rows
+        if row["retained"] and row["retained"]["messages"]
+    ]
+    return [Text.assemble(("kept after they left: ", "bold"), "; ".join(kept))] if kept else []
+
+
+def _snapshots(figures: dict[str, Any]) -> list[RenderableType]:
+    """What there is of snapshots, if there is anything, and what went wrong."""
+    if not figures or not (figures["count"] or figures["every_s"] or figures["failure"] or figures["making"]):
+        return []
+    line = Text.assemble(("snapshots ", "bold"), f"{figures['count']}, {size(figures['bytes'])}")
+    line.append(f" ({size(figures['own_bytes'])} not in the store)")
+    if figures["making"] is not None:
+        line.append("  one is being made", _BUSY)
+    if figures["last"] is not None:
+        line.append(f"  the last is {figures['last']['id']}")
+    if figures["next_in_s"] is not None:
+        line.append(f"  the next in {duration(figures['next_in_s'])}")
+    if figures["skipped"]:
+        line.append(f"  {figures['skipped']} skipped for want of disk space", _BAD)
+    for what, key in (("not made", "failure"), ("not copied", "ship_failure")):
+        if figures[key] is not None:
+            line.append(f"\n  {what}: {figures[key]['message']}", _BAD)
+    return [Text(""), line]
+
+
+def _clients(status: dict[str, Any], *, wide: bool) -> list[RenderableType]:
+    """Who is connected, and what is kept for those who are and those who are not; nothing until both sides have reported."""
+    listener, sessions = status["listener"], status["store"].get("sessions")
+    if sessions is None or "clients" not in listener:
+        return []
+    dropped = sessions["dropped"] + sum(listener["dropped"].values())
+    figures: dict[str, str | Text] = {
+        "clients": str(listener["clients"]),
+        "sessions": str(sessions["kept"]),
+        "queued": str(sessions["depth"]),
+        "size": size(sessions["bytes"]),
+        "in flight": str(listener["in_flight"]),
+        "dropped": Text(str(dropped), _BUSY if dropped else ""),
+        "retained": str(sessions["retained"]["messages"]),
+    }
+    if wide:
+        figures["sessions connected"] = str(sessions["connected"])
+        figures["Wills waiting"] = str(listener["pending_wills"] + sessions["refused_wills"])
+    table = _table("local", *(f">{name}" for name in figures))
+    _add_row(table, "", *figures.values())
+    return [Text(""), table]
+
+
+def _remote_subscriptions(rows: Sequence[dict[str, Any]], *, wide: bool) -> list[RenderableType]:
+    """What comes from the remotes, where anything does."""
+    subscribed = [row for row in rows if row["remote_subscriptions"]]
+    if not subscribed:
+        return []
+    counts = ("received", "duplicates", "waiting") + (("looped", "unmatched", "too_large", "expired", "dropped") if wide else ())
+    table = _table("from remote", ">granted", *(f">{name.replace('_', ' ')}" for name in counts), "refused filters")
+    for row in subscribed:
+        figures = row["remote_subscriptions"]
+        refused = ", ".join(f"{topic_filter} ({code})" for topic_filter, code in figures["refused"].items())
+        granted = Text(
+            f"{figures['granted']} of {figures['filters']}", _GOOD if figures["granted"] == figures["filters"] else _BUSY
+        )
+        _add_row(
+            table,
+            _lane(row),
+            granted,
+            *(_figure(figures[count]) for count in counts),
+            Text(refused or "-", _BAD if refused else ""),
+        )
+    return [Text(""), table]
+
+
+def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str | Text]]) -> None:
+    """Print a table; a column whose name starts with ``>`` is aligned right."""
+    table = _table(*columns)
+    say(f"\n{title}")
+    for row in rows:
+        _add_row(table, *row)
+    _console().print(table)
+
+
+def say(line: str) -> None:
+    """Print one line of progress."""
+    _console().print(Text(line), soft_wrap=True)
+
+
+def say_finding(verdict: str, about: str, found: str, cure: str) -> None:
+    """Print what the doctor has found, and below it what cures it."""
+    style = {"ok": _GOOD, "warn": _BUSY, "fail": _BAD}[verdict]
+    line = Text.assemble((f"{verdict:<4}  ", style), (about, "bold"), f": {printable(found)}")
+    if cure:
+        line.append(f"\n      -> {cure}")
+    _console().print(line, soft_wrap=True)
+
+
+def verdict(good: bool, text: str) -> Text:
+    """``text`` in the colour of good or bad news."""
+    return Text(text, _GOOD if good else _BAD)
+
+
+def duration(seconds: float) -> str:
+    """Seconds for people: the two largest units."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, whole = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    if days:
+        return f"{days} d {hours} h"
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {whole} s"
+
+
+def briefly(seconds: float) -> str:
+    """Seconds for people, in a narrow column: the largest unit."""
+    units = ((86_400, "d"), (3600, "h"), (60, "min"))
+    return next((f"{int(seconds // unit_s)} {unit}" for unit_s, unit in units if seconds >= unit_s), f"{seconds:.0f} s")
+
+
+def size(count: float) -> str:
+    """Bytes for people."""
+    for unit in _UNITS[:-1]:
+        if count < 1024:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} {_UNITS[-1]}"
+
+
+def _console(pipe_width: int = _PIPE_WIDTH) -> Console:
+    """A terminal as wide as it is; a file or a pipe as wide as our tables need."""
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(highlight=False, width=pipe_width)
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(column.lstrip(">"), justify="right" if column.startswith(">") else "left", no_wrap=True)
+    return table
+
+
+def _add_row(table: Table, *cells: str | Text) -> None:
+    """Add a row of plain text: rich would read ``:a:`` in a name as a picture."""
+    table.add_row(*(cell if isinstance(cell, Text) else Text(cell) for cell in cells))
+
+
+def _state(state: str) -> Text:
+    return Text(state, _STATE_STYLES.get(state, _BUSY))
+
+
+def _figure(value: int | None) -> str:
+    return "-" if value is None else str(value)
+
+
+def print_queues(listed: dict[str, Any]) -> None:
+    """Print the answer to ``queue.ls``."""
+    queues = _table("queue", "configured", "state", ">depth", ">size", ">oldest", ">handed out")
+    for row in listed["queues"]:
+        _add_row(
+            queues,
+            row["queue"],
+            _configured(row),
+            _state(row["state"]),
+            _figure(row["depth"]),
+            size(row["bytes"]),
+            _age(row["oldest_age_s"]),
+            _figure(row["in_flight"]),
+        )
+    counts = ("evicted", "purged", "replayed", "damaged")
+    dead = _table("dead letters", "configured", ">held", ">size", ">oldest", *(f">{count}" for count in counts), "held by reason")
+    for row in listed["dead_letters"]:
+        reasons = ", ".join(f"{reason} {held}" for reason, held in sorted(row["reasons"].items())) or "-"
+        figures = (_figure(row[count]) for count in counts)
+        age = _age(row["oldest_age_s"])
+        _add_row(dead, row["queue"], _configured(row), _figure(row["held"]), size(row["bytes"]), age, *figures, reasons)
+    _console().print(queues if listed["queues"] else Text("no queues", "dim"))
+    if listed["dead_letters"]:
+        _console().print(dead)
+
+
+def print_messages(rows: Sequence[dict[str, Any]], *, dead: bool) -> None:
+    """Print messages as ``queue_text.message_json`` gives them."""
+    if not rows:
+        say("nothing there")
+        return
+    head = ("dead at", "reason", "from") if dead else ("state",)
+    table = _table("queue", ">seq", *head, "topic", ">QoS", "retain", ">size", ">age", "rule", "properties", "payload")
+    for row in rows:
+        if row.get("damaged"):
+            _add_row(table, row["queue"], str(row["seq"]), Text("damaged", _BAD))
+            continue
+        where = f"{row['from_queue']} {row['queue_seq']}" + (f" {row['remote']}" if row["remote"] else "") if dead else ""
+        cells = (row["dead_at"], row["reason"], where) if dead else (row["state"],)
+        properties = ", ".join(f"{name}={value}" for name, value in row["properties"].items())
+        _add_row(
+            table,
+            row["queue"],
+            str(row["seq"]),
+            *map(printable, cells),
+            printable(row["topic"]),
+            str(row["qos"]),
+            "yes" if row["retain"] else "no",
+            size(row["size"]),
+            duration(row["age_s"]),
+            printable(f"{row['rule']} -> {row['destination']}") if row["rule"] else "-",
+            printable(properties) or "-",
+            row["payload"],
+        )
+    _console(_MESSAGES_PIPE_WIDTH).print(table)
+
+
+def _configured(row: dict[str, Any]) -> Text:
+    return Text("yes") if row["configured"] else Text("no", _BUSY)
+
+
+def _age(age_s: float | None) -> str:
+    return "-" if age_s is None else duration(age_s)

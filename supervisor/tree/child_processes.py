@@ -1,0 +1,108 @@
+"""Child processes: spawn, watch, kill, reap. Which child, when and why is decided elsewhere.
+
+A child is forked from the template (``supervisor/tree/template.py``) and becomes this process's child. Children stay in the
+supervisor's session and process group, and share its standard error. A file descriptor tells of their end (pidfd), so no SIGCHLD is
+handled, and a pid is never signalled after it may have been given to another process.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from supervisor.tree.child_table import ChildSpec
+from supervisor.tree.template import Template
+from wire.errors import BasculeError, ConfigError, StorageDamaged, Unavailable
+
+log = logging.getLogger("bascule")
+
+_CAUSES = {
+    BasculeError.exit_status: ": a bug, see the log",
+    Unavailable.exit_status: ": something that it needs is not there, see the log",
+    StorageDamaged.exit_status: ": its files are damaged, see the log",
+    ConfigError.exit_status: ": its configuration is wrong, see the log",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a life ended: ``status`` as the shell counts it, or negative for a signal, whose name is ``signal``."""
+
+    status: int
+    signal: str | None
+
+    @property
+    def cause(self) -> str:
+        """In words; the log has the details."""
+        if self.signal is not None:
+            return f"it was killed by {self.signal}"
+        return f"it ended with status {self.status}{_CAUSES.get(self.status, '')}"
+
+
+class Life:
+    """One life of a child: a process that runs, or has ended and waits to be reaped."""
+
+    def __init__(self, epoch: int, pid: int) -> None:
+        self.pid = pid
+        self.epoch = epoch
+        self.pidfd = os.pidfd_open(pid)  # readable once the process has ended
+
+    def kill(self) -> None:
+        """SIGKILL: works on a stopped process too. One that has ended already is left alone."""
+        try:
+            signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+    def reap(self) -> Ending | None:
+        """Take the exit status and close the descriptor; None while the process still runs."""
+        found = os.waitid(os.P_PIDFD, self.pidfd, os.WEXITED | os.WNOHANG)
+        if found is None:
+            return None
+        os.close(self.pidfd)
+        if found.si_code == os.CLD_EXITED:
+            return Ending(found.si_status, None)
+        return Ending(-found.si_status, signal.Signals(found.si_status).name)
+
+
+class Spawner:
+    """Starts children of one node. ``inherit`` are descriptors that each child keeps open (the node's lock)."""
+
+    def __init__(self, template: Template, settings_file: Path, inherit: tuple[int, ...] = ()) -> None:
+        self._template = template
+        self._settings_file = settings_file
+        self._inherit = inherit
+
+    def spawn(self, spec: ChildSpec, epoch: int, *, paused: bool = False) -> Life:
+        """Start a life of ``spec`` under ``epoch``, of a bridge perhaps a ``paused`` one; it does not work yet on return.
+
+        Raises:
+            OSError: it could not be started.
+        """
+        self._template.tend()
+        words = (*(spec.command or process_command(spec)), *self._arguments(epoch), *(["--paused"] if paused else []))
+        return self._template.fork(words, self._inherit, partial(Life, epoch))
+
+    @property
+    def template_pid(self) -> int | None:
+        """The process that forks the children; None while there is none."""
+        return self._template.pid or None
+
+    def tend(self) -> None:
+        """See to it that there is somebody to fork the next child. Call it each heartbeat period."""
+        try:
+            self._template.tend()
+        except OSError as error:
+            log.error("template.not_started", extra={"error": str(error)})
+
+    def _arguments(self, epoch: int) -> list[str]:
+        return ["--epoch", str(epoch), "--settings", str(self._settings_file), "--parent", str(os.getpid())]
+
+
+def process_command(spec: ChildSpec) -> tuple[str, ...]:
+    """The start of the command line; it names the process, so that ``ps`` and ``pgrep -f`` find it."""
+    return ("actors.process.main", "--process", spec.name)

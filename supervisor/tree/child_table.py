@@ -1,0 +1,81 @@
+"""The supervision tree: the table of children as data, made from the settings.
+
+One row a child: what it is, where it stands in the start order (and, reversed, in the stop order), how often it may crash, how
+long it may take to stop. ``lives.py`` acts on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from wire.frames.names import BRIDGE, CLIENTS, STORE, BridgeLane, lane_of_queue, process_name, queue_name
+from wire.settings import BackoffSettings, NodeSettings
+
+# Start order; stop is the reverse. Children of one order start and stop together.
+START_ORDER = (STORE, BRIDGE, CLIENTS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChildSpec:
+    """One row of the tree: a process. command: the module and the arguments to run instead of its actors, for tests.
+
+    former: of a lane that the configuration has no more; it runs until its queue is empty.
+    """
+
+    kind: str
+    order: int
+    restarts_max: int
+    restart_period_s: float
+    restart_backoff: BackoffSettings
+    stop_timeout_s: float
+    bridge: str | None = None
+    lane: int | None = None
+    command: tuple[str, ...] | None = None
+    former: bool = False
+
+    @property
+    def name(self) -> str:
+        """What the process is called: ``clients``, or ``bridge:cloud:0`` for a lane's."""
+        return process_name(self.kind, self.bridge, self.lane)
+
+    @property
+    def queue(self) -> str | None:
+        """The queue of the child's lane; None for those that belong to the whole node."""
+        return None if self.bridge is None or self.lane is None else queue_name(self.bridge, self.lane)
+
+
+def child_specs(settings: NodeSettings) -> tuple[ChildSpec, ...]:
+    """The table in start order: the store, each lane's bridge, the clients."""
+    lanes = [(bridge.name, lane) for bridge in settings.bridges for lane in range(bridge.lanes)]
+    specs: list[ChildSpec] = []
+    for kind in START_ORDER:
+        for bridge, lane in lanes if kind == BRIDGE else [(None, None)]:
+            specs.append(_spec(settings, kind, bridge, lane))
+    return tuple(specs)
+
+
+def former_spec(settings: NodeSettings, lane: BridgeLane) -> ChildSpec:
+    """The row of a lane that the configuration has no more."""
+    return replace(_spec(settings, BRIDGE, *lane), former=True)
+
+
+def former_lanes(settings: NodeSettings, queues: Mapping[str, Mapping[str, Any]]) -> list[BridgeLane]:
+    """The lanes of configured bridges that are not configured any more, and have messages in ``queues``, the store's figures."""
+    counts = {bridge.name: bridge.lanes for bridge in settings.bridges}
+    lanes = [lane_of_queue(name) for name, queue in queues.items() if queue.get("depth")]
+    return sorted(lane for lane in lanes if lane is not None and lane.number >= counts.get(lane.bridge, lane.number + 1))
+
+
+def _spec(settings: NodeSettings, kind: str, bridge: str | None, lane: int | None) -> ChildSpec:
+    return ChildSpec(
+        kind=kind,
+        order=START_ORDER.index(kind),
+        restarts_max=settings.supervision.restarts_max,
+        restart_period_s=settings.supervision.restart_period_s,
+        restart_backoff=settings.supervision.restart_backoff,
+        stop_timeout_s=settings.supervision.stop_timeout_s,
+        bridge=bridge,
+        lane=lane,
+    )

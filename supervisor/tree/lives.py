@@ -1,0 +1,178 @@
+"""The course of the children's lives: who is started, what follows from each end, which former lanes run, and how the node stops.
+
+What a crash means is ``restart_limit.py``'s decision; the processes are in the ``running_children.py``; who is told of whom,
+``peers.py``'s.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from actors.process.mailbox import Mailbox
+from supervisor.tree.child_processes import Ending
+from supervisor.tree.child_table import former_lanes, former_spec
+from supervisor.tree.notes import Notes
+from supervisor.tree.peers import Peers
+from supervisor.tree.restart_limit import Escalate, GiveUp, Restart
+from supervisor.tree.running_children import Child, Nursery
+from wire.errors import ConfigError, Unavailable
+from wire.frames.names import CLIENTS, QUEUE_STORE, queue_name
+from wire.frames.supervision import ResetMarkers
+from wire.settings import NodeSettings
+
+log = logging.getLogger("bascule")
+
+EXIT_ESCALATED = 70
+
+
+class Lives:
+    """stopping: the node is to end, and nobody is started any more."""
+
+    def __init__(
+        self,
+        mailbox: Mailbox,
+        settings: NodeSettings,
+        nursery: Nursery,
+        peers: Peers,
+        notes: Notes,
+        end_node: Callable[[int], None],
+    ) -> None:
+        """end_node: ends the node with that exit status, because a child that it needs cannot live."""
+        self.stopping = False
+        self._mailbox = mailbox
+        self._settings = settings
+        self._nursery = nursery
+        self._peers = peers
+        self._notes = notes
+        self._end_node = end_node
+        self._stop_orders = sorted({child.spec.order for child in nursery})  # taken from the end
+        self._stop_waits: set[str] = set()
+
+    @property
+    def all_ready(self) -> bool:
+        """Whether the node does its work: all that the configuration wants is ready."""
+        return not self.stopping and all(child.state == "ready" for child in self._nursery if not child.spec.former)
+
+    # --- beginnings ---
+
+    def spawn(self, child: Child) -> None:
+        """Start a life of ``child``; if the system would not, that counts as its end."""
+        if not self._nursery.spawn(child, paused=self._peers.is_paused(child)):
+            self._judge(child, Unavailable.exit_status, self._mailbox.now_s())
+
+    def restart(self, child: Child) -> None:
+        """Start the next life of ``child``."""
+        child.restart_count += 1
+        self.spawn(child)
+        if child.life is not None:
+            log.info("child.restarted", extra={"child": child.name, "pid": child.life.pid, "restarts": child.restart_count})
+
+    def restart_on_order(self, children: Iterable[Child]) -> None:
+        """Have ``children`` begin anew: at once who does not run, else when they have stopped."""
+        for child in children:
+            if child.life is None:
+                self._mailbox.cancel_timer(f"restart {child.name}")
+                self.restart(child)
+            else:
+                child.ordered = True
+                self._nursery.order_stop(child)
+
+    def run_former_lanes(self, queues: Mapping[str, Mapping[str, Any]]) -> None:
+        """Run lanes that the configuration has no more until they are empty; what others got since then waits for them."""
+        lanes = former_lanes(self._settings, queues)
+        needed = {spec.name: (lane, spec) for lane in lanes for spec in [former_spec(self._settings, lane)]}
+        for name, (lane, spec) in needed.items():
+            if name not in self._nursery:
+                log.info("lane.former", extra={"child": name, "messages": queues[queue_name(*lane)]["depth"]})
+                self.spawn(self._nursery.add(spec))
+        for child in [child for child in self._nursery if child.spec.former and child.wanted and child.name not in needed]:
+            child.wanted = False
+            self._mailbox.cancel_timer(f"restart {child.name}")
+            if child.life is None:
+                self._nursery.remove(child)
+            else:
+                self._nursery.order_stop(child)
+
+    # --- ends ---
+
+    def reap(self, child: Child) -> Ending | None:
+        """Take note of the end of ``child``'s life, and act on it with ``follow``; None if it has not quite ended yet."""
+        expected = self.stopping or not child.wanted or child.ordered
+        pid, epoch, hung = (child.life.pid, child.life.epoch, child.hung) if child.life is not None else (0, 0, child.hung)
+        ending = self._nursery.bury(child, expected=expected)
+        if ending is None:
+            return None
+        reason = "hung" if hung else ending.signal or ("stopped" if not ending.status else "failed")
+        self._notes.note("process.ended", child=child, reason=reason, details={"status": ending.status, "pid": pid})
+        if child.spec.queue is not None:
+            self._mailbox.send(QUEUE_STORE, ResetMarkers(queue=child.spec.queue, epoch=epoch))
+            log.info("markers.reset", extra={"queue": child.spec.queue, "child": child.name})
+        return ending
+
+    def follow(self, child: Child, ending: Ending) -> bool:
+        """Do what follows from the end of ``child``'s life; whether the node, which is to stop, has stopped with it."""
+        if self.stopping or not child.wanted:
+            child.state = "stopped"
+            self._stop_waits.discard(child.name)
+            if child.spec.former and not self.stopping:
+                self._nursery.remove(child)
+            return self.stopping and not self._stop_waits and self._stop_next()
+        if child.ordered:
+            self.restart(child)
+        else:
+            self._judge(child, ending.status, self._mailbox.now_s())
+        return False
+
+    def _judge(self, child: Child, exit_status: int, now_s: float) -> None:
+        match child.restarts.ended(exit_status, now_s):
+            case Restart(delay_s):
+                child.state = "restarting"
+                self._mailbox.set_timer(f"restart {child.name}", now_s + delay_s)
+            case GiveUp(state):
+                child.state = state
+                log.critical("child.abandoned", extra={"child": child.name, "state": state, "exit_status": exit_status})
+                self._abandoned(child)
+            case Escalate():
+                child.state = "stopped"
+                facts = {"child": child.name, "restarts_max": child.spec.restarts_max, "period_s": child.spec.restart_period_s}
+                remedy = "the child's last log lines say why; what was committed is kept"
+                log.critical("node.escalated", extra={**facts, "remedy": remedy})
+                self._end_node(EXIT_ESCALATED)
+
+    def _abandoned(self, child: Child) -> None:
+        """A lane without its process leaves the others at work. Without a process of the whole node there is no intake."""
+        if child.spec.bridge is not None:
+            return
+        if child.state == "misconfigured":
+            self._end_node(ConfigError.exit_status)
+            return
+        log.critical("intake.stopped", extra={"child": child.name, "remedy": "status still answers; the files are kept"})
+        clients = self._nursery[CLIENTS]
+        clients.wanted = False
+        self._mailbox.cancel_timer(f"restart {CLIENTS}")
+        if clients.life is not None:
+            self._nursery.order_stop(clients)
+        elif clients is not child:
+            clients.state = "stopped"
+
+    # --- the end of all ---
+
+    def stop_all(self) -> bool:
+        """Stop the children in reverse start order, ``stopping`` being set; whether there is none to wait for."""
+        for child in self._nursery:
+            self._mailbox.cancel_timer(f"restart {child.name}")
+        return self._stop_next()
+
+    def _stop_next(self) -> bool:
+        """Tell the children of the last order that still has any to stop; whether there is none."""
+        while self._stop_orders:
+            order = self._stop_orders.pop()
+            living = [child for child in self._nursery.living() if child.spec.order == order]
+            if living:
+                self._stop_waits = {child.name for child in living}
+                for child in living:
+                    self._nursery.order_stop(child)
+                return False
+        return True

@@ -1,0 +1,98 @@
+"""One run of a node: prepares the data folder, becomes the Supervisor, and returns the exit status.
+
+This is the edge of the supervisor's process. What happens between start and end is ``supervisor.py``'s.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from actors.process.host import Host
+from actors.process.logs import configure_logging
+from actors.process.mailbox import Mailbox
+from actors.process.post import Post
+from storage import files
+from supervisor.lock import lock_data_dir
+from supervisor.tree.child_processes import Spawner
+from supervisor.tree.child_table import ChildSpec, child_specs
+from supervisor.tree.epochs import Epochs
+from supervisor.tree.pauses import Pauses
+from supervisor.tree.running_children import Nursery
+from supervisor.tree.supervisor import Supervisor
+from supervisor.tree.template import Template
+from wire.errors import BasculeError, Unavailable
+from wire.frames.names import SUPERVISOR
+from wire.settings import NodeSettings, dump
+
+log = logging.getLogger("bascule")
+
+EXIT_BUG = 70
+SETTINGS_NAME = "settings"
+
+
+def run_node(
+    template: Template,
+    load: Callable[[], NodeSettings],
+    recheck: Callable[[], list[str]],
+    table: Callable[[NodeSettings], tuple[ChildSpec, ...]] = child_specs,
+) -> int:
+    """Run the node in the foreground until it is stopped. ``table`` makes the children's table, another one in tests.
+
+    Raises:
+        ConfigError: what ``load`` raises.
+        Unavailable: another node runs in the data folder, or the folder cannot be used.
+        StorageDamaged: the epoch file cannot be trusted.
+    """
+    settings = load()
+    configure_logging(settings.log_level, node=settings.name, process=SUPERVISOR)
+    data_dir = Path(settings.data_dir)
+    try:
+        files.make_folder(data_dir)
+        lock = lock_data_dir(data_dir)
+    except OSError as error:
+        raise _unusable(data_dir, error) from error
+    try:
+        return _supervise(settings, recheck, table(settings), template, lock)
+    finally:
+        os.close(lock)
+
+
+def _supervise(
+    settings: NodeSettings, recheck: Callable[[], list[str]], table: tuple[ChildSpec, ...], template: Template, lock: int
+) -> int:
+    data_dir, run_dir = Path(settings.data_dir), Path(settings.run_dir)
+    try:
+        epochs = Epochs(data_dir, time.time())
+        pauses = Pauses(data_dir)
+        settings_file = prepare_run_dir(run_dir, settings)
+    except OSError as error:
+        raise _unusable(data_dir, error) from error
+    post = Post(run_dir, SUPERVISOR)
+    mailbox = Mailbox(post, SUPERVISOR)
+    nursery = Nursery(mailbox, settings.supervision, table, Spawner(template, settings_file, inherit=(lock,)), epochs)
+    supervisor = Supervisor(mailbox, settings, nursery, recheck, pauses)
+    host = Host(post)
+    host.add(supervisor)
+    failure = host.run()
+    post.close()
+    if failure is not None:  # the children die with this process
+        log.critical("node.failed", exc_info=failure)
+        return failure.exit_status if isinstance(failure, BasculeError) else EXIT_BUG
+    return supervisor.exit_status
+
+
+def _unusable(data_dir: Path, error: OSError) -> Unavailable:
+    return Unavailable("the data folder cannot be used", data_dir=str(data_dir), error=str(error))
+
+
+def prepare_run_dir(run_dir: Path, settings: NodeSettings) -> Path:
+    """Make ``run_dir`` for its owner only and write the settings for the children there, readable by the owner only."""
+    files.make_folder(run_dir)
+    run_dir.chmod(0o700)
+    path = run_dir / SETTINGS_NAME
+    files.write(path, dump(settings))
+    return path

@@ -1,0 +1,92 @@
+"""Restart decisions: who is started again, when, and when a crashing child ends the node.
+
+Pure: times arrive as arguments, randomness inside the ``Backoff``. Starting and killing is done by ``child_processes.py`` on the
+supervisor's word.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from enum import Enum
+
+from wire.backoff import Backoff
+from wire.errors import ConfigError, StorageDamaged, Unavailable
+
+
+class Verdict(Enum):
+    """What a crash means for the node."""
+
+    RESTART = "restart"
+    ESCALATE = "escalate"
+
+
+@dataclass(slots=True)
+class RestartWindow:
+    """Allows ``restarts_max`` restarts in any ``period_s`` seconds; one more escalates."""
+
+    restarts_max: int
+    period_s: float
+    _restarts_s: deque[float] = field(default_factory=deque, init=False)
+
+    def judge(self, now_s: float) -> Verdict:
+        """Count one crash at ``now_s``, a monotonic reading that the caller brings."""
+        self._restarts_s.append(now_s)
+        while now_s - self._restarts_s[0] > self.period_s:
+            self._restarts_s.popleft()
+        return Verdict.RESTART if len(self._restarts_s) <= self.restarts_max else Verdict.ESCALATE
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """Start the child again after ``delay_s`` seconds."""
+
+    delay_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """Leave the child down: starting it again cannot help. ``state`` is what ``bascule status`` shows."""
+
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class Escalate:
+    """End the node: the child crashed more often than its intensity allows."""
+
+
+Decision = Restart | GiveUp | Escalate
+
+
+class ChildRestarts:
+    """The restarts of one child.
+
+    R1  the first crash after a stable life is answered at once, the next ones after growing delays.
+    R2  more crashes than the window allows escalate; ``Unavailable`` is the world's fault and does not count.
+    R3  ``StorageDamaged`` and ``ConfigError`` are never answered with a restart.
+    """
+
+    def __init__(self, window: RestartWindow, backoff: Backoff) -> None:
+        self._window = window
+        self._backoff = backoff
+        self._crashes = 0
+
+    def started(self, now_s: float) -> None:
+        """A life of the child begins."""
+        self._backoff.connected(now_s)
+
+    def ended(self, exit_status: int, now_s: float) -> Decision:
+        """Judge an end that nobody ordered; ``exit_status`` is negative for a signal."""
+        if self._backoff.lost(now_s):
+            self._crashes = 0
+        if exit_status == StorageDamaged.exit_status:
+            return GiveUp("damaged")
+        if exit_status == ConfigError.exit_status:
+            return GiveUp("misconfigured")
+        if exit_status == Unavailable.exit_status:
+            return Restart(self._backoff.next_delay_s())
+        if self._window.judge(now_s) is Verdict.ESCALATE:
+            return Escalate()
+        self._crashes += 1
+        return Restart(0.0 if self._crashes == 1 else self._backoff.next_delay_s())

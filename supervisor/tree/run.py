@@ -1,0 +1,38 @@
+"""The process of a node, which ``bascule run`` becomes: ``python -m supervisor.tree.run FILE ROOM``.
+
+It is a program of its own so that neither it nor the children, which share its pages, hold what only the command line needs. The
+template is forked before there is a thread, and before what only the supervisor needs is imported.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from supervisor.config.loading_aside import Loading, problems
+from supervisor.terminal.failures import printing, refused
+from supervisor.tree.template import Template
+from wire.errors import BasculeError
+
+
+def main(argv: list[str]) -> int:
+    """Run the node of a configuration until it is stopped; the exit status, as of every command."""
+    return printing(lambda: _main(Path(argv[0])))
+
+
+def _main(config: Path) -> int:
+    try:
+        loading = Loading(config)  # beside everything that follows
+        with Template(forked=True, private=(loading.fileno(),)) as template:
+            template.command_line.show("supervisor.tree.run", [str(config)])
+            from supervisor.tree.node import run_node
+
+            return run_node(template, loading.settings, lambda: problems(config))
+    except BasculeError as error:
+        return refused(error)
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

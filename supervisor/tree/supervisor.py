@@ -1,0 +1,290 @@
+"""The Supervisor: the loop that joins the parts of a node's supervision, and the course of the node's start and end.
+
+Which child lives is ``lives.py``'s business, what children are told of each other ``peers.py``'s; requests of the control socket
+are answered by ``status_requests.py``, ``store_requests.py`` and ``bridge_orders.py``, whose words are
+``supervisor/control/control_socket.py``'s.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from actors.process.actor import PolledActor
+from actors.process.mailbox import READ, Mailbox
+from supervisor.control.control_socket import SOCKET_NAME, ControlError, Request, encode_error, encode_result, parse_request
+from supervisor.control.store_commands import is_queue_command
+from supervisor.snapshots.node_snapshots import Snapshots
+from supervisor.terminal.failures import tell
+from supervisor.tree import status_requests, store_requests
+from supervisor.tree.bridge_orders import BridgeOrders
+from supervisor.tree.event_queue import Detail
+from supervisor.tree.lives import Lives
+from supervisor.tree.notes import Notes
+from supervisor.tree.pauses import Pauses
+from supervisor.tree.peers import Peers
+from supervisor.tree.running_children import Child, Nursery
+from supervisor.tree.signals import SignalPipe
+from supervisor.tree.status_requests import StatusRequests
+from supervisor.tree.store_requests import Answers, StoreRequests
+from supervisor.units import write_time
+from supervisor.version import version
+from supervisor.workers import Then
+from wire.frames.base import Frame
+from wire.frames.names import CLIENTS, LISTENER, QUEUE_STORE, STORE, SUPERVISOR
+from wire.frames.supervision import Heartbeat, NodeFigures, QueueAnswer, SnapshotMade
+from wire.routing.sys_topics import node_values
+from wire.settings import NodeSettings
+
+log = logging.getLogger("bascule")
+
+REASON_MAX = 500  # characters of a complaint about the configuration that go into an event
+
+
+class Supervisor(PolledActor):
+    """One a node. ``recheck`` validates the configuration file again and returns its problems."""
+
+    def __init__(
+        self, mailbox: Mailbox, settings: NodeSettings, nursery: Nursery, recheck: Callable[[], list[str]], pauses: Pauses
+    ) -> None:
+        super().__init__(mailbox)
+        self.exit_status = 0
+        self._settings = settings
+        self._nursery = nursery
+        self._recheck = recheck
+        self._pauses = pauses
+        self._period_s = settings.supervision.heartbeat_period_s
+        self._announced = False
+        self._notes = Notes(mailbox, nursery)
+        self._peers = Peers(mailbox, settings, nursery, pauses)
+        self._lives = Lives(mailbox, settings, nursery, self._peers, self._notes, self._end_node)
+        self._snapshots = Snapshots(self, settings, self._store_state, self._note_snapshot)
+        self._status = StatusRequests(mailbox, settings, nursery, self._lives, pauses, self._snapshots)
+        self._store_requests = StoreRequests(mailbox, nursery)
+        self._bridge_orders = BridgeOrders(settings, nursery, pauses, self._peers, self._lives, self._notes)
+
+    # --- events ---
+
+    def on_start(self) -> None:
+        self._signals = SignalPipe((signal.SIGTERM, signal.SIGINT, signal.SIGHUP))
+        self.mailbox.watch(self._signals.fileno(), READ, "signals")
+        self._router = self.mailbox.router(Path(self._settings.run_dir) / SOCKET_NAME)
+        self._notes.note("node.started", actor=SUPERVISOR, details={"version": version()})
+        for bridge in self._settings.bridges:
+            if (since_ms := self._pauses.since_ms(bridge.name)) is not None:
+                since = write_time(since_ms)
+                self._notes.note("bridge.paused", bridge=bridge.name, actor=SUPERVISOR, reason=f"since {since}")
+                log.warning("bridge.paused", extra={"bridge": bridge.name, "since": since, "remedy": "bascule bridge resume"})
+        for child in self._nursery:
+            self._lives.spawn(child)
+        self._snapshots.start()
+        self.mailbox.set_timer("tick", self._status.started_s + self._period_s)
+
+    def on_stop(self) -> None:
+        self._signals.close()
+
+    def on_sockets(self, ready: list[tuple[Any, int]]) -> None:
+        for token, _ in ready:
+            match token:
+                case "router":
+                    for whom, payload in self._router.requests():
+                        self._serve(whom, payload)
+                case "signals":
+                    for number in self._signals.read():
+                        self._signalled(number)
+                case ("exit", name):
+                    self._exited(self._nursery[name])
+
+    def on_told(self, message: Any) -> None:
+        if isinstance(message, Then):
+            message.do()
+        else:
+            super().on_told(message)
+
+    def on_timer(self, name: str, now_s: float) -> None:
+        if self._snapshots.on_timer(name, now_s):
+            return
+        verb, _, child_name = name.partition(" ")
+        match verb:
+            case "tick":
+                self.mailbox.set_timer("tick", now_s + self._period_s)
+                self._notes.send()
+                if not self._lives.stopping:
+                    self._nursery.kill_hung(now_s)
+                    self._peers.tell_acl_changes()
+            case "restart":
+                self._lives.restart(self._nursery[child_name])
+            case "kill":
+                self._nursery.kill(self._nursery[child_name])
+            case status_requests.TIMER:
+                self._collected()
+            case store_requests.TIMER:
+                self._answer(self._store_requests.timed_out(now_s))
+            case "sys":
+                self._tell_figures(now_s)
+
+    def on_frame(self, frame: Frame) -> None:
+        match frame:
+            case QueueAnswer():
+                self._answer(self._store_requests.answered(frame))
+            case SnapshotMade():
+                self._snapshots.made(frame)
+            case Heartbeat():
+                child = self._nursery.heard(frame)
+                if child is not None:
+                    self._heard(child, frame)
+            case _:
+                log.error("frame.refused", extra={"error": "only heartbeats and answers come here", "kind": frame.KIND})
+
+    def _heard(self, child: Child, heartbeat: Heartbeat) -> None:
+        self._peers.herald(child)
+        if heartbeat.state == "starting":
+            self._peers.brief(child)
+        elif heartbeat.state == "ready" and child.state == "starting":
+            child.state = "ready"
+            self._became_ready(child)
+        elif heartbeat.state == "stopping":
+            child.state = "stopping"
+        if child.name == STORE and child.state == "ready" and not self._lives.stopping:
+            self._lives.run_former_lanes(child.figures[QUEUE_STORE].get("queues", {}))
+        if self._status.reported(heartbeat):
+            self._collected()
+
+    def _exited(self, child: Child) -> None:
+        ending = self._lives.reap(child)
+        if ending is None:
+            return
+        if self._status.gone(child.name):
+            self._collected()
+        if child.name == STORE:
+            self._answer(self._store_requests.store_ended())
+            self._snapshots.store_ended()
+        elif child.name == CLIENTS:
+            self._answer(self._store_requests.listener_ended())
+        if self._lives.follow(child, ending):
+            self._ended()
+
+    # --- the beginning ---
+
+    def _became_ready(self, child: Child) -> None:
+        assert child.life is not None
+        self._notes.note("process.started", child=child, count=child.restart_count, details={"pid": child.life.pid})
+        if child.name == STORE:
+            self._notes.send()
+        if child.name == CLIENTS and self._settings.clients.sys_period_s:
+            self.mailbox.set_timer("sys", self.mailbox.now_s())
+        if not self._announced and self._lives.all_ready:
+            self._announced = True
+            self._announce()
+
+    def _tell_figures(self, now_s: float) -> None:
+        """Give the Listener what the children report, for the $SYS topics; a new Listener begins the periods anew."""
+        if self._lives.stopping or self._nursery[CLIENTS].state != "ready":
+            return
+        self.mailbox.set_timer("sys", now_s + self._settings.clients.sys_period_s)
+        uptime_s = int(now_s - self._status.started_s)
+        self.send(LISTENER, NodeFigures(version=version(), uptime_s=uptime_s, values=node_values(self._status.status())))
+
+    def _announce(self) -> None:
+        listeners = [f"{listener.host}:{listener.port}" for listener in self._settings.listeners]
+        took_s = round(self.mailbox.now_s() - self._status.started_s, 3)
+        facts = {"pid": os.getpid(), "listeners": listeners, "took_s": took_s}
+        log.info("node.ready", extra=facts)
+        ts = datetime.now(UTC).isoformat(timespec="milliseconds")
+        refusal = tell(json.dumps({"ts": ts, "event": "node.ready", "node": self._settings.name, **facts}))
+        if refusal is not None:
+            log.warning("output.refused", extra={"error": refusal, "why": "standard output did not take the line node.ready"})
+
+    # --- the end ---
+
+    def _signalled(self, number: signal.Signals) -> None:
+        if number is not signal.SIGHUP:
+            log.info("node.signalled", extra={"signal": number.name})
+            self._end_node(0)
+            return
+        problems = self._recheck()
+        remedy = "a running node keeps its configuration; stop it and run it again: no queue is lost"
+        log.warning("reload.refused", extra={"valid": not problems, "problems": problems, "remedy": remedy})
+        reason = (problems[0] if problems else remedy)[:REASON_MAX]
+        self._notes.note(
+            "node.reload_refused", actor=SUPERVISOR, reason=reason, details={"valid": not problems, "problems": len(problems)}
+        )
+
+    def _end_node(self, exit_status: int) -> None:
+        """Stop the children in reverse start order, then this actor; the first reason to stop gives the exit status."""
+        if self._lives.stopping:
+            return
+        self._lives.stopping = True
+        self.exit_status = exit_status
+        log.info("node.stopping", extra={"exit_status": exit_status})
+        self._snapshots.stop()
+        self._notes.note("node.stopped", actor=SUPERVISOR, reason=str(exit_status))
+        self._notes.send()
+        if self._lives.stop_all():
+            self._ended()
+
+    def _ended(self) -> None:
+        """No child runs any more."""
+        self._collected()
+        log.info("node.stopped", extra={"exit_status": self.exit_status})
+        self.stop()
+
+    # --- control ---
+
+    def _serve(self, whom: list[bytes], payload: bytes) -> None:
+        try:
+            request = parse_request(payload)
+            if request.command == "status":
+                self._status.ask(whom, request)
+                return
+            if is_queue_command(request.command):
+                self._store_requests.ask(whom, request)
+                return
+            result = self._obey(request)
+        except ControlError as error:
+            self._router.answer(whom, encode_error(error))
+            return
+        self._router.answer(whom, encode_result(request.request_id, result))
+
+    def _answer(self, answers: Answers) -> None:
+        for whom, payload in answers:
+            self._router.answer(whom, payload)
+
+    def _collected(self) -> None:
+        """All have reported, or the time is up: answer with what is known."""
+        self._answer(self._status.collected())
+        self._status.collect()
+
+    def _obey(self, request: Request) -> dict[str, Any]:
+        match request.command:
+            case "ping":
+                return {"node": self._settings.name, "pid": os.getpid(), "ready": self._lives.all_ready}
+            case "stop":
+                self._end_node(0)
+                return {"stopping": True, "pid": os.getpid(), "stop_timeout_s": self._settings.supervision.stop_timeout_s}
+            case "snapshot" | "snapshot.result":
+                return self._obey_snapshots(request)
+        return self._bridge_orders.obey(request)
+
+    def _obey_snapshots(self, request: Request) -> dict[str, Any]:
+        try:
+            if request.command == "snapshot.result":
+                return self._snapshots.result(request.arguments["number"])
+            number = self._snapshots.take()
+        except ControlError as error:
+            raise ControlError(error.kind, error.message, request.request_id) from error
+        log.info("control.obeyed", extra={"command": request.command, "number": number})
+        return {"number": number}
+
+    def _note_snapshot(self, reason: str, messages: int, details: dict[str, Detail]) -> None:
+        self._notes.note("snapshot.made", actor=SUPERVISOR, reason=reason, count=messages, details=details)
+
+    def _store_state(self) -> str:
+        store = self._nursery[STORE]
+        return store.state if store.life is not None else "not running"

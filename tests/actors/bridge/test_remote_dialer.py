@@ -1,0 +1,129 @@
+"""A real Mosquitto, or nobody, at each of a remote's addresses; the threads are real too."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from actors.bridge.remote_dialer import OpeningEnded, ProbeEnded, RemoteDialer
+from actors.bridge.remote_socket import NOTHING_SUBSCRIBED
+from tests.support.mosquitto import Mosquitto
+from tests.support.ports import free_port
+from tests.support.settings import bridge
+from tests.support.waiting import PATIENCE_S
+from wire.exchange.failback import Address
+
+pytestmark = pytest.mark.process
+
+
+class Caller:
+    """Has threads run, and takes what they tell unless it ``is_gone``."""
+
+    def __init__(self, *addresses: Address) -> None:
+        self.is_gone = False
+        self.refused: list[OpeningEnded] = []
+        self._told: queue.Queue[object] = queue.Queue()
+        self._threads: list[threading.Thread] = []
+        remote = replace(bridge().remote, addresses=addresses, protocol=5, session_expiry_s=3600, connect_timeout_s=PATIENCE_S)
+        self.dialer = RemoteDialer(remote, "edge", in_thread=self._in_thread, tell=self._tell)
+
+    def _in_thread(self, name: str, job: Callable[[], None]) -> None:
+        self._threads.append(threading.Thread(target=job, name=name))
+        self._threads[-1].start()
+
+    def _tell(self, message: object) -> bool:
+        if self.is_gone:
+            assert isinstance(message, OpeningEnded)
+            self.refused.append(message)
+            return False
+        self._told.put(message)
+        return True
+
+    def dial(self, *addresses: Address, preferred: str = "", clean: bool = False) -> OpeningEnded:
+        """What the opening thread tells."""
+        self.dialer.dial(list(addresses), NOTHING_SUBSCRIBED, preferred=preferred, clean=clean)
+        message = self._told.get(timeout=PATIENCE_S)
+        assert isinstance(message, OpeningEnded)
+        return message
+
+    def probe(self, number: int, address: Address) -> ProbeEnded:
+        """What the probing thread tells."""
+        self.dialer.probe(number, address)
+        message = self._told.get(timeout=PATIENCE_S)
+        assert isinstance(message, ProbeEnded)
+        return message
+
+    def join(self) -> None:
+        """Until the threads have ended."""
+        for thread in self._threads:
+            thread.join(PATIENCE_S)
+
+
+def test_the_first_address_that_lets_us_in_is_taken_and_tells_whether_the_primary_was_tried(tmp_path: Path) -> None:
+    with Mosquitto(tmp_path / "remote") as mosquitto:
+        dead, live = ("127.0.0.1", free_port()), ("127.0.0.1", mosquitto.port)
+        caller = Caller(dead, live)
+
+        behind, before = caller.dial(dead, live), caller.dial(live, dead)
+
+        for ended, tried_first in ((behind, True), (before, False)):
+            assert ended.remote is not None
+            assert (ended.remote.address, ended.error) == (f"127.0.0.1:{mosquitto.port}", None)
+            assert (ended.tried_first, ended.clean) == (tried_first, False)
+            ended.remote.close()
+
+
+def test_where_nobody_lets_us_in_the_error_says_why_of_each() -> None:
+    one, other = ("127.0.0.1", free_port()), ("127.0.0.1", free_port())
+
+    ended = Caller(one, other).dial(one, other)
+
+    assert ended.remote is None
+    assert ended.error is not None
+    for address, said in zip((one, other), ended.error.message.split("; "), strict=True):
+        assert said.startswith(f"127.0.0.1:{address[1]}: tcp: ")
+
+
+def test_only_the_session_at_the_preferred_address_is_ended(tmp_path: Path) -> None:
+    with Mosquitto(tmp_path / "remote") as mosquitto:
+        address = ("127.0.0.1", mosquitto.port)
+        caller = Caller(address)
+        present = []
+        for preferred in ("", "127.0.0.1:1", f"127.0.0.1:{mosquitto.port}"):
+            ended = caller.dial(address, preferred=preferred, clean=True)
+            assert ended.remote is not None
+            present.append((ended.remote.connack.session_present, ended.clean))
+            ended.remote.close()
+
+        assert present == [(False, False), (True, False), (False, True)]
+
+
+def test_a_connection_that_nobody_wants_any_more_is_closed(tmp_path: Path) -> None:
+    with Mosquitto(tmp_path / "remote") as mosquitto:
+        address = ("127.0.0.1", mosquitto.port)
+        caller = Caller(address)
+        caller.is_gone = True
+
+        caller.dialer.dial([address], NOTHING_SUBSCRIBED, preferred="", clean=False)
+        caller.join()
+
+        [ended] = caller.refused
+        assert ended.remote is not None
+        assert ended.remote.fileno() == -1
+
+
+def test_a_probe_says_whether_anybody_is_there_under_its_number(tmp_path: Path) -> None:
+    dead = ("127.0.0.1", free_port())
+    with Mosquitto(tmp_path / "remote") as mosquitto:
+        caller = Caller(dead)
+
+        assert caller.probe(7, ("127.0.0.1", mosquitto.port)) == ProbeEnded(number=7, error="")
+        refused = caller.probe(8, dead)
+
+        assert refused.number == 8
+        assert refused.error.startswith("tcp: ")

@@ -1,0 +1,130 @@
+"""The receiver's half of a Connection: its session is opened by the store before anything is taken or subscribed to."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import cast
+
+from actors.bridge.remote_intake import RemoteIntake
+from actors.bridge.remote_socket import Connack
+from actors.process.mailbox import Mailbox
+from tests.supervisor.settings import node_settings
+from tests.wire.rules import bridge_of, rule
+from wire.frames.base import Frame
+from wire.frames.intake import SessionOpen, SessionOpened
+from wire.frames.names import QUEUE_STORE
+
+SUBACK_DUE_S = 10.0
+
+
+class Ends:
+    """The mailbox and the writer of an intake: what it asks of the store, and what it says to the remote. Time stands still."""
+
+    name = "connection:cloud:0"
+
+    def __init__(self, tmp_path: Path) -> None:
+        self.asked: list[SessionOpen] = []
+        self.said = b""
+        self.timers: dict[str, float] = {}
+        self.session_known = True
+        bridge = replace(bridge_of("cloud"), remote_subscriptions=(rule(1, "cmd/#"),))
+        self.intake = RemoteIntake(
+            cast(Mailbox, self),
+            1,
+            node_settings(tmp_path, bridge),
+            bridge,
+            writer=self,
+            session_known=lambda: self.session_known,
+        )
+
+    def now_s(self) -> float:
+        return 0.0
+
+    def wall_ms(self) -> int:
+        return 0
+
+    def send(self, peer: str, frame: Frame) -> None:
+        if isinstance(frame, SessionOpen):
+            self.asked.append(frame)
+
+    def set_timer(self, name: str, at_s: float) -> None:
+        self.timers[name] = at_s
+
+    def cancel_timer(self, name: str) -> None:
+        self.timers.pop(name, None)
+
+    def say(self, data: bytes) -> None:
+        self.said += data
+
+    def say_subscribe(self, data: bytes) -> None:
+        self.said += data
+
+    @property
+    def suback_due_s(self) -> float:
+        return SUBACK_DUE_S
+
+    def turn_ends(self) -> None:
+        """As its Connection ends a turn in which nothing came."""
+        assert not self.intake.takes_on(0.0)
+        assert not self.intake.turn_end(0.0)
+
+
+def opened(asked: SessionOpen) -> SessionOpened:
+    return SessionOpened(
+        sender=asked.sender,
+        epoch=asked.epoch,
+        store=1,
+        request=asked.request,
+        session=asked.session,
+        present=False,
+        received=b"",
+    )
+
+
+def test_a_remote_s_messages_wait_for_the_last_opening(tmp_path: Path) -> None:
+    ends = Ends(tmp_path)
+    intake = ends.intake
+
+    intake.connected("c@one", Connack(session_present=False))
+    intake.peer_up(QUEUE_STORE, 2)
+    first, second = ends.asked
+    intake.frame(opened(first))
+
+    assert not ends.said, "a store has died with what this one said"
+    intake.frame(opened(second))
+    assert ends.said[0] == 0x82, "SUBSCRIBE"
+
+
+def test_a_session_is_opened_under_its_own_name_once_the_store_knows_it(tmp_path: Path) -> None:
+    """What was received in one at another address is neither forgotten nor taken for what comes in this one [MQTT-4.3.3-10]."""
+    ends = Ends(tmp_path)
+    intake = ends.intake
+    intake.connected("c@one#1", Connack(session_present=True))
+    intake.frame(opened(ends.asked.pop()))
+    intake.disconnected(b"")
+    ends.session_known = False
+    intake.connected("c@two#2", Connack(session_present=False))
+    ends.turn_ends()
+    assert not ends.asked, "a crash now would make another session of it"
+
+    ends.session_known = True
+    ends.turn_ends()
+    intake.disconnected(b"")
+    intake.connected("c@one#1", Connack(session_present=True))
+
+    assert [(asked.session, asked.clean) for asked in ends.asked] == [("c@two#2", False), ("c@one#1", False)]
+
+
+def test_a_remote_that_does_not_answer_a_subscribe_in_time_is_given_up(tmp_path: Path) -> None:
+    ends = Ends(tmp_path)
+    intake = ends.intake
+    intake.connected("c@one", Connack(session_present=False))
+    intake.frame(opened(ends.asked.pop()))
+    ((name, at_s),) = ends.timers.items()
+    assert at_s == SUBACK_DUE_S, "counted from when the SUBSCRIBE is out"
+
+    assert intake.timer(name, SUBACK_DUE_S - 1.0) == ""
+    assert ends.timers == {name: SUBACK_DUE_S}, "it was written later than thought"
+    assert intake.timer(name, SUBACK_DUE_S) == "no SUBACK in time"
+    assert intake.timer("another's", SUBACK_DUE_S) == ""

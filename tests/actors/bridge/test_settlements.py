@@ -1,0 +1,88 @@
+"""What the Forwarder is told of the exchange: settlements, numbered, soon but not one by one; and credit."""
+
+from __future__ import annotations
+
+from actors.bridge.settlements import BYTES_IN_HAND, MESSAGES_IN_HAND_MIN, SETTLE_DELAY_S, SETTLE_TIMER
+from tests.actors.lane_parts import SESSION, LaneParts
+from tests.wire.outbound_model import PUBACK, PUBREC, ack, lane_opened
+from wire.frames.lanes import Credit, Settle
+
+
+def settles(parts: LaneParts) -> list[Settle]:
+    return [frame for frame in parts.mailbox.sent if isinstance(frame, Settle)]
+
+
+def credits_of(parts: LaneParts) -> list[tuple[int, int]]:
+    return [(frame.messages, frame.size_bytes) for frame in parts.mailbox.sent if isinstance(frame, Credit)]
+
+
+def test_a_settled_message_waits_a_moment_for_others_and_goes_with_them() -> None:
+    parts = LaneParts()
+    parts.connect()
+    parts.publish(b"a", b"b")
+    parts.written()
+    settlements, now_s = parts.exchange.settlements, parts.mailbox.clock_s
+
+    parts.flow.received(ack(PUBACK, 1))
+    settlements.tell_soon(now_s)
+    parts.flow.received(ack(PUBACK, 2))
+    settlements.tell_soon(now_s + 0.01)
+    assert not settles(parts)
+    assert parts.mailbox.timers == {SETTLE_TIMER: now_s + SETTLE_DELAY_S}, "counted from the first"
+
+    settlements.timer()
+    [told] = settles(parts)
+    assert (told.number, told.epoch, told.settled) == (1, 1, (("delivered", ((0, 2),)),))
+
+
+def test_a_release_waits_for_nothing_because_its_pubrel_waits_for_the_commit() -> None:
+    parts = LaneParts()
+    parts.connect()
+    parts.publish(b"a", qos=2)
+    parts.written()
+    parts.flow.received(ack(PUBREC, 1))
+
+    parts.exchange.settlements.tell_soon(parts.mailbox.clock_s)
+
+    assert [frame.released for frame in settles(parts)] == [((0, 1),)]
+
+
+def test_there_is_nothing_to_tell_before_the_lane_is_open_and_each_opening_counts_anew() -> None:
+    parts = LaneParts()
+    settlements = parts.exchange.settlements
+    settlements.open(0)
+    settlements.tell()
+    assert not settles(parts)
+    numbers = []
+    for epoch in (4, 5):
+        settlements.open(epoch)
+        parts.flow.open(lane_opened(epoch=epoch))
+        parts.connect()
+        settlements.tell()
+        numbers += [(frame.epoch, frame.number, frame.session) for frame in settles(parts)]
+        parts.mailbox.sent.clear()
+        parts.exchange.disconnected(by_remote=False)
+
+    assert numbers == [(4, 1, SESSION), (5, 1, SESSION)], "a session that is not on record goes there first"
+
+
+def test_credit_is_granted_once_and_again_when_a_quarter_of_it_is_used() -> None:
+    parts = LaneParts(receive_maximum=1000)
+    parts.connect()
+    settlements = parts.exchange.settlements
+    in_hand = 3 * 1000
+    assert in_hand > MESSAGES_IN_HAND_MIN
+    settlements.grant()
+    settlements.grant()
+    assert credits_of(parts) == [(in_hand, BYTES_IN_HAND)]
+
+    used = in_hand // 4
+    parts.publish(*[b""] * (used - 1))
+    parts.written()
+    settlements.grant()
+    assert len(credits_of(parts)) == 1
+    parts.publish(b"")
+    parts.written()
+    settlements.grant()
+
+    assert [messages for messages, _ in credits_of(parts)] == [in_hand, in_hand + used]

@@ -1,0 +1,62 @@
+"""Live messages at the Listener: which rows of a batch a client gets, and how."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from actors.broker.client_deliveries import Deliveries
+from actors.process.local_messages import Deliver
+from tests.supervisor.settings import node_settings
+from wire.exchange.subscriber_copies import Copies
+from wire.frames.batch import QOS_MASK, RETAIN, from_rows, pack_column
+
+BATCH = from_rows([(b"a", 2, b"zero"), (b"b", 1 | RETAIN, b"one"), (b"c", 0, b"two")], accepted_ms=0)
+Got = tuple[list[int], list[tuple[bytes, int, bool]], list[bytes]]
+
+
+class Desk:
+    """What clients are sent: (connections, [(payload, QoS, RETAIN)], topics of what is retained) for each group."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        host: Any = SimpleNamespace(mailbox=SimpleNamespace(wall_ms=lambda: 0))
+        access: Any = None
+        self.deliveries = Deliveries(host, node_settings(folder), access)
+        self.got: list[Got] = []
+        monkeypatch.setattr(self.deliveries, "send", self._send)
+
+    def _send(self, copies: Copies, subscribers: Sequence[int], replaced: Callable[[], Iterable[bytes]]) -> None:
+        batch = copies._batch
+        rows = [
+            (payload, flags & QOS_MASK, bool(flags & RETAIN))
+            for payload, flags in zip(batch.rows_payloads(), batch.flags, strict=True)
+        ]
+        self.got.append((list(subscribers), rows, list(replaced())))
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
+    return Desk(tmp_path, monkeypatch)
+
+
+def column(code: str, *values: int) -> bytes:
+    return pack_column(array(code, values))
+
+
+def test_each_group_gets_its_rows_as_they_were_granted_to_it(desk: Desk) -> None:
+    groups = ((column("I", 1, 2), b""), (column("I", 3), column("H", 0, 1)))
+    desk.deliveries.deliver(Deliver(batch=BATCH, groups=groups, grants=((1, False, ()), (2, True, ()))))
+    assert desk.got == [
+        ([1, 2], [(b"zero", 1, False), (b"one", 1, False), (b"two", 0, False)], [b"b"]),
+        ([3], [(b"zero", 2, False), (b"one", 1, True)], [b"b"]),
+    ]
+
+
+def test_without_grants_all_goes_at_qos_0(desk: Desk) -> None:
+    desk.deliveries.deliver(Deliver(batch=BATCH, groups=((column("I", 1), column("H", 0, 2)),)))
+    assert desk.got == [([1], [(b"zero", 0, False), (b"two", 0, False)], [])]

@@ -1,0 +1,290 @@
+"""What a client sends: taken in order, and left in its socket while it has to wait."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from actors.broker.client_batches import ClientBatches
+from actors.broker.client_input import BESIDE_ROWS, PACKETS_PER_TURN, ClientInput
+from actors.broker.waiting_clients import RATE_TIMER, TURN_TIMER, WaitingClients
+from tests.supervisor.settings import node_settings
+from wire.errors import PeerViolation
+from wire.exchange.client_keep_alive import KeepAlive
+from wire.exchange.receiver import InboundFlow
+from wire.mqtt.codec import encode
+from wire.mqtt.packets import Publish
+from wire.routing.sys_topics import Traffic
+from wire.settings import ClientLimitSettings
+
+PINGREQ, PUBACK, SUBSCRIBE = b"\xc0\0", b"\x40\2\0\1", b"\x82\6\0\1\0\1t\0"
+ROWS_MAX = 4
+
+
+class FakeClient:
+    """A connection: ``sent`` is in its socket."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.flow: InboundFlow | None = InboundFlow(
+            number=number, session=f"c{number}", level=4, receive_maximum=100, topic_alias_maximum=0
+        )
+        self.level = 4
+        self.session, self.queue = f"c{number}", ""
+        self.outbox: Any = None
+        self.rate: Any = None
+        self.keep_alive = KeepAlive(0.0)
+        self.buffer = b""
+        self.gathered = bytearray()
+        self.missing = self.held = self.asking = self.muted = 0
+        self.closed = self.held_back = self.leaves = False
+        self.sent: list[bytes] = []
+        self.received_at_most: list[int] = []
+
+    def receive(self, bytes_max: int) -> bytes | None:
+        self.received_at_most.append(bytes_max)
+        return self.sent.pop(0) if self.sent else b""
+
+    def hear(self, heard: bool, why: int = 1) -> None:
+        self.muted = self.muted & ~why if heard else self.muted | why
+
+    def hear_again(self, now_s: float, why: int = 1) -> None:
+        self.hear(True, why)
+
+
+class Desk:
+    """Clients whose packets are handled here; ``handled``: (client, first byte)."""
+
+    def __init__(self, folder: Path, **limits: Any) -> None:
+        settings: ClientLimitSettings = replace(node_settings(folder).clients, **limits)
+        self.now_s = 1.0
+        self.timers: dict[str, float] = {}
+        self.handled: list[tuple[int, int]] = []
+        self.violations: list[str] = []
+        self.limited: Counter[str] = Counter()
+        self.crowded = 0
+        self.acknowledged: list[int] = []
+        self.clients: dict[int, Any] = {}
+        host: Any = SimpleNamespace(
+            name="listener",
+            epoch=1,
+            mailbox=SimpleNamespace(now_s=lambda: self.now_s, wall_ms=lambda: 0, set_timer=self.timers.__setitem__),
+            traffic=Traffic(),
+            limited=lambda limit: self.limited.update((limit,)),
+            client=self.clients.get,
+            send=lambda peer, frame: None,
+        )
+        packets: Any = SimpleNamespace(check_first=lambda first_byte: None, handle=self._handle, violated=self._violated)
+        self.batches = ClientBatches(host, settings)
+        self.batches.builder.rows_max = ROWS_MAX
+        self.waiting = WaitingClients(host.mailbox)
+        self.input = ClientInput(
+            host,
+            self.batches,
+            packets,
+            self.waiting,
+            settings,
+            acknowledged=lambda client: self.acknowledged.append(client.number),
+            crowded=self._crowd,
+        )
+
+    def _handle(self, client: Any, first_byte: int, body: bytes) -> None:
+        self.handled.append((client.number, first_byte))
+
+    def _violated(self, client: Any, error: PeerViolation) -> None:
+        self.violations.append(error.message)
+        client.closed = True
+        self.input.closed(client)
+
+    def _crowd(self) -> None:
+        self.crowded += 1
+
+    def client(self, number: int = 1) -> Any:
+        client = self.clients[number] = FakeClient(number)
+        return client
+
+    def read(self, client: Any, *sent: bytes) -> None:
+        client.sent += sent
+        for _ in sent:
+            assert self.input.read(client, self.now_s)
+
+    def payloads(self) -> list[bytes]:
+        return self.batches.builder.payloads
+
+
+def publish(payload: bytes, qos: int = 0, packet_id: int = 0) -> bytes:
+    return encode(Publish(topic="t", payload=payload, qos=qos, packet_id=packet_id), 4)
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
+
+
+def test_packets_are_taken_in_the_order_in_which_they_came_however_they_are_cut(desk: Desk) -> None:
+    client = desk.client()
+    stream = publish(b"a", 1, 1) + PINGREQ + publish(b"b") + PINGREQ
+    desk.read(client, *(stream[at : at + 1] for at in range(len(stream))))
+    assert desk.payloads() == [b"a", b"b"]
+    assert desk.handled == [(1, 0xC0)] * 2
+    assert (client.buffer, client.missing, desk.input.held_bytes) == (b"", 0, 0)
+    assert desk.batches.touched == {1: client}
+
+
+def test_a_packet_in_the_making_is_kept_and_counted(desk: Desk) -> None:
+    client = desk.client()
+    packet = publish(b"x" * 1000, 1, 1)
+    desk.read(client, packet[:10], packet[10:20])
+    assert desk.input.held_bytes == 20
+    assert client.missing == len(packet) - 20
+    desk.read(client, packet[20:])
+    assert desk.payloads() == [b"x" * 1000]
+    assert desk.input.held_bytes == 0
+
+
+def test_what_fills_the_batch_waits_for_room_and_what_is_behind_it_too(desk: Desk) -> None:
+    client = desk.client()
+    desk.read(client, b"".join(publish(b"%d" % number, 1, number) for number in range(1, ROWS_MAX + 3)) + PINGREQ)
+    assert len(desk.payloads()) == ROWS_MAX
+    assert (client.muted != 0, list(desk.waiting.for_batch), desk.handled) == (True, [1], [])
+    desk.input.go_on_with_room()
+    assert list(desk.waiting.for_batch) == [1], "there is none"
+    desk.batches.send(desk.now_s)
+    desk.input.go_on_with_room()
+    assert desk.payloads() == [b"5", b"6"]
+    assert (client.muted, desk.waiting.for_batch, desk.handled) == (0, {}, [(1, 0xC0)])
+
+
+def test_little_is_read_while_the_batch_is_full(desk: Desk) -> None:
+    client = desk.client()
+    desk.read(client, b"".join(publish(b"x") for _ in range(ROWS_MAX)))
+    desk.read(client, PINGREQ)
+    assert client.received_at_most[0] > 10 * client.received_at_most[1]
+
+
+def test_messages_of_qos_0_have_room_beside_a_full_batch(desk: Desk) -> None:
+    """But for what they stand behind, and for so many."""
+    filling, first, second = (desk.client(number) for number in (1, 2, 3))
+    desk.read(filling, b"".join(publish(b"%d" % number, 1, number) for number in range(1, ROWS_MAX + 1)))
+    desk.read(first, publish(b"beside") + publish(b"waits", 1, 1) + publish(b"behind"))
+    assert desk.payloads()[ROWS_MAX:] == [b"beside"]
+    assert (list(desk.waiting.for_batch), desk.crowded) == ([2], 0)
+    desk.read(second, b"".join(publish(b"x") for _ in range(BESIDE_ROWS)))
+    assert len(desk.payloads()) == ROWS_MAX + BESIDE_ROWS
+    assert (list(desk.waiting.for_batch), desk.crowded) == ([2, 3], 1)
+    assert desk.batches.builder.rows_max == ROWS_MAX
+
+
+def test_the_beginning_of_a_message_of_qos_0_waits_for_its_rest_and_not_for_room(desk: Desk) -> None:
+    client = desk.client()
+    desk.read(client, b"".join(publish(b"%d" % number, 1, number) for number in range(1, ROWS_MAX + 1)))
+    desk.read(client, publish(b"beside")[:-1])
+    assert (client.missing, client.muted) == (1, 0)
+
+
+def test_subscribe_goes_behind_what_its_client_has_published(desk: Desk) -> None:
+    client, other = desk.client(), desk.client(2)
+    desk.read(client, publish(b"x", 1, 1) + SUBSCRIBE)
+    desk.read(other, SUBSCRIBE)
+    assert desk.handled == [(2, 0x82)]
+    desk.batches.send(desk.now_s)
+    desk.input.go_on_with_room()
+    assert desk.handled == [(2, 0x82), (1, 0x82)]
+
+
+def test_who_is_held_back_publishes_nothing_and_says_everything_else(desk: Desk) -> None:
+    client = desk.client()
+    client.held_back = True
+    desk.read(client, PINGREQ + publish(b"waits", 1, 1) + PINGREQ)
+    assert (desk.payloads(), desk.handled, client.muted != 0) == ([], [(1, 0xC0)], True)
+    desk.input.release(client)
+    assert (desk.payloads(), desk.handled, client.muted) == ([b"waits"], [(1, 0xC0)] * 2, 0)
+
+
+def test_what_was_held_back_of_who_has_left_is_left_out(desk: Desk) -> None:
+    client = desk.client()
+    client.held_back = True
+    desk.read(client, publish(b"0") + publish(b"1", 1, 1) + PINGREQ + publish(b"2", 2, 2) + PINGREQ)
+    client.leaves = True
+    desk.input.release(client)
+    assert (desk.payloads(), desk.handled, client.buffer) == ([], [(1, 0xC0)] * 2, b"")
+
+
+def test_nothing_behind_connect_is_taken_before_the_session_is_known(desk: Desk) -> None:
+    client = desk.client()
+    flow, client.flow = client.flow, None
+    desk.read(client, publish(b"x") + PINGREQ)
+    assert (desk.payloads(), desk.handled) == ([], [])
+    client.flow = flow
+    desk.input.read_on(client)
+    assert (desk.payloads(), desk.handled) == ([b"x"], [(1, 0xC0)])
+
+
+def test_acknowledgements_go_to_the_outbox_in_one_run(desk: Desk) -> None:
+    client = desk.client()
+    runs: list[tuple[bytes, int]] = []
+
+    def received(data: bytes, position: int) -> int:
+        runs.append((data, position))
+        return position + 2 * len(PUBACK)
+
+    client.outbox = SimpleNamespace(live=True, received=received)
+    desk.read(client, PUBACK * 2 + PINGREQ)
+    assert runs == [(PUBACK * 2 + PINGREQ, 0)]
+    assert (desk.acknowledged, desk.handled) == ([1], [(1, 0xC0)])
+    client.outbox.live = False
+    desk.read(client, PUBACK)
+    assert desk.handled[1:] == [(1, 0x40)], "it answers nothing that was sent on this connection"
+
+
+def test_who_publishes_faster_than_its_rate_goes_on_when_that_allows(tmp_path: Path) -> None:
+    """What it may not publish counts too, and ends a run that goes on behind it."""
+    desk = Desk(tmp_path, publish_messages_per_s=2.0)
+    client = desk.client()
+    desk.input.begin(client, desk.now_s)
+    client.flow.may_publish = lambda topic: topic != b"secret"
+    secret = encode(Publish(topic="secret", payload=b"", qos=0), 4)
+    desk.read(client, secret + publish(b"a") + publish(b"b") + publish(b"c") + PINGREQ)
+    assert desk.payloads() == [b"a"]
+    assert (client.muted != 0, desk.waiting.slowed, desk.handled) == (True, 1, [])
+    for _ in range(2):
+        desk.now_s = desk.timers[RATE_TIMER]
+        desk.input.on_timer(RATE_TIMER, desk.now_s)
+    assert desk.payloads() == [b"a", b"b", b"c"]
+    desk.now_s += 1.0
+    desk.input.on_timer(RATE_TIMER, desk.now_s)
+    assert (client.muted, desk.handled) == (0, [(1, 0xC0)])
+
+
+def test_who_sends_many_small_packets_waits_a_turn(desk: Desk) -> None:
+    client = desk.client()
+    desk.read(client, PINGREQ * (PACKETS_PER_TURN + 3))
+    assert len(desk.handled) == PACKETS_PER_TURN
+    assert client.muted
+    desk.input.on_timer(TURN_TIMER, desk.timers[TURN_TIMER])
+    assert (len(desk.handled), client.muted) == (PACKETS_PER_TURN + 3, 0)
+
+
+def test_a_violation_is_counted_by_the_limit_that_it_broke(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, packet_max_bytes=100)
+    client = desk.client()
+    desk.read(client, publish(b"fits", 1, 1) + publish(b"x" * 200)[:10])
+    assert desk.payloads() == [b"fits"], "what came before it is taken"
+    assert desk.limited == {"packet_max_bytes": 1}
+    assert len(desk.violations) == 1
+    assert desk.input.held_bytes == 0
+
+
+def test_where_all_hold_too_much_who_holds_most_goes(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, input_max_bytes=150)
+    most, least = desk.client(1), desk.client(2)
+    desk.read(most, publish(b"x" * 1000)[:100])
+    desk.read(least, publish(b"x" * 1000)[:60])
+    assert (most.closed, least.closed) == (True, False)
+    assert desk.limited == {"input_max_bytes": 1}
+    assert desk.input.held_bytes == 60

@@ -1,0 +1,73 @@
+"""Clients that are silent for too long, on a clock that the test moves."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from actors.broker.client_silence import LOOK_PERIOD_S, ClientSilence
+from tests.supervisor.settings import node_settings
+from wire.exchange.client_keep_alive import KeepAlive
+
+BEGAN_S = 1.0
+
+
+class Desk:
+    """One client, with CONNACK or without."""
+
+    def __init__(self, folder: Path, *, greeted: bool) -> None:
+        keep_alive = KeepAlive(BEGAN_S)
+        keep_alive.keep_alive_s = 1.0
+        flow = object() if greeted else None
+        client = SimpleNamespace(flow=flow, level=0, keep_alive=keep_alive, under_way_bytes=0, heard=True, accepted_s=BEGAN_S)
+        self.client: Any = client
+        self.closed: list[str] = []
+        self.limited: Counter[str] = Counter()
+        self.stood_still_s: list[float] = []
+        self.stalls: list[bool] = []
+        host: Any = SimpleNamespace(
+            mailbox=SimpleNamespace(now_s=lambda: BEGAN_S),
+            clients=lambda: [client],
+            limited=lambda limit: self.limited.update((limit,)),
+            close_client=lambda client, why: self.closed.append(why),
+        )
+        stalls: Any = SimpleNamespace(look=lambda now_s, *, stood_still: self.stalls.append(stood_still))
+        self.silence = ClientSilence(host, stalls, node_settings(folder).clients, self.stood_still_s.append)
+
+
+@pytest.mark.parametrize(("greeted", "why"), [(True, "keep_alive_timeout"), (False, "connect_timeout")])
+def test_a_time_in_which_the_listener_stood_still_is_no_client_s_silence(tmp_path: Path, greeted: bool, why: str) -> None:
+    """What came meanwhile waits in the clients' sockets, which are looked at after the timers."""
+    desk = Desk(tmp_path, greeted=greeted)
+    for now_s in (1.5, 101.5, 102.0):
+        desk.silence.look(now_s)
+    assert not desk.closed
+    assert desk.stood_still_s == [100.0], "others wait for somebody too"
+    assert desk.stalls == [False, True, False]
+    for looks in range(30):
+        desk.silence.look(102.5 + looks * LOOK_PERIOD_S)
+    assert desk.closed[0] == why
+    assert desk.limited["connect_timeout"] == (0 if greeted else len(desk.closed))
+
+
+def test_who_is_not_read_is_not_silent(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, greeted=True)
+    desk.client.heard = False
+    for looks in range(30):
+        desk.silence.look(BEGAN_S + looks * LOOK_PERIOD_S)
+    assert desk.closed == []
+    desk.client.heard = True
+    desk.silence.look(BEGAN_S + 30 * LOOK_PERIOD_S)
+    assert desk.closed == ["keep_alive_timeout"]
+
+
+def test_who_has_sent_connect_may_wait_for_its_session(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, greeted=False)
+    desk.client.level = 4
+    for looks in range(100):
+        desk.silence.look(BEGAN_S + looks * LOOK_PERIOD_S)
+    assert desk.closed == []

@@ -1,0 +1,84 @@
+"""The Listener by its frames."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from actors.broker.client_batches import Owed
+from actors.broker.listener import Listener
+from actors.process.local_messages import Published
+from actors.process.mailbox import Mailbox
+from tests.supervisor.settings import node_settings
+from wire.frames.base import Frame
+from wire.frames.batch import from_rows
+from wire.frames.intake import Committed, SenderResumes, SessionOpened
+from wire.frames.names import QUEUE_STORE
+from wire.frames.supervision import PeerUp
+
+
+class RecordingMailbox:
+    """Keeps the frames that are sent, and watches no socket."""
+
+    def __init__(self) -> None:
+        self.name = "listener"
+        self.sent: list[Frame] = []
+
+    def group(self) -> None:
+        return None
+
+    def traffic(self) -> dict[str, int]:
+        return {}
+
+    def now_s(self) -> float:
+        return 1.0
+
+    def random(self) -> float:
+        return 0.5
+
+    def send(self, peer: str, frame: Frame) -> None:
+        self.sent.append(frame)
+
+
+def committed(number: int, *, store: int) -> Committed:
+    return Committed(sender="listener", epoch=5, store=store, number=number, refused={})
+
+
+def test_what_a_former_store_had_committed_is_offered_to_the_next(tmp_path: Path) -> None:
+    """In memory it has nothing of it, and waits for the number that it was told; so that one must still come."""
+    mailbox = RecordingMailbox()
+    listener = Listener(cast(Mailbox, mailbox), node_settings(tmp_path), 5)
+    batch = from_rows([(b"t", 1, b"x")])
+    batches = [Published(sender="listener", epoch=5, number=number, batch=batch, sources=bytes(4)) for number in (1, 2)]
+    for published in batches:
+        listener.batches.link.sent(published, Owed([], {}, published.sources, batch), 1.0)
+    listener.on_receive(PeerUp(name=QUEUE_STORE, epoch=7))
+    listener.on_frame(committed(1, store=7))
+    listener.on_receive(PeerUp(name=QUEUE_STORE, epoch=8))
+    assert mailbox.sent[-2] == SenderResumes(sender="listener", epoch=5, number=2)
+    assert mailbox.sent[-1] is batches[1], "as it was"
+
+    listener.on_frame(committed(2, store=7))
+    assert listener.batches.link.committed == 1
+
+    listener.on_frame(committed(2, store=8))
+    assert listener.batches.link.committed == 2
+
+
+def test_what_a_former_store_said_late_of_sessions_counts_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In memory the next one has other queues; and whoever waits has been asked for there again."""
+    listener = Listener(cast(Mailbox, RecordingMailbox()), node_settings(tmp_path), 5)
+    heard: list[Frame] = []
+    monkeypatch.setattr(listener.openings, "opened", heard.append)
+    listener.on_receive(PeerUp(name=QUEUE_STORE, epoch=8))
+    frames = [
+        SessionOpened(sender="listener", epoch=epoch, store=store, request=1, session="c", present=False, received=b"")
+        for epoch, store in ((5, 7), (4, 8), (5, 8))
+    ]
+
+    for frame in frames:
+        listener.on_frame(frame)
+
+    assert heard == frames[2:]

@@ -1,0 +1,231 @@
+"""Both engines keep the protocol's promises, and RocksDB's damage and refusals become our errors."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from storage.engine.engine import Engine, RocksEngine, Write
+from storage.engine.keys import QueueNumbers, check_format, chunk_key
+from tests.storage.building import wait_idle
+from tests.support.waiting import wait_until
+from wire.errors import ConfigError, StorageDamaged, Unavailable
+
+
+def put(engine: Engine, *keys: bytes, sync: bool = False) -> None:
+    write = Write()
+    for key in keys:
+        write.put("msg", key, b"value of " + key)
+    engine.commit(write, sync=sync)
+
+
+def keys_of(engine: Engine, start: bytes, stop: bytes) -> list[bytes]:
+    return [key for key, _ in engine.scan("msg", start, stop)]
+
+
+def test_a_scan_gives_its_range_in_order_and_no_more(engine: Engine) -> None:
+    keys = [chunk_key(queue, seq) for queue in (1, 2, 256) for seq in (0, 5, 255, 256, 1 << 40)]
+    put(engine, *reversed(keys))
+
+    assert keys_of(engine, chunk_key(0, 0), chunk_key(1 << 31, 0)) == keys
+    assert keys_of(engine, chunk_key(2, 5), chunk_key(2, 256)) == [chunk_key(2, 5), chunk_key(2, 255)]
+    assert keys_of(engine, chunk_key(3, 0), chunk_key(4, 0)) == []
+    assert list(engine.scan("meta", b"", b"\xff")) == []
+
+
+def test_seek_before_finds_the_chunk_that_may_hold_a_sequence(engine: Engine) -> None:
+    put(engine, chunk_key(1, 9), chunk_key(2, 5), chunk_key(2, 8))
+
+    assert engine.seek_before("msg", chunk_key(2, 7), chunk_key(2, 0)) == (chunk_key(2, 5), b"value of " + chunk_key(2, 5))
+    assert engine.seek_before("msg", chunk_key(2, 8), chunk_key(2, 0)) == (chunk_key(2, 8), b"value of " + chunk_key(2, 8))
+    assert engine.seek_before("msg", chunk_key(2, 4), chunk_key(2, 0)) is None, "another queue's chunk is not ours"
+    assert engine.seek_before("msg", chunk_key(9, 0), chunk_key(9, 0)) is None
+
+
+def test_operations_take_effect_in_order_and_callbacks_after_them(engine: Engine) -> None:
+    put(engine, *[chunk_key(1, seq) for seq in range(6)])
+    seen: list[bytes | None] = []
+    write = Write()
+    write.delete_range("msg", chunk_key(1, 0), chunk_key(1, 4))
+    write.put("msg", chunk_key(1, 2), b"again")
+    write.delete("msg", chunk_key(1, 5))
+    write.on_commit(lambda: seen.append(engine.get("msg", chunk_key(1, 2))))
+    engine.commit(write, sync=True)
+
+    assert keys_of(engine, chunk_key(1, 0), chunk_key(2, 0)) == [chunk_key(1, 2), chunk_key(1, 4)]
+    assert seen == [b"again"]
+
+
+def test_numbers_of_queues_last_and_differ(engine: Engine) -> None:
+    numbers = QueueNumbers(engine)
+    given = [numbers.number(name) for name in ("bridge:a:0", "bridge:b:0", "bridge:a:0")]
+
+    assert given == [1, 2, 1]
+    again = QueueNumbers(engine)
+    assert again.names() == ["bridge:a:0", "bridge:b:0"]
+    assert again.number("bridge:c:0") == 3
+
+
+def test_a_store_of_a_newer_version_is_refused(engine: Engine) -> None:
+    check_format(engine)
+    check_format(engine)
+    write = Write()
+    write.put("meta", b"F", b"\x02")
+    engine.commit(write, sync=True)
+
+    with pytest.raises(ConfigError, match="newer"):
+        check_format(engine)
+
+
+def test_two_stores_in_one_folder_are_refused_and_a_closed_one_frees_it(tmp_path: Path) -> None:
+    first = RocksEngine(tmp_path)
+    with pytest.raises(Unavailable):
+        RocksEngine(tmp_path)
+    put(first, b"1234key")
+    first.close()
+    with pytest.raises(Unavailable):
+        first.get("msg", b"1234key")
+
+    second = RocksEngine(tmp_path)
+    second.reopen()
+    assert second.get("msg", b"1234key") == b"value of 1234key"
+    second.close()
+
+
+def test_a_damaged_block_is_told_and_never_a_silent_gap(tmp_path: Path) -> None:
+    engine = RocksEngine(tmp_path)
+    put(engine, *[chunk_key(1, seq) for seq in range(20_000)])
+    engine.flush()
+    engine.close()
+    tables = sorted(tmp_path.glob("*.sst"), key=lambda path: path.stat().st_size)
+    data = bytearray(tables[-1].read_bytes())
+    middle = len(data) // 2
+    data[middle : middle + 16] = bytes(byte ^ 0xFF for byte in data[middle : middle + 16])
+    tables[-1].write_bytes(data)
+
+    engine = RocksEngine(tmp_path)
+    with pytest.raises(StorageDamaged):
+        keys_of(engine, chunk_key(1, 0), chunk_key(2, 0))
+    engine.close()
+
+
+def test_damage_met_in_the_background_stops_nothing_for_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """RocksDB cannot compact over a damaged block and refuses all writing; the store is copied without it and goes on."""
+    monkeypatch.setattr("storage.engine.engine.MEMTABLE_BYTES", 128 << 10)
+    engine = RocksEngine(tmp_path / "store")
+    for first in range(0, 1000, 100):
+        put_large(engine, range(first, first + 100))
+    engine.close()
+    table = max((tmp_path / "store").glob("*.sst"), key=lambda path: path.stat().st_size)
+    data = bytearray(table.read_bytes())
+    data[len(data) // 2] ^= 1
+    table.write_bytes(data)
+
+    engine = RocksEngine(tmp_path / "store")
+    refusals, behind = 0, 1000
+    while behind < 7000 or (not refusals and behind < 70_000):  # a loaded machine takes its time to compact
+        new = range(behind, behind + 100)
+        try:
+            put_large(engine, new)
+        except Unavailable:
+            refusals += 1
+            engine.reopen()
+            put_large(engine, new)
+        behind += 100
+    keys = keys_of(engine, chunk_key(1, 0), chunk_key(2, 0))
+    engine.close()
+
+    assert refusals == 1, "once, and then it is mended"
+    assert keys == sorted(keys)
+    assert behind - 100 < len(keys) < behind, "all but one block"
+    assert len(list(tmp_path.glob("store.damaged-*"))) == 1, "the damaged files are kept"
+
+
+def put_large(engine: Engine, seqs: range) -> None:
+    """Put incompressible values, in an order that makes tables overlap."""
+    write = Write()
+    for seq in seqs:
+        write.put("msg", chunk_key(1, seq), os.urandom(500))
+    write.put("msg", chunk_key(0, 0), b"overlaps")
+    engine.commit(write, sync=False)
+
+
+def test_every_range_that_is_to_be_compacted_gives_its_space_back(tmp_path: Path) -> None:
+    """All of them are asked for at once, as when the histories of several lanes are cut."""
+    engine = RocksEngine(tmp_path / "store")
+    for queue in range(1, 9):
+        write = Write()
+        for seq in range(200):
+            write.put("msg", chunk_key(queue, seq), os.urandom(3000))
+        engine.commit(write, sync=False)
+        engine.flush()  # a table of its own
+
+    def size_bytes() -> int:
+        size = 0
+        for path in (tmp_path / "store").glob("*.sst"):
+            with suppress(FileNotFoundError):  # RocksDB removes tables while they are looked at
+                size += path.stat().st_size
+        return size
+
+    before = size_bytes()
+    write = Write()
+    for queue in range(1, 9):
+        start, stop = chunk_key(queue, 0), chunk_key(queue + 1, 0)
+        write.delete_range("msg", start, stop)
+        write.on_commit(partial(engine.compact, "msg", start, stop))
+    engine.commit(write, sync=False)
+
+    assert before > 8 * 200 * 3000
+    wait_until(lambda: size_bytes() < before // 10, 60.0, lambda: f"{size_bytes()} of {before} bytes are left")
+    for _ in range(3):  # and a store that is closed meanwhile is closed
+        engine.compact("msg", chunk_key(1, 0), chunk_key(9, 0))
+        engine.reopen()
+    put(engine, chunk_key(1, 0))
+    engine.close()
+
+
+def test_a_recycled_log_torn_anywhere_keeps_a_prefix(tmp_path: Path) -> None:
+    """A power cut may tear the last record, and behind it stand records of the log's former life; none of them comes back."""
+    engine = RocksEngine(tmp_path / "live")
+    payload = os.urandom(64 << 10)
+    count, former_bytes = 0, 0
+    while count < 1400 or former_bytes <= 0:  # several logs, until the last is one written over: RocksDB may not be done with it
+        former_bytes = 0
+        for seq in range(count, count + 100):
+            write = Write()
+            write.put("msg", chunk_key(1, seq), b"message %d begins here, " % seq + payload)
+            write.put("meta", b"tail", seq.to_bytes(8, "big"))
+            engine.commit(write, sync=False)
+        count += 100
+        _trim_to(engine, count - 3)
+        log = max((tmp_path / "live").glob("*.log"), key=lambda path: int(path.stem))
+        at = log.read_bytes().rfind(b"message %d begins here, " % (count - 1))
+        if at > 0:
+            former_bytes = log.stat().st_size - at - 2 * len(payload)
+    wait_idle(engine)
+    for cut in range(at - 40, at + 64, 13):
+        copy = tmp_path / f"copy{cut}"
+        shutil.copytree(tmp_path / "live", copy, ignore=shutil.ignore_patterns("LOCK"))
+        with (copy / log.name).open("r+b") as torn:
+            torn.seek(cut)
+            torn.write(b"\x5a" * 5)
+        recovered = RocksEngine(copy)
+        tail = int.from_bytes(recovered.get("meta", b"tail") or b"", "big")
+        assert tail in (count - 2, count - 1), "all but what was torn"
+        assert keys_of(recovered, chunk_key(1, count - 3), chunk_key(2, 0)) == [
+            chunk_key(1, seq) for seq in range(count - 3, tail + 1)
+        ]
+        recovered.close()
+        shutil.rmtree(copy)
+    engine.close()
+
+
+def _trim_to(engine: Engine, seq: int) -> None:
+    write = Write()
+    write.delete_range("msg", chunk_key(1, 0), chunk_key(1, seq))
+    engine.commit(write, sync=False)

@@ -1,0 +1,44 @@
+"""The marks of what is handed out: shared, taken back in any order, and never counted twice."""
+
+from __future__ import annotations
+
+from array import array
+
+from storage.queue.in_flight import SHARED_ROWS_MAX, InFlight
+from tests.storage.queues import chunk
+
+
+def test_neighbours_share_a_mark_up_to_a_limit() -> None:
+    in_flight = InFlight()
+    for seq in range(2 * SHARED_ROWS_MAX):
+        in_flight.add(chunk(seq, 1), seq, seq + 1, None, 1)
+    assert len(in_flight) == 2
+    assert (in_flight.messages, in_flight.size_bytes) == (2 * SHARED_ROWS_MAX, 20 * SHARED_ROWS_MAX)
+
+
+def test_bytes_are_given_back_when_all_of_a_mark_is_settled() -> None:
+    in_flight = InFlight()
+    in_flight.add(chunk(0, 10), 0, 10, None, 10)
+    in_flight.add_qos0(chunk(10, 4), 10, 14, array("I", [0, 3]), 2, bytes_before=100)
+    assert in_flight.settle(4, 10) == (6, 0, 0)
+    assert in_flight.size_bytes == 100
+    assert in_flight.settle(0, 4) == (4, 0, 0)
+    assert in_flight.size_bytes == 0
+    assert in_flight.settle(10, 13) == (0, 1, 0), "its second row is number 13"
+    assert in_flight.settle(13, 20) == (0, 1, 40)
+    assert in_flight.messages == in_flight.stored == in_flight.qos0 == 0
+
+
+def test_what_is_below_the_head_is_forgotten_and_the_first_mark_tells_what_is_still_needed() -> None:
+    in_flight = InFlight()
+    in_flight.add(chunk(0, 5), 0, 5, None, 5)
+    in_flight.add_qos0(chunk(5, 2), 5, 7, None, 2, bytes_before=50)
+    in_flight.forget_below(4)
+    assert len(in_flight) == 2
+    in_flight.settle(0, 5)
+    in_flight.forget_below(5)
+    assert in_flight.first is not None
+    assert (in_flight.first.floor, in_flight.first.bytes_before) == (5, 50)
+    assert [kept.first_seq for kept in in_flight.qos0_chunks()] == [5]
+    in_flight.clear()
+    assert len(in_flight) == in_flight.messages == in_flight.size_bytes == 0

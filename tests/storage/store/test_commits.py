@@ -1,0 +1,64 @@
+"""What is committed when, and how strongly."""
+
+from __future__ import annotations
+
+import pytest
+
+from storage.engine.engine import Write
+from storage.store.store import Store
+from tests.storage.building import (
+    RecordingEngine,
+    node,
+)
+from tests.storage.turns import handed, of, open_lane, publishes, turn
+from wire.frames.intake import Committed
+
+
+def test_one_turn_is_one_write_and_one_answer() -> None:
+    engine = RecordingEngine()
+    store = Store(engine, node(), 1)
+    before = len(engine.writes)
+
+    effects = turn(store, publishes(1, b"a"), publishes(2, b"b"), publishes(3, b"c"))
+
+    assert [frame.number for frame in of(effects, Committed)] == [3]
+    assert len(engine.writes) == before + 1
+    assert engine.writes[-1][1], "synced"
+
+
+@pytest.mark.parametrize(("sync", "marked"), [("full", [True, False, True]), ("os", [True, True, True])])
+def test_a_commit_that_is_answered_leaves_a_mark_if_it_is_as_strong_as_is_configured(sync: str, marked: list[bool]) -> None:
+    class Marking(RecordingEngine):
+        def commit(self, write: Write, *, sync: bool) -> None:
+            promised.append(write.promised)
+            super().commit(write, sync=sync)
+
+    promised: list[bool] = []
+    store = Store(Marking(), node(sync=sync), 1)
+    promised.clear()
+    for number, qos in enumerate([1, 0, 2], 1):
+        assert of(turn(store, publishes(number, b"a", qos=qos)), Committed)
+
+    assert promised == marked
+
+
+def test_a_flush_period_holds_acknowledgements_and_messages_back() -> None:
+    engine = RecordingEngine()
+    store = Store(engine, node(flush_period_s=0.5), 1)
+    open_lane(store)
+    turn(store, publishes(1, b"a"), now_s=200.0)
+
+    assert turn(store, publishes(2, b"b"), now_s=200.1) == []
+    assert store.wakes_at_s(200.1) == pytest.approx(200.5)
+    effects = turn(store, now_s=200.5)
+
+    assert [frame.number for frame in of(effects, Committed)] == [2]
+    assert handed(effects) == [b"b"]
+
+
+@pytest.mark.parametrize(("sync", "synced"), [("full", True), ("os", False)])
+def test_sync_full_syncs_and_sync_os_does_not(sync: str, synced: bool) -> None:
+    engine = RecordingEngine()
+    turn(Store(engine, node(sync=sync), 1), publishes(1, b"a"))
+
+    assert engine.writes[-1][1] is synced

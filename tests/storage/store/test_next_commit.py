@@ -1,0 +1,40 @@
+"""The next commit keeps what is wanted of it until that is done."""
+
+from __future__ import annotations
+
+from storage.store.next_commit import NextCommit
+
+
+def test_what_was_wanted_is_wanted_until_it_is_committed() -> None:
+    commit = NextCommit(0.0)
+    commit.promise()
+    commit.at_once = True
+    assert (commit.needs_sync, commit.awaited) == (True, True)
+
+    commit.done(1.0, written=True)
+
+    assert (commit.needs_sync, commit.awaited, commit.at_once) == (False, False, False)
+
+
+def test_another_write_begins_when_one_was_written_and_not_before() -> None:
+    commit = NextCommit(0.0)
+    write = commit.write
+
+    commit.done(1.0, written=False)
+    assert commit.write is write
+
+    write.put("meta", b"key", b"value")
+    commit.done(2.0, written=True)
+    assert commit.write is not write
+    assert not commit.write
+
+
+def test_the_flush_period_begins_with_what_was_written() -> None:
+    commit = NextCommit(0.5)
+    commit.done(10.0, written=True)
+    commit.promise()
+    commit.time.hurry()
+
+    assert not commit.time.is_due(10.4)
+    assert commit.time.wakes_at_s(waited_for=commit.awaited) == 10.5
+    assert commit.time.is_due(10.5)

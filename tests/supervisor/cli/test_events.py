@@ -1,0 +1,125 @@
+"""What ``bascule events`` prints: by time, though the store gets events of several actors late; each once, while it follows."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from supervisor.cli import events as cli_events
+from supervisor.cli.events import by_time
+from tests.conftest import StartNode
+from tests.storage.building import RecordingEngine
+from tests.storage.commanding import command
+from tests.storage.store.test_event_log import Box
+from tests.support.node import node_config
+from tests.support.waiting import wait_until
+from wire.frames.supervision import NodeEvents
+
+KINDS = ("link.up", "link.down", "process.started", "clock.jumped")
+
+
+@given(rows=st.lists(st.tuples(st.integers(0, 9), st.sampled_from(KINDS)), max_size=30))
+def test_events_are_put_in_the_order_in_which_they_happened_between_two_jumps_of_the_clock(rows: list[tuple[int, str]]) -> None:
+    events = [{"number": number, "at_ms": at_ms, "kind": kind} for number, (at_ms, kind) in enumerate(rows)]
+
+    found = by_time(events)
+
+    jumps = [event["number"] for event in events if event["kind"] == "clock.jumped"]
+
+    def place(event: dict[str, Any]) -> tuple[int, bool, int, int]:
+        jumped = event["kind"] == "clock.jumped"
+        return sum(jump < event["number"] for jump in jumps), jumped, event["at_ms"] * (not jumped), event["number"]
+
+    assert found == sorted(events, key=place), "each once, and those of the same time as they came"
+
+
+class Interrupted(Exception):
+    """The user has seen enough."""
+
+
+def shown(monkeypatch: pytest.MonkeyPatch, box: Box, *words: str, meanwhile: list[Callable[[], None]]) -> list[dict[str, Any]]:
+    """What ``bascule events --json`` prints of the store of ``box``, while these things happen."""
+
+    def call_node(_settings: object, _name: str, arguments: dict[str, str], *, timeout_s: float) -> dict[str, Any]:
+        assert timeout_s > 0
+        return command(box.store, "events", now_s=box.now_s, **{name: int(value) for name, value in arguments.items()})
+
+    def sleep(_seconds: float) -> None:
+        if not meanwhile:
+            raise Interrupted
+        meanwhile.pop(0)()
+
+    monkeypatch.setattr(cli_events, "node_of", lambda config: config)
+    monkeypatch.setattr(cli_events, "call_node", call_node)
+    monkeypatch.setattr(cli_events, "_PAGE", 3)
+    monkeypatch.setattr("time.sleep", sleep)
+    done = CliRunner().invoke(cli_events.events, [__file__, "--json", *words])
+    assert done.exception is None or isinstance(done.exception, Interrupted), done.exception
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def happened(box: Box, *events: tuple[int, str]) -> None:
+    box.turn(NodeEvents(events=tuple((at_ms, kind, "", -1, "", "", 0, {}) for at_ms, kind in events)))
+
+
+@pytest.mark.parametrize("last", [0, 3, 100])
+def test_a_page_is_printed_by_time_and_what_follows_is_neither_lost_nor_repeated(
+    monkeypatch: pytest.MonkeyPatch, last: int
+) -> None:
+    box = Box(RecordingEngine())
+    happened(box, (50, "link.up"), (10, "process.started"), (40, "link.down"), (30, "link.up"), (30, "process.ended"))
+    meanwhile = [
+        lambda: None,
+        lambda: happened(box, (45, "link.down")),  # late: what came after it is printed already
+        lambda: happened(box, (90, "link.up"), (70, "link.down"), (80, "link.up"), (60, "link.down"), (95, "link.up")),
+        lambda: None,
+    ]
+
+    found = shown(monkeypatch, box, "--follow", "--last", str(last), meanwhile=meanwhile)
+
+    first = [30, 30, 40] if last == 3 else [10, 30, 30, 40, 50]
+    assert [event["at_ms"] for event in found] == [*first, 45, 60, 70, 80, 90, 95]
+    assert [event["kind"] for event in found if event["at_ms"] == 30] == ["link.up", "process.ended"]
+
+
+def test_of_one_kind_the_newest_are_printed_and_the_others_passed_over_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    box = Box(RecordingEngine())
+    happened(box, (50, "link.up"), (10, "link.up"), (40, "link.down"), (20, "link.up"), (60, "process.ended"))
+    more = [lambda: happened(box, (61, "process.started"), (62, "link.up")), lambda: happened(box, (63, "link.up"))]
+
+    found = shown(monkeypatch, box, "--follow", "--kind", "link.up", "--last", "2", meanwhile=more)
+
+    assert [event["at_ms"] for event in found] == [10, 20, 62, 63], "the newest two are those that came last"
+
+
+@pytest.mark.process
+def test_a_hangup_is_among_the_events_with_what_is_wrong_with_the_file(start_node: StartNode) -> None:
+    node = start_node(node_config())
+
+    def refusals() -> list[dict[str, Any]]:
+        done = node.cli("events", str(sound), "--json", "--kind", "node")
+        return [event for event in map(json.loads, done.stdout.splitlines()) if event["kind"] == "node.reload_refused"]
+
+    sound = Path(shutil.copy(node.config_path, node.folder / "sound.yaml"))
+    node.supervisor.send_signal(signal.SIGHUP)
+    wait_until(lambda: len(refusals()) == 1, 60.0, lambda: node.output[-2000:])
+    node.configure(node_config(nonsense=True))
+    node.supervisor.send_signal(signal.SIGHUP)
+    wait_until(lambda: len(refusals()) == 2, 60.0, lambda: node.output[-2000:])
+    valid, wrong = refusals()
+
+    assert (valid["actor"], valid["details"]) == ("supervisor", {"valid": True, "problems": 0})
+    assert "keeps its configuration" in valid["reason"]
+    assert wrong["details"] == {"valid": False, "problems": 1}
+    lines = node.config_path.read_text().splitlines()
+    line = next(number for number, text in enumerate(lines, 1) if "nonsense" in text)
+    assert wrong["reason"].startswith(f"{node.config_path}:{line}:3: nonsense")

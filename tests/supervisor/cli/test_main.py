@@ -1,0 +1,176 @@
+"""What a user types, in processes of their own: output, errors, exit statuses."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from supervisor.cli.main import main
+from tests.supervisor.conftest import ROOT, StartSupervisor
+from tests.support import programs
+
+
+def bascule(*words: str) -> subprocess.CompletedProcess[str]:
+    return programs.run([sys.executable, "-m", "supervisor.cli", *words], cwd=ROOT, timeout_s=60.0)
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    """A configuration whose node lives in the folder of the ``start`` fixture."""
+    path = tmp_path / "bascule.yaml"
+    remote = {"addresses": ["127.0.0.1:1"], "client_id": "x"}
+    bridge = {"name": "cloud", "remote": remote, "local_subscriptions": [{"filters": ["#"]}]}
+    node = {
+        "node": {"name": "test", "data_dir": "data"},
+        "listeners": [{"bind": "127.0.0.1:18831"}],
+        "access": {"allow_anonymous": True},
+        "bridges": [bridge],
+    }
+    path.write_text(json.dumps(node))
+    return path
+
+
+def test_check_says_what_a_configuration_makes(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", str(config)]) == 0
+    printed = capsys.readouterr().out
+    assert f"{config}: ok" in printed
+    assert "127.0.0.1:18831" in printed
+    assert "cloud" in printed
+
+
+def test_check_says_which_files_for_a_remote_cannot_serve(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    node = json.loads(config.read_text())
+    (config.parent / "ca.pem").write_text("no certificate\n")
+    (config.parent / "password").write_text("x" * 70_000)
+    remote = node["bridges"][0]["remote"]
+    remote |= {"transport": "tls", "tls": {"ca_file": "ca.pem"}}
+    config.write_text(json.dumps(node))
+    assert main(["check", str(config)]) == 78
+    assert f"bridges[0].remote: {config.parent / 'ca.pem'} holds no certificates in PEM" in capsys.readouterr().err
+    remote |= {"tls": {}, "username": "edge", "password_file": "password"}
+    config.write_text(json.dumps(node))
+    assert main(["check", str(config)]) == 78
+    assert "longer than 65535 bytes" in capsys.readouterr().err
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("command", ["run", "check"])
+def test_a_wrong_configuration_is_refused_with_each_problem_on_its_line(tmp_path: Path, command: str) -> None:
+    path = tmp_path / "wrong.yaml"
+    path.write_text("colour: red\nshape: round\n")
+    done = bascule(command, str(path))
+    assert done.returncode == 78
+    assert done.stdout == ""
+    lines = done.stderr.splitlines()
+    assert all(line.startswith(f"{path}:") for line in lines), done.stderr
+    assert any("colour" in line for line in lines)
+    assert any("shape" in line for line in lines)
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("command", ["status", "stop"])
+def test_a_file_that_does_not_say_where_its_node_is_is_refused(tmp_path: Path, command: str) -> None:
+    path = tmp_path / "wrong.yaml"
+    path.write_text("colour: red\n")
+    done = bascule(command, str(path))
+    assert (done.returncode, done.stdout) == (78, "")
+    assert done.stderr.startswith(f"{path}:1:1: node: is missing")
+
+
+@pytest.mark.parametrize(
+    "words", [("status",), ("status", "--json"), ("stop",), ("bridge", "pause"), ("queue", "purge"), ("session", "end")]
+)
+def test_a_node_that_does_not_run_is_said_so(config: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...]) -> None:
+    bridge = ["cloud"] if words[0] in ("bridge", "queue", "session") else []
+    assert main([*words, str(config), *bridge]) == 69
+    assert "node test does not run" in capsys.readouterr().err
+
+
+def test_a_command_without_its_argument_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run"]) == 2
+    assert "CONFIG" in capsys.readouterr().err
+
+
+def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("bascule")
+
+
+@pytest.mark.process
+def test_status_prints_the_promised_json(start: StartSupervisor, config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    start().wait_ready()
+    assert main(["status", str(config), "--json"]) == 0
+    status = json.loads(capsys.readouterr().out)
+    assert [row["name"] for row in status["processes"]] == ["supervisor", "template", "store", "bridge:cloud:0", "clients"]
+    assert (status["node"], status["ready"], status["bridges"][0]["ledger_closes"]) == ("test", True, True)
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("words", [(), ("--json",)])
+def test_status_ends_with_1_while_the_node_is_not_ready(
+    start: StartSupervisor, config: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
+) -> None:
+    """It says all that it knows all the same."""
+    node = start("bridge:cloud:0", "--needs", "nobody")
+    node.wait_process("store", state="ready")
+
+    assert main(["status", str(config), *words]) == 1
+
+    printed = capsys.readouterr().out
+    assert json.loads(printed)["ready"] is False if words else "not ready" in printed
+
+
+@pytest.mark.process
+def test_status_prints_tables_for_people(start: StartSupervisor, config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    start().wait_ready()
+    assert main(["status", str(config)]) == 0
+    printed = capsys.readouterr().out
+    assert "node test" in printed
+    clients = next(line.split() for line in printed.splitlines() if line.startswith("clients "))
+    assert clients[1] == "ready"
+    assert [clients[5], clients[7]] == ["MiB", "s"]
+    assert clients[-2:] == ["distributor,", "listener"]
+
+
+@pytest.mark.process
+def test_status_is_watched_without_a_terminal_too(start: StartSupervisor, config: Path) -> None:
+    start().wait_ready()
+    command = [sys.executable, "-m", "supervisor.cli", "status", str(config), "--watch"]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as watching:
+        assert watching.stdout is not None
+        heads = 0
+        while heads < 2:
+            line = watching.stdout.readline()
+            assert line, "it goes on until it is interrupted"
+            heads += line.startswith("node test")
+        watching.terminate()
+
+
+def test_no_snapshot_is_copied_into_the_data_folder(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for target in ("data", "data/below"):
+        assert main(["snapshot", str(config), "--to", str(config.parent / target)]) == 2
+        assert "which holds the snapshots themselves" in capsys.readouterr().err
+
+
+@pytest.mark.process
+def test_a_bridge_is_paused_resumed_and_restarted(start: StartSupervisor, config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    node = start().wait_ready()
+    for verb in ("pause", "resume", "restart"):
+        assert main(["bridge", verb, str(config), "cloud"]) == 0
+    node.wait_process("bridge:cloud:0", state="ready", restarts=1)
+    commands = [note[1] for note in node.heard("connection:cloud:0") if note[0] == "command"]
+    assert commands == ["pause", "resume"]
+    assert main(["bridge", "pause", str(config), "nowhere"]) == 1
+    assert "there is no bridge 'nowhere'; known: cloud" in capsys.readouterr().err
+
+
+@pytest.mark.process
+def test_stop_returns_when_the_node_has_ended(start: StartSupervisor, config: Path) -> None:
+    node = start().wait_ready()
+    assert main(["stop", str(config)]) == 0
+    assert node.process.wait(60.0) == 0
+    assert main(["status", str(config)]) == 69

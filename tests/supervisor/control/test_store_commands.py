@@ -1,0 +1,200 @@
+"""Queue commands on their way to the store and back: arguments, who is answered, who is given up; and messages as text."""
+
+from __future__ import annotations
+
+import json
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from supervisor.cli.main import main
+from supervisor.control.control_socket import COMMANDS, OPTIONAL, ControlError, Request, encode_request, parse_request
+from supervisor.control.store_commands import ANSWER_TIMEOUT_S, ASKERS_MAX, Relay, is_queue_command, to_arguments
+from supervisor.terminal.message_text import message_json, printable, shown
+from tests.supervisor.cli.test_main import bascule
+from tests.supervisor.conftest import StartSupervisor
+from wire.frames.names import SUPERVISOR
+from wire.frames.supervision import QueueAnswer, SessionCommand
+from wire.mqtt.properties import Properties, encode_properties
+
+
+def request(command: str = "queue.ls", **arguments: str) -> Request:
+    return Request(request_id="r", command=command, arguments=arguments)
+
+
+def answer(number: int, **result: Any) -> QueueAnswer:
+    return QueueAnswer(request=number, error="", message="", result=result)
+
+
+def test_arguments_become_what_the_store_takes() -> None:
+    asked = request("queue.peek", bridge="b", lane="2", count="7", **{"from": "9"})
+    assert to_arguments(asked) == {"bridge": "b", "lane": 2, "count": 7, "from": 9, "payload_bytes": 200}
+    assert to_arguments(request("queue.export", bridge="b", dead="yes")) == {"bridge": "b", "dead": True}
+    assert to_arguments(request("queue.purge", bridge="b", in_flight="no")) == {"bridge": "b", "in_flight": False}
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments", "named"),
+    [
+        ("queue.peek", {"bridge": "b", "lane": "-1"}, "lane"),
+        ("queue.peek", {"bridge": "b", "lane": "0", "from": str(1 << 63)}, "from"),
+        ("queue.peek", {"bridge": "b"}, "lane"),
+        ("queue.purge", {"bridge": "b", "dead": "true"}, "dead"),
+        ("queue.replay", {"bridge": "b", "count": "x"}, "count"),
+    ],
+)
+def test_wrong_arguments_are_refused_by_name(command: str, arguments: dict[str, str], named: str) -> None:
+    with pytest.raises(ControlError, match=named) as refused:
+        to_arguments(request(command, **arguments))
+    assert (refused.value.kind, refused.value.request_id) == ("bad_arguments", "r")
+
+
+@pytest.mark.parametrize("command", OPTIONAL)
+def test_optional_arguments_may_be_there_and_others_not(command: str) -> None:
+    required = dict.fromkeys(COMMANDS[command], "b")
+    everything = required | dict.fromkeys(OPTIONAL[command], "1")
+    assert is_queue_command(command)
+    assert parse_request(encode_request(1, command, everything)).arguments == everything
+    assert parse_request(encode_request(1, command, required)).arguments == required
+    with pytest.raises(ControlError, match="may have"):
+        parse_request(encode_request(1, command, everything | {"colour": "red"}))
+
+
+def test_each_asker_gets_the_answer_to_its_own_question() -> None:
+    relay: Relay[str] = Relay()
+    one, two = relay.ask("one", request(), 1.0), relay.ask("two", request("queue.purge", bridge="b"), 2.0)
+    assert (one.verb, two.verb, two.arguments) == ("ls", "purge", {"bridge": "b"})
+    assert relay.next_deadline_s() == 1.0 + ANSWER_TIMEOUT_S
+    assert relay.answered(answer(two.request)) == ("two", "r", None)
+    assert relay.answered(answer(two.request)) is None, "once"
+    found = relay.answered(QueueAnswer(request=one.request, error="full", message="no room", result={}))
+    assert found is not None
+    assert found[2] is not None
+    assert (found[2].kind, found[2].message, found[2].request_id) == ("full", "no room", "r")
+    assert relay.next_deadline_s() is None
+
+
+def test_who_is_not_answered_in_time_or_loses_the_store_is_told() -> None:
+    relay: Relay[str] = Relay()
+    late, later = relay.ask("late", request(), 0.0), relay.ask("later", request(), 5.0)
+    given_up = relay.timed_out(ANSWER_TIMEOUT_S + 1)
+    assert [(asker, error.kind) for asker, error in given_up] == [("late", "unavailable")]
+    assert relay.answered(answer(late.request)) is None
+    given_up = relay.store_ended()
+    assert [asker for asker, _ in given_up] == ["later"]
+    assert "carried out or not" in given_up[0][1].message
+    assert relay.answered(answer(later.request)) is None
+    assert relay.store_ended() == []
+
+
+def test_who_asked_about_sessions_is_told_when_the_listener_ends() -> None:
+    relay: Relay[str] = Relay()
+    relay.ask("queues", request(), 0.0)
+    asked = relay.ask("sessions", request("session.end", client_id="c", drops_will="yes"), 0.0, by_listener=True)
+    relay.ask("the store", request("session.ls", connected="no"), 0.0)
+    assert asked == SessionCommand(request=2, verb="end", arguments={"client_id": "c", "drops_will": True}, asker=SUPERVISOR)
+    ((asker, error),) = relay.listener_ended()
+    assert (asker, error.kind) == ("sessions", "unavailable")
+    assert "look with session ls" in error.message
+    assert [asker for asker, _ in relay.store_ended()] == ["queues", "the store"]
+
+
+def test_only_so_many_may_wait() -> None:
+    relay: Relay[int] = Relay()
+    for number in range(ASKERS_MAX):
+        relay.ask(number, request(), 0.0)
+    with pytest.raises(ControlError) as refused:
+        relay.ask(-1, request(), 0.0)
+    assert refused.value.kind == "busy"
+    relay.answered(answer(1))
+    relay.ask(-1, request(), 0.0)
+
+
+@pytest.mark.process
+def test_a_node_whose_store_is_not_there_says_so(start: StartSupervisor, tmp_path: Path) -> None:
+    node = start("store", "--exit", "65")
+    path = tmp_path / "bascule.yaml"
+    remote = {"addresses": ["127.0.0.1:1"], "client_id": "x"}
+    bridge = {"name": "cloud", "remote": remote, "local_subscriptions": [{"filters": ["#"]}]}
+    listeners = [{"bind": "127.0.0.1:18831"}]
+    whole = {"node": {"name": "test", "data_dir": "data"}, "listeners": listeners, "access": {"allow_anonymous": True}}
+    path.write_text(json.dumps({**whole, "bridges": [bridge]}))
+    node.wait_process("store", state="damaged")
+    done = bascule("queue", "ls", str(path))
+    assert done.returncode == 1
+    assert "the queue store is damaged; nothing was done" in done.stderr
+
+
+LISTED = {"queues": [{"lane": 0, "depth": 7}, {"lane": 1, "depth": 2}], "dead_letters": [{"held": 3}]}
+
+
+@pytest.mark.parametrize(("said", "purges"), [("y\n", True), ("n\n", False), ("\n", False)])
+def test_a_purge_asks_first_where_somebody_can_answer(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str], said: str, purges: bool
+) -> None:
+    called: list[tuple[str, dict[str, str]]] = []
+
+    def call(_: object, command: str, arguments: dict[str, str]) -> object:
+        called.append((command, arguments))
+        return LISTED if command == "queue.ls" else {"purged": 2, "kept": 0, "kept_in_flight": 0, "kept_lanes": []}
+
+    stdin = StringIO(said)
+    monkeypatch.setattr(stdin, "isatty", lambda: True)
+    monkeypatch.setattr("sys.stdin", stdin)
+    monkeypatch.setattr("supervisor.cli.queue._call", call)
+    monkeypatch.setattr("supervisor.cli.queue.node_of", lambda _: None)
+    assert main(["queue", "purge", str(tmp_path / "x"), "cloud", "--lane", "1"]) == (0 if purges else 130)
+    assert "Remove up to 2 messages of cloud for good?" in capsys.readouterr().out
+    assert called[0] == ("queue.ls", {"bridge": "cloud"})
+    assert called[1:] == ([("queue.purge", {"bridge": "cloud", "lane": "1"})] if purges else [])
+
+
+# --- text ---
+
+
+@pytest.mark.parametrize(
+    ("payload", "size", "text"),
+    [
+        (b"", 0, ""),
+        (b"23.5", 4, "23.5"),
+        ("21 °C".encode(), 6, "21 °C"),
+        (b"a\nb", 3, "a\\nb"),
+        (b"x" * 200, 1000, "x" * 60 + "..."),
+        ("é".encode()[:1], 2, "..."),
+        (b"\xff\x00", 2, "0xff00"),
+        (bytes(200), 500, "0x" + "00" * 24 + "..."),
+        (b"\x1b[31m", 5, "0x1b5b33316d"),
+    ],
+)
+def test_a_payload_is_shown_on_one_line_and_never_speaks_to_the_terminal(payload: bytes, size: int, text: str) -> None:
+    assert shown(payload, size) == text
+
+
+def test_what_does_not_print_is_escaped() -> None:
+    assert printable("a/\x1b[2J\u202eé") == "a/\\x1b[2J\\u202eé"
+
+
+def test_a_message_is_whole_in_json() -> None:
+    properties = Properties(content_type="text", correlation_data=b"\1\2", user_properties=(("a", "b"),))
+    row = {
+        "seq": 3,
+        "state": "waiting",
+        "topic": b"t/\xc3\xa9",
+        "qos": 1,
+        "retain": True,
+        "size": 2,
+        "payload": b"ab",
+        "properties": encode_properties(properties),
+        "rule": "r",
+        "accepted_ms": 1000,
+    }
+    said = message_json("bridge:c:0", row, 3500, payload=True)
+    assert said == json.loads(json.dumps(said)) | {"properties": said["properties"]}
+    assert (said["topic"], said["age_s"], said["payload_base64"], said["payload_text"]) == ("t/é", 2.5, "YWI=", "ab")
+    assert said["properties"] == {"content_type": "text", "correlation_data": "0102", "user_properties": (("a", "b"),)}
+    dead = row | {"reason": "remote_0x87", "at_ms": 2000, "queue": "bridge:c:0", "queue_seq": 9, "remote": "x@y"}
+    said = message_json("dead:c", dead, 3500, payload=False)
+    assert (said["queue"], said["from_queue"], said["dead_at"]) == ("dead:c", "bridge:c:0", "1970-01-01T00:00:02.000+00:00")
+    assert message_json("dead:c", {"seq": 4, "damaged": True}, 0, payload=False) == {"queue": "dead:c", "seq": 4, "damaged": True}

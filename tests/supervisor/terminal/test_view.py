@@ -1,0 +1,187 @@
+"""What a person reads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from supervisor.terminal.view import briefly, duration, size, status_view
+from supervisor.tree.process_usage import Usage
+from supervisor.tree.rates import Rates
+from supervisor.tree.status_figures import ActorView, ProcessView, process_rows, status_map
+from wire.frames.names import actors_of
+
+PROCESSES = ("store", "bridge:a:0", "clients")
+
+
+def status(
+    figures: dict[str, dict[str, Any]] | None = None,
+    states: dict[str, str] | None = None,
+    *,
+    lanes: int = 1,
+    cause: str = "",
+    rates: dict[str, Rates] | None = None,
+) -> dict[str, Any]:
+    """The answer of a node; ``states`` are of those that are not ready, ``cause`` is the store's."""
+    named = [name for name in PROCESSES if lanes or not name.startswith("bridge")]
+    state_of = {**dict.fromkeys(named, "ready"), **(states or {})}
+    actors = [
+        ActorView(
+            name=actor,
+            pid=7,
+            state=state_of.get(actor, state_of[process]),
+            restarts=0,
+            heartbeat_age_s=0.1,
+            figures=(figures or {}).get(actor, {}),
+        )
+        for process in named
+        for actor in actors_of(process)
+    ]
+    processes = [ProcessView(name="supervisor", pid=1, state="ready")]
+    for name in named:
+        what = cause if name == "store" else ""
+        processes.append(ProcessView(name=name, pid=7, state=state_of[name], actors=actors_of(name), restarts=3, last_cause=what))
+    usage = {1: Usage(), 7: Usage(pss_bytes=33 << 20, cpu_s=123.44)}
+    status = status_map(node="n", pid=1, ready=True, uptime_s=1.0, actors=actors, lanes=[("a", 0)] * lanes, rates=rates)
+    return status | {"processes": process_rows(processes, lambda pid: usage[pid or 0])}
+
+
+def lines(status: dict[str, Any], width: int = 200, *, wide: bool = False) -> list[str]:
+    """What is shown of it."""
+    console = Console(width=width)
+    with console.capture() as capture:
+        console.print(status_view(status, wide=wide))
+    return [line.rstrip() for line in capture.get().splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0.04, "0.0 s"), (59.9, "59.9 s"), (61, "1 min 1 s"), (3_660, "1 h 1 min"), (90_000, "1 d 1 h")]
+)
+def test_durations_are_for_people(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(0.04, "0 s"), (59.4, "59 s"), (3_599, "59 min"), (7_300, "2 h"), (200_000, "2 d")])
+def test_in_a_narrow_column_durations_have_one_unit(seconds: float, text: str) -> None:
+    assert briefly(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (5 << 30, "5.0 GiB"), (1 << 60, "1048576.0 TiB")]
+)
+def test_sizes_are_for_people(count: int, text: str) -> None:
+    assert size(count) == text
+
+
+def test_one_table_shows_the_processes_who_lives_in_each_and_what_it_takes() -> None:
+    shown = lines(status(cause="it was killed by SIGKILL"), width=80)
+
+    assert shown[shown.index("process     state  pid  restarts    memory      CPU  actors") :] == [
+        "process     state  pid  restarts    memory      CPU  actors",
+        "supervisor  ready    1         0         -        -",
+        "store       ready    7         3  33.0 MiB  123.4 s  queue_store",
+        "bridge:a:0  ready    7         3  33.0 MiB  123.4 s  forwarder, connection",
+        "clients     ready    7         3  33.0 MiB  123.4 s  distributor, listener",
+        "store it was killed by SIGKILL",
+    ]
+
+
+def test_an_actor_that_is_not_as_its_process_is_is_told_of() -> None:
+    (row,) = [line.split() for line in lines(status(states={"clients": "starting", "distributor": "ready"})) if "clients" in line]
+    assert row[-3:] == ["distributor", "ready,", "listener"]
+    assert row[1] == "starting"
+
+
+def test_the_tables_show_bridges_and_an_open_ledger() -> None:
+    retained = {"messages": 17, "bytes": 3072}
+    queue = {"accepted": 5, "depth": 1, "delivered": 3, "bytes": 2048, "oldest_age_s": 70.0, "retained": retained}
+    queue |= {"waits_for_lanes": [1, 2], "refused": 12, "held_back": 34}
+    queue["former_rules"] = [{"rule": "b/#", "destination": "x/{#}", "messages": 4}]
+    figures: dict[str, dict[str, Any]] = {
+        "queue_store": {"queues": {"bridge:a:0": queue}},
+        "connection:a:0": {"link": {"state": "backoff"}},
+    }
+    text = "\n".join(lines(status(figures), wide=True))
+    for wanted in (
+        "a:0",
+        "backoff",
+        "2.0 KiB",
+        "1 min",
+        "OPEN",
+        "a:0 17 messages, 3.0 KiB",
+        "lanes was changed: a:0 for 1, 2",
+        "ledger OPEN: a:0; see -o wide, and tell us",
+        "refused for want of room: a:0 12",
+        "held back by publishers until there is room: a:0 34",
+        "rules not in the file any more, or changed; what they took goes where they said: a:0 b/# -> x/{#} (at most 4 messages)",
+    ):
+        assert wanted in text
+
+
+def test_what_most_ask_for_fits_into_80_columns_and_says_why_a_bridge_waits() -> None:
+    queue = {"accepted": 123_456_789, "depth": 1_234_567, "delivered": 122_222_222, "bytes": 5 << 30, "oldest_age_s": 90_000.0}
+    link = {
+        "state": "backoff",
+        "reason": "connection refused",
+        "since_s": 61.0,
+        "next_attempt_s": 4.2,
+        "error": "connection refused",
+        "in_flight": 0,
+    }
+    figures: dict[str, dict[str, Any]] = {"queue_store": {"queues": {"bridge:a:0": queue}}, "connection:a:0": {"link": link}}
+
+    shown = lines(status(figures, rates={"bridge:a:0": Rates(10.25, 1250.0)}), width=80)
+
+    assert shown[0].startswith("node n  ready  pid 1")
+    assert shown[2:5] == [
+        "bridge  state      depth     size  oldest  in flight  in/s  out/s   drain",
+        "a:0     backoff  1234567  5.0 GiB     1 d          0  10.2   1250  16 min",
+        "a:0 backoff for 1 min 1 s: connection refused; next attempt in 4.2 s",
+    ]
+    assert all(len(line) <= 80 for line in shown)
+
+
+def test_a_bridge_alone_is_told_with_all_that_is_known_of_it() -> None:
+    figures: dict[str, dict[str, Any]] = {
+        "queue_store": {"queues": {"bridge:a:0": {"accepted": 5, "depth": 5, "dropped": {"full": 2}}}},
+        "connection:a:0": {"link": {"state": "connected", "address": "broker:1883"}},
+    }
+
+    shown = [line.split() for line in lines(status(figures) | {"bridge": "a"})]
+
+    assert shown[0] == ["a:0", "connected"]
+    assert ["accepted", "5"] in shown
+    assert ["dropped.full", "2"] in shown
+    assert ["link.address", "broker:1883"] in shown
+    assert not any(words[0] == "retained" for words in shown), "what says nothing is left out"
+
+
+@pytest.mark.parametrize(
+    ("figures", "line"),
+    [
+        ({"state": "running", "disk_free_bytes": 4096}, None),
+        ({"state": "disk_full", "error": "No space left", "disk_free_bytes": 4096}, "store disk_full  No space left  4.0 KiB free"),
+        ({"state": "disk_low", "disk_free_bytes": 4096}, "store disk_low  4.0 KiB free"),
+    ],
+)
+def test_a_disk_that_refuses_is_shown(figures: dict[str, Any], line: str | None) -> None:
+    shown = lines(status({"queue_store": figures}, lanes=0))
+    assert line in shown if line is not None else len([line for line in shown if line.startswith("store ")]) == 1
+
+
+def test_what_is_kept_for_local_clients_is_shown_once_it_is_known() -> None:
+    sessions = {"kept": 41, "connected": 3, "depth": 712, "bytes": 3 << 20, "dropped": 5, "refused_wills": 1}
+    figures: dict[str, dict[str, Any]] = {
+        "queue_store": {"sessions": {**sessions, "retained": {"messages": 88}}},
+        "listener": {"clients": 9, "in_flight": 4, "dropped": {"queue_full": 15}, "pending_wills": 2},
+    }
+
+    heads, row = lines(status(figures), width=80)[-2:]
+    assert heads.split() == ["local", "clients", "sessions", "queued", "size", "in", "flight", "dropped", "retained"]
+    assert row.split() == ["9", "41", "712", "3.0", "MiB", "4", "20", "88"]
+    heads, row = lines(status(figures), wide=True)[-2:]
+    assert heads.endswith("sessions connected  Wills waiting")
+    assert row.split()[-2:] == ["3", "3"]
+    assert not any(line.startswith("local") for line in lines(status()))

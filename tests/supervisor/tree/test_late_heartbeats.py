@@ -1,0 +1,84 @@
+"""Liveness: H1 nobody is dead too early, H2 nor too late."""
+
+from __future__ import annotations
+
+from supervisor.tree.late_heartbeats import STARTUP_TIMEOUT_S, Health, Liveness
+
+PERIOD_S, TIMEOUT_S = 1.0, 5.0
+
+
+def watching(*names: str) -> Liveness:
+    """A judge at 0 s that has heard ``names`` as ready at 0 s."""
+    liveness = Liveness(PERIOD_S, TIMEOUT_S, 0.0)
+    for name in names:
+        liveness.started(name, 0.0)
+        liveness.heard(name, 0.0, starting=False)
+    return liveness
+
+
+def ticked(liveness: Liveness, first_s: int, last_s: int) -> list[list[str]]:
+    """What each tick says, one a second."""
+    return [liveness.tick(float(now_s)) for now_s in range(first_s, last_s + 1)]
+
+
+def test_h1_h2_a_silent_child_is_late_and_then_dead() -> None:
+    liveness = watching("store")
+    assert liveness.judge("store", 2.0) is Health.ALIVE
+    assert liveness.judge("store", 2.1) is Health.LATE
+    assert ticked(liveness, 1, 4) == [[]] * 4
+    assert liveness.tick(4.99) == []
+    assert liveness.tick(5.0) == ["store"]
+    assert liveness.judge("store", 5.0) is Health.DEAD
+
+
+def test_h1_a_heartbeat_keeps_alive() -> None:
+    liveness = watching("store", "listener")
+    for now_s in range(1, 20):
+        liveness.heard("store", float(now_s), starting=False)
+        dead = liveness.tick(float(now_s))
+        assert dead == (["listener"] if now_s >= TIMEOUT_S else [])
+    assert liveness.age_s("store", 19.5) == 0.5
+
+
+def test_h1_a_starting_child_has_longer() -> None:
+    liveness = watching()
+    liveness.started("store", 0.0)
+    assert not any(ticked(liveness, 1, int(STARTUP_TIMEOUT_S) - 1))
+    assert liveness.tick(STARTUP_TIMEOUT_S) == ["store"]
+
+
+def test_h1_a_child_that_reports_from_its_start_has_longer_too() -> None:
+    liveness = watching()
+    liveness.started("store", 0.0)
+    liveness.heard("store", 1.0, starting=True)
+    assert not any(ticked(liveness, 1, int(STARTUP_TIMEOUT_S)))
+    assert liveness.tick(STARTUP_TIMEOUT_S + 1.0) == ["store"]
+
+
+def test_h1_the_time_that_the_judge_itself_missed_is_nobodys_silence() -> None:
+    liveness = watching("store", "listener")
+    assert ticked(liveness, 1, 3) == [[]] * 3
+    assert liveness.tick(603.0) == [], "stopped for ten minutes"
+    liveness.heard("store", 603.5, starting=False)
+    assert liveness.tick(603.9) == []
+    assert liveness.tick(604.0) == ["listener"], "five seconds of silence while the judge ran: until 3 s, a period, and one more"
+
+
+def test_h2_ticks_a_little_late_still_count_as_silence() -> None:
+    liveness = watching("store")
+    now_s = 0.0
+    dead: list[str] = []
+    while not dead:
+        now_s += 1.9 * PERIOD_S
+        dead = liveness.tick(now_s)
+    assert now_s < TIMEOUT_S + 2 * PERIOD_S
+
+
+def test_an_ended_child_is_not_judged_and_a_new_life_starts_afresh() -> None:
+    liveness = watching("store")
+    liveness.ended("store")
+    assert liveness.age_s("store", 3.0) is None
+    liveness.heard("store", 3.0, starting=False)
+    assert ticked(liveness, 1, 10) == [[]] * 10, "a late heartbeat of an ended life brings nobody back"
+    liveness.started("store", 10.0)
+    assert liveness.age_s("store", 11.0) == 1.0

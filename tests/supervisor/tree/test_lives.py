@@ -1,0 +1,191 @@
+"""What follows from each end of a child, by lives that the test ends."""
+
+from __future__ import annotations
+
+import pytest
+
+from supervisor.tree.child_processes import Ending
+from supervisor.tree.lives import EXIT_ESCALATED, Lives
+from supervisor.tree.notes import Notes
+from supervisor.tree.peers import Peers
+from supervisor.tree.running_children import Child
+from tests.supervisor.tree_double import Children, FakeLife, FakePauses
+from wire.frames.names import CLIENTS, QUEUE_STORE, STORE
+from wire.frames.supervision import NodeEvents, ResetMarkers, Stop
+
+LANE = "bridge:cloud:0"
+BUG, DAMAGED, UNAVAILABLE, MISCONFIGURED = 70, 65, 75, 78
+
+
+class LivesOf(Children):
+    """All children run and are ready. ends: the exit statuses with which the node was to end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pauses = FakePauses()
+        self.notes = Notes(self.mailbox, self.nursery)
+        peers = Peers(self.mailbox, self.settings, self.nursery, self.pauses)
+        self.ends: list[int] = []
+        self.lives = Lives(self.mailbox, self.settings, self.nursery, peers, self.notes, self.ends.append)
+        for child in self.nursery:
+            self.lives.spawn(child)
+            child.state = "ready"
+        self.fake.sent.clear()
+
+    def child(self, name: str) -> Child:
+        return self.nursery[name]
+
+    def end(self, name: str, status: int = 0, signal: str | None = None) -> bool:
+        """The life of ``name`` ends; whether the node has stopped with it."""
+        child = self.child(name)
+        assert isinstance(child.life, FakeLife)
+        child.life.ending = Ending(status, signal)
+        ending = self.lives.reap(child)
+        assert ending is not None
+        return self.lives.follow(child, ending)
+
+    def stopped(self) -> list[str]:
+        """Who was told to stop since the last time."""
+        return [peer for peer, _ in self.sent(Stop)]
+
+
+def test_a_child_that_crashes_waits_for_its_next_life_and_one_that_was_to_begin_anew_does_not() -> None:
+    node = LivesOf()
+    life = node.child(CLIENTS).life
+    node.end(CLIENTS, BUG)
+    assert (node.child(CLIENTS).state, node.child(CLIENTS).life) == ("restarting", None)
+    assert f"restart {CLIENTS}" in node.fake.timers
+
+    node.lives.restart(node.child(CLIENTS))
+    assert (node.child(CLIENTS).state, node.child(CLIENTS).restart_count) == ("starting", 1)
+    assert node.child(CLIENTS).life is not life
+
+    node.lives.restart_on_order([node.child(STORE)])
+    assert node.stopped() == [STORE]
+    node.end(STORE)
+    assert (node.child(STORE).state, node.child(STORE).restart_count) == ("starting", 1)
+    assert f"restart {STORE}" not in node.fake.timers
+
+
+def test_who_waits_for_its_next_life_begins_it_at_once_on_order() -> None:
+    node = LivesOf()
+    node.end(LANE, BUG)
+
+    node.lives.restart_on_order([node.child(LANE)])
+
+    assert node.child(LANE).life is not None
+    assert f"restart {LANE}" not in node.fake.timers
+
+
+def test_the_end_of_a_lane_resets_its_markers_and_is_noted_with_its_reason() -> None:
+    node = LivesOf()
+    life = node.child(LANE).life
+    assert life is not None
+    node.end(LANE, -9, "SIGKILL")
+    assert node.sent(ResetMarkers) == [(QUEUE_STORE, ResetMarkers(queue=LANE, epoch=life.epoch))]
+
+    node.end(CLIENTS, BUG)
+    assert node.sent(ResetMarkers) == []
+    node.notes.send()
+    [(_, frame)] = node.sent(NodeEvents)
+    assert [(event[1], event[2], event[4], event[5]) for event in frame.events] == [
+        ("process.ended", "cloud", LANE, "SIGKILL"),
+        ("process.ended", "", CLIENTS, "failed"),
+    ]
+
+
+def test_a_life_that_its_tracer_has_not_let_go_has_not_ended() -> None:
+    node = LivesOf()
+    child = node.child(LANE)
+    assert isinstance(child.life, FakeLife)
+    child.life.ending = None
+
+    assert node.lives.reap(child) is None
+
+    assert node.sent(ResetMarkers) == []
+    assert child.life is not None
+
+
+def test_what_the_system_would_not_start_is_tried_again() -> None:
+    node = LivesOf()
+    node.end(LANE, BUG)
+    node.spawner.refuses = True
+
+    node.lives.restart(node.child(LANE))
+
+    assert (node.child(LANE).state, node.child(LANE).life) == ("restarting", None)
+    assert node.child(LANE).last_cause.startswith("it could not be started")
+    assert f"restart {LANE}" in node.fake.timers
+
+
+def test_a_lane_of_a_paused_bridge_begins_so() -> None:
+    node = LivesOf()
+    node.pauses.pause("cloud")
+    for name in (LANE, CLIENTS):
+        node.end(name, BUG)
+        node.lives.restart(node.child(name))
+
+    assert node.spawner.paused == [LANE]
+
+
+@pytest.mark.parametrize(("name", "ends"), [(LANE, []), (STORE, [MISCONFIGURED]), (CLIENTS, [MISCONFIGURED])])
+def test_a_misconfigured_lane_leaves_the_others_at_work_and_any_other_ends_the_node(name: str, ends: list[int]) -> None:
+    node = LivesOf()
+
+    node.end(name, MISCONFIGURED)
+
+    assert node.child(name).state == "misconfigured"
+    assert node.ends == ends
+    assert node.stopped() == []
+
+
+def test_a_damaged_store_stays_down_and_ends_intake_only() -> None:
+    node = LivesOf()
+
+    node.end(STORE, DAMAGED)
+
+    assert (node.child(STORE).state, node.ends) == ("damaged", [])
+    assert node.stopped() == [CLIENTS]
+    node.end(CLIENTS)
+    assert (node.child(CLIENTS).state, node.child(CLIENTS).life) == ("stopped", None)
+    assert node.child(LANE).state == "ready"
+
+
+def test_a_child_that_crashes_too_often_ends_the_node_and_one_that_lacks_something_never_does() -> None:
+    node = LivesOf()
+    restarts_max = node.child(LANE).spec.restarts_max
+    for count, (name, status) in enumerate([(LANE, UNAVAILABLE), (CLIENTS, BUG)] * (restarts_max + 1)):
+        assert node.ends == [], count
+        node.end(name, status)
+        if not node.ends:
+            node.lives.restart(node.child(name))
+
+    assert node.ends == [EXIT_ESCALATED]
+    assert node.child(CLIENTS).state == "stopped"
+
+
+def test_all_is_stopped_in_reverse_start_order_each_order_waiting_for_the_one_before() -> None:
+    node = LivesOf()
+    assert node.lives.all_ready
+    node.lives.stopping = True
+
+    assert not node.lives.stop_all()
+    assert not node.lives.all_ready
+    stopped = []
+    for name in (CLIENTS, LANE, STORE):
+        stopped.append(node.stopped())
+        last = node.end(name)
+        assert node.child(name).state == "stopped"
+
+    assert stopped == [[CLIENTS], [LANE], [STORE]]
+    assert last, "nobody is left"
+
+
+def test_a_node_whose_children_all_wait_to_be_restarted_stops_at_once() -> None:
+    node = LivesOf()
+    for name in (CLIENTS, LANE, STORE):
+        node.end(name, BUG)
+    node.lives.stopping = True
+
+    assert node.lives.stop_all()
+    assert not node.fake.timers

@@ -1,0 +1,31 @@
+"""What is noted reaches the store once it is ready, with what is known of the child that it is about."""
+
+from __future__ import annotations
+
+from supervisor.tree.notes import Notes
+from tests.supervisor.tree_double import Children
+from wire.frames.names import CLIENTS, QUEUE_STORE, STORE
+from wire.frames.supervision import NodeEvents
+
+
+def test_notes_wait_for_the_store_and_go_once_in_their_order() -> None:
+    children = Children()
+    notes = Notes(children.mailbox, children.nursery)
+    children.fake.time_s = 2.0
+    notes.note("process.ended", child=children.nursery["bridge:cloud:0"], reason="hung", details={"pid": 7})
+    notes.note("process.started", child=children.nursery[CLIENTS], count=3)
+    notes.note("bridge.paused", bridge="cloud", actor="operator")
+    notes.send()
+    assert children.sent(NodeEvents) == [], "nobody would take them"
+
+    children.nursery[STORE].state = "ready"
+    notes.send()
+    notes.send()
+
+    [(peer, frame)] = children.sent(NodeEvents)
+    assert peer == QUEUE_STORE
+    assert frame.events == (
+        (2000, "process.ended", "cloud", 0, "bridge:cloud:0", "hung", 0, {"pid": 7}),
+        (2000, "process.started", "", -1, CLIENTS, "", 3, {}),
+        (2000, "bridge.paused", "cloud", -1, "operator", "", 0, {}),
+    )

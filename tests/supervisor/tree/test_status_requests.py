@@ -1,0 +1,121 @@
+"""Whoever asks for the status has it with figures that are fresh, or when the time for them is up."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import msgpack
+import pytest
+
+from supervisor.control.control_socket import ControlError, Request
+from supervisor.snapshots.node_snapshots import Snapshots
+from supervisor.tree.child_table import former_spec
+from supervisor.tree.lives import Lives
+from supervisor.tree.notes import Notes
+from supervisor.tree.peers import Peers
+from supervisor.tree.status_collection import ASKERS_MAX
+from supervisor.tree.status_requests import COLLECT_TIMEOUT_S, TIMER, StatusRequests
+from tests.supervisor.tree_double import Children, FakePauses
+from wire.frames.names import STORE, BridgeLane
+from wire.frames.supervision import Heartbeat, ReportNow
+
+LANE = "bridge:cloud:0"
+
+
+def beat(name: str, request: int = 0, **status: dict[str, Any]) -> Heartbeat:
+    """A heartbeat of the process ``name``, with the figures of its actors."""
+    return Heartbeat(name=name, epoch=1, pid=7, state="ready", request=request, states={}, status=status)
+
+
+class NoSnapshots:
+    """A node that makes none."""
+
+    def figures(self) -> dict[str, Any]:
+        return {"count": 0}
+
+
+class Desk(Children):
+    """All children run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pauses = FakePauses()
+        peers = Peers(self.mailbox, self.settings, self.nursery, self.pauses)
+        self.lives = Lives(self.mailbox, self.settings, self.nursery, peers, Notes(self.mailbox, self.nursery), lambda status: None)
+        for child in self.nursery:
+            self.lives.spawn(child)
+        snapshots = cast(Snapshots, NoSnapshots())
+        self.requests = StatusRequests(self.mailbox, self.settings, self.nursery, self.lives, self.pauses, snapshots)
+        self.names = [child.name for child in self.nursery]
+
+    def ask(self, whom: bytes) -> None:
+        self.requests.ask([whom], Request(request_id=0, command="status", arguments={}))
+
+    def reported(self, number: int) -> list[bool]:
+        return [self.requests.reported(beat(name, number)) for name in self.names]
+
+
+def test_all_are_asked_once_and_the_last_report_completes_the_collection() -> None:
+    desk = Desk()
+    desk.ask(b"a")
+    desk.ask(b"b")
+    assert [(peer, frame.request) for peer, frame in desk.sent(ReportNow)] == [(name, 1) for name in desk.names]
+    assert desk.fake.timers[TIMER] == COLLECT_TIMEOUT_S
+
+    assert desk.reported(0) == [False, False, False], "of before it was asked"
+    assert desk.reported(1) == [False, False, True]
+
+    [(whom, payload)] = desk.requests.collected()
+    assert whom == [b"a"]
+    assert TIMER not in desk.fake.timers
+    status = msgpack.unpackb(payload)["result"]
+    assert {row["name"] for row in status["processes"]} == {"supervisor", "template", *desk.names}
+    desk.requests.collect()
+    assert {frame.request for _, frame in desk.sent(ReportNow)} == {2}, "who asked meanwhile has figures of his own"
+    assert [whom for whom, _ in desk.requests.collected()] == [[b"b"]]
+
+
+def test_nobody_waits_for_a_child_that_has_ended() -> None:
+    desk = Desk()
+    desk.ask(b"a")
+    assert not desk.requests.gone(desk.names[0])
+    assert not desk.requests.reported(beat(desk.names[1], 1))
+
+    assert desk.requests.gone(desk.names[2])
+
+
+def test_rates_go_by_the_figures_of_the_store_and_not_by_heartbeats_without_any() -> None:
+    desk = Desk()
+    for now_s, delivered in ((10.0, 0), (14.0, 100)):
+        desk.fake.time_s = now_s
+        desk.requests.reported(beat(STORE, queue_store={"queues": {LANE: {"accepted": 200, "delivered": delivered}}}))
+    desk.fake.time_s = 24.0
+    desk.requests.reported(beat(STORE))
+
+    (row,) = desk.requests.status()["bridges"]
+
+    assert (row["rate_in"], row["rate_out"]) == (0.0, 25.0)
+
+
+def test_too_many_who_wait_are_refused() -> None:
+    desk = Desk()
+    for number in range(ASKERS_MAX):
+        desk.ask(b"%d" % number)
+
+    with pytest.raises(ControlError, match="too many status requests"):
+        desk.ask(b"another")
+
+
+def test_the_status_has_the_lanes_in_their_order_with_the_former_ones_and_since_when_a_bridge_is_paused() -> None:
+    desk = Desk()
+    desk.nursery.add(former_spec(desk.settings, BridgeLane("cloud", 3)))
+    desk.nursery.add(former_spec(desk.settings, BridgeLane("cloud", 2)))
+    desk.pauses.pause("cloud")
+
+    rows = desk.requests.status()["bridges"]
+
+    assert [(row["name"], row["lane"], row["paused_since_ms"]) for row in rows] == [("cloud", lane, 1) for lane in (0, 2, 3)]
+    assert desk.requests.status()["ready"] is False
+    for child in desk.nursery:
+        child.state = "starting" if child.spec.former else "ready"
+    assert desk.requests.status()["ready"] is True, "a former lane is nobody's wish"

@@ -1,0 +1,338 @@
+"""HeldIdentifiers: QoS 2 from PUBREC to PUBCOMP, and the identifiers of what is given up."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.wire.outbound_model import (
+    PUBACK,
+    PUBCOMP,
+    PUBLISH,
+    PUBREC,
+    PUBREL,
+    Sent,
+    ack,
+    hand_out,
+    lane_opened,
+    outbound_flow,
+    parse,
+)
+from tests.wire.outbound_steps import EDGE, burst, flow_at, kinds, offer, settled
+from wire.exchange.held_identifiers import HeldIdentifiers
+from wire.exchange.sender import OutboundFlow
+from wire.frames.batch import from_rows
+from wire.ranges import RangeSet
+
+
+def test_f4_pubrel_waits_for_the_commit_even_over_a_reconnect() -> None:
+    """The link is cut and the store may have the release or not: PUBLISH never leaves again, PUBREL not before the answer."""
+    flow = flow_at()
+    offer(flow, 0, 2)
+    burst(flow)
+    flow.received(ack(PUBREC, 1))
+    assert burst(flow) == []
+    flow.record.facts(1)
+    flow.disconnected()
+    flow.connected(session=EDGE, session_present=True, level=4)
+    assert burst(flow) == []
+    assert flow.in_flight.messages == 1
+    flow.record.committed(1)
+    assert kinds(burst(flow)) == [(PUBREL, 1)]
+
+
+@pytest.mark.parametrize("level", [4, 5])
+def test_a_second_pubrec_has_its_pubrel_again_and_the_exchange_ends_with_the_first_pubcomp(level: int) -> None:
+    flow = flow_at(level=level)
+    offer(flow, 0, 2, 2)
+    burst(flow, level)
+    flow.received(ack(PUBREC, 1) + ack(PUBREC, 2))
+    flow.record.facts(1)
+    flow.record.committed(1)
+    assert kinds(burst(flow, level)) == [(PUBREL, 1), (PUBREL, 2)]
+    flow.received(ack(PUBREC, 1))
+    assert [packet.raw for packet in burst(flow, level)] == [b"\x62\x02\0\x01"]
+    assert (flow.in_flight.messages, flow.owed[2] is not None) == (2, True)
+    flow.received(ack(PUBREC, 2) + ack(PUBCOMP, 1) + ack(PUBCOMP, 1) + ack(PUBCOMP, 2))
+    assert kinds(burst(flow, level)) == [(PUBREL, 2)], "it was owed when its PUBREC came"
+    flow.received(ack(PUBCOMP, 2))
+    assert settled(flow, 2) == {"delivered": ((0, 2),)}
+    assert flow.in_flight.messages == 0
+
+
+@pytest.mark.parametrize("level", [4, 5])
+def test_f4_a_second_pubrec_waits_for_the_commit_like_the_first_and_both_have_one_pubrel(level: int) -> None:
+    flow = flow_at(level=level)
+    offer(flow, 0, 2)
+    burst(flow, level)
+    flow.received(ack(PUBREC, 1) + ack(PUBREC, 1))
+    flow.record.facts(1)
+    flow.received(ack(PUBREC, 1))
+    assert burst(flow, level) == []
+    flow.record.committed(1)
+    flow.received(ack(PUBREC, 1))
+    assert kinds(burst(flow, level)) == [(PUBREL, 1)]
+
+
+@pytest.mark.parametrize("level", [4, 5])
+def test_a_second_pubcomp_of_what_a_life_before_had_released_is_ignored(level: int) -> None:
+    """Its sequence is above all that was sent since the lane was opened."""
+    flow = outbound_flow(receive_maximum=1)
+    flow.open(lane_opened(tail=9, dup_below=9, released=[7], session=EDGE))
+    flow.connected(session=EDGE, session_present=True, level=level)
+    burst(flow, level)
+    flow.received(ack(PUBREC, 8))
+    assert kinds(burst(flow, level)) == [(PUBREL, 8)]
+    flow.received(ack(PUBCOMP, 8) + ack(PUBCOMP, 8))
+    assert settled(flow) == {"delivered": ((7, 8),)}
+
+
+def test_f6_a_pubrel_without_pubcomp_goes_again_on_the_resumed_session() -> None:
+    flow = flow_at()
+    offer(flow, 0, 2, 1)
+    burst(flow)
+    flow.received(ack(PUBREC, 1))
+    flow.record.facts(1)
+    flow.record.committed(1)
+    burst(flow)
+    flow.disconnected()
+    flow.connected(session=EDGE, session_present=True, level=4)
+    again = burst(flow)
+    assert kinds(again) == [(PUBREL, 1), (PUBLISH, 2)]
+    assert again[1].dup
+    flow.received(ack(PUBCOMP, 1) + ack(PUBACK, 2))
+    assert settled(flow) == {"delivered": ((0, 2),), "redelivered": ((1, 2),)}
+
+
+def test_a_message_that_grew_too_large_for_a_resumed_session_gives_its_identifier_back() -> None:
+    """The remote may hold it of the first sending, when it took more; then the next one under it would be a duplicate to it."""
+    flow = flow_at(level=5)
+    flow.offer(hand_out(0, from_rows([(b"t", 2, bytes(50)), (b"t", 2, b"a")])))
+    burst(flow, 5)
+    flow.disconnected()
+    flow.connected(session=EDGE, session_present=True, level=5, maximum_packet_size=30)
+    again = burst(flow, 5)
+    assert kinds(again) == [(PUBLISH, 2), (PUBREL, 1)]
+    flow.received(ack(PUBCOMP, 1, 0x92) + ack(PUBREC, 2))
+    assert settled(flow) == {"dead:packet_too_large": ((0, 1),), "redelivered": ((1, 2),)}
+
+
+def grown_too_large() -> OutboundFlow:
+    """A flow that gives up its QoS 2 message 0, of which the remote has had the PUBLISH: it takes 30 bytes now."""
+    flow = flow_at(level=5)
+    flow.offer(hand_out(0, from_rows([(b"t", 2, bytes(50))])))
+    burst(flow, 5)
+    flow.disconnected()
+    flow.connected(session=EDGE, session_present=True, level=5, maximum_packet_size=30)
+    assert kinds(burst(flow, 5)) == [(PUBREL, 1)]
+    return flow
+
+
+def test_f13_the_pubrel_of_what_was_given_up_goes_on_each_connection_until_its_pubcomp() -> None:
+    """Once it is settled, nobody would know that its identifier is to be freed, and a later message has the same."""
+    flow = grown_too_large()
+    assert settled(flow) == {}
+    for _ in range(2):
+        flow.disconnected()
+        flow.connected(session=EDGE, session_present=True, level=5)
+        assert kinds(burst(flow, 5)) == [(PUBREL, 1)]
+    flow.received(ack(PUBCOMP, 1, 0x92))
+    assert settled(flow) == {"dead:packet_too_large": ((0, 1),)}
+    assert flow.in_flight.messages == 0
+    flow.disconnected()
+    flow.connected(session=EDGE, session_present=True, level=5)
+    offer(flow, 65_000, 2)
+    assert burst(flow, 5) == []  # F3
+    flow.record.facts(2)
+    flow.record.committed(2)
+    assert [(packet.packet_id, packet.dup) for packet in burst(flow, 5)] == [(1, False)]
+
+
+def test_f13_a_crash_before_the_pubcomp_has_the_message_given_up_again() -> None:
+    flow = grown_too_large()
+    flow.open(lane_opened(tail=3, dup_below=2, session=EDGE))
+    flow.connected(session=EDGE, session_present=True, level=5, maximum_packet_size=30)
+    flow.offer(hand_out(0, from_rows([(b"t", 2, bytes(50))] * 3)))
+    assert kinds(burst(flow, 5)) == [(PUBREL, 1), (PUBREL, 2)]  # what was never handed out before was never sent
+    assert settled(flow) == {"dead:packet_too_large": ((2, 3),)}
+    flow.received(ack(PUBCOMP, 1) + ack(PUBCOMP, 2))
+    assert settled(flow) == {"dead:packet_too_large": ((0, 2),)}
+
+
+def test_f13_a_new_session_holds_no_identifiers() -> None:
+    flow = grown_too_large()
+    flow.disconnected()
+    flow.connected(session=EDGE, session_present=False, level=5)
+    assert settled(flow) == {"dead:packet_too_large": ((0, 1),)}
+    flow.record.committed(1)
+    assert burst(flow, 5) == []
+    assert (flow.in_flight.messages, flow.counts.assumed_delivered) == (0, 0)
+
+
+@pytest.mark.parametrize("maximum_qos", [0, 1])
+def test_f13_a_remote_that_takes_no_qos_2_is_sent_no_pubrel_for_what_it_perhaps_never_had(maximum_qos: int) -> None:
+    """It may know no PUBREL, and would close the connection on it each time."""
+    flow = outbound_flow()
+    flow.open(lane_opened(tail=2, dup_below=1, session=EDGE))
+    for _ in range(2):
+        flow.connected(session=EDGE, session_present=True, level=5, maximum_qos=maximum_qos, maximum_packet_size=30)
+        flow.offer(hand_out(flow.due.sent_stop, from_rows([(b"t", 2, bytes(50))])))
+        assert burst(flow, 5) == []
+        flow.disconnected()
+    assert settled(flow) == {"dead:packet_too_large": ((0, 2),)}
+
+
+def shown(packets: list[Sent]) -> list[tuple[int, int, int, bool]]:
+    """Kind, QoS, packet identifier and DUP of each; of a PUBREL the middle flag bits are 1."""
+    return [(packet.kind, packet.qos, packet.packet_id, packet.dup) for packet in packets]
+
+
+def taken_to(flow: OutboundFlow, maximum_qos: int) -> list[tuple[int, int, int, bool]]:
+    """The link is cut and the session resumed with that Maximum QoS; what leaves then."""
+    flow.disconnected()
+    flow.connected(session=EDGE, session_present=True, level=5, maximum_qos=maximum_qos)
+    return shown(burst(flow, 5))
+
+
+@pytest.mark.parametrize("reason_code", [0x00, 0x92])
+@pytest.mark.parametrize("maximum_qos", [0, 1])
+def test_f14_what_left_at_qos_2_goes_at_a_lower_qos_once_its_identifier_is_free(maximum_qos: int, reason_code: int) -> None:
+    """Held on, it makes the message 65,000 later a repeat; and what is behind waits, or it would be ahead."""
+    flow = flow_at(level=5)
+    offer(flow, 0, 2, 1, 2)
+    burst(flow, 5)
+    flow.received(ack(PUBACK, 2))
+    offer(flow, 3, 1, 0)
+    assert taken_to(flow, maximum_qos) == [(PUBREL, 1, 1, False), (PUBREL, 1, 3, False)]
+    flow.received(ack(PUBCOMP, 1, reason_code))
+    assert burst(flow, 5) == []
+    flow.received(ack(PUBCOMP, 3, reason_code))
+    assert settled(flow) == {"delivered": ((1, 2),)}
+    if maximum_qos:
+        assert shown(burst(flow, 5)) == [
+            (PUBLISH, 1, 1, True),
+            (PUBLISH, 1, 3, True),
+            (PUBLISH, 1, 4, False),
+            (PUBLISH, 0, 0, False),
+        ]
+        assert flow.in_flight.messages == 3
+        assert taken_to(flow, 1)[:2] == [(PUBLISH, 1, 1, True), (PUBLISH, 1, 3, True)]  # it has left at QoS 1 since
+    else:
+        assert [packet.payload for packet in burst(flow, 5)] == [b"0", b"2", b"3", b"4"]
+        assert (settled(flow)["delivered"], flow.in_flight.messages) == (((0, 1), (2, 4)), 0)
+
+
+def test_f14_the_pubrel_goes_on_each_connection_until_its_pubcomp_or_until_qos_2_is_taken_again() -> None:
+    flow = flow_at(level=5)
+    offer(flow, 0, 2)
+    burst(flow, 5)
+    assert taken_to(flow, 1) == [(PUBREL, 1, 1, False)]
+    assert flow.owed[2] is not None
+    assert taken_to(flow, 1) == [(PUBREL, 1, 1, False)]
+    assert taken_to(flow, 2) == [(PUBLISH, 2, 1, True)]
+    assert taken_to(flow, 1) == [(PUBREL, 1, 1, False)]
+    assert settled(flow) == {"redelivered": ((0, 1),)}
+    flow.disconnected()
+    flow.connected(session=EDGE, session_present=False, level=5, maximum_qos=1)
+    flow.record.facts(2)
+    flow.record.committed(2)
+    assert shown(burst(flow, 5)) == [(PUBLISH, 1, 1, False)]  # a new session holds nothing
+    assert flow.in_flight.messages == 1
+
+
+def test_f14_what_was_released_or_given_up_before_is_not_sent_at_a_lower_qos() -> None:
+    flow = grown_too_large()
+    offer(flow, 1, 2, 2)
+    burst(flow, 5)
+    flow.received(ack(PUBREC, 2))
+    flow.record.facts(1)
+    flow.record.committed(1)
+    assert taken_to(flow, 1) == [(PUBREL, 1, 1, False), (PUBREL, 1, 2, False), (PUBREL, 1, 3, False)]
+    flow.received(ack(PUBCOMP, 1) + ack(PUBCOMP, 2) + ack(PUBCOMP, 3))
+    assert settled(flow, 2) == {"dead:packet_too_large": ((0, 1),), "delivered": ((1, 2),)}
+    assert shown(burst(flow, 5)) == [(PUBLISH, 1, 3, True)]
+
+
+def after_a_retry() -> OutboundFlow:
+    """Sequence 0 was refused and tried again behind 1: its PUBREC is the later one. Both are told to the store."""
+    flow = flow_at(level=5)
+    offer(flow, 0, 2, 2)
+    burst(flow, 5)
+    flow.received(ack(PUBREC, 1, 0x97) + ack(PUBREC, 2))
+    burst(flow, 5, 0.0)
+    assert kinds(burst(flow, 5, 1.0)) == [(PUBLISH, 1)]
+    flow.received(ack(PUBREC, 1))
+    return flow
+
+
+def test_f10_pubrels_leave_in_the_order_of_the_pubrecs_and_again_so_on_the_resumed_session() -> None:
+    flow = after_a_retry()
+    facts = flow.record.facts(1)
+    assert facts is not None
+    assert facts.released == ((1, 2), (0, 1))
+    flow.record.committed(1)
+    assert kinds(burst(flow, 5, 1.0)) == [(PUBREL, 2), (PUBREL, 1)]
+    flow.disconnected()
+    flow.connected(session=EDGE, session_present=True, level=5)
+    assert kinds(burst(flow, 5, 1.0)) == [(PUBREL, 2), (PUBREL, 1)]
+    flow.received(ack(PUBCOMP, 2) + ack(PUBCOMP, 1))
+    assert settled(flow, 2)["delivered"] == ((0, 2),)
+    assert flow.in_flight.messages == 0
+
+
+def test_f10_releases_of_several_commits_that_leave_together_leave_in_the_order_of_the_pubrecs() -> None:
+    flow = flow_at(level=5)
+    offer(flow, 0, 2, 2, 2)
+    burst(flow, 5)
+    flow.received(ack(PUBREC, 1, 0x97) + ack(PUBREC, 2))
+    flow.record.facts(1)
+    burst(flow, 5, 0.0)
+    assert kinds(burst(flow, 5, 1.0)) == [(PUBLISH, 1)]
+    flow.received(ack(PUBREC, 3) + ack(PUBREC, 1))
+    flow.record.facts(2)
+    flow.record.committed(2)
+    assert kinds(burst(flow, 5, 1.0)) == [(PUBREL, 2), (PUBREL, 3), (PUBREL, 1)]
+
+
+def test_f10_a_lane_opened_anew_releases_in_the_order_on_record() -> None:
+    flow = outbound_flow()
+    flow.open(lane_opened(tail=3, dup_below=3, released=[1, 0], session=EDGE))
+    flow.connected(session=EDGE, session_present=True, level=5)
+    assert kinds(burst(flow, 5)) == [(PUBREL, 2), (PUBREL, 1)]
+
+
+def test_the_way_from_pubrec_to_pubcomp() -> None:
+    held = HeldIdentifiers()
+    held.pubrec(5, 7)
+    held.pubrec(3, 4)
+    assert held.untold
+    assert held.tell(1) == ((5, 7), (3, 4)), "in the order of the PUBRECs (F10)"
+    parts: list[bytes] = []
+    held.pubrels(parts)
+    assert not parts, "not committed (F4)"
+    held.committed(1)
+    held.pubrels(parts)
+    assert parse(b"".join(parts), 4) == parse(bytes((0x62, 2, 0, 6, 0x62, 2, 0, 7, 0x62, 2, 0, 4)), 4)
+    held.awaited.discard(5, 6)
+    assert held.pubcomp(5, 6) == [("delivered", 5, 6)]
+    held.disconnected(RangeSet())
+    assert (held.between_connections, held.released_in_order()) == (2, ((6, 7), (3, 4)))
+
+
+def test_what_a_lost_session_had_taken_is_told_apart_from_what_was_given_up() -> None:
+    held = HeldIdentifiers()
+    held.open(((0, 2),))
+    held.disconnected(RangeSet([(4, 5)]))
+    assert held.give_up(4, "dead:x")
+    assert not held.give_up(9, "dead:x"), "the remote cannot hold it"
+    assert held.taken().ranges() == ((0, 2),)
+    taken, given_up = held.lost()
+    assert (taken.ranges(), given_up, held.between_connections) == (((0, 2),), {4: "dead:x"}, 0)
+
+
+def test_what_the_store_has_lost_is_released_behind_what_leaves_next() -> None:
+    held = HeldIdentifiers()
+    held.let_go(((7, 9),))
+    parts: list[bytes] = []
+    held.take_replies(parts)
+    assert [packet.packet_id for packet in parse(b"".join(parts), 4)] == [8, 9]
+    assert held.pubrels_sent == 2

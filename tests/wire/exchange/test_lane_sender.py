@@ -1,0 +1,171 @@
+"""A lane between two addresses: what it keeps of a session that it leaves, and how it goes on there."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.wire.outbound_model import PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, ack, hand_out, lane_flow, lane_opened, parse
+from wire.exchange.lane_sender import LaneFlow
+from wire.exchange.left_sessions import LeftSession
+from wire.frames.batch import from_rows
+
+HERE, THERE = "c@here", "c@there"
+
+
+def connect(flow: LaneFlow, session: str, *, present: bool, maximum_qos: int = 2) -> None:
+    flow.connected(session=session, session_present=present, level=5, maximum_qos=maximum_qos)
+
+
+def offer(flow: LaneFlow, *flags: int) -> None:
+    flow.offer(hand_out(0, from_rows((b"t", flag, b"%d" % seq) for seq, flag in enumerate(flags))))
+
+
+def leaving(flow: LaneFlow) -> list[tuple[int, int, bool]]:
+    """Kind, packet identifier and DUP of what leaves now."""
+    return [(packet.kind, packet.packet_id, packet.dup) for packet in parse(flow.pump(1 << 20, 0.0), 5)]
+
+
+def commit(flow: LaneFlow, number: int) -> None:
+    flow.facts(number)
+    flow.committed(number)
+
+
+def lane_that_left(*, republish: bool = False) -> LaneFlow:
+    """Of three QoS 2 messages and one of QoS 1 sent here, the first had its PUBREC. Then it was at the other address."""
+    flow = lane_flow(HERE, THERE, republish=republish)
+    flow.open(lane_opened(tail=4, session=HERE, generation=1))
+    connect(flow, HERE, present=True)
+    offer(flow, 2, 2, 2, 1)
+    assert [packet_id for _, packet_id, _ in leaving(flow)] == [1, 2, 3, 4]
+    flow.received(ack(PUBREC, 1))
+    commit(flow, 1)
+    flow.disconnected()
+    connect(flow, THERE, present=False)
+    assert flow.left == (LeftSession(HERE, 1, 4, ((0, 1),), ((1, 3),)),)
+    assert flow.generation == 2
+    commit(flow, 2)
+    return flow
+
+
+def test_a_session_that_was_left_lets_go_of_what_is_settled_and_goes_on_with_the_rest() -> None:
+    flow = lane_that_left()
+    assert leaving(flow) == [(PUBLISH, 2, False), (PUBLISH, 3, False), (PUBLISH, 4, False)], "the first counts as delivered"
+    flow.received(ack(PUBREC, 2))
+    commit(flow, 3)
+    assert leaving(flow) == [(PUBREL, 2, False)]
+    flow.received(ack(PUBCOMP, 2))
+    flow.disconnected()
+
+    connect(flow, HERE, present=True)
+    assert (flow.session_known, flow.session_number, flow.exchange.on_record) == (True, 1, False)
+    assert leaving(flow) == [(PUBREL, 1, False), (PUBREL, 2, False)]
+    assert flow.received(ack(PUBCOMP, 1)) == 4
+    assert leaving(flow) == []
+    assert flow.unfinished
+    facts = flow.facts(4)
+    assert facts is not None
+    assert facts.session is None, "not on record before the remote has let go of all"
+    assert flow.owed == (None, None, 2)
+    flow.received(ack(PUBCOMP, 2, 0x92))
+    facts = flow.facts(5)
+    assert facts is not None
+    assert (facts.session, facts.generation, [left.session for left in flow.left]) == (HERE, 1, [THERE])
+    assert leaving(flow) == [], "F7"
+    flow.committed(5)
+    assert leaving(flow) == [(PUBLISH, 3, True), (PUBLISH, 4, True)]
+    flow.received(ack(PUBREC, 3) + ack(PUBACK, 4))
+
+
+def test_a_connection_that_is_lost_before_the_remote_has_let_go_leaves_everything_as_it_was() -> None:
+    flow = lane_that_left()
+    flow.disconnected()
+    for _ in range(2):
+        connect(flow, HERE, present=True)
+        assert leaving(flow) == [(PUBREL, 1, False)]
+        flow.disconnected()
+
+    connect(flow, THERE, present=True)
+    assert flow.exchange.on_record
+    assert [left.session for left in flow.left] == [HERE]
+
+
+def test_a_session_that_was_taken_up_and_left_again_before_it_was_on_record_is_still_one_that_was_left() -> None:
+    flow = lane_that_left()
+    (left,) = flow.left
+    flow.disconnected()
+    connect(flow, HERE, present=True)
+    flow.received(ack(PUBCOMP, 1))
+    flow.disconnected()
+
+    connect(flow, THERE, present=True)
+
+    assert flow.left == (left,)
+    assert leaving(flow) == [], "what is on record now may be either"
+    commit(flow, 3)
+    assert leaving(flow) == [(PUBLISH, 2, True), (PUBLISH, 3, True), (PUBLISH, 4, True)]
+
+
+def test_a_released_message_that_was_to_be_sent_anew_is_completed_where_it_was_released() -> None:
+    flow = lane_that_left(republish=True)
+    flow.disconnected()
+
+    connect(flow, HERE, present=True)
+    commit(flow, 3)
+
+    assert leaving(flow) == [(PUBREL, 1, False), (PUBLISH, 2, True), (PUBLISH, 3, True), (PUBLISH, 4, True)]
+
+
+def test_a_session_that_the_remote_has_lost_is_new_and_has_a_number_of_its_own() -> None:
+    flow = lane_that_left()
+    flow.disconnected()
+    connect(flow, HERE, present=False)
+    commit(flow, 3)
+
+    assert (flow.generation, [left.session for left in flow.left]) == (3, [THERE])
+    assert leaving(flow) == [(PUBLISH, 2, False), (PUBLISH, 3, False), (PUBLISH, 4, False)]
+
+
+def test_a_remote_that_takes_no_qos_2_is_sent_no_pubrel_of_what_is_settled() -> None:
+    flow = lane_that_left()
+    flow.disconnected()
+    connect(flow, HERE, present=True, maximum_qos=1)
+    commit(flow, 3)
+
+    assert leaving(flow) == [(PUBREL, 2, False), (PUBREL, 3, False)], "F14: these go again"
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+def test_a_lane_without_remote_subscriptions_keeps_no_session_elsewhere(keeps: bool) -> None:
+    flow = lane_flow(*((HERE, THERE) if keeps else ()))
+    flow.open(lane_opened(session=HERE))
+    connect(flow, THERE, present=False)
+
+    assert flow.knows(HERE, session_present=True) is keeps
+    assert bool(flow.left) is keeps
+
+
+def test_one_broker_behind_two_addresses_leaves_no_session_that_is_taken_for_another() -> None:
+    """Met at an address where nothing of ours should be; that of an address that was left may be the one that is ended there."""
+    flow = lane_flow(HERE, THERE)
+    flow.open(lane_opened(session=HERE, generation=1))
+    assert not flow.knows(THERE, session_present=True)
+    flow.ends(THERE)
+    connect(flow, THERE, present=False)
+
+    assert flow.left == ()
+    assert not flow.knows(HERE, session_present=True)
+
+
+def test_a_session_that_began_and_was_left_at_once_is_no_sign_of_one_broker() -> None:
+    flow = lane_flow(HERE, THERE)
+    flow.open(lane_opened(session=HERE, generation=1))
+    connect(flow, THERE, present=False)
+    flow.disconnected()
+    connect(flow, HERE, present=True)
+    commit(flow, 1)
+    flow.disconnected()
+
+    assert not flow.knows(THERE, session_present=True), "it was not on record"
+    flow.ends(THERE)
+    connect(flow, THERE, present=False)
+    assert [left.session for left in flow.left] == [HERE]

@@ -1,0 +1,344 @@
+"""RemoteInbox between a model remote broker and a model store: links cut, processes killed, queues full, at any moment.
+
+One topic, messages numbered in their payloads. The models share no code with the inbox but the frames.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from dataclasses import dataclass, replace
+
+import pytest
+
+from tests.storage.building import u16
+from tests.wire.outbound_model import parse
+from tests.wire.rules import bridge_of
+from tests.wire.rules import rule as any_rule
+from wire.exchange import refused_by_store
+from wire.exchange.remote_inbox import PUBREL, RemoteInbox
+from wire.frames.batch import Batch, unpack_column
+from wire.frames.codec import decode
+from wire.frames.intake import Committed, Publishes
+from wire.mqtt.codec import encode
+from wire.mqtt.packets import Publish, Pubrel
+from wire.routing.form_from_remote import LocalForm
+from wire.settings import BridgeSettings
+
+SESSION = "s"
+ROWS_MAX = 6
+PUBACK_KIND, PUBREC_KIND, PUBCOMP_KIND = 4, 5, 7
+
+
+@dataclass(slots=True)
+class InFlight:
+    """A QoS 1 or 2 message that the remote has given an identifier."""
+
+    number: int
+    qos: int
+    packet_id: int
+    sent: bool = False
+    released: bool = False
+
+
+def local_form(taken: bool) -> LocalForm:
+    """One rule for the one topic; another topic is unmatched."""
+    bridge: BridgeSettings = bridge_of("cloud", loop_prevention=taken)
+    rules = (any_rule(1, "t", max_qos=1),)  # lowered, so that the answers must not go by the queue's QoS
+    return LocalForm(replace(bridge, remote_subscriptions=rules))
+
+
+class Store:
+    """What is committed: payload numbers, identifiers, the last number of the newest epoch, stalled sources."""
+
+    def __init__(self) -> None:
+        self.messages: list[int] = []
+        self.ids: set[int] = set()
+        self.epoch = 0
+        self.last = 0
+        self.refused: dict[int, bytes] = {}
+        self.stalled: set[int] = set()
+        self.room: int | None = None
+
+    def begin(self, epoch: int) -> None:
+        if epoch > self.epoch:
+            self.epoch, self.last, self.refused, self.stalled = epoch, 0, {}, set()
+
+    def take(self, frame: Publishes) -> None:
+        self.begin(frame.epoch)
+        if frame.epoch < self.epoch or frame.number != self.last + 1:
+            return
+        self.last += 1
+        refused = []
+        sources = unpack_column("I", frame.sources)
+        batch = Batch.decode(frame.bodies[0])
+        assert len(sources) == len(batch)
+        for row, payload in enumerate(batch.rows_payloads()):
+            if sources[row] in self.stalled or self.room == 0:
+                self.stalled.add(sources[row])
+                refused.append(row)
+                continue
+            if self.room is not None:
+                self.room -= 1
+            self.messages.append(int(payload))
+        for ids, rows in frame.received.values():
+            self.ids |= {
+                one for one, row in zip(unpack_column("H", ids), unpack_column("H", rows), strict=True) if row not in refused
+            }
+        for ids in frame.released.values():
+            self.ids -= set(unpack_column("H", ids))
+        if refused:
+            self.refused[frame.number] = u16(refused)
+
+    def answer(self, epoch: int) -> Committed:
+        return Committed(
+            sender="c", epoch=epoch, store=1, number=self.last if epoch == self.epoch else 0, refused=dict(self.refused)
+        )
+
+
+class Exchange:
+    """What the world may do, one step at a time; the models judge every packet and every row."""
+
+    def __init__(self, chance: random.Random, *, level: int, keeps: bool, loop_prevention: bool) -> None:
+        self.chance = chance
+        self.level = level
+        self.keeps = keeps
+        self.form = local_form(loop_prevention)
+        self.store = Store()
+        self.epoch = 0
+        self.published: list[int] = []  # QoS of each message
+        self.queue: deque[tuple[int, int]] = deque()
+        self.flight: list[InFlight] = []
+        self.connected = False
+        self.now_s = 0.0
+        self.start()
+
+    # --- the parts ---
+
+    def start(self) -> None:
+        self.epoch += 1
+        self.inbox = RemoteInbox(
+            self.form,
+            sender="c",
+            epoch=self.epoch,
+            level=self.level,
+            packet_max_bytes=1000,
+            remote_keeps=self.keeps,
+            rows_max=ROWS_MAX,
+            bytes_max=10_000,
+        )
+        self.on_the_way: deque[Publishes] = deque()
+        self.asked = self.opened = False
+        self.lost()
+
+    def lost(self) -> None:
+        self.connected = self.asked = self.opened = False
+        self.to_us = b""
+        self.unread = b""
+
+    def packet(self, one: InFlight) -> bytes:
+        if one.released:
+            return encode(Pubrel(packet_id=one.packet_id), self.level)
+        packet = encode(self.publish_packet(one.number, one.qos, one.packet_id, dup=one.sent), self.level)
+        one.sent = True
+        return packet
+
+    def publish_packet(self, number: int, qos: int, packet_id: int, *, dup: bool = False) -> Publish:
+        return Publish(topic="t", payload=str(number).encode(), qos=qos, packet_id=packet_id, dup=dup)
+
+    def parse(self) -> None:
+        """What the Connection does with what was read."""
+        buffer, position = self.unread, 0
+        while position < len(buffer):
+            before = position
+            position = self.inbox.take(buffer, position)
+            if self.inbox.blocked:
+                break
+            if position != before:
+                continue
+            if buffer[position] & 0xF0 != PUBREL or len(buffer) - position < 4:
+                break
+            self.inbox.pubrel(buffer[position + 2] << 8 | buffer[position + 3])
+            position += 4
+        self.unread = buffer[position:]
+
+    def pump(self) -> None:
+        """The end of a turn."""
+        while True:
+            parts = self.inbox.next_batch(self.now_s, 0)
+            if parts is not None:
+                self.on_the_way.append(self.decoded(parts))
+            if not (self.inbox.blocked and self.inbox.takes):
+                break
+            self.parse()
+        if self.connected and not self.asked and self.inbox.idle:
+            self.asked = True
+            self.resume()
+        if self.inbox.remake:
+            self.cut()
+
+    def decoded(self, parts: list[bytes]) -> Publishes:
+        frame = decode(parts)
+        assert isinstance(frame, Publishes)
+        return frame
+
+    def resume(self) -> None:
+        for told in self.inbox.resumes():
+            self.store.stalled.discard(told.source)
+
+    def answered(self, data: bytes) -> None:
+        """The remote gets our answers; N1 says that each message of them is in the store."""
+        for packet in parse(data, self.level):
+            one = next(one for one in self.flight if one.packet_id == packet.packet_id)
+            assert one.number in self.store.messages
+            assert packet.reason_code in ((0, 0x92) if packet.kind == PUBCOMP_KIND else (0,))
+            if packet.kind == PUBREC_KIND:
+                assert one.qos == 2
+                if not one.released:
+                    one.released = True
+                    self.to_us += self.packet(one)
+            else:
+                assert packet.kind == (PUBACK_KIND if one.qos == 1 else PUBCOMP_KIND)
+                self.flight.remove(one)
+
+    # --- steps ---
+
+    def publish(self) -> None:
+        qos = self.chance.choice([0, 1, 1, 2, 2])
+        self.queue.append((len(self.published), qos))
+        self.published.append(qos)
+
+    def send(self) -> None:
+        count = self.chance.randint(1, 12) if self.opened else 0
+        for _ in range(min(count, len(self.queue))):
+            number, qos = self.queue.popleft()
+            if qos:
+                used = {one.packet_id for one in self.flight}
+                self.flight.append(InFlight(number, qos, next(one for one in range(1, 1000) if one not in used)))
+                self.to_us += self.packet(self.flight[-1])
+            else:
+                self.to_us += encode(self.publish_packet(number, 0, 0), self.level)
+
+    def read(self, part: float = 0.0) -> None:
+        if self.inbox.blocked or not self.connected or not self.to_us:
+            return
+        size = max(1, int(len(self.to_us) * (part or self.chance.uniform(0.1, 1.0))))
+        self.unread, self.to_us = self.unread + self.to_us[:size], self.to_us[size:]
+        self.parse()
+        self.pump()
+
+    def reach_the_store(self) -> None:
+        if self.on_the_way:
+            self.store.take(self.on_the_way.popleft())
+
+    def commit(self) -> None:
+        if self.store.epoch == self.epoch:
+            self.answered(self.inbox.committed(self.store.answer(self.epoch), self.now_s))
+            self.pump()
+
+    def distributor_dies(self) -> None:
+        self.on_the_way.clear()
+        for _ in range(self.chance.randint(1, 2)):  # a repeat is harmless
+            self.on_the_way.extend(self.decoded(parts) for parts in self.inbox.resend(self.now_s))
+
+    def connect(self) -> None:
+        if self.connected:
+            return
+        self.lost()
+        self.inbox.connected(SESSION)
+        self.connected = True
+        for one in self.flight:
+            self.to_us += self.packet(one)
+        self.pump()
+
+    def open(self) -> None:
+        if not self.asked or self.opened:
+            return
+        self.store.begin(self.epoch)
+        self.opened = True
+        self.inbox.opened(u16(sorted(self.store.ids)))
+        self.parse()
+        self.pump()
+
+    def cut(self) -> None:
+        if not self.connected:
+            return
+        self.inbox.disconnected()
+        self.lost()
+        self.pump()
+
+    def kill(self) -> None:
+        on_the_way = self.on_the_way
+        self.start()
+        if self.chance.random() < 0.5:
+            self.on_the_way.extend(on_the_way)  # fenced, once the new life has said something
+
+    def limit(self) -> None:
+        self.store.room = self.chance.choice([None, 0, 1, 3, 8, 20])
+
+    def offer_again(self) -> None:
+        if self.inbox.held and not self.inbox.outstanding:
+            self.resume()
+            parts = self.inbox.offer_again(self.now_s, 0)
+            if parts is not None:
+                self.on_the_way.append(self.decoded(parts))
+
+    # --- what must hold ---
+
+    def judge(self) -> None:
+        seen: set[int] = set()
+        highest = -1
+        for number in self.store.messages:
+            if number in seen:
+                assert self.published[number] == 1, f"message {number} at QoS {self.published[number]} came twice"
+                continue
+            assert number > highest, f"message {number} came behind {highest}"
+            highest = number
+            seen.add(number)
+        assert self.inbox.waiting <= 4 * ROWS_MAX
+
+    def end(self) -> None:
+        """Let everything come to its end, and nothing may be lost."""
+        self.store.room = None
+        for _ in range(20 * (len(self.published) + 5)):
+            if not self.connected:
+                self.connect()
+            if self.asked and not self.opened:
+                self.open()
+            if self.opened and self.queue:
+                self.send()
+            if self.to_us:
+                self.read(1.0)
+            self.offer_again()
+            while self.on_the_way:
+                self.reach_the_store()
+            self.commit()
+            if not self.queue and not self.flight and self.inbox.idle and not self.to_us:
+                break
+        lost = [number for number, qos in enumerate(self.published) if qos and number not in self.store.messages]
+        assert not lost, f"lost {lost}"
+        assert not self.flight, f"not completed {self.flight}"
+        assert not self.store.ids
+        self.judge()
+
+
+STEPS = {
+    "publish": 8, "send": 6, "read": 8, "reach_the_store": 8, "commit": 8, "open": 6, "connect": 6, "offer_again": 3,
+    "distributor_dies": 1, "cut": 1, "kill": 0.5, "limit": 1.5,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_nothing_is_lost_doubled_or_overtaken(block: int, soak: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(refused_by_store, "OFFER_ROWS_MIN", 2)
+    seeds_each = 5_000 if soak else 100
+    for seed in range(block * seeds_each, (block + 1) * seeds_each):
+        chance = random.Random(seed)
+        exchange = Exchange(chance, level=chance.choice([4, 5]), keeps=chance.random() < 0.5, loop_prevention=chance.random() < 0.5)
+        try:
+            for step in chance.choices(list(STEPS), list(STEPS.values()), k=200):
+                getattr(exchange, step)()
+                exchange.judge()
+            exchange.end()
+        except AssertionError as error:
+            raise AssertionError(f"seed {seed}: {error!r}") from error

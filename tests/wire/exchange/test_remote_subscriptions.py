@@ -1,0 +1,123 @@
+"""SUBSCRIBEs of a connection and what becomes of their answers (S1, S2)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.wire.rules import rule
+from wire.errors import PeerViolation
+from wire.exchange.remote_subscriptions import PACKETS_MAX, RemoteSubscriptions, outermost
+from wire.mqtt.codec import decode, split
+from wire.mqtt.packets import Suback, Subscribe, Unsuback, Unsubscribe
+
+
+def packets(data: bytes, level: int) -> list[Subscribe]:
+    found, position = [], 0
+    while (packet := split(data, position, 1 << 20)) is not None:
+        first_byte, start, stop = packet
+        decoded = decode(first_byte, data[start:stop], level)
+        assert isinstance(decoded, Subscribe)
+        found.append(decoded)
+        position = stop
+    assert position == len(data)
+    return found
+
+
+def test_each_filter_is_asked_for_once_at_the_highest_qos() -> None:
+    rules = [replace(rule(1, "a/b", "c", max_qos=2), preserve_retain=False), rule(2, "a/#", "c", max_qos=1)]
+    subscriptions = RemoteSubscriptions(rules, level=5, no_local=True)
+    (packet,) = packets(subscriptions.subscribe(None), 5)
+    asked = {one.topic_filter: one for one in packet.subscriptions}
+    assert {name: one.qos for name, one in asked.items()} == {"c": 2, "a/#": 2}
+    assert all((one.no_local, one.retain_as_published, one.retain_handling) == (True, True, 1) for one in asked.values())
+    assert packet.packet_id == 65_001
+
+
+def test_filters_that_cover_each_other_leave_one() -> None:
+    assert outermost(["#", "+/#", "a", "$SYS/#"]) == ["#", "$SYS/#"]
+    assert outermost(["a/b", "a/b", "a/+", "a/#", "b"]) == ["a/#", "b"]
+
+
+@pytest.mark.parametrize("level", [4, 5])
+def test_no_packet_is_larger_than_the_remote_takes(level: int) -> None:
+    names = [f"topic/{number:03d}" for number in range(100)]
+    subscriptions = RemoteSubscriptions([rule(1, *names, "x" * 200)], level=level, no_local=False)
+    data = subscriptions.subscribe(100)
+    found = packets(data, level)
+    asked = [one.topic_filter for packet in found for one in packet.subscriptions]
+    assert asked == names
+    assert all(len(one) <= 100 for one in _pieces(data))
+    assert len({packet.packet_id for packet in found}) == len(found) > 1
+    assert subscriptions.refused == {"x" * 200: 0x95}
+    for packet in found:
+        assert not subscriptions.answered
+        subscriptions.suback(Suback(packet_id=packet.packet_id, reason_codes=(1,) * len(packet.subscriptions)))
+    assert subscriptions.answered
+    assert len(subscriptions.granted) == 100
+
+
+def _pieces(data: bytes) -> list[bytes]:
+    found, position = [], 0
+    while (packet := split(data, position, 1 << 20)) is not None:
+        found.append(data[position : packet[2]])
+        position = packet[2]
+    return found
+
+
+def test_there_are_no_more_packets_than_identifiers() -> None:
+    names = [f"{number:03d}" for number in range(PACKETS_MAX + 5)]
+    subscriptions = RemoteSubscriptions([rule(1, *names)], level=4, no_local=False)
+    found = packets(subscriptions.subscribe(14), 4)
+    assert [packet.packet_id for packet in found] == list(range(65_001, 65_536))
+    assert subscriptions.refused == dict.fromkeys(names[PACKETS_MAX:], 0x97)
+
+
+def test_a_refused_filter_is_named_until_the_next_connection_asks_again() -> None:
+    subscriptions = RemoteSubscriptions([rule(1, "a", "b")], level=5, no_local=False)
+    subscriptions.subscribe(None)
+    subscriptions.suback(Suback(packet_id=65_001, reason_codes=(1, 0x87)))
+    assert (subscriptions.granted, subscriptions.refused) == ({"a": 1}, {"b": 0x87})
+    subscriptions.forget()
+    assert (subscriptions.granted, subscriptions.refused) == ({}, {"b": 0x87})
+    subscriptions.subscribe(None)
+    assert subscriptions.refused == {}
+
+
+@pytest.mark.parametrize(("packet_id", "codes"), [(65_002, (0, 0)), (65_001, (0,)), (65_001, (0, 0, 0))])
+def test_a_suback_that_answers_nothing_breaks_the_protocol(packet_id: int, codes: tuple[int, ...]) -> None:
+    subscriptions = RemoteSubscriptions([rule(1, "a", "b")], level=4, no_local=False)
+    subscriptions.subscribe(None)
+    with pytest.raises(PeerViolation, match=r"MQTT-3\.8\.4-6"):
+        subscriptions.suback(Suback(packet_id=packet_id, reason_codes=codes))
+
+
+@pytest.mark.parametrize("level", [4, 5])
+def test_what_is_not_asked_for_any_more_is_given_up_behind_what_is(level: int) -> None:
+    """S3. What another filter of today covers is not asked for either, so it goes as well."""
+    known = ["a/#", "a/b", "old/#", "c", *(f"gone/{number:03d}" for number in range(20))]
+    subscriptions = RemoteSubscriptions([rule(1, "a/b", "a/#", "c")], level=level, no_local=False)
+    data = subscriptions.subscribe(100, known)
+    pieces = [decode(piece[0], piece[2:], level) for piece in _pieces(data)]
+    assert all(len(piece) <= 100 for piece in _pieces(data))
+    asked, given_up = [one for one in pieces if isinstance(one, Subscribe)], [one for one in pieces if isinstance(one, Unsubscribe)]
+    assert pieces == [*asked, *given_up]
+    assert [one.topic_filter for packet in asked for one in packet.subscriptions] == ["a/#", "c"]
+    assert [name for packet in given_up for name in packet.topic_filters] == ["a/b", "old/#", *known[4:]]
+    ids = [*(packet.packet_id for packet in asked), *(packet.packet_id for packet in given_up)]
+    assert ids == list(range(65_001, 65_001 + len(pieces)))
+    answer = Unsuback(packet_id=given_up[0].packet_id, reason_codes=(0,))
+    subscriptions.unsuback(answer)
+    for unwanted in (answer, Unsuback(packet_id=asked[0].packet_id)):
+        with pytest.raises(PeerViolation, match="answers no UNSUBSCRIBE"):
+            subscriptions.unsuback(unwanted)
+    subscriptions.forget()
+    with pytest.raises(PeerViolation):
+        subscriptions.unsuback(Unsuback(packet_id=given_up[1].packet_id))
+
+
+def test_no_identifier_is_left_for_giving_up() -> None:
+    names = [f"{number:03d}" for number in range(PACKETS_MAX)]
+    subscriptions = RemoteSubscriptions([rule(1, *names)], level=4, no_local=False)
+    assert len(packets(subscriptions.subscribe(14, ["old"]), 4)) == PACKETS_MAX

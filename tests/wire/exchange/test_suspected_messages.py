@@ -1,0 +1,302 @@
+"""Suspects, and OutboundFlow with them, against a remote that closes the connection on some messages, or on all for a while."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.wire.outbound_model import (
+    PUBACK,
+    PUBCOMP,
+    PUBLISH,
+    PUBREC,
+    PUBREL,
+    Sent,
+    ack,
+    hand_out,
+    lane_opened,
+    outbound_flow,
+    parse,
+)
+from wire.exchange.outcomes import REDELIVERED
+from wire.exchange.refusal_policy import CLOSED
+from wire.exchange.sender import OutboundFlow
+from wire.exchange.suspected_messages import BARREN, FIRST, PROOFS, SUSPECTS_MAX, Suspect, Suspects
+from wire.frames.batch import from_rows
+
+EDGE = "edge@here"
+# Closings until a message is convicted that others can pass: in bursts, first and alone, and by turns.
+CLOSINGS = BARREN + FIRST + 2 * PROOFS - 1
+
+
+@dataclass
+class Scene:
+    """A flow and a remote that closes its connection when ``closes_on`` says so of a packet that comes."""
+
+    flow: OutboundFlow
+    closes_on: Callable[[int, Sent], bool]  # the number of the connection, and the packet
+    by_remote: bool = True
+    qos: list[int] = field(default_factory=list)
+    connections: int = 0
+    closings: int = 0
+    order: list[int] = field(default_factory=list)  # sequences, as the remote accepted them
+    released: list[int] = field(default_factory=list)  # packet identifiers, as PUBRELs came
+    received: set[int] = field(default_factory=set)
+    outcome: dict[int, str] = field(default_factory=dict)
+    number: int = 0
+
+    def offer(self, *qos: int) -> None:
+        """Hand out a message of each QoS; its payload is its sequence."""
+        first = len(self.qos)
+        self.qos += qos
+        self.flow.offer(
+            hand_out(first, from_rows((b"t/%d" % (at % 2), level, b"%d" % (first + at)) for at, level in enumerate(qos)))
+        )
+
+    def run(self, closings_max: int = 100) -> None:
+        """Connect again and again until nothing is left to do, or the remote has closed so often."""
+        stop = self.closings + closings_max
+        while self.closings < stop and self._connection():
+            pass
+
+    def _connection(self) -> bool:
+        """One connection; whether the remote has closed it."""
+        flow = self.flow
+        self.connections += 1
+        flow.connected(session=EDGE, session_present=True, level=4)
+        while sent := parse(flow.pump(1 << 20, 0.0), 4):
+            for packet in sent:
+                if self.closes_on(self.connections, packet):
+                    self.closings += 1
+                    flow.disconnected(by_remote=self.by_remote)
+                    self._commit()
+                    return True
+                flow.received(self._answer(packet))
+            self._commit()
+        flow.disconnected()
+        return False
+
+    def _answer(self, packet: Sent) -> bytes:
+        if packet.kind == PUBREL:
+            self.released.append(packet.packet_id)
+            self.received.discard(packet.packet_id)
+            return ack(PUBCOMP, packet.packet_id)
+        if packet.packet_id not in self.received:
+            self.order.append(int(packet.payload))
+        if packet.qos == 0:
+            return b""
+        if packet.qos == 2:
+            self.received.add(packet.packet_id)
+        return ack(PUBACK if packet.qos == 1 else PUBREC, packet.packet_id)
+
+    def _commit(self) -> None:
+        self.number += 1
+        facts = self.flow.record.facts(self.number)
+        for outcome, ranges in facts.settled if facts is not None else ():
+            for start, stop in ranges if outcome != REDELIVERED else ():
+                for seq in range(start, stop):
+                    assert seq not in self.outcome, f"{seq} was settled twice"
+                    self.outcome[seq] = outcome
+        self.flow.record.committed(self.number)
+
+
+def scene(closes_on: Callable[[int, Sent], bool], *, action: str = "dead-letter") -> Scene:
+    flow = outbound_flow(codes=((CLOSED, action),))
+    flow.open(lane_opened(session=EDGE))
+    return Scene(flow, closes_on)
+
+
+def on(*seqs: int) -> Callable[[int, Sent], bool]:
+    """Closes on the PUBLISHes of those."""
+    return lambda _, packet: packet.kind == PUBLISH and int(packet.payload) in seqs
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+@pytest.mark.parametrize("at", [0, 3, 9])
+def test_a_message_on_which_the_remote_always_closes_is_given_up_and_all_others_arrive_in_order(qos: int, at: int) -> None:
+    bridge = scene(on(at))
+    bridge.offer(*[qos] * 10)
+    bridge.run()
+    if at == 9:  # nothing else is left to show that the remote takes others
+        assert set(bridge.outcome) == set(range(9))
+        bridge.offer(qos, qos)
+        bridge.run()
+    assert {seq for seq, outcome in bridge.outcome.items() if outcome == "dead:connection_closed"} == {at}
+    assert bridge.order == [seq for seq in range(len(bridge.qos)) if seq != at]
+    [blamed] = bridge.flow.closed_on.take_convicted()
+    assert (blamed.seq, blamed.topic, blamed.packet_bytes) == (at, f"t/{at % 2}", 2 + 2 + 3 + 2 + 1)
+    assert bridge.flow.closed_on.take_convicted() == []
+    assert bridge.flow.suspects == []
+    if at == 0:
+        assert bridge.closings == CLOSINGS
+        assert (blamed.closed, blamed.proofs) == (CLOSINGS - BARREN, PROOFS)
+
+
+def test_the_identifier_of_a_qos_2_message_that_was_given_up_is_released() -> None:
+    """The remote may hold it, and would take a later message with the same one for a repeat [MQTT-4.3.3-10]."""
+    bridge = scene(on(0))
+    bridge.offer(2, 1, 1, 1)
+    bridge.run()
+    assert bridge.released == [1]
+    assert bridge.order == [1, 2, 3]
+
+
+def test_f13_the_identifier_of_what_was_given_up_is_released_until_the_remote_has_said_so() -> None:
+    """Neither the first PUBREL nor the second arrives; till then the message is not settled."""
+    bridge = scene(on(0))
+    bridge.offer(2, 1, 1, 1)
+    bridge.run(CLOSINGS)
+    assert [blamed.seq for blamed in bridge.flow.closed_on.take_convicted()] == [0]
+    for _ in range(2):
+        bridge.flow.connected(session=EDGE, session_present=True, level=4)
+        assert [(packet.kind, packet.packet_id) for packet in parse(bridge.flow.pump(1 << 20, 0.0), 4)][:1] == [(PUBREL, 1)]
+        bridge.flow.disconnected()
+    assert 0 not in bridge.outcome
+    bridge.run()
+    assert bridge.released == [1]
+    assert bridge.outcome == {0: "dead:connection_closed"} | dict.fromkeys((1, 2, 3), "delivered")
+
+
+def test_each_of_several_in_a_row_is_given_up() -> None:
+    bridge = scene(on(*range(6)))
+    bridge.offer(*[1, 2] * 20)
+    bridge.run(1000)
+    assert {seq for seq, outcome in bridge.outcome.items() if outcome.startswith("dead:")} == set(range(6))
+    assert bridge.order == list(range(6, 40))
+
+
+def test_no_message_is_given_up_while_the_remote_closes_on_every_one() -> None:
+    """It is sick. When it is well again, all arrive."""
+    bridge = scene(lambda connection, _: connection <= 60)
+    bridge.offer(*[1] * 20)
+    bridge.run(60)
+    assert bridge.closings == 60
+    assert bridge.outcome == {}
+    assert bridge.flow.suspects[0].seq == 0
+    assert bridge.flow.suspects[0].closed > 60 // 2  # the rest are those on which another was tried in its place
+    bridge.run()
+    assert bridge.outcome == dict.fromkeys(range(20), "delivered")
+    assert bridge.flow.suspects == []
+
+
+def test_the_only_message_of_a_lane_is_tried_for_ever_and_shown() -> None:
+    bridge = scene(on(0))
+    bridge.offer(1)
+    bridge.run(50)
+    assert bridge.outcome == {}
+    [blamed] = bridge.flow.suspects
+    assert (blamed.seq, blamed.closed, blamed.proofs) == (0, 50 - BARREN, 0)
+
+
+def test_where_policy_is_to_retry_nothing_passes_it_and_it_is_shown() -> None:
+    bridge = scene(on(3), action="retry")
+    bridge.offer(*[1] * 10)
+    bridge.run(50)
+    assert bridge.order == [0, 1, 2]
+    assert [blamed.seq for blamed in bridge.flow.suspects] == [3]
+    assert not bridge.flow.closed_on.wants_another
+
+
+def test_a_connection_that_the_network_has_ended_says_nothing() -> None:
+    bridge = scene(on(0))
+    bridge.by_remote = False
+    bridge.offer(*[1] * 10)
+    bridge.run(50)
+    assert bridge.outcome == {}
+    assert bridge.flow.suspects == []
+
+
+def test_what_was_released_is_never_given_up() -> None:
+    bridge = scene(lambda _, packet: packet.kind == PUBREL)
+    bridge.offer(*[2] * 3)
+    bridge.run(50)
+    assert bridge.outcome == {}
+    assert bridge.flow.suspects == []
+
+
+def test_qos_0_on_which_the_remote_closes_is_gone_and_the_message_beside_it_is_not_blamed() -> None:
+    bridge = scene(on(0, 2, 4, 6, 8))
+    bridge.offer(*[0, 1] * 5)
+    bridge.run()
+    assert bridge.outcome == dict.fromkeys(range(1, 10, 2), "delivered")
+    assert bridge.order == [1, 3, 5, 7, 9]
+
+
+def test_a_search_ends_when_what_was_in_flight_has_arrived() -> None:
+    """Then messages leave in bursts again."""
+    bridge = scene(lambda connection, _: connection <= 3)
+    bridge.offer(*[1] * 10)
+    bridge.run()
+    flow = bridge.flow
+    flow.connected(session=EDGE, session_present=True, level=4)
+    bridge.offer(*[1] * 10)
+    assert len(parse(flow.pump(1 << 20, 0.0), 4)) == 10
+
+
+@pytest.mark.parametrize("limit", [{"maximum_qos": 0}, {"maximum_packet_size": 3}], ids=str)
+def test_a_suspect_that_is_settled_otherwise_is_none_any_more(limit: dict[str, Any]) -> None:
+    """As at another address, where the remote says more."""
+    bridge = scene(on(0))
+    bridge.offer(1, 1)
+    bridge.run(4)
+    assert [blamed.seq for blamed in bridge.flow.suspects] == [0]
+    bridge.flow.connected(session=EDGE, session_present=True, level=5, **limit)
+    bridge.flow.pump(1 << 20, 0.0)
+    assert bridge.flow.suspects == []
+    bridge.flow.disconnected(by_remote=True)
+    assert bridge.flow.suspects == []
+
+
+def test_a_suspect_that_is_refused_by_reason_code_is_none_any_more_and_shows_nothing_of_others() -> None:
+    suspects = Suspects(sets_aside=True)
+    suspects.active = True
+    suspects.found[7] = Suspect(closed=FIRST)
+    suspects.connected()
+    suspects.answered(7, 8, accepted=False)
+    assert (suspects.found, suspects.accepted_another) == ({}, False)
+
+
+def test_suspects_have_a_limit() -> None:
+    suspects = Suspects(sets_aside=False)
+    suspects.closed(by_remote=True, unanswered=True, answers=False, sent_stop=1000)
+    suspects.closed(by_remote=True, unanswered=True, answers=False, sent_stop=1000)
+    for seq in range(SUSPECTS_MAX + 5):
+        suspects.connected()
+        suspects.left(seq, 1)
+        suspects.closed(by_remote=True, unanswered=True, answers=False, sent_stop=1000)
+    assert len(suspects.found) == SUSPECTS_MAX
+
+
+@given(
+    qos=st.lists(st.integers(0, 2), min_size=1, max_size=30),
+    poison=st.sets(st.integers(0, 29)),
+    sick=st.lists(st.booleans(), max_size=60),
+    by_remote=st.booleans(),
+)
+def test_only_what_the_remote_closes_on_is_given_up_and_all_else_arrives(
+    qos: list[int], poison: set[int], sick: list[bool], by_remote: bool
+) -> None:
+    """Whatever else closes connections meanwhile. At last a good message comes, so that there is another."""
+    closes = on(*poison)
+    bridge = scene(lambda connection, packet: (connection <= len(sick) and sick[connection - 1]) or closes(connection, packet))
+    bridge.by_remote = by_remote
+    bridge.offer(*qos)
+    bridge.run(60)
+    bridge.by_remote = True
+    for _ in range(40):
+        bridge.offer(1)
+        poison.discard(len(bridge.qos) - 1)
+        closes = on(*poison)
+        bridge.run(2000)
+    wanted = {seq for seq, level in enumerate(bridge.qos) if level}
+    bad = poison & wanted
+    assert {seq: outcome for seq, outcome in bridge.outcome.items() if outcome != "delivered"} == dict.fromkeys(
+        bad, "dead:connection_closed"
+    )
+    assert set(bridge.outcome) == wanted
+    assert sorted(seq for seq in bridge.order if bridge.qos[seq]) == sorted(wanted - bad)

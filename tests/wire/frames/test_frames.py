@@ -1,0 +1,173 @@
+"""Every frame kind round-trips, its bytes are pinned, and what is not known is refused."""
+
+from __future__ import annotations
+
+import msgpack
+import pytest
+
+from wire.errors import UnknownFrame
+from wire.frames.base import Frame
+from wire.frames.codec import decode, encode, known_kinds
+from wire.frames.intake import (
+    Append,
+    Committed,
+    Publishes,
+    SenderResumes,
+    SessionClose,
+    SessionClosed,
+    SessionGone,
+    SessionOpen,
+    SessionOpened,
+    SessionsKnown,
+    SessionsWanted,
+    SourceResumed,
+)
+from wire.frames.lanes import Credit, HandOut, LaneClose, LaneOpen, LaneOpened, LaneReopen, Settle, Settled
+from wire.frames.local_sessions import Retained, SubscriptionsAdd, SubscriptionsDrop, SubscriptionsKept
+from wire.frames.supervision import (
+    AclChanged,
+    Command,
+    Heartbeat,
+    NodeEvents,
+    NodeFigures,
+    PeerUp,
+    QueueAnswer,
+    QueueCommand,
+    ReportNow,
+    ResetMarkers,
+    SessionCommand,
+    SnapshotMade,
+    SnapshotWanted,
+    Stop,
+)
+
+QUEUE = "bridge:cloud:0"
+GOLDEN: list[tuple[Frame, str]] = [
+    (
+        Publishes(sender="l", epoch=2, number=3, sources=b"\1", received={"s": (b"a", b"b")}, released={}, bodies=(b"x",)),
+        "990101a16c0203c4010181a17392c40161c401628000",
+    ),
+    (
+        Append(
+            sender="l",
+            epoch=2,
+            number=3,
+            sources=b"",
+            received={},
+            released={"s": b"a"},
+            refusable=b"\0",
+            parts=((QUEUE, 1, 2, 0, b""),),
+            bodies=(b"x",),
+        ),
+        "9b0201a16c0203c4008081a173c40161c40100909195ae6272696467653a636c6f75643a30010200c400",
+    ),
+    (Committed(sender="l", epoch=2, store=9, number=3, refused={3: b"\0\0"}), "970301a16c0209038103c4020000"),
+    (SourceResumed(sender="l", epoch=2, source=9, number=3, held=4, given_up=5), "980401a16c0209030405"),
+    (SessionOpen(sender="l", epoch=2, request=1, session="s", clean=True), "9e0501a16c0201a173c30000c0c2c0a090"),
+    (
+        SessionOpened(sender="l", epoch=2, store=9, request=1, session="s", present=False, received=b""),
+        "9c0601a16c020901a173c2c400a090a0",
+    ),
+    (SenderResumes(sender="l", epoch=2, number=4, stalled=(9,)), "960701a16c02049109"),
+    (
+        SessionClose(sender="l", epoch=2, session="s", source=9, wall_ms=1, expiry_s=0, keep_will=True),
+        "990801a16c02a173090100c3",
+    ),
+    (SessionGone(session="s", queue="session:1:s", drops_will=True), "950901a173ab73657373696f6e3a313a73c3"),
+    (SessionClosed(epoch=2, source=9), "940a010209"),
+    (
+        SessionCommand(request=7, verb="ls", arguments={"like": "a*"}, asker="listener", live=({"depth": 1},), until="b"),
+        "98300107a26c7381a46c696b65a2612aa86c697374656e65729181a5646570746801a162",
+    ),
+    (SessionsWanted(epoch=2), "93100102"),
+    (
+        SessionsKnown(
+            epoch=2,
+            store=9,
+            sessions=(("s", "session:1:s", (("a/#", 1, 0),), (b"t", 1, b"p", b"", 5), 7, "ada", "h:1"),),
+            last=True,
+        ),
+        "97110102099197a173ab73657373696f6e3a313a739193a3612f23010095c4017401c40170c4000507a3616461a3683a31c390",
+    ),
+    (
+        SubscriptionsAdd(epoch=2, request=1, session="s", source=9, queue="", filters=(("a/#", 1, 0, True),)),
+        "9812010201a17309a09194a3612f230100c3",
+    ),
+    (SubscriptionsDrop(epoch=2, request=1, session="s", source=9, queue="", filters=("a/#",)), "9813010201a17309a091a3612f23"),
+    (SubscriptionsKept(epoch=2, request=1, source=9), "951d01020109"),
+    (Retained(epoch=2, request=3, source=9, qos=1, identifier=0, bodies=(b"x",)), "971e010203090100"),
+    (LaneClose(queue=QUEUE, epoch=2, sent_below=7), "951c01ae6272696467653a636c6f75643a300207"),
+    (LaneOpen(queue=QUEUE, epoch=2), "941401ae6272696467653a636c6f75643a3002"),
+    (
+        LaneOpened(
+            queue=QUEUE,
+            epoch=2,
+            head=1,
+            tail=9,
+            dup_below=3,
+            settled=((4, 6),),
+            released=(),
+            generation=2,
+            session="c@h",
+            left=(("c@i", 1, 5, ((1, 2),), ((3, 4),)),),
+        ),
+        "9d1501ae6272696467653a636c6f75643a3002010903919204069002a3634068c29195a363406901059192010291920304",
+    ),
+    (Credit(queue=QUEUE, epoch=2, messages=10, size_bytes=100), "961601ae6272696467653a636c6f75643a30020a64"),
+    (
+        HandOut(queue=QUEUE, epoch=2, first_seq=1, count=1, size_bytes=3, offsets=b"", bodies=(b"x",)),
+        "981701ae6272696467653a636c6f75643a3002010103c400",
+    ),
+    (
+        Settle(queue=QUEUE, epoch=2, number=1, settled=(("delivered", ((1, 2),)),), released=((3, 4),), session=None, generation=1),
+        "9a1801ae6272696467653a636c6f75643a3002019192a964656c6976657265649192010291920304c00190",
+    ),
+    (Settled(queue=QUEUE, epoch=2, number=1), "951901ae6272696467653a636c6f75643a300201"),
+    (LaneReopen(queue=QUEUE), "931a01ae6272696467653a636c6f75643a30"),
+    (
+        Heartbeat(name="l", epoch=2, pid=7, state="ready", request=0, states={"a": "ready"}, status={"a": {"b": 1}}),
+        "992801a16c0207a572656164790081a161a5726561647981a16181a16201",
+    ),
+    (ReportNow(request=1), "93290101"),
+    (PeerUp(name="l", epoch=2), "942a01a16c02"),
+    (ResetMarkers(queue=QUEUE, epoch=2), "942b01ae6272696467653a636c6f75643a3002"),
+    (Command(verb="pause"), "932c01a57061757365"),
+    (Stop(), "922d01"),
+    (
+        QueueCommand(request=3, verb="peek", arguments={"bridge": "b", "lane": 0}),
+        "952e0103a47065656b82a6627269646765a162a46c616e6500",
+    ),
+    (QueueAnswer(request=3, error="", message="", result={"next": None}), "962f0103a0a081a46e657874c0"),
+    (
+        AclChanged(path="p", rules=((True, False, True, ("u",), False, ("c*",), ("a/%u",)),)),
+        "943c01a1709197c3c2c391a175c291a2632a91a4612f2575",
+    ),
+    (NodeFigures(version="1", uptime_s=7, values={"a": 1}), "953d01a1310781a16101"),
+    (SnapshotWanted(request=4, path="/p"), "943f0104a22f70"),
+    (SnapshotMade(request=4, error="", message="", facts={"at_ms": 1}), "96400104a0a081a561745f6d7301"),
+    (
+        NodeEvents(events=((7, "link.up", "cloud", 0, "connection:cloud:0", "", 0, {"address": "h:1"}),)),
+        "933e01919807a76c696e6b2e7570a5636c6f756400b2636f6e6e656374696f6e3a636c6f75643a30a00081a761646472657373a3683a31",
+    ),
+]
+
+
+@pytest.mark.parametrize(("frame", "golden"), GOLDEN, ids=lambda value: type(value).__name__)
+def test_a_frame_has_the_bytes_it_always_had_and_comes_back(frame: Frame, golden: str) -> None:
+    parts = encode(frame)
+    assert parts[0].hex() == golden
+    assert decode(parts) == frame
+
+
+def test_every_kind_is_pinned() -> None:
+    assert {type(frame) for frame, _ in GOLDEN} == known_kinds()
+
+
+@pytest.mark.parametrize(
+    "part",
+    [b"", b"\xc1", msgpack.packb([99, 1]), msgpack.packb([45, 2]), msgpack.packb([41, 1]), msgpack.packb(7), b"\x93\x01"],
+    ids=["empty", "not msgpack", "unknown kind", "newer version", "field missing", "not an array", "cut off"],
+)
+def test_what_is_not_a_known_frame_is_refused(part: bytes) -> None:
+    with pytest.raises(UnknownFrame):
+        decode([part])

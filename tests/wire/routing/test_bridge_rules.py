@@ -1,0 +1,88 @@
+"""What the router promises (R1 to R3)."""
+
+from __future__ import annotations
+
+from zlib import crc32
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.wire.naive_topics import FILTERS, TOPICS, naive_match
+from tests.wire.rules import bridge_of, rule
+from wire.frames.batch import REFUSABLE, RETAIN, applied_qos_table
+from wire.routing.bridge_rules import Route, Router
+from wire.routing.ways import Way
+
+
+def test_r1_the_first_rule_that_has_the_topic_takes_it_and_a_bridge_takes_it_once() -> None:
+    router = Router(
+        [
+            bridge_of("one", rule(11, "a/#", excludes=("a/secret/#",)), rule(12, "a/secret/shown", "a/#"), rule(13, "#")),
+            bridge_of("two", rule(21, "+/x"), rule(22, "a/x")),
+        ]
+    )
+
+    def taken(topic: bytes) -> list[tuple[str, str]]:
+        return [(route.queue, Way.decode(route.way).rule) for route in router.route(topic)]
+
+    assert taken(b"a/x") == [("bridge:one:0", "rule-11"), ("bridge:two:0", "rule-21")]
+    assert taken(b"a/secret/shown") == [("bridge:one:0", "rule-12")]
+    assert taken(b"b/x") == [("bridge:one:0", "rule-13"), ("bridge:two:0", "rule-21")]
+    assert taken(b"$SYS/x") == []
+
+
+@given(st.data())
+def test_r1_holds_for_any_rules(data: st.DataObject) -> None:
+    few = st.lists(FILTERS, max_size=2).map(tuple)
+    settings = []
+    for name in ("one", "two"):
+        drawn = data.draw(st.lists(st.tuples(few, few), max_size=4))
+        rules = [rule(number, *filters, excludes=excludes) for number, (filters, excludes) in enumerate(drawn)]
+        settings.append(bridge_of(name, *rules))
+    router = Router(settings)
+    for topic in data.draw(st.lists(TOPICS, min_size=1, max_size=5)):
+        expected = []
+        for bridge in settings:
+            for one in bridge.local_subscriptions:
+                wanted = any(naive_match(topic_filter, topic) for topic_filter in one.filters)
+                if wanted and not any(naive_match(topic_filter, topic) for topic_filter in one.excludes):
+                    expected.append((f"bridge:{bridge.name}:0", Way.of(one).encode()))
+                    break
+        assert [(route.queue, route.way) for route in router.route(topic.encode())] == expected
+
+
+def test_r2_a_topic_keeps_its_lane_and_topics_spread() -> None:
+    router = Router([bridge_of("one", rule(1, "#"), lanes=4)])
+    topics = [f"t/{number}".encode() for number in range(200)]
+    for topic in topics:
+        assert [route.queue for route in router.route(topic)] == [f"bridge:one:{crc32(topic) % 4}"]
+    assert len({router.route(topic)[0].queue for topic in topics}) == 4
+
+
+@pytest.mark.parametrize("persist", [True, False])
+@pytest.mark.parametrize("max_qos", [0, 1, 2])
+@pytest.mark.parametrize("qos", [0, 1, 2])
+@pytest.mark.parametrize("retain", [0, RETAIN])
+@pytest.mark.parametrize("refusable", [0, REFUSABLE])
+def test_r3_the_applied_qos(persist: bool, max_qos: int, qos: int, retain: int, refusable: int) -> None:
+    (route,) = Router([bridge_of("one", rule(1, "#", max_qos=max_qos), persist=persist)]).route(b"t")
+    applied = bytes((qos | retain | refusable,)).translate(route.flags_table)
+    assert applied == bytes(((min(qos, max_qos) if persist else 0) | retain,))
+
+
+def test_what_came_from_a_remote_does_not_go_back_to_it() -> None:
+    router = Router([bridge_of("one", rule(1, "#"), lanes=3), bridge_of("two", rule(2, "#"), loop_prevention=False)])
+
+    def bridges(origin: str | None = None) -> list[str]:
+        return [route.queue.split(":")[1] for route in router.route(b"t", origin)]
+
+    assert [bridges(), bridges("one"), bridges("two"), bridges()] == [["one", "two"], ["two"], ["one", "two"], ["one", "two"]]
+
+
+def test_the_cache_stays_bounded_and_answers_the_same() -> None:
+    router = Router([bridge_of("one", rule(1, "a/+"))], cache_topics_max=3)
+    for _ in range(2):
+        for number in range(10):
+            assert router.route(b"a/%d" % number) == (Route("bridge:one:0", Way.of(rule(1, "a/+")).encode(), applied_qos_table(2)),)
+            assert len(router._routes) <= 3

@@ -1,0 +1,128 @@
+"""What the remote gets of a queued batch: mapped topics, retain by rule, expiry, user properties and hop count."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tests.wire.rules import bridge_of, rule
+from wire.frames.batch import NO_WAY, RETAIN, Batch, concat, from_rows, ways_columns
+from wire.mqtt.properties import Place, Properties, decode_properties, encode_properties
+from wire.routing.form_for_remote import RemoteForm
+from wire.routing.hop_count import hops_of, hops_property
+from wire.routing.ways import Way
+from wire.settings import BridgeSettings, RuleSettings
+
+KEEPS = rule(1, "plant/#", destination="site/{#}")
+BARE = replace(rule(2, "cell/#"), preserve_retain=False)
+MARKS = replace(rule(3, "mark/#"), user_properties=(("site", "edge"),))
+
+
+def form(level: int = 4, *, loop_prevention: bool = False) -> RemoteForm:
+    bridge: BridgeSettings = bridge_of("cloud", KEEPS, BARE, MARKS, loop_prevention=loop_prevention)
+    return RemoteForm(replace(bridge, remote=replace(bridge.remote, protocol=level)))
+
+
+def queued(*rows: tuple[bytes, int, bytes], rules: list[RuleSettings]) -> Batch:
+    batch = from_rows(rows, accepted_ms=1_000_000)
+    batch.ways, batch.way_of = ways_columns([Way.of(rule).encode() for rule in rules])
+    return batch
+
+
+def test_topics_are_mapped_by_the_rule_that_took_them() -> None:
+    batch, expired = form().transform(queued((b"plant/a", 1, b"x"), (b"cell/b", 1, b"y"), rules=[KEEPS, BARE]), now_ms=1_000_000)
+    assert batch.topics == [b"site/plant/a", b"cell/b"]
+    assert expired == []
+    assert batch.rows_payloads() == [b"x", b"y"]
+
+
+def test_retain_is_kept_or_stripped_rule_by_rule() -> None:
+    flags = 1 | RETAIN
+    mixed = queued((b"plant/a", flags, b""), (b"cell/b", flags, b""), rules=[KEEPS, BARE])
+    assert form().transform(mixed, now_ms=0)[0].flags == bytes([flags, 1])
+    bare = queued((b"cell/b", flags, b""), rules=[BARE])
+    assert form().transform(bare, now_ms=0)[0].flags == bytes([1])
+
+
+def test_expired_rows_of_qos_0_are_left_out_and_named_and_the_others_keep_their_time() -> None:
+    """The Connection counts it down, also towards a remote that takes no properties."""
+    batch = queued((b"plant/a", 0, b"0"), (b"plant/a", 1, b"1"), (b"plant/a", 1, b"2"), rules=[KEEPS])
+    batch.properties = {
+        0: encode_properties(Properties(message_expiry_interval=5)),
+        1: encode_properties(Properties(message_expiry_interval=60, content_type="t")),
+        2: encode_properties(Properties(message_expiry_interval=5)),
+    }
+    for level in (4, 5):
+        sent, expired = form(level).transform(batch, now_ms=1_000_000 + 5_000)
+        assert expired == [0]
+        assert sent.rows_payloads() == [b"1", b"2"]
+        assert sent.accepted_ms == 1_000_000
+        view = decode_properties(sent.properties[0], Place.PUBLISH)
+        assert (view.message_expiry_interval, view.content_type) == (60, "t" if level == 5 else None)
+        assert decode_properties(sent.properties[1], Place.PUBLISH).message_expiry_interval == 5, "of QoS 1 the Connection decides"
+
+
+def test_a_clock_that_went_back_expires_nothing() -> None:
+    batch = queued((b"plant/a", 1, b"0"), rules=[KEEPS])
+    batch.properties = {0: encode_properties(Properties(message_expiry_interval=5))}
+    sent, expired = form(5).transform(batch, now_ms=0)
+    assert expired == []
+    assert decode_properties(sent.properties[0], Place.PUBLISH).message_expiry_interval == 5
+
+
+def test_rule_properties_and_hops_go_with_every_message_at_level_5() -> None:
+    batch = queued((b"mark/a", 1, b"0"), (b"mark/a", 1, b"1"), rules=[MARKS])
+    own = encode_properties(Properties(user_properties=(("a", "b"),)))
+    batch.properties = {1: own + hops_property(1)}
+    sent, _ = form(5, loop_prevention=True).transform(batch, now_ms=1_000_000)
+    common = decode_properties(sent.topic_properties[0], Place.PUBLISH)
+    assert common.user_properties == (("site", "edge"), ("bascule-hops", "1"))
+    assert decode_properties(sent.properties[1], Place.PUBLISH).user_properties == (
+        ("a", "b"),
+        ("site", "edge"),
+        ("bascule-hops", "2"),
+    )
+    assert hops_of(sent.properties[1]) == 2
+
+
+def test_messages_go_as_their_rule_said_when_they_were_taken_whatever_the_rules_are_now() -> None:
+    """The bridge has another rule of the same name, another one for the same topics, and none like the third."""
+    now = replace(KEEPS, destination="elsewhere/{#}"), rule(9, "#", destination="all"), BARE
+    bridge = bridge_of("cloud", *now, loop_prevention=False)
+    shape = RemoteForm(replace(bridge, remote=replace(bridge.remote, protocol=5)))
+    flags = 1 | RETAIN
+    batch = queued((b"plant/a", flags, b""), (b"cell/b", flags, b""), (b"mark/c", 1, b""), rules=[KEEPS, BARE, MARKS])
+    sent, _ = shape.transform(batch, now_ms=0)
+    assert sent.topics == [b"site/plant/a", b"cell/b", b"mark/c"]
+    assert sent.flags == bytes([flags, 1, 1])
+    assert sent.topic_properties == [b"", b"", Way.of(MARKS).properties]
+
+
+def test_one_topic_may_go_two_ways() -> None:
+    """Two batches of the queue may be joined though the rule changed between them."""
+    changed = replace(KEEPS, destination="new/{#}")
+    joined = concat([queued((b"plant/a", 1, b"1"), rules=[KEEPS]), queued((b"plant/a", 1, b"2"), rules=[changed])])
+    sent, _ = form().transform(joined, now_ms=0)
+    assert [sent.topics[topic] for topic in sent.topic_of] == [b"site/plant/a", b"new/plant/a"]
+
+
+def test_topics_that_no_row_has_are_left_alone() -> None:
+    """A part of a batch keeps all its topics, also those that another rule took; nothing is made of them, and nothing told."""
+    batch = queued((b"plant/a", 1, b"1"), (b"x", 1, b"2"), rules=[replace(KEEPS, destination="{2}")])
+    part = replace(batch, way_of=[0, NO_WAY]).select([0])
+    shape = form(5)
+    assert shape.transform(part, now_ms=0)[0].topics[0] == b"a"
+    assert shape.unmapped_topics == set()
+
+
+def test_a_topic_that_no_destination_can_be_made_for_stays_and_is_named() -> None:
+    shape = form()
+    sent, _ = shape.transform(queued((b"plant", 1, b""), rules=[replace(KEEPS, destination="{2}")]), now_ms=0)
+    assert (sent.topics, shape.unmapped_topics) == ([b"plant"], {b"plant"})
+
+
+def test_what_waited_longer_than_max_age_is_expired_at_qos_0() -> None:
+    bridge = bridge_of("cloud", KEEPS)
+    shape = RemoteForm(replace(bridge, limits=replace(bridge.limits, max_age_s=10.0)))
+    batch = queued((b"plant/a", 0, b"0"), (b"plant/a", 1, b"1"), (b"plant/a", 0, b"2"), rules=[KEEPS])
+    assert shape.transform(batch, now_ms=1_000_000 + 10_000)[1] == []
+    assert shape.transform(batch, now_ms=1_000_000 + 10_001)[1] == [0, 2]

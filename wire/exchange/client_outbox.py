@@ -1,0 +1,316 @@
+"""What goes out to one local client at QoS 1 and 2: the exchange, and what waits for its turn. Pure.
+
+The exchange itself is ``wire/exchange/sender.py``'s. For a session that ends with its connection the messages come from the
+Distributor and are numbered here; for one that lasts they are handed out by the store, which is told what became of them.
+
+O1  what waits for a session without a queue is limited; what comes beyond is dropped and counted.
+O2  a message whose time is up when it could leave is not sent [MQTT-3.3.2-5], unless it may have been sent before. For a session
+    that lasts that is on record before anything behind it leaves (F15).
+O3  a session that lasts goes on where the store says it stands, with the identifiers that it had [MQTT-4.4.0-1].
+O4  when the store is new and the connection is not, nothing is sent twice; what may not be on record is told again.
+"""
+
+from __future__ import annotations
+
+from array import array
+
+from wire.backoff import Backoff
+from wire.door.access_rules import ClientAccess
+from wire.exchange.client_answers import CLIENT_RULES
+from wire.exchange.handed_out_again import HandedOutAgain
+from wire.exchange.refusal_policy import DROP, RefusalPolicy
+from wire.exchange.sender import OutboundFlow
+from wire.exchange.subscriber_copies import Parcel
+from wire.exchange.waiting_parcels import WaitingParcels
+from wire.frames.batch import Batch, unpack_column
+from wire.frames.credit import CreditGiver
+from wire.frames.lanes import Credit, HandOut, LaneOpened, Settle
+from wire.mqtt.aliases import OutgoingAliases
+from wire.ranges import RangeSet
+from wire.settings import BackoffSettings, RefusalSettings, SessionSettings
+
+SETTLE_MESSAGES = 256
+BYTES_IN_HAND = 1 << 20
+MESSAGES_IN_HAND_MIN = 64
+
+_SESSION = "client"  # on the lane's record: its client has had something of this queue
+_LEVEL_5 = 5
+_NEVER_TRIED_AGAIN = RefusalSettings(default=DROP, codes=())
+_NO_BACKOFF = BackoffSettings(initial_s=1.0, max_s=1.0, factor=1.0, jitter=0.0, stable_s=1.0)
+
+
+class ClientOutbox:
+    """One client's. ``dropped`` counts what found no room.
+
+    queue: the session's Tier-1 queue, empty for a session that ends with its connection. aliases: the connection's, if its client
+    takes any.
+    """
+
+    def __init__(
+        self,
+        *,
+        queue: str,
+        level: int,
+        receive_maximum: int,
+        packet_max_bytes: int | None,
+        settings: SessionSettings,
+        aliases: OutgoingAliases | None = None,
+    ):
+        self.queue = queue
+        self.dropped = 0
+        self.lane_epoch = 0
+        self._level = level
+        self._packet_max_bytes = packet_max_bytes
+        self._aliases = aliases
+        self._settings = settings
+        self.window = min(settings.in_flight_max, receive_maximum)
+        self._flow = OutboundFlow(
+            receive_maximum=self.window,
+            qos2_maximum=None,
+            republish=False,
+            policy=RefusalPolicy(_NEVER_TRIED_AGAIN),
+            backoff=Backoff(_NO_BACKOFF, lambda: 0.5),
+            rules=CLIENT_RULES,
+        )
+        self._credit = CreditGiver(
+            messages_in_hand=max(MESSAGES_IN_HAND_MIN, 2 * self.window), bytes_in_hand=min(BYTES_IN_HAND, settings.queue_max_bytes)
+        )
+        self.waiting = WaitingParcels()
+        self._next_seq = 0
+        self._number = 0
+        self._lane_open = False
+        self._again = HandedOutAgain()
+        self._gone: dict[str, RangeSet] = {}  # outcome -> what never reached the exchange
+
+    @property
+    def sent_below(self) -> int:
+        """As in ``LaneClose``: what the store has handed out from this sequence on was never sent."""
+        return max(self._flow.due.sent_stop, self._again.dup_below) if self._lane_open else -1
+
+    @property
+    def live(self) -> bool:
+        """Whether the exchange has begun; acknowledgements that come before answer nothing."""
+        return self._flow.live
+
+    @property
+    def in_flight(self) -> int:
+        """QoS 1 and 2 messages that the client has not acknowledged."""
+        return self._flow.in_flight.messages if self._flow.live else 0
+
+    @property
+    def waits(self) -> bool:
+        """Whether QoS 1 and 2 messages wait for room in the exchange, or for their turn in it."""
+        return bool(self.waiting) or bool(self._flow.handed_out.waiting)
+
+    @property
+    def held_back(self) -> bool:
+        """Whether they wait because of what the client has not acknowledged: its window is full, or identifiers have come round."""
+        flow = self._flow
+        return flow.live and self.waits and (flow.in_flight.messages >= flow.in_flight.window or flow.identifiers_used_up)
+
+    @property
+    def owed(self) -> tuple[object, ...]:
+        """As ``OutboundFlow.owed``: the oldest PUBACK, PUBREC and PUBCOMP that the client owes."""
+        return self._flow.owed
+
+    @property
+    def depth(self) -> int:
+        """QoS 1 and 2 messages that are here and not acknowledged; of a session that lasts, its queue has more."""
+        return self.waiting.messages + max(0, self._flow.handed_out.stop - self._flow.due.sent_stop) + self.in_flight
+
+    @property
+    def sent(self) -> tuple[int, int]:
+        """PUBLISHes and PUBRELs that have left."""
+        return self._flow.counts.published, self._flow.held.pubrels_sent
+
+    @property
+    def too_large(self) -> int:
+        """Messages that the client could not take."""
+        return self._flow.counts.too_large
+
+    @property
+    def expired(self) -> int:
+        """Messages that were too old when they could leave."""
+        return self._flow.counts.expired
+
+    @property
+    def refused(self) -> int:
+        """Messages that the client refused."""
+        return self._flow.counts.refused
+
+    # --- a session that ends with its connection ---
+
+    def begin(self) -> None:
+        """Take messages with ``put``."""
+        self._flow.open(
+            LaneOpened(queue="", epoch=0, head=0, tail=0, dup_below=0, settled=(), released=(), generation=0, session="")
+        )
+        self._connected(session_present=False)
+        self._forget_facts()
+
+    def put(self, parcel: Parcel) -> None:
+        """Send these as well; what there is no room for is dropped (O1)."""
+        room = self._settings.queue_max_messages - self.waiting.messages
+        if self.waiting.size_bytes >= self._settings.queue_max_bytes:
+            room = 0
+        if len(parcel) > room:
+            self.dropped += len(parcel) - max(0, room)
+            if room <= 0:
+                return
+            parcel = Parcel(parcel.batch.select(range(room)))
+        self.waiting.add(parcel, self._next_seq, None, parcel.size_bytes)
+        self._next_seq += len(parcel)
+
+    def _forget_facts(self) -> bool:
+        """Nobody keeps a record of this session: everything is committed at once. Whether there was anything."""
+        self._number += 1
+        if self._flow.record.facts(self._number) is None:
+            return False
+        self._flow.record.committed(self._number)
+        return True
+
+    # --- a session that lasts ---
+
+    def opening(self, epoch: int) -> None:
+        """The lane is being opened under ``epoch``: what comes for an older one does not count."""
+        self.lane_epoch = epoch
+        self._lane_open = False
+        self.waiting.clear()
+        self._credit.clear()
+
+    def opened(self, lane: LaneOpened) -> None:
+        """The store has opened the lane: begin, or go on (O3, O4)."""
+        self._lane_open = True
+        if self._flow.live:
+            self._flow.held.let_go(self._again.carried_on(lane, self._flow.carry_on(lane)))
+            return
+        self._again.opened(lane)
+        self._flow.open(lane)
+        self._connected(session_present=bool(lane.session))
+
+    def hand_out(self, frame: HandOut, rights: ClientAccess | None = None) -> int:
+        """Send these as well, but for those that the client may not receive any more: how many that are."""
+        batch = Batch.decode(frame.bodies[0])
+        offsets = unpack_column("I", frame.offsets) if frame.offsets else None
+        left_out = 0
+        skip_below = self._again.skip_below
+        self._again.handed_out(frame.first_seq, offsets or range(len(batch)))
+        if rights is not None or frame.first_seq < skip_below:
+            offsets = offsets or array("I", range(len(batch)))
+            seqs = [frame.first_seq + offset for offset in offsets]
+            sent = {row for row, seq in enumerate(seqs) if seq < skip_below}
+            forbidden = self._forbidden(batch, seqs, rights) - sent
+            left_out = len(forbidden)
+            for row in forbidden:
+                self._is_gone("dropped:forbidden", seqs[row])
+            rows = [row for row in range(len(batch)) if row not in sent and row not in forbidden]
+            if len(rows) < len(batch):
+                self.waiting.left_out(len(batch) - len(rows), 0 if rows else frame.size_bytes)
+                if not rows:
+                    return left_out
+                offsets = array("I", [offsets[row] for row in rows])
+                batch = batch.select(rows)
+        self.waiting.add(Parcel(batch), frame.first_seq, offsets, frame.size_bytes)
+        return left_out
+
+    def _forbidden(self, batch: Batch, seqs: list[int], rights: ClientAccess | None) -> set[int]:
+        """The rows that the client may not receive; what may have been sent before is seen through."""
+        indexes = rights.forbidden(batch.topics, range(len(batch.topics))) if rights is not None else ()
+        if not indexes:
+            return set()
+        return {row for row, index in enumerate(batch.topic_of) if index in indexes and seqs[row] >= self._again.dup_below}
+
+    def settled(self, number: int) -> None:
+        """Every ``Settle`` up to ``number`` is committed."""
+        self._flow.record.committed(number)
+
+    @property
+    def urgent(self) -> bool:
+        """Whether ``settle`` is to be sent at once: something waits for its commit, or it has much to say."""
+        return self._lane_open and (self._flow.record.urgent or self._flow.record.settled_messages >= SETTLE_MESSAGES)
+
+    @property
+    def has_facts(self) -> bool:
+        """Whether ``settle`` has something to say."""
+        return self._lane_open and bool(self._flow.record.urgent or self._flow.record.settled_messages or self._gone)
+
+    def settle(self) -> Settle | None:
+        """What became of messages since the last time; None if nothing did."""
+        if not self._lane_open:
+            return None
+        self._number += 1
+        facts = self._flow.record.facts(self._number)
+        if facts is None and not self._gone:
+            return None
+        settled = facts.settled if facts is not None else ()
+        settled += tuple((outcome, ranges.ranges()) for outcome, ranges in self._gone.items())
+        self._gone = {}
+        return Settle(
+            queue=self.queue,
+            epoch=self.lane_epoch,
+            number=self._number,
+            settled=settled,
+            released=facts.released if facts is not None else (),
+            session=facts.session if facts is not None else None,
+            generation=facts.generation if facts is not None else 0,
+        )
+
+    def grant(self) -> Credit | None:
+        """How far the store may hand out, once that has changed enough."""
+        granted = self._credit.grant(self.waiting.passed_messages, self.waiting.passed_bytes) if self._lane_open else None
+        if granted is None:
+            return None
+        return Credit(queue=self.queue, epoch=self.lane_epoch, messages=granted[0], size_bytes=granted[1])
+
+    # --- the exchange ---
+
+    def received(self, buffer: bytes, position: int) -> int:
+        """Take the acknowledgements in ``buffer`` from ``position`` on; the position after the last whole one of the run.
+
+        Raises:
+            PeerViolation: one is malformed, or of the wrong kind.
+        """
+        return self._flow.received(buffer, position)
+
+    def pump(self, bytes_max: int, now_s: float, wall_ms: int) -> bytes:
+        """What is to be written now, about ``bytes_max`` at most; empty when nothing may leave."""
+        if not self._flow.live:
+            return b""
+        if not self.queue:
+            self._forget_facts()
+        bursts = []
+        while bytes_max > 0:
+            self._feed()
+            burst = self._flow.pump(bytes_max, now_s, wall_ms)
+            if not burst and not self.queue and self._forget_facts():
+                continue  # what has expired held back what is behind it
+            if not burst and (not self.waiting or self._busy):
+                break  # else all that was fed was passed over, which made room for more
+            bursts.append(burst)
+            bytes_max -= len(burst)
+        return b"".join(bursts)
+
+    # --- inside ---
+
+    def _connected(self, *, session_present: bool) -> None:
+        self._flow.connected(
+            session=_SESSION,
+            session_present=session_present,
+            level=self._level,
+            receive_maximum=self.window,
+            maximum_packet_size=self._packet_max_bytes,
+            aliases=self._aliases,
+        )
+
+    def _is_gone(self, outcome: str, seq: int) -> None:
+        self._gone.setdefault(outcome, RangeSet()).add(seq, seq + 1)
+
+    def _feed(self) -> None:
+        """Give the exchange what it has room for."""
+        if self.waiting and not self._busy:
+            self._flow.handed_out.add(self.waiting.take())
+
+    @property
+    def _busy(self) -> bool:
+        """Whether the exchange has enough."""
+        return bool(self._flow.handed_out.waiting) or self._flow.in_flight.messages >= self._flow.in_flight.window

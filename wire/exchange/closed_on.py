@@ -1,0 +1,82 @@
+"""Messages for which the remote seems to close its connections, and the end of those of which that is proven. Pure.
+
+F12 a message for which the remote closes its connections is found as ``wire/exchange/suspected_messages.py`` says, and settled by
+policy once it is
+    proven. While it is looked for, others may be ahead of it. What was released is never given up.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from wire.exchange.handed_out import HandedOut
+from wire.exchange.held_identifiers import HeldIdentifiers
+from wire.exchange.lane_record import LaneRecord
+from wire.exchange.outcomes import Counts
+from wire.exchange.publish_due import PublishDue
+from wire.exchange.publish_encoding import Style
+from wire.exchange.suspected_messages import Suspects
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blamed:
+    """A message for which the remote seems to close its connections: its topic there, the size of its PUBLISH, and how often."""
+
+    seq: int
+    topic: str
+    packet_bytes: int
+    closed: int
+    proofs: int
+
+
+class ClosedOn:
+    """Those of one lane. outcome: what they are settled as; None if they are to be tried for ever."""
+
+    def __init__(
+        self,
+        outcome: str | None,
+        *,
+        suspects: Suspects,
+        handed_out: HandedOut,
+        due: PublishDue,
+        held: HeldIdentifiers,
+        record: LaneRecord,
+        counts: Counts,
+    ) -> None:
+        self._outcome = outcome
+        self._suspects = suspects
+        self._handed_out = handed_out
+        self._due = due
+        self._held = held
+        self._record = record
+        self._counts = counts
+        self._convicted: list[Blamed] = []
+
+    def messages(self, style: Style) -> list[Blamed]:
+        """All that are found, as they would be PUBLISHed in ``style``."""
+        return [self._blamed(seq, style) for seq in self._suspects.found]
+
+    def _blamed(self, seq: int, style: Style) -> Blamed:
+        topic, packet_bytes = self._handed_out.describe(seq, style)
+        suspect = self._suspects.found[seq]
+        return Blamed(seq=seq, topic=topic, packet_bytes=packet_bytes, closed=suspect.closed, proofs=suspect.proofs)
+
+    def give_up(self, seq: int, style: Style) -> None:
+        """Settle ``seq``, of which it is proven; at its PUBCOMP if the remote may hold its identifier (F13)."""
+        assert self._outcome is not None, "convicted, and to be tried for ever"
+        self._convicted.append(self._blamed(seq, style))
+        del self._suspects.found[seq]
+        self._counts.closed_on += 1
+        self._due.given_up(seq)
+        if not self._held.give_up(seq, self._outcome):
+            self._record.settle(self._outcome, seq, seq + 1)
+
+    def take_convicted(self) -> list[Blamed]:
+        """Those that were given up since the last call."""
+        convicted, self._convicted = self._convicted, []
+        return convicted
+
+    @property
+    def wants_another(self) -> bool:
+        """Whether the next connection, soon, is to show what else the remote takes, or this one has shown it (F12)."""
+        return self._suspects.wants_another or bool(self._suspects.found and self._suspects.accepted_another)

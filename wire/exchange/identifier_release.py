@@ -1,0 +1,61 @@
+"""Has a remote let go of packet identifiers, before anything is PUBLISHed in a session that was left and is resumed. Pure.
+
+What the session holds of messages that have left the queue since would make of later messages repeats [MQTT-4.3.3-10].
+
+E1  a PUBREL for each goes on each connection until all have their PUBCOMP, whatever that says: 0x92 is as good.
+E2  they go in the order in which they were given, that of the PUBRECs [MQTT-4.6.0-4].
+"""
+
+from __future__ import annotations
+
+from wire.errors import PeerViolation
+from wire.exchange.packet_identifiers import PUBACK, PUBCOMP, PUBREC, PUBREL, ack_slice, packet_id_of
+from wire.mqtt.codec import decode, split
+from wire.mqtt.packets import Pubcomp, Pubrec
+from wire.ranges import Ranges
+
+_ACKNOWLEDGEMENT_BYTES_MAX = 70_000  # with a reason string; none was asked for
+
+
+class IdentifierRelease:
+    """One connection's. ``held``: the sequences whose identifiers the remote may hold, in their order."""
+
+    def __init__(self, held: Ranges, *, level: int) -> None:
+        self._level = level
+        self._due = [ack_slice(PUBREL, seq, 1) for start, stop in held for seq in range(start, stop)]
+        self._awaited = {packet_id_of(seq): None for start, stop in held for seq in range(start, stop)}  # in their order
+
+    @property
+    def done(self) -> bool:
+        """Whether the remote holds none of them any more."""
+        return not self._awaited
+
+    @property
+    def owed(self) -> int | None:
+        """The identifier of the oldest PUBCOMP that is owed."""
+        return next(iter(self._awaited), None)
+
+    def pump(self) -> bytes:
+        """What is to be written; it counts as sent."""
+        due, self._due = self._due, []
+        return b"".join(due)
+
+    def received(self, buffer: bytes, position: int) -> int:
+        """Take the acknowledgements in ``buffer`` from ``position`` on, until all is done; the position after the last.
+
+        Raises:
+            PeerViolation: one is malformed, or answers a PUBLISH: there was none [MQTT-4.3.2-3].
+        """
+        while not self.done and position < len(buffer) and buffer[position] in (PUBACK, PUBREC, PUBCOMP):
+            packet = split(buffer, position, _ACKNOWLEDGEMENT_BYTES_MAX)
+            if packet is None:
+                break
+            first_byte, start, position = packet
+            match decode(first_byte, buffer[start:position], self._level):
+                case Pubcomp(packet_id=packet_id):
+                    self._awaited.pop(packet_id, None)
+                case Pubrec(packet_id=packet_id):  # said again unasked: it is to be let go of as well [MQTT-4.3.3-4]
+                    self._due.append(bytes((PUBREL, 2)) + packet_id.to_bytes(2, "big"))
+                case _:
+                    raise PeerViolation("MQTT-4.3.2-3 PUBACK, and nothing was PUBLISHed", first_byte=first_byte)
+        return position

@@ -1,0 +1,268 @@
+"""The exchange of a bridge's lane: an ``OutboundFlow``, and the sessions that the lane has at other addresses. Pure.
+
+B1  a session that was left is resumed, so that what its remote has kept for us comes; any other that is present is ended.
+B2  in it, what is unsettled still goes again as F6 says. Of what has been settled since, the remote first lets go of the packet
+    identifiers (``wire/exchange/identifier_release.py``); before that nothing is PUBLISHed, and the session is not on record.
+B3  where another address than that of the session on record has a session that is not known, both may lead to one broker, and it
+    may be one of ours: none is then taken for one that was left. So one broker behind two addresses is met as if sessions could not
+    be told apart, and they cannot.
+B4  a session that is left goes on record as left by the commit that has its successor on record. It stays there until it is the
+    session on record itself, or its remote has lost it.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+
+from wire.exchange.closed_on import Blamed
+from wire.exchange.identifier_release import IdentifierRelease
+from wire.exchange.lane_record import Facts
+from wire.exchange.left_sessions import LeftRows, LeftSession, LeftSessions, left_rows
+from wire.exchange.outcomes import Counts
+from wire.exchange.sender import OutboundFlow
+from wire.frames.batch import Batch
+from wire.frames.lanes import HandOut, LaneOpened
+from wire.ranges import Ranges, RangeSet
+
+
+class LaneFlow:
+    """One lane's exchange; without ``keep`` it does what its ``OutboundFlow`` does."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.exchange = OutboundFlow(**settings)
+        self.counts: Counts = self.exchange.counts
+        self._left = LeftSessions()
+        self._release: IdentifierRelease | None = None
+        self._enter_then: Callable[[], None] | None = None
+        self._resumed: LeftSession | None = None  # what the live connection's session was on record as
+        self._entered: LeftSession | None = None  # what the session of now was left as, when it was taken up
+        self._begun: set[str] = set()  # sessions that began, and were left before they were on record: nothing was done in them
+        self._indistinct = False  # B3
+
+    def keep(self, sessions: Iterable[str]) -> None:
+        """The lane takes what its remote publishes: each of these ``sessions`` is resumed after it was left."""
+        self._left.keep(sessions)
+
+    def open(self, lane: LaneOpened) -> None:
+        """As ``OutboundFlow.open``."""
+        self.exchange.open(lane)
+        self._release = self._resumed = self._entered = None
+        self._begun.clear()
+        self._indistinct = False
+        self._left.open(left_rows(lane.left))
+
+    @property
+    def left(self) -> LeftRows:
+        """The sessions at other addresses, as they go on record with the session of this one."""
+        return self._left.rows()
+
+    @property
+    def session_known(self) -> bool:
+        """Whether what came in this connection's session is on record under its number, or will be: it was left, or it is used."""
+        return self._resumed is not None or self.exchange.on_record
+
+    @property
+    def session_number(self) -> int:
+        """The number of this connection's session."""
+        return self.exchange.record.generation if self._resumed is None else self._resumed.generation
+
+    # --- connections ---
+
+    def knows(self, session: str, session_present: bool) -> bool:
+        """As ``OutboundFlow.knows``, of this session and of those that were left."""
+        return self.exchange.knows(session, session_present) or self._left.get(session) is not None
+
+    def ends(self, session: str) -> None:
+        """That one is present, not known, and to be ended by a clean start."""
+        self._indistinct = bool(self.exchange.record.session) and session not in self._begun
+
+    def connected(self, *, session: str, session_present: bool, level: int, maximum_qos: int = 2, **limits: Any) -> None:
+        """A connection is up, as for any flow; nothing is PUBLISHed before B2 is done.
+
+        A remote whose Maximum QoS is below 2 is sent no PUBREL for what may have been sent: it may know none (F13).
+        """
+        left = self._left.get(session) if session_present and session != self.exchange.record.session else None
+        self._resumed = left
+        enter = partial(self._enter, left, session, session_present, level=level, maximum_qos=maximum_qos, **limits)
+        held = self.settled_since(left) if left is not None and maximum_qos == 2 else ()
+        if held:
+            self._release, self._enter_then = IdentifierRelease(held, level=level), enter
+        else:
+            enter()
+
+    def settled_since(self, left: LeftSession) -> Ranges:
+        """Of what the session may hold, what is not sent again in it, in order."""
+        goes_again = RangeSet(self.exchange.stays_due((*left.released, *left.sent)))
+        return tuple(part for start, stop in (*left.released, *left.sent) for part in goes_again.missing(start, stop))
+
+    def _enter(self, left: LeftSession | None, session: str, session_present: bool, **facts: Any) -> None:
+        """Nothing is in the way of using ``session``: leave the one before, if it is another."""
+        record = self.exchange.record
+        goes_on = session_present and session == record.session
+        number = left.generation if left is not None else self._left.next_number(record.generation)
+        if not goes_on:
+            self._leave(session)
+            self._entered = left
+        self._indistinct = False
+        self.exchange.connected(session=session, session_present=goes_on, left=left, **facts)
+        if self._left.kept and not goes_on:
+            record.number_session(number)
+
+    def _leave(self, session: str) -> None:
+        """Another session than the one of now is used next: ``session``."""
+        exchange, record = self.exchange, self.exchange.record
+        if self._indistinct:
+            self._left.open(())
+        elif record.session and session != record.session:
+            if record.recorded:
+                left = LeftSession(record.session, record.generation, exchange.due.dup_below, *exchange.may_be_held())
+                self._left.leave(left)
+            elif self._entered is not None:  # nothing was sent in it
+                self._left.leave(self._entered)
+            else:
+                self._begun.add(record.session)
+        self._left.drop(session)
+        self._begun.discard(session)
+
+    def disconnected(self, *, by_remote: bool = False) -> None:
+        """As ``OutboundFlow.disconnected``."""
+        self._resumed = None
+        if self._release is None:
+            self.exchange.disconnected(by_remote=by_remote)
+        else:
+            self._release = self._enter_then = None
+            self.exchange.finish(False)
+
+    @property
+    def unfinished(self) -> bool:
+        """As in ``OutboundFlow``; what is to be released is unfinished as well."""
+        return self._release is not None or self.exchange.unfinished
+
+    @property
+    def owed(self) -> tuple[object, ...]:
+        """As in ``OutboundFlow``."""
+        return self.exchange.owed if self._release is None else (None, None, self._release.owed)
+
+    # --- out and in ---
+
+    def pump(self, bytes_max: int, now_s: float, wall_ms: int = 0) -> bytes:
+        """As ``OutboundFlow.pump``."""
+        return self._release.pump() if self._release is not None else self.exchange.pump(bytes_max, now_s, wall_ms)
+
+    def received(self, buffer: bytes, position: int = 0) -> int:
+        """As ``OutboundFlow.received``."""
+        if self._release is not None:
+            position = self._release.received(buffer, position)
+            if not self._release.done:
+                return position
+            assert self._enter_then is not None
+            enter, self._release, self._enter_then = self._enter_then, None, None
+            enter()
+        return self.exchange.received(buffer, position)
+
+    # --- hand-outs, and what became of them ---
+
+    def offer_batch(self, batch: Batch, first_seq: int, offsets: array[int] | None, size_bytes: int) -> None:
+        """As ``OutboundFlow.offer_batch``."""
+        self.exchange.offer_batch(batch, first_seq, offsets, size_bytes)
+
+    def offer(self, frame: HandOut) -> None:
+        """As ``OutboundFlow.offer``."""
+        self.exchange.offer(frame)
+
+    @property
+    def passed_messages(self) -> int:
+        """As in ``HandedOut``."""
+        return self.exchange.handed_out.passed_messages
+
+    @property
+    def passed_bytes(self) -> int:
+        """As in ``HandedOut``."""
+        return self.exchange.handed_out.passed_bytes
+
+    @property
+    def urgent(self) -> bool:
+        """As in ``LaneRecord``."""
+        return self.exchange.record.urgent
+
+    @property
+    def settled_messages(self) -> int:
+        """As in ``LaneRecord``."""
+        return self.exchange.record.settled_messages
+
+    def facts(self, number: int) -> Facts | None:
+        """As ``LaneRecord.facts``."""
+        return self.exchange.record.facts(number)
+
+    def committed(self, number: int) -> None:
+        """As ``LaneRecord.committed``."""
+        self.exchange.record.committed(number)
+
+    # --- how the exchange stands ---
+
+    @property
+    def session(self) -> str:
+        """The session on record, or about to be."""
+        return self.exchange.record.session
+
+    @property
+    def generation(self) -> int:
+        """Its number."""
+        return self.exchange.record.generation
+
+    @property
+    def window(self) -> int:
+        """As in ``InFlight``."""
+        return self.exchange.in_flight.window
+
+    @property
+    def in_flight(self) -> int:
+        """QoS 1 and 2 messages that are unsettled on the live connection."""
+        return self.exchange.in_flight.messages
+
+    @property
+    def in_flight_qos2(self) -> int:
+        """How many of them are QoS 2."""
+        return self.exchange.in_flight.qos2
+
+    @property
+    def unsettled(self) -> int:
+        """As in ``OutboundFlow``."""
+        return self.exchange.unsettled
+
+    def finish(self, finishing: bool) -> None:
+        """As ``OutboundFlow.finish``."""
+        self.exchange.finish(finishing)
+
+    # --- what the remote refuses ---
+
+    @property
+    def refused_with(self) -> int:
+        """The reason code for which PUBLISHes are held back; 0 while they are not."""
+        return self.exchange.refusals.hold.reason_code
+
+    @property
+    def held_until_s(self) -> float | None:
+        """Until when they are, once ``pump`` has said so; then it is to be called again."""
+        return self.exchange.refusals.hold.until_s
+
+    def take_refusals(self) -> dict[int, int]:
+        """As ``Refusals.take_counts``."""
+        return self.exchange.refusals.take_counts()
+
+    @property
+    def suspects(self) -> list[Blamed]:
+        """As in ``OutboundFlow``."""
+        return self.exchange.suspects
+
+    @property
+    def wants_another(self) -> bool:
+        """As in ``ClosedOn``."""
+        return self.exchange.closed_on.wants_another
+
+    def take_convicted(self) -> list[Blamed]:
+        """As ``ClosedOn.take_convicted``."""
+        return self.exchange.closed_on.take_convicted()

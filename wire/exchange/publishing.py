@@ -1,0 +1,240 @@
+"""Which of the messages that are due are PUBLISHed now, and in which bytes. Pure.
+
+F8  PUBLISHes leave in the order of their sequences; the first that may not leave holds back all behind it, and so does one that
+    was refused and is to be tried again, until it may. What was in flight behind that one is ahead of it then.
+F11 a message whose Message Expiry Interval has passed when it could leave is settled as expired [MQTT-3.3.2-5], and so is one that
+    is older than the lane allows, unless it may have been sent before; any other leaves with what is left of its time
+    [MQTT-3.3.2-6]. Before a session is on record nothing was sent.
+F16 while the lane finishes with its remote nothing leaves for the first time, and what may have been sent goes on.
+"""
+
+from __future__ import annotations
+
+from wire.exchange.handed_out import HandedOut
+from wire.exchange.held_identifiers import HeldIdentifiers
+from wire.exchange.identifier_span import IdentifierSpan
+from wire.exchange.in_flight import InFlight
+from wire.exchange.lane_record import LaneRecord
+from wire.exchange.outcomes import DELIVERED, REDELIVERED, Counts
+from wire.exchange.publish_due import PublishDue
+from wire.exchange.publish_encoding import HeadCache, Run, Segment, Style
+from wire.exchange.refusal_policy import TOO_LARGE, Refusals
+from wire.exchange.suspected_messages import Suspects
+from wire.frames.batch import QOS_MASK, RETAIN
+from wire.mqtt.aliases import OutgoingAliases
+
+
+class Publishing:
+    """One lane's. style: how the remote wants its PUBLISHes. finishing: nothing new is to leave (F16)."""
+
+    def __init__(
+        self,
+        *,
+        handed_out: HandedOut,
+        due: PublishDue,
+        in_flight: InFlight,
+        held: HeldIdentifiers,
+        span: IdentifierSpan,
+        record: LaneRecord,
+        suspects: Suspects,
+        refusals: Refusals,
+        counts: Counts,
+    ) -> None:
+        self.style = Style(4, 2, True)
+        self.finishing = False
+        self._heads = HeadCache(4)
+        self._packet_max: int | None = None
+        self._wall_ms = 0  # when what leaves leaves
+        self._handed_out = handed_out
+        self._due = due
+        self._in_flight = in_flight
+        self._held = held
+        self._span = span
+        self._record = record
+        self._suspects = suspects
+        self._refusals = refusals
+        self._counts = counts
+
+    def connected(self, style: Style, maximum_packet_size: int | None, aliases: OutgoingAliases | None) -> None:
+        """A connection is up that wants its PUBLISHes so."""
+        self.style = style
+        self._heads = HeadCache(style.level, aliases, maximum_packet_size)
+        self._packet_max = maximum_packet_size
+
+    def publish(self, bytes_max: int, wall_ms: int, parts: list[bytes]) -> None:
+        """Add the PUBLISHes that may leave now to ``parts``, about ``bytes_max`` bytes at most; they count as sent.
+
+        wall_ms: UTC epoch.
+        """
+        self._wall_ms = wall_ms
+        if self._suspects.active:
+            self._publish_carefully(bytes_max, parts)
+        else:
+            self._publish(bytes_max, parts)
+
+    def _publish_carefully(self, bytes_max: int, parts: list[bytes]) -> None:
+        """While a culprit is looked for (F12), suspects go when another message was accepted, or if there is none."""
+        if self._suspects.accepted_another and not self._in_flight.messages:
+            self._take_suspects_back()
+        published = self._counts.published
+        self._publish(bytes_max, parts)
+        unused = not self._in_flight.messages and self._counts.published == published and not self._record.expiring
+        if self._suspects.aside and unused:
+            self._take_suspects_back()
+            self._publish(bytes_max, parts)
+        self._suspects.over(self._span.settled_below())
+
+    def _take_suspects_back(self) -> None:
+        if self._suspects.aside:
+            self._suspects.taken_back()
+            self._due.take_back()
+            self._handed_out.rewind()
+
+    def _publish(self, bytes_max: int, parts: list[bytes]) -> None:
+        waiting = self._handed_out.waiting
+        while bytes_max > 0 and waiting:
+            segment = waiting[0]
+            if segment.expires:
+                segment.age(self._wall_ms)
+            runs = len(segment.runs)
+            while bytes_max > 0 and segment.run < runs:
+                sent = self._publish_run(segment, bytes_max, parts)
+                if sent is None:
+                    bytes_max = 0
+                    break
+                bytes_max -= sent
+            if segment.run == runs:
+                self._handed_out.keep_first()
+
+    def _publish_run(self, segment: Segment, bytes_max: int, parts: list[bytes]) -> int | None:
+        """Add PUBLISHes of the current run to ``parts``; the bytes they take, or None when the next one has to wait."""
+        due, style = self._due, self.style
+        run = segment.runs[segment.run]
+        seq = segment.next_seq
+        start, stop, again = due.next(seq, run.first_seq + run.stop - run.start)
+        if start > seq:
+            self._handed_out.move_over(segment, start - seq)
+        if start == stop:
+            return 0
+        qos = min(run.flags & QOS_MASK, style.maximum_qos)
+        rows = segment.rows_within(stop - start, bytes_max)
+        if self._packet_max is not None and segment.may_exceed(self._packet_max):
+            rows = self._rows_not_too_large(segment, run, start, rows)
+            if not rows:
+                return 0
+        if self.finishing and not again and start >= due.dup_below:
+            return None  # F16
+        rows = min(rows, self._span.room(start, qos))  # F3
+        if qos:
+            rows = min(rows, self._in_flight.room(qos))  # F1, F2
+        if self._suspects.active:
+            if not self._suspects.may_leave(start, self._in_flight.messages):
+                return None  # F12
+            if qos and self._suspects.goes_alone(start):
+                rows = min(rows, 1)
+        if rows <= 0:
+            return None  # F8
+        if not again:
+            if segment.expires:
+                rows = self._rows_in_time(segment, run, start, rows)
+                if not rows:
+                    return 0
+            if self._record.expiring:
+                return None  # F15
+        parts.extend(segment.publishes(rows, start, due.has_dup(start), style, self._heads))
+        self._sent(run, qos, start, start + rows, again)
+        if self._suspects.active:
+            self._suspects.left(start, qos)
+            if not qos:
+                self._suspects.settled(start, start + rows)
+        size = segment.ends[segment.row + rows] - segment.ends[segment.row] + 16 * rows
+        self._handed_out.move_over(segment, rows)
+        return size
+
+    def _sent(self, run: Run, qos: int, start: int, stop: int, again: bool) -> None:
+        """Account for the PUBLISHes of ``[start, stop)``."""
+        rows = stop - start
+        counts = self._counts
+        counts.published += rows
+        self._due.sent(start, stop, again=again)
+        if again:
+            self._held.sent_again(start, stop)
+        if qos < run.flags & QOS_MASK:
+            counts.qos_lowered += rows
+        if run.flags & RETAIN and not self.style.retain_available:
+            counts.retain_stripped += rows
+        if qos == 0:
+            if run.flags & QOS_MASK:  # lowered here; real QoS 0 was settled by the Forwarder
+                self._record.settle(DELIVERED, start, stop)
+            return
+        if again or start < self._due.dup_below:  # sent once more, with DUP or as new
+            counts.redelivered += rows
+            self._record.settle(REDELIVERED, start, stop)
+        self._in_flight.sent(qos, start, stop)
+
+    # --- what never leaves ---
+
+    def _rows_not_too_large(self, segment: Segment, run: Run, seq: int, rows: int) -> int:
+        """How many of the next ``rows`` rows the remote takes; a first one that is too large is settled [MQTT-3.1.2-24]."""
+        assert self._packet_max is not None
+        for row in range(segment.row, segment.row + rows):
+            if segment.packet_bytes(row, run.flags, self.style) > self._packet_max:
+                if row > segment.row:
+                    return row - segment.row
+                if self._due.may_expire(seq) and not segment.alike_in_time(1)[1]:
+                    return 1  # it expires
+                self._give_up_too_large(run, seq)
+                self._handed_out.move_over(segment, 1)
+                return 0
+        return rows
+
+    def _give_up_too_large(self, run: Run, seq: int) -> None:
+        self._counts.too_large += 1
+        self._suspects.settled(seq, seq + 1)
+        self._refusals.count(TOO_LARGE)
+        qos = run.flags & QOS_MASK
+        may_be_held = qos == 2 and self._may_be_held(seq)
+        self._due.given_up(seq)
+        outcome = self._refusals.policy.too_large
+        if may_be_held:  # the remote took more then
+            self._in_flight.gave_up()
+            self._held.give_up_at_once(seq, outcome)
+        elif qos:
+            self._record.settle(outcome, seq, seq + 1)
+
+    def _may_be_held(self, seq: int) -> bool:
+        """Whether the remote may hold the identifier of ``seq``, a QoS 2 message that has not left on this connection.
+
+        Nothing tells at which QoS an earlier life has sent. A remote that takes no QoS 2 may know no PUBREL either, and is not
+        asked to release what it was perhaps never sent.
+        """
+        if seq < self._due.sent_stop:
+            return seq in self._held.unanswered
+        return self.style.maximum_qos == 2 and self._due.held_before_has(seq)
+
+    def _rows_in_time(self, segment: Segment, run: Run, seq: int, rows: int) -> int:
+        """How many of the next ``rows`` rows may leave; if the first ones have expired, those are settled (F11)."""
+        if seq < self._due.seen_through_below:
+            return min(rows, self._due.seen_through_below - seq)
+        alike, in_time = segment.alike_in_time(rows)
+        if in_time:
+            return alike
+        if run.flags & QOS_MASK:
+            self._expire()
+        else:
+            self._counts.expired += alike  # QoS 0 was settled by the Forwarder
+        self._due.left_out(seq + alike)
+        self._handed_out.move_over(segment, alike)
+        return 0
+
+    def _expire(self) -> None:
+        """Settle all that has expired and was never sent, however far behind it stands, so that it waits for one commit (F15)."""
+        for segment in self._handed_out.waiting:
+            if not segment.expires:
+                continue
+            segment.age(self._wall_ms)
+            for found, stop in segment.expired():
+                for start, end in self._due.to_expire(found, stop):
+                    self._counts.expired += end - start
+                    self._record.expire(start, end)
+        self._record.expired()

@@ -1,0 +1,239 @@
+"""The receiver's half of QoS 1 and 2 for one client, local or remote, between its packets and the store's commits. Pure.
+
+I1  an answer (PUBACK, PUBREC, PUBCOMP) leaves only in the burst of a batch that is committed [MQTT-4.3.2-4, MQTT-4.3.3-8].
+I2  answers of a kind leave in the order in which their packets came [MQTT-4.6.0-2, -3].
+I3  a PUBLISH at QoS 2 whose identifier is received and not released is answered again and not taken again [MQTT-4.3.3-10].
+I4  where the record may be of an exchange that is over, an identifier that was loaded from it, and whose first PUBLISH on this
+    connection has no DUP, is none of it: the PUBLISH is new [MQTT-3.3.1-1]. A remote may have lost its session; and of a local
+    client PUBCOMP may have been sent, and the removal lost, where what is answered is not synced before.
+I5  the receive maximum is of the connection: what was received on an earlier one counts only if it is sent again (MQTT 5, section
+    4.9).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from wire.errors import PeerViolation
+
+NOT_AUTHORIZED = 0x87
+QUOTA_EXCEEDED = 0x97
+PACKET_IDENTIFIER_NOT_FOUND = 0x92
+RECEIVE_MAXIMUM_EXCEEDED = 0x93
+
+_PUBACK = b"\x40\x02"
+_PUBREC = b"\x50\x02"
+_PUBCOMP = b"\x70\x02"
+
+
+@dataclass(slots=True)
+class Forbidden:
+    """PUBLISHes that are owed an answer and have no row, because the client may not make them: position in the list -> reason code.
+
+    At level 4 the code is 0: MQTT 3.1.1 has no way to say no, and asks for the normal answer [MQTT-3.3.5-2].
+    """
+
+    pubacks: dict[int, int] = field(default_factory=dict)
+    pubrecs: dict[int, int] = field(default_factory=dict)
+
+
+_NOTHING = Forbidden()
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerBurst:
+    """What is owed to one client when a batch is committed: packet identifiers as two bytes each, in order of arrival."""
+
+    pubacks: list[bytes]
+    pubrecs: list[bytes]
+    pubcomps: list[bytes]
+    unknown_pubcomps: frozenset[bytes]
+    forbidden: Forbidden | None = None
+
+    @property
+    def packets(self) -> int:
+        """How many answers these are."""
+        return len(self.pubacks) + len(self.pubrecs) + len(self.pubcomps)
+
+    @property
+    def pubacks_of_rows(self) -> list[bytes]:
+        """The identifiers of those QoS 1 messages that have rows in the batch."""
+        if self.forbidden is None:
+            return self.pubacks
+        return [packet_id for at, packet_id in enumerate(self.pubacks) if at not in self.forbidden.pubacks]
+
+    def encode(self) -> bytes:
+        """All answers as packets, for a batch of which nothing was refused."""
+        if self.forbidden is not None:
+            return self.encode_refusing({})
+        parts: list[bytes] = []
+        for head, ids in ((_PUBACK, self.pubacks), (_PUBREC, self.pubrecs)):
+            if ids:
+                parts += (head, head.join(ids))
+        if self.pubcomps and not self.unknown_pubcomps:
+            parts += (_PUBCOMP, _PUBCOMP.join(self.pubcomps))
+        else:
+            parts += [_answer(0x70, packet_id, self._pubcomp_reason(packet_id)) for packet_id in self.pubcomps]
+        return b"".join(parts)
+
+    def encode_refusing(self, refused: Mapping[bytes, int]) -> bytes:
+        """The same where the messages under ``refused`` identifiers get that reason code instead (MQTT 5 only)."""
+        parts = _answers(0x40, self.pubacks, refused, (self.forbidden or _NOTHING).pubacks)
+        parts += _answers(0x50, self.pubrecs, refused, (self.forbidden or _NOTHING).pubrecs)
+        parts += [_answer(0x70, packet_id, self._pubcomp_reason(packet_id)) for packet_id in self.pubcomps]
+        return b"".join(parts)
+
+    def without(self, withheld: frozenset[bytes]) -> AnswerBurst:
+        """The burst without the answers under ``withheld`` identifiers: their messages will be offered to the store again.
+
+        Only MQTT 3.1.1 has that, so what is forbidden is answered like everything else.
+        """
+        forbidden = self.forbidden or _NOTHING
+        return AnswerBurst(
+            pubacks=[each for at, each in enumerate(self.pubacks) if each not in withheld or at in forbidden.pubacks],
+            pubrecs=[each for at, each in enumerate(self.pubrecs) if each not in withheld or at in forbidden.pubrecs],
+            pubcomps=self.pubcomps,
+            unknown_pubcomps=self.unknown_pubcomps,
+        )
+
+    def _pubcomp_reason(self, packet_id: bytes) -> int:
+        return PACKET_IDENTIFIER_NOT_FOUND if packet_id in self.unknown_pubcomps else 0
+
+
+def _answers(first_byte: int, ids: list[bytes], refused: Mapping[bytes, int], forbidden: Mapping[int, int]) -> list[bytes]:
+    return [
+        _answer(first_byte, packet_id, forbidden[at] if at in forbidden else refused.get(packet_id, 0))
+        for at, packet_id in enumerate(ids)
+    ]
+
+
+def _answer(first_byte: int, packet_id: bytes, reason_code: int) -> bytes:
+    if reason_code:
+        return bytes((first_byte, 3)) + packet_id + bytes((reason_code,))
+    return bytes((first_byte, 2)) + packet_id
+
+
+class InboundFlow:
+    """One client's exchange as the parser of PUBLISH runs fills it; ``number`` is the source number of its rows.
+
+    dup_tells: whether I4 is to be heeded. may_publish: asked about each topic, where not everything is allowed. refused_before: as
+    ``actors/broker/refused_before.py`` has them.
+    """
+
+    __slots__ = (
+        "aliases",
+        "carried",
+        "dup_tells",
+        "forbidden",
+        "forbidden_publishes",
+        "level",
+        "may_publish",
+        "number",
+        "puback_ids",
+        "pubcomp_ids",
+        "pubrec_ids",
+        "receive_maximum",
+        "received",
+        "refused_before",
+        "released_ids",
+        "session",
+        "topic_alias_maximum",
+        "unacknowledged",
+        "unknown_pubrel_ids",
+    )
+
+    def __init__(
+        self, *, number: int, session: str, level: int, receive_maximum: int, topic_alias_maximum: int, dup_tells: bool = False
+    ) -> None:
+        self.number = number
+        self.session = session
+        self.level = level
+        self.receive_maximum = receive_maximum
+        self.topic_alias_maximum = topic_alias_maximum
+        self.dup_tells = dup_tells
+        self.aliases: dict[int, bytes] = {}
+        self.received: set[int] = set()
+        self.carried: set[int] = set()
+        self.refused_before: set[int] = set()
+        self.puback_ids: list[bytes] = []
+        self.pubrec_ids: list[bytes] = []
+        self.pubcomp_ids: list[bytes] = []
+        self.released_ids: list[int] = []
+        self.unknown_pubrel_ids: set[bytes] = set()
+        self.unacknowledged = 0
+        self.may_publish: Callable[[bytes], bool] | None = None
+        self.forbidden: Forbidden | None = None
+        self.forbidden_publishes = 0  # in all; none of them has a row
+
+    def carry(self, packet_ids: Iterable[int]) -> None:
+        """Go on with the identifiers on record for the session (I4, I5)."""
+        self.received.update(packet_ids)
+        self.carried.update(self.received)
+
+    def pubrel(self, packet_id: int) -> None:
+        """The sender released ``packet_id``: forget it with the next commit, then answer PUBCOMP [MQTT-4.3.3-11].
+
+        An unknown identifier is answered too, in MQTT 5 with reason code 0x92 (section 3.7.2.1).
+        """
+        encoded = packet_id.to_bytes(2, "big")
+        self.carried.discard(packet_id)
+        if packet_id in self.received:
+            self.received.discard(packet_id)
+            self.released_ids.append(packet_id)
+        elif self.level == 5:
+            self.unknown_pubrel_ids.add(encoded)
+        self.pubcomp_ids.append(encoded)
+
+    def forbid(self, qos: int, packet_id: bytes) -> None:
+        """Owe a PUBLISH that the client may not make its answer, in its place among the others, and take nothing of it.
+
+        MQTT 5 is told 0x87; its QoS 2 exchange ends with that [MQTT-4.3.3-4]. A QoS 2 message that was accepted before and comes
+        again is answered as it was then (I3).
+        """
+        self.forbidden_publishes += 1
+        code = NOT_AUTHORIZED if self.level == 5 else 0
+        if qos and self.forbidden is None:
+            self.forbidden = Forbidden()
+        if qos == 1:
+            assert self.forbidden is not None
+            self.forbidden.pubacks[len(self.puback_ids)] = code
+            self.puback_ids.append(packet_id)
+        elif qos == 2:
+            assert self.forbidden is not None
+            if int.from_bytes(packet_id, "big") not in self.received:
+                self.forbidden.pubrecs[len(self.pubrec_ids)] = code
+            self.pubrec_ids.append(packet_id)
+
+    def check_quota(self) -> None:
+        """Hold the client to the receive maximum it was told.
+
+        Raises:
+            PeerViolation: more unanswered PUBLISH packets than that are on their way (MQTT 5, section 3.3.4-9).
+        """
+        if self.level != 5:
+            return
+        received_here = len(self.received) - len(self.carried)  # I5
+        if self.unacknowledged + len(self.puback_ids) + received_here > self.receive_maximum:
+            raise PeerViolation(
+                "MQTT-3.3.4-9 receive maximum exceeded",
+                reason_code=RECEIVE_MAXIMUM_EXCEEDED,
+                receive_maximum=self.receive_maximum,
+            )
+
+    def seal(self) -> tuple[AnswerBurst, list[int]] | None:
+        """What the batch that closes now owes this client, and the identifiers it released; None for nothing."""
+        if not (self.puback_ids or self.pubrec_ids or self.pubcomp_ids):
+            return None
+        burst = AnswerBurst(self.puback_ids, self.pubrec_ids, self.pubcomp_ids, frozenset(self.unknown_pubrel_ids), self.forbidden)
+        self.forbidden = None
+        released = self.released_ids
+        self.unacknowledged += len(self.puback_ids)
+        self.puback_ids, self.pubrec_ids, self.pubcomp_ids, self.released_ids = [], [], [], []
+        if self.unknown_pubrel_ids:
+            self.unknown_pubrel_ids = set()
+        return burst, released
+
+    def answered(self, burst: AnswerBurst) -> None:
+        """The answers of ``burst`` have left."""
+        self.unacknowledged -= len(burst.pubacks)

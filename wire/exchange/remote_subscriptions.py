@@ -1,0 +1,157 @@
+"""What a bridge subscribes to at its remote: the SUBSCRIBEs and UNSUBSCRIBEs of a connection, and what the SUBACKs said. Pure.
+
+Every connection subscribes to every filter anew: a resumed session has them already, and then MQTT 5 sends no retained messages a
+second time (retain handling 1) while MQTT 3.1.1 does [MQTT-3.8.4-3]. It has those too that the configuration has lost: they are
+given up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from wire.errors import PeerViolation
+from wire.exchange.packet_identifiers import PACKET_IDS
+from wire.mqtt.codec import encode
+from wire.mqtt.packets import Suback, Subscribe, Subscription, Unsuback, Unsubscribe
+from wire.mqtt.reason_codes import ReasonCode
+from wire.mqtt.topics import covers
+from wire.settings import RuleSettings
+
+FAILURE = 0x80
+PACKETS_MAX = 65_535 - PACKET_IDS  # their identifiers are above those of the messages
+_SUBSCRIBE_BYTES_MAX = 60_000  # one SUBSCRIBE, where the remote sets no smaller limit
+_HEAD_BYTES = 8  # fixed header, packet identifier, properties
+_ONLY_WHEN_NEW = 1
+
+
+def outermost(filters: Sequence[str]) -> list[str]:
+    """Those of ``filters`` that no other one covers, each once, in order."""
+    kept: list[str] = []
+    for topic_filter in filters:
+        if not any(covers(wide, topic_filter) for wide in kept):
+            kept = [*(narrow for narrow in kept if not covers(topic_filter, narrow)), topic_filter]
+    return kept
+
+
+class RemoteSubscriptions:
+    """The filters of one bridge and how they stand on the live connection.
+
+    S1  each filter is asked for once a connection, at the highest ``max_qos`` of the rules that name it. One that another covers is
+        not asked for, because a remote may send a message once for each filter that it matches [MQTT 5.0, 3.3.4]; the
+        configuration refuses filters that overlap otherwise.
+    S2  a refused filter is asked for again by the next connection; the others are not held up by it.
+    S3  a filter that was subscribed to in this session and is not asked for any more is given up, because a remote may send once
+        for it, too, what a filter of today matches. That comes after the SUBSCRIBEs: between the two a message may come twice,
+        the other way round it could be missed.
+    """
+
+    def __init__(self, rules: Sequence[RuleSettings], *, level: int, no_local: bool) -> None:
+        self._level = level
+        self._wanted: dict[str, Subscription] = {}
+        for topic_filter in outermost([topic_filter for rule in rules for topic_filter in rule.filters]):
+            covered = [rule for rule in rules if any(covers(topic_filter, narrow) for narrow in rule.filters)]
+            self._wanted[topic_filter] = Subscription(
+                topic_filter=topic_filter,
+                qos=max(rule.max_qos for rule in covered),
+                no_local=no_local,
+                retain_as_published=any(rule.preserve_retain for rule in covered),
+                retain_handling=_ONLY_WHEN_NEW,
+            )
+        self._asked: dict[int, list[str]] = {}
+        self._given_up: set[int] = set()  # identifiers of the UNSUBSCRIBEs without UNSUBACK
+        self.granted: dict[str, int] = {}
+        self.refused: dict[str, int] = {}
+
+    @property
+    def filters(self) -> int:
+        """How many filters there are."""
+        return len(self._wanted)
+
+    @property
+    def asked_for(self) -> tuple[str, ...]:
+        """What a connection subscribes to."""
+        return tuple(self._wanted)
+
+    @property
+    def answered(self) -> bool:
+        """Whether every SUBSCRIBE has its SUBACK."""
+        return not self._asked
+
+    def forget(self) -> None:
+        """The connection is gone."""
+        self._asked = {}
+        self._given_up = set()
+        self.granted = {}
+
+    def subscribe(self, packet_max_bytes: int | None, known: Iterable[str] = ()) -> bytes:
+        """The SUBSCRIBEs of a new connection whose remote takes packets of up to ``packet_max_bytes`` (None: any).
+
+        known: what may have been subscribed to in this session; UNSUBSCRIBEs of what is not wanted any more follow (S3).
+        A filter that fits no packet counts as refused with 0x95 (Packet too large), one without a packet identifier with 0x97.
+        """
+        self.forget()
+        self.refused = {}
+        room = min(_SUBSCRIBE_BYTES_MAX, packet_max_bytes or _SUBSCRIBE_BYTES_MAX) - _HEAD_BYTES
+        runs: list[list[Subscription]] = []
+        left = 0
+        for subscription in self._wanted.values():
+            size = len(subscription.topic_filter.encode()) + 3
+            if size > room:
+                self.refused[subscription.topic_filter] = ReasonCode.PACKET_TOO_LARGE
+                continue
+            if size > left:
+                if len(runs) == PACKETS_MAX:
+                    self.refused[subscription.topic_filter] = ReasonCode.QUOTA_EXCEEDED
+                    continue
+                runs.append([])
+                left = room
+            runs[-1].append(subscription)
+            left -= size
+        packets = []
+        for packet_id, run in enumerate(runs, start=PACKET_IDS + 1):
+            self._asked[packet_id] = [subscription.topic_filter for subscription in run]
+            packets.append(encode(Subscribe(packet_id=packet_id, subscriptions=tuple(run)), self._level))
+        packets += self._give_up([topic_filter for topic_filter in known if topic_filter not in self._wanted], room, len(runs))
+        return b"".join(packets)
+
+    def _give_up(self, filters: Sequence[str], room: int, packets: int) -> list[bytes]:
+        """UNSUBSCRIBEs of ``filters``, as far as identifiers go, each with ``room`` bytes; ``packets`` identifiers are taken."""
+        runs: list[list[str]] = []
+        left = 0
+        for topic_filter in filters:
+            size = len(topic_filter.encode()) + 2
+            if size > room:
+                continue  # it cannot have been subscribed to in so small a packet either
+            if size > left:
+                runs.append([])
+                left = room
+            runs[-1].append(topic_filter)
+            left -= size
+        ids = range(PACKET_IDS + 1 + packets, PACKET_IDS + 1 + PACKETS_MAX)
+        self._given_up = set(ids[: len(runs)])
+        return [
+            encode(Unsubscribe(packet_id=packet_id, topic_filters=tuple(run)), self._level)
+            for packet_id, run in zip(ids, runs, strict=False)
+        ]
+
+    def suback(self, packet: Suback) -> None:
+        """Take an answer.
+
+        Raises:
+            PeerViolation: nothing was asked under its packet identifier, or it has another number of codes [MQTT-3.8.4-6].
+        """
+        filters = self._asked.pop(packet.packet_id, None)
+        if filters is None or len(filters) != len(packet.reason_codes):
+            raise PeerViolation("MQTT-3.8.4-6 SUBACK that answers no SUBSCRIBE", packet_id=packet.packet_id)
+        for topic_filter, code in zip(filters, packet.reason_codes, strict=True):
+            (self.refused if code >= FAILURE else self.granted)[topic_filter] = code
+
+    def unsuback(self, packet: Unsuback) -> None:
+        """Take an answer. A filter that the remote did not know, or will not give up, is asked about again by the next connection.
+
+        Raises:
+            PeerViolation: nothing was given up under its packet identifier.
+        """
+        if packet.packet_id not in self._given_up:
+            raise PeerViolation("MQTT-3.10.4-4 UNSUBACK that answers no UNSUBSCRIBE", packet_id=packet.packet_id)
+        self._given_up.remove(packet.packet_id)

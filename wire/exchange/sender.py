@@ -1,0 +1,315 @@
+"""The sender's half of QoS 0, 1 and 2 towards one peer, for one lane: its connections and sessions. Pure.
+
+It decides what may leave, when, under which packet identifier, and what became of it. Its owner brings hand-outs, the facts of
+each CONNACK and the bytes that came, writes what ``pump`` gives and sends what ``record.facts`` says. Packets that are no
+acknowledgements are the owner's. The parts own what there is to know of a lane, and the rules F1 to F16 stand with them:
+
+``publish_due`` what is due to be PUBLISHed (F5), ``handed_out`` what is in hand, ``in_flight`` the windows (F1, F2),
+``identifier_span`` how far identifiers reach (F3), ``held_identifiers`` QoS 2 from PUBREC to PUBCOMP (F4, F10, F13, F14),
+``lane_record`` what is on record (F15), ``publishing`` what leaves (F8, F11, F16), ``answers`` what comes back (F9), ``closed_on``
+what the remote seems to close for (F12).
+
+F6  on a resumed session all that is unsettled goes again in the original order, with its identifier, PUBLISH with DUP or PUBREL.
+F7  nothing leaves on a new session before its record is committed; what an older one released is settled or sent as new.
+"""
+
+from __future__ import annotations
+
+from array import array
+
+from wire.backoff import Backoff
+from wire.exchange.acknowledgements import REMOTE_RULES, AnswerRules, Answers
+from wire.exchange.closed_on import Blamed, ClosedOn
+from wire.exchange.handed_out import HandedOut
+from wire.exchange.held_identifiers import HeldIdentifiers
+from wire.exchange.identifier_span import IdentifierSpan
+from wire.exchange.in_flight import InFlight
+from wire.exchange.lane_record import LaneRecord
+from wire.exchange.left_sessions import LeftSession
+from wire.exchange.outcomes import DELIVERED, Counts
+from wire.exchange.packet_identifiers import PACKET_IDS
+from wire.exchange.publish_due import PublishDue
+from wire.exchange.publish_encoding import Columns, Segment, Style
+from wire.exchange.publishing import Publishing
+from wire.exchange.refusal_policy import RefusalPolicy, Refusals
+from wire.exchange.suspected_messages import Suspects
+from wire.frames.base import Ranges
+from wire.frames.batch import Batch
+from wire.frames.lanes import HandOut, LaneOpened
+from wire.mqtt.aliases import OutgoingAliases
+from wire.ranges import ArrivalSet, RangeSet, lowest
+
+
+class OutboundFlow:
+    """One lane's exchange.
+
+    qos2_maximum: None for a peer to which F2 need not apply. republish: whether released messages are sent anew when the remote has
+    lost the session. policy: what is done with refused messages. backoff: how long the lane is held back when some of those are to
+    be tried again. max_age_s: how old a message that was never sent may become (F11). rules: what the peer may answer.
+    """
+
+    def __init__(
+        self,
+        *,
+        receive_maximum: int,
+        qos2_maximum: int | None,
+        republish: bool,
+        policy: RefusalPolicy,
+        backoff: Backoff,
+        max_age_s: float | None = None,
+        rules: AnswerRules = REMOTE_RULES,
+    ) -> None:
+        self.live = False
+        self.counts = Counts()
+        self.in_flight = InFlight(receive_maximum=receive_maximum, qos2_maximum=qos2_maximum)
+        self.held = HeldIdentifiers()
+        self.due = PublishDue()
+        self._unsettled = (*self.in_flight.unsettled, *self.held.unsettled, *self.due.unsettled)
+        self.handed_out = HandedOut(self._unsettled)
+        self._span = IdentifierSpan(self.due, self._unsettled)
+        self.record = LaneRecord(self.held, self._span)
+        self.refusals = Refusals(policy, backoff)
+        self._suspects = Suspects(sets_aside=policy.closed is not None)
+        self.closed_on = ClosedOn(
+            policy.closed,
+            suspects=self._suspects,
+            handed_out=self.handed_out,
+            due=self.due,
+            held=self.held,
+            record=self.record,
+            counts=self.counts,
+        )
+        self._publishing = Publishing(
+            handed_out=self.handed_out,
+            due=self.due,
+            in_flight=self.in_flight,
+            held=self.held,
+            span=self._span,
+            record=self.record,
+            suspects=self._suspects,
+            refusals=self.refusals,
+            counts=self.counts,
+        )
+        self._answers = Answers(
+            rules,
+            due=self.due,
+            in_flight=self.in_flight,
+            held=self.held,
+            record=self.record,
+            suspects=self._suspects,
+            refusals=self.refusals,
+            counts=self.counts,
+        )
+        self._republish = republish
+        self._max_age_ms = None if max_age_s is None else max_age_s * 1000
+
+    # --- the lane ---
+
+    def open(self, lane: LaneOpened) -> None:
+        """Forget everything and begin where the store says the lane stands."""
+        self.live = self._publishing.finishing = False
+        self.handed_out.open(lane.head)
+        self.due.open(lane)
+        self.held.open(lane.released)
+        self.in_flight.open(self.held.between_connections)
+        self._span.open(lane.head)
+        self.record.open(lane)
+        self.refusals.hold.clear()
+        self._suspects.clear()
+
+    def carry_on(self, lane: LaneOpened) -> int:
+        """The lane was opened anew and the connection goes on: tell again what may not be on record. What follows begins there.
+
+        What was offered and has not left is forgotten; it will be offered again.
+        """
+        sent_stop = self.due.sent_stop
+        self.handed_out.carry_on(max(sent_stop, lane.head))
+        self.record.carry_on(lane, sent_stop, self._unsettled)
+        self._span.carry_on(lane.head)
+        self.held.tell_again()
+        return self.handed_out.stop
+
+    def offer(self, frame: HandOut) -> None:
+        """Take messages to send; they follow those of earlier hand-outs."""
+        self.handed_out.add(Segment.of(frame, self._max_age_ms))
+
+    def offer_batch(self, batch: Batch, first_seq: int, offsets: array[int] | None, size_bytes: int) -> None:
+        """The same for messages ``first_seq + offset`` that are no frame; offsets None: 0, 1, 2, ..."""
+        self.handed_out.add(Segment(Columns(batch, offsets), first_seq, size_bytes, self._max_age_ms))
+
+    @property
+    def unsettled(self) -> int:
+        """QoS 1 and 2 messages that were sent, on this connection or one before it, and wait for an answer."""
+        return sum(unsettled.count() for unsettled in self._unsettled) - self.due.refused_messages
+
+    @property
+    def owed(self) -> tuple[object, ...]:
+        """The oldest PUBACK, PUBREC and PUBCOMP that the remote owes, None for none; each differs once that one came."""
+        waiting = (*self.in_flight.unsettled, self.held.awaited)
+        return tuple(None if (first := of.first()) is None else (first[0], self.counts.retried) for of in waiting)
+
+    @property
+    def identifiers_used_up(self) -> bool:
+        """Whether what waits has no packet identifier before the peer has acknowledged the oldest that it owes (F3)."""
+        owed, waiting = lowest((*self.in_flight.unsettled, self.held.awaited)), self.handed_out.waiting
+        return owed is not None and bool(waiting) and waiting[0].next_seq >= owed + PACKET_IDS
+
+    @property
+    def suspects(self) -> list[Blamed]:
+        """The messages for which the remote seems to close its connections."""
+        return self.closed_on.messages(self._publishing.style)
+
+    # --- sessions ---
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether the session on record may hold something of what is not settled: with another it would be lost or come twice."""
+        return bool(self.record.session) and (self.unsettled > 0 or bool(self.due.sent_before))
+
+    def may_be_held(self) -> tuple[Ranges, Ranges]:
+        """What the session on record may hold at QoS 2: what had its PUBREC, in that order, and what may have been sent without."""
+        return self.held.released_in_order(), RangeSet((*self.held.unanswered, *self.due.held_before)).ranges()
+
+    def stays_due(self, ranges: Ranges) -> Ranges:
+        """Those of ``ranges`` that another session is sent: they are not settled, and not settled by leaving this one."""
+        due = self.due.not_released()
+        if self._republish:
+            for start, stop in self.held.taken():
+                due.add(start, stop)
+        return ArrivalSet(ranges).within(due)
+
+    def finish(self, finishing: bool) -> None:
+        """PUBLISH nothing that the remote cannot have (F16), until it is told otherwise or the connection is gone."""
+        self._publishing.finishing = finishing
+
+    def knows(self, session: str, session_present: bool) -> bool:
+        """Whether a CONNACK with ``session_present`` fits the session on record; if not, close and connect with a clean start."""
+        return not session_present or session == self.record.session
+
+    # --- connections ---
+
+    def connected(
+        self,
+        *,
+        session: str,
+        session_present: bool,
+        level: int,
+        receive_maximum: int = 65_535,
+        maximum_qos: int = 2,
+        retain_available: bool = True,
+        maximum_packet_size: int | None = None,
+        aliases: OutgoingAliases | None = None,
+        left: LeftSession | None = None,
+    ) -> None:
+        """A connection is up; the figures are those of its CONNACK. Call ``knows`` first. aliases: its own, if the peer takes any.
+
+        left: the session is as good as new, save that what is unsettled of this may have been sent in it.
+
+        Source: MQTT-3.2.2-2, MQTT 5.0 sections 3.2.2.3 and 4.4.
+        """
+        assert not self.live, "connected twice"
+        assert self.knows(session, session_present), "a session without a record must not be resumed"
+        self._publishing.connected(Style(level, maximum_qos, retain_available), maximum_packet_size, aliases)
+        self._answers.connected(level)
+        if not session_present:
+            self._begin_session(session)
+        if left is not None:
+            released, sent = self.stays_due(left.released), self.stays_due(left.sent)
+            self.held.resumed(released, sent, self.due.sent_stop)
+            self.due.resumed(left.sent_below, released)
+        if maximum_qos < 2:
+            self.held.free()
+        self.in_flight.connected(level, receive_maximum, self.held.between_connections)
+        if self._suspects.connected():
+            self.due.set_aside(self._suspects.found)
+        self.live = True
+
+    def _begin_session(self, session: str) -> None:
+        known = bool(self.record.session)
+        if known or self.held.between_connections:  # forgotten because of damage, it is lost as well
+            lost = session == self.record.session or self.unfinished or not known  # one that was finished was left
+            self.counts.sessions_lost += lost
+            self._session_lost()
+        self.due.new_session()
+        self.record.begin_session(session)
+
+    def _session_lost(self) -> None:
+        """The remote forgot everything: unreleased messages go as new, released ones as configured."""
+        self.record.lose_session()
+        released, given_up = self.held.lost()
+        self.refusals.hold.clear()  # it was the other session's
+        self._take_up_refused()
+        for seq, outcome in given_up.items():
+            self.record.settle(outcome, seq, seq + 1)
+        for start, stop in released:
+            if self._republish:
+                self.counts.republished += stop - start
+                self.due.republish(start, stop)
+            else:
+                self.counts.assumed_delivered += stop - start
+                self.record.settle(DELIVERED, start, stop)
+
+    def _take_up_refused(self) -> None:
+        if self.due.take_up_refused():
+            self.handed_out.rewind()
+
+    def disconnected(self, *, by_remote: bool = False) -> None:
+        """The connection is gone: what it left unsettled is due again on the next one. by_remote: the remote has closed it."""
+        self.live = self._publishing.finishing = False
+        convicted = self._suspects.closed(
+            by_remote=by_remote,
+            unanswered=bool(self.in_flight.puback or self.in_flight.pubrec or self.held.awaited),
+            answers=self._answers.any_on_this_connection,
+            sent_stop=self.due.sent_stop,
+        )
+        self.due.disconnected(*self.in_flight.unsettled)
+        self.held.disconnected(self.in_flight.pubrec)
+        if convicted is not None:
+            self.closed_on.give_up(convicted, self._publishing.style)
+        self.in_flight.begin(self.held.between_connections)
+        self.handed_out.drop_settled()
+        self.handed_out.rewind()
+
+    # --- out and in ---
+
+    @property
+    def on_record(self) -> bool:
+        """Whether the session of the live connection is on record, so that it may be used (F7)."""
+        return self.live and self.record.recorded
+
+    def pump(self, bytes_max: int, now_s: float, wall_ms: int = 0) -> bytes:
+        """The next burst to write, about ``bytes_max`` at most; empty when nothing may leave. It counts as sent.
+
+        wall_ms: UTC epoch, for message expiry; without it nothing ages.
+        """
+        if not (self.live and self.record.recorded):
+            return b""  # F7
+        held, hold = self.held, self.refusals.hold
+        parts: list[bytes] = []
+        if held.due:
+            held.pubrels(parts)
+        may_publish = not held.freeing and (not hold.reason_code or self._hold_over(now_s))  # F14, F8
+        if may_publish and (self.handed_out.waiting or self._suspects.active):
+            self._publishing.publish(bytes_max, wall_ms, parts)
+        if held.replies:
+            held.take_replies(parts)
+        if not self.in_flight.messages:
+            self.handed_out.drop_settled()
+        return b"".join(parts)
+
+    def _hold_over(self, now_s: float) -> bool:
+        """Whether what was refused for now may be sent again, and all that waits behind it."""
+        if not self.refusals.hold.over(now_s):
+            return False
+        self._take_up_refused()
+        return True
+
+    def received(self, buffer: bytes, position: int = 0) -> int:
+        """Take the acknowledgements in ``buffer`` from ``position`` on; the position after the last whole one of the run.
+
+        Raises:
+            PeerViolation: an acknowledgement is malformed, or nothing waits for it under that packet identifier.
+        """
+        position = self._answers.received(buffer, position)
+        self.handed_out.drop_settled()
+        return position

@@ -1,0 +1,56 @@
+"""Messages for one local client that wait for room in its exchange, in order. Pure."""
+
+from __future__ import annotations
+
+from array import array
+from collections import deque
+from dataclasses import dataclass
+
+from wire.exchange.publish_encoding import Columns, Segment
+from wire.exchange.subscriber_copies import Parcel
+
+
+@dataclass(slots=True)
+class _Waiting:
+    parcel: Parcel
+    first_seq: int
+    offsets: array[int] | None
+    size_bytes: int
+
+
+class WaitingParcels:
+    """messages, size_bytes: how much waits. passed_messages, passed_bytes: how much has left since ``clear``."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[_Waiting] = deque()
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._waiting.clear()
+        self.messages = self.size_bytes = 0
+        self.passed_messages = self.passed_bytes = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    def add(self, parcel: Parcel, first_seq: int, offsets: array[int] | None, size_bytes: int) -> None:
+        """The messages ``first_seq + offset`` wait as well; offsets None: 0, 1, 2, ..."""
+        self._waiting.append(_Waiting(parcel, first_seq, offsets, size_bytes))
+        self.messages += len(parcel)
+        self.size_bytes += size_bytes
+
+    def take(self) -> Segment:
+        """The first of what waits, for the exchange; there must be something."""
+        waiting = self._waiting.popleft()
+        parcel = waiting.parcel
+        self.messages -= len(parcel)
+        self.size_bytes -= waiting.size_bytes
+        self.left_out(len(parcel), waiting.size_bytes)
+        columns = parcel.columns if waiting.offsets is None else Columns(parcel.batch, waiting.offsets)
+        return Segment(columns, waiting.first_seq, waiting.size_bytes)
+
+    def left_out(self, messages: int, size_bytes: int) -> None:
+        """So much has passed that did not have to wait."""
+        self.passed_messages += messages
+        self.passed_bytes += size_bytes

@@ -1,0 +1,1 @@
+"""What goes between processes: every frame and the codec, the batch of PUBLISHes, names, numbered links, credit."""

@@ -1,0 +1,46 @@
+"""What every frame is: a class under a number that is never given twice, with named fields.
+
+Names used in fields: ``epoch`` fences one life of a process (for lanes: one opening of the lane); ``number`` counts a sender's
+frames from 1 within its epoch; ``queue`` is ``bridge:<name>:<lane>``; ranges are ``((start, stop), ...)`` with ``stop`` exclusive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from operator import attrgetter
+from typing import Any, ClassVar, TypeVar
+
+Ranges = tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frame:
+    """Base of all frames."""
+
+    KIND: ClassVar[int]
+    VERSION: ClassVar[int] = 1
+
+
+FrameType = TypeVar("FrameType", bound="Frame")
+KINDS: dict[int, type[Frame]] = {}
+HEADS: dict[type[Frame], tuple[bool, Callable[[Any], tuple[object, ...]]]] = {}
+NAMES: dict[type[Frame], tuple[str, ...]] = {}
+
+
+def frame_kind(kind: int) -> Callable[[type[FrameType]], type[FrameType]]:
+    """Register a frame class under ``kind``; a number is never given twice."""
+
+    def register(cls: type[FrameType]) -> type[FrameType]:
+        assert kind not in KINDS, f"frame kind {kind} is given twice"
+        names = tuple(field.name for field in fields(cls))
+        has_bodies = "bodies" in names
+        heads = tuple(name for name in names if name != "bodies")
+        cls.KIND = kind
+        KINDS[kind] = cls
+        NAMES[cls] = heads
+        getter = attrgetter(*heads) if len(heads) > 1 else (lambda frame: tuple(getattr(frame, name) for name in heads))
+        HEADS[cls] = (has_bodies, getter)
+        return cls
+
+    return register

@@ -1,0 +1,255 @@
+"""The batch: PUBLISHes in columns, the one form a message has between the sockets.
+
+A batch crosses process borders and reaches the disk as one msgpack array, so that nothing on the path of a message is done per
+message that can be done per batch. This module owns that form and the operations on whole columns; who puts what into a batch
+is the business of the Listener, the Distributor and the Forwarder.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate, pairwise
+from typing import NamedTuple
+
+import msgpack
+
+from wire.errors import UnknownFrame
+
+BATCH_VERSION = 1
+
+# One byte of flags a row.
+QOS_MASK = 0b0000_0011
+RETAIN = 0b0000_0100
+REFUSABLE = 0b0000_1000  # the publisher speaks MQTT 5: a refusal can be told to it with a reason code
+OFFERED = 0b0001_0000  # offered to the store before and refused: live subscribers have had it
+
+# For ``bytes.translate`` of a flags column: nothing but the QoS, nothing but RETAIN.
+QOS_ONLY = bytes(flags & QOS_MASK for flags in range(256))
+RETAIN_ONLY = bytes(flags & RETAIN for flags in range(256))
+
+NO_WAY = -1
+HEAD_BYTES = 512  # what a batch begins with is hardly ever longer
+
+ROWS_MAX = 65_535  # a row number fits an unsigned 16-bit column
+_BIG_ENDIAN = sys.byteorder == "big"
+
+
+def applied_qos_table(max_qos: int, kept: int = RETAIN) -> bytes:
+    """For ``bytes.translate``: QoS at most ``max_qos``, the flags in ``kept`` as they are, nothing else."""
+    return bytes(min(flags & QOS_MASK, max_qos) | flags & kept for flags in range(256))
+
+
+def pack_column(column: array[int]) -> bytes:
+    """The column's bytes, little endian on every machine."""
+    if _BIG_ENDIAN:
+        column = array(column.typecode, column)
+        column.byteswap()
+    return column.tobytes()
+
+
+def unpack_column(typecode: str, data: bytes) -> array[int]:
+    """The column that ``pack_column`` made; ``typecode`` is ``H`` (16 bit), ``I`` (32 bit) or ``Q`` (64 bit)."""
+    column = array(typecode)
+    column.frombytes(data)
+    if _BIG_ENDIAN:
+        column.byteswap()
+    return column
+
+
+@dataclass(slots=True)
+class Batch:
+    """PUBLISHes in columns; row ``i`` of each column belongs to message ``i``.
+
+    topics: the distinct topic names, UTF-8. ways: the distinct ways of the rows, encoded (``wire/routing/ways.py``). way_of: for
+    each of ``topics`` an index into ``ways``, ``NO_WAY`` where no row needs one; both are empty before routing. topic_of: per row
+    an index into ``topics`` (u16). flags: per row QoS, RETAIN, REFUSABLE, OFFERED. lengths: per row payload bytes (u32). payloads:
+    all payloads joined. properties: sparse, row -> encoded MQTT 5 properties without length prefix.
+    topic_properties: per distinct topic the properties of its rows that have none of their own (empty list: none have any).
+    accepted_ms: UTC epoch when the Listener took the batch; message expiry counts from it.
+    """
+
+    accepted_ms: int
+    topics: list[bytes]
+    topic_of: array[int]
+    flags: bytes
+    lengths: array[int]
+    payloads: bytes
+    ways: list[bytes] = field(default_factory=list)
+    way_of: list[int] = field(default_factory=list)
+    properties: dict[int, bytes] = field(default_factory=dict)
+    topic_properties: list[bytes] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.flags)
+
+    def encode(self) -> bytes:
+        """The batch as one msgpack array, version first."""
+        packed: bytes = msgpack.packb(
+            (
+                BATCH_VERSION,
+                self.accepted_ms,
+                self.ways,
+                self.topics,
+                self.way_of,
+                pack_column(self.topic_of),
+                self.flags,
+                pack_column(self.lengths),
+                self.payloads,
+                self.properties,
+                self.topic_properties,
+            )
+        )
+        return packed
+
+    @classmethod
+    def decode(cls, data: bytes) -> Batch:
+        """The batch that ``encode`` made.
+
+        Raises:
+            UnknownFrame: it was written by a version this build does not know.
+        """
+        version, accepted_ms, ways, topics, way_of, topic_of, flags, lengths, payloads, properties, common = msgpack.unpackb(
+            data, strict_map_key=False, max_bin_len=len(data)
+        )
+        if version != BATCH_VERSION:
+            raise UnknownFrame("batch of an unknown version", version=version)
+        return cls(
+            accepted_ms=accepted_ms,
+            topics=topics,
+            ways=ways,
+            way_of=way_of,
+            topic_of=unpack_column("H", topic_of),
+            flags=flags,
+            lengths=unpack_column("I", lengths),
+            payloads=payloads,
+            properties=properties,
+            topic_properties=common,
+        )
+
+    def select(self, rows: Sequence[int]) -> Batch:
+        """A batch of just ``rows``, in that order, each as often as it is named; topics keep their numbers."""
+        ends = list(accumulate(self.lengths, initial=0))
+        payloads = self.payloads
+        known = self.properties
+        return Batch(
+            accepted_ms=self.accepted_ms,
+            topics=self.topics,
+            ways=self.ways,
+            way_of=self.way_of,
+            topic_of=array("H", [self.topic_of[row] for row in rows]),
+            flags=bytes([self.flags[row] for row in rows]),
+            lengths=array("I", [self.lengths[row] for row in rows]),
+            payloads=b"".join([payloads[ends[row] : ends[row + 1]] for row in rows]),
+            properties={new: known[old] for new, old in enumerate(rows) if old in known} if known else {},
+            topic_properties=self.topic_properties,
+        )
+
+    def ways_of_topics(self) -> list[bytes]:
+        """For each of ``topics`` its way, encoded; empty where it has none."""
+        if not self.way_of:
+            return [b""] * len(self.topics)
+        return [self.ways[index] if index != NO_WAY else b"" for index in self.way_of]
+
+    def rows_payloads(self) -> list[bytes]:
+        """The payloads one by one."""
+        payloads = self.payloads
+        ends = list(accumulate(self.lengths, initial=0))
+        return [payloads[start:end] for start, end in pairwise(ends)]
+
+    def size_bytes(self) -> int:
+        """Payload, topic and property bytes: what limits in bytes count."""
+        per_topic = [len(topic) for topic in self.topics]
+        topics_bytes = per_topic[0] * len(self.flags) if len(per_topic) == 1 else sum([per_topic[index] for index in self.topic_of])
+        return len(self.payloads) + topics_bytes + sum(map(len, self.properties.values()))
+
+
+def from_rows(rows: Iterable[tuple[bytes, int, bytes]], *, accepted_ms: int = 0) -> Batch:
+    """A batch from (topic, flags, payload) rows; for tools and tests, not for the path of a message."""
+    topics: dict[bytes, int] = {}
+    topic_of, flags, lengths, payloads = array("H"), bytearray(), array("I"), []
+    for topic, flag, payload in rows:
+        topic_of.append(topics.setdefault(topic, len(topics)))
+        flags.append(flag)
+        lengths.append(len(payload))
+        payloads.append(payload)
+    return Batch(
+        accepted_ms=accepted_ms,
+        topics=list(topics),
+        topic_of=topic_of,
+        flags=bytes(flags),
+        lengths=lengths,
+        payloads=b"".join(payloads),
+    )
+
+
+def ways_columns(of_topics: Sequence[bytes]) -> tuple[list[bytes], list[int]]:
+    """The columns ``ways`` and ``way_of`` of topics with these ways, each encoded or empty for none."""
+    ways = [way for way in dict.fromkeys(of_topics) if way]
+    if not ways:
+        return [], []
+    places = {b"": NO_WAY, **{way: place for place, way in enumerate(ways)}}
+    return ways, [places[way] for way in of_topics]
+
+
+class Head(NamedTuple):
+    """What an encoded batch begins with."""
+
+    accepted_ms: int
+    ways: list[bytes]
+
+
+def head_of(data: bytes) -> Head:
+    """``accepted_ms`` and ``ways`` of an encoded batch, without decoding the rest.
+
+    Raises:
+        UnknownFrame: it is no batch, or one of a version this build does not know.
+    """
+    try:
+        try:
+            version, head = _unpack_head(data[:HEAD_BYTES])
+        except msgpack.OutOfData:
+            version, head = _unpack_head(data)
+    except (ValueError, msgpack.UnpackException) as error:
+        raise UnknownFrame("not a batch", length=len(data)) from error
+    if version != BATCH_VERSION or not isinstance(head.accepted_ms, int) or not isinstance(head.ways, list):
+        raise UnknownFrame("batch of an unknown version", version=version)
+    return head
+
+
+def _unpack_head(data: bytes) -> tuple[object, Head]:
+    unpacker = msgpack.Unpacker(max_buffer_size=0)
+    unpacker.feed(data)
+    unpacker.read_array_header()
+    return unpacker.unpack(), Head(unpacker.unpack(), unpacker.unpack())
+
+
+def concat(batches: Sequence[Batch]) -> Batch:
+    """The rows of ``batches``, one after the other, as one batch; its ``accepted_ms`` is the earliest of theirs.
+
+    The caller sees to it that there are at most ``ROWS_MAX`` rows.
+    """
+    numbers: dict[tuple[bytes, bytes], int] = {}
+    topic_of, lengths, properties = array("H"), array("I"), {}
+    row = 0
+    for batch in batches:
+        renumbered = [numbers.setdefault(topic, len(numbers)) for topic in zip(batch.topics, batch.ways_of_topics(), strict=True)]
+        topic_of.extend([renumbered[topic] for topic in batch.topic_of])
+        lengths.extend(batch.lengths)
+        for of_row, encoded in batch.properties.items():
+            properties[row + of_row] = encoded
+        row += len(batch)
+    ways, way_of = ways_columns([way for _, way in numbers])
+    return Batch(
+        accepted_ms=min(batch.accepted_ms for batch in batches),
+        topics=[topic for topic, _ in numbers],
+        topic_of=topic_of,
+        flags=b"".join([batch.flags for batch in batches]),
+        lengths=lengths,
+        payloads=b"".join([batch.payloads for batch in batches]),
+        ways=ways,
+        way_of=way_of,
+        properties=properties,
+    )

@@ -1,0 +1,230 @@
+"""Frames of the intake: a sender (the Listener, or a Connection with remote subscriptions) to the store and back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from wire.frames.base import Frame, frame_kind
+
+
+@frame_kind(1)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Publishes(Frame):
+    """Connection -> Distributor: what its remote has published since the last batch; ``bodies`` is one batch.
+
+    sources: per row the sender's number of the connection (u32 column). received: QoS 2 identifiers to commit with their
+    messages, session -> (packet ids u16 column, rows u16 column). released: identifiers whose PUBREL came, session -> u16 column.
+    listener: epoch of the Listener that the Connection knew when it first sent the batch; 0: none.
+    """
+
+    sender: str
+    epoch: int
+    number: int
+    sources: bytes
+    received: dict[str, tuple[bytes, bytes]]
+    released: dict[str, bytes]
+    listener: int = 0
+    bodies: tuple[bytes, ...]
+
+
+@frame_kind(2)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Append(Frame):
+    """Distributor -> QueueStore: a routed ``Publishes``.
+
+    parts: one for each of ``bodies``: (queue, rows in it, their bytes, how many are QoS 0, the row numbers in the original batch
+    as a u16 column, empty for all rows). Commit them all, with ``received``, ``released`` and ``wills``, in one write. The part for
+    ``names.RETAINED`` is no queue: its rows replace, or with an empty payload remove, what is retained under their topics.
+    wills: Wills that are in this batch: (session, row, epoch and number of the batch in which it was refused before, 0 and 0 for
+    none). Their records lose them in the same commit; one that is refused stays on record, to be sent again.
+    """
+
+    sender: str
+    epoch: int
+    number: int
+    sources: bytes
+    received: dict[str, tuple[bytes, bytes]]
+    released: dict[str, bytes]
+    refusable: bytes
+    wills: tuple[tuple[str, int, int, int], ...] = ()
+    parts: tuple[tuple[str, int, int, int, bytes], ...]
+    bodies: tuple[bytes, ...]
+
+
+@frame_kind(3)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Committed(Frame):
+    """QueueStore -> sender: everything up to ``number`` is committed with the configured strength.
+
+    refused: number -> rows (u16 column) of which nothing was enqueued anywhere, because a limit was reached; of all the numbers
+    that the sender may have outstanding, because earlier answers may have been lost. store: the epoch of the QueueStore; what one
+    that is gone had committed, the next one may not have (``in-memory``).
+    """
+
+    sender: str
+    epoch: int
+    store: int
+    number: int
+    refused: dict[int, bytes]
+
+
+@frame_kind(4)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceResumed(Frame):
+    """Sender -> QueueStore: rows of ``source``, which was stalled since one was refused, may be accepted from batch ``number`` on.
+
+    If a row of it was refused in that batch or a later one already, this frame came too late and resumes nothing.
+    The store refuses every later row of a source that cannot be told of a refusal (MQTT 3.1.1), so that order holds [MQTT-4.6.0-6].
+
+    held: its refused messages that go on waiting at the sender, beside those that batch ``number`` offers again. given_up: refused
+    messages of QoS 0 that nobody offers again, since the connection has ended.
+    """
+
+    sender: str
+    epoch: int
+    source: int
+    number: int
+    held: int = 0
+    given_up: int = 0
+
+
+@frame_kind(5)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionOpen(Frame):
+    """Sender -> QueueStore: ``session`` begins or goes on; a clean start forgets all that was kept of it, its queue too.
+
+    Sent again, under the same ``request``, where the answer may be lost; it is then the same.
+    A session is a local client's, under its client identifier, or the one that a lane has at its remote, under a NUL and the name
+    of its Connection. The sender waits first for the commit of every batch that changes the session's identifiers.
+
+    expiry_s: how long the session outlives its connection; 0 ends with it, 0xFFFFFFFF never ends. Only a session that outlives it
+    has a queue and kept subscriptions. source: the connection's number. will: (topic, flags, payload, properties, delay in
+    seconds), kept until ``SessionClose`` drops it or a batch with it is committed. resumes: asked again because the store is new;
+    nothing is cleaned. user: who has logged in; None is nobody. listener: where the listener listens by which the client came.
+    filters: what a lane is about to subscribe to in its session.
+    """
+
+    sender: str
+    epoch: int
+    request: int
+    session: str
+    clean: bool
+    expiry_s: int = 0
+    source: int = 0
+    will: tuple[bytes, int, bytes, bytes, int] | None = None
+    resumes: bool = False
+    user: str | None = None
+    listener: str = ""
+    filters: tuple[str, ...] = ()
+
+
+@frame_kind(6)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionOpened(Frame):
+    """QueueStore -> sender: whether the session was known, and its received, unreleased QoS 2 identifiers (u16 column).
+
+    queue: ``session:<number>:<session>``, a number that is never given twice; empty where the session ends with its connection.
+    subscriptions: what is kept: (topic filter, options, subscription identifier), the options being those of a SUBSCRIBE as one
+    byte (QoS 0x03, No Local 0x04, Retain As Published 0x08), the identifier 0 for none. Of a lane's session: each filter that was
+    ever subscribed to in it, without options. refused: empty, or why nothing was opened: ``sessions_max`` is reached, or the
+    session is another ``user``'s. store: epoch of the store that answers.
+    """
+
+    sender: str
+    epoch: int
+    store: int
+    request: int
+    session: str
+    present: bool
+    received: bytes
+    queue: str = ""
+    subscriptions: tuple[tuple[str, int, int], ...] = ()
+    refused: str = ""
+
+
+@frame_kind(7)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SenderResumes(Frame):
+    """Sender -> QueueStore, Connection -> Distributor, when a new one is up: what is outstanding comes again, from ``number`` on.
+
+    A Distributor takes nothing of a Connection before that, and nothing of an earlier epoch of it after that.
+    stalled: sources of which a row was refused before that, and that were not resumed since.
+    A store that has forgotten what it answered (``in-memory``, ``acknowledge: fast``, or damage to what was not synced) takes the
+    sender's numbers up there, and refuses the rows of those sources, so that order holds.
+    """
+
+    sender: str
+    epoch: int
+    number: int
+    stalled: tuple[int, ...] = ()
+
+
+@frame_kind(8)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionClose(Frame):
+    """Listener -> QueueStore: the connection ``source`` of ``session`` ended at ``wall_ms`` (UTC epoch).
+
+    expiry_s: how long the session lives on now, which DISCONNECT may have changed; 0 ends it. keep_will: its Will is still to be
+    published; if not, it is dropped [MQTT-3.14.4-3]. Without effect where a newer connection has taken the session over.
+    Answered with ``SessionClosed``; sent again to a new store until it is.
+    """
+
+    sender: str
+    epoch: int
+    session: str
+    source: int
+    wall_ms: int
+    expiry_s: int
+    keep_will: bool
+
+
+@frame_kind(9)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionGone(Frame):
+    """QueueStore -> Distributor: ``queue`` has gone, and ``session`` with it, unless that has another now.
+
+    QueueStore -> Listener: ``session`` has ended, by its expiry or by an operator, and ``queue`` with it. drops_will: its Will, if
+    one waits for its delay, is not to be published; else it is due now [MQTT-3.1.3-9].
+    """
+
+    session: str
+    queue: str
+    drops_will: bool = False
+
+
+@frame_kind(10)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionClosed(Frame):
+    """QueueStore -> Listener: what ``SessionClose`` said of connection ``source`` is committed, or needs no commit."""
+
+    epoch: int
+    source: int
+
+
+@frame_kind(16)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionsWanted(Frame):
+    """Distributor -> QueueStore: what sessions are kept? Answered with ``SessionsKnown``."""
+
+    epoch: int
+
+
+@frame_kind(17)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionsKnown(Frame):
+    """QueueStore -> Distributor -> Listener: kept sessions, in several frames; ``last`` ends the answer.
+
+    sessions: (session, queue, subscriptions as in ``SessionOpened``, Will as in ``SessionOpen`` or None, when that Will is due as
+    UTC epoch in ms, the user whose session it is or None, the listener as in ``SessionOpen``). A session whose connection was of an
+    older life of the Listener counts as disconnected since this life began. refused: Wills that are to be sent again: (session,
+    epoch and number of the batch in which it was refused, the Will). store: epoch of the store that answers.
+    """
+
+    epoch: int
+    store: int
+    sessions: tuple[
+        tuple[str, str, tuple[tuple[str, int, int], ...], tuple[bytes, int, bytes, bytes, int] | None, int, str | None, str],
+        ...,
+    ]
+    last: bool
+    refused: tuple[tuple[str, int, int, tuple[bytes, int, bytes, bytes, int]], ...] = ()

@@ -1,0 +1,173 @@
+"""Frames of supervision: heartbeats, peers, operators' commands, events, snapshots."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from wire.frames.base import Frame, frame_kind
+
+
+@frame_kind(40)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heartbeat(Frame):
+    """Process -> Supervisor, each period, when one of ``states`` changes, and in answer to ``ReportNow``.
+
+    state: starting, ready, stopping; ``states`` has that of each of its actors. request: the ``ReportNow`` it answers, 0 for none.
+    status: actor -> its figures for ``bascule status``; empty where they are as before, as far as anybody needs to know.
+    """
+
+    name: str
+    epoch: int
+    pid: int
+    state: str
+    request: int
+    states: dict[str, str]
+    status: dict[str, dict[str, Any]]
+
+
+@frame_kind(41)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportNow(Frame):
+    """Supervisor -> process: send a heartbeat with fresh figures now."""
+
+    request: int
+
+
+@frame_kind(42)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeerUp(Frame):
+    """Supervisor -> process -> its actors: ``name`` is ready in a new life, ``epoch``.
+
+    What was sent to an earlier one may be lost.
+    """
+
+    name: str
+    epoch: int
+
+
+@frame_kind(43)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResetMarkers(Frame):
+    """Supervisor -> QueueStore: the lane's process has ended, in its life ``epoch``; its in-flight markers mean nothing any more.
+
+    Without effect where a later life has opened the lane already.
+    """
+
+    queue: str
+    epoch: int
+
+
+@frame_kind(44)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command(Frame):
+    """Supervisor -> Connection: ``verb`` is pause, resume or reconnect."""
+
+    verb: str
+
+
+@frame_kind(45)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stop(Frame):
+    """Supervisor -> process -> its actors, the last first: end intake, pass on and commit what is in hand, then end."""
+
+
+@frame_kind(60)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AclChanged(Frame):
+    """Supervisor -> Listener -> Distributor: the rules in the ACL file ``path`` are these now.
+
+    Each has the fields of ``AclRuleSettings``. The Listener passes them on, so that what is published later is dealt by them.
+    """
+
+    path: str
+    rules: tuple[tuple[bool, bool, bool, tuple[str, ...], bool, tuple[str, ...], tuple[str, ...]], ...]
+
+
+@frame_kind(61)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeFigures(Frame):
+    """Supervisor -> Listener, each ``sys_period_s``: what it needs for the ``$SYS`` topics. values: topic -> figure."""
+
+    version: str
+    uptime_s: int
+    values: dict[str, int]
+
+
+@frame_kind(62)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeEvents(Frame):
+    """Supervisor, Connection or Listener -> QueueStore: what happened, to be kept with the events of the node.
+
+    events: (UTC epoch in ms, kind, bridge, lane, actor, reason, count, details), as ``storage/store/event_rows.py`` says.
+    """
+
+    events: tuple[tuple[int, str, str, int, str, str, int, Mapping[str, str | int | float | bool]], ...]
+
+
+@frame_kind(46)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueCommand(Frame):
+    """Supervisor -> QueueStore: ``verb`` is ls, peek, purge or replay; storage/store/queue_commands.py says what ``arguments``
+    are.
+    """
+
+    request: int
+    verb: str
+    arguments: dict[str, Any]
+
+
+@frame_kind(47)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueAnswer(Frame):
+    """QueueStore -> Supervisor: the ``result`` of command ``request``, committed; or the kind of ``error`` and a ``message``.
+
+    A ``SessionCommand`` is answered to its asker: to the Listener, which passes the answer on, or to the Supervisor.
+    """
+
+    request: int
+    error: str
+    message: str
+    result: dict[str, Any]
+
+
+@frame_kind(48)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionCommand(Frame):
+    """Supervisor -> Listener -> QueueStore: ``verb`` is ls, show, end or disconnect; storage/store/session_commands.py says more.
+
+    asker: the mailbox that gets the ``QueueAnswer``. live: what the Listener knows of the clients that are connected and meant;
+    of an ls only of those up to ``until``, None for all. Where no Listener lives, the store is asked at once, and none is.
+    """
+
+    request: int
+    verb: str
+    arguments: dict[str, Any]
+    asker: str
+    live: tuple[dict[str, Any], ...] = ()
+    until: str | None = None
+
+
+@frame_kind(63)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotWanted(Frame):
+    """Supervisor -> QueueStore: commit everything and make a checkpoint in the new folder ``path``, whose parent is there."""
+
+    request: int
+    path: str
+
+
+@frame_kind(64)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotMade(Frame):
+    """QueueStore -> Supervisor: the checkpoint of ``request`` is made, and ``facts`` say what it holds
+    (``storage/store/checkpoint.py``).
+
+    error: why not, in a word, with a ``message``; then there are no facts, and what is at the path is to be removed.
+    """
+
+    request: int
+    error: str
+    message: str
+    facts: dict[str, Any]

@@ -1,0 +1,88 @@
+"""Where a topic goes: the rules of the bridges. Pure.
+
+Filters are matched by ``wire/routing/topic_filter_tree.py``; what a bridge changes on the way (topic, properties) is the business
+of ``wire/routing/topic_mapping.py`` and the Forwarder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+from zlib import crc32
+
+from wire.frames.batch import applied_qos_table
+from wire.frames.names import queue_name
+from wire.routing.topic_filter_tree import TopicTree
+from wire.routing.ways import Way
+from wire.settings import BridgeSettings
+
+CACHE_TOPICS_MAX = 20_000
+CACHED_TOPIC_BYTES_MAX = 512  # a longer topic is looked up each time: the cache must not be a way to fill the memory
+
+
+class Route(NamedTuple):
+    """One route of a topic: the queue, the encoded ``Way`` of the rule, and what ``bytes.translate`` makes of the flags column."""
+
+    queue: str
+    way: bytes
+    flags_table: bytes
+
+
+class Router:
+    """Which bridges want a topic, by which rule, in which lane.
+
+    R1  a message goes through a bridge once: by the first rule, in file order, that has a filter for it and no exclude.
+    R2  all messages of a topic take the same lane of a bridge, so their order holds.
+    R3  QoS is never raised; it is 0 on a bridge that does not persist.
+    """
+
+    def __init__(self, bridges: Sequence[BridgeSettings], *, cache_topics_max: int = CACHE_TOPICS_MAX) -> None:
+        self._bridges = tuple(bridges)
+        self._cache_topics_max = cache_topics_max
+        self._wanted: TopicTree[tuple[int, int]] = TopicTree()
+        self._excluded: TopicTree[tuple[int, int]] = TopicTree()
+        self._routes: dict[bytes, tuple[Route, ...]] = {}
+        self._tables: dict[int, bytes] = {qos: applied_qos_table(qos) for qos in range(3)}
+        self._ways = [[Way.of(rule).encode() for rule in bridge.local_subscriptions] for bridge in self._bridges]
+        self._never_back = {
+            bridge.name: frozenset(queue_name(bridge.name, lane) for lane in range(bridge.lanes))
+            for bridge in bridges
+            if bridge.loop_prevention
+        }
+        for place, bridge in enumerate(bridges):
+            for rank, rule in enumerate(bridge.local_subscriptions):
+                for topic_filter in rule.filters:
+                    self._wanted.add(topic_filter, (place, rank))
+                for topic_filter in rule.excludes:
+                    self._excluded.add(topic_filter, (place, rank))
+
+    # --- bridges ---
+
+    def route(self, topic: bytes, origin: str | None = None) -> tuple[Route, ...]:
+        """The routes of ``topic``, at most one a bridge, in the order of the bridges.
+
+        What came from the remote of bridge ``origin`` does not go back to it where loop prevention is on.
+        """
+        routes = self._routes.get(topic)
+        if routes is None:
+            routes = tuple(self._decide(topic))
+            if len(topic) <= CACHED_TOPIC_BYTES_MAX:
+                if len(self._routes) >= self._cache_topics_max:
+                    self._routes.clear()
+                self._routes[topic] = routes
+        never = self._never_back.get(origin) if origin is not None else None
+        return routes if never is None else tuple(route for route in routes if route.queue not in never)
+
+    def _decide(self, topic: bytes) -> Iterator[Route]:
+        """R1, R2 and R3 for a topic not in the cache."""
+        candidates = self._wanted.match(topic)
+        if not candidates:
+            return
+        done = -1
+        for place, rank in sorted(candidates - self._excluded.match(topic)):
+            if place != done:
+                done = place
+                bridge = self._bridges[place]
+                rule = bridge.local_subscriptions[rank]
+                queue = queue_name(bridge.name, crc32(topic) % bridge.lanes)
+                yield Route(queue, self._ways[place][rank], self._tables[rule.max_qos if bridge.persist else 0])

@@ -1,0 +1,113 @@
+"""A batch as the remote is to see it: topics mapped, retain, expiry, user properties and hop count. Pure.
+
+It goes by the ways that the batch carries (``wire/routing/ways.py``), not by what the configuration says of rules now.
+Rows of QoS 0 that are too old are left out. What else has expired is the business of the Connection, which knows when a message
+leaves and what is on record: for it message expiry intervals stay as they came. The QoS was lowered before queueing
+(``wire/routing/bridge_rules.py``); what the remote itself cannot do is the Connection's business as well.
+"""
+
+from __future__ import annotations
+
+from wire.frames.batch import QOS_MASK, RETAIN, Batch
+from wire.mqtt.message_expiry import expired_rows, expiry_only, without_rows
+from wire.routing.hop_count import hops_of, hops_property, without_hops
+from wire.routing.topic_mapping import TopicMapper
+from wire.routing.ways import Way
+from wire.settings import BridgeSettings
+
+LEVEL_5 = 5
+KNOWN_WAYS_MAX = 1_000
+
+_NO_RETAIN = bytes(flags & ~RETAIN for flags in range(256))
+
+
+class RemoteForm:
+    """Turns queued batches of one bridge into what its remote gets.
+
+    ``unmapped_topics`` gathers topics that no destination could be made for and that therefore stay as they are; the caller logs
+    and clears it.
+    """
+
+    def __init__(self, bridge: BridgeSettings) -> None:
+        self._mapper = TopicMapper()
+        self._level = bridge.remote.protocol
+        self._counts_hops = bridge.loop_prevention
+        self._max_age_s = bridge.limits.max_age_s
+        self._ways: dict[bytes, Way] = {}
+        self._way_properties: dict[tuple[bytes, int], bytes] = {}
+        self.unmapped_topics: set[bytes] = set()
+
+    def transform(self, batch: Batch, *, now_ms: int) -> tuple[Batch, list[int]]:
+        """The batch for the remote without its expired rows of QoS 0, and the numbers that those rows had."""
+        expired = [row for row in self._expired_rows(batch, now_ms) if not batch.flags[row] & QOS_MASK]
+        batch = without_rows(batch, expired)
+        of_topics = batch.ways_of_topics()
+        ways = [self._way(encoded) for encoded in of_topics]
+        return (
+            Batch(
+                accepted_ms=batch.accepted_ms,
+                topics=[self._map(topic, way) for topic, way in zip(batch.topics, ways, strict=True)],
+                topic_of=batch.topic_of,
+                flags=self._flags(batch, ways),
+                lengths=batch.lengths,
+                payloads=batch.payloads,
+                properties=self._properties(batch, of_topics) if self._level == LEVEL_5 else expiry_only(batch),
+                topic_properties=[self._own_properties(encoded, 1) for encoded in of_topics] if self._level == LEVEL_5 else [],
+            ),
+            expired,
+        )
+
+    def _way(self, encoded: bytes) -> Way | None:
+        """What ``encoded`` says; None where it is empty, for topics that no row of the batch has."""
+        if not encoded:
+            return None
+        way = self._ways.get(encoded)
+        if way is None:
+            if len(self._ways) >= KNOWN_WAYS_MAX:
+                self._ways.clear()
+                self._way_properties.clear()
+            way = self._ways[encoded] = Way.decode(encoded)
+        return way
+
+    def _map(self, topic: bytes, way: Way | None) -> bytes:
+        if way is None:
+            return topic
+        mapped = self._mapper.map(topic, way.destination)
+        if mapped.unmapped:
+            self.unmapped_topics.add(topic)
+        return mapped.topic
+
+    def _flags(self, batch: Batch, ways: list[Way | None]) -> bytes:
+        keeps = [way is None or way.preserve_retain for way in ways]
+        if all(keeps):
+            return batch.flags
+        stripped = batch.flags.translate(_NO_RETAIN)
+        if not any(keeps):
+            return stripped
+        return bytes(
+            [own if keeps[index] else bare for index, own, bare in zip(batch.topic_of, batch.flags, stripped, strict=True)]
+        )
+
+    def _expired_rows(self, batch: Batch, now_ms: int) -> list[int]:
+        if self._max_age_s is not None and now_ms - batch.accepted_ms > self._max_age_s * 1000:
+            return list(range(len(batch)))  # it waited in Tier 2, where the store cannot see it age
+        return expired_rows(batch, now_ms)
+
+    def _properties(self, batch: Batch, of_topics: list[bytes]) -> dict[int, bytes]:
+        properties = {}
+        for row, raw in batch.properties.items():
+            hops = hops_of(raw) if self._counts_hops else 0
+            properties[row] = (without_hops(raw) if hops else raw) + self._own_properties(of_topics[batch.topic_of[row]], hops + 1)
+        return properties
+
+    def _own_properties(self, encoded: bytes, hops: int) -> bytes:
+        """What this bridge adds to each message: the way's user properties and, with loop prevention, the hop count."""
+        key = encoded, min(hops, 255)
+        known = self._way_properties.get(key)
+        if known is None:
+            way = self._way(encoded)
+            known = way.properties if way is not None else b""
+            if self._counts_hops:
+                known += hops_property(hops)
+            self._way_properties[key] = known
+        return known
