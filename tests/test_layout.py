@@ -133,6 +133,7 @@ IMPURE = {
     "uuid",
 }
 
+CLASS_LINES_MAX = 300
 FUNCTION_LINES_MAX = 60
 # One loop over received bytes is one function where a call would cost more than the work it does.
 LONG_FUNCTIONS: dict[str, int] = {"wire/mqtt/publish_stream.py:parse_publishes": 128}
@@ -324,6 +325,13 @@ def test_a_function_fits_a_screen(module: str) -> None:
                 too_long.append(f"{module}:{node.lineno} {node.name} has {lines} lines")
 
     assert too_long == []
+
+
+@pytest.mark.parametrize("module", modules())
+def test_a_class_owns_one_thing(module: str) -> None:
+    classes = [node for node in ast.walk(tree(module)) if isinstance(node, ast.ClassDef)]
+
+    assert [node.name for node in classes if (node.end_lineno or node.lineno) - node.lineno + 1 > CLASS_LINES_MAX] == []
 
 
 def test_each_long_function_still_is_one() -> None:
