@@ -66,6 +66,10 @@ class Rows:
         row: Row = {"state": "queued", "topic": "t", "qos": 1, "retain": False, "payload_bytes": 10, "properties_bytes": 0}
         self.add("messages", **{**_lane(queue), **row, "seq": seq, "accepted_at": at(accepted_s), **columns})
 
+    def mark(self, queue: str, seq: int, **columns: Any) -> None:
+        """Add a marker of what is in flight."""
+        self.add("inflight", **{**_lane(queue), "seq": seq, "state": "in_flight", **columns})
+
     def settled(self, queue: str, number: int, seconds: float, first_seq: int, last_seq: int, outcome: str = "delivered") -> None:
         """Add a range of a settlement; ``outcome`` as in the ledger."""
         kind, _, reason = outcome.partition(":")

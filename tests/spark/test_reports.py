@@ -515,6 +515,37 @@ def test_a_clock_that_was_set_back_makes_no_older_snapshot_the_newest(spark: Spa
     assert events == [(number, names[2] if number >= 5 else names[1]) for number in range(30)]
 
 
+@pytest.mark.parametrize(
+    ("markers", "wrong"),
+    [
+        ([(0, 1, "a"), (1, 2, "a")], None),
+        ([(0, 1, "a"), (1, 1, "a")], "same_id"),
+        ([(0, 1, "a"), (1, 2, None)], "not_stored"),
+        ([(0, None, None), (1, 2, "a")], None),
+        ([(0, 1, "a"), (65_000, 2, "a")], "span"),
+    ],
+    ids=["sound", "one identifier twice", "marked and not stored", "QoS 0 is not stored", "too far apart"],
+)
+def test_markers_that_contradict_the_store_are_a_problem(
+    spark: SparkSession, markers: list[tuple[int, int | None, str | None]], wrong: str | None
+) -> None:
+    """I1, I2: (sequence, packet identifier, topic) of what is in flight."""
+    rows = Rows()
+    rows.snapshot("n", 100)
+    rows.queue(QUEUE, head=0, tail=70_000, accepted=70_000, depth=70_000)
+    for seq, packet_id, topic in markers:
+        accepted_at = at(99) if topic else None
+        rows.mark(QUEUE, seq, packet_id=packet_id, topic=topic, accepted_at=accepted_at)
+    context = Context(spark, RowsSource(spark, rows.tables))
+    section = build(context, names=["inflight"], made_at_ms=0).report.section("inflight")
+    context.close()
+
+    (row,) = rows_of(section)
+    assert row["verdict"] == section.verdict == ("problem" if wrong else "ok")
+    expected = {"same_id": 0, "not_stored": 0, "span": markers[-1][0] + 1}
+    assert {name: row[name] for name in expected} == expected | ({wrong: 1} if wrong in ("same_id", "not_stored") else {})
+
+
 @pytest.mark.parametrize("form", ["json", "html", "parquet"])
 def test_what_is_written_is_whole(spark: SparkSession, finished: Finished, tmp_path: Path, form: str) -> None:
     from storage.analysis.report_output import write
