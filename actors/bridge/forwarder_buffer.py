@@ -1,8 +1,10 @@
 """Tier 2: what a Forwarder was handed and its Connection cannot take yet, bounded, in order. Pure.
 
-T1  hand-outs leave in the order in which they came.
-T2  credit towards the store never exceeds what was passed on plus the limits, so Tier 2 holds at most its limits and one chunk.
-T3  credit is withdrawn whole, by totals of nothing, and given again by the next grant, so far as there is room.
+bridge.hand-outs-in-order [P4]: hand-outs leave in the order in which they came.
+bridge.credit-within-limits [P5]: credit towards the store never exceeds what was passed on plus the limits, so Tier 2 holds at most
+    its limits and one chunk.
+bridge.credit-withdrawn-whole [P5]: credit is withdrawn whole, by totals of nothing, and given again by the next grant, so far as
+    there is room.
 """
 
 from __future__ import annotations

@@ -218,7 +218,9 @@ class RemoteIntake:
         return self._inbox.blocked and self._inbox.takes
 
     def turn_end(self, now_s: float) -> bool:
-        """Do what has become possible in the turn: whether a new connection is due, to have again what was left out (N4)."""
+        """Do what has become possible in the turn: whether a new connection is due, to have again what was left out
+        (exchange.inbox-bounded).
+        """
         self._open_session()
         remake = self._inbox.remake
         if self._inbox.held:

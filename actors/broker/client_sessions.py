@@ -4,7 +4,7 @@ What outlives a connection is kept by the store, which is told here. What may be
 to know; who waits for CONNACK is ``actors/broker/session_openings.py``'s, and Wills are ``actors/broker/client_wills.py``'s. Terms
 are ``wire/door/connect_checks.py``'s.
 
-C2  a client identifier has one connection; a newer one ends the older first [MQTT-3.1.4-3].
+broker.one-link-per-client [MQTT]: a client identifier has one connection; a newer one ends the older first [MQTT-3.1.4-3].
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class ClientSessions:
         if older is not None:
             if older.level == MQTT_5_0 and older.flow is not None:
                 self._send(older, Disconnect(reason_code=ReasonCode.SESSION_TAKEN_OVER))
-            self._host.close_client(older, "taken_over")  # C2
+            self._host.close_client(older, "taken_over")  # broker.one-link-per-client
         self._clients[welcome.client_id] = client
         client.expiry_s = welcome.expiry_s
         client.keep_alive.keep_alive_s = welcome.keep_alive_s
@@ -173,7 +173,7 @@ class ClientSessions:
         end_connection(self._host, client, reason, "administrative_action", publish_will=publish_will)
 
     def hold(self, session: str) -> None:
-        """The session is being ended: who comes under its identifier waits for that (C6)."""
+        """The session is being ended: who comes under its identifier waits for that (broker.ended-session-not-resumed)."""
         self._records.hold(session)
 
     def release(self, session: str) -> None:
@@ -193,7 +193,9 @@ class ClientSessions:
     # --- other actors begin anew ---
 
     def store_is_new(self) -> None:
-        """Tell it how connections have ended (C5), and ask again for what was not answered, and for what is connected."""
+        """Tell it how connections have ended (broker.end-told-until-committed), and ask again for what was not answered, and for
+        what is connected.
+        """
         if not self._records.known:  # it tells all anew
             self._records.begin_anew()
             self._wills.begin_anew()

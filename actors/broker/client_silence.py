@@ -43,6 +43,6 @@ class ClientSilence:
                 if now_s - client.accepted_s > self._connect_timeout_s and not client.level:  # however fast it comes
                     self._host.limited("connect_timeout")
                     self._host.close_client(client, "connect_timeout")
-            elif client.heard and client.keep_alive.is_over(now_s, client.under_way_bytes):  # (K1)
+            elif client.heard and client.keep_alive.is_over(now_s, client.under_way_bytes):  # (exchange.silence-from-last-packet)
                 self._host.close_client(client, "keep_alive_timeout")
         self._stalls.look(now_s, stood_still=stood_still)

@@ -6,6 +6,9 @@ again when the store is new.
 
 Of a session that ends with its connection the store keeps nothing, so its requests are answered without it where it is late.
 Retained messages are sent when they come, with RETAIN, behind what was sent meanwhile.
+
+broker.unsuback-ends-delivery [P3, MQTT]: when an UNSUBACK leaves, the session's record has no such subscription, and nothing that
+    is published from then on comes to the client by it [MQTT-3.10.4-2].
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 A Will leaves its client when its connection ends, and gets into the batch that is being built. Which are on record is the store's.
 
-C3  a Will is published unless DISCONNECT with 0x00 came, or the session was resumed before its delay had passed [MQTT-3.1.3-9]: who
-    gets no CONNACK has not resumed it.
+broker.will-unless-taken-back [MQTT]: a Will is published unless DISCONNECT with 0x00 came, or the session was resumed before its
+    delay had passed [MQTT-3.1.3-9]. A client that gets no CONNACK has not resumed its session.
 """
 
 from __future__ import annotations
@@ -91,8 +91,8 @@ class ClientWills:
     def take(self, session: str, user: str | None, *, resumes: bool) -> tuple[PendingWill | None, bool]:
         """Somebody comes who will resume the session, or not: its Will, and whether it is out of the way.
 
-        The Will is returned if a CONNACK takes it back; without one it is ``put_back`` (C3). Where the session has ended or the
-        Will was due before, it is published; while there is no room for it, it is in the way.
+        The Will is returned if a CONNACK takes it back; without one it is ``put_back`` (broker.will-unless-taken-back). Where the
+        session has ended or the Will was due before, it is published; while there is no room for it, it is in the way.
         """
         pending = self._pending.take(session, user)
         if pending is None:
@@ -108,7 +108,7 @@ class ClientWills:
     # --- publishing ---
 
     def publish_due(self, now_s: float) -> None:
-        """Publish the Wills whose delay has passed, as many as one batch takes (C4)."""
+        """Publish the Wills whose delay has passed, as many as one batch takes (broker.looked-up-after-left-wills)."""
         if self._records.known:
             for session, pending in self._pending.take_due(now_s):
                 self._publish(session, pending)

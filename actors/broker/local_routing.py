@@ -238,7 +238,9 @@ class _Found:
         self._enqueue(group.queues, delivery, rows)
 
     def deal(self, group: SharedGroup, hands: Hands, topics: Set[int], before: DealtBefore) -> None:
-        """Rows for the members of a shared subscription that take those of ``topics``. before: what it has had already (G4)."""
+        """Rows for the members of a shared subscription that take those of ``topics``. before: what it has had already
+        (routing.refused-row-dealt-once).
+        """
         rows = self.rows_of(topics)
         known: dict[int, bool] = {}
         if self._offered:

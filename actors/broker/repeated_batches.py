@@ -4,6 +4,9 @@ Who gets a message is decided once, when it is routed. Between that and a repeat
 have subscribed, and been sent later messages of QoS 0 already; and a shared subscription would choose another member: the message
 would come out of order (P4) [MQTT-4.6.0-6], twice, or to nobody. A new life knows nothing of it, and routes what Connections
 send again; its clients are others.
+
+broker.live-copy-once [P2, P4]: a message that its publisher sends once is delivered live once to each subscriber, whatever is sent
+    again between the actors.
 """
 
 from __future__ import annotations

@@ -2,12 +2,14 @@
 
 What a session is, and what its end means, is ``actors/broker/client_sessions.py``'s.
 
-C1  a session is looked up once every batch that changes its identifiers, or has its Will, is committed.
-C7  a client whose session ends with its connection is let in without the store, where nothing that lasts is on record under its
-    identifier: there is nothing to find and nothing to keep. With a Will, which is to be on record, it waits for the store, but not
-    for long: from then on the Will is in memory only until the store takes it, and lost if too many wait for that.
-C8  whoever needs the store is refused where that does not answer [MQTT-3.2.2-7]; what is asked for an identifier is asked once at a
-    time, so that those who try again do not pile up.
+broker.looked-up-after-commits [P2]: a session is looked up once every batch is committed that changes its identifiers or has its
+    Will.
+broker.let-in-without-store [alive]: a client whose session ends with its connection is let in without the store, where nothing that
+    lasts is on record under its identifier: there is nothing to find and nothing to keep. With a Will, which is to be on record, it
+    waits for the store, but not for long: from then on the Will is in memory only until the store takes it, and lost if too many
+    wait for that.
+broker.refused-without-store [alive, MQTT]: a client that needs the store is refused where that does not answer [MQTT-3.2.2-7]. What
+    is asked for an identifier is asked once at a time, so that clients that try again do not pile up.
 """
 
 from __future__ import annotations
@@ -45,8 +47,9 @@ UNANSWERED_S = 10.0  # and who needs the store, not longer than this, beside the
 class Opening:
     """A client between its CONNECT and its CONNACK, or with a Will that the store has not got yet.
 
-    since_s: when it might first have been asked for. asked: the store was. let_in: it has its CONNACK (C7). pending: the Will of
-    its session that it takes back by its CONNACK, and not before (C3).
+    since_s: when it might first have been asked for. asked: the store was. let_in: it has its CONNACK
+    (broker.let-in-without-store). pending: the Will of its session that it takes back by its CONNACK, and not before
+    (broker.will-unless-taken-back).
     """
 
     client: Client
@@ -94,7 +97,9 @@ class SessionOpenings:
         self.look_up()
 
     def look_up(self) -> None:
-        """Ask the store for the sessions that may be looked up now (C1, C4, C6), and for no others (C7)."""
+        """Ask the store for the sessions that may be looked up now (broker.looked-up-after-commits,
+        broker.looked-up-after-left-wills, broker.ended-session-not-resumed), and for no others (broker.let-in-without-store).
+        """
         if not self._records.known:
             return
         for request, opening in list(self._openings.items()):
@@ -120,7 +125,9 @@ class SessionOpenings:
                 self._begin(opening)
 
     def wait_no_longer(self, now_s: float) -> None:
-        """The store does not answer: let in who can do without it for now (C7), and refuse the others (C8)."""
+        """The store does not answer: let in who can do without it for now (broker.let-in-without-store), and refuse the others
+        (broker.refused-without-store).
+        """
         for opening in list(self._openings.values()):
             client, waited_s = opening.client, now_s - opening.since_s
             if opening.let_in or client.closed:

@@ -2,9 +2,12 @@
 
 Pure. The record itself is the store's (``storage/store/local_sessions.py``).
 
-C4  no session is looked up, and no Will is published, before it is known what an earlier life of the Listener has left.
-C5  what a connection's end has changed of its session is told to a new store again, until one has committed it.
-C6  no session is looked up while an operator ends it: who comes meanwhile gets a new one, and the Will of the old one is out first.
+broker.looked-up-after-left-wills [P3, MQTT]: no session is looked up, and no Will is published, before it is known what an earlier
+    life of the Listener has left.
+broker.end-told-until-committed [P3]: what a connection's end has changed of its session is told again to each new store, until one
+    has committed it.
+broker.ended-session-not-resumed [MQTT]: no session is looked up while an operator ends it. A client that connects meanwhile gets a
+    new one, and the Will of the old one is out first.
 """
 
 from __future__ import annotations
@@ -43,7 +46,7 @@ class SessionRecords:
         return self.known and not expiry_s and session not in self._lasting and session not in self._ending
 
     def is_ending(self, session: str) -> bool:
-        """Whether an operator ends it (C6)."""
+        """Whether an operator ends it (broker.ended-session-not-resumed)."""
         return session in self._ending
 
     def awaits_end(self, session: str) -> bool:
@@ -52,7 +55,7 @@ class SessionRecords:
 
     @property
     def uncommitted_ends(self) -> list[SessionClose]:
-        """How connections have ended that the store may not have on record (C5)."""
+        """How connections have ended that the store may not have on record (broker.end-told-until-committed)."""
         return list(self._closing.values())
 
     # --- what happens ---
@@ -94,7 +97,7 @@ class SessionRecords:
         self._lasting.pop(session, None)
 
     def hold(self, session: str) -> None:
-        """It is being ended: who comes under its identifier waits for that (C6)."""
+        """It is being ended: who comes under its identifier waits for that (broker.ended-session-not-resumed)."""
         self._ending.add(session)
 
     def release(self, session: str) -> None:

@@ -2,8 +2,8 @@
 
 The store refuses a message whole, after the Distributor has dealt it: a member that it was dealt to live has had it by then, one
 that was to get it through its queue has not. When its sender offers it again, it is dealt so that the group has it once
-(``wire/routing/shared_subscription.py``, G4). What is not known here is that of groups whose members are all of one kind, what was
-too much, and what a former life of the Distributor has dealt.
+(``wire/routing/shared_subscription.py``, routing.refused-row-dealt-once). What is not known here is that of groups whose members
+are all of one kind, what was too much, and what a former life of the Distributor has dealt.
 """
 
 from __future__ import annotations

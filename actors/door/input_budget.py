@@ -1,7 +1,8 @@
 """What local clients have sent that is not taken yet, all together: packets in the making, and what waits its turn. Pure.
 
-B1  it is at most ``bytes_max`` once those that ``over`` names have gone; the one that holds most goes first.
-B2  what a client held is given back when it is taken, or its connection closed.
+door.input-bounded [P5]: what is kept is at most ``bytes_max`` once those clients that ``over`` names have gone; the one that holds
+    most goes first.
+door.input-given-back [P5]: what a client held is given back when it is taken, or its connection closed.
 """
 
 from __future__ import annotations

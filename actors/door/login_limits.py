@@ -1,10 +1,13 @@
 """How often a login may fail from one address before that address has to wait. Pure.
 
-L1  after ``failures_max`` failures within ``period_s``, logins from that address are refused for ``block_s``.
-L2  a refused attempt changes nothing, so a wait always ends; a success changes nothing either, or one good account would let an
-    attacker try for ever.
-L3  IPv6 addresses count by their /64, which one subscriber has as a whole; IPv4 addresses one by one, also inside IPv6.
-L4  memory is bounded: beyond ``addresses_max`` the address that has not failed for the longest time is forgotten.
+door.failed-logins-wait [access]: after ``failures_max`` failures within ``period_s``, logins from that address are refused for
+    ``block_s``.
+door.refused-login-changes-nothing [access]: a refused attempt changes nothing, so a wait always ends. A success changes nothing
+    either, or one good account would let an attacker try for ever.
+door.ipv6-counts-by-64 [access]: IPv6 addresses count by their /64, which one subscriber has as a whole; IPv4 addresses one by one,
+    also inside IPv6.
+door.failed-addresses-bounded [P5]: memory is bounded: beyond ``addresses_max`` the address that has not failed for the longest time
+    is forgotten.
 """
 
 from __future__ import annotations

@@ -78,7 +78,9 @@ def check_format(engine: Engine) -> None:
 
 
 class QueueNumbers:
-    """The numbers of the queues, by name. N1: no number in the store is given twice, not even after its queue is gone.
+    """The numbers of the queues, by name.
+
+    engine.number-never-twice [P2, P3]: no number in the store is given twice, not even after its queue is gone.
 
     Queues that come and go have numbers of their own, from ``PASSING`` on.
     """

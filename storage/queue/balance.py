@@ -10,7 +10,7 @@ from storage.queue.ledger import Ledger
 class Balance:
     """The counts of one queue.
 
-    Q4  accepted = ended + depth (P6), in memory and in every row that is written.
+    queue.ledger-adds-up [P6]: accepted = ended + depth (P6), in memory and in every row that is written.
 
     stored: messages in the queue that the open write has on disk, or a commit before it. qos0: those in memory only.
     """

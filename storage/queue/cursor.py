@@ -35,7 +35,8 @@ class NextBatch(NamedTuple):
 class Cursor:
     """The position of one queue.
 
-    Q3  what is at or above the cursor has not been handed out since the last reset; what is below it is settled or in flight.
+    queue.cursor-after-handed-out [P2]: what is at or above the cursor has not been handed out since the last reset; what is below
+        it is settled or in flight.
 
     seq: the position; a chunk begins there, or ``floor`` is at or below the beginning of the chunk, with the durable bytes before
     it, or fewer. tail: everything below is committed, with ``tail_bytes`` durable bytes. bytes_before: durable bytes below ``seq``.

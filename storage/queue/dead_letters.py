@@ -4,11 +4,12 @@ A message is put here by the same commit that settles it in its queue, and goes 
 Who decides that a message is dead is the business of the exchange (``wire/exchange/sender.py``); what an operator may do with dead
 letters is in ``storage/store/queue_commands.py``.
 
-D1  ever = held + evicted + purged + replayed + damaged, in memory and in every row that is written; ``ever`` is what the
-    ledgers of the bridge's queues count as dead.
-D2  after any crash a message is in its queue or in the dead-letter queue, never in both, never in neither.
-D3  at most ``max_messages`` and ``max_bytes`` are held; the oldest give way. A letter leaves once: while a write that takes letters
-    out is not committed, the engine still shows them, and none gives way.
+queue.dead-letters-add-up [P6]: ever = held + evicted + purged + replayed + damaged, in memory and in every row that is written;
+    ``ever`` is what the ledgers of the bridge's queues count as dead.
+queue.dead-or-queued-never-both [P2, P3, P6]: after any crash a message is in its queue or in the dead-letter queue, never in both,
+    never in neither.
+queue.dead-letters-bounded [P5]: at most ``max_messages`` and ``max_bytes`` are held; the oldest give way. A letter leaves once:
+    while a write that takes letters out is not committed, the engine still shows them, and none gives way.
 
 Format, for readers of a snapshot. The queue is called ``dead:<bridge>`` and has a number like any queue (``meta``, ``N<name>``).
 Family ``msg``, key ``number u32 | dead sequence u64``, big endian, one key a message. The value: version u8, CRC-32 u32 little
@@ -161,7 +162,7 @@ class DeadRow:
 
     @property
     def ever(self) -> int:
-        """How many messages were ever dead-lettered (D1)."""
+        """How many messages were ever dead-lettered (queue.dead-letters-add-up)."""
         return self.held + self.evicted + self.purged + self.replayed + self.damaged
 
 
@@ -324,7 +325,9 @@ class DeadLetters:
         )
 
     def _evict(self, now_ms: int, fresh: deque[tuple[bytes, bytes, str]]) -> int:
-        """D3; ``fresh`` are letters (key, value, reason) that no write has yet. Where the oldest cannot be read, the newest go."""
+        """queue.dead-letters-bounded; ``fresh`` are letters (key, value, reason) that no write has yet. Where the oldest cannot be
+        read, the newest go.
+        """
         if self._leaving:
             return 0  # they go another time
         row = self._row

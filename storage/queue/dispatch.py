@@ -36,7 +36,9 @@ class Dispatch:
         *,
         durable: bool,
     ) -> None:
-        """durable: what is stored outlives the process, so marks are needed (Q6), and what is discarded is committed first."""
+        """durable: what is stored outlives the process, so marks are needed (queue.handed-out-below-mark), and what is discarded is
+        committed first.
+        """
         self.cut_short = False
         self._cursor = cursor
         self._waiting = waiting

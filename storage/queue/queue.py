@@ -35,10 +35,12 @@ CACHE_BYTES = 8 << 20
 class Queue:
     """The sequences in [head, tail) and no others.
 
-    Q1  head <= cursor <= tail.
+    queue.sequence-never-reused: head <= cursor <= tail.
 
-    The other rules stand with the parts that keep them: Q1 and Q2 ``tail``, Q3 ``cursor``, Q4 ``balance``, Q5 ``trimming``, Q6
-    ``sent_record``, Q7 ``settled``. Who needs one part only asks ``sent``, ``losses``, ``trimming``, ``purge`` or ``contents``.
+    The other rules stand with the parts that keep them: queue.sequence-never-reused and queue.chunk-with-its-tail ``tail``,
+    queue.cursor-after-handed-out ``cursor``, queue.ledger-adds-up ``balance``, queue.trimmed-after-settled ``trimming``,
+    queue.handed-out-below-mark ``sent_record``, queue.history-notes-each-once ``settled``. Who needs one part only asks ``sent``,
+    ``losses``, ``trimming``, ``purge`` or ``contents``.
     """
 
     def __init__(
@@ -59,8 +61,8 @@ class Queue:
         """Open the queue as ``row``, or else the engine, has it; or a new one that begins at ``first_seq``. Reads one chunk (P8).
 
         tail_known: evidence from elsewhere that the queue went that far once; what is missing up to there is lost. on_change: is
-        called when the row is to be written. mark_holds: nothing is committed that a loss of power takes back (Q6). retained:
-        whether a history is kept.
+        called when the row is to be written. mark_holds: nothing is committed that a loss of power takes back
+        (queue.handed-out-below-mark). retained: whether a history is kept.
 
         Raises:
             StorageDamaged: its row is damaged.
@@ -196,7 +198,9 @@ class Queue:
 
     @property
     def wants_mark(self) -> bool:
-        """Whether ``hand_out`` stopped for want of a higher mark: write the row, commit it in full strength, and go on (Q6)."""
+        """Whether ``hand_out`` stopped for want of a higher mark: write the row, commit it in full strength, and go on
+        (queue.handed-out-below-mark).
+        """
         return self.sent.wants_mark
 
     def release(self, ranges: Ranges) -> None:
@@ -217,7 +221,8 @@ class Queue:
         self._in_flight.clear()
 
     def close(self, sent_below: int) -> None:
-        """Nothing is handed out for now; what was not sent may be dropped, and expires (Q6). The next hand-out commits a mark anew.
+        """Nothing is handed out for now; what was not sent may be dropped, and expires (queue.handed-out-below-mark). The next
+        hand-out commits a mark anew.
 
         sent_below: what was handed out from there on was never sent; -1: that is not known.
         """
@@ -299,8 +304,8 @@ class Queue:
     def write_row(self, write: Write, *, strong: bool = True, ahead: bool = True, wall_ms: int = 0) -> None:
         """Put the queue's row into ``write``, as it is once everything appended is committed, and what goes into the history.
 
-        strong: the commit has the configured strength, so the mark of Q6 may move; ahead: by a block, since more can be handed out
-        soon.
+        strong: the commit has the configured strength, so the mark of queue.handed-out-below-mark may move; ahead: by a block,
+        since more can be handed out soon.
         """
         self._settled.advance()
         head, settled, sent, balance = self._settled.head, self._settled.above.ranges(), self.sent, self._balance

@@ -18,9 +18,10 @@ HANDED_AHEAD = 16_384  # more than a batch, so that a lane that keeps up has its
 class SentRecord:
     """What the remote of one queue may hold.
 
-    Q6  a durable message is handed out only below a committed mark, ``handed`` in the row. So after any crash it is known what may
-        have been sent: that is neither dropped nor expired, for the remote may hold its packet identifier. Where commits do not
-        survive the loss of power the mark may be an older one: then it is all that can be in flight from the head on.
+    queue.handed-out-below-mark [P2, P3]: a durable message is handed out only below a committed mark, ``handed`` in the row. So
+        after any crash it is known what may have been sent: that is neither dropped nor expired, for the remote may hold its packet
+        identifier. Where commits do not survive the loss of power the mark may be an older one: then it is all that can be in
+        flight from the head on.
 
     generation, session: the remote's session, and how many there were; no session: the next is begun clean. left: sessions that
     the remote may still have at other addresses. released: what had its PUBREC, in the order of the PUBRECs, which PUBRELs have to
@@ -41,7 +42,9 @@ class SentRecord:
 
     @property
     def wants_mark(self) -> bool:
-        """Whether something was to be handed out above the mark: write the row, commit it in full strength, and go on (Q6)."""
+        """Whether something was to be handed out above the mark: write the row, commit it in full strength, and go on
+        (queue.handed-out-below-mark).
+        """
         return self._wanted > self.mark
 
     def want(self, stop: int) -> None:

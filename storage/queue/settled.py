@@ -15,7 +15,7 @@ Gaps = Sequence[tuple[int, int]]
 class Settled:
     """The settled sequences of one queue.
 
-    Q7  where a history is kept, what leaves the queue is noted in it, each sequence once.
+    queue.history-notes-each-once [P6, reports]: where a history is kept, what leaves the queue is noted in it, each sequence once.
 
     head: everything below it is settled. above: and these from there on.
     """

@@ -19,8 +19,8 @@ from wire.frames.batch import QOS_MASK, Batch, head_of
 class Tail:
     """The end of one queue, once everything appended is committed.
 
-    Q1  the sequence of a durable message is never reused, not even after a crash.
-    Q2  a chunk and the tail that covers it land in the same write.
+    queue.sequence-never-reused [P2, P3]: the sequence of a durable message is never reused, not even after a crash.
+    queue.chunk-with-its-tail [P1, P3]: a chunk and the tail that covers it land in the same write.
 
     seq: one past the last message. size_bytes: of all stored messages that were ever appended. ways: by which they go.
     """

@@ -20,8 +20,8 @@ TRIM_BYTES = 16 << 20
 class Trimming:
     """Deletes the chunks of one queue that nobody needs any more.
 
-    Q5  a chunk is deleted only in or after the write whose row has all of it settled.
-    Q7  where a history is kept, trimming deletes no chunk: the history does when it is cut.
+    queue.trimmed-after-settled [P3]: a chunk is deleted only in or after the write whose row has all of it settled.
+    queue.history-keeps-chunks [reports]: where a history is kept, trimming deletes no chunk: the history does when it is cut.
 
     history: None where none is kept.
     """

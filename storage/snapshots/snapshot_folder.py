@@ -2,10 +2,11 @@
 
 Everything here reads and writes files and may block: the supervisor calls it in a thread. Nobody else writes below the folder.
 
-S1  a folder with a snapshot's name has every file that its manifest names, synced: it gets the name last, by a rename.
-S2  what was left half made goes at the next start; a snapshot that is removed is half made first.
-S3  a snapshot that is being copied, or read under ``held``, is not removed.
-S4  nobody but the node's user reads them: folders are 0700, files 0600.
+snapshots.named-when-whole [reports]: a folder with a snapshot's name has every file that its manifest names, synced: it gets the
+    name last, by a rename.
+snapshots.half-made-goes [reports]: what was left half made goes at the next start; a snapshot that is removed is half made first.
+snapshots.held-one-stays [reports]: a snapshot that is being copied, or read under ``held``, is not removed.
+snapshots.read-by-owner-only [access]: nobody but the node's user reads them: folders are 0700, files 0600.
 """
 
 from __future__ import annotations
@@ -202,7 +203,7 @@ class SnapshotFolder:
         return removed
 
     def remove(self, name: str) -> bool:
-        """Remove the snapshot, unless it is ``held`` (S3); whether it is gone.
+        """Remove the snapshot, unless it is ``held`` (snapshots.held-one-stays); whether it is gone.
 
         Raises:
             OSError: it is half removed; ``clean`` goes on.
@@ -247,7 +248,7 @@ class SnapshotFolder:
 
 @contextmanager
 def held(snapshot: Path) -> Iterator[None]:
-    """Nobody removes ``snapshot`` meanwhile (S3); ends with the process at the latest.
+    """Nobody removes ``snapshot`` meanwhile (snapshots.held-one-stays); ends with the process at the latest.
 
     Raises:
         OSError: it is not there.

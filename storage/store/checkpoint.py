@@ -4,6 +4,9 @@
 the figures are those of the rows on disk. ``Standing.facts`` does what takes time with the messages that are in memory only, in
 any thread. The manifest around the facts, checksums and the folder are the supervisor's
 (``supervisor/snapshots/node_snapshots.py``).
+
+store.snapshot-as-rows-say [reports]: what is said of a checkpoint is what its rows say: between two commits, of durable messages,
+    each queued, in flight or settled.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Makes the next commit durable: what every part of the store has changed goes into one write, by rows of its own.
 
-T4  when the disk refuses, the open write is kept and committed again later: no acknowledgement, no loss, no gap in the numbers.
+store.refused-write-kept: when the disk refuses, the open write is kept and committed again later: no acknowledgement, no loss, no
+    gap in the numbers.
 """
 
 from __future__ import annotations

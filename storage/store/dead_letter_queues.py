@@ -68,7 +68,8 @@ class Burials:
         return Remains(messages, damages)
 
     def bury(self, bridge: str, queue: Queue, outcome: str, ranges: Ranges, remains: Remains, *, by: str) -> None:
-        """Settle ``ranges`` of ``queue`` under ``outcome`` and keep their ``remains``; both hold with the next commit (D2).
+        """Settle ``ranges`` of ``queue`` under ``outcome`` and keep their ``remains``; both hold with the next commit
+        (queue.dead-or-queued-never-both).
 
         A message that is damaged is settled all the same, and counted as that.
 

@@ -2,7 +2,7 @@
 
 What is damaged is taken out of its queue; a queue that cannot be read for now is tried again by itself.
 
-T2  nothing is handed out before its commit.
+store.hand-out-after-commit: nothing is handed out before its commit.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Each numbered batch is taken once, and answered when it is on record. The rules of a link are ``senders``', those of limits
 ``limits``'; what sessions want takes its place between the batches, and is ``local_sessions``'.
 
-T1  ``Committed`` is returned after the commit it tells of, unless ``acknowledge`` is ``fast`` (P1).
+store.answer-after-commit: ``Committed`` is returned after the commit it tells of, unless ``acknowledge`` is ``fast`` (P1).
 """
 
 from __future__ import annotations

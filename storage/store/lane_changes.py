@@ -3,11 +3,12 @@
 A topic takes one lane of a bridge, by a hash over the number of lanes, so another number brings a topic to another lane, where it
 would overtake what waits in its former one. The number changes between two lives of a node only; the store notices when it opens.
 
-K1  what was accepted while the number was one is handed out only when everything from before has left its queue (P4), in whatever
-    lane that is; if the number changes again meanwhile, so for each change in turn.
-K2  the number of lanes, and where the queues stood when it changed, are on record in or before the commit of the first message that
-    takes its lane by that number.
-K3  a lane that has nothing, or whose files are damaged so that it stands still, keeps nobody waiting.
+store.former-lanes-drain-first [P4]: what was accepted while the number of lanes was one number is handed out only when everything
+    from before has left its queue, in whatever lane that is; if the number changes again meanwhile, so for each change in turn.
+store.lanes-on-record-first [P3, P4]: the number of lanes, and where the queues stood when it changed, are on record in or before
+    the commit of the first message that takes its lane by that number.
+store.empty-lane-holds-nobody [alive]: a lane that has nothing, or whose files are damaged so that it stands still, keeps nobody
+    waiting.
 """
 
 from __future__ import annotations

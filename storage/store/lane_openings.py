@@ -1,7 +1,7 @@
 """Who takes from which queue: lanes are opened, get credit, and are closed. What their takers are owed is sent after its commit.
 
-T1  ``LaneOpened`` and ``Settled`` are sent after the commit they tell of (P1).
-T3  frames of an old epoch change nothing.
+store.answer-after-commit: ``LaneOpened`` and ``Settled`` are sent after the commit they tell of (P1).
+store.old-epoch-changes-nothing: frames of an old epoch change nothing.
 """
 
 from __future__ import annotations

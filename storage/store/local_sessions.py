@@ -1,18 +1,23 @@
 """What the store does for local clients' sessions: they begin, go on and end, with their queues, subscriptions and Wills.
 
-Subscriptions are ``session_subscriptions``'; what becomes of a Will once it is out (S3) is ``session_wills``'.
+Subscriptions are ``session_subscriptions``'; what becomes of a Will once it is out (store.will-kept-until-published) is
+``session_wills``'.
 
 It changes memory and the next commit; after that, what ``take_answers`` has may be sent.
 
-S1  what a client is told (CONNACK, SUBACK) is committed first, where it outlives the connection.
-S2  a session and its queue end in one commit; a later session of the same name has another queue.
-S4  a session does not end before its Will is out.
-S5  an opening that is asked for again, because its answer was lost with a store, gets the answer that it had: a session that it has
-    itself begun was not there before [MQTT-3.2.2-2, MQTT-3.2.2-4].
-S6  a session that ends with its connection is not there for the next one [MQTT-3.1.2-6].
-S7  what lasts of a session is its user's: nobody else opens it, not with a clean start either, nor ends its Will's delay by that.
-S8  what a connection said when it ended is kept by the Listener until it is committed here: it is sent again to a new store.
-S9  a session that an operator ends goes in one commit with its queue, its subscriptions and the event; its Will is due at once.
+store.told-after-commit [P2, P3]: what a client is told (CONNACK, SUBACK) is committed first, where it outlives the connection.
+store.session-goes-with-its-queue [P2, P3]: a session and its queue end in one commit; a later session of the same name has another
+    queue.
+store.session-outlasts-its-will [MQTT]: a session does not end before its Will is out.
+store.repeated-opening-same-answer [P3, MQTT]: an opening that is asked for again, because its answer was lost with a store, gets
+    the answer that it had: a session that it has itself begun was not there before [MQTT-3.2.2-2, MQTT-3.2.2-4].
+store.short-session-not-found [MQTT]: a session that ends with its connection is not there for the next one [MQTT-3.1.2-6].
+store.session-is-its-users [access]: what lasts of a session is its user's: nobody else opens it, not with a clean start either, nor
+    ends its Will's delay by that.
+store.end-kept-until-committed [P3]: what a connection said when it ended is kept by the Listener until it is committed here: it is
+    sent again to a new store.
+store.ended-by-operator-at-once [P3]: a session that an operator ends goes in one commit with its queue, its subscriptions and the
+    event; its Will is due at once.
 """
 
 from __future__ import annotations
@@ -121,9 +126,10 @@ class LocalSessions:
         return True
 
     def end(self, session: Session, wall_ms: int, *, drops_will: bool) -> int:
-        """End ``session`` by an operator's order, with the open write (S9); how many messages went with its queue.
+        """End ``session`` by an operator's order, with the open write (store.ended-by-operator-at-once); how many messages went
+        with its queue.
 
-        A Will that is to be published stays on record until it is out (S4).
+        A Will that is to be published stays on record until it is out (store.session-outlasts-its-will).
         """
         gone = SessionGone(session=session.name, queue=session.queue, drops_will=drops_will)
         self._ended += 1
@@ -183,7 +189,7 @@ class LocalSessions:
             present = session is not None and session.connected == (frame.epoch, frame.source)
             session = session if present else None
         elif session is not None and session.opening == opening:
-            present = session.found  # S5
+            present = session.found  # store.repeated-opening-same-answer
         else:
             present = session is not None and session.expiry_s > 0 and not frame.clean
             if session is not None and not present and session.lasting:
@@ -215,7 +221,7 @@ class LocalSessions:
         )
 
     def _is_anothers(self, session: Session, frame: SessionOpen) -> bool:
-        """Whether something lasts of the session that is another user's (S7)."""
+        """Whether something lasts of the session that is another user's (store.session-is-its-users)."""
         mine = session.user is None or session.user == frame.user or not self._tells_users_apart
         return not mine and session.lasting and frame.sender == LISTENER
 
@@ -266,7 +272,7 @@ class LocalSessions:
             session.received.clear()
 
     def _end(self, session: Session, why: str) -> None:
-        """The session ends with the open write, and everything of it (S2)."""
+        """The session ends with the open write, and everything of it (store.session-goes-with-its-queue)."""
         self._remove_queue(session, why)
         self._sessions.forget(session.name)
         if session.refused_wills:

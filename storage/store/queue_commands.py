@@ -16,6 +16,9 @@ replay {bridge, reason?, from?, count?} -> {replayed, skipped, damaged, full, ne
 
 Commands about local clients' sessions are ``storage/store/session_commands.py``'s; they wait in the same line, and are answered
 likewise.
+
+store.purge-begins-a-session [P2]: a purge of what may have been sent raises the generation, leaves the session and has the lane
+    opened anew: the remote may hold packet identifiers of what is gone.
 """
 
 from __future__ import annotations

@@ -4,9 +4,10 @@ What came in one of them, received QoS 2 identifiers and filters, is a row of it
 identifier, address and number. The lane's row says which there are: the one that is used and those that were left
 (``wire/exchange/left_sessions.py``).
 
-M1  a row is there only for a session that its lane knows. What is late, of one that the remote has lost, is of no use.
-M2  a session at an address that is not configured any more is forgotten at the store's start, but for the one in use, which goes
-    when another takes its place. What belongs to bridges that are not configured stays.
+store.row-of-known-session-only [P2]: a row is there only for a session that its lane knows. What comes late, of a session that the
+    remote has lost, is dropped.
+store.unused-address-forgotten [P5]: a session at an address that is not configured any more is forgotten at the store's start, but
+    for the one in use, which goes when another takes its place. What belongs to bridges that are not configured stays.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from wire.settings import BridgeSettings
 class RemoteSessions:
     """The rows of remotes' sessions. ``queue_of``: a lane's queue by its name, None where it is not known where it stands.
 
-    What is of no use to the configured ``bridges`` goes with the first commit (M2).
+    What is of no use to the configured ``bridges`` goes with the first commit (store.unused-address-forgotten).
     """
 
     def __init__(self, sessions: Sessions, queue_of: Callable[[str], Queue | None], bridges: Iterable[BridgeSettings]) -> None:
@@ -40,7 +41,7 @@ class RemoteSessions:
         self._forget_others(bridges)
 
     def knows(self, name: str) -> bool:
-        """Whether the session is a local client's, or one that its lane knows (M1)."""
+        """Whether the session is a local client's, or one that its lane knows (store.row-of-known-session-only)."""
         if not is_remote(name):
             return True
         queue = self._queue(name)

@@ -4,6 +4,9 @@ A session is a local client's, under its client identifier, or one that a lane h
 (``wire/frames/names.py``). Received QoS 2 identifiers are committed with their messages and removed before PUBCOMP [MQTT-4.3.3-2];
 subscriptions before SUBACK; the Will before CONNACK. All sessions are in memory; how many there may be is limited. Queues, retained
 messages and frames are the business of ``storage/store/local_sessions.py``.
+
+store.identifier-with-its-message [P1, P2]: a received QoS 2 identifier is in the commit of its message.
+store.identifier-gone-before-pubcomp [P2, MQTT]: PUBCOMP leaves after the commit that removes the identifier [MQTT-4.3.3-2].
 """
 
 from __future__ import annotations

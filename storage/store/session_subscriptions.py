@@ -1,6 +1,6 @@
 """What local clients subscribe to: it goes on record with a session that lasts, and retained messages come with it.
 
-S1  a SUBACK is sent after the commit of what it tells of, where that outlives the connection.
+store.told-after-commit: a SUBACK is sent after the commit of what it tells of, where that outlives the connection.
 """
 
 from __future__ import annotations

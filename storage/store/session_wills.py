@@ -1,7 +1,8 @@
 """The Wills of local clients' sessions once they are published: what becomes of each on record.
 
-S3  a Will stays on record until a batch with it is committed, or the client took it back [MQTT-3.1.2-8, MQTT-3.14.4-3].
-    One for which there is no room stays on record by itself, whatever becomes of the session, and is sent again.
+store.will-kept-until-published [P3, MQTT]: a Will stays on record until a batch with it is committed, or the client took it back
+    [MQTT-3.1.2-8, MQTT-3.14.4-3]. One for which there is no room stays on record by itself, whatever becomes of the session, and is
+    sent again.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ class SessionWills:
         self._refused_bytes = sum(map(size_bytes, refused))
 
     def sent(self, wills: Iterable[tuple[str, int, int, int]], batch: tuple[int, int], refused: Collection[int]) -> None:
-        """``wills``, as in ``Publishes``, are in the open write by way of ``batch`` (epoch, number), save ``refused`` rows (S3)."""
+        """``wills``, as in ``Publishes``, are in the open write by way of ``batch`` (epoch, number), save ``refused`` rows
+        (store.will-kept-until-published).
+        """
         for name, row, epoch, number in wills:
             session = self._sessions.get(name)
             if session is None:

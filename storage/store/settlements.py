@@ -1,6 +1,6 @@
 """What becomes of messages that were handed out, as their Forwarder and Connection say: they leave the queue with the next commit.
 
-T3  frames of an old epoch change nothing.
+store.old-epoch-changes-nothing: frames of an old epoch change nothing.
 """
 
 from __future__ import annotations

@@ -6,11 +6,12 @@ A turn is: ``receive`` each frame, then ``admit`` (decides on all that waits and
 What comes in is ``intake``'s, what goes out ``hand_outs``' and ``lane_openings``', what is settled ``settlements``'. They share the
 queues (``lanes``), and put what they change into the same ``next_commit``. Here is in which order they have their turn.
 
-T1  ``Committed`` (unless ``fast``), ``Settled``, ``LaneOpened`` and what sessions are answered are returned after the commit they
-    tell of (P1).
-T2  nothing is handed out before its commit.
-T3  frames of an old epoch change nothing.
-T4  when the disk refuses, the open write is kept and committed again later: no acknowledgement, no loss, no gap in the numbers.
+store.answer-after-commit [P1]: ``Committed`` (unless ``fast``), ``Settled``, ``LaneOpened`` and what sessions are answered are
+    returned after the commit they tell of (P1).
+store.hand-out-after-commit [P2, P3]: nothing is handed out before its commit.
+store.old-epoch-changes-nothing [P2, P3]: frames of an old epoch change nothing.
+store.refused-write-kept [P1, P6]: when the disk refuses, the open write is kept and committed again later: no acknowledgement, no
+    loss, no gap in the numbers.
 """
 
 from __future__ import annotations
@@ -186,7 +187,8 @@ class Store:
             effects += answers  # behind what a session's end tells
             answers = []
             effects += self._hand_outs.hand_out(now_s, wall_ms)
-            # Once in a block of messages, where no other commit has moved the mark along (Q6), and when something has expired.
+            # Once in a block of messages, where no other commit has moved the mark along (queue.handed-out-below-mark), and when
+            # something has expired.
             while self.next_commit.at_once:
                 self.next_commit.at_once, self.next_commit.needs_sync = False, True
                 self.commits.commit(now_s, wall_ms)

@@ -23,7 +23,10 @@ _NOT_DATA = {FILE_NAME, f"{FILE_NAME}.new", "lock", "run"}
 
 
 class Epochs:
-    """Gives epochs. E1: each is higher than every one given before, over all runs of the node."""
+    """Gives epochs.
+
+    tree.epochs-only-rise [P2, P3]: each epoch is higher than every one given before, over all runs of the node.
+    """
 
     def __init__(self, data_dir: Path, wall_s: float) -> None:
         """Reserve the first block; ``wall_s`` is UTC in seconds.

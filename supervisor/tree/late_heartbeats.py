@@ -28,8 +28,8 @@ class _Heard:
 class Liveness:
     """Judges silence. Heartbeats are due each ``period_s``; who is silent for ``timeout_s`` is dead.
 
-    H1  nobody is dead before ``timeout_s`` of silence, counted only while the judge itself was running.
-    H2  whoever is silent that long is dead at the first tick after it.
+    tree.nobody-dead-early [alive]: nobody is dead before ``timeout_s`` of silence, counted only while the judge itself was running.
+    tree.silent-dead-at-next-tick [alive]: whoever is silent that long is dead at the first tick after it.
     """
 
     def __init__(self, period_s: float, timeout_s: float, now_s: float) -> None:

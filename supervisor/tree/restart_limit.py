@@ -62,9 +62,10 @@ Decision = Restart | GiveUp | Escalate
 class ChildRestarts:
     """The restarts of one child.
 
-    R1  the first crash after a stable life is answered at once, the next ones after growing delays.
-    R2  more crashes than the window allows escalate; ``Unavailable`` is the world's fault and does not count.
-    R3  ``StorageDamaged`` and ``ConfigError`` are never answered with a restart.
+    tree.first-restart-at-once [alive]: the first crash after a stable life is answered at once, the next ones after growing delays.
+    tree.too-many-restarts-escalate [alive]: more crashes than the window allows escalate; ``Unavailable`` is the world's fault and
+        does not count.
+    tree.damage-not-restarted [alive]: ``StorageDamaged`` and ``ConfigError`` are never answered with a restart.
     """
 
     def __init__(self, window: RestartWindow, backoff: Backoff) -> None:

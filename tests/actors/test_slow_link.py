@@ -115,10 +115,10 @@ class Lane:
 
 @KERNELS
 @pytest.mark.parametrize("qos", [1, 2])
-def test_w4_a_message_that_takes_longer_than_the_stall_timeout_crosses(
+def test_a_message_that_takes_longer_than_the_stall_timeout_crosses(
     monkeypatch: pytest.MonkeyPatch, kernel_bytes: int, qos: int
 ) -> None:
-    """200 s for one PUBLISH, with a stall timeout of 30 s; the PUBACK then comes 20 s later."""
+    """exchange.leaving-bytes-give-time: 200 s for one PUBLISH, with a stall timeout of 30 s; the PUBACK then comes 20 s later."""
     lane = Lane(monkeypatch, kernel_bytes, keep_alive_s=0)
     lane.publish(qos)
     lane.pass_time(220.0)
@@ -133,9 +133,10 @@ def test_w4_a_message_that_takes_longer_than_the_stall_timeout_crosses(
 
 
 @KERNELS
-def test_w4_a_link_that_carries_nothing_any_more_is_left_after_the_stall_timeout(
+def test_a_link_that_carries_nothing_any_more_is_left_after_the_stall_timeout(
     monkeypatch: pytest.MonkeyPatch, kernel_bytes: int
 ) -> None:
+    """exchange.leaving-bytes-give-time"""
     lane = Lane(monkeypatch, kernel_bytes, keep_alive_s=0)
     lane.publish(1)
     lane.pass_time(100.0)
@@ -145,7 +146,8 @@ def test_w4_a_link_that_carries_nothing_any_more_is_left_after_the_stall_timeout
 
 
 @KERNELS
-def test_w4_a_message_that_has_crossed_without_an_answer_is_a_stall(monkeypatch: pytest.MonkeyPatch, kernel_bytes: int) -> None:
+def test_a_message_that_has_crossed_without_an_answer_is_a_stall(monkeypatch: pytest.MonkeyPatch, kernel_bytes: int) -> None:
+    """exchange.leaving-bytes-give-time"""
     lane = Lane(monkeypatch, kernel_bytes, keep_alive_s=0)
     lane.publish(1)
     taken_s = PAYLOAD_BYTES / RATE + STALL_TIMEOUT_S
@@ -153,8 +155,8 @@ def test_w4_a_message_that_has_crossed_without_an_answer_is_a_stall(monkeypatch:
 
 
 @KERNELS
-def test_w4_a_pingreq_has_its_time_once_it_is_out(monkeypatch: pytest.MonkeyPatch, kernel_bytes: int) -> None:
-    """PINGREQ waits behind a QoS 0 message of 200 s, and the remote has 10 s for its answer."""
+def test_a_pingreq_has_its_time_once_it_is_out(monkeypatch: pytest.MonkeyPatch, kernel_bytes: int) -> None:
+    """exchange.leaving-bytes-give-time: PINGREQ waits behind a QoS 0 message of 200 s, and the remote has 10 s for its answer."""
     lane = Lane(monkeypatch, kernel_bytes, keep_alive_s=20)
     lane.publish(0)
     lane.pass_time(190.0)
@@ -167,10 +169,10 @@ def test_w4_a_pingreq_has_its_time_once_it_is_out(monkeypatch: pytest.MonkeyPatc
 
 @KERNELS
 @pytest.mark.parametrize("dies_after_s", [100.0, 210.0])
-def test_w4_a_pingreq_that_gets_no_answer_is_noticed_behind_a_long_message(
+def test_a_pingreq_that_gets_no_answer_is_noticed_behind_a_long_message(
     monkeypatch: pytest.MonkeyPatch, kernel_bytes: int, dies_after_s: float
 ) -> None:
-    """The link dies under the message, or the remote does not answer what has reached it."""
+    """exchange.leaving-bytes-give-time: the link dies under the message, or the remote does not answer what has reached it."""
     lane = Lane(monkeypatch, kernel_bytes, keep_alive_s=20)
     lane.publish(0)
     if dies_after_s < PAYLOAD_BYTES / RATE:
@@ -184,8 +186,10 @@ def test_w4_a_pingreq_that_gets_no_answer_is_noticed_behind_a_long_message(
 
 
 @KERNELS
-def test_w4_a_suback_has_its_time_once_the_subscribe_is_out(monkeypatch: pytest.MonkeyPatch, kernel_bytes: int) -> None:
-    """The store answers, so that SUBSCRIBE may leave, when a message of 200 s is on its way already."""
+def test_a_suback_has_its_time_once_the_subscribe_is_out(monkeypatch: pytest.MonkeyPatch, kernel_bytes: int) -> None:
+    """exchange.leaving-bytes-give-time: the store answers, so that SUBSCRIBE may leave, when a message of 200 s is on its way
+    already.
+    """
     lane = Lane(monkeypatch, kernel_bytes, subscribes=True, keep_alive_s=0)
     lane.publish(1)
     opened = next(frame for frame in lane.mailbox.sent if isinstance(frame, SessionOpen))

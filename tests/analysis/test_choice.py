@@ -1,4 +1,7 @@
-"""Which snapshots a report reads: C1-C4, against sets of sequences and the order in which snapshots were made."""
+"""Which snapshots a report reads: reports.sequence-from-one-snapshot, reports.all-kept-history-taken,
+reports.accounted-from-here-on, reports.snapshots-by-life-not-clock, against sets of sequences and the order in which snapshots were
+made.
+"""
 
 from __future__ import annotations
 
@@ -34,14 +37,14 @@ def successive(draw: st.DrawFn) -> list[QueueAt]:
 def test_each_sequence_is_taken_once_and_all_that_was_kept_is_taken(states: list[QueueAt]) -> None:
     taken = [seq for take in takes(states) for seq in range(take.seq_from, take.seq_to)]
 
-    assert len(taken) == len(set(taken))  # C1
+    assert len(taken) == len(set(taken))  # reports.sequence-from-one-snapshot
     newest = states[-1]
     kept = {seq for state in states for seq in range(state.history_from, state.head)} | set(range(newest.history_from, newest.tail))
     oldest_joined = newest.history_from
     for state in reversed(states):
         if state.head >= oldest_joined:
             oldest_joined = min(oldest_joined, state.history_from)
-    assert {seq for seq in kept if seq >= oldest_joined} <= set(taken)  # C2
+    assert {seq for seq in kept if seq >= oldest_joined} <= set(taken)  # reports.all-kept-history-taken
 
 
 @given(successive())
@@ -84,7 +87,7 @@ def test_snapshots_are_in_the_order_in_which_they_were_made_whatever_the_clock_s
 
     ordered = in_order(arrived)
 
-    assert ordered == found  # C4
+    assert ordered == found  # reports.snapshots-by-life-not-clock
     assert [after.snapshot_id for _, after in set_backs(ordered)] == [
         after.snapshot_id for before, after in pairwise(found) if after.at_ms < before.at_ms
     ]

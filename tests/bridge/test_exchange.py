@@ -218,7 +218,9 @@ def test_no_matching_subscribers_is_success(start_node: StartNode, qos: int) -> 
 
 @pytest.mark.parametrize("qos", [1, 2])
 def test_the_receive_maximum_of_each_connack_is_kept(start_node: StartNode, qos: int) -> None:
-    """At most three are unanswered; after a cut the same come first, under a smaller maximum. QoS 2 leaves one slot free (F2)."""
+    """At most three are unanswered; after a cut the same come first, under a smaller maximum. QoS 2 leaves one slot free
+    (exchange.qos2-maximum-kept).
+    """
     full, fewer = (3, 2) if qos == 1 else (2, 1)
     numbers = [str(number) for number in range(8)]
     with FakeRemote(properties=[(RECEIVE_MAXIMUM, 3)]) as remote:

@@ -128,7 +128,9 @@ def test_what_the_remote_refuses_is_kept_shown_replayed_and_purged(
 def test_messages_that_die_while_the_store_is_killed_are_kept_once_each(
     refusing: FakeRemote, start_node: StartNode, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """D2 on real files: whatever the kills cut off, each message is in the queue or among the dead letters; in the end, there."""
+    """queue.dead-or-queued-never-both on real files: whatever the kills cut off, each message is in the queue or among the dead
+    letters; in the end, there.
+    """
     node = start_node(to(refusing.port, remote={"receive_maximum": 50, "qos2_maximum": 50}))
     with (
         Publisher(node.port, "bad/1", qos=1, rate_per_s=1500.0) as one,

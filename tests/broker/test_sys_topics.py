@@ -110,8 +110,8 @@ def test_values_reach_a_session_that_lasts_on_its_next_connection(node: Node) ->
 
 
 @pytest.mark.parametrize("version", [4, 5])
-def test_y1_no_client_publishes_to_sys(node: Node, version: int) -> None:
-    """It is acknowledged and dropped at 3.1.1, refused with 0x87 at MQTT 5; the connection goes on."""
+def test_no_client_publishes_to_sys(node: Node, version: int) -> None:
+    """routing.sys-stays-here: it is acknowledged and dropped at 3.1.1, refused with 0x87 at MQTT 5; the connection goes on."""
     code = 0x87 if version == 5 else 0
     with MqttClient(node.port, f"liar-{version}", version=version) as liar, MqttClient(node.port, f"sees-{version}") as witness:
         witness.subscribe("$SYS/lie", "end")
@@ -129,7 +129,8 @@ def test_y1_no_client_publishes_to_sys(node: Node, version: int) -> None:
         witness.ping()
 
 
-def test_y1_no_will_goes_to_sys(node: Node) -> None:
+def test_no_will_goes_to_sys(node: Node) -> None:
+    """routing.sys-stays-here"""
     for version in (4, 5):
         client = MqttClient(node.port, "will", version=version, will=Will(topic="$SYS/lie", payload=b"x"))
         assert client.connect().reason_code != 0
@@ -158,8 +159,8 @@ def test_a_new_process_has_values_for_whoever_subscribes(node: Node) -> None:
     wait_until(subscribed, 20.0, "the values of the new process")
 
 
-def test_y1_a_bridge_gets_nothing_of_sys(node: Node) -> None:
-    """Not even where its rule says ``$SYS/#``, and after clients have tried and values were sent."""
+def test_a_bridge_gets_nothing_of_sys(node: Node) -> None:
+    """routing.sys-stays-here: not even where its rule says ``$SYS/#``, and after clients have tried and values were sent."""
     with MqttClient(node.port, "before-bridge") as witness, MqttClient(node.port, "liar") as liar:
         witness.subscribe("$SYS/broker/uptime")
         publish(liar, "$SYS/broker/uptime", "lie", qos=1)

@@ -189,7 +189,7 @@ def test_a_clock_that_jumps_by_hours_and_years_changes_nothing(tmp_path: Path, c
             assert abs(away_s(node) - jump_s) < 60
             progress()
             epochs.append(newest_epoch(node))
-        assert epochs == sorted(set(epochs)), "E1"
+        assert epochs == sorted(set(epochs)), "tree.epochs-only-rise"
         for publisher in crowd:
             arrivals = subscriber.wait_for(publisher.topic, publisher.finish(), deadline_s=30.0)
             assert arrivals.are_exact() if publisher.qos == 2 else arrivals.are_complete(), arrivals

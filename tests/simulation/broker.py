@@ -1,7 +1,7 @@
 """The remote broker: an MQTT 3.1.1 and 5.0 server written for the test, which judges what it gets by the standard.
 
 A session outlives its connections unless the broker is told to lose it. What it accepts is reported to the ``BrokerWatcher``. The
-rules it holds its peer to (R1 ...) are in ``_Judge``.
+rules it holds its peer to are in ``_Judge``.
 Faults are switches: refusing CONNECT, stalling, rejecting PUBLISHes by reason code, or by closing the connection on some or on all.
 """
 
@@ -83,17 +83,20 @@ class Session:
 class _Judge:
     """The rules that hold within one connection.
 
-    R1  a message is sent once on a connection, and again only if it was refused.
-    R2  its packet identifier stays with it, and no other message has it while its exchange is open. (A crash may lose that an
-        exchange has ended. So many messages later that identifiers have come round, its identifier may be another's.)
-    R3  DUP is set on what this session has seen before, and not on the very first sending there can be.
-    R4  the order is that of the first sendings.
-    R5  after PUBREL a message is never published again in that session.
-    R8  to a session that was left and is come back to, nothing is published under an identifier that it holds for another message.
-    R6  the receive maximum holds; at level 4 the limit on unreleased QoS 2 messages. (A crash may lose that others have been tried
-        before a message for which connections were closed: what they left behind comes on top of it.)
-    R7  PUBREL comes only for what was answered with PUBREC, in the order of the PUBRECs [MQTT-4.6.0-4], also when it comes again.
-        (Where a lost session's releases are assumed delivered, a PUBREL may still come for them.)
+    exchange.nothing-twice-live: a message is sent once on a connection, and again only if it was refused.
+    exchange.identifier-never-twice: its packet identifier stays with it, and no other message has it while its exchange is open. (A
+        crash may lose that an exchange has ended. So many messages later that identifiers have come round, its identifier may be
+        another's.)
+    exchange.dup-on-repeats: DUP is set on what this session has seen before, and not on the very first sending there can be.
+    exchange.publish-in-order: the order is that of the first sendings.
+    exchange.no-publish-after-pubrec: after PUBREL a message is never published again in that session.
+    exchange.left-identifiers-released: to a session that was left and is come back to, nothing is published under an identifier
+        that it holds for another message.
+    exchange.receive-maximum-kept: the receive maximum holds; at level 4 the limit on unreleased QoS 2 messages. (A crash may lose
+        that others have been tried before a message for which connections were closed: what they left behind comes on top of it.)
+    exchange.pubrels-in-pubrec-order: PUBREL comes only for what was answered with PUBREC, in the order of the PUBRECs
+        [MQTT-4.6.0-4], also when it comes again. (Where a lost session's releases are assumed delivered, a PUBREL may still come
+        for them.)
     """
 
     def __init__(self, session: Session, broker: Broker, client_id: str, level: int) -> None:
@@ -119,32 +122,32 @@ class _Judge:
         session.refused.discard(sending)
         entry = self._entry(sending, new=not packet.dup and not again)
         if entry in self._here and not again:
-            raise Violation("R1", f"sent twice on one connection: {facts}")
+            raise Violation("exchange.nothing-twice-live", f"sent twice on one connection: {facts}")
         self._here.add(entry)
         if payload in session.released and self._watcher.times_entered(payload) < 2:
-            raise Violation("R5", f"PUBLISH after PUBREL: {facts}")
+            raise Violation("exchange.no-publish-after-pubrec", f"PUBLISH after PUBREL: {facts}")
         known = session.ids.setdefault(payload, set())
         known.add(packet.packet_id)
         if len(known) > self._watcher.times_entered(payload):
-            raise Violation("R2", f"its identifiers were {known}: {facts}")
+            raise Violation("exchange.identifier-never-twice", f"its identifiers were {known}: {facts}")
         other = session.unanswered.get(packet.packet_id)
         if other is not None and other != payload and not (packet.dup and sending in session.answered):
-            raise Violation("R2", f"the identifier is in use for {other!r}: {facts}")
+            raise Violation("exchange.identifier-never-twice", f"the identifier is in use for {other!r}: {facts}")
         if entry in session.orders and not packet.dup and not again:
-            raise Violation("R3", f"sent before, without DUP: {facts}")
+            raise Violation("exchange.dup-on-repeats", f"sent before, without DUP: {facts}")
         if packet.dup and entry not in session.orders and first_ever:
-            raise Violation("R3", f"DUP on a first sending: {facts}")
+            raise Violation("exchange.dup-on-repeats", f"DUP on a first sending: {facts}")
         order = session.orders.setdefault(entry, len(session.orders))
         if not again and payload not in session.came_late:
             if order <= self._last_order:
-                raise Violation("R4", f"out of order: {facts}")
+                raise Violation("exchange.publish-in-order", f"out of order: {facts}")
             self._last_order = order
         session.unanswered[packet.packet_id] = payload
         self.open.add(packet.packet_id)
         if len(self.open) > self._receive_maximum:
-            raise Violation("R6", f"receive maximum {self._receive_maximum} exceeded: {facts}")
+            raise Violation("exchange.receive-maximum-kept", f"receive maximum {self._receive_maximum} exceeded: {facts}")
         if self._level < 5 and packet.qos == 2 and len(self._unreleased(packet.packet_id)) > self._qos2_maximum:
-            raise Violation("R6", f"more than {self._qos2_maximum} unreleased QoS 2 messages: {facts}")
+            raise Violation("exchange.qos2-maximum-kept", f"more than {self._qos2_maximum} unreleased QoS 2 messages: {facts}")
 
     def _unreleased(self, packet_id: int) -> set[int]:
         """The identifiers that the peer can know to be unreleased, with that of its newest PUBLISH."""
@@ -177,14 +180,14 @@ class _Judge:
         known = packet.packet_id in session.recs or (packet.packet_id in session.earlier_recs and self._assumes_delivered)
         known |= packet.packet_id in session.closed_on  # it was given up; that its identifier is free may be made sure of
         if not known and not session.mistakable and not session.left:
-            raise Violation("R7", f"{packet} without a PUBREC on session {session.number}")
+            raise Violation("exchange.release-after-record", f"{packet} without a PUBREC on session {session.number}")
         payload = session.received.get(packet.packet_id)
         if payload is not None:
             session.released.add(payload)
         order = session.recs.get(packet.packet_id)
         if order is not None:
             if order <= self._last_release and not session.left:
-                raise Violation("R7", f"{packet} out of order")
+                raise Violation("exchange.pubrels-in-pubrec-order", f"{packet} out of order")
             self._last_release = order
 
 
@@ -296,7 +299,7 @@ class BrokerConnection(Far):
             self._judge.publish(packet, first_ever=self.session.connections == 1 and broker.first_lives)
         known = self.session.received.get(packet.packet_id) if packet.qos else None
         if self.session.left and known not in (None, packet.payload) and not broker.watcher.amnesia:
-            raise Violation("R8", f"{packet}, and the identifier is held for {known!r}")
+            raise Violation("exchange.left-identifiers-released", f"{packet}, and the identifier is held for {known!r}")
         known = known if packet.qos == 2 else None
         reason = broker.reason(self.level) if packet.qos and known is None else 0
         if reason >= 0x80:

@@ -81,9 +81,9 @@ def _not_run(original: Any) -> Any:
 
 
 PLANTED: tuple[tuple[str, str, tuple[tuple[Any, str, Any], ...]], ...] = (
-    ("P7-removed-bridge-forgotten", "a removed bridge's queue is forgotten", ((Store, "__init__", _unconfigured_forgotten),)),
+    ("P7/removed-bridge-forgotten", "a removed bridge's queue is forgotten", ((Store, "__init__", _unconfigured_forgotten),)),
     (
-        "P7-rule-by-place",
+        "P7/rule-by-place",
         "what a rule took goes by the rule that has its place in the file now",
         (
             (RemoteForm, "__init__", _keeps_rules),
@@ -92,18 +92,22 @@ PLANTED: tuple[tuple[str, str, tuple[tuple[Any, str, Any], ...]], ...] = (
         ),
     ),
     (
-        "P7-rule-by-name",
+        "P7/rule-by-name",
         "what a rule took goes by what a rule of its name says now",
         ((RemoteForm, "__init__", _keeps_rules), (RemoteForm, "_way", _found_by_name)),
     ),
     (
-        "K1-not-held-back",
+        "store.former-lanes-drain-first/not-held-back",
         "after another number of lanes all queues are handed out at once",
         ((LaneChanges, "below", _never_held_back),),
     ),
-    ("K2-lanes-not-on-record", "the number of lanes is not written down", ((LaneChanges, "write_rows", _not_on_record),)),
     (
-        "K1-former-lanes-not-run",
+        "store.lanes-on-record-first/never-written",
+        "the number of lanes is not written down",
+        ((LaneChanges, "write_rows", _not_on_record),),
+    ),
+    (
+        "store.former-lanes-drain-first/former-not-run",
         "nobody empties a lane that is not configured any more",
         ((Lives, "run_former_lanes", _not_run),),
     ),

@@ -86,15 +86,39 @@ def _answered_before_commit(original: Any) -> Any:
 
 
 PLANTED: tuple[tuple[str, str, tuple[tuple[Any, str, Any], ...]], ...] = (
-    ("purge-takes-what-was-sent", "a purge takes what is in flight, too", ((Purge, "unsent", _takes_what_was_sent),)),
-    ("purge-keeps-the-session", "a purge of everything keeps session and generation", ((Purge, "drop_all", _session_kept),)),
-    ("purge-leaves-the-lane", "after a purge of everything the lane goes on", ((LaneOpenings, "purged", _lane_goes_on),)),
     (
-        "replay-in-two-commits",
+        "queue.handed-out-below-mark/sent-is-purged",
+        "a purge takes what is in flight, too",
+        ((Purge, "unsent", _takes_what_was_sent),),
+    ),
+    (
+        "store.purge-begins-a-session/session-kept",
+        "a purge of everything keeps session and generation",
+        ((Purge, "drop_all", _session_kept),),
+    ),
+    (
+        "store.purge-begins-a-session/lane-goes-on",
+        "after a purge of everything the lane goes on",
+        ((LaneOpenings, "purged", _lane_goes_on),),
+    ),
+    (
+        "queue.dead-or-queued-never-both/replayed-in-two-commits",
         "a dead letter leaves one commit after its message went back",
         ((Replay, "put_back", _taken_out_later), (NextCommit, "done", _taken_out_now)),
     ),
-    ("replay-keeps-the-letter", "a dead letter goes back and stays", ((DeadLetters, "replayed", _never_taken_out),)),
-    ("replay-loses-the-letter", "a dead letter leaves and does not go back", ((Replay, "put_back", _counted_and_not_put_back),)),
-    ("command-answered-early", "a command is answered before its commit", ((Commits, "commit_now", _answered_before_commit),)),
+    (
+        "queue.dead-or-queued-never-both/letter-kept",
+        "a dead letter goes back and stays",
+        ((DeadLetters, "replayed", _never_taken_out),),
+    ),
+    (
+        "queue.dead-or-queued-never-both/letter-lost",
+        "a dead letter leaves and does not go back",
+        ((Replay, "put_back", _counted_and_not_put_back),),
+    ),
+    (
+        "store.answer-after-commit/command-answered-first",
+        "a command is answered before its commit",
+        ((Commits, "commit_now", _answered_before_commit),),
+    ),
 )

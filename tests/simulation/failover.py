@@ -18,7 +18,8 @@ _OTHERS_SESSIONS = 1_000
 class Remotes:
     """Which broker is behind which address. switches: how often a client was let in at another address than the last time.
 
-    failback.finish: a client that leaves a broker of its own will does not go to another one with an exchange open at the first.
+    exchange.failback-when-finished: a client that leaves a broker of its own will does not go to another one with an exchange open
+        at the first.
     """
 
     def __init__(self, world: World, shape: Shape, broker: Broker) -> None:
@@ -81,7 +82,10 @@ class Remotes:
             return  # it has not gone elsewhere yet
         del self._open[client_id]
         if broker.first_lives:
-            raise Violation("failback.finish", f"{client_id} left {place} with {count} exchanges open, for {self._last[client_id]}")
+            raise Violation(
+                "exchange.failback-when-finished",
+                f"{client_id} left {place} with {count} exchanges open, for {self._last[client_id]}",
+            )
 
     def address_down(self, fault: Fault) -> None:
         """target: number of the address; amount: seconds. Who is connected there is cut off."""

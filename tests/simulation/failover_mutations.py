@@ -35,12 +35,20 @@ def _only_the_one_in_use(original: Any) -> Any:
 
 
 PLANTED: tuple[tuple[str, str, tuple[tuple[Any, str, Any], ...]], ...] = (
-    ("failback-unfinished", "a lane goes back to the first address with exchanges open", ((Failback, "leaves", _at_once),)),
-    ("left-session-ended", "a session at another address is not kept", ((LeftSessions, "leave", _nothing),)),
     (
-        "left-identifiers-forgotten",
+        "exchange.failback-when-finished/left-unfinished",
+        "a lane goes back to the first address with exchanges open",
+        ((Failback, "leaves", _at_once),),
+    ),
+    ("exchange.left-session-resumed/ended", "a session at another address is not kept", ((LeftSessions, "leave", _nothing),)),
+    (
+        "exchange.left-session-on-record/identifiers-forgotten",
         "what came at another address is forgotten",
         ((RemoteSessions, "record", _only_the_one_in_use),),
     ),
-    ("left-identifiers-held", "a remote that was left is not asked to release", ((LaneFlow, "settled_since", _nothing),)),
+    (
+        "exchange.left-identifiers-released/still-held",
+        "a remote that was left is not asked to release",
+        ((LaneFlow, "settled_since", _nothing),),
+    ),
 )

@@ -58,12 +58,28 @@ def _cuts_what_lives(original: Any) -> Any:
 
 PLANTED: tuple[tuple[str, str, tuple[tuple[Any, str, Any], ...]], ...] = (
     (
-        "H1-settlement-one-commit-late",
+        "queue.history-without-gap/one-commit-late",
         "a settlement goes into the commit after that of its row",
         ((QueueHistory, "write", _one_commit_late),),
     ),
-    ("H1-numbers-in-memory", "the next number of a settlement is not in the row", ((QueueHistory, "row", _numbers_in_memory),)),
-    ("H1-lost-qos-0-unseen", "QoS 0 that went with the memory has no settlement", ((Settled, "leave_empty", _gone_unseen),)),
-    ("H1-settled-twice", "what was settled is noted again when it is told again", ((Settled, "leave", _noted_as_told),)),
-    ("H3-cuts-what-lives", "the history is cut into what lives", ((QueueHistory, "cut", _cuts_what_lives),)),
+    (
+        "queue.history-without-gap/numbers-in-memory",
+        "the next number of a settlement is not in the row",
+        ((QueueHistory, "row", _numbers_in_memory),),
+    ),
+    (
+        "queue.history-without-gap/lost-qos0-unseen",
+        "QoS 0 that went with the memory has no settlement",
+        ((Settled, "leave_empty", _gone_unseen),),
+    ),
+    (
+        "queue.history-notes-each-once/noted-again",
+        "what was settled is noted again when it is told again",
+        ((Settled, "leave", _noted_as_told),),
+    ),
+    (
+        "queue.history-leaves-live-alone/cut-to-the-tail",
+        "the history is cut into what lives",
+        ((QueueHistory, "cut", _cuts_what_lives),),
+    ),
 )

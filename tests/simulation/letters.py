@@ -1,7 +1,8 @@
 """The dead-letter queues as their bytes on the disk show them, and what the commits to them must keep.
 
-D1  ever = held + evicted + purged + replayed, and is what the ledgers of the bridge's queues count as dead; held is what is there.
-D2  a letter leaves by a replay only in the commit that puts its message back into a queue.
+queue.dead-letters-add-up: ever = held + evicted + purged + replayed, and is what the ledgers of the bridge's queues count as dead;
+    held is what is there.
+queue.dead-or-queued-never-both: a letter leaves by a replay only in the commit that puts its message back into a queue.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class LettersSeen:
         """A commit; ``appended`` payloads went into queues. The letters that came: where each was, and its payload.
 
         Raises:
-            Violation: D2.
+            Violation: queue.dead-or-queued-never-both.
         """
         came = []
         for operation, family, key, value in ops:
@@ -68,7 +69,9 @@ class LettersSeen:
                 self._replayed.add(place)
                 self.replays[payload] += 1
                 if not appended[payload]:
-                    raise Violation("D2", f"{name}: {payload!r} was taken out and not put back into a queue")
+                    raise Violation(
+                        "queue.dead-or-queued-never-both", f"{name}: {payload!r} was taken out and not put back into a queue"
+                    )
             else:
                 self._range_deleted(name, place[1], int.from_bytes(value[4:12], "big"))
         return came
@@ -78,12 +81,12 @@ class LettersSeen:
             self._purged[place] = self._held.pop(place)
 
     def row(self, name: str, row: DeadRow, dead: int) -> None:
-        """D1: a row was written; ``dead`` is what the ledgers count."""
+        """queue.dead-letters-add-up: a row was written; ``dead`` is what the ledgers count."""
         held = sum(1 for queue, seq in self._held if queue == name and seq >= row.head)
         if row.held != held:
-            raise Violation("D1", f"{name}: {row.held} held in the row, {held} letters are there")
+            raise Violation("queue.dead-letters-add-up", f"{name}: {row.held} held in the row, {held} letters are there")
         if row.ever != dead or row.damaged:
-            raise Violation("D1", f"{name}: {row}, and the ledgers count {dead}")
+            raise Violation("queue.dead-letters-add-up", f"{name}: {row}, and the ledgers count {dead}")
 
     def accounted(self) -> set[bytes]:
         """The payloads that are held, or were purged."""

@@ -121,10 +121,20 @@ def _answered_when_sent(original: Any) -> Any:
     return send
 
 
-_mutation("1-acknowledged-before-commit", "the store answers a batch before it commits it", (Store, "admit", _answered_at_once))
-_mutation("1-no-sync", "a commit is written and not synced", (SimEngine, "commit", _never_synced))
-_mutation("1-listener-does-not-wait", "the Listener answers a batch when it sends it", (ClientBatches, "send", _answered_when_sent))
-_mutation("1-received-id-not-committed", "QoS 2 identifiers stay in memory", (Sessions, "receive", _instead(_nothing)))
+_mutation(
+    "store.answer-after-commit/answered-first",
+    "the store answers a batch before it commits it",
+    (Store, "admit", _answered_at_once),
+)
+_mutation("store.answer-after-commit/not-synced", "a commit is written and not synced", (SimEngine, "commit", _never_synced))
+_mutation(
+    "exchange.answer-after-commit/answered-when-sent",
+    "the Listener answers a batch when it sends it",
+    (ClientBatches, "send", _answered_when_sent),
+)
+_mutation(
+    "store.identifier-with-its-message/never-written", "QoS 2 identifiers stay in memory", (Sessions, "receive", _instead(_nothing))
+)
 
 
 def _received_one_commit_late(original: Any) -> Any:
@@ -138,7 +148,7 @@ def _received_one_commit_late(original: Any) -> Any:
 
 
 _mutation(
-    "1-received-id-in-the-next-commit",
+    "store.identifier-with-its-message/one-commit-late",
     "QoS 2 identifiers go into another commit than their messages",
     (Sessions, "write_rows", _received_one_commit_late),
 )
@@ -146,7 +156,11 @@ _mutation(
 
 # --- commit point 2: removal of the identifier before PUBCOMP ---
 
-_mutation("2-removal-not-committed", "released identifiers stay on the disk", (Sessions, "release", _instead(_nothing)))
+_mutation(
+    "store.identifier-gone-before-pubcomp/never-removed",
+    "released identifiers stay on the disk",
+    (Sessions, "release", _instead(_nothing)),
+)
 
 
 # --- commit point 3: identifiers follow from sequences, and DUP ---
@@ -163,7 +177,11 @@ def _opened_with(**changes: Callable[[LaneOpened], Any]) -> Change:
     return change
 
 
-_mutation("3-no-dup-after-a-crash", "dup_below is the head", (Lane, "opened", _opened_with(dup_below=lambda frame: frame.head)))
+_mutation(
+    "exchange.dup-on-repeats/none-after-a-crash",
+    "dup_below is the head",
+    (Lane, "opened", _opened_with(dup_below=lambda frame: frame.head)),
+)
 
 
 def _no_dup_on_reconnect(original: Any) -> Any:
@@ -175,10 +193,18 @@ def _no_dup_on_reconnect(original: Any) -> Any:
     return disconnected
 
 
-_mutation("3-no-dup-on-reconnect", "a resend on a resumed session has no DUP", (PublishDue, "disconnected", _no_dup_on_reconnect))
+_mutation(
+    "exchange.dup-on-repeats/none-on-reconnect",
+    "a resend on a resumed session has no DUP",
+    (PublishDue, "disconnected", _no_dup_on_reconnect),
+)
 
 
-_mutation("3-markers-not-reset", "what was handed out is not handed out again", (Cursor, "go_back", _instead(_nothing)))
+_mutation(
+    "queue.cursor-after-handed-out/not-reset",
+    "what was handed out is not handed out again",
+    (Cursor, "go_back", _instead(_nothing)),
+)
 
 
 # --- commit points 4 and 6: PUBACK and PUBCOMP settle, and nothing else does ---
@@ -195,7 +221,9 @@ def _settled_when_sent(original: Any) -> Any:
     return pump
 
 
-_mutation("4-settled-when-sent", "QoS 1 is settled before its PUBACK", (OutboundFlow, "pump", _settled_when_sent))
+_mutation(
+    "exchange.settled-by-last-answer/when-sent", "QoS 1 is settled before its PUBACK", (OutboundFlow, "pump", _settled_when_sent)
+)
 
 
 def _settled_at_pubrec(original: Any) -> Any:
@@ -209,9 +237,15 @@ def _settled_at_pubrec(original: Any) -> Any:
     return received
 
 
-_mutation("6-settled-at-pubrec", "QoS 2 is settled before its PUBCOMP", (OutboundFlow, "received", _settled_at_pubrec))
 _mutation(
-    "6-settlements-lost", "a settlement does not reach the row", (Queue, "settle", _instead(lambda self, outcome, ranges, by="": 0))
+    "exchange.settled-by-last-answer/at-pubrec",
+    "QoS 2 is settled before its PUBCOMP",
+    (OutboundFlow, "received", _settled_at_pubrec),
+)
+_mutation(
+    "exchange.settled-by-last-answer/not-in-the-row",
+    "a settlement does not reach the row",
+    (Queue, "settle", _instead(lambda self, outcome, ranges, by="": 0)),
 )
 
 
@@ -226,8 +260,12 @@ def _pubrel_at_once(original: Any) -> Any:
     return pubrec
 
 
-_mutation("5-pubrel-before-commit", "PUBREL does not wait for the commit", (HeldIdentifiers, "pubrec", _pubrel_at_once))
-_mutation("5-release-not-kept", "the store forgets what was released", (Queue, "release", _instead(_nothing)))
+_mutation(
+    "exchange.release-after-record/sent-before-commit",
+    "PUBREL does not wait for the commit",
+    (HeldIdentifiers, "pubrec", _pubrel_at_once),
+)
+_mutation("exchange.release-after-record/not-kept", "the store forgets what was released", (Queue, "release", _instead(_nothing)))
 
 
 def _not_urgent(original: Any) -> Any:
@@ -240,13 +278,13 @@ def _not_urgent(original: Any) -> Any:
     return receive
 
 
-_mutation("5-release-not-synced", "a release is written and not synced", (Store, "receive", _not_urgent))
+_mutation("exchange.release-after-record/not-synced", "a release is written and not synced", (Store, "receive", _not_urgent))
 
 
 # --- commit points 7 and 8: sessions and generations ---
 
 _mutation(
-    "7-unknown-session-resumed",
+    "exchange.session-on-record-first/unknown-resumed",
     "a session that is on no record is resumed",
     (OutboundFlow, "knows", _instead(lambda self, session, session_present: True)),
 )
@@ -259,14 +297,18 @@ def _session_not_recorded(original: Any) -> Any:
     return begin_session
 
 
-_mutation("7-session-not-recorded", "a new session gets no record", (LaneRecord, "begin_session", _session_not_recorded))
 _mutation(
-    "7-record-not-awaited",
+    "exchange.session-on-record-first/never-recorded",
+    "a new session gets no record",
+    (LaneRecord, "begin_session", _session_not_recorded),
+)
+_mutation(
+    "exchange.session-on-record-first/not-awaited",
     "messages leave before the record of their session",
     (LaneRecord, "recorded", _instead(property(lambda self: True))),
 )
 _mutation(
-    "7-session-loss-ignored",
+    "exchange.session-on-record-first/loss-ignored",
     "a lost session is not noticed",
     (LaneRecord, "lose_session", _instead(_nothing)),
     (HeldIdentifiers, "lost", _instead(lambda self: (RangeSet(), {}))),
@@ -282,7 +324,9 @@ def _generation_stays(original: Any) -> Any:
 
 
 _mutation(
-    "8-generation-not-kept", "a new generation does not forget what was released", (SentRecord, "new_session", _generation_stays)
+    "exchange.session-on-record-first/generation-stays",
+    "a new generation does not forget what was released",
+    (SentRecord, "new_session", _generation_stays),
 )
 
 
@@ -320,7 +364,7 @@ def _said_when_sent(original: Any) -> Any:
 
 for _answer, _kind in (("puback", "pubacks"), ("pubrec", "pubrecs"), ("pubcomp", "pubcomps")):
     _mutation(
-        f"8-remote-{_answer}-before-commit",
+        f"exchange.remote-answer-after-commit/{_answer}-first",
         f"{_answer.upper()} to the remote does not wait for the commit",
         (RemoteBatches, "send", _early(_kind)),
         (RemoteIntake, "turn_end", _said_when_sent),
@@ -335,8 +379,16 @@ def _not_of_remotes(original: Any) -> Any:
     return change
 
 
-_mutation("8-remote-id-not-committed", "identifiers from a remote are not on the disk", (Sessions, "receive", _not_of_remotes))
-_mutation("8-remote-removal-not-committed", "what a remote released stays on the disk", (Sessions, "release", _not_of_remotes))
+_mutation(
+    "store.identifier-with-its-message/never-of-a-remote",
+    "identifiers from a remote are not on the disk",
+    (Sessions, "receive", _not_of_remotes),
+)
+_mutation(
+    "store.identifier-gone-before-pubcomp/never-of-a-remote",
+    "what a remote released stays on the disk",
+    (Sessions, "release", _not_of_remotes),
+)
 
 
 def _refusals_unseen(original: Any) -> Any:
@@ -346,7 +398,7 @@ def _refusals_unseen(original: Any) -> Any:
     return held
 
 
-_mutation("8-remote-refused-acknowledged", "a refused row is acknowledged", (Owed, "held", _refusals_unseen))
+_mutation("exchange.refused-rows-held/acknowledged", "a refused row is acknowledged", (Owed, "held", _refusals_unseen))
 
 
 def _carries_like_any(original: Any) -> Any:
@@ -357,7 +409,9 @@ def _carries_like_any(original: Any) -> Any:
 
 
 _mutation(
-    "I4-stale-ids-believed", "identifiers of a lost session hold back new messages", (InboundFlow, "carry", _carries_like_any)
+    "exchange.stale-identifier-is-new/believed",
+    "identifiers of a lost session hold back new messages",
+    (InboundFlow, "carry", _carries_like_any),
 )
 
 
@@ -368,7 +422,11 @@ def _same_number(original: Any) -> Any:
     return next_number
 
 
-_mutation("8-remote-session-loss-unseen", "the record of a lost session stays", (LeftSessions, "next_number", _same_number))
+_mutation(
+    "exchange.session-number-unique/kept-after-a-loss",
+    "the record of a lost session stays",
+    (LeftSessions, "next_number", _same_number),
+)
 
 
 def _opened_at_once(original: Any) -> Any:
@@ -378,7 +436,11 @@ def _opened_at_once(original: Any) -> Any:
     return property(idle)
 
 
-_mutation("N3-opened-while-busy", "the session is asked for while batches are on their way", (RemoteInbox, "idle", _opened_at_once))
+_mutation(
+    "exchange.session-asked-when-idle/asked-while-busy",
+    "the session is asked for while batches are on their way",
+    (RemoteInbox, "idle", _opened_at_once),
+)
 
 
 def _not_awaited(original: Any) -> Any:
@@ -390,15 +452,17 @@ def _not_awaited(original: Any) -> Any:
 
 
 _mutation(
-    "N3-session-not-awaited", "PUBLISHes are taken before the identifiers are known", (RemoteInbox, "connected", _not_awaited)
+    "exchange.session-asked-when-idle/not-awaited",
+    "PUBLISHes are taken before the identifiers are known",
+    (RemoteInbox, "connected", _not_awaited),
 )
 _mutation(
-    "N4-left-out-for-good",
+    "exchange.inbox-bounded/left-out-for-good",
     "what was left out is never asked for again",
     (RemoteInbox, "remake", lambda original: property(lambda self: False)),
 )
 _mutation(
-    "8-address-ignored",
+    "exchange.session-on-record-first/address-ignored",
     "a session at another address is taken for the one on record",
     (
         OutboundFlow,
@@ -451,17 +515,25 @@ def _numbers_in_memory(original: Any) -> Any:
     return write_rows
 
 
-_mutation("L1-repeats-taken", "a batch that is committed already is taken again", (Senders, "judge", _no_repeats))
-_mutation("L1-gaps-taken", "a batch is taken although one before it is missing", (Senders, "judge", _gaps_taken))
 _mutation(
-    "L1-old-epoch-taken",
+    "store.next-number-only/repeats-taken", "a batch that is committed already is taken again", (Senders, "judge", _no_repeats)
+)
+_mutation(
+    "store.next-number-only/gaps-taken", "a batch is taken although one before it is missing", (Senders, "judge", _gaps_taken)
+)
+_mutation(
+    "store.next-number-only/old-epoch-taken",
     "a batch of a former Listener is taken",
     (Senders, "judge", _not_fenced),
     (Senders, "is_fenced", _instead(lambda self, name, epoch: False)),
 )
-_mutation("L2-number-not-committed", "the last number of a sender stays in memory", (Senders, "write_rows", _numbers_in_memory))
 _mutation(
-    "L3-never-resent",
+    "store.number-with-its-messages/in-memory",
+    "the last number of a sender stays in memory",
+    (Senders, "write_rows", _numbers_in_memory),
+)
+_mutation(
+    "frames.uncommitted-resent/never",
     "outstanding batches are not sent again",
     (SendingLink, "resend", _instead(lambda self, now_s: [])),
 )
@@ -475,9 +547,9 @@ def _told_once(original: Any) -> Any:
     return resumes
 
 
-_mutation("P6-refused-uncounted", "what a full queue refuses is not counted", (Balance, "refuse", _instead(_nothing)))
-_mutation("P6-held-for-ever", "the store is not told that less of a source is held", (RemoteInbox, "resumes", _told_once))
-_mutation("epochs-repeat", "every life has the same epoch", (Epochs, "next", _instead(lambda self: 7)))
+_mutation("P6/refused-uncounted", "what a full queue refuses is not counted", (Balance, "refuse", _instead(_nothing)))
+_mutation("P6/held-for-ever", "the store is not told that less of a source is held", (RemoteInbox, "resumes", _told_once))
+_mutation("tree.epochs-only-rise/always-the-same", "every life has the same epoch", (Epochs, "next", _instead(lambda self: 7)))
 
 
 def _epoch_of_store(original: Any) -> Any:
@@ -499,7 +571,7 @@ def _epoch_of_actor(original: Any) -> Any:
 
 
 _mutation(
-    "lane-not-fenced",
+    "store.old-epoch-changes-nothing/lane-not-fenced",
     "frames of a former opening of the lane count",
     (Store, "receive", _epoch_of_store),
     (Forwarder, "on_frame", _epoch_of_actor),
@@ -521,7 +593,7 @@ def _row_one_commit_late(original: Any) -> Any:
 
 
 _mutation(
-    "Q2-row-in-the-next-commit",
+    "queue.chunk-with-its-tail/row-one-commit-late",
     "chunks and the row that covers them are in two commits",
     (Queue, "write_row", _row_one_commit_late),
 )
@@ -538,7 +610,11 @@ def _handed_before_commit(original: Any) -> Any:
     return append
 
 
-_mutation("T2-handed-out-before-commit", "messages are handed out before their commit", (Queue, "append", _handed_before_commit))
+_mutation(
+    "store.hand-out-after-commit/handed-out-first",
+    "messages are handed out before their commit",
+    (Queue, "append", _handed_before_commit),
+)
 
 
 def _trims_too_much(original: Any) -> Any:
@@ -548,7 +624,11 @@ def _trims_too_much(original: Any) -> Any:
     return needed_from
 
 
-_mutation("Q5-trimmed-too-early", "chunks are deleted when they are handed out", (InFlight, "needed_from", _trims_too_much))
+_mutation(
+    "queue.trimmed-after-settled/when-handed-out",
+    "chunks are deleted when they are handed out",
+    (InFlight, "needed_from", _trims_too_much),
+)
 
 
 # --- recovery ---
@@ -563,7 +643,7 @@ def _ready_in_silence(original: Any) -> Any:
 
 
 _mutation(
-    "new-lives-in-silence",
+    "frames.uncommitted-resent/new-life-untold",
     "the supervisor tells nobody that an actor is ready in a new life",
     (Peers, "herald", _ready_in_silence),
 )
@@ -578,7 +658,9 @@ def _wrong_order(original: Any) -> Any:
     return rewind
 
 
-_mutation("F6-resent-out-of-order", "a resumed session begins with the last messages", (HandedOut, "rewind", _wrong_order))
+_mutation(
+    "exchange.resumed-in-order/last-first", "a resumed session begins with the last messages", (HandedOut, "rewind", _wrong_order)
+)
 
 
 def _window_ignored(original: Any) -> Any:
@@ -590,11 +672,15 @@ def _window_ignored(original: Any) -> Any:
 
 
 _mutation(
-    "F3-identifier-given-twice",
+    "exchange.identifier-never-twice/span-too-wide",
     "unsettled messages may span more sequences than there are identifiers",
     (IdentifierSpan, "room", _instead(lambda self, seq, qos: 1 << 16)),
 )
-_mutation("F1-window-exceeded", "one message more than the receive maximum", (Window, "connected", _window_ignored))
+_mutation(
+    "exchange.receive-maximum-kept/one-too-many",
+    "one message more than the receive maximum",
+    (Window, "connected", _window_ignored),
+)
 
 
 def _lane_not_reopened(original: Any) -> Any:
@@ -608,7 +694,7 @@ def _lane_not_reopened(original: Any) -> Any:
 
 
 _mutation(
-    "lane-reopened-without-reconnect",
+    "exchange.resumed-in-order/old-exchange-goes-on",
     "a lane opened anew goes on with the old exchange",
     (Connection, "on_frame", _lane_not_reopened),
 )
@@ -622,7 +708,9 @@ def _quietly_lost(original: Any) -> Any:
     return pass_on
 
 
-_mutation("Forwarder-loses-a-hand-out", "one hand-out in seven goes nowhere", (Forwarder, "_pass_on", _quietly_lost))
+_mutation(
+    "bridge.hand-outs-in-order/one-in-seven-lost", "one hand-out in seven goes nowhere", (Forwarder, "_pass_on", _quietly_lost)
+)
 
 
 def _unproven(original: Any) -> Any:
@@ -635,7 +723,11 @@ def _unproven(original: Any) -> Any:
     return closed
 
 
-_mutation("F12-given-up-unproven", "a message is given up though the remote takes no other", (Suspects, "closed", _unproven))
+_mutation(
+    "exchange.given-up-only-when-proven/unproven",
+    "a message is given up though the remote takes no other",
+    (Suspects, "closed", _unproven),
+)
 
 
 for _name, _what, _patches in (

@@ -277,7 +277,9 @@ class Oracle:
             if message is None:
                 raise Violation("corruption", f"{queue.name} holds {payload!r}, which nobody published")
             if queue.rows.get(seq, payload) != payload:
-                raise Violation("Q1", f"{queue.name}: sequence {seq} was {queue.rows[seq]!r} and is {payload!r}")
+                raise Violation(
+                    "queue.sequence-never-reused", f"{queue.name}: sequence {seq} was {queue.rows[seq]!r} and is {payload!r}"
+                )
             known = queue.entries.setdefault(payload, set())
             known.add(seq)
             copies_most = 1 + self._letters.replays[payload]
@@ -312,19 +314,22 @@ class Oracle:
                 del queue.settlements[number]
 
     def _judge_history(self, queue: _QueueSeen) -> None:
-        """H1, H2: what is kept of the queue, live and settled, is whole."""
+        """queue.history-without-gap, queue.settled-chunks-kept: what is kept of the queue, live and settled, is whole."""
         if not self.durable or session_of_queue(queue.name) is not None or self.amnesia:
             return
         chunks = [chunk for _, chunk in sorted(queue.chunks.items())]
         kept = Kept(queue.row, sorted(queue.settlements.items()), chunks)
         for problem in problems_of(kept, all_durable=False):
-            raise Violation("H1", f"{queue.name}: {problem}")
+            raise Violation("queue.history-without-gap", f"{queue.name}: {problem}")
         dropped = queue.row.ledger.dropped
         if queue.row.history.begins >= 0 and _PURGED not in dropped and "damaged" not in dropped:
             there = {seq for chunk in chunks for seq in chunk.seqs()}
             missing = [seq for seq in queue.rows if queue.row.history.begins <= seq < queue.row.tail and seq not in there]
             if missing:
-                raise Violation("H2", f"{queue.name}: the chunks of {missing} are gone, the history is from {queue.row.history}")
+                raise Violation(
+                    "queue.settled-chunks-kept",
+                    f"{queue.name}: the chunks of {missing} are gone, the history is from {queue.row.history}",
+                )
 
     def _row_written(self, queue: _QueueSeen, row: LaneRow, dead: set[int]) -> None:
         """P6: the row agrees with the chunks, and whatever left the queue is accounted for. ``dead``: what it buries."""
@@ -335,7 +340,10 @@ class Oracle:
         queue.row = row
         for low, high in queue.deleted:
             if any(low <= seq < high for seq in queue.open):
-                raise Violation("Q5", f"{queue.name}: chunks from {low} to {high} are deleted, and the head is {row.head}")
+                raise Violation(
+                    "queue.trimmed-after-settled",
+                    f"{queue.name}: chunks from {low} to {high} are deleted, and the head is {row.head}",
+                )
         queue.deleted.clear()
         if row.depth != len(queue.open):
             raise Violation("P6", f"{queue.name}: depth {row.depth} in the row, {len(queue.open)} messages in the chunks")
@@ -379,16 +387,22 @@ class Oracle:
         return told
 
     def _buried(self, name: str, seq: int, payload: bytes) -> None:
-        """D2: a dead letter is written by the commit that settles it, and is what was queued there."""
+        """queue.dead-or-queued-never-both: a dead letter is written by the commit that settles it, and is what was queued there."""
         queue = self._queues.get(name)
         if self._rebuilding or queue is None:
             return
         if queue.rows.get(seq) != payload:
-            raise Violation("D2", f"{name}: sequence {seq} is {queue.rows.get(seq)!r}, and was buried as {payload!r}")
+            raise Violation(
+                "queue.dead-or-queued-never-both",
+                f"{name}: sequence {seq} is {queue.rows.get(seq)!r}, and was buried as {payload!r}",
+            )
         if payload in self._letters.closed_on - self._always_closed_on:
-            raise Violation("F12", f"{name}: {payload!r} is given up, and it was never the message on which the remote closed")
+            raise Violation(
+                "exchange.given-up-only-when-proven",
+                f"{name}: {payload!r} is given up, and it was never the message on which the remote closed",
+            )
         if seq in queue.open:
-            raise Violation("D2", f"{name}: sequence {seq} is a dead letter and still queued")
+            raise Violation("queue.dead-or-queued-never-both", f"{name}: sequence {seq} is a dead letter and still queued")
 
     def _purged_by(self, queue: _QueueSeen, row: LaneRow, ended: set[int]) -> set[int]:
         """Which of ``ended`` a purge took. What may have been sent goes only with the session to which it was."""
@@ -406,7 +420,9 @@ class Oracle:
             payload = queue.rows[seq]
             self._purged[queue.name, seq] = payload
             if row.generation == queue.row.generation and (queue.name, payload, self._packet_id(seq)) in self._sent:
-                raise Violation("purge", f"{queue.name}: {payload!r} was sent, is purged, and the session goes on")
+                raise Violation(
+                    "store.purge-begins-a-session", f"{queue.name}: {payload!r} was sent, is purged, and the session goes on"
+                )
         return ended
 
     def _packet_id(self, seq: int) -> int:
@@ -427,7 +443,7 @@ class Oracle:
         return self.disk.synced_value(key) if strong else self.disk.written_value(key)
 
     def handed_out(self, frame: HandOut) -> None:
-        """Q6: a durable message leaves the store only below the mark that is on record."""
+        """queue.handed-out-below-mark: a durable message leaves the store only below the mark that is on record."""
         batch = Batch.decode(frame.bodies[0])
         offsets = unpack_column("I", frame.offsets) if frame.offsets else range(frame.count)
         of_bridge = lane_of_queue(frame.queue) is not None
@@ -443,7 +459,10 @@ class Oracle:
         handed = LaneRow.decode(value, queue=frame.queue).handed
         last = max((frame.first_seq + offset for offset, flag in zip(offsets, batch.flags, strict=True) if flag & 3), default=-1)
         if last >= handed:
-            raise Violation("Q6", f"{frame.queue}: {last} is handed out, and the record says that nothing is from {handed} on")
+            raise Violation(
+                "queue.handed-out-below-mark",
+                f"{frame.queue}: {last} is handed out, and the record says that nothing is from {handed} on",
+            )
 
     # --- publishers ---
 
@@ -542,7 +561,7 @@ class Oracle:
         if packet.retain != (payload in self._retained):
             raise Violation("RETAIN", f"m{message.number} came with RETAIN {packet.retain}")
         if packet.qos and not self.relaxed and not self._survives(payload):
-            raise Violation("T2", f"m{message.number} was handed out before it was committed")
+            raise Violation("store.hand-out-after-commit", f"m{message.number} was handed out before it was committed")
         known = self._deliveries.get(payload)
         if known is None:
             self._first_arrival(message, session)
@@ -554,7 +573,7 @@ class Oracle:
         if message.qos == 0:
             raise Violation("QoS 0 twice", f"m{message.number}")
         if packet.qos == 2 and message.qos == 2 and (known.count(session) > 1 or not self.sessions_lost()):
-            raise Violation("QoS 2 twice", f"m{message.number} on sessions {known}")
+            raise Violation("P2", f"m{message.number} on sessions {known}")
 
     def _first_arrival(self, message: Message, session: int) -> None:
         """P4, whatever lane a topic takes.
@@ -616,7 +635,7 @@ class Oracle:
         if row is not None and not row.session and row.generation:
             return  # purged with what was in flight, and the Connection has not heard of it yet
         if row is None or row.session != f"{client_id}@{self.places[session]}" or (name, row.generation) in self._recorded.values():
-            raise Violation("session record", f"a PUBLISH of {name} on session {session}, which is not on record")
+            raise Violation("exchange.session-on-record-first", f"a PUBLISH of {name} on session {session}, which is not on record")
         self._recorded[session] = (name, row.generation)
         self._recorded_at[session] = self.places[session]
 
@@ -631,7 +650,9 @@ class Oracle:
         if self._recorded_at[session] != self.places[session] or any(
             name == known[0] and generation > known[1] for name, generation in self._recorded.values()
         ):
-            raise Violation("session record", f"a PUBLISH of {known[0]} on session {session} at {self.places[session]}")
+            raise Violation(
+                "exchange.session-on-record-first", f"a PUBLISH of {known[0]} on session {session} at {self.places[session]}"
+            )
 
     def has_left(self, client_id: str, place: str) -> bool:
         """Whether a session is on record as one that was left: what it may hold is not what an exchange has left."""
@@ -644,7 +665,7 @@ class Oracle:
         Where it has met one that it does not know, which a crash leaves, it may not tell the others either.
         """
         if subscribed and self.shape.second == "other" and not (self.relaxed or self._indistinct):
-            raise Violation("failback.session", f"the session of {client_id} at {place} is ended, and what it keeps")
+            raise Violation("exchange.left-session-resumed", f"the session of {client_id} at {place} is ended, and what it keeps")
         self._indistinct = True
 
     def remote_release_written(self, client_id: str, payload: bytes) -> None:
@@ -659,7 +680,7 @@ class Oracle:
                 assert value is not None
                 row = LaneRow.decode(value, queue=queue.name)
                 if seq >= row.head and not any(low <= seq < high for low, high in (*row.settled, *row.released)):
-                    raise Violation("release", f"PUBREL of {payload!r} before its release is committed")
+                    raise Violation("exchange.release-after-record", f"PUBREL of {payload!r} before its release is committed")
 
     def times_entered(self, payload: bytes) -> int:
         """How often ``payload`` came into a queue."""
@@ -737,7 +758,9 @@ class Oracle:
                 value = self._meta(b"L" + number.to_bytes(4, "big"))
                 done += 0 if value is None else LaneRow.decode(value, queue=name).ledger.dropped.get(_PURGED, 0)
         if done < self._carried_out[command]:
-            raise Violation("answer", f"{command}: {self._carried_out[command]} answered so far, {done} committed")
+            raise Violation(
+                "store.answer-after-commit", f"{command}: {self._carried_out[command]} answered so far, {done} committed"
+            )
 
     # --- for the sessions of local subscribers ---
 

@@ -68,7 +68,8 @@ class _Exchange:
 
 
 def judge_refusal(client_id: str, connack: Connack, level: int, waited_s: float) -> None:
-    """A client is refused for one reason only: the store has said nothing for long (C8) [MQTT-3.2.2-7]."""
+    """A client is refused for one reason only: the store has said nothing for long (broker.refused-without-store) [MQTT-3.2.2-7].
+    """
     unavailable = 0x88 if level == LEVEL_5 else 0x03
     if connack.reason != unavailable or connack.present or waited_s < UNANSWERED_S:
         raise Violation("connack", f"{client_id} was refused with {connack} after {waited_s:.3f} s")
@@ -237,7 +238,7 @@ class Publisher:
                 connection.published.remove(packet_id)
                 return
             if exchange is not None and exchange.message.qos == kind and not self._watcher.amnesia:
-                raise Violation("ack order", f"{packet} for {self.client_id} before the answer for {packet_id}")
+                raise Violation("exchange.answers-in-order", f"{packet} for {self.client_id} before the answer for {packet_id}")
         raise Violation("protocol", f"{packet} for {self.client_id}: answered twice, or not published on this connection")
 
     def arrived(self, connection: _Connection, packet: Packet) -> None:

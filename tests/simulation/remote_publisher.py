@@ -141,11 +141,13 @@ class RemotePublisher:
 class Delivery:
     """One connection of a session. The rules that its peer is held to:
 
-    D1  an answer is for a packet that was sent on this connection, of the kind that its QoS has, and comes once.
-    D2  answers of a kind come in the order of their packets [MQTT-4.6.0-2, MQTT-4.6.0-3].
-    D3  nothing is answered with a failure; a PUBCOMP may say that its identifier is not known (any more).
-    D4  SUBSCRIBE comes once, with the filter of the configuration.
-    D5  it comes to a new session only when the identifiers of the one before are forgotten on the disk.
+    exchange.remote-answer-after-commit: an answer is for a packet that was sent on this connection, of the kind that its QoS has,
+        and comes once.
+    exchange.answers-in-order: answers of a kind come in the order of their packets [MQTT-4.6.0-2, MQTT-4.6.0-3].
+    exchange.refused-rows-held: nothing is answered with a failure; a PUBCOMP may say that its identifier is not known (any more).
+    exchange.filter-asked-once: SUBSCRIBE comes once, with the filter of the configuration.
+    exchange.stale-identifier-is-new: it comes to a new session only when the identifiers of the one before are forgotten on the
+        disk.
     """
 
     def __init__(
@@ -271,12 +273,14 @@ class Delivery:
             return
         owed = self._sent[packet.kind]
         if packet.packet_id not in owed:
-            raise Violation("protocol", f"{packet} to the remote: answered twice, or not sent on this connection")
+            raise Violation(
+                "exchange.remote-answer-after-commit", f"{packet} to the remote: answered twice, or not sent on this connection"
+            )
         if owed[0] != packet.packet_id:
-            raise Violation("ack order", f"{packet} to the remote before the answer for {owed[0]}")
+            raise Violation("exchange.answers-in-order", f"{packet} to the remote before the answer for {owed[0]}")
         owed.pop(0)
         if packet.reason and not (packet.kind == mqtt.PUBCOMP and packet.reason == NOT_FOUND):
-            raise Violation("protocol", f"{packet} makes the remote throw the message away")
+            raise Violation("exchange.refused-rows-held", f"{packet} makes the remote throw the message away")
         exchange = self._session.exchanges[packet.packet_id]
         if packet.kind == mqtt.PUBCOMP:
             self._publisher.watcher.completed(self, packet.packet_id)
@@ -303,7 +307,7 @@ class Delivery:
         if session.connections > 1:
             session.stale = known
         elif known and not watcher.relaxed:
-            raise Violation("stale identifiers", f"SUBSCRIBE on a new session, and {known} are on record")
+            raise Violation("exchange.stale-identifier-is-new", f"SUBSCRIBE on a new session, and {known} are on record")
 
     def subscribe(self, body: bytes) -> bytes:
         """Take a SUBSCRIBE; its SUBACK."""
@@ -312,7 +316,7 @@ class Delivery:
         wanted = [("cmd/#", self._publisher.shape.max_qos)] if self._publisher.shape is not None else []
         asked = [(subscription.topic_filter, subscription.qos) for subscription in subscriptions]
         if self._subscribes > 1 or asked != wanted or self._client_id != "edge":
-            raise Violation("protocol", f"SUBSCRIBE number {self._subscribes} of {self._client_id} for {asked}")
+            raise Violation("exchange.filter-asked-once", f"SUBSCRIBE number {self._subscribes} of {self._client_id} for {asked}")
         session = self._session
         if session.subscription is None:
             self._first_of_session()

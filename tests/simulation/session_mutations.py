@@ -192,24 +192,32 @@ def _never_sent(original: Any) -> Any:
 
 PLANTED: tuple[tuple[str, str, tuple[tuple[Any, str, Any], ...]], ...] = (
     (
-        "9-client-pubrel-before-commit",
+        "exchange.release-after-record/client-sent-first",
         "PUBREL to a client does not wait for the commit",
         ((ClientOutbox, "received", _pubrel_at_once),),
     ),
     (
-        "9-client-settled-when-sent",
+        "exchange.settled-by-last-answer/client-when-sent",
         "QoS 1 leaves a session's queue before its PUBACK",
         ((ClientOutbox, "pump", _settled_when_sent),),
     ),
     (
-        "9-client-publish-after-pubrec",
+        "exchange.no-publish-after-pubrec/client-again",
         "what a client released is published again",
         ((ClientOutbox, "opened", _opened_with(released=())),),
     ),
-    ("9-client-no-dup", "a client that comes back gets no DUP", ((ClientOutbox, "opened", _opened_with(dup_below=0)),)),
-    ("9-client-nothing-sent", "what a client was sent counts as never sent when it has gone", ((Queue, "close", _never_sent),)),
     (
-        "9-client-identifiers-not-restored",
+        "exchange.dup-on-repeats/client-none",
+        "a client that comes back gets no DUP",
+        ((ClientOutbox, "opened", _opened_with(dup_below=0)),),
+    ),
+    (
+        "queue.handed-out-below-mark/closed-as-never-sent",
+        "what a client was sent counts as never sent when it has gone",
+        ((Queue, "close", _never_sent),),
+    ),
+    (
+        "exchange.client-resumes-as-kept/other-identifiers",
         "each connection of a session has other identifiers",
         (
             (ClientOutbox, "opened", _opened_shifted),
@@ -217,34 +225,54 @@ PLANTED: tuple[tuple[str, str, tuple[tuple[Any, str, Any], ...]], ...] = (
             (ClientOutbox, "settle", _settle_shifted),
         ),
     ),
-    ("9-client-window-exceeded", "one more than a client's receive maximum", ((ClientOutbox, "__init__", _wider),)),
-    ("9-client-sent-again", "a new store has a connected client sent again what it had", ((ClientOutbox, "opened", _sent_again),)),
     (
-        "9-client-early-release-lost",
+        "exchange.receive-maximum-kept/client-one-too-many",
+        "one more than a client's receive maximum",
+        ((ClientOutbox, "__init__", _wider),),
+    ),
+    (
+        "exchange.new-store-nothing-twice/all-again",
+        "a new store has a connected client sent again what it had",
+        ((ClientOutbox, "opened", _sent_again),),
+    ),
+    (
+        "exchange.new-store-nothing-twice/early-release-lost",
         "a PUBREC is forgotten that comes before a new store has handed its message out again",
         ((Queue, "release", _released_below_the_cursor),),
     ),
-    ("9-subscription-not-kept", "subscriptions stay in memory", ((SessionSubscriptions, "add", _not_kept),)),
-    ("9-suback-before-commit", "SUBACK does not wait for the store", ((ClientSubscriptions, "_ask", _answered_at_once),)),
+    ("store.told-after-commit/subscription-in-memory", "subscriptions stay in memory", ((SessionSubscriptions, "add", _not_kept),)),
     (
-        "9-offline-not-routed",
+        "store.told-after-commit/suback-first",
+        "SUBACK does not wait for the store",
+        ((ClientSubscriptions, "_ask", _answered_at_once),),
+    ),
+    (
+        "P2/offline-not-routed",
         "nothing is routed to a session whose client is away",
         ((LocalRouting, "_offline", _forgotten_offline),),
     ),
     (
-        "9-unsubscribe-not-routed-by",
+        "broker.unsuback-ends-delivery/still-routed",
         "the Distributor goes on routing by what was unsubscribed",
         ((LocalRouting, "unsubscribe", _without_effect),),
     ),
-    ("9-unsubscribe-not-kept", "what was unsubscribed stays in the store", ((SessionSubscriptions, "drop", _only_answered),)),
-    ("9-unsuback-before-commit", "UNSUBACK does not wait for the store", ((ClientSubscriptions, "_ask", _let_go_at_once),)),
     (
-        "9-passed-delivered-again",
+        "broker.unsuback-ends-delivery/still-stored",
+        "what was unsubscribed stays in the store",
+        ((SessionSubscriptions, "drop", _only_answered),),
+    ),
+    (
+        "broker.unsuback-ends-delivery/unsuback-first",
+        "UNSUBACK does not wait for the store",
+        ((ClientSubscriptions, "_ask", _let_go_at_once),),
+    ),
+    (
+        "broker.live-copy-once/passed-again",
         "what has passed a batch is delivered live with its own again",
         ((BatchBuilder, "pass_on", _passed_unmarked),),
     ),
     (
-        "9-live-delivered-twice",
+        "broker.live-copy-once/batch-again",
         "a batch that is sent again is delivered live again",
         ((RoutedBatches, "again", _nothing_known),),
     ),

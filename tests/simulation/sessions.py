@@ -2,41 +2,49 @@
 
 Every PUBLISH of QoS 1 and 2 is traced back to its sequence in the session's queue, by payload and packet identifier; then
 
-S1   a CONNACK and a SUBACK leave after the session, and its subscriptions, are on record; a session is not lost, and not made up.
-S2   nothing leaves that nobody published, nothing under another topic, nothing that no filter matches, and not before it is on
-     record; QoS is the lower of published and granted; RETAIN is on copies of what was retained, one for a SUBSCRIBE and filter.
-S3   the packet identifier stays with its message, and no other has it while that exchange is open.
-S4   within a connection sequences rise, each is sent once, and none is passed over [MQTT-4.4.0-1, MQTT-4.6.0-1].
-S5   what the session was sent before has DUP; what came into the queue after the lane was opened for this connection has not.
-S6   no PUBLISH after a PUBREL, nor after a PUBREC that is on record; PUBREL leaves after that record (commit point 5), only for
-     what was answered with PUBREC, in the order of the PUBRECs [MQTT-4.3.3-1, MQTT-4.6.0-4].
-S7   no more is in flight than the client's receive maximum, or the node's own limit, allows [MQTT-3.3.4-9].
-S8   a message leaves the queue when its client has sent the last acknowledgement, and not before (commit points 4 and 6).
-S9   a PUBACK or PUBREC to a publisher leaves after the message is in the queue of each session that has its SUBACK for it (P1),
-     and in the end each of those was delivered (P2): at QoS 2 once.
-S10  first arrivals of a topic and QoS come in the order in which they were published (P4) [MQTT-4.6.0-5, MQTT-4.6.0-6].
-S11  a copy of QoS 0 comes at most as often as its publisher has sent it, at QoS 0 once.
-S12  when an UNSUBACK leaves, the session's record has no subscription; and nothing that is published from then on comes into the
-     queue, or live to the client [MQTT-3.10.4-2].
+store.told-after-commit: a CONNACK and a SUBACK leave after the session, and its subscriptions, are on record; a session is not
+    lost, and not made up.
+routing.one-copy-per-session: nothing leaves that nobody published, nothing under another topic, nothing that no filter matches, and
+    not before it is on record; QoS is the lower of published and granted; RETAIN is on copies of what was retained, one for a
+    SUBSCRIBE and filter.
+exchange.identifier-never-twice: the packet identifier stays with its message, and no other has it while that exchange is open.
+exchange.publish-in-order: within a connection sequences rise, each is sent once, and none is passed over [MQTT-4.4.0-1,
+    MQTT-4.6.0-1].
+exchange.dup-on-repeats: what the session was sent before has DUP; what came into the queue after the lane was opened for this
+    connection has not.
+exchange.release-after-record: no PUBLISH after a PUBREL, nor after a PUBREC that is on record; PUBREL leaves after that record
+    (commit point 5), only for what was answered with PUBREC, in the order of the PUBRECs [MQTT-4.3.3-1, MQTT-4.6.0-4].
+exchange.receive-maximum-kept: no more is in flight than the client's receive maximum, or the node's own limit, allows
+    [MQTT-3.3.4-9].
+exchange.settled-by-last-answer: a message leaves the queue when its client has sent the last acknowledgement, and not before
+    (commit points 4 and 6).
+P1: a PUBACK or PUBREC to a publisher leaves after the message is in the queue of each session that has its SUBACK for it (P1), and
+    in the end each of those was delivered (P2): at QoS 2 once.
+P4: first arrivals of a topic and QoS come in the order in which they were published (P4) [MQTT-4.6.0-5, MQTT-4.6.0-6].
+broker.live-copy-once: a copy of QoS 0 comes at most as often as its publisher has sent it, at QoS 0 once.
+broker.unsuback-ends-delivery: when an UNSUBACK leaves, the session's record has no subscription; and nothing that is published from
+    then on comes into the queue, or live to the client [MQTT-3.10.4-2].
 
 What is promised less:
 - ``in-memory``: the store's death ends every session. What is left of one (``void``) is not judged, and it may be said to be
-  lost; the next one is judged in full, but for publishers that lost their sessions as well and publish again (S9 twice, S10).
-- ``acknowledge: fast``: S9 is not judged at the moment of the answer; and once the store has died (``Oracle.relaxed``) neither is
-  the rest of S9, nor S10. Everything between the queue and the client holds all the same: it waits for commits in any
+  lost; the next one is judged in full, but for publishers that lost their sessions as well and publish again (P1 twice, P4).
+- ``acknowledge: fast``: P1 is not judged at the moment of the answer; and once the store has died (``Oracle.relaxed``) neither is
+  the rest of P1, nor P4. Everything between the queue and the client holds all the same: it waits for commits in any
   configuration.
-- ``sync: os``: once a loss of power took commits back (``Oracle.amnesia``), only S2's first half and S7 are judged: sequences may
-  begin again, and clients hold identifiers that the node has forgotten. With ``sync: full`` nothing is relaxed.
+- ``sync: os``: once a loss of power took commits back (``Oracle.amnesia``), only routing.one-copy-per-session's first half and
+  exchange.receive-maximum-kept are judged: sequences may begin again, and clients hold identifiers that the node has forgotten.
+  With ``sync: full`` nothing is relaxed.
 - A session's queue with a limit: ``drop-newest`` drops what never had a sequence, ``drop-oldest`` takes out what was not handed
-  out. So many may be missing (S8, S9) as the queue's row counts, and gaps are allowed (S4); an acknowledgement says nothing of
-  this queue (S9), and what was dropped and published again is behind others (S10). Of what was dropped from ``drop-oldest`` since
-  the lane was opened, a new store does not know that it was never sent: it is released as if it were lost by damage (S6).
+  out. So many may be missing (exchange.settled-by-last-answer, P1) as the queue's row counts, and gaps are allowed
+  (exchange.publish-in-order); an acknowledgement says nothing of this queue (P1), and what was dropped and published again is
+  behind others (P4). Of what was dropped from ``drop-oldest`` since the lane was opened, a new store does not know that it was
+  never sent: it is released as if it were lost by damage (exchange.release-after-record).
 - The bridge's limits, its QoS and its absence are no excuse: they concern its own queue. What a bridge *refuses* is not
   acknowledged.
 - QoS 0, published or granted, is sent live and to those who are connected; it may be lost, and a publisher that resends a message
   of QoS 1 or 2 gives it another copy.
 - A clean start ends what was before it, from the CONNECT on. Of a message that was published before SUBACK, and again, the session
-  may have the later copy alone (S10).
+  may have the later copy alone (P4).
 - What is not acknowledged when UNSUBSCRIBE is sent may be routed behind it; with ``acknowledge: fast`` also what is.
 """
 
@@ -198,7 +206,7 @@ class SessionsJudge:
         self._ever[queue].synced.update(Batch.decode(chunk.body).rows_payloads())
 
     def ended(self, queue: str, seqs: set[int], row: LaneRow) -> None:
-        """S8: these left the queue, as its row says."""
+        """exchange.settled-by-last-answer: these left the queue, as its row says."""
         if self.oracle.amnesia:
             return  # the session that is resumed may be a later one, whose beginning its client has not heard of
         session = self._by_queue.get(queue)
@@ -212,7 +220,9 @@ class SessionsJudge:
         counted = row.ledger.dropped.get("overflow", 0) if self.shape.overflow == "drop-oldest" else 0
         if len(suspects) > counted:
             left = [(seq, self.rows(queue).rows.get(seq)) for seq in sorted(suspects)]
-            raise Violation("S8", f"{queue}: {left} left, were not acknowledged, and {counted} are accounted for")
+            raise Violation(
+                "exchange.settled-by-last-answer", f"{queue}: {left} left, were not acknowledged, and {counted} are accounted for"
+            )
 
     def rebuilding(self) -> None:
         """The disk is read anew: some of what was written may not be there any more."""
@@ -255,14 +265,16 @@ class SessionsJudge:
                 session.owed[payload] = message
 
     def not_wanted(self, session: Session | None, message: Message) -> None:
-        """S12: ``message`` comes to ``session``, which may have UNSUBACK."""
+        """broker.unsuback-ends-delivery: ``message`` comes to ``session``, which may have UNSUBACK."""
         if session is None or session.left_at is None or not self.strict(session):
             return
         if self._published_at[message.payload] >= session.left_at:
-            raise Violation("S12", f"m{message.number} was published after the UNSUBACK of {session.client.client_id}")
+            raise Violation(
+                "broker.unsuback-ends-delivery", f"m{message.number} was published after the UNSUBACK of {session.client.client_id}"
+            )
 
     def acknowledged(self, message: Message) -> None:
-        """S9: a PUBACK or PUBREC is written, and the configuration promises that this follows the commit."""
+        """P1: a PUBACK or PUBREC is written, and the configuration promises that this follows the commit."""
         if self.drops:
             return
         for session in self._sessions.values():
@@ -280,7 +292,7 @@ class SessionsJudge:
             session.ending = True
 
     def welcomed(self, client: SubscribingClient, *, present: bool, clean: bool) -> OnConnection:
-        """S1: a CONNACK is written."""
+        """store.told-after-commit: a CONNACK is written."""
         dials, client.dials = client.dials, 0
         session = self._sessions.get(client.client_id)
         had = session is not None and session.lasting
@@ -302,7 +314,9 @@ class SessionsJudge:
         if lasting and not session.queue:
             session.void = True
             if self.oracle.durable and not self.oracle.amnesia:
-                raise Violation("S1", f"{client.client_id} has its CONNACK, and its session is not on record: {row}")
+                raise Violation(
+                    "store.told-after-commit", f"{client.client_id} has its CONNACK, and its session is not on record: {row}"
+                )
         self._by_queue[session.queue] = session
         return session
 
@@ -311,12 +325,12 @@ class SessionsJudge:
         return None if value is None else SessionRow.decode(client_id, value)
 
     def subscribed(self, session: Session, body: bytes) -> None:
-        """S1: a SUBACK is written."""
+        """store.told-after-commit: a SUBACK is written."""
         client = session.client
         codes = list(body[3 if client.shape.level == LEVEL_5 else 2 :])
         if codes != [qos for _, qos in client.shape.filters]:
             raise Violation("SUBACK", f"{client.client_id} asked for {client.shape.filters} and got {codes}")
-        self._on_record(session, dict(client.shape.filters), "S1", "SUBACK")
+        self._on_record(session, dict(client.shape.filters), "store.told-after-commit", "SUBACK")
         session.subscribed = True
 
     def unsubscribes(self, session: Session) -> None:
@@ -326,14 +340,14 @@ class SessionsJudge:
         session.owed = {payload: message for payload, message in session.owed.items() if payload in done}
 
     def unsubscribed(self, session: Session, body: bytes) -> None:
-        """S12: an UNSUBACK is written."""
+        """broker.unsuback-ends-delivery: an UNSUBACK is written."""
         client = session.client
         if client.shape.level == LEVEL_5:
             codes = set(body[3:])
             known = {0} if session.was_subscribed and self.strict(session) else {0, _NO_SUBSCRIPTION}
             if len(body) - 3 != len(client.shape.filters) or not codes <= known:
                 raise Violation("UNSUBACK", f"{client.client_id} got {list(body[3:])}")
-        self._on_record(session, {}, "S12", "UNSUBACK")
+        self._on_record(session, {}, "broker.unsuback-ends-delivery", "UNSUBACK")
         session.left_at = len(self._published_at)
 
     def _on_record(self, session: Session, filters: dict[str, int], kind: str, answer: str) -> None:
@@ -364,7 +378,7 @@ class SessionsJudge:
         return True
 
     def judge_the_whole(self) -> None:
-        """S9: all is healed and quiet."""
+        """P1: all is healed and quiet."""
         oracle = self.oracle
         if oracle.durable and oracle.relaxed:
             return
@@ -441,7 +455,7 @@ class OnConnection:
             raise Violation("corruption", f"nobody published {facts}")
         granted = self._shape.granted(message.topic) if session.subscribes or not judge.strict(session) else []
         if not granted:
-            raise Violation("S2", f"no filter matches {facts}")
+            raise Violation("routing.one-copy-per-session", f"no filter matches {facts}")
         if packet.qos not in {min(message.qos, qos) for qos in (granted if packet.retain else [max(granted)])}:
             raise Violation("QoS", f"published at {message.qos}, granted {granted}: {facts}")
         if packet.retain and not judge.oracle.is_retained(packet.payload):
@@ -451,7 +465,10 @@ class OnConnection:
             return None
         self._open.add(packet.packet_id)
         if len(self._open) > judge.shape.window(self._shape):
-            raise Violation("S7", f"{len(self._open)} in flight, {judge.shape.window(self._shape)} are allowed: {facts}")
+            raise Violation(
+                "exchange.receive-maximum-kept",
+                f"{len(self._open)} in flight, {judge.shape.window(self._shape)} are allowed: {facts}",
+            )
         if not judge.strict(session):
             return None
         seq = self._seq_of(packet, facts)
@@ -473,13 +490,13 @@ class OnConnection:
             seq for seq in places if (kept.rows[seq][1] & QOS_MASK, bool(kept.rows[seq][1] & RETAIN)) == (packet.qos, packet.retain)
         ]
         if not alike:
-            raise Violation("S2", f"not in the queue, but at {places}: {facts}")
+            raise Violation("store.hand-out-after-commit", f"not in the queue, but at {places}: {facts}")
         mine = [seq for seq in alike if judge.oracle.packet_id(seq) == packet.packet_id]
         if not mine:
-            raise Violation("S3", f"the identifiers of {alike} are others: {facts}")
+            raise Violation("exchange.identifier-never-twice", f"the identifiers of {alike} are others: {facts}")
         seq = next((seq for seq in mine if seq > self._last), None)
         if seq is None:
-            raise Violation("S4", f"{mine} came after {self._last}: {facts}")
+            raise Violation("exchange.publish-in-order", f"{mine} came after {self._last}: {facts}")
         return seq
 
     def _once_and_in_order(self, packet: Publish, seq: int, facts: str) -> None:
@@ -487,20 +504,20 @@ class OnConnection:
         kept = judge.rows(session.queue)
         facts = f"sequence {seq}, {facts}"
         if judge.oracle.strong and seq not in kept.synced:
-            raise Violation("S2", f"handed out before it was committed: {facts}")
+            raise Violation("store.hand-out-after-commit", f"handed out before it was committed: {facts}")
         other = session.exchanges.get(packet.packet_id, seq)
         if other != seq:
-            raise Violation("S3", f"the identifier is in use for sequence {other}: {facts}")
+            raise Violation("exchange.identifier-never-twice", f"the identifier is in use for sequence {other}: {facts}")
         if packet.dup:
             if seq not in session.sent and kept.entered[seq] > max(
                 judge.opened_at.get(session.queue, _NEVER), judge.store_opened_at
             ):
-                raise Violation("S5", f"DUP on a first sending: {facts}")
+                raise Violation("exchange.dup-on-repeats", f"DUP on a first sending: {facts}")
         elif seq in session.sent:
-            raise Violation("S5", f"sent before, without DUP: {facts}")
+            raise Violation("exchange.dup-on-repeats", f"sent before, without DUP: {facts}")
         row = judge.oracle.lane_row(session.queue)
         if seq in session.released or (row is not None and any(low <= seq < high for low, high in row.released)):
-            raise Violation("S6", f"PUBLISH after PUBREC: {facts}")
+            raise Violation("exchange.no-publish-after-pubrec", f"PUBLISH after PUBREC: {facts}")
         if not judge.drops:
             self._none_passed_over(seq, row, facts)
 
@@ -515,7 +532,7 @@ class OnConnection:
             if between in kept.rows and between not in session.finished and between not in recd and between not in session.released
         ]
         if passed:
-            raise Violation("S4", f"{passed} were passed over: {facts}")
+            raise Violation("exchange.publish-in-order", f"{passed} were passed over: {facts}")
 
     def _release(self, packet: Ack) -> None:
         judge, session = self._judge, self.session
@@ -525,15 +542,15 @@ class OnConnection:
         if packet.packet_id not in {*session.recs, *session.exchanges} and judge.shape.overflow == "drop-oldest":
             return  # it was in the queue when the lane was opened, and was dropped before it could be sent
         if packet.packet_id not in session.recs or packet.reason >= _FAILURE:
-            raise Violation("S6", f"without a PUBREC: {facts}")
+            raise Violation("exchange.release-after-record", f"without a PUBREC: {facts}")
         place, seq = session.recs[packet.packet_id]
         if place <= self._last_release:
-            raise Violation("S6", f"out of order: {facts}")
+            raise Violation("exchange.pubrels-in-pubrec-order", f"out of order: {facts}")
         self._last_release = place
         row = judge.oracle.lane_row(session.queue)
         ranges = () if row is None else (*row.settled, *row.released)
         if row is None or (seq >= row.head and not any(low <= seq < high for low, high in ranges)):
-            raise Violation("S6", f"before its PUBREC, of sequence {seq}, is committed: {facts}")
+            raise Violation("exchange.release-after-record", f"before its PUBREC, of sequence {seq}, is committed: {facts}")
         session.released.add(seq)
 
     # --- at the client ---
@@ -545,7 +562,10 @@ class OnConnection:
             held = session.received.get(packet.packet_id)
             if held is not None:
                 if held != payload and self._judge.strict(session):
-                    raise Violation("S3", f"the client holds {packet.packet_id} for {held!r}, so it is swallowed: {packet}")
+                    raise Violation(
+                        "exchange.identifier-never-twice",
+                        f"the client holds {packet.packet_id} for {held!r}, so it is swallowed: {packet}",
+                    )
                 return
             session.received[packet.packet_id] = payload
         message = self._judge.oracle.messages[payload]
@@ -557,10 +577,13 @@ class OnConnection:
             self._first_arrival(message, packet.qos)
         if not packet.qos:
             if session.delivered[payload] > self._judge.sendings[payload] or (session.delivered[payload] > 1 and not message.qos):
-                raise Violation("S11", f"m{message.number} came {session.delivered[payload]} times to {session.client.client_id}")
+                raise Violation(
+                    "broker.live-copy-once",
+                    f"m{message.number} came {session.delivered[payload]} times to {session.client.client_id}",
+                )
         elif packet.qos == 2 and seq is not None and self._judge.strict(session):
             if seq in session.twice or (session.delivered[payload] > 1 and not self._judge.oracle.relaxed):
-                raise Violation("QoS 2 twice", f"m{message.number}, sequence {seq} of {session.queue}")
+                raise Violation("P2", f"m{message.number}, sequence {seq} of {session.queue}")
             session.twice.add(seq)
 
     def _retained(self, message: Message, qos: int) -> None:
@@ -568,10 +591,13 @@ class OnConnection:
         session.retained[message.payload] += 1
         most = session.subscribes * len(self._shape.granted(message.topic))
         if qos != 1 and session.retained[message.payload] > most and self._judge.strict(session):
-            raise Violation("S2", f"m{message.number} was retained, and came {session.retained[message.payload]} times")
+            raise Violation(
+                "routing.one-copy-per-session",
+                f"m{message.number} was retained, and came {session.retained[message.payload]} times",
+            )
 
     def _first_arrival(self, message: Message, qos: int) -> None:
-        """S10."""
+        """P4."""
         session, judge, oracle = self.session, self._judge, self._judge.oracle
         again = judge.sendings[message.payload] > 1
         if oracle.was_refused(message.payload) or not judge.strict(session) or (judge.drops and qos):

@@ -61,10 +61,14 @@ def _settled_in_flight(original: Any) -> Any:
 
 PLANTED: tuple[tuple[str, str, tuple[tuple[Any, str, Any], ...]], ...] = (
     (
-        "snapshot-before-the-commit",
+        "store.snapshot-as-rows-say/before-the-commit",
         "the figures are ahead of the rows",
         ((Store, "checkpoint", _before_the_commit), (QueueStore, "_take_snapshot", _in_the_middle)),
     ),
-    ("snapshot-counts-qos-0", "messages in memory count as durable", ((store, "note", _with_qos_0),)),
-    ("snapshot-settled-in-flight", "settled messages count as in flight", ((Contents, "in_flight", _settled_in_flight),)),
+    ("store.snapshot-as-rows-say/qos0-counted", "messages in memory count as durable", ((store, "note", _with_qos_0),)),
+    (
+        "store.snapshot-as-rows-say/settled-in-flight",
+        "settled messages count as in flight",
+        ((Contents, "in_flight", _settled_in_flight),),
+    ),
 )

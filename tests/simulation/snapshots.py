@@ -68,5 +68,7 @@ def judge(machine: Machine, frame: SnapshotMade) -> None:
     try:
         compare(rows, [queue_of(each) for each in facts["queues"]], dead, tuple(facts["events"]))
     except AssertionError as error:
-        raise Violation("snapshot", f"what is said of checkpoint {frame.request} is not what is in it: {error}") from error
+        raise Violation(
+            "store.snapshot-as-rows-say", f"what is said of checkpoint {frame.request} is not what is in it: {error}"
+        ) from error
     machine.snapshots_judged += 1

@@ -74,7 +74,9 @@ def whole(target: Path) -> list[str]:
 @settings(max_examples=40, deadline=None)
 @given(cuts=st.lists(st.tuples(st.integers(0, 60), st.integers(0, 4000)), min_size=1, max_size=6), newer=st.booleans())
 def test_a_copy_that_is_cut_anywhere_goes_on(cuts: list[tuple[int, int]], newer: bool) -> None:
-    """Each time some of what was written last is lost; sometimes a newer snapshot is made meanwhile, and the old one goes."""
+    """snapshots.copy-is-whole: each time some of what was written last is lost; sometimes a newer snapshot is made meanwhile, and
+    the old one goes.
+    """
     with tempfile.TemporaryDirectory(dir=MEMORY) as name:
         box, target = Box(Path(name) / "box"), Path(name) / "target"
         for _ in range(6):
@@ -166,6 +168,7 @@ def test_where_links_cannot_be_made_files_are_copied(tmp_path: Path, monkeypatch
 
 
 def test_damage_is_not_passed_on(tmp_path: Path) -> None:
+    """snapshots.copy-passes-on-no-damage"""
     box, target = Box(tmp_path / "box"), tmp_path / "target"
     table = box.table()
     source = box.make()
@@ -178,6 +181,7 @@ def test_damage_is_not_passed_on(tmp_path: Path) -> None:
 
 
 def test_a_second_copy_of_the_same_snapshot_is_refused(tmp_path: Path) -> None:
+    """snapshots.one-copy-at-a-time"""
     box, target = Box(tmp_path / "box"), tmp_path / "target"
     box.table()
     source = box.make()

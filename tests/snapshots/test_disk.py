@@ -28,7 +28,9 @@ MIB = 1 << 20
 def test_a_disk_that_refuses_at_any_step_leaves_nothing_half_made_and_no_message_is_held_up(
     shim: Path, tmp_path: Path, process: str
 ) -> None:
-    """The store makes the checkpoint, the supervisor the rest: each of their first calls below the folder fails in turn."""
+    """snapshots.named-when-whole: the store makes the checkpoint, the supervisor the rest: each of their first calls below the
+    folder fails in turn.
+    """
     data_dir = tmp_path / "data"
     faults = DiskFaults(shim, tmp_path / "control", data_dir / "snapshots", process)
     failed = made = 0

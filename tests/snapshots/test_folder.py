@@ -54,6 +54,7 @@ def test_a_file_of_the_same_name_that_is_another_one_is_read(tmp_path: Path) -> 
 
 
 def test_what_is_half_made_goes_and_what_is_being_made_stays(tmp_path: Path) -> None:
+    """snapshots.half-made-goes"""
     box = Box(tmp_path)
     box.table()
     made = box.make()
@@ -124,6 +125,7 @@ def test_all_go_before_the_disk_is_full(tmp_path: Path) -> None:
 
 
 def test_a_snapshot_that_is_held_is_not_removed(tmp_path: Path) -> None:
+    """snapshots.held-one-stays"""
     box = Box(tmp_path)
     box.table()
     first, second = box.make(), box.make()

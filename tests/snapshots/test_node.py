@@ -69,7 +69,8 @@ def publish(node: Node, count: int, *, qos: int = 1, size: int = 100, topic: str
 def test_a_snapshot_of_a_node_under_load_is_whole_and_holds_what_its_manifest_says(
     remote: Mosquitto, start_node: StartNode
 ) -> None:
-    """QoS 0, 1 and 2 to a bridge that delivers and to one whose remote is away, and a client's session."""
+    """store.snapshot-as-rows-say: QoS 0, 1 and 2 to a bridge that delivers and to one whose remote is away, and a client's session.
+    """
     node = start_node(
         node_config(
             bridge_config("cloud", remote.port, retention="1h"), bridge_config("away", free_port()), bridge_config("dead", 1)
@@ -116,6 +117,7 @@ def test_a_snapshot_of_a_node_under_load_is_whole_and_holds_what_its_manifest_sa
 
 
 def test_a_snapshot_is_for_its_owner_only(start_node: StartNode) -> None:
+    """snapshots.read-by-owner-only"""
     node = start_node(node_config(bridge_config("away", free_port())))
     publish(node, 10)
     made = make(node)
@@ -152,6 +154,7 @@ def find_in(node: Node) -> list[Path]:
 
 
 def test_what_a_supervisor_leaves_half_made_goes_at_the_next_start(start_node: StartNode) -> None:
+    """snapshots.half-made-goes"""
     node = start_node(node_config(bridge_config("away", free_port())))
     publish(node, 500, size=20_000)
     for _ in range(3):

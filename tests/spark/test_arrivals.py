@@ -57,6 +57,7 @@ def test_a_batch_takes_no_more_than_its_limit_and_the_oldest_first() -> None:
 
 
 def test_a_late_snapshot_is_taken_once_and_its_settlements_are_not() -> None:
+    """tables.snapshots-in-order"""
     first, late, last = (manifest(at_ms=at_ms, numbers={"q": (0, stop)}) for at_ms, stop in ((1000, 10), (2000, 12), (3000, 15)))
     progress, _ = taken(Progress(), [first, last])
 
@@ -84,6 +85,7 @@ def test_a_clock_that_is_set_back_in_a_new_life_makes_no_snapshot_late() -> None
 
 
 def test_a_clock_that_is_set_back_in_the_same_life_hides_nothing() -> None:
+    """tables.snapshots-in-order"""
     before = [manifest(at_ms=90_000 + number, numbers={"q": (0, 10 + number)}, events=(0, number)) for number in range(REMEMBERED)]
     progress, _ = taken(Progress(), before)
 
@@ -97,6 +99,7 @@ def test_a_clock_that_is_set_back_in_the_same_life_hides_nothing() -> None:
 
 
 def test_numbers_that_begin_again_are_another_store() -> None:
+    """tables.numbers-anew-all-new"""
     progress, _ = taken(Progress(), [manifest(at_ms=1000, numbers={"q": (90, 100)})])
 
     other = manifest(at_ms=2000, epoch=2, numbers={"q": (0, 7)})
@@ -116,7 +119,9 @@ def test_a_queue_that_could_not_be_read_for_once_does_not_begin_again() -> None:
 
 @given(st.data())
 def test_each_number_is_taken_once_whatever_arrives_when(data: st.DataObject) -> None:
-    """Snapshots of two nodes arrive in any order, in batches of any size, with a restart after each; clocks are set back."""
+    """tables.snapshot-taken-once, tables.settlement-taken-once: snapshots of two nodes arrive in any order, in batches of any size,
+    with a restart after each; clocks are set back.
+    """
     made: list[Manifest] = []
     for node in ("a", "b"):
         first = stop = 0

@@ -150,6 +150,7 @@ def rows_of(section: Section) -> list[Row]:
 
 
 def test_the_planted_loss_and_the_planted_duplicate_are_named(planted: Made, finished: Finished) -> None:
+    """reports.sequence-has-one-fate"""
     named = {(row["node"], row["queue"], row["first_seq"], row["what"]) for row in rows_of(finished.report.section("sequences"))}
 
     words = {"loss": reconciliation.OFFENCES["lost"], "duplicate": reconciliation.OFFENCES["settled twice"]}
@@ -159,6 +160,7 @@ def test_the_planted_loss_and_the_planted_duplicate_are_named(planted: Made, fin
 
 
 def test_the_ledgers_and_counts_are_those_of_the_rows(finished: Finished, plain: dict[str, list[Row]]) -> None:
+    """reports.ledger-adds-up, reports.stored-as-many-as-row"""
     stored = Counter((row["node"], row["queue"]) for row in plain["messages"] if row["state"] != "settled")
     shown = {(row["node"], row["queue"]): row for row in rows_of(finished.report.section("reconciliation"))}
 
@@ -439,7 +441,9 @@ few_ranges: st.SearchStrategy[Ranges] = st.lists(
 def test_stretches_are_what_counting_each_sequence_gives(
     spark: SparkSession, queues: list[tuple[Ranges, set[int], int, int]]
 ) -> None:
-    """Many small queues in one query: ranges that overlap, touch and miss, against a count for each sequence."""
+    """reports.sequence-has-one-fate: many small queues in one query: ranges that overlap, touch and miss, against a count for each
+    sequence.
+    """
     rows = Rows()
     rows.snapshot("n", 100)
     for lane, (settled, stored, low, tail) in enumerate(queues):
@@ -529,7 +533,7 @@ def test_a_clock_that_was_set_back_makes_no_older_snapshot_the_newest(spark: Spa
 def test_markers_that_contradict_the_store_are_a_problem(
     spark: SparkSession, markers: list[tuple[int, int | None, str | None]], wrong: str | None
 ) -> None:
-    """I1, I2: (sequence, packet identifier, topic) of what is in flight."""
+    """reports.identifiers-distinct, reports.marked-is-stored: (sequence, packet identifier, topic) of what is in flight."""
     rows = Rows()
     rows.snapshot("n", 100)
     rows.queue(QUEUE, head=0, tail=70_000, accepted=70_000, depth=70_000)

@@ -340,6 +340,7 @@ def test_each_settlement_streams_once_over_arrivals_and_restarts(spark: SparkSes
 def test_a_batch_that_is_repeated_reads_the_same_whatever_has_arrived_since(
     spark: SparkSession, hours: list[Path], tmp_path: Path
 ) -> None:
+    """tables.snapshot-taken-once"""
     arrivals = Arrivals(spark, tmp_path, "settlements")
     arrive(hours[0], arrivals.there)
     arrivals.run()

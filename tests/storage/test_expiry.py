@@ -110,7 +110,9 @@ def test_what_expires_in_memory_holds_nothing_up(mode: str) -> None:
 
 
 def test_a_lane_that_waits_for_another_waits_until_what_expired_there_is_on_record() -> None:
-    """A topic that has changed its lane would overtake itself, if a crash brought it back in the former one (K1, P4)."""
+    """A topic that has changed its lane would overtake itself, if a crash brought it back in the former one
+    (store.former-lanes-drain-first, P4).
+    """
     engine, other = RecordingEngine(), "bridge:cloud:1"
     before = Store(engine, settings(lanes=2), 1)
     for number, (queue, payload, accepted_ms) in enumerate(((QUEUE, b"old", OLD_MS), (other, b"x", YOUNG_MS)), 1):

@@ -1,4 +1,6 @@
-"""Reads what a store keeps of one queue, live and settled, and says whether the two add up (H1, H2, H4)."""
+"""Reads what a store keeps of one queue, live and settled, and says whether the two add up (queue.history-without-gap,
+queue.settled-chunks-kept, queue.history-rows-in-order).
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,9 @@ def audit(engine: Engine, number: int, *, all_durable: bool = False) -> Kept | N
 
 
 def problems_of(kept: Kept, *, all_durable: bool) -> Iterator[str]:
-    """What contradicts H1, H2 or H4 in ``kept``, one sentence each."""
+    """What contradicts queue.history-without-gap, queue.settled-chunks-kept or queue.history-rows-in-order in ``kept``, one
+    sentence each.
+    """
     row, history = kept.row, kept.row.history
     if history.begins < 0:
         if kept.settlements:

@@ -6,13 +6,15 @@ product. The first list below is what it does, the second what it complains abou
 Deliveries, MQTT 3.1.1 and 5.0 section 4.3.3: a QoS 2 message is delivered on PUBREL (method A, the message is kept) or on PUBLISH
 (method B, the packet identifier is kept). Only the identifier tells a repeat: whatever the peer does wrong is delivered wrong.
 
-J1  DUP is set on what was received on an earlier connection, and on nothing that comes first on the session's first connection.
-J2  what is sent again has its original packet identifier, topic, QoS and payload.
-J3  nothing is sent again on a live connection.
-J4  PUBLISHes of one connection come in the order in which they first came, and before anything new.
-J5  PUBREL comes for what had a whole PUBREC, once on a connection, and no PUBLISH of it comes after it.
-J6  PUBRELs of one connection come in the order of their PUBLISHes.
-J7  at most the receive maximum is unanswered on a connection.
+exchange.dup-on-repeats: DUP is set on what was received on an earlier connection, and on nothing that comes first on the session's
+    first connection.
+exchange.resent-unchanged: what is sent again has its original packet identifier, topic, QoS and payload.
+exchange.nothing-twice-live: nothing is sent again on a live connection.
+exchange.resumed-in-order: PUBLISHes of one connection come in the order in which they first came, and before anything new.
+exchange.no-publish-after-pubrec: PUBREL comes for what had a whole PUBREC, once on a connection, and no PUBLISH of it comes after
+    it.
+exchange.pubrels-in-pubrec-order: PUBRELs of one connection come in the order of their PUBLISHes.
+exchange.receive-maximum-kept: at most the receive maximum is unanswered on a connection.
 """
 
 from __future__ import annotations
@@ -128,21 +130,25 @@ class ReceiverSession:
             exchange = known
             self._judge_repeat(packet, exchange)
         if exchange.order <= self._last_published:
-            self._complain(f"J4 [MQTT-4.6.0-1] out of the original order: {packet}")
+            self._complain(f"exchange.resumed-in-order [MQTT-4.6.0-1] out of the original order: {packet}")
         self._last_published = exchange.order
         exchange.published_on = self._connection
         self._outstanding.add(packet.packet_id)
         if len(self._outstanding) > self._receive_maximum:
-            self._complain(f"J7 [MQTT-4.9.0-2] {len(self._outstanding)} unanswered, {self._receive_maximum} allowed: {packet}")
+            self._complain(
+                f"exchange.receive-maximum-kept [MQTT-4.9.0-2] {len(self._outstanding)} of {self._receive_maximum}: {packet}"
+            )
 
     def _begin(self, packet: Packet) -> Exchange:
         content = packet.topic, packet.payload
         earlier = self._ids.get(content)
         if packet.dup:
             if self._connection == self._first_connection:
-                self._complain(f"J1 [MQTT-3.3.1-1] DUP on the session's first connection, on what never came: {packet}")
+                self._complain(
+                    f"exchange.dup-on-repeats [MQTT-3.3.1-1] DUP on the session's first connection, on what never came: {packet}"
+                )
             if earlier is not None and earlier != packet.packet_id:
-                self._complain(f"J2 [MQTT-4.4.0-1] sent again, first as {earlier}: {packet}")
+                self._complain(f"exchange.resent-unchanged [MQTT-4.4.0-1] sent again, first as {earlier}: {packet}")
         self._ids[content] = packet.packet_id
         exchange = Exchange(self._arrivals, packet.topic, packet.payload, packet.qos, self._connection)
         self._arrivals += 1
@@ -151,13 +157,15 @@ class ReceiverSession:
 
     def _judge_repeat(self, packet: Packet, exchange: Exchange) -> None:
         if (exchange.topic, exchange.payload, exchange.qos) != (packet.topic, packet.payload, packet.qos):
-            self._complain(f"J2 [MQTT-2.2.1-3] the packet identifier is in use by {exchange}: {packet}")
+            self._complain(
+                f"exchange.identifier-never-twice [MQTT-2.2.1-3] the packet identifier is in use by {exchange}: {packet}"
+            )
         if exchange.published_on == self._connection:
-            self._complain(f"J3 [MQTT-4.4.0-1] sent again on a live connection: {packet}")
+            self._complain(f"exchange.nothing-twice-live [MQTT-4.4.0-1] sent again on a live connection: {packet}")
         if not packet.dup:
-            self._complain(f"J1 [MQTT-3.3.1-1] sent again without DUP: {packet}")
+            self._complain(f"exchange.dup-on-repeats [MQTT-3.3.1-1] sent again without DUP: {packet}")
         if exchange.released:
-            self._complain(f"J5 [MQTT-4.3.3-6] PUBLISH after PUBREL: {packet}")
+            self._complain(f"exchange.no-publish-after-pubrec [MQTT-4.3.3-6] PUBLISH after PUBREL: {packet}")
         if exchange.qos == 1:
             exchange.stage = Stage.PUBLISHED
 
@@ -166,12 +174,12 @@ class ReceiverSession:
             self._complain(f"[MQTT-3.6.1-1] flags of PUBREL: {packet}")
         exchange = self._exchanges.get(packet.packet_id)
         if exchange is None or exchange.qos != 2 or exchange.stage is Stage.PUBLISHED:
-            self._complain(f"J5 [MQTT-4.3.3-4] PUBREL of what had no PUBREC: {packet}")
+            self._complain(f"exchange.release-after-record [MQTT-4.3.3-4] PUBREL of what had no PUBREC: {packet}")
             return
         if exchange.released_on == self._connection:
-            self._complain(f"J3 PUBREL again on a live connection: {packet}")
+            self._complain(f"exchange.nothing-twice-live PUBREL again on a live connection: {packet}")
         if exchange.order <= self._last_released:
-            self._complain(f"J6 [MQTT-4.6.0-4] PUBREL out of order: {packet}")
+            self._complain(f"exchange.pubrels-in-pubrec-order [MQTT-4.6.0-4] PUBREL out of order: {packet}")
         self._last_released = exchange.order
         exchange.released_on = self._connection
         exchange.released = True

@@ -237,7 +237,9 @@ class RemoteModel:
         self.pubrecs.clear()
 
     def never_heard(self, packet_ids: Iterable[int]) -> None:
-        """Their PUBRECs were lost: PUBRELs of what was given up keep no order (F10, F13)."""
+        """Their PUBRECs were lost: PUBRELs of what was given up keep no order (exchange.pubrels-in-pubrec-order,
+        exchange.held-identifier-released).
+        """
         for packet_id in packet_ids:
             self.pubrecs.pop(packet_id, None)
 
@@ -255,7 +257,7 @@ class RemoteModel:
             self.unsettled.pop(packet.packet_id, None)
             repeated = not known and packet.packet_id in self.said_again
             if not repeated and (place := self.pubrecs.get(packet.packet_id)) is not None:
-                assert place > self.released_last, f"F10: PUBREL {packet.packet_id} is out of order"
+                assert place > self.released_last, f"exchange.pubrels-in-pubrec-order: PUBREL {packet.packet_id} is out of order"
                 self.released_last = place
             return ack(PUBCOMP, packet.packet_id, 0x92 if self.level == 5 and not known else None)
         assert packet.kind == PUBLISH
@@ -265,8 +267,8 @@ class RemoteModel:
             assert not packet.dup, f"MQTT-4.4.0-2: {seq} was retransmitted after a refusal"
             self.retried.discard(seq)
             self.highest = seq  # what was in flight behind it has been sent: those do not come again
-        assert seq not in self.seen, f"F5: {seq} was sent twice on one connection"
-        assert seq >= self.highest, f"F8: {seq} after {self.highest}"
+        assert seq not in self.seen, f"exchange.nothing-twice-live: {seq} was sent twice on one connection"
+        assert seq >= self.highest, f"exchange.publish-in-order: {seq} after {self.highest}"
         self.seen.add(seq)
         self.highest = seq
         if packet.qos == 0:
@@ -276,9 +278,9 @@ class RemoteModel:
         assert packet.qos <= self.maximum_qos, "a QoS that the remote does not take"
         assert packet.packet_id == seq % 65_000 + 1
         repeated = packet.packet_id in self.received_ids
-        assert packet.qos == 2 or not repeated, "F14: QoS 1 under an identifier that is held for QoS 2"
+        assert packet.qos == 2 or not repeated, "exchange.lowered-after-release: QoS 1 under an identifier that is held for QoS 2"
         if not repeated:
-            assert packet.packet_id not in self.unsettled, "F3: a packet identifier was given twice"
+            assert packet.packet_id not in self.unsettled, "exchange.identifier-never-twice: a packet identifier was given twice"
             reason_code = self.refusing.popleft() if self.refusing and self.level == 5 else 0
             if reason_code >= 0x80:
                 self.refused.setdefault(seq, set()).add(reason_code)
@@ -290,11 +292,13 @@ class RemoteModel:
         self.unsettled[packet.packet_id] = packet.qos
         self.held_before.discard(packet.packet_id)
         # Mosquitto 2.0 counts what it holds of an earlier connection as well, but level 4 has no receive maximum, and one of 1 has
-        # no slot to keep free (F2).
+        # no slot to keep free (exchange.qos2-maximum-kept).
         counted = self.unsettled if self.level == 5 and self.receive_maximum > 1 else self.unsettled.keys() - self.held_before
-        assert len(counted) <= self.receive_maximum, "F1: more than the receive maximum"
+        assert len(counted) <= self.receive_maximum, "exchange.receive-maximum-kept: more than the receive maximum"
         if self.level == 4:
-            assert list(self.unsettled.values()).count(2) <= self.qos2_maximum, "F2: too many QoS 2 messages"
+            assert list(self.unsettled.values()).count(2) <= self.qos2_maximum, (
+                "exchange.qos2-maximum-kept: too many QoS 2 messages"
+            )
         if packet.qos == 1:
             self.published.append(seq)
             del self.unsettled[packet.packet_id]

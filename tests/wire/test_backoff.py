@@ -1,4 +1,4 @@
-"""Backoff: B1 bounds and jitter, B2 when the series starts anew."""
+"""Backoff: bounds and jitter (wire.delay-at-least-nominal), and when the series starts anew (wire.flapping-keeps-backing-off)."""
 
 from __future__ import annotations
 
@@ -40,9 +40,10 @@ def test_jitter_adds_to_the_longest_delay_too() -> None:
     initial_s=st.floats(0.001, 10.0),
     max_s=st.floats(10.0, 1000.0),
 )
-def test_b1_a_delay_is_within_the_jitter_of_its_nominal(
+def test_a_delay_is_within_the_jitter_of_its_nominal(
     values: list[float], factor: float, jitter: float, initial_s: float, max_s: float
 ) -> None:
+    """wire.delay-at-least-nominal"""
     given_values = iter(values)
     settings = BackoffSettings(initial_s=initial_s, max_s=max_s, factor=factor, jitter=jitter, stable_s=1.0)
     backoff = Backoff(settings, lambda: next(given_values))
@@ -54,7 +55,8 @@ def test_b1_a_delay_is_within_the_jitter_of_its_nominal(
         nominal_s = min(nominal_s * factor, max_s)
 
 
-def test_b2_a_stable_connection_starts_the_series_anew() -> None:
+def test_a_stable_connection_starts_the_series_anew() -> None:
+    """wire.flapping-keeps-backing-off"""
     backoff = Backoff(DEFAULT, least)
     assert [backoff.next_delay_s() for _ in range(3)] == [1, 2, 4]
     backoff.connected(100.0)
@@ -63,7 +65,8 @@ def test_b2_a_stable_connection_starts_the_series_anew() -> None:
     assert backoff.next_delay_s() == 1
 
 
-def test_b2_a_short_connection_lets_the_series_go_on() -> None:
+def test_a_short_connection_lets_the_series_go_on() -> None:
+    """wire.flapping-keeps-backing-off"""
     backoff = Backoff(DEFAULT, least)
     assert [backoff.next_delay_s() for _ in range(3)] == [1, 2, 4]
     backoff.connected(100.0)
@@ -71,7 +74,8 @@ def test_b2_a_short_connection_lets_the_series_go_on() -> None:
     assert backoff.next_delay_s() == 8
 
 
-def test_b2_one_connection_resets_once() -> None:
+def test_one_connection_resets_once() -> None:
+    """wire.flapping-keeps-backing-off"""
     backoff = Backoff(DEFAULT, least)
     backoff.connected(0.0)
     assert backoff.lost(50.0)

@@ -1,13 +1,13 @@
 """Who may publish to which topics and read which topics: an access control list, resolved for one client at a time. Pure.
 
-A1  the first rule that fits decides; where none fits, the answer is no.
-A2  ``%u`` and ``%c`` stand for a piece of one topic level. A name that cannot be one (none at all, or with ``+``, ``#`` or ``/``,
-    or one that would make the pattern begin with ``$``) never widens what is allowed: an allowing pattern then matches nothing, and
-    a denying one everything from that level on.
-A3  a subscription is granted when an allowed pattern covers its whole filter and no rule before it denies all of the filter. What
-    is denied inside a granted filter is left out at delivery.
-A4  all clients of one user share one resolved list with its caches, unless a rule that concerns the user looks at the client
-    identifier.
+door.first-rule-decides [access]: the first rule that fits decides; where none fits, the answer is no.
+door.name-never-widens [access]: ``%u`` and ``%c`` stand for a piece of one topic level. A name that cannot be one (none at all, or
+    with ``+``, ``#`` or ``/``, or one that would make the pattern begin with ``$``) never widens what is allowed: an allowing
+    pattern then matches nothing, and a denying one everything from that level on.
+door.whole-filter-allowed [access]: a subscription is granted when an allowed pattern covers its whole filter and no rule before it
+    denies all of the filter. What is denied inside a granted filter is left out at delivery.
+door.users-share-a-list [P5]: all clients of one user share one resolved list with its caches, unless a rule that concerns the user
+    looks at the client identifier.
 
 Who a client is, is decided in ``actors/door/logins_and_rights.py``; patterns are checked by ``pattern_fault`` when the
 configuration is read.
@@ -42,7 +42,7 @@ def pattern_fault(pattern: str) -> str | None:
 
 
 def resolve(pattern: str, *, allow: bool, user: str | None, client_id: str) -> str | None:
-    """The topic filter that ``pattern`` is for one client, or None if it matches nothing for it (A2)."""
+    """The topic filter that ``pattern`` is for one client, or None if it matches nothing for it (door.name-never-widens)."""
     if "%" not in pattern:
         return pattern
     levels: list[str] = []
@@ -66,7 +66,9 @@ def prefix_fault(pattern: str) -> str | None:
 
 
 class ClientAccess:
-    """The rules as they are for one client, or for all clients of one user (A4). The answers are cached, within bounds."""
+    """The rules as they are for one client, or for all clients of one user (door.users-share-a-list). The answers are cached,
+    within bounds.
+    """
 
     __slots__ = ("__weakref__", "_may_publish", "_may_receive", "_publish", "_subscribe")
 
@@ -87,7 +89,7 @@ class ClientAccess:
         return _judge(self._subscribe, self._may_receive, topic) if known is None else known
 
     def may_subscribe(self, topic_filter: str) -> bool:
-        """Whether the client may subscribe to ``topic_filter``, plain or shared (A3)."""
+        """Whether the client may subscribe to ``topic_filter``, plain or shared (door.whole-filter-allowed)."""
         shared = parse_shared(topic_filter)
         plain = topic_filter if shared is None else shared.topic_filter
         return next((allowed for allowed, pattern in self._subscribe if covers(pattern, plain)), False)

@@ -1,6 +1,8 @@
 """What a peer answers to PUBLISHes and PUBRELs: PUBACK, PUBREC and PUBCOMP, read in bursts, and what follows from each. Pure.
 
-F9  a refused message is settled, or kept and sent as new [MQTT-4.4.0-2], by policy; either way its exchange has ended.
+exchange.refusal-ends-exchange [P2, P6]: a refused message is settled, or kept and sent as new [MQTT-4.4.0-2], by policy; either way
+    its exchange has ended.
+exchange.settled-by-last-answer [P2]: a message is settled by the last answer of its peer, PUBACK or PUBCOMP, and not before.
 """
 
 from __future__ import annotations
@@ -168,7 +170,9 @@ class Answers:
             self._record.settle(DELIVERED, start, stop)
 
     def refused(self, first_byte: int, seq: int, reason_code: int) -> None:
-        """A reason code of 0x80 or above ends the exchange of that message [MQTT-4.3.2-2, MQTT-4.3.3-4]; F9."""
+        """A reason code of 0x80 or above ends the exchange of that message [MQTT-4.3.2-2, MQTT-4.3.3-4];
+        exchange.refusal-ends-exchange.
+        """
         counts, refusals = self._counts, self._refusals
         counts.acknowledged += 1
         counts.refused += 1
@@ -187,8 +191,9 @@ class Answers:
     def _unexpected(self, first_byte: int, packet_id: int, reason_code: int) -> None:
         """An acknowledgement that nothing waits for.
 
-        A second PUBREC has its PUBREL again, or with the first one after the commit (F4). What completes nothing known breaks
-        nothing: a PUBCOMP is ignored, and MQTT 5.0 answers a PUBREC with PUBREL 0x92. One of the wrong kind breaks the exchange.
+        A second PUBREC has its PUBREL again, or with the first one after the commit (exchange.release-after-record). What completes
+        nothing known breaks nothing: a PUBCOMP is ignored, and MQTT 5.0 answers a PUBREC with PUBREL 0x92. One of the wrong kind
+        breaks the exchange.
 
         Source: MQTT-4.3.3-4.
         """

@@ -3,11 +3,15 @@
 The exchange itself is ``wire/exchange/sender.py``'s. For a session that ends with its connection the messages come from the
 Distributor and are numbered here; for one that lasts they are handed out by the store, which is told what became of them.
 
-O1  what waits for a session without a queue is limited; what comes beyond is dropped and counted.
-O2  a message whose time is up when it could leave is not sent [MQTT-3.3.2-5], unless it may have been sent before. For a session
-    that lasts that is on record before anything behind it leaves (F15).
-O3  a session that lasts goes on where the store says it stands, with the identifiers that it had [MQTT-4.4.0-1].
-O4  when the store is new and the connection is not, nothing is sent twice; what may not be on record is told again.
+exchange.unqueued-wait-bounded [P5, P6]: what waits for a session without a queue is limited; what comes beyond is dropped and
+    counted.
+exchange.client-expired-not-sent [P6, MQTT]: a message whose time is up when it could leave is not sent [MQTT-3.3.2-5], unless it
+    may have been sent before. For a session that lasts, the expiry is on record before anything behind the message leaves
+    (exchange.expiry-committed-first).
+exchange.client-resumes-as-kept [P2, P3]: a session that lasts goes on where the store says it stands, with the packet identifiers
+    that it had [MQTT-4.4.0-1].
+exchange.new-store-nothing-twice [P2, P3]: when the store is new and the connection is not, nothing is sent twice, and what may not
+    be on record is told to the store again.
 """
 
 from __future__ import annotations
@@ -149,7 +153,7 @@ class ClientOutbox:
         self._forget_facts()
 
     def put(self, parcel: Parcel) -> None:
-        """Send these as well; what there is no room for is dropped (O1)."""
+        """Send these as well; what there is no room for is dropped (exchange.unqueued-wait-bounded)."""
         room = self._settings.queue_max_messages - self.waiting.messages
         if self.waiting.size_bytes >= self._settings.queue_max_bytes:
             room = 0
@@ -179,7 +183,7 @@ class ClientOutbox:
         self._credit.clear()
 
     def opened(self, lane: LaneOpened) -> None:
-        """The store has opened the lane: begin, or go on (O3, O4)."""
+        """The store has opened the lane: begin, or go on (exchange.client-resumes-as-kept, exchange.new-store-nothing-twice)."""
         self._lane_open = True
         if self._flow.live:
             self._flow.held.let_go(self._again.carried_on(lane, self._flow.carry_on(lane)))

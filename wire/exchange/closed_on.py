@@ -1,6 +1,7 @@
 """Messages for which the remote seems to close its connections, and the end of those of which that is proven. Pure.
 
-F12 a message for which the remote closes its connections is found as ``wire/exchange/suspected_messages.py`` says, and settled by
+exchange.given-up-only-when-proven [P2, P6]: a message for which the remote closes its connections is found as
+    ``wire/exchange/suspected_messages.py`` says, and settled by
 policy once it is
     proven. While it is looked for, others may be ahead of it. What was released is never given up.
 """
@@ -62,7 +63,9 @@ class ClosedOn:
         return Blamed(seq=seq, topic=topic, packet_bytes=packet_bytes, closed=suspect.closed, proofs=suspect.proofs)
 
     def give_up(self, seq: int, style: Style) -> None:
-        """Settle ``seq``, of which it is proven; at its PUBCOMP if the remote may hold its identifier (F13)."""
+        """Settle ``seq``, of which it is proven; at its PUBCOMP if the remote may hold its identifier
+        (exchange.held-identifier-released).
+        """
         assert self._outcome is not None, "convicted, and to be tried for ever"
         self._convicted.append(self._blamed(seq, style))
         del self._suspects.found[seq]
@@ -78,5 +81,7 @@ class ClosedOn:
 
     @property
     def wants_another(self) -> bool:
-        """Whether the next connection, soon, is to show what else the remote takes, or this one has shown it (F12)."""
+        """Whether the next connection, soon, is to show what else the remote takes, or this one has shown it
+        (exchange.given-up-only-when-proven).
+        """
         return self._suspects.wants_another or bool(self._suspects.found and self._suspects.accepted_another)

@@ -1,8 +1,9 @@
 """Which messages of a session that lasts its client has had, or may have had, when the store hands them out once more. Pure.
 
-By it nothing is sent twice on a connection that outlives the store (O4).
+By it nothing is sent twice on a connection that outlives the store (exchange.new-store-nothing-twice).
 
-O5  what the store has lost of a session that is connected is released at the client, and the connection goes on.
+exchange.lost-released-at-client [P2, P6]: what the store has lost of a session that is connected is released at the client by
+    PUBREL, and the connection goes on.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ class HandedOutAgain:
             self._sent_before = RangeSet(RangeSet((*lane.settled, *lane.released)).missing(lane.head, lane.dup_below))
 
     def carried_on(self, lane: LaneOpened, skip_below: int) -> Ranges:
-        """It is opened anew, and the connection goes on: what was to be handed out again and is settled by now (O5).
+        """It is opened anew, and the connection goes on: what was to be handed out again and is settled by now
+        (exchange.lost-released-at-client).
 
         Only damage does that.
         """

@@ -1,14 +1,17 @@
 """QoS 2 packet identifiers that the remote holds, or may hold, until its PUBCOMP. Pure.
 
-F4  PUBREL leaves only after the PUBREC was committed; after a PUBREC no PUBLISH leaves again in that session. F13 and F14 have
-    PUBRELs of what no PUBREC came for.
-F10 PUBRELs leave in the order in which their PUBRECs came [MQTT-4.6.0-4], also on a resumed session and after a crash. What was
-    refused and tried again has its PUBREC after others of higher sequences.
-F13 what is given up while the remote may hold its packet identifier is settled at the PUBCOMP of a PUBREL, which goes on each
-    connection of that session until then: held for ever, the identifier would make of a later message a repeat [MQTT-4.3.3-10]. A
-    crash before it forgets that the message was given up, and neither the message nor that its identifier is taken.
-F14 what left at QoS 2 and is owed a PUBREC goes to a remote that takes no QoS 2 any more only after the PUBCOMP of a PUBREL, for
-    the same reason; nothing is PUBLISHed before. It may arrive twice then: a PUBCOMP does not tell whether the remote had it.
+exchange.release-after-record [P2, P3]: PUBREL leaves only after the PUBREC was committed. exchange.held-identifier-released and
+    exchange.lowered-after-release have PUBRELs of what no PUBREC came for.
+exchange.no-publish-after-pubrec [P2, MQTT]: after a PUBREC no PUBLISH of that message leaves again in that session [MQTT-4.3.3-6].
+exchange.pubrels-in-pubrec-order [P4, MQTT]: PUBRELs leave in the order in which their PUBRECs came [MQTT-4.6.0-4], also on a
+    resumed session and after a crash. That differs from the order of the sequences where a refused message was tried again.
+exchange.held-identifier-released [P2]: what is given up while the remote may hold its packet identifier is settled at the PUBCOMP
+    of a PUBREL, which goes on each connection of that session until then. An identifier that is held for ever would make of a later
+    message a repeat [MQTT-4.3.3-10]. A crash before the PUBCOMP forgets that the message was given up; it is queued again, and its
+    identifier is taken.
+exchange.lowered-after-release [P2]: what left at QoS 2 and is owed a PUBREC goes to a remote that takes no QoS 2 any more only
+    after the PUBCOMP of a PUBREL, for the same reason; nothing is PUBLISHed before. It may arrive twice then: a PUBCOMP does not
+    tell whether the remote had it.
 """
 
 from __future__ import annotations
@@ -26,8 +29,8 @@ class HeldIdentifiers:
 
     releasing: PUBREC came, and that is not committed yet. due: it is, and no PUBREL was sent on this connection. awaited: PUBCOMP
     is owed; whoever reads those takes them out. untold: those of ``releasing`` that the store was not told of. unanswered: to be
-    sent again, and a PUBREC is owed. freeing: those of them that wait for PUBCOMP, and all PUBLISHes for them (F14). replies:
-    PUBRELs that leave behind what leaves next.
+    sent again, and a PUBREC is owed. freeing: those of them that wait for PUBCOMP, and all PUBLISHes for them
+    (exchange.lowered-after-release). replies: PUBRELs that leave behind what leaves next.
     """
 
     def __init__(self) -> None:
@@ -39,9 +42,9 @@ class HeldIdentifiers:
         self.replies: list[bytes] = []
         self.freeing = RangeSet()
         self.pubrels_sent = 0
-        self._order = ArrivalSet()  # the first three as their PUBRECs came (F10)
+        self._order = ArrivalSet()  # the first three as their PUBRECs came (exchange.pubrels-in-pubrec-order)
         self._told: deque[tuple[int, Ranges]] = deque()  # and the others, by the ``Settle`` that told them
-        self._given_up: dict[int, str] = {}  # with the outcome, once PUBCOMP comes (F13)
+        self._given_up: dict[int, str] = {}  # with the outcome, once PUBCOMP comes (exchange.held-identifier-released)
 
     @property
     def unsettled(self) -> tuple[RangeSet, ...]:
@@ -92,7 +95,7 @@ class HeldIdentifiers:
             self.untold.add(start, stop)
 
     def committed(self, number: int) -> None:
-        """Every ``Settle`` up to ``number`` is committed (F4)."""
+        """Every ``Settle`` up to ``number`` is committed (exchange.release-after-record)."""
         while self._told and self._told[0][0] <= number:
             self.on_record(self._told.popleft()[1])
 
@@ -103,7 +106,7 @@ class HeldIdentifiers:
             self.due.add(start, stop)
 
     def pubrels(self, parts: list[bytes]) -> None:
-        """Add the PUBRELs that are due to ``parts`` (F10)."""
+        """Add the PUBRELs that are due to ``parts`` (exchange.pubrels-in-pubrec-order)."""
         for start, stop in self._in_order(self.due):
             for begin in range(start, stop, PACKET_IDS):
                 parts.append(ack_slice(PUBREL, begin, min(stop, begin + PACKET_IDS) - begin))
@@ -155,7 +158,7 @@ class HeldIdentifiers:
         self.unanswered.discard(start, stop)
 
     def give_up(self, seq: int, outcome: str) -> bool:
-        """Settle ``seq`` as ``outcome``, at its PUBCOMP; False if the remote cannot hold it (F13)."""
+        """Settle ``seq`` as ``outcome``, at its PUBCOMP; False if the remote cannot hold it (exchange.held-identifier-released)."""
         if seq not in self.unanswered:
             return False
         self.due.add(seq, seq + 1)
@@ -174,7 +177,7 @@ class HeldIdentifiers:
         self._given_up[seq] = outcome
 
     def free(self) -> None:
-        """The remote takes no QoS 2: what goes again goes once it has let go of the identifier (F14)."""
+        """The remote takes no QoS 2: what goes again goes once it has let go of the identifier (exchange.lowered-after-release)."""
         for start, stop in self.unanswered:
             self.freeing.add(start, stop)
         self._is_due(self.unanswered)

@@ -2,8 +2,9 @@
 
 What the session holds of messages that have left the queue since would make of later messages repeats [MQTT-4.3.3-10].
 
-E1  a PUBREL for each goes on each connection until all have their PUBCOMP, whatever that says: 0x92 is as good.
-E2  they go in the order in which they were given, that of the PUBRECs [MQTT-4.6.0-4].
+exchange.release-until-pubcomp [P2]: a PUBREL for each identifier goes on each connection until all have their PUBCOMP, whatever
+    reason code that has: 0x92 is as good.
+exchange.releases-in-given-order [MQTT]: they go in the order in which they were given, that of the PUBRECs [MQTT-4.6.0-4].
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """How far packet identifiers reach: a sequence's follows from its number, and comes round again. Pure.
 
-F3  what is unsettled spans at most 65,000 sequences, and so does what is not known to be settled on record: no packet identifier is
-    given twice, not even after a crash that forgets that the first message was settled.
+exchange.identifier-never-twice [P2, P3]: what is unsettled spans at most 65,000 sequences, and so does what is not known to be
+    settled on record. So no packet identifier is given twice, not even after a crash that forgets that the first message was
+    settled.
 """
 
 from __future__ import annotations

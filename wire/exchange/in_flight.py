@@ -1,9 +1,10 @@
 """QoS 1 and 2 messages on the live connection: how many may be unsettled, how many are, and what waits for PUBACK or PUBREC. Pure.
 
-F1  at most ``receive_maximum`` QoS 1 and 2 messages are unsettled on the live connection [MQTT-4.9.0-2].
-F2  at level 4 at most ``qos2_maximum`` of them are QoS 2, each counted from PUBLISH to PUBCOMP; at that many no QoS 1 leaves
-    either. At level 5 one slot is kept free of QoS 2: Mosquitto 2.0 counts what it holds of an earlier connection against the
-    receive maximum of the next, and would refuse for ever what has to go again before that.
+exchange.receive-maximum-kept [P5, MQTT]: at most ``receive_maximum`` QoS 1 and 2 messages are unsettled on the live connection
+    [MQTT-4.9.0-2].
+exchange.qos2-maximum-kept [P2]: at level 4 at most ``qos2_maximum`` of them are QoS 2, each counted from PUBLISH to PUBCOMP; at
+    that many no QoS 1 leaves either. At level 5 one slot is kept free of QoS 2: Mosquitto 2.0 counts what it holds of an earlier
+    connection against the receive maximum of the next, and would refuse for ever what has to go again before that.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ class InFlight:
     """Those of one lane.
 
     messages: QoS 1 and 2 messages that are unsettled on the live connection, or will be on the next; qos2: how many of them are
-    QoS 2. window: how many may be (F1). puback, pubrec: those that wait for these.
+    QoS 2. window: how many may be (exchange.receive-maximum-kept). puback, pubrec: those that wait for these.
     """
 
     def __init__(self, *, receive_maximum: int, qos2_maximum: int | None) -> None:
-        """qos2_maximum: None for a peer to which F2 need not apply."""
+        """qos2_maximum: None for a peer to which exchange.qos2-maximum-kept need not apply."""
         self.puback = RangeSet()
         self.pubrec = RangeSet()
         self.messages = self.qos2 = 0
@@ -58,7 +59,7 @@ class InFlight:
     def room(self, qos: int) -> int:
         """How many PUBLISHes of ``qos`` 1 or 2 may leave."""
         if self.qos2 >= self._window_2:
-            return 0  # F2: Mosquitto 2.0 then refuses a QoS 1 PUBLISH too
+            return 0  # exchange.qos2-maximum-kept: Mosquitto 2.0 then refuses a QoS 1 PUBLISH too
         room = self.window - self.messages
         return room if qos == 1 else min(room, self._window_2 - self.qos2)
 
@@ -78,6 +79,6 @@ class InFlight:
             self.qos2 -= count
 
     def gave_up(self) -> None:
-        """One that has not left on this connection waits for its PUBCOMP (F13)."""
+        """One that has not left on this connection waits for its PUBCOMP (exchange.held-identifier-released)."""
         self.messages += 1
         self.qos2 += 1

@@ -1,7 +1,8 @@
 """What the store is told of one lane, and whether that is on record: what is settled or released, expired, and the session. Pure.
 
-F15 nothing is PUBLISHed behind a QoS 1 or 2 message that has expired before that is committed: a crash would bring it back as one
-    that may have been sent, behind what has left. All that has expired by then waits for the same commit.
+exchange.expiry-committed-first [P4]: nothing is PUBLISHed behind a QoS 1 or 2 message that has expired before that is committed. A
+    crash would bring the message back as one that may have been sent, behind what has left. All that has expired by then waits for
+    the same commit.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ class LaneRecord:
         settled.add(start, stop)
 
     def expire(self, start: int, stop: int) -> None:
-        """``[start, stop)``, which was never sent, has expired (F15)."""
+        """``[start, stop)``, which was never sent, has expired (exchange.expiry-committed-first)."""
         self.settle(EXPIRED, start, stop)
         self.expiring.add(start, stop)
 
@@ -84,7 +85,7 @@ class LaneRecord:
         self._expiry_new, self._expiry_number = True, None
 
     def begin_session(self, session: str) -> None:
-        """What leaves from now on leaves in ``session``, which is to be on record first (F7)."""
+        """What leaves from now on leaves in ``session``, which is to be on record first (exchange.session-on-record-first)."""
         self.session = session
         self._session_new = True
 

@@ -1,13 +1,15 @@
 """The exchange of a bridge's lane: an ``OutboundFlow``, and the sessions that the lane has at other addresses. Pure.
 
-B1  a session that was left is resumed, so that what its remote has kept for us comes; any other that is present is ended.
-B2  in it, what is unsettled still goes again as F6 says. Of what has been settled since, the remote first lets go of the packet
-    identifiers (``wire/exchange/identifier_release.py``); before that nothing is PUBLISHed, and the session is not on record.
-B3  where another address than that of the session on record has a session that is not known, both may lead to one broker, and it
-    may be one of ours: none is then taken for one that was left. So one broker behind two addresses is met as if sessions could not
-    be told apart, and they cannot.
-B4  a session that is left goes on record as left by the commit that has its successor on record. It stays there until it is the
-    session on record itself, or its remote has lost it.
+exchange.left-session-resumed [P2]: a session that was left is resumed, so that what its remote has kept for us comes; any other
+    that is present is ended.
+exchange.left-identifiers-released [P2]: in a session that was left, what is unsettled still goes again as exchange.resumed-in-order
+    says. Of what has been settled since, the remote first lets go of the packet identifiers
+    (``wire/exchange/identifier_release.py``); before that nothing is PUBLISHed, and the session is not on record.
+exchange.unknown-session-unsure [P2]: a session that is present and not known, at another address than that of the session on
+    record, may be one of ours, since both addresses may lead to one broker. No session is then taken for one that was left: one
+    broker behind two addresses is met as if sessions could not be told apart, and they cannot.
+exchange.left-session-on-record [P2, P3]: a session that is left goes on record as left by the commit that has its successor on
+    record. It stays there until it is the session on record itself, or its remote has lost it.
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ class LaneFlow:
         self._resumed: LeftSession | None = None  # what the live connection's session was on record as
         self._entered: LeftSession | None = None  # what the session of now was left as, when it was taken up
         self._begun: set[str] = set()  # sessions that began, and were left before they were on record: nothing was done in them
-        self._indistinct = False  # B3
+        self._indistinct = False  # exchange.unknown-session-unsure
 
     def keep(self, sessions: Iterable[str]) -> None:
         """The lane takes what its remote publishes: each of these ``sessions`` is resumed after it was left."""
@@ -80,9 +82,10 @@ class LaneFlow:
         self._indistinct = bool(self.exchange.record.session) and session not in self._begun
 
     def connected(self, *, session: str, session_present: bool, level: int, maximum_qos: int = 2, **limits: Any) -> None:
-        """A connection is up, as for any flow; nothing is PUBLISHed before B2 is done.
+        """A connection is up, as for any flow; nothing is PUBLISHed before exchange.left-identifiers-released is done.
 
-        A remote whose Maximum QoS is below 2 is sent no PUBREL for what may have been sent: it may know none (F13).
+        A remote whose Maximum QoS is below 2 is sent no PUBREL for what may have been sent: it may know none
+        (exchange.held-identifier-released).
         """
         left = self._left.get(session) if session_present and session != self.exchange.record.session else None
         self._resumed = left

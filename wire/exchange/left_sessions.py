@@ -1,9 +1,10 @@
 """The sessions of one lane that its remotes may still have at addresses that it has left. Pure.
 
-K1  a session is known by client identifier, address and number: the generation in which it began there. No two of a lane have one
-    number, so what is on record of one is never taken for another's at the same address.
-K2  there is at most one for each configured address, and none for a lane that takes nothing from its remote: that has nothing to
-    lose there, and ends what it finds by a clean start.
+exchange.session-number-unique [P2]: a session is known by client identifier, address and number: the generation in which it began
+    there. No two sessions of a lane have the same number, so what is on record of one is never taken for another's at the same
+    address.
+exchange.one-left-per-address [P5]: at most one session is kept for each configured address, and none for a lane that takes nothing
+    from its remote: such a lane has nothing to lose there, and ends what it finds by a clean start.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class LeftSessions:
 
     @property
     def kept(self) -> bool:
-        """Whether sessions are kept at all (K2)."""
+        """Whether sessions are kept at all (exchange.one-left-per-address)."""
         return bool(self._names)
 
     def open(self, rows: LeftRows) -> None:
@@ -77,5 +78,5 @@ class LeftSessions:
         return tuple(self._left.values())
 
     def next_number(self, generation: int) -> int:
-        """The number of a session that begins after one of ``generation`` (K1)."""
+        """The number of a session that begins after one of ``generation`` (exchange.session-number-unique)."""
         return 1 + max((generation, *(left.generation for left in self._left.values())))

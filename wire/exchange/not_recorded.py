@@ -1,8 +1,9 @@
 """QoS 2 identifiers of a remote's session under which nothing of what is on its way is on record. Pure.
 
-N5  a message that is dropped before it was sent to the store, or was not even taken, comes again with DUP. It is no repeat, though
-    its identifier may be on record: of a session that the remote has lost (I4). What was sent and refused, the store has forgotten
-    (``storage/store/intake.py``).
+exchange.dropped-row-is-no-repeat [P2]: a message that is dropped before it was sent to the store, or was not even taken, comes
+    again with DUP and is no repeat. Its identifier may still be on record, of a session that the remote has lost
+    (exchange.stale-identifier-is-new). What was sent to the store and refused there, the store has forgotten
+    (``storage/store/store.py``).
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ class NotRecorded:
             self._packet_ids.difference_update(unpack_column("H", received))
 
     def left_out(self, buffer: bytes, first_byte: int, start: int, flow: InboundFlow | None) -> None:
-        """A packet was left out: a PUBLISH without DUP is new, whatever its identifier is on record for (I4).
+        """A packet was left out: a PUBLISH without DUP is new, whatever its identifier is on record for
+        (exchange.stale-identifier-is-new).
 
         flow: the connection's, if what is on record has been told already.
         """

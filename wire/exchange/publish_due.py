@@ -3,8 +3,8 @@
 What waits for an answer is the business of ``wire/exchange/in_flight.py``, what had its PUBREC that of
 ``wire/exchange/held_identifiers.py``. Whether a message that is due may leave now is decided in ``wire/exchange/publishing.py``.
 
-F5  nothing is sent twice on one live connection [MQTT-4.4.0-1], save as a new PUBLISH what the remote refused and policy retries
-    (F9), and PUBREL to a second PUBREC [MQTT-4.3.3-4].
+exchange.nothing-twice-live [P2, MQTT]: nothing is sent twice on one live connection [MQTT-4.4.0-1], save as a new PUBLISH what the
+    remote refused and policy retries (exchange.refusal-ends-exchange), and PUBREL to a second PUBREC [MQTT-4.3.3-4].
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ class PublishDue:
     """One lane's.
 
     again: sent before, unsettled, due again: on this connection, or since it was held back. refused: refused for now, due again
-    when the hold is over. aside: suspected, and due again once another message was accepted (F12). first_seq: where the lane began.
-    sent_stop: every message below was sent at least once since then, or never will be. dup_below: what the session may have had.
-    seen_through_below: what may have been sent before the lane was opened does not expire (F11).
+    when the hold is over. aside: suspected, and due again once another message was accepted (exchange.given-up-only-when-proven).
+    first_seq: where the lane began. sent_stop: every message below was sent at least once since then, or never will be. dup_below:
+    what the session may have had. seen_through_below: what may have been sent before the lane was opened does not expire
+    (exchange.expired-not-sent).
     """
 
     def __init__(self) -> None:
@@ -51,7 +52,8 @@ class PublishDue:
             due.clear()
         self.first_seq = self.sent_stop = lane.head
         self.dup_below = lane.dup_below
-        # Nothing leaves before the session is on record (F7). One that was forgotten because of damage is ended at the remote.
+        # Nothing leaves before the session is on record (exchange.session-on-record-first). One that was forgotten because of
+        # damage is ended at the remote.
         self.seen_through_below = lane.dup_below if lane.session or lane.released else 0
         for start, stop in (*lane.settled, *lane.released):
             self._barred.add(start, stop)
@@ -138,7 +140,7 @@ class PublishDue:
         return True
 
     def set_aside(self, seqs: Iterable[int]) -> None:
-        """These wait until another message was accepted (F12)."""
+        """These wait until another message was accepted (exchange.given-up-only-when-proven)."""
         for seq in seqs:
             self.again.discard(seq, seq + 1)
             self.aside.add(seq, seq + 1)

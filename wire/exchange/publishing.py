@@ -1,11 +1,12 @@
 """Which of the messages that are due are PUBLISHed now, and in which bytes. Pure.
 
-F8  PUBLISHes leave in the order of their sequences; the first that may not leave holds back all behind it, and so does one that
-    was refused and is to be tried again, until it may. What was in flight behind that one is ahead of it then.
-F11 a message whose Message Expiry Interval has passed when it could leave is settled as expired [MQTT-3.3.2-5], and so is one that
-    is older than the lane allows, unless it may have been sent before; any other leaves with what is left of its time
-    [MQTT-3.3.2-6]. Before a session is on record nothing was sent.
-F16 while the lane finishes with its remote nothing leaves for the first time, and what may have been sent goes on.
+exchange.publish-in-order [P4]: PUBLISHes leave in the order of their sequences. The first that may not leave holds back all behind
+    it. So does one that was refused and is to be tried again; what was in flight behind that one is ahead of it then.
+exchange.expired-not-sent [P6, MQTT]: a message whose Message Expiry Interval has passed when it could leave is settled as expired
+    [MQTT-3.3.2-5], and so is one that is older than the lane allows. Neither is if it may have been sent before. Any other leaves
+    with what is left of its time [MQTT-3.3.2-6]. Before a session is on record nothing was sent.
+exchange.finishing-begins-nothing [P2]: while the lane finishes with its remote nothing leaves for the first time, and what may have
+    been sent goes on.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ from wire.mqtt.aliases import OutgoingAliases
 
 
 class Publishing:
-    """One lane's. style: how the remote wants its PUBLISHes. finishing: nothing new is to leave (F16)."""
+    """One lane's. style: how the remote wants its PUBLISHes. finishing: nothing new is to leave
+    (exchange.finishing-begins-nothing).
+    """
 
     def __init__(
         self,
@@ -73,7 +76,9 @@ class Publishing:
             self._publish(bytes_max, parts)
 
     def _publish_carefully(self, bytes_max: int, parts: list[bytes]) -> None:
-        """While a culprit is looked for (F12), suspects go when another message was accepted, or if there is none."""
+        """While a culprit is looked for (exchange.given-up-only-when-proven), suspects go when another message was accepted, or if
+        there is none.
+        """
         if self._suspects.accepted_another and not self._in_flight.messages:
             self._take_suspects_back()
         published = self._counts.published
@@ -123,24 +128,24 @@ class Publishing:
             if not rows:
                 return 0
         if self.finishing and not again and start >= due.dup_below:
-            return None  # F16
-        rows = min(rows, self._span.room(start, qos))  # F3
+            return None  # exchange.finishing-begins-nothing
+        rows = min(rows, self._span.room(start, qos))  # exchange.identifier-never-twice
         if qos:
-            rows = min(rows, self._in_flight.room(qos))  # F1, F2
+            rows = min(rows, self._in_flight.room(qos))  # exchange.receive-maximum-kept, exchange.qos2-maximum-kept
         if self._suspects.active:
             if not self._suspects.may_leave(start, self._in_flight.messages):
-                return None  # F12
+                return None  # exchange.given-up-only-when-proven
             if qos and self._suspects.goes_alone(start):
                 rows = min(rows, 1)
         if rows <= 0:
-            return None  # F8
+            return None  # exchange.publish-in-order
         if not again:
             if segment.expires:
                 rows = self._rows_in_time(segment, run, start, rows)
                 if not rows:
                     return 0
             if self._record.expiring:
-                return None  # F15
+                return None  # exchange.expiry-committed-first
         parts.extend(segment.publishes(rows, start, due.has_dup(start), style, self._heads))
         self._sent(run, qos, start, start + rows, again)
         if self._suspects.active:
@@ -213,7 +218,9 @@ class Publishing:
         return self.style.maximum_qos == 2 and self._due.held_before_has(seq)
 
     def _rows_in_time(self, segment: Segment, run: Run, seq: int, rows: int) -> int:
-        """How many of the next ``rows`` rows may leave; if the first ones have expired, those are settled (F11)."""
+        """How many of the next ``rows`` rows may leave; if the first ones have expired, those are settled
+        (exchange.expired-not-sent).
+        """
         if seq < self._due.seen_through_below:
             return min(rows, self._due.seen_through_below - seq)
         alike, in_time = segment.alike_in_time(rows)
@@ -228,7 +235,9 @@ class Publishing:
         return 0
 
     def _expire(self) -> None:
-        """Settle all that has expired and was never sent, however far behind it stands, so that it waits for one commit (F15)."""
+        """Settle all that has expired and was never sent, however far behind it stands, so that it waits for one commit
+        (exchange.expiry-committed-first).
+        """
         for segment in self._handed_out.waiting:
             if not segment.expires:
                 continue

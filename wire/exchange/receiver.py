@@ -1,13 +1,16 @@
 """The receiver's half of QoS 1 and 2 for one client, local or remote, between its packets and the store's commits. Pure.
 
-I1  an answer (PUBACK, PUBREC, PUBCOMP) leaves only in the burst of a batch that is committed [MQTT-4.3.2-4, MQTT-4.3.3-8].
-I2  answers of a kind leave in the order in which their packets came [MQTT-4.6.0-2, -3].
-I3  a PUBLISH at QoS 2 whose identifier is received and not released is answered again and not taken again [MQTT-4.3.3-10].
-I4  where the record may be of an exchange that is over, an identifier that was loaded from it, and whose first PUBLISH on this
-    connection has no DUP, is none of it: the PUBLISH is new [MQTT-3.3.1-1]. A remote may have lost its session; and of a local
-    client PUBCOMP may have been sent, and the removal lost, where what is answered is not synced before.
-I5  the receive maximum is of the connection: what was received on an earlier one counts only if it is sent again (MQTT 5, section
-    4.9).
+exchange.answer-after-commit [P1, MQTT]: an answer (PUBACK, PUBREC, PUBCOMP) leaves only in the burst of a batch that is committed
+    [MQTT-4.3.2-4, MQTT-4.3.3-8].
+exchange.answers-in-order [MQTT]: answers of a kind leave in the order in which their packets came [MQTT-4.6.0-2, -3].
+exchange.repeat-not-taken-again [P2, MQTT]: a PUBLISH at QoS 2 whose identifier is received and not released is answered again and
+    not taken again [MQTT-4.3.3-10].
+exchange.stale-identifier-is-new [P2]: a PUBLISH without DUP under an identifier that was loaded from a record is new, where the
+    record may be of an exchange that is over and the PUBLISH is the first of that identifier on this connection [MQTT-3.3.1-1]. A
+    remote may have lost its session; and to a local client PUBCOMP may have been sent, and the removal lost, where what is answered
+    is not synced before.
+exchange.receive-maximum-anew [MQTT]: the receive maximum is counted for each connection: what was received on an earlier one counts
+    only if it is sent again (MQTT 5, section 4.9).
 """
 
 from __future__ import annotations
@@ -117,8 +120,8 @@ def _answer(first_byte: int, packet_id: bytes, reason_code: int) -> bytes:
 class InboundFlow:
     """One client's exchange as the parser of PUBLISH runs fills it; ``number`` is the source number of its rows.
 
-    dup_tells: whether I4 is to be heeded. may_publish: asked about each topic, where not everything is allowed. refused_before: as
-    ``actors/broker/refused_before.py`` has them.
+    dup_tells: whether exchange.stale-identifier-is-new is to be heeded. may_publish: asked about each topic, where not everything
+    is allowed. refused_before: as ``actors/broker/refused_before.py`` has them.
     """
 
     __slots__ = (
@@ -167,7 +170,8 @@ class InboundFlow:
         self.forbidden_publishes = 0  # in all; none of them has a row
 
     def carry(self, packet_ids: Iterable[int]) -> None:
-        """Go on with the identifiers on record for the session (I4, I5)."""
+        """Go on with the identifiers on record for the session (exchange.stale-identifier-is-new, exchange.receive-maximum-anew).
+        """
         self.received.update(packet_ids)
         self.carried.update(self.received)
 
@@ -189,7 +193,7 @@ class InboundFlow:
         """Owe a PUBLISH that the client may not make its answer, in its place among the others, and take nothing of it.
 
         MQTT 5 is told 0x87; its QoS 2 exchange ends with that [MQTT-4.3.3-4]. A QoS 2 message that was accepted before and comes
-        again is answered as it was then (I3).
+        again is answered as it was then (exchange.repeat-not-taken-again).
         """
         self.forbidden_publishes += 1
         code = NOT_AUTHORIZED if self.level == 5 else 0
@@ -213,7 +217,7 @@ class InboundFlow:
         """
         if self.level != 5:
             return
-        received_here = len(self.received) - len(self.carried)  # I5
+        received_here = len(self.received) - len(self.carried)  # exchange.receive-maximum-anew
         if self.unacknowledged + len(self.puback_ids) + received_here > self.receive_maximum:
             raise PeerViolation(
                 "MQTT-3.3.4-9 receive maximum exceeded",

@@ -1,8 +1,8 @@
 """Messages from a remote that the store has refused, until they are offered again or come no more. Pure.
 
-N2  rows that the store refuses are never answered with a failure, because the remote would throw the message away: they are held,
-    and offered again in order, before anything that came later. Their message expiry intervals run on meanwhile; what has
-    expired is answered and left out [MQTT-3.3.2-5, MQTT-3.3.2-6].
+exchange.refused-rows-held [P2, P6]: rows that the store refuses are never answered with a failure, because the remote would throw
+    the message away. They are held, and offered again in order, before anything that came later. Their message expiry intervals run
+    on meanwhile; what has expired is answered and left out [MQTT-3.3.2-5, MQTT-3.3.2-6].
 """
 
 from __future__ import annotations

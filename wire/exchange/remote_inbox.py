@@ -1,15 +1,17 @@
 """What comes from a bridge's remote, between its packets and the store's commits: the receiver's half of one lane. Pure.
 
-It gathers PUBLISHes into numbered batches (``wire/exchange/remote_batches.py``, N1), as the Listener does for local clients, and
-gives the answers that a commit releases. What the store refuses is kept by ``wire/exchange/refused_by_store.py`` (N2), what it
-never had is told by ``wire/exchange/not_recorded.py`` (N5). Sockets, timers and the frames around it are the business of
+It gathers PUBLISHes into numbered batches (``wire/exchange/remote_batches.py``, exchange.remote-answer-after-commit), as the
+Listener does for local clients, and gives the answers that a commit releases. What the store refuses is kept by
+``wire/exchange/refused_by_store.py`` (exchange.refused-rows-held), what it never had is told by ``wire/exchange/not_recorded.py``
+(exchange.dropped-row-is-no-repeat). Sockets, timers and the frames around it are the business of
 ``actors/bridge/remote_intake.py``, topics and flags of ``wire/routing/form_from_remote.py``.
 
-N3  the session is asked for only when no batch of an earlier connection is on its way, so its identifiers are all there.
-N4  what is held and gathered has a limit. Beyond it QoS 0 is dropped, and QoS 1 and 2 are left unanswered and unrecorded, all that
-    follow them too; when there is room again a new connection makes the remote send them again. A remote that would not keep them
-    for a new connection is not read instead. So nobody is held to the receive maximum, which Mosquitto 2.0 exceeds when it sends
-    a session's messages again: to disconnect for that would never end.
+exchange.session-asked-when-idle [P2, P3]: the store is asked for the session only when no batch of an earlier connection is on its
+    way, so all identifiers are on record.
+exchange.inbox-bounded [P5]: what is held and gathered has a limit. Beyond it QoS 0 is dropped, and QoS 1 and 2 are left unanswered
+    and unrecorded, with all that follow them; when there is room again a new connection makes the remote send them again. The
+    socket is not left unread for a remote that would not send again. Nobody is held to the receive maximum: Mosquitto 2.0 exceeds
+    it when it sends a session's messages again, and to disconnect for that would never end.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from wire.mqtt.codec import split
 from wire.mqtt.publish_stream import BatchBuilder, parse_publishes
 from wire.routing.form_from_remote import LocalForm
 
-RECEIVE_MAXIMUM = 65_535  # not checked (N4)
+RECEIVE_MAXIMUM = 65_535  # not checked (exchange.inbox-bounded)
 PUBLISH, PUBREL = 0x30, 0x60
 _KIND = 0xF0
 
@@ -117,7 +119,7 @@ class RemoteInbox:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing of an earlier connection is on its way any more (N3)."""
+        """Whether nothing of an earlier connection is on its way any more (exchange.session-asked-when-idle)."""
         return not len(self.batches.link) and not len(self._builder)
 
     @property
@@ -160,7 +162,9 @@ class RemoteInbox:
 
     @property
     def takes(self) -> bool:
-        """Whether what was blocked can be taken now, or left out (N4): acknowledgements of ours may stand behind it."""
+        """Whether what was blocked can be taken now, or left out (exchange.inbox-bounded): acknowledgements of ours may stand
+        behind it.
+        """
         return self.is_open and (not self._builder.full or (self._refused.stalled and self._remote_keeps))
 
     def _parse(self, flow: InboundFlow, buffer: bytes, position: int) -> int:
@@ -178,7 +182,7 @@ class RemoteInbox:
         return len(found[0]) if found else 0
 
     def _skip(self, buffer: bytes, position: int) -> int:
-        """Leave PUBLISHes out (N4)."""
+        """Leave PUBLISHes out (exchange.inbox-bounded)."""
         while position < len(buffer) and buffer[position] & _KIND == PUBLISH:
             packet = split(buffer, position, self._packet_max_bytes)
             if packet is None:
@@ -216,7 +220,7 @@ class RemoteInbox:
 
     @property
     def remake(self) -> bool:
-        """Whether there is room again for what was left out, so that a new connection is due (N4)."""
+        """Whether there is room again for what was left out, so that a new connection is due (exchange.inbox-bounded)."""
         return self._skipping and not self._refused.stalled and self.idle
 
     @property
@@ -271,7 +275,7 @@ class RemoteInbox:
                 burst = self._hold(owed, rows)
             elif owed.again:
                 self._refused.taken()
-            if burst is not None and self._flow is not None:  # which is of the same connection (N3)
+            if burst is not None and self._flow is not None:  # which is of the same connection (exchange.session-asked-when-idle)
                 self._flow.answered(burst)
                 answers.append(burst.encode())
         if not len(self._refused) and not len(self.batches.link):
@@ -286,7 +290,7 @@ class RemoteInbox:
             self.counts.dropped += dropped
             self._drop_gathered()  # of that connection too, and behind what was refused
             return None
-        assert owed.source == self._flow.number, "a batch of an earlier connection (N3)"
+        assert owed.source == self._flow.number, "a batch of an earlier connection (exchange.session-asked-when-idle)"
         held = owed.held(rows)
         self._refused.hold(owed.source, held, again=bool(owed.again))
         self.counts.refused += len(held)

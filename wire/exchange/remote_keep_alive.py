@@ -37,11 +37,15 @@ class _Wait:
 class LinkWatch:
     """Watches one connection at a time; ``keep_alive_s`` 0 switches PINGREQ off, ``stall_timeout_s`` 0 the watch on progress.
 
-    W1  nothing was sent, or nothing was received, for three quarters of the keep alive: PINGREQ, one at a time.
-    W2  nothing at all came within ``answer_timeout_s`` after a PINGREQ: the connection is dead.
-    W3  the oldest PUBACK, PUBREC or PUBCOMP that the remote owes has not come for ``stall_timeout_s``: the exchange is stalled,
-        whatever else comes meanwhile. What we owe ourselves (a commit, the end of a back-off) is no stall.
-    W4  nobody can answer what has not reached him: the time of W2, W3 and a SUBACK begins anew as long as what is to be answered,
+    exchange.ping-when-quiet [alive]: when nothing was sent, or nothing was received, for three quarters of the keep alive, PINGREQ
+        is sent, one at a time.
+    exchange.silent-after-ping-is-dead [alive]: when nothing at all came within ``answer_timeout_s`` after a PINGREQ, the connection
+        is dead.
+    exchange.owed-answer-stalls [alive]: when the oldest PUBACK, PUBREC or PUBCOMP that the remote owes has not come for
+        ``stall_timeout_s``, the exchange is stalled, whatever else comes meanwhile. What we owe ourselves (a commit, the end of a
+        back-off) is no stall.
+    exchange.leaving-bytes-give-time [alive]: nobody can answer what has not reached him: the time of
+        exchange.silent-after-ping-is-dead, exchange.owed-answer-stalls and a SUBACK begins anew as long as what is to be answered,
         and all before it, goes on leaving. What leaves behind it does not count.
     """
 

@@ -36,13 +36,14 @@ def outermost(filters: Sequence[str]) -> list[str]:
 class RemoteSubscriptions:
     """The filters of one bridge and how they stand on the live connection.
 
-    S1  each filter is asked for once a connection, at the highest ``max_qos`` of the rules that name it. One that another covers is
-        not asked for, because a remote may send a message once for each filter that it matches [MQTT 5.0, 3.3.4]; the
-        configuration refuses filters that overlap otherwise.
-    S2  a refused filter is asked for again by the next connection; the others are not held up by it.
-    S3  a filter that was subscribed to in this session and is not asked for any more is given up, because a remote may send once
-        for it, too, what a filter of today matches. That comes after the SUBSCRIBEs: between the two a message may come twice,
-        the other way round it could be missed.
+    exchange.filter-asked-once [P2]: each filter is asked for once a connection, at the highest ``max_qos`` of the rules that name
+        it. One that another covers is not asked for, because a remote may send a message once for each filter that it matches [MQTT
+        5.0, 3.3.4]; the configuration refuses filters that overlap otherwise.
+    exchange.refused-filter-asked-again [P2]: a refused filter is asked for again by the next connection; the others are not held up
+        by it.
+    exchange.unwanted-filter-given-up [P2]: a filter that was subscribed to in this session and is not asked for any more is given
+        up, because a remote may send once for it, too, what a filter of today matches. That comes after the SUBSCRIBEs: between the
+        two a message may come twice, the other way round it could be missed.
     """
 
     def __init__(self, rules: Sequence[RuleSettings], *, level: int, no_local: bool) -> None:
@@ -86,8 +87,9 @@ class RemoteSubscriptions:
     def subscribe(self, packet_max_bytes: int | None, known: Iterable[str] = ()) -> bytes:
         """The SUBSCRIBEs of a new connection whose remote takes packets of up to ``packet_max_bytes`` (None: any).
 
-        known: what may have been subscribed to in this session; UNSUBSCRIBEs of what is not wanted any more follow (S3).
-        A filter that fits no packet counts as refused with 0x95 (Packet too large), one without a packet identifier with 0x97.
+        known: what may have been subscribed to in this session; UNSUBSCRIBEs of what is not wanted any more follow
+        (exchange.unwanted-filter-given-up). A filter that fits no packet counts as refused with 0x95 (Packet too large), one
+        without a packet identifier with 0x97.
         """
         self.forget()
         self.refused = {}

@@ -2,15 +2,27 @@
 
 It decides what may leave, when, under which packet identifier, and what became of it. Its owner brings hand-outs, the facts of
 each CONNACK and the bytes that came, writes what ``pump`` gives and sends what ``record.facts`` says. Packets that are no
-acknowledgements are the owner's. The parts own what there is to know of a lane, and the rules F1 to F16 stand with them:
+acknowledgements are the owner's. The parts own what there is to know of a lane, and the rules exchange.receive-maximum-kept,
+exchange.qos2-maximum-kept, exchange.identifier-never-twice, exchange.release-after-record, exchange.nothing-twice-live,
+exchange.resumed-in-order, exchange.session-on-record-first, exchange.publish-in-order, exchange.refusal-ends-exchange,
+exchange.pubrels-in-pubrec-order, exchange.expired-not-sent, exchange.given-up-only-when-proven, exchange.held-identifier-released,
+exchange.lowered-after-release, exchange.expiry-committed-first, exchange.finishing-begins-nothing stand with them:
 
-``publish_due`` what is due to be PUBLISHed (F5), ``handed_out`` what is in hand, ``in_flight`` the windows (F1, F2),
-``identifier_span`` how far identifiers reach (F3), ``held_identifiers`` QoS 2 from PUBREC to PUBCOMP (F4, F10, F13, F14),
-``lane_record`` what is on record (F15), ``publishing`` what leaves (F8, F11, F16), ``answers`` what comes back (F9), ``closed_on``
-what the remote seems to close for (F12).
+``publish_due`` what is due to be PUBLISHed (exchange.nothing-twice-live), ``handed_out`` what is in hand, ``in_flight`` the windows
+(exchange.receive-maximum-kept, exchange.qos2-maximum-kept), ``identifier_span`` how far identifiers reach
+(exchange.identifier-never-twice), ``held_identifiers`` QoS 2 from PUBREC to PUBCOMP (exchange.release-after-record,
+exchange.pubrels-in-pubrec-order, exchange.held-identifier-released, exchange.lowered-after-release), ``lane_record`` what is on
+record (exchange.expiry-committed-first), ``publishing`` what leaves (exchange.publish-in-order, exchange.expired-not-sent,
+exchange.finishing-begins-nothing), ``answers`` what comes back (exchange.refusal-ends-exchange), ``closed_on`` what the remote
+seems to close for (exchange.given-up-only-when-proven).
 
-F6  on a resumed session all that is unsettled goes again in the original order, with its identifier, PUBLISH with DUP or PUBREL.
-F7  nothing leaves on a new session before its record is committed; what an older one released is settled or sent as new.
+exchange.resumed-in-order [P2, P4]: on a resumed session all that is unsettled goes again in the original order, as a PUBLISH or as
+    a PUBREL.
+exchange.dup-on-repeats [P2, MQTT]: DUP is set on what an earlier connection of the session may have sent, and on nothing that
+    leaves for the first time [MQTT-3.3.1-1].
+exchange.resent-unchanged [P2, MQTT]: what goes again has its original packet identifier, topic, QoS and payload [MQTT-4.4.0-1].
+exchange.session-on-record-first [P2, P3]: nothing leaves on a new session before its record is committed. What an older session
+    released is settled, or sent as new.
 """
 
 from __future__ import annotations
@@ -43,9 +55,10 @@ from wire.ranges import ArrivalSet, RangeSet, lowest
 class OutboundFlow:
     """One lane's exchange.
 
-    qos2_maximum: None for a peer to which F2 need not apply. republish: whether released messages are sent anew when the remote has
-    lost the session. policy: what is done with refused messages. backoff: how long the lane is held back when some of those are to
-    be tried again. max_age_s: how old a message that was never sent may become (F11). rules: what the peer may answer.
+    qos2_maximum: None for a peer to which exchange.qos2-maximum-kept need not apply. republish: whether released messages are sent
+    anew when the remote has lost the session. policy: what is done with refused messages. backoff: how long the lane is held back
+    when some of those are to be tried again. max_age_s: how old a message that was never sent may become
+    (exchange.expired-not-sent). rules: what the peer may answer.
     """
 
     def __init__(
@@ -150,7 +163,9 @@ class OutboundFlow:
 
     @property
     def identifiers_used_up(self) -> bool:
-        """Whether what waits has no packet identifier before the peer has acknowledged the oldest that it owes (F3)."""
+        """Whether what waits has no packet identifier before the peer has acknowledged the oldest that it owes
+        (exchange.identifier-never-twice).
+        """
         owed, waiting = lowest((*self.in_flight.unsettled, self.held.awaited)), self.handed_out.waiting
         return owed is not None and bool(waiting) and waiting[0].next_seq >= owed + PACKET_IDS
 
@@ -179,7 +194,9 @@ class OutboundFlow:
         return ArrivalSet(ranges).within(due)
 
     def finish(self, finishing: bool) -> None:
-        """PUBLISH nothing that the remote cannot have (F16), until it is told otherwise or the connection is gone."""
+        """PUBLISH nothing that the remote cannot have (exchange.finishing-begins-nothing), until it is told otherwise or the
+        connection is gone.
+        """
         self._publishing.finishing = finishing
 
     def knows(self, session: str, session_present: bool) -> bool:
@@ -274,7 +291,7 @@ class OutboundFlow:
 
     @property
     def on_record(self) -> bool:
-        """Whether the session of the live connection is on record, so that it may be used (F7)."""
+        """Whether the session of the live connection is on record, so that it may be used (exchange.session-on-record-first)."""
         return self.live and self.record.recorded
 
     def pump(self, bytes_max: int, now_s: float, wall_ms: int = 0) -> bytes:
@@ -283,12 +300,13 @@ class OutboundFlow:
         wall_ms: UTC epoch, for message expiry; without it nothing ages.
         """
         if not (self.live and self.record.recorded):
-            return b""  # F7
+            return b""  # exchange.session-on-record-first
         held, hold = self.held, self.refusals.hold
         parts: list[bytes] = []
         if held.due:
             held.pubrels(parts)
-        may_publish = not held.freeing and (not hold.reason_code or self._hold_over(now_s))  # F14, F8
+        # exchange.lowered-after-release, exchange.publish-in-order
+        may_publish = not held.freeing and (not hold.reason_code or self._hold_over(now_s))
         if may_publish and (self.handed_out.waiting or self._suspects.active):
             self._publishing.publish(bytes_max, wall_ms, parts)
         if held.replies:

@@ -5,15 +5,19 @@ that this looks for: a remote that is sick closes its connections on any message
 outstanding and what leaves is the business of ``wire/exchange/publishing.py``, whether the remote has closed a connection that of
 its owner.
 
-V1  after ``BARREN`` connections in a row that the remote closed with something unanswered and nothing answered, each message that
-    was in flight goes alone: while it is unanswered nothing else leaves, and it does not leave while anything is unanswered.
-V2  a message that was alone when the remote closed is suspected; one that is answered is not, or no longer.
-V3  while there are suspects all goes alone, and they first, as order wants it. After ``FIRST`` closings on which one went first,
-    connections take turns: on every other one the suspects are set aside until the remote has accepted another message, and go
-    then. Where there is no other, they are not set aside. If the remote takes a suspect after all, it comes behind that other.
-V4  a suspect for which the remote closes after it has accepted another on the same connection is proven. ``PROOFS`` proofs and
-    ``FIRST`` other closings convict it: so none is convicted while the remote accepts nothing, or for coming at a bad time.
-V5  QoS 0 is never answered: a closing says nothing if QoS 0 left since the last answer.
+exchange.barren-links-go-alone [P2]: after ``BARREN`` connections in a row that the remote closed with something unanswered and
+    nothing answered, each message that was in flight goes alone: while it is unanswered nothing else leaves, and it does not leave
+    while anything is unanswered.
+exchange.alone-at-closing-suspected [P2]: a message that was alone when the remote closed is suspected; one that is answered is not,
+    or no longer.
+exchange.suspects-take-turns [P2]: while there are suspects all messages go alone, and suspects first, as order wants it. After
+    ``FIRST`` closings on which a suspect went first, connections take turns: on every other one the suspects are set aside until
+    the remote has accepted another message, and go then. Where there is no other, they are not set aside. If the remote takes a
+    suspect after all, it comes behind that other.
+exchange.proof-beside-accepted [P2]: a suspect for which the remote closes after it has accepted another on the same connection is
+    proven. ``PROOFS`` proofs and ``FIRST`` other closings convict it: so none is convicted while the remote accepts nothing, or for
+    coming at a bad time.
+exchange.qos0-closing-says-nothing [P2]: QoS 0 is never answered: a closing says nothing if QoS 0 left since the last answer.
 """
 
 from __future__ import annotations
@@ -60,7 +64,7 @@ class Suspects:
     # --- a connection ---
 
     def connected(self) -> bool:
-        """A connection begins; whether the suspects are to be set aside on it (V3)."""
+        """A connection begins; whether the suspects are to be set aside on it (exchange.suspects-take-turns)."""
         self._forget_connection()
         self.aside = self._turn = self.wants_another
         return self.aside
@@ -70,7 +74,9 @@ class Suspects:
         self.aside = False
 
     def may_leave(self, seq: int, unanswered: int) -> bool:
-        """Whether ``seq`` may leave while so many messages are unanswered (V1, V3)."""
+        """Whether ``seq`` may leave while so many messages are unanswered (exchange.barren-links-go-alone,
+        exchange.suspects-take-turns).
+        """
         return self._alone is None and not (unanswered and self.goes_alone(seq))
 
     def goes_alone(self, seq: int) -> bool:
@@ -112,7 +118,7 @@ class Suspects:
         """
         if by_remote and unanswered and not answers:
             self._barren += 1
-            if self._barren >= BARREN:  # V1
+            if self._barren >= BARREN:  # exchange.barren-links-go-alone
                 self._alone_below = sent_stop
                 self.active = True
         elif answers:

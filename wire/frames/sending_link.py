@@ -34,8 +34,8 @@ class Outstanding(Generic[Sent, Kept]):
 class SendingLink(Generic[Sent, Kept]):
     """Numbers 1, 2, 3, ... within one epoch.
 
-    L3  every number above the last committed one is kept, in order, and is sent again when an actor on the way starts anew
-        and whenever nothing was committed for ``RESEND_AFTER_S``.
+    frames.uncommitted-resent [P2, P3, P4]: every number above the last committed one is kept, in order, and is sent again when an
+        actor on the way starts anew and whenever nothing was committed for ``RESEND_AFTER_S``.
     """
 
     def __init__(self) -> None:

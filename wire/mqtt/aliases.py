@@ -21,8 +21,10 @@ class OutgoingAliases:
     A topic's number follows from its name, if that number is free: so clients that get the same topics mostly have the same
     numbers, and share what is encoded for them.
 
-    A1  an alias is 1 to the peer's Topic Alias Maximum; where that is 0, none is used [MQTT-3.3.2-8, -9, MQTT-3.1.2-26, -27].
-    A2  an empty topic is sent only with an alias that an earlier packet of this connection gave to that very topic.
+    mqtt.alias-within-maximum [MQTT]: an alias is 1 to the peer's Topic Alias Maximum; where that is 0, none is used [MQTT-3.3.2-8,
+        -9, MQTT-3.1.2-26, -27].
+    mqtt.alias-given-first [MQTT]: an empty topic is sent only with an alias that an earlier packet of this connection gave to that
+        very topic.
     """
 
     __slots__ = ("_aliases", "_contested", "_maximum", "_topics")

@@ -31,9 +31,10 @@ class Route(NamedTuple):
 class Router:
     """Which bridges want a topic, by which rule, in which lane.
 
-    R1  a message goes through a bridge once: by the first rule, in file order, that has a filter for it and no exclude.
-    R2  all messages of a topic take the same lane of a bridge, so their order holds.
-    R3  QoS is never raised; it is 0 on a bridge that does not persist.
+    routing.first-rule-wins [P2, P7]: a message goes through a bridge once: by the first rule, in file order, that has a filter for
+        it and no exclude.
+    routing.topic-keeps-lane [P4]: all messages of a topic take the same lane of a bridge, so their order holds.
+    routing.qos-never-raised [MQTT]: QoS is never raised; it is 0 on a bridge that does not persist.
     """
 
     def __init__(self, bridges: Sequence[BridgeSettings], *, cache_topics_max: int = CACHE_TOPICS_MAX) -> None:
@@ -74,7 +75,7 @@ class Router:
         return routes if never is None else tuple(route for route in routes if route.queue not in never)
 
     def _decide(self, topic: bytes) -> Iterator[Route]:
-        """R1, R2 and R3 for a topic not in the cache."""
+        """routing.first-rule-wins, routing.topic-keeps-lane and routing.qos-never-raised for a topic not in the cache."""
         candidates = self._wanted.match(topic)
         if not candidates:
             return

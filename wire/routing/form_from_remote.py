@@ -57,10 +57,12 @@ class FirstRule:
 class LocalForm:
     """Turns batches from the remote of one bridge into what this node takes.
 
-    H1  a message that has crossed ``max_hops`` bridges is not taken; one that is taken has crossed one more.
-    H2  QoS is lowered to the rule's ``max_qos`` and never raised; RETAIN stays where the rule preserves it; no row is refusable.
-    H3  a message whose packet is larger than a local client's may be is not taken: an MQTT 3.1.1 remote cannot be told the limit,
-        and would send it again on every connection.
+    routing.hops-bounded [alive]: a message that has crossed ``max_hops`` bridges is not taken; one that is taken has crossed one
+        more.
+    routing.remote-qos-lowered [P2, MQTT]: QoS is lowered to the rule's ``max_qos`` and never raised; RETAIN stays where the rule
+        preserves it; no row is refusable.
+    routing.too-large-not-taken [P6]: a message whose packet is larger than a local client's may be is not taken: an MQTT 3.1.1
+        remote cannot be told the limit, and would send it again on every connection.
 
     ``looped``, ``unmatched`` and ``too_large`` count what was left out; ``unmatched_topics``, ``unmapped_topics`` (no destination
     could be made, so the topic stays) and ``too_large_topics`` gather topics that the caller logs and clears.
@@ -145,7 +147,9 @@ class LocalForm:
         return properties, left_out
 
     def _too_large(self, batch: Batch) -> set[int]:
-        """The rows whose packets are too large (H3). Those have no properties, because an MQTT 5 remote is told the limit."""
+        """The rows whose packets are too large (routing.too-large-not-taken). Those have no properties, because an MQTT 5 remote is
+        told the limit.
+        """
         if len(batch.payloads) + max(map(len, batch.topics), default=0) + _HEAD_MAX_BYTES <= self._packet_max_bytes:
             return set()
         found = set()
@@ -158,7 +162,7 @@ class LocalForm:
         return found
 
     def _form(self, rule: int, raw: bytes) -> bytes | None:
-        """Properties ``raw`` as they go on by ``rule``; None for a message that goes round (H1)."""
+        """Properties ``raw`` as they go on by ``rule``; None for a message that goes round (routing.hops-bounded)."""
         key = (rule, raw)
         if key in self._own:
             return self._own[key]

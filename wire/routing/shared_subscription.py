@@ -60,16 +60,18 @@ class Hands:
 class SharedGroup:
     """The members of ``$share/<share_name>/<topic_filter>``. Each message goes to one of them.
 
-    G1  rows are dealt one by one in turn, whatever batches they come in: after any number of deals two members that were there all
-        the time have had the same number of rows, give or take one, of the topics that the same members take. So a batch of 8,192
-        rows of one topic is spread like as many batches of one row, and the rows of one member stay in order.
-    G2  live members first; while there are none, members with a queue get the rows; while there are none either, nobody does.
-    G3  a row goes to members that may read its topic, as in G2, if there are any. If there are none, it is dealt as if all might;
-        the Listener leaves it out at delivery and counts it.
-    G4  a row of QoS 1 or 2 that the store has refused and that is offered again (OFFERED) goes to nobody if a member has had it
-        live, and is dealt as any other if it was to go through a member's queue. Where that is not known
-        (``actors/broker/shared_subscription_repeats.py``) it goes to a member with a queue, if there is one: rather twice than not
-        at all.
+    routing.share-dealt-in-turn [MQTT]: rows are dealt one by one in turn, whatever batches they come in: after any number of deals
+        two members that were there all the time have had the same number of rows, give or take one, of the topics that the same
+        members take. So a batch of 8,192 rows of one topic is spread like as many batches of one row, and the rows of one member
+        stay in order.
+    routing.live-members-first [MQTT]: live members first; while there are none, members with a queue get the rows; while there are
+        none either, nobody does.
+    routing.share-to-who-may-read [access]: a row goes to members that may read its topic, as in routing.live-members-first, if
+        there are any. If there are none, it is dealt as if all might; the Listener leaves it out at delivery and counts it.
+    routing.refused-row-dealt-once [P2]: a row of QoS 1 or 2 that the store has refused and that is offered again (OFFERED) goes to
+        nobody if a member has had it live, and is dealt as any other if it was to go through a member's queue. Where that is not
+        known (``actors/broker/shared_subscription_repeats.py``) it goes to a member with a queue, if there is one: rather twice
+        than not at all.
     """
 
     __slots__ = (
@@ -130,7 +132,9 @@ class SharedGroup:
         return list(found.items())
 
     def in_doubt(self, topic: bytes) -> tuple[Subscriber, Delivery] | None:
-        """The member with a queue that takes a row of ``topic`` that another may have had (G4); None if there is none."""
+        """The member with a queue that takes a row of ``topic`` that another may have had (routing.refused-row-dealt-once); None if
+        there is none.
+        """
         if self._everyone is None:
             self._look()
         readers = [one for one in self._with_queue if one.rights is None or one.rights.may_receive(topic)]
@@ -180,7 +184,7 @@ def through_queue(subscriber: Subscriber, delivery: Delivery) -> bool:
 
 
 def _first_choice(members: Sequence[_Member]) -> Sequence[_Member]:
-    """The live ones of ``members``, who are live or have a queue; all of them if none is live (G2)."""
+    """The live ones of ``members``, who are live or have a queue; all of them if none is live (routing.live-members-first)."""
     return [one for one in members if one.subscriber.source] or members
 
 

@@ -4,14 +4,14 @@ Limits, well-formed filters and the right to subscribe are checked before (a No 
 MQTT-3.8.3-4), and what a session may not read is left out at delivery; its rights matter here only to the shared subscriptions.
 What is queued where for whom is the Distributor's and the store's business. Bridges are routed in ``wire/routing/bridge_rules.py``.
 
-S1  a session gets at most one copy of a message through its ordinary subscriptions, at the highest QoS of those that match,
-    with all their Subscription Identifiers [MQTT-3.3.4-2, -3], and RETAIN as published if one of them asks for it. The copies
-    for each subscription that the specification also allows are not made.
-S2  a message goes to one member of each matching shared subscription, which is known by share name and filter [MQTT-4.8.2-3].
-    A member's ordinary subscriptions get their own copy. Whose turn it is, and who may read it:
+routing.one-copy-per-session [P2, MQTT]: a session gets at most one copy of a message through its ordinary subscriptions, at the
+    highest QoS of those that match, with all their Subscription Identifiers [MQTT-3.3.4-2, -3], and RETAIN as published if one of
+    them asks for it. The copies for each subscription that the specification also allows are not made.
+routing.one-member-per-share [MQTT]: a message goes to one member of each matching shared subscription, which is known by share name
+    and filter [MQTT-4.8.2-3]. A member's ordinary subscriptions get their own copy. Whose turn it is, and who may read it:
     ``wire/routing/shared_subscription.py``.
-S3  a change costs what it changes: a filter that comes or goes drops just the cached topics that it matches, and a subscriber
-    that comes or goes under a known filter just the groups that were made of it.
+routing.change-drops-what-it-matches [alive]: a change costs what it changes: a filter that comes or goes drops just the cached
+    topics that it matches, and a subscriber that comes or goes under a known filter just the groups that were made of it.
 """
 
 from __future__ import annotations
@@ -247,7 +247,7 @@ class Subscriptions:
         return matched
 
     def _make(self, matched: _Matched) -> Match:
-        """S1 and S2 for filters whose subscribers are not grouped yet."""
+        """routing.one-copy-per-session and routing.one-member-per-share for filters whose subscribers are not grouped yet."""
         shared = [group for entry in matched.entries if entry.groups for group in entry.groups.values()]
         base, rest = self._base(matched.entries)
         if base and not rest and not shared:

@@ -4,8 +4,9 @@ Names are those that users know from Mosquitto, where there is the same figure; 
 Counters begin with the life of the Listener, the uptime with that of the node. The supervisor tells what other processes know, by
 ``NodeFigures``; ``actors/broker/client_sys_topics.py`` sends.
 
-Y1  no client publishes below ``$SYS/`` (``wire/mqtt/publish_stream.py`` looks at it), and the node's values never cross a bridge.
-Y2  only a filter whose first level is ``$SYS`` matches them [MQTT-4.7.2-1].
+routing.sys-stays-here [access]: no client publishes below ``$SYS/`` (``wire/mqtt/publish_stream.py`` looks at it), and the node's
+    values never cross a bridge.
+routing.sys-only-by-name [MQTT]: only a filter whose first level is ``$SYS`` matches the node's own topics [MQTT-4.7.2-1].
 """
 
 from __future__ import annotations
@@ -34,12 +35,12 @@ Share = tuple[list[int], bool, tuple[int, ...]]  # rows, whether they keep RETAI
 
 
 def is_reserved(topic: str) -> bool:
-    """Whether ``topic`` is the node's own: no client publishes to it (Y1)."""
+    """Whether ``topic`` is the node's own: no client publishes to it (routing.sys-stays-here)."""
     return topic.startswith(RESERVED)
 
 
 def asks_for_sys(topic_filter: str) -> bool:
-    """Whether ``topic_filter``, plain or shared, can match a ``$SYS`` topic (Y2)."""
+    """Whether ``topic_filter``, plain or shared, can match a ``$SYS`` topic (routing.sys-only-by-name)."""
     shared = parse_shared(topic_filter)
     return (topic_filter if shared is None else shared.topic_filter).startswith(RESERVED)
 
@@ -222,8 +223,8 @@ class Audience:
         """(connections, what each of them gets), for connections with filters that ask for ``$SYS``.
 
         A shared subscription gives the values of one period to one of its members, and those of the next to the next (4.8.2): to
-        members that may read them, as ``wire/routing/shared_subscription.py`` deals (G3). What a connection may not read is left
-        out at delivery.
+        members that may read them, as ``wire/routing/shared_subscription.py`` deals (routing.share-to-who-may-read). What a
+        connection may not read is left out at delivery.
         """
         self._turn += 1
         alike: dict[tuple[tuple[str, tuple[int, int]], ...], list[int]] = {}

@@ -4,11 +4,14 @@ State (what waits, what is in flight) is the newest snapshot's. History is put t
 they
 overlap, and what two of them have is read from one.
 
-C1  of a queue, each sequence is taken from one snapshot at most.
-C2  what any snapshot of the store's present life has kept of a queue's history is taken, unless a gap between two of them hides it.
-C3  the sequences from ``Covered.seq_from`` on are all accounted for by what was taken, if nothing was lost.
-C4  the snapshots of a node are in the order in which they were made, whatever its clock said: lives of a store are numbered
-    upwards, and within one the numbers of a queue only rise. Where these say nothing, time decides.
+reports.sequence-from-one-snapshot [reports]: of a queue, each sequence is taken from one snapshot at most.
+reports.all-kept-history-taken [reports]: what any snapshot of the store's present life has kept of a queue's history is taken,
+    unless a gap between two of them hides it.
+reports.accounted-from-here-on [reports]: the sequences from ``Covered.seq_from`` on are all accounted for by what was taken, if
+    nothing was lost.
+reports.snapshots-by-life-not-clock [reports]: the snapshots of a node are in the order in which they were made, whatever its clock
+    said: lives of a store are numbered upwards, and within one the numbers of a queue only rise. Where these say nothing, time
+    decides.
 """
 
 from __future__ import annotations
@@ -92,7 +95,7 @@ class Covered:
 
 
 def in_order(made: Iterable[MadeAt]) -> list[MadeAt]:
-    """The snapshots, by node, in the order in which they were made (C4)."""
+    """The snapshots, by node, in the order in which they were made (reports.snapshots-by-life-not-clock)."""
     found: list[MadeAt] = []
     by_clock = sorted(made, key=lambda one: (one.node, -1 if one.epoch is None else one.epoch, one.at_ms, one.snapshot_id))
     for _, life in groupby(by_clock, key=lambda one: (one.node, one.epoch)):
@@ -137,7 +140,9 @@ _END = QueueAt(node="", snapshot_id="", place=0, queue="", history_from=0, head=
 
 
 def takes(queues: Iterable[QueueAt]) -> list[Take]:
-    """What to read for the history of each queue, so that C1 and C2 hold; the newest snapshot first."""
+    """What to read for the history of each queue, so that reports.sequence-from-one-snapshot and reports.all-kept-history-taken
+    hold; the newest snapshot first.
+    """
     return [take for states in lives(queues).values() for take in _takes_of(states)]
 
 
@@ -165,7 +170,7 @@ def _takes_of(states: Sequence[QueueAt]) -> list[Take]:
 
 
 def covered(queues: Iterable[QueueAt], numbers: Iterable[Numbers]) -> list[Covered]:
-    """From where on each queue's sequences must add up (C3), by the settlements that were read.
+    """From where on each queue's sequences must add up (reports.accounted-from-here-on), by the settlements that were read.
 
     An older snapshot leads further back only if its settlements join those of the newer one. A number missing *within* one
     snapshot breaks nothing here: what it settled is missing, and the sequences say so.

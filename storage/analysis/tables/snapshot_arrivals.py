@@ -3,12 +3,14 @@
 Successive snapshots of a node overlap: each has all the settlements and events that its node still keeps. Their numbers never
 repeat, so what a stream has had of a node is one number for each queue, and one for the node's events.
 
-A1  a snapshot is taken once, and a batch names its snapshots: repeated, it reads the same, whatever has arrived since.
-A2  a settlement, a settled message and an event is taken once: in the first snapshot taken that has it.
-A3  the snapshots of a node are taken in the order in which they were made. One that arrives behind a newer one is still taken
-    while it is younger than the last ``REMEMBERED``; of what is numbered it has nothing new, the newer one had it all. If it has,
-    in the same life of the store, then the clock was set back in between, and what is new is taken.
-A4  numbers that begin again are those of another store under the same name: all of it is new.
+tables.snapshot-taken-once [reports]: a snapshot is taken once, and a batch names its snapshots: repeated, it reads the same,
+    whatever has arrived since.
+tables.settlement-taken-once [reports]: a settlement, a settled message and an event is taken once: in the first snapshot taken that
+    has it.
+tables.snapshots-in-order [reports]: the snapshots of a node are taken in the order in which they were made. One that arrives behind
+    a newer one is still taken while it is younger than the last ``REMEMBERED``; of what is numbered it has nothing new, the newer
+    one had it all. If it has, in the same life of the store, then the clock was set back in between, and what is new is taken.
+tables.numbers-anew-all-new [reports]: numbers that begin again are those of another store under the same name: all of it is new.
 """
 
 from __future__ import annotations

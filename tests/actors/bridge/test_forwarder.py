@@ -115,7 +115,9 @@ def test_the_store_hands_out_nothing_while_the_remote_is_away(tmp_path: Path, ma
 def test_what_has_expired_at_qos_1_and_2_is_left_to_the_connection_and_at_qos_0_it_goes_no_further(
     tmp_path: Path, session: str, aged_by: str
 ) -> None:
-    """Only the Connection knows whether it may have been sent, and what may not pass it before that is on record (F15)."""
+    """Only the Connection knows whether it may have been sent, and what may not pass it before that is on record
+    (exchange.expiry-committed-first).
+    """
     lane = Lane(tmp_path, max_age_s=1.5 if aged_by == "max_age" else None)
     lane.forwarder.on_peer_up(QUEUE_STORE, 1)
     ((_, opening),) = lane.mailbox.sent

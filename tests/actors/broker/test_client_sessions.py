@@ -25,6 +25,7 @@ def door(tmp_path: Path) -> Iterator[Door]:
 
 
 def test_a_newer_client_takes_such_a_session_over_without_the_store(door: Door) -> None:
+    """broker.one-link-per-client"""
     older = door.come()
     newer = door.come()
     assert older.closed
@@ -67,8 +68,10 @@ def end_answered(request: int, *, ordered: bool) -> QueueAnswer:
     return QueueAnswer(request=request, error="unavailable", message="the disk refuses", result=result)
 
 
-def test_c6_who_was_sent_away_may_come_again_though_the_disk_refuses(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The store tells of the end of what it has; of a session that ends with its connection it has nothing."""
+def test_who_was_sent_away_may_come_again_though_the_disk_refuses(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+    """broker.ended-session-not-resumed: the store tells of the end of what it has; of a session that ends with its connection it
+    has nothing.
+    """
     admin = ClientAdmin(door.host, door.sessions)
     monkeypatch.setattr(admin, "_row", lambda client: {"client_id": client.session, "lasting": bool(client.queue)})
     client = door.come()
@@ -82,7 +85,8 @@ def test_c6_who_was_sent_away_may_come_again_though_the_disk_refuses(door: Door,
     assert not again.closed
 
 
-def test_c6_an_identifier_is_held_until_every_end_of_it_is_through(tmp_path: Path) -> None:
+def test_an_identifier_is_held_until_every_end_of_it_is_through(tmp_path: Path) -> None:
+    """broker.ended-session-not-resumed"""
     door = Door(tmp_path, "c", will=LEFT)
     admin = ClientAdmin(door.host, door.sessions)
     admin.command(end(1))

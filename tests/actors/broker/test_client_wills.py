@@ -30,8 +30,8 @@ def test_a_will_that_is_left_waits_no_longer_than_its_delay(due_ms: int, wait_s:
 
 
 @pytest.mark.parametrize("how", ["refused", "unanswered", "gone", "not asked"])
-def test_c3_a_will_is_taken_back_by_a_connack_and_by_nothing_less(how: str, tmp_path: Path) -> None:
-    """It would be on record for ever, and keep its session from ending."""
+def test_a_will_is_taken_back_by_a_connack_and_by_nothing_less(how: str, tmp_path: Path) -> None:
+    """broker.will-unless-taken-back: it would be on record for ever, and keep its session from ending."""
     door = Door(tmp_path, "c", will=LEFT)
     if how == "not asked":
         door.host.busy_sessions.add("c")
@@ -52,7 +52,8 @@ def test_c3_a_will_is_taken_back_by_a_connack_and_by_nothing_less(how: str, tmp_
     door.close()
 
 
-def test_c3_a_will_that_was_taken_back_is_published_no_more(tmp_path: Path) -> None:
+def test_a_will_that_was_taken_back_is_published_no_more(tmp_path: Path) -> None:
+    """broker.will-unless-taken-back"""
     door = Door(tmp_path, "c", will=LEFT)
     client = door.come(clean=False, level=5, expiry_s=60)
     door.answer(queue="session:1:c", present=True)
@@ -62,7 +63,8 @@ def test_c3_a_will_that_was_taken_back_is_published_no_more(tmp_path: Path) -> N
     door.close()
 
 
-def test_c4_no_will_is_published_before_all_are_known_and_each_store_tells_all(tmp_path: Path) -> None:
+def test_no_will_is_published_before_all_are_known_and_each_store_tells_all(tmp_path: Path) -> None:
+    """broker.looked-up-after-left-wills"""
     host: Any = FakeHost()
     parts = local_parts(host, tmp_path)
     session = ("c", "session:1:c", (), LEFT_AT_ONCE, 0, None, "")

@@ -1,4 +1,6 @@
-"""What the Distributor has dealt to a shared subscription goes there once, though the store has refused it or never had it (G4)."""
+"""What the Distributor has dealt to a shared subscription goes there once, though the store has refused it or never had it
+(routing.refused-row-dealt-once).
+"""
 
 from __future__ import annotations
 
@@ -50,8 +52,10 @@ def rows(*payloads: bytes, flags: int = 1, again: bool = False) -> list[tuple[by
 @pytest.mark.parametrize("sender", [LISTENER, REMOTE])
 @pytest.mark.parametrize("members", [1, 2, 3])
 @pytest.mark.parametrize("offers", [1, 2, 3, 4])
-def test_g4_what_was_refused_comes_once_however_often_it_is_offered(site: Node, offers: int, members: int, sender: str) -> None:
-    """Also where the same publisher's equal messages were taken before. The store takes what is offered last."""
+def test_what_was_refused_comes_once_however_often_it_is_offered(site: Node, offers: int, members: int, sender: str) -> None:
+    """routing.refused-row-dealt-once: also where the same publisher's equal messages were taken before. The store takes what is
+    offered last.
+    """
     site.start(KEPT)
     lasting(site)
     passing(site, *range(3, 3 + members))
@@ -68,7 +72,8 @@ def test_g4_what_was_refused_comes_once_however_often_it_is_offered(site: Node, 
         assert sorted(payload for payload in had + waits if payload.isdigit()) == payloads
 
 
-def test_g4_equal_messages_of_others_are_told_apart(site: Node) -> None:
+def test_equal_messages_of_others_are_told_apart(site: Node) -> None:
+    """routing.refused-row-dealt-once"""
     site.start(KEPT)
     lasting(site)
     passing(site, 3)
@@ -83,7 +88,8 @@ def test_g4_equal_messages_of_others_are_told_apart(site: Node) -> None:
     assert sum(map(len, (queued([seven]), queued([eight])))) < 2, "the group has had one of them live, or both"
 
 
-def test_g4_who_comes_and_goes_meanwhile_changes_nothing(site: Node) -> None:
+def test_who_comes_and_goes_meanwhile_changes_nothing(site: Node) -> None:
+    """routing.refused-row-dealt-once"""
     site.start(KEPT)
     passing(site, 3)
     site.publish(*rows(b"live"))
@@ -101,7 +107,8 @@ def test_g4_who_comes_and_goes_meanwhile_changes_nothing(site: Node) -> None:
         assert dealt(site) == ([], [b"kept"]), "nobody has had it; it was dealt while all were of one kind"
 
 
-def test_g4_what_was_to_go_through_a_queue_that_is_gone_goes_to_who_is_there_once(site: Node) -> None:
+def test_what_was_to_go_through_a_queue_that_is_gone_goes_to_who_is_there_once(site: Node) -> None:
+    """routing.refused-row-dealt-once"""
     site.start(KEPT)
     lasting(site)
     passing(site, 3)
@@ -115,7 +122,8 @@ def test_g4_what_was_to_go_through_a_queue_that_is_gone_goes_to_who_is_there_onc
     assert dealt(site) == ([], [])
 
 
-def test_g4_a_new_distributor_deals_it_twice_rather_than_not_at_all(site: Node) -> None:
+def test_a_new_distributor_deals_it_twice_rather_than_not_at_all(site: Node) -> None:
+    """routing.refused-row-dealt-once"""
     site.start(KEPT)
     lasting(site)
     passing(site, 3)
@@ -127,7 +135,8 @@ def test_g4_a_new_distributor_deals_it_twice_rather_than_not_at_all(site: Node) 
     assert b"3" in waits
 
 
-def test_g4_a_will_is_dealt_once_though_its_connection_can_be_told_nothing(site: Node) -> None:
+def test_a_will_is_dealt_once_though_its_connection_can_be_told_nothing(site: Node) -> None:
+    """routing.refused-row-dealt-once"""
     site.start(KEPT)
     lasting(site)
     passing(site, 3)

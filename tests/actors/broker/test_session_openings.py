@@ -108,6 +108,7 @@ def test_an_identifier_on_record_is_doubted_where_its_removal_may_be_lost(
 
 @pytest.mark.parametrize("clean", [True, False])
 def test_a_client_of_which_nothing_is_to_be_kept_needs_no_store(door: Door, clean: bool) -> None:
+    """broker.let-in-without-store"""
     client = door.come(clean=clean, level=5)
     assert client.flow is not None
     connack = door.said()
@@ -179,6 +180,7 @@ def test_a_will_that_is_not_on_record_when_its_connection_ends_need_not_get_ther
 @pytest.mark.parametrize("level", [4, 5])
 @pytest.mark.parametrize("name", ["kept", "new"])
 def test_who_needs_the_store_is_told_that_it_does_not_answer(door: Door, level: int, name: str) -> None:
+    """broker.refused-without-store"""
     client = door.come(clean=False, level=level, name=name, expiry_s=60)
     door.wait(UNANSWERED_S - 1)
     assert door.said() == b""

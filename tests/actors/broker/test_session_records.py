@@ -38,7 +38,8 @@ def test_nothing_is_kept_of_who_has_nothing_on_record_and_wants_nothing_there() 
     assert known.keeps_nothing("other", 0)
 
 
-def test_c6_a_session_that_an_operator_ends_is_there_until_it_has_ended() -> None:
+def test_a_session_that_an_operator_ends_is_there_until_it_has_ended() -> None:
+    """broker.ended-session-not-resumed"""
     known = records()
     known.hold("c")
     assert (known.is_ending("c"), known.keeps_nothing("c", 0)) == (True, False)
@@ -68,7 +69,8 @@ def test_an_answer_to_an_earlier_connection_says_nothing_of_a_later_one() -> Non
 
 
 @pytest.mark.parametrize("expiry_s", [0, 60])
-def test_c5_an_end_is_told_again_until_it_is_committed(expiry_s: int) -> None:
+def test_an_end_is_told_again_until_it_is_committed(expiry_s: int) -> None:
+    """broker.end-told-until-committed"""
     known = records()
     known.asked("c", 1, 60)
     end = close(1, expiry_s=expiry_s)

@@ -1,4 +1,6 @@
-"""Admission: A1 limits, A2 who gives way, A3 what is given back."""
+"""Admission: limits (door.connections-bounded), who gives way (door.half-open-bounded), and what is given back
+(door.count-given-back).
+"""
 
 from __future__ import annotations
 

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from actors.door.input_budget import InputBudget
 
 
-def test_b1_who_holds_most_goes_first() -> None:
+def test_who_holds_most_goes_first() -> None:
+    """door.input-bounded"""
     budget = InputBudget(100)
     assert not budget.hold(1, 40)
     assert not budget.hold(2, 60)
@@ -21,7 +22,8 @@ def test_b1_who_holds_most_goes_first() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(1, 5), st.integers(0, 60))))
-def test_b1_and_b2_the_sum_is_that_of_those_who_are_left(steps: list[tuple[int, int]]) -> None:
+def test_the_sum_is_that_of_those_who_are_left(steps: list[tuple[int, int]]) -> None:
+    """door.input-bounded, door.input-given-back"""
     budget, held = InputBudget(100), dict[int, int]()
     for number, size_bytes in steps:
         held[number] = size_bytes

@@ -21,12 +21,12 @@ from actors.door.login_limits import LoginLimits, network_of
     ],
 )
 def test_what_is_counted_together(host: str, network: str) -> None:
-    """L3"""
+    """door.ipv6-counts-by-64"""
     assert network_of(host) == network
 
 
 def test_an_address_waits_after_as_many_failures_as_are_allowed() -> None:
-    """L1"""
+    """door.failed-logins-wait"""
     limits = LoginLimits(3, period_s=60.0, block_s=10.0)
     assert [limits.failed("a", at_s) for at_s in (0.0, 1.0, 2.0)] == [False, False, True]
     assert not limits.blocked("b", 2.0)
@@ -55,7 +55,7 @@ def test_no_limit_and_no_address_never_wait() -> None:
 
 
 def test_memory_is_bounded_and_the_longest_quiet_is_forgotten() -> None:
-    """L4"""
+    """door.failed-addresses-bounded"""
     limits = LoginLimits(2, period_s=60.0, block_s=10.0, addresses_max=3)
     for address in ("a", "b", "c", "a", "d"):
         limits.failed(address, 0.0)

@@ -9,7 +9,7 @@ from actors.door.login_queue import LoginQueue
 
 
 def test_addresses_take_turns() -> None:
-    """W1"""
+    """door.logins-take-turns"""
     queue: LoginQueue[str] = LoginQueue(10)
     for item in ("a1", "a2", "a3", "b1", "c1", "b2"):
         assert queue.add(item[0], item) is None
@@ -17,7 +17,7 @@ def test_addresses_take_turns() -> None:
 
 
 def test_the_newest_of_the_address_with_the_most_gives_way() -> None:
-    """W2"""
+    """door.waiting-logins-bounded"""
     queue: LoginQueue[str] = LoginQueue(3)
     for item in ("a1", "a2", "a3"):
         queue.add("a", item)

@@ -1,4 +1,4 @@
-"""Rate limits: R1 how much in how long, R2 how long to wait."""
+"""Rate limits: how much in how long (door.rate-per-second), and how long to wait (door.rate-drops-nothing)."""
 
 from __future__ import annotations
 

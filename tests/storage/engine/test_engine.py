@@ -62,6 +62,7 @@ def test_operations_take_effect_in_order_and_callbacks_after_them(engine: Engine
 
 
 def test_numbers_of_queues_last_and_differ(engine: Engine) -> None:
+    """engine.number-never-twice"""
     numbers = QueueNumbers(engine)
     given = [numbers.number(name) for name in ("bridge:a:0", "bridge:b:0", "bridge:a:0")]
 

@@ -13,7 +13,8 @@ class Told:
         self.times += 1
 
 
-def test_q4_what_is_accepted_waits_until_it_ends() -> None:
+def test_what_is_accepted_waits_until_it_ends() -> None:
+    """queue.ledger-adds-up"""
     balance = Balance(Ledger(), 0, Told())
 
     balance.accept(5, 2)
@@ -30,7 +31,8 @@ def test_q4_what_is_accepted_waits_until_it_ends() -> None:
     assert balance.ledger.closes(balance.depth)
 
 
-def test_q4_what_a_row_does_not_have_any_more_went_with_the_memory_of_a_former_life() -> None:
+def test_what_a_row_does_not_have_any_more_went_with_the_memory_of_a_former_life() -> None:
+    """queue.ledger-adds-up"""
     balance = Balance(Ledger(accepted=10, delivered=3), 5, Told())
 
     assert balance.ledger.dropped == {"restart": 2}

@@ -49,7 +49,8 @@ def test_stored_and_qos_0_come_in_the_order_of_their_sequences_and_a_mixed_batch
     assert not cursor.peek(NOTHING, None).exists
 
 
-def test_q3_what_is_settled_is_passed_and_the_floor_is_at_the_chunk_around_the_cursor() -> None:
+def test_what_is_settled_is_passed_and_the_floor_is_at_the_chunk_around_the_cursor() -> None:
+    """queue.cursor-after-handed-out"""
     cursor = cursor_over(0, 10, 20)
 
     batch = cursor.peek(RangeSet(((0, 15),)), None)
@@ -69,7 +70,8 @@ def test_inside_of_a_batch_the_bytes_below_count_by_rows() -> None:
     assert (cursor.seq, cursor.bytes_before, cursor.floor) == (4, 40, (0, 0))
 
 
-def test_q3_after_a_reset_everything_comes_again() -> None:
+def test_after_a_reset_everything_comes_again() -> None:
+    """queue.cursor-after-handed-out"""
     cursor = cursor_over(0, 10, qos0=(20,))
     in_flight = InFlight()
     batch = cursor.peek(NOTHING, None)

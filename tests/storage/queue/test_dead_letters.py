@@ -142,6 +142,7 @@ def test_dead_letters_survive_and_stay_when_their_bridge_is_gone(tmp_path: Path)
 
 
 def test_the_oldest_give_way_to_a_limit_in_messages(engine: Engine) -> None:
+    """queue.dead-letters-bounded"""
     store = Store(engine, settings_of(max_messages=3), 1)
     seqs = flying(store, *[b"%d" % number for number in range(10)])
     for number, seq in enumerate(seqs[:6]):
@@ -154,6 +155,7 @@ def test_the_oldest_give_way_to_a_limit_in_messages(engine: Engine) -> None:
 
 
 def test_the_oldest_give_way_to_a_limit_in_bytes_and_to_age(engine: Engine) -> None:
+    """queue.dead-letters-bounded"""
     store = Store(engine, settings_of(max_bytes=1000, max_age_s=10.0), 1)
     seqs = flying(store, *[b"%d" % number * 300 for number in range(8)])
     for number, seq in enumerate(seqs[:4]):
@@ -177,7 +179,7 @@ def aged(store: Store, *letters: tuple[str, int], number: int = 1) -> None:
 
 
 def check_letters(store: Store, engine: RecordingEngine, *payloads: bytes) -> dict[str, Any]:
-    """These are there, counted and on record, and D1 holds; their row."""
+    """These are there, counted and on record, and queue.dead-letters-add-up holds; their row."""
     (row,) = listed(store)["dead_letters"]
     assert [letter["payload"] for letter in dead(store)] == list(payloads)
     assert row["held"] == len(payloads) == sum(row["reasons"].values())
@@ -191,6 +193,7 @@ def check_letters(store: Store, engine: RecordingEngine, *payloads: bytes) -> di
 
 @pytest.mark.parametrize(("newest_ms", "left"), [(5000, []), (9000, [b"2"])])
 def test_letters_that_have_grown_too_old_when_one_is_put_back_leave_once(newest_ms: int, left: list[bytes]) -> None:
+    """queue.dead-letters-bounded"""
     engine = RecordingEngine()
     store = Store(engine, settings_of(max_age_s=10.0), 1)
     aged(store, ("even", 5000), ("odd", 5000), ("even", newest_ms))
@@ -390,7 +393,9 @@ STEPS = ("publish", "die", "die", "deliver", "replay", "replay_odd", "purge", "t
 @settings(max_examples=80, deadline=None)
 @given(st.lists(st.sampled_from(STEPS), min_size=2, max_size=14), st.sampled_from([None, 2]))
 def test_a_message_is_in_one_place_after_a_kill_or_a_power_cut_at_any_write(script: list[str], held_max: int | None) -> None:
-    """D1 and D2 at every write: queue, dead letters, and the rest counted; the sums of both close with each other."""
+    """queue.dead-letters-add-up and queue.dead-or-queued-never-both at every write: queue, dead letters, and the rest counted; the
+    sums of both close with each other.
+    """
     engine = RecordingEngine()
     chosen = settings_of(max_messages=held_max, max_age_s=10.0)
     _run(Store(engine, chosen, 1), script)
@@ -446,14 +451,16 @@ def _check(store: Store, held_max: int | None) -> None:
     of = figures["dead_letters"].get("cloud")
     letters = dead(store) if of is not None else []
     ever = sum(of[name] for name in ("held", "evicted", "purged", "replayed", "damaged")) if of is not None else 0
-    assert ever == row["dead_lettered"], "D1"
+    assert ever == row["dead_lettered"], "queue.dead-letters-add-up"
     both = [row["payload"] for row in (*waiting, *letters)]
-    assert len(set(both)) == len(both), "D2: in one place only"
+    assert len(set(both)) == len(both), "queue.dead-or-queued-never-both: in one place only"
     if of is not None:
         assert of["held"] == len(letters) == sum(of["reasons"].values())
         assert held_max is None or of["held"] <= held_max
         ended = row["delivered"] + of["evicted"] + of["purged"]
-        assert row["accepted"] - of["replayed"] == ended + len(both), "D2: in no place only if it ended"
+        assert row["accepted"] - of["replayed"] == ended + len(both), (
+            "queue.dead-or-queued-never-both: in no place only if it ended"
+        )
 
 
 def _frame(verb: str, **arguments: Any) -> Any:

@@ -48,7 +48,8 @@ def test_a_huge_chunk_is_handed_out_in_parts() -> None:
     assert [payload for pieces in parts for payload in handed(pieces)] == [b"%d" % number for number in range(9000)]
 
 
-def test_q6_nothing_durable_is_handed_out_before_a_mark_above_it_is_committed() -> None:
+def test_nothing_durable_is_handed_out_before_a_mark_above_it_is_committed() -> None:
+    """queue.handed-out-below-mark"""
     engine = RecordingEngine()
     queue = open_queue(engine)
     write = Write()

@@ -151,6 +151,7 @@ def test_without_retention_nothing_is_written(engine: Engine) -> None:
 
 
 def test_settled_messages_stay_for_the_retention_and_go_then(engine: Engine) -> None:
+    """queue.settled-chunks-kept"""
     box = Box(engine, kept_for(60.0))
     for _ in range(5):
         box.publish(10)
@@ -172,6 +173,7 @@ def test_settled_messages_stay_for_the_retention_and_go_then(engine: Engine) -> 
 
 
 def test_a_chunk_stays_until_all_of_it_is_old(engine: Engine) -> None:
+    """queue.settled-chunks-kept, queue.history-keeps-chunks"""
     box = Box(engine, kept_for(60.0))
     box.publish(10)
     box.settle((0, 5), (7, 9))
@@ -342,6 +344,7 @@ def test_a_purge_is_in_the_history_and_takes_no_settled_message(engine: Engine) 
 
 @pytest.mark.parametrize("what", ["chunk", "settlement", "no settlement"])
 def test_damage_in_the_history_never_touches_what_lives(what: str) -> None:
+    """queue.history-leaves-live-alone"""
     engine = RecordingEngine()
     box = Box(engine, kept_for(60.0))
     for start in range(0, 50, 10):
@@ -420,6 +423,7 @@ STEPS = st.lists(
 @settings(max_examples=60, deadline=None)
 @given(script=STEPS, retention_s=st.sampled_from([5.0, DAY_S]), max_bytes=st.sampled_from([500, 1 << 30]))
 def test_the_history_adds_up_after_a_crash_at_any_write(script: list[str], retention_s: float, max_bytes: int) -> None:
+    """queue.history-without-gap"""
     engine = RecordingEngine()
     wanted = kept_for(retention_s, max_bytes)
     box = Box(engine, wanted)

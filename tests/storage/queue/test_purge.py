@@ -142,6 +142,7 @@ def test_after_a_crash_all_that_may_have_been_sent_stays(sync: str, tmp_path: Pa
 
 @pytest.mark.parametrize("qos", [0, 1, 2])
 def test_a_whole_purge_forgets_the_session_and_opens_the_lane_anew(engine: Engine, qos: int) -> None:
+    """store.purge-begins-a-session"""
     store = Store(engine, node(), 1)
     open_lane(store, 3)
     effects = turn(store, publish(1, b"a", b"b", b"c", qos=qos))

@@ -175,8 +175,8 @@ class QueueMachine(RuleBasedStateMachine):
         assert queue.ledger.accepted == self.accepted
         assert queue.ledger.ended() == sum(self.ended.values())
         assert queue.ledger.closes(queue.depth), "P6"
-        assert queue.head <= queue.cursor <= queue.tail == self.tail, "Q1"
-        assert all(seq >= queue.head for seq in self.queued), "Q1"
+        assert queue.head <= queue.cursor <= queue.tail == self.tail, "queue.sequence-never-reused"
+        assert all(seq >= queue.head for seq in self.queued), "queue.sequence-never-reused"
         assert {seq for start, stop in queue.sent.released.ranges() for seq in range(start, stop)} == self.released
         if not self.queued:
             assert queue.size_bytes == 0 or queue.waiting(), "bytes end with the messages"
@@ -220,4 +220,5 @@ class KeptMachine(QueueMachine):
 
 @pytest.mark.parametrize("machine", [QueueMachine, TogetherMachine, CachedMachine, KeptMachine])
 def test_the_queue_does_what_its_model_does(machine: type[QueueMachine]) -> None:
+    """queue.ledger-adds-up, queue.cursor-after-handed-out"""
     run_state_machine_as_test(machine, settings=settings(max_examples=100, stateful_step_count=40, deadline=None))

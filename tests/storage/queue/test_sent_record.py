@@ -63,7 +63,8 @@ def test_the_order_of_the_pubrecs_is_on_record() -> None:
     assert reopened.sent.released.ranges() == ((2, 3), (0, 1), (3, 4))
 
 
-def test_q6_what_was_handed_out_is_neither_dropped_nor_expired_after_a_crash_right_behind_it() -> None:
+def test_what_was_handed_out_is_neither_dropped_nor_expired_after_a_crash_right_behind_it() -> None:
+    """queue.handed-out-below-mark"""
     engine = RecordingEngine()
     queue = open_queue(engine)
     append(engine, queue, *(batch([b"%d" % number]) for number in range(3)))
@@ -76,7 +77,8 @@ def test_q6_what_was_handed_out_is_neither_dropped_nor_expired_after_a_crash_rig
     assert handed(reopened.hand_out(10, 1 << 30, accepted_before_ms=1 << 40)) == [b"0", b"1", b"2"]
 
 
-def test_q6_a_row_that_is_written_again_before_the_commit_takes_no_mark_back() -> None:
+def test_a_row_that_is_written_again_before_the_commit_takes_no_mark_back() -> None:
+    """queue.handed-out-below-mark"""
     engine = RecordingEngine()
     queue = open_queue(engine)
     write = Write()
@@ -89,7 +91,8 @@ def test_q6_a_row_that_is_written_again_before_the_commit_takes_no_mark_back() -
     assert open_queue(engine).drop_oldest(1, 0) == 0
 
 
-def test_q6_a_lane_without_credit_leaves_its_messages_to_be_dropped_after_a_restart() -> None:
+def test_a_lane_without_credit_leaves_its_messages_to_be_dropped_after_a_restart() -> None:
+    """queue.handed-out-below-mark"""
     engine = RecordingEngine()
     queue = open_queue(engine)
     write = Write()
@@ -105,7 +108,8 @@ def record(**row: Any) -> SentRecord:
     return SentRecord(new_row(**row), lambda: None)
 
 
-def test_q6_the_mark_moves_with_a_strong_commit_and_by_a_block_where_more_can_be_handed_out() -> None:
+def test_the_mark_moves_with_a_strong_commit_and_by_a_block_where_more_can_be_handed_out() -> None:
+    """queue.handed-out-below-mark"""
     sent = record()
     assert sent.put_mark(Write(), 0, 50, strong=False, ahead=True) == 0
     sent.want(30)
@@ -118,7 +122,8 @@ def test_q6_the_mark_moves_with_a_strong_commit_and_by_a_block_where_more_can_be
     assert (sent.mark, sent.wants_mark) == (10 + HANDED_AHEAD, False)
 
 
-def test_q6_a_link_that_is_down_takes_the_mark_back_to_what_was_sent_also_from_a_commit_under_way() -> None:
+def test_a_link_that_is_down_takes_the_mark_back_to_what_was_sent_also_from_a_commit_under_way() -> None:
+    """queue.handed-out-below-mark"""
     sent = record()
     write = Write()
     sent.put_mark(write, 0, 100, strong=True, ahead=True)
@@ -132,7 +137,8 @@ def test_q6_a_link_that_is_down_takes_the_mark_back_to_what_was_sent_also_from_a
     assert sent.below == 25, "what was never sent is not known"
 
 
-def test_q6_where_commits_do_not_survive_a_loss_of_power_all_that_can_be_in_flight_may_have_been_sent() -> None:
+def test_where_commits_do_not_survive_a_loss_of_power_all_that_can_be_in_flight_may_have_been_sent() -> None:
+    """queue.handed-out-below-mark"""
     row = new_row(handed=3, tail=200_000)
     assert SentRecord(row, lambda: None, mark_holds=True).below == 3
     assert SentRecord(row, lambda: None, mark_holds=False).below == PACKET_IDS

@@ -55,7 +55,8 @@ def test_qos_0_is_kept_apart_where_the_engine_is_durable(qos: list[int], stored:
     assert queue.ledger.accepted == len(qos)
 
 
-def test_q1_q2_a_sequence_is_given_once_and_the_chunk_and_its_row_are_one_write() -> None:
+def test_a_sequence_is_given_once_and_the_chunk_and_its_row_are_one_write() -> None:
+    """queue.sequence-never-reused, queue.chunk-with-its-tail"""
     engine = RecordingEngine()
     queue = open_queue(engine)
     one = batch([b"a", b"b"])

@@ -16,6 +16,7 @@ from tests.storage.queues import append, new_row, open_queue, trimmed
 
 
 def test_settled_chunks_are_deleted_many_at_a_time() -> None:
+    """queue.trimmed-after-settled"""
     engine = RecordingEngine()
     queue = open_queue(engine)
     append(engine, queue, *[batch([b"x"] * 100) for _ in range(60)])
@@ -53,6 +54,7 @@ def test_chunks_that_were_settled_before_they_were_read_are_deleted_with_those_a
 
 
 def test_a_chunk_that_is_handed_out_in_parts_is_deleted_after_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    """queue.trimmed-after-settled"""
     monkeypatch.setattr("storage.queue.dispatch.SPLIT_ROWS", 2)
     engine = RecordingEngine()
     queue = open_queue(engine)
@@ -68,7 +70,8 @@ def trimming(engine: RecordingEngine, live: list[tuple[int, int]], *, retained: 
     return Trimming(engine, reader, new_row(**row), lambda: live[-1], lambda: None, retained=retained)
 
 
-def test_q5_only_what_is_below_the_earliest_chunk_that_is_needed_goes_and_once() -> None:
+def test_only_what_is_below_the_earliest_chunk_that_is_needed_goes_and_once() -> None:
+    """queue.trimmed-after-settled"""
     live = [(30, 300)]
     of_queue = trimming(RecordingEngine(), live, retained=False)
     write = Write()
@@ -91,7 +94,8 @@ def test_where_there_was_only_qos_0_nothing_is_deleted() -> None:
     assert (write.ops, of_queue.trimmed) == ([], 0)
 
 
-def test_q7_a_history_keeps_the_chunks_until_it_is_cut() -> None:
+def test_a_history_keeps_the_chunks_until_it_is_cut() -> None:
+    """queue.history-keeps-chunks"""
     live = [(30, 300)]
     of_queue = trimming(RecordingEngine(), live, retained=True)
     assert of_queue.history is not None

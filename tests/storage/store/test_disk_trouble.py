@@ -17,6 +17,7 @@ from wire.frames.intake import Committed
 
 
 def test_a_full_disk_acknowledges_nothing_loses_nothing_and_ends_by_itself() -> None:
+    """store.refused-write-kept"""
     engine = RecordingEngine()
     store = Store(engine, node(), 1)
     open_lane(store)

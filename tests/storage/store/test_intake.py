@@ -23,6 +23,7 @@ from wire.frames.lanes import HandOut
 
 
 def test_a_repeat_is_answered_again_and_enters_once(engine: Engine) -> None:
+    """store.next-number-only"""
     store = Store(engine, node(), 1)
     turn(store, publishes(1, b"a"), publishes(2, b"b"))
 
@@ -33,6 +34,7 @@ def test_a_repeat_is_answered_again_and_enters_once(engine: Engine) -> None:
 
 
 def test_a_gap_is_dropped_until_what_is_missing_comes(engine: Engine) -> None:
+    """store.next-number-only"""
     store = Store(engine, node(), 1)
 
     assert turn(store, publishes(2, b"b")) == []
@@ -42,6 +44,7 @@ def test_a_gap_is_dropped_until_what_is_missing_comes(engine: Engine) -> None:
 
 
 def test_a_new_epoch_starts_at_one_and_fences_the_old(engine: Engine) -> None:
+    """store.next-number-only"""
     store = Store(engine, node(), 1)
     turn(store, publishes(1, b"a", epoch=1))
 
@@ -98,7 +101,9 @@ def test_a_store_that_answered_fast_and_died_takes_up_the_numbers_of_its_sender(
 
 
 def test_a_batch_of_a_former_listener_is_not_taken_once_a_new_one_has_opened_a_session(engine: Engine) -> None:
-    """Its identifiers would come after the answer that the new Listener goes by; its publisher was not answered and sends again."""
+    """broker.looked-up-after-commits: its identifiers would come after the answer that the new Listener goes by; its publisher was
+    not answered and sends again.
+    """
     store = Store(engine, node(), 1)
     assert session_open(store, 1, clean=False, epoch=2).received == b""
     late = append_frame(1, {QUEUE: (batch([b"a"], 2), None)}, received={"c": ([5], [0])}, epoch=1)

@@ -149,7 +149,8 @@ def test_a_bridge_that_was_away_meanwhile_is_told_apart_when_it_is_back(engine: 
 
 
 def test_lanes_that_were_never_used_count_from_the_first_message_on(engine: Engine) -> None:
-    """K2. Of three lanes two had messages: with two lanes now, a topic of lane 0 may have come to lane 1."""
+    """store.lanes-on-record-first. Of three lanes two had messages: with two lanes now, a topic of lane 0 may have come to lane 1.
+    """
     first = Life(engine, 1, 3)
     first.publish(0, b"a")
     first.publish(1, b"b")
@@ -164,7 +165,7 @@ def test_lanes_that_were_never_used_count_from_the_first_message_on(engine: Engi
 
 @pytest.mark.parametrize("qos", [0, 1])
 def test_the_number_of_lanes_is_on_record_with_the_first_message(qos: int) -> None:
-    """K2. At any write, as a kill and as a power cut: with the queue's row, the number is there."""
+    """store.lanes-on-record-first. At any write, as a kill and as a power cut: with the queue's row, the number is there."""
     engine = RecordingEngine()
     Life(engine, 1, 3).publish(0, b"a", qos=qos)
 
@@ -187,7 +188,7 @@ def test_a_record_that_is_gone_or_damaged_is_made_anew(engine: Engine, damaged: 
 
 
 def test_whatever_write_the_store_dies_at_the_order_holds() -> None:
-    """K2. The marks are there whenever there is a message that has to wait for them."""
+    """store.lanes-on-record-first. The marks are there whenever there is a message that has to wait for them."""
     engine = RecordingEngine()
     first = Life(engine, 1, 2)
     first.publish(0, b"a")
@@ -216,7 +217,7 @@ def _all_delivered(store: Life) -> list[bytes]:
 
 
 def test_an_empty_lane_keeps_nobody_waiting_whatever_qos_0_it_lost(engine: Engine) -> None:
-    """K3. What was QoS 0 went with the former life of the store, and leaves a hole before the mark."""
+    """store.empty-lane-holds-nobody. What was QoS 0 went with the former life of the store, and leaves a hole before the mark."""
     first = Life(engine, 1, 2)
     first.publish(0, b"a")
     first.publish(0, b"lost", qos=0)

@@ -30,6 +30,7 @@ def test_credit_bounds_what_is_handed_out(engine: Engine) -> None:
 
 
 def test_frames_of_an_old_lane_epoch_change_nothing(engine: Engine) -> None:
+    """store.old-epoch-changes-nothing"""
     store = Store(engine, node(), 1)
     turn(store, publishes(1, b"a"))
     head = of(open_lane(store), LaneOpened)[0].head

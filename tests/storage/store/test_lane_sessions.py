@@ -216,7 +216,7 @@ def test_a_lost_session_sends_the_unreleased_as_new_and_the_released_by_policy(
             lane = Lane(crashed(lane, how), remotes, life=3, republish=republish)
             assert lane.opened.generation - generation in ((0, 1) if recorded else (0,)), "a session is lost once"
             if lane.opened.session == recorded and lane.opened.generation == generation:
-                assert remotes.counts() == before, "F7: something left before the record"
+                assert remotes.counts() == before, "exchange.session-on-record-first: something left before the record"
             lane.connect(place)
             after = finish(lane)
             if not republish:

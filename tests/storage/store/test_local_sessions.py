@@ -204,6 +204,7 @@ def test_what_waits_for_a_client_that_has_gone_counts_as_sent_only_as_far_as_it_
 
 
 def test_a_clean_start_ends_the_session_and_what_was_routed_for_it_goes_nowhere(engine: Engine) -> None:
+    """store.session-goes-with-its-queue"""
     store = Store(engine, settings(), 1)
     old = open_session(store).queue
     turn(store, subscribe(old), append_frame(1, {old: (batch([b"x"], 1), None)}))
@@ -292,7 +293,8 @@ def test_a_shorter_life_of_sessions_holds_for_those_that_are_there(engine: Engin
     assert set(known(store)) == {"connected"}
 
 
-def test_s8_what_a_connection_said_when_it_ended_is_answered_once_it_is_committed() -> None:
+def test_what_a_connection_said_when_it_ended_is_answered_once_it_is_committed() -> None:
+    """store.end-kept-until-committed"""
     engine = RecordingEngine()
     store = Store(engine, settings(), 1)
     open_session(store)
@@ -333,7 +335,8 @@ def guarded(**sessions: Any) -> NodeSettings:
 
 @pytest.mark.parametrize("clean", [False, True])
 @pytest.mark.parametrize("other", ["bob", None])
-def test_s7_a_session_is_opened_by_its_user_alone_also_after_a_restart(engine: Engine, other: str | None, clean: bool) -> None:
+def test_a_session_is_opened_by_its_user_alone_also_after_a_restart(engine: Engine, other: str | None, clean: bool) -> None:
+    """store.session-is-its-users"""
     store = Store(engine, guarded(), 1)
     queue = open_session(store, user="ada", will=WILL).queue
     close = SessionClose(sender=LISTENER, epoch=1, session="c", source=1, wall_ms=1000, expiry_s=60, keep_will=True)
@@ -348,7 +351,8 @@ def test_s7_a_session_is_opened_by_its_user_alone_also_after_a_restart(engine: E
     assert (mine.present, mine.queue, mine.refused) == (True, queue, "")
 
 
-def test_s7_a_session_that_was_nobody_s_is_the_first_user_s_and_one_that_has_ended_anybody_s(engine: Engine) -> None:
+def test_a_session_that_was_nobody_s_is_the_first_user_s_and_one_that_has_ended_anybody_s(engine: Engine) -> None:
+    """store.session-is-its-users"""
     store = Store(engine, guarded(), 1)
     open_session(store)
     assert open_session(store, user="ada", request=2, source=2).present
@@ -357,7 +361,8 @@ def test_s7_a_session_that_was_nobody_s_is_the_first_user_s_and_one_that_has_end
     assert not open_session(store, user="bob", request=4, source=4).refused
 
 
-def test_s7_a_node_that_tells_no_users_apart_gives_a_session_to_anybody(engine: Engine) -> None:
+def test_a_node_that_tells_no_users_apart_gives_a_session_to_anybody(engine: Engine) -> None:
+    """store.session-is-its-users"""
     store = Store(engine, guarded(), 1)
     open_session(store, user="ada")
     if not engine.durable:
@@ -393,6 +398,7 @@ def test_the_listener_by_which_a_client_came_last_is_told_with_its_session(engin
 
 @pytest.mark.parametrize("expiry_s", [0, 60])
 def test_the_will_of_a_client_that_died_with_its_listener_is_told_to_the_next_one(engine: Engine, expiry_s: int) -> None:
+    """store.will-kept-until-published"""
     store = Store(engine, settings(), 1)
     open_session(store, expiry_s=expiry_s, will=WILL)
     if engine.durable:
@@ -414,8 +420,8 @@ def refused_will(store: Store, number: int, row: tuple[str, int, int, int], *, e
 
 
 @pytest.mark.parametrize("expiry_s", [0, 60])
-def test_s3_a_will_for_which_there_is_no_room_stays_on_record_until_there_is(engine: Engine, expiry_s: int) -> None:
-    """Whatever becomes of the session, of the store and of the Listener."""
+def test_a_will_for_which_there_is_no_room_stays_on_record_until_there_is(engine: Engine, expiry_s: int) -> None:
+    """store.will-kept-until-published: whatever becomes of the session, of the store and of the Listener."""
     full = replace(settings(), bridges=(bridge("cloud", limit=limits(max_messages=0)),))
     store = Store(engine, full, 1)
     open_session(store, expiry_s=expiry_s, will=WILL)
@@ -457,6 +463,7 @@ def test_refused_wills_have_a_limit(engine: Engine, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_client_that_says_goodbye_takes_its_will_back(engine: Engine) -> None:
+    """store.will-kept-until-published"""
     store = Store(engine, settings(), 1)
     open_session(store, expiry_s=0, will=WILL)
     turn(store, SessionClose(sender=LISTENER, epoch=1, session="c", source=1, wall_ms=0, expiry_s=0, keep_will=False))

@@ -95,6 +95,7 @@ def test_a_session_that_was_left_keeps_what_came_in_it_until_its_remote_has_lost
 
 
 def test_what_is_late_of_a_session_that_the_remote_has_lost_leaves_nothing_on_record(engine: Engine) -> None:
+    """store.row-of-known-session-only"""
     store = Store(engine, node(), 1)
     name = with_remote_session(store, epoch=EPOCH)
     turn(store, settle_frame(2, EPOCH, session="edge@here", generation=1))
@@ -107,7 +108,7 @@ def test_what_is_late_of_a_session_that_the_remote_has_lost_leaves_nothing_on_re
 
 
 def test_a_session_at_an_address_that_is_not_configured_any_more_is_forgotten(engine: Engine) -> None:
-    """Of a bridge that is not configured everything stays (P7)."""
+    """store.unused-address-forgotten: of a bridge that is not configured everything stays (P7)."""
     places = replace(bridge(), remote=replace(bridge().remote, client_id="edge", addresses=(("here", 1), ("there", 2))))
     store = Store(engine, node(places), 1)
     for queue in (QUEUE, "bridge:gone:0"):

@@ -1,4 +1,4 @@
-"""What becomes on record of a Will once it is published (S3)."""
+"""What becomes on record of a Will once it is published (store.will-kept-until-published)."""
 
 from __future__ import annotations
 

@@ -24,6 +24,7 @@ from wire.frames.lanes import Credit, LaneOpen, LaneOpened, Settled
 
 
 def test_a_release_is_answered_after_a_synced_commit() -> None:
+    """exchange.release-after-record"""
     engine = RecordingEngine()
     store = Store(engine, node(), 1)
     turn(store, publishes(1, b"a", b"b", qos=2))

@@ -23,6 +23,7 @@ from wire.frames.lanes import HandOut, LaneOpened
 
 
 def test_a_message_is_acknowledged_and_handed_out_after_its_commit(engine: Engine) -> None:
+    """store.answer-after-commit, store.hand-out-after-commit"""
     store = Store(engine, node(), 1)
     opened = of(open_lane(store), LaneOpened)[0]
 
@@ -44,6 +45,7 @@ def test_sequences_in_memory_are_never_used_twice() -> None:
 
 
 def test_received_identifiers_are_kept_with_their_messages_until_released(engine: Engine) -> None:
+    """store.identifier-with-its-message, store.identifier-gone-before-pubcomp"""
     store = Store(engine, node(), 1)
     assert not session_open(store, 1, clean=False).present
     two = batch([b"a", b"b"], 2)
@@ -61,6 +63,7 @@ def test_received_identifiers_are_kept_with_their_messages_until_released(engine
 
 
 def test_a_session_is_not_there_for_the_opening_that_began_it_even_if_a_store_died_with_the_answer(engine: Engine) -> None:
+    """store.repeated-opening-same-answer"""
     store = Store(engine, node(), 1)
     asked = SessionOpen(sender="listener", epoch=1, request=7, session="c", clean=False, expiry_s=60)
     store.receive(asked)
@@ -83,6 +86,7 @@ def test_a_session_that_is_kept_and_has_no_identifiers_is_there_after_a_clean_st
 
 
 def test_a_session_that_ends_with_its_connection_is_not_there_for_the_next(engine: Engine) -> None:
+    """store.short-session-not-found"""
     store = Store(engine, node(), 1)
     session_open(store, 1, clean=False)
     turn(store, append_frame(1, {QUEUE: (batch([b"a"], 2), None)}, received={"c": ([5], [0])}))

@@ -1,4 +1,4 @@
-"""E1: epochs only ever go up, over restarts, crashes, power cuts and the loss of their file."""
+"""tree.epochs-only-rise: epochs only ever go up, over restarts, crashes, power cuts and the loss of their file."""
 
 from __future__ import annotations
 
@@ -18,14 +18,16 @@ def take(epochs: Epochs, count: int) -> list[int]:
 
 
 @pytest.mark.parametrize("counts", [*itertools.product((0, 1, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK), repeat=2)])
-def test_e1_epochs_go_up_over_crashes_whatever_the_clock_says(tmp_path: Path, counts: tuple[int, int]) -> None:
+def test_epochs_go_up_over_crashes_whatever_the_clock_says(tmp_path: Path, counts: tuple[int, int]) -> None:
+    """tree.epochs-only-rise"""
     given: list[int] = []
     for count, wall_s in zip((*counts, 5), (NOW_S, 0.0, NOW_S - 1e6), strict=True):
         given += take(Epochs(tmp_path, wall_s), count)  # nothing is closed: each run ends like a crash
     assert given == sorted(set(given))
 
 
-def test_e1_a_lost_file_is_made_up_for_by_the_clock(tmp_path: Path) -> None:
+def test_a_lost_file_is_made_up_for_by_the_clock(tmp_path: Path) -> None:
+    """tree.epochs-only-rise"""
     last = take(Epochs(tmp_path, NOW_S), 3 * BLOCK)[-1]
     (tmp_path / FILE_NAME).unlink()
     assert Epochs(tmp_path, NOW_S + 3600).next() > last

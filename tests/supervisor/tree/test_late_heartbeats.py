@@ -1,4 +1,4 @@
-"""Liveness: H1 nobody is dead too early, H2 nor too late."""
+"""Liveness: nobody is dead too early (tree.nobody-dead-early), nor too late (tree.silent-dead-at-next-tick)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ def ticked(liveness: Liveness, first_s: int, last_s: int) -> list[list[str]]:
     return [liveness.tick(float(now_s)) for now_s in range(first_s, last_s + 1)]
 
 
-def test_h1_h2_a_silent_child_is_late_and_then_dead() -> None:
+def test_a_silent_child_is_late_and_then_dead() -> None:
+    """tree.nobody-dead-early, tree.silent-dead-at-next-tick"""
     liveness = watching("store")
     assert liveness.judge("store", 2.0) is Health.ALIVE
     assert liveness.judge("store", 2.1) is Health.LATE
@@ -31,7 +32,8 @@ def test_h1_h2_a_silent_child_is_late_and_then_dead() -> None:
     assert liveness.judge("store", 5.0) is Health.DEAD
 
 
-def test_h1_a_heartbeat_keeps_alive() -> None:
+def test_a_heartbeat_keeps_alive() -> None:
+    """tree.nobody-dead-early"""
     liveness = watching("store", "listener")
     for now_s in range(1, 20):
         liveness.heard("store", float(now_s), starting=False)
@@ -40,14 +42,16 @@ def test_h1_a_heartbeat_keeps_alive() -> None:
     assert liveness.age_s("store", 19.5) == 0.5
 
 
-def test_h1_a_starting_child_has_longer() -> None:
+def test_a_starting_child_has_longer() -> None:
+    """tree.nobody-dead-early"""
     liveness = watching()
     liveness.started("store", 0.0)
     assert not any(ticked(liveness, 1, int(STARTUP_TIMEOUT_S) - 1))
     assert liveness.tick(STARTUP_TIMEOUT_S) == ["store"]
 
 
-def test_h1_a_child_that_reports_from_its_start_has_longer_too() -> None:
+def test_a_child_that_reports_from_its_start_has_longer_too() -> None:
+    """tree.nobody-dead-early"""
     liveness = watching()
     liveness.started("store", 0.0)
     liveness.heard("store", 1.0, starting=True)
@@ -55,7 +59,8 @@ def test_h1_a_child_that_reports_from_its_start_has_longer_too() -> None:
     assert liveness.tick(STARTUP_TIMEOUT_S + 1.0) == ["store"]
 
 
-def test_h1_the_time_that_the_judge_itself_missed_is_nobodys_silence() -> None:
+def test_the_time_that_the_judge_itself_missed_is_nobodys_silence() -> None:
+    """tree.nobody-dead-early"""
     liveness = watching("store", "listener")
     assert ticked(liveness, 1, 3) == [[]] * 3
     assert liveness.tick(603.0) == [], "stopped for ten minutes"
@@ -64,7 +69,8 @@ def test_h1_the_time_that_the_judge_itself_missed_is_nobodys_silence() -> None:
     assert liveness.tick(604.0) == ["listener"], "five seconds of silence while the judge ran: until 3 s, a period, and one more"
 
 
-def test_h2_ticks_a_little_late_still_count_as_silence() -> None:
+def test_ticks_a_little_late_still_count_as_silence() -> None:
+    """tree.silent-dead-at-next-tick"""
     liveness = watching("store")
     now_s = 0.0
     dead: list[str] = []

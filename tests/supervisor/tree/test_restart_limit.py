@@ -1,4 +1,6 @@
-"""Restart decisions: R1 delays, R2 escalation, R3 what is never restarted."""
+"""Restart decisions: delays (tree.first-restart-at-once), escalation (tree.too-many-restarts-escalate), and what is never restarted
+(tree.damage-not-restarted).
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,8 @@ def test_no_restart_is_allowed_with_a_window_of_none() -> None:
     assert RestartWindow(0, 10.0).judge(0.0) is Verdict.ESCALATE
 
 
-def test_r1_the_first_restart_is_immediate_and_the_next_wait_longer() -> None:
+def test_the_first_restart_is_immediate_and_the_next_wait_longer() -> None:
+    """tree.first-restart-at-once"""
     child = restarts()
     assert [crash(child, float(now_s)) for now_s in range(5)] == [
         Restart(0.0),
@@ -45,7 +48,8 @@ def test_r1_the_first_restart_is_immediate_and_the_next_wait_longer() -> None:
     ]
 
 
-def test_r1_a_stable_life_starts_the_delays_anew() -> None:
+def test_a_stable_life_starts_the_delays_anew() -> None:
+    """tree.first-restart-at-once"""
     child = restarts()
     assert [crash(child, 1.0), crash(child, 2.0)] == [Restart(0.0), Restart(0.05)]
     child.started(3.0)
@@ -53,19 +57,22 @@ def test_r1_a_stable_life_starts_the_delays_anew() -> None:
     assert crash(child, 20.0) == Restart(0.05)
 
 
-def test_r2_too_many_crashes_escalate() -> None:
+def test_too_many_crashes_escalate() -> None:
+    """tree.too-many-restarts-escalate"""
     child = restarts(restarts_max=2)
     assert [type(crash(child, now_s)) for now_s in (1.0, 2.0, 3.0)] == [Restart, Restart, Escalate]
 
 
-def test_r2_what_is_the_worlds_fault_never_escalates() -> None:
+def test_what_is_the_worlds_fault_never_escalates() -> None:
+    """tree.too-many-restarts-escalate"""
     child = restarts(restarts_max=0)
     assert [crash(child, float(now_s), 75) for now_s in range(4)] == [Restart(0.05), Restart(0.1), Restart(0.2), Restart(0.2)]
     assert crash(child, 5.0, 70) == Escalate()
 
 
 @pytest.mark.parametrize(("exit_status", "state"), [(65, "damaged"), (78, "misconfigured")])
-def test_r3_damage_and_wrong_configuration_are_not_restarted(exit_status: int, state: str) -> None:
+def test_damage_and_wrong_configuration_are_not_restarted(exit_status: int, state: str) -> None:
+    """tree.damage-not-restarted"""
     assert crash(restarts(), 1.0, exit_status) == GiveUp(state)
 
 

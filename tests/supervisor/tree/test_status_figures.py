@@ -25,16 +25,19 @@ def row(**arguments: Any) -> dict[str, Any]:
     return bridge_row("a", 0, {view.name: view for view in views(**arguments)})
 
 
-def test_p6_a_ledger_closes_when_nothing_is_missing() -> None:
+def test_a_ledger_closes_when_nothing_is_missing() -> None:
+    """P6"""
     assert ledger_closes(ROW)
 
 
 @pytest.mark.parametrize("field", ["accepted", "delivered", "depth", "expired", "dead_lettered"])
-def test_p6_a_ledger_does_not_close_when_one_message_is_missing(field: str) -> None:
+def test_a_ledger_does_not_close_when_one_message_is_missing(field: str) -> None:
+    """P6"""
     assert not ledger_closes({**ROW, field: ROW[field] + 1})  # type: ignore[operator]
 
 
-def test_p6_a_dropped_message_counts_in_the_ledger() -> None:
+def test_a_dropped_message_counts_in_the_ledger() -> None:
+    """P6"""
     assert not ledger_closes({**ROW, "dropped": {"full": 2}})
 
 

@@ -27,6 +27,7 @@ def client(*rules: AclRuleSettings, user: str | None = "ada", client_id: str = "
 
 
 def test_what_no_rule_allows_is_denied() -> None:
+    """door.first-rule-decides"""
     for access in (client(), client(rule("a/#", users=("bob",))), client(rule("b"))):
         assert not access.may_publish(b"a/x")
         assert not access.may_receive(b"a/x")
@@ -34,6 +35,7 @@ def test_what_no_rule_allows_is_denied() -> None:
 
 
 def test_the_first_rule_that_fits_decides() -> None:
+    """door.first-rule-decides"""
     access = client(rule("a/b", allow=False), rule("a/+"), rule("a/c", allow=False))
     assert [access.may_publish(topic) for topic in (b"a/b", b"a/c", b"a/d")] == [False, True, True]
 
@@ -81,6 +83,7 @@ def test_a_rule_may_name_clients(pattern: str, client_id: str, fits: bool) -> No
 
 
 def test_a_subscription_needs_one_pattern_that_covers_it() -> None:
+    """door.whole-filter-allowed"""
     access = client(rule("a/secret/#", allow=False), rule("a/#", "b/+"))
     granted = ("a/#", "a/+/x", "a", "b/c", "b/+", "$share/g/b/+")
     refused = ("#", "+/x", "b/#", "a/secret/x", "a/secret/#", "a/secret", "$share/g/#", "$SYS/#")
@@ -111,6 +114,7 @@ def test_names_are_put_in_once_and_as_they_are(pattern: str, user: str, client_i
 
 @pytest.mark.parametrize("name", ["+", "#", "a/b", "a+", "/", "", "x#"])
 def test_a_name_that_is_no_level_opens_nothing_and_closes_all_below(name: str) -> None:
+    """door.name-never-widens"""
     assert resolve("own/%c/x", allow=True, user=None, client_id=name) is None
     assert resolve("own/%c/x", allow=False, user=None, client_id=name) == "own/#"
     assert resolve("own/%u/x", allow=True, user=name or None, client_id="c") is None
@@ -129,7 +133,9 @@ _topics = st.lists(st.text(st.sampled_from("abx$%+uc"), max_size=4), min_size=1,
 
 @given(pattern=_patterns, user=_names, client_id=_names, topic=_topics)
 def test_no_name_opens_more_than_one_level(pattern: str, user: str, client_id: str, topic: str) -> None:
-    """Whatever the names are, an allowing pattern opens no more than the same pattern with ``+`` in their place."""
+    """door.name-never-widens: whatever the names are, an allowing pattern opens no more than the same pattern with ``+`` in their
+    place.
+    """
     wide = "/".join("+" if "%u" in level or "%c" in level else level.replace("%%", "%") for level in pattern.split("/"))
     resolved = resolve(pattern, allow=True, user=user, client_id=client_id)
     if resolved is None:
@@ -142,6 +148,7 @@ def test_no_name_opens_more_than_one_level(pattern: str, user: str, client_id: s
 
 @given(pattern=_patterns, user=_names, client_id=_names)
 def test_no_name_escapes_a_denial(pattern: str, user: str, client_id: str) -> None:
+    """door.name-never-widens"""
     resolved = resolve(pattern, allow=False, user=user, client_id=client_id)
     assert resolved is not None
     allowed = resolve(pattern, allow=True, user=user, client_id=client_id)
@@ -162,6 +169,7 @@ def test_a_good_pattern_has_no_fault(pattern: str) -> None:
 
 
 def test_clients_of_a_user_share_what_does_not_depend_on_them() -> None:
+    """door.users-share-a-list"""
     rules = AccessRules([rule("a", users=("ada",)), rule("b/%c", users=("bob",))])
     held = rules.for_client("ada", "1")
     assert rules.for_client("ada", "2") is held

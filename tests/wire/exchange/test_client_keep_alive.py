@@ -1,4 +1,6 @@
-"""Keep alive of local clients: K1 whole packets count, K2 a packet that goes on coming has its time."""
+"""Keep alive of local clients: whole packets count (exchange.silence-from-last-packet), and a packet that goes on coming has its
+time (exchange.slow-packet-has-time).
+"""
 
 from __future__ import annotations
 

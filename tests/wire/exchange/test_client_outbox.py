@@ -129,7 +129,7 @@ def test_a_message_is_held_back_only_by_one_that_the_client_has_not_acknowledged
 def test_one_unacknowledged_message_holds_back_the_one_that_would_have_its_identifier(
     monkeypatch: pytest.MonkeyPatch, queue: str
 ) -> None:
-    """F3, with 20 identifiers for 65,000."""
+    """exchange.identifier-never-twice, with 20 identifiers for 65,000."""
     few_identifiers(monkeypatch, 20)
     box = kept() if queue else outbox()
     if queue:
@@ -203,6 +203,7 @@ def test_the_exchange_of_qos_2_needs_no_commit_for_a_live_client(level: int) -> 
 
 
 def test_what_finds_no_room_is_dropped_newest_first_and_counted() -> None:
+    """exchange.unqueued-wait-bounded"""
     box = outbox(receive_maximum=1, queue_max_messages=3)
     box.begin()
     for first in (0, 2, 4):
@@ -226,6 +227,7 @@ def test_a_refusal_ends_a_message_and_an_unknown_acknowledgement_ends_nothing() 
 
 
 def test_what_expires_while_it_waits_is_not_sent_and_the_rest_has_less_time() -> None:
+    """exchange.client-expired-not-sent"""
     box = outbox(receive_maximum=1)
     box.begin()
     box.put(Parcel(batch(1)))
@@ -253,6 +255,7 @@ def test_a_session_is_put_on_record_before_anything_leaves() -> None:
 
 
 def test_a_resumed_session_goes_on_with_its_identifiers() -> None:
+    """exchange.client-resumes-as-kept"""
     box = kept(head=5, dup_below=8, released=((6, 7),))
     box.hand_out(hand_out(1, 5, batch(3, qos=2, first=5), [0, 2, 3]))
     found = packets(box.pump(1000, 0.0, 0))
@@ -294,6 +297,7 @@ def test_what_was_settled_is_told_the_store() -> None:
 
 
 def test_what_has_expired_is_on_record_before_anything_behind_it_leaves_and_waits_for_the_next_store() -> None:
+    """exchange.client-expired-not-sent"""
     box = kept()
     box.hand_out(hand_out(1, 0, batch(1)))
     box.hand_out(hand_out(1, 1, batch(2, first=1, expiry_s=5)))
@@ -331,6 +335,7 @@ def test_what_expires_of_a_live_session_holds_nothing_up() -> None:
 
 
 def test_a_new_store_is_told_again_and_the_client_gets_nothing_twice() -> None:
+    """exchange.new-store-nothing-twice"""
     box = kept()
     box.hand_out(hand_out(1, 0, batch(6, qos=2)))
     assert payloads(box.pump(60, 0.0, 0))[:4] == [b"0", b"1", b"2", b"3"]
@@ -357,7 +362,7 @@ def test_a_new_store_is_told_again_and_the_client_gets_nothing_twice() -> None:
 
 
 def test_a_new_store_is_asked_again_for_the_record_that_identifiers_wait_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """F3, with 20 identifiers for 65,000: the one that was asked for died with the store."""
+    """exchange.identifier-never-twice, with 20 identifiers for 65,000: the one that was asked for died with the store."""
     few_identifiers(monkeypatch, 20)
     box = kept()
     box.hand_out(hand_out(1, 0, batch(25)))
@@ -402,8 +407,10 @@ def test_a_new_store_is_told_of_what_was_released_before_the_connection_and_comp
     assert payloads(one.pump(1 << 16, 0.0, 0)) == [b"2"]
 
 
-def test_o5_what_the_store_has_lost_is_released_at_a_client_that_stays_connected() -> None:
-    """Sequences 5 to 9 may have been sent; 6 and 7 are damaged, 5 was handed out on this connection and 8 was not."""
+def test_what_the_store_has_lost_is_released_at_a_client_that_stays_connected() -> None:
+    """exchange.lost-released-at-client: sequences 5 to 9 may have been sent; 6 and 7 are damaged, 5 was handed out on this
+    connection and 8 was not.
+    """
     box = kept(head=5, dup_below=10, released=((9, 10),))
     box.hand_out(hand_out(1, 5, batch(1, qos=2, first=5)))
     assert [(packet.kind, packet.packet_id, packet.dup) for packet in packets(box.pump(1000, 0.0, 0))] == [
@@ -489,7 +496,7 @@ def test_a_will_waits_until_it_is_due_or_taken() -> None:
 
 
 def test_clients_that_take_topic_aliases_share_what_is_encoded_and_later_packets_have_no_topic() -> None:
-    """A2, at every QoS: one first packet with the topic, then the alias alone, and the same bytes for all."""
+    """mqtt.alias-given-first, at every QoS: one first packet with the topic, then the alias alone, and the same bytes for all."""
     topic = b"plant/hall/pump"
     parcel = Parcel(from_rows([(topic, 1, b"%d" % number) for number in range(3)]), shared=True)
     names = [OutgoingAliases(10) for _ in range(3)]

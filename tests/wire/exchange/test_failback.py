@@ -29,6 +29,7 @@ def probed_well(made: Failback, now_s: float) -> None:
 
 
 def test_the_addresses_are_tried_in_their_order_after_one_that_is_wanted() -> None:
+    """exchange.failback-in-order"""
     assert failback().order() == list(ADDRESSES)
     assert failback().order("c:3") == [("c", 3), ("a", 1), ("b", 2)]
     assert failback().order("gone:4") == list(ADDRESSES), "an address of an earlier configuration"
@@ -41,6 +42,7 @@ def test_on_the_first_address_nothing_is_probed() -> None:
 
 
 def test_on_a_later_one_the_first_is_probed_when_it_is_time_and_again_after_each_failure() -> None:
+    """exchange.failback-probed"""
     made = at_later()
     assert (made.later, made.wakes_at_s, made.probe(1299.9)) == (True, 1300.0, None)
     asked = made.probe(1300.0)
@@ -51,7 +53,7 @@ def test_on_a_later_one_the_first_is_probed_when_it_is_time_and_again_after_each
 
 
 def test_a_first_address_that_was_not_tried_is_probed_at_once() -> None:
-    """After a restart, say, with an exchange to be finished at the later one."""
+    """exchange.failback-probed: after a restart, say, with an exchange to be finished at the later one."""
     assert at_later(tried_first=False).probe(1000.0) == (1, ("a", 1))
 
 
@@ -62,6 +64,7 @@ def test_unlimited_never_probes() -> None:
 
 
 def test_a_later_address_is_left_when_nothing_is_unfinished() -> None:
+    """exchange.failback-when-finished"""
     made = at_later()
     assert not made.leaves(1001.0, unfinished=False), "nobody has asked after the first"
     probed_well(made, 1300.0)
@@ -72,6 +75,7 @@ def test_a_later_address_is_left_when_nothing_is_unfinished() -> None:
 
 
 def test_what_takes_too_long_to_finish_keeps_the_lane_where_it_is_until_the_next_probe() -> None:
+    """exchange.failback-when-finished"""
     made = at_later()
     probed_well(made, 1300.0)
     assert made.wakes_at_s == 1330.0

@@ -24,8 +24,10 @@ from wire.frames.batch import from_rows
 from wire.ranges import RangeSet
 
 
-def test_f4_pubrel_waits_for_the_commit_even_over_a_reconnect() -> None:
-    """The link is cut and the store may have the release or not: PUBLISH never leaves again, PUBREL not before the answer."""
+def test_pubrel_waits_for_the_commit_even_over_a_reconnect() -> None:
+    """exchange.release-after-record: the link is cut and the store may have the release or not: PUBLISH never leaves again, PUBREL
+    not before the answer.
+    """
     flow = flow_at()
     offer(flow, 0, 2)
     burst(flow)
@@ -60,7 +62,8 @@ def test_a_second_pubrec_has_its_pubrel_again_and_the_exchange_ends_with_the_fir
 
 
 @pytest.mark.parametrize("level", [4, 5])
-def test_f4_a_second_pubrec_waits_for_the_commit_like_the_first_and_both_have_one_pubrel(level: int) -> None:
+def test_a_second_pubrec_waits_for_the_commit_like_the_first_and_both_have_one_pubrel(level: int) -> None:
+    """exchange.release-after-record"""
     flow = flow_at(level=level)
     offer(flow, 0, 2)
     burst(flow, level)
@@ -86,7 +89,8 @@ def test_a_second_pubcomp_of_what_a_life_before_had_released_is_ignored(level: i
     assert settled(flow) == {"delivered": ((7, 8),)}
 
 
-def test_f6_a_pubrel_without_pubcomp_goes_again_on_the_resumed_session() -> None:
+def test_a_pubrel_without_pubcomp_goes_again_on_the_resumed_session() -> None:
+    """exchange.resumed-in-order"""
     flow = flow_at()
     offer(flow, 0, 2, 1)
     burst(flow)
@@ -127,8 +131,10 @@ def grown_too_large() -> OutboundFlow:
     return flow
 
 
-def test_f13_the_pubrel_of_what_was_given_up_goes_on_each_connection_until_its_pubcomp() -> None:
-    """Once it is settled, nobody would know that its identifier is to be freed, and a later message has the same."""
+def test_the_pubrel_of_what_was_given_up_goes_on_each_connection_until_its_pubcomp() -> None:
+    """exchange.held-identifier-released: once it is settled, nobody would know that its identifier is to be freed, and a later
+    message has the same.
+    """
     flow = grown_too_large()
     assert settled(flow) == {}
     for _ in range(2):
@@ -141,13 +147,14 @@ def test_f13_the_pubrel_of_what_was_given_up_goes_on_each_connection_until_its_p
     flow.disconnected()
     flow.connected(session=EDGE, session_present=True, level=5)
     offer(flow, 65_000, 2)
-    assert burst(flow, 5) == []  # F3
+    assert burst(flow, 5) == []  # exchange.identifier-never-twice
     flow.record.facts(2)
     flow.record.committed(2)
     assert [(packet.packet_id, packet.dup) for packet in burst(flow, 5)] == [(1, False)]
 
 
-def test_f13_a_crash_before_the_pubcomp_has_the_message_given_up_again() -> None:
+def test_a_crash_before_the_pubcomp_has_the_message_given_up_again() -> None:
+    """exchange.held-identifier-released"""
     flow = grown_too_large()
     flow.open(lane_opened(tail=3, dup_below=2, session=EDGE))
     flow.connected(session=EDGE, session_present=True, level=5, maximum_packet_size=30)
@@ -158,7 +165,8 @@ def test_f13_a_crash_before_the_pubcomp_has_the_message_given_up_again() -> None
     assert settled(flow) == {"dead:packet_too_large": ((0, 2),)}
 
 
-def test_f13_a_new_session_holds_no_identifiers() -> None:
+def test_a_new_session_holds_no_identifiers() -> None:
+    """exchange.held-identifier-released"""
     flow = grown_too_large()
     flow.disconnected()
     flow.connected(session=EDGE, session_present=False, level=5)
@@ -169,8 +177,8 @@ def test_f13_a_new_session_holds_no_identifiers() -> None:
 
 
 @pytest.mark.parametrize("maximum_qos", [0, 1])
-def test_f13_a_remote_that_takes_no_qos_2_is_sent_no_pubrel_for_what_it_perhaps_never_had(maximum_qos: int) -> None:
-    """It may know no PUBREL, and would close the connection on it each time."""
+def test_a_remote_that_takes_no_qos_2_is_sent_no_pubrel_for_what_it_perhaps_never_had(maximum_qos: int) -> None:
+    """exchange.held-identifier-released: it may know no PUBREL, and would close the connection on it each time."""
     flow = outbound_flow()
     flow.open(lane_opened(tail=2, dup_below=1, session=EDGE))
     for _ in range(2):
@@ -195,8 +203,10 @@ def taken_to(flow: OutboundFlow, maximum_qos: int) -> list[tuple[int, int, int, 
 
 @pytest.mark.parametrize("reason_code", [0x00, 0x92])
 @pytest.mark.parametrize("maximum_qos", [0, 1])
-def test_f14_what_left_at_qos_2_goes_at_a_lower_qos_once_its_identifier_is_free(maximum_qos: int, reason_code: int) -> None:
-    """Held on, it makes the message 65,000 later a repeat; and what is behind waits, or it would be ahead."""
+def test_what_left_at_qos_2_goes_at_a_lower_qos_once_its_identifier_is_free(maximum_qos: int, reason_code: int) -> None:
+    """exchange.lowered-after-release: held on, it makes the message 65,000 later a repeat; and what is behind waits, or it would be
+    ahead.
+    """
     flow = flow_at(level=5)
     offer(flow, 0, 2, 1, 2)
     burst(flow, 5)
@@ -221,7 +231,8 @@ def test_f14_what_left_at_qos_2_goes_at_a_lower_qos_once_its_identifier_is_free(
         assert (settled(flow)["delivered"], flow.in_flight.messages) == (((0, 1), (2, 4)), 0)
 
 
-def test_f14_the_pubrel_goes_on_each_connection_until_its_pubcomp_or_until_qos_2_is_taken_again() -> None:
+def test_the_pubrel_goes_on_each_connection_until_its_pubcomp_or_until_qos_2_is_taken_again() -> None:
+    """exchange.lowered-after-release"""
     flow = flow_at(level=5)
     offer(flow, 0, 2)
     burst(flow, 5)
@@ -239,7 +250,8 @@ def test_f14_the_pubrel_goes_on_each_connection_until_its_pubcomp_or_until_qos_2
     assert flow.in_flight.messages == 1
 
 
-def test_f14_what_was_released_or_given_up_before_is_not_sent_at_a_lower_qos() -> None:
+def test_what_was_released_or_given_up_before_is_not_sent_at_a_lower_qos() -> None:
+    """exchange.lowered-after-release"""
     flow = grown_too_large()
     offer(flow, 1, 2, 2)
     burst(flow, 5)
@@ -264,7 +276,8 @@ def after_a_retry() -> OutboundFlow:
     return flow
 
 
-def test_f10_pubrels_leave_in_the_order_of_the_pubrecs_and_again_so_on_the_resumed_session() -> None:
+def test_pubrels_leave_in_the_order_of_the_pubrecs_and_again_so_on_the_resumed_session() -> None:
+    """exchange.pubrels-in-pubrec-order"""
     flow = after_a_retry()
     facts = flow.record.facts(1)
     assert facts is not None
@@ -279,7 +292,8 @@ def test_f10_pubrels_leave_in_the_order_of_the_pubrecs_and_again_so_on_the_resum
     assert flow.in_flight.messages == 0
 
 
-def test_f10_releases_of_several_commits_that_leave_together_leave_in_the_order_of_the_pubrecs() -> None:
+def test_releases_of_several_commits_that_leave_together_leave_in_the_order_of_the_pubrecs() -> None:
+    """exchange.pubrels-in-pubrec-order"""
     flow = flow_at(level=5)
     offer(flow, 0, 2, 2, 2)
     burst(flow, 5)
@@ -293,7 +307,8 @@ def test_f10_releases_of_several_commits_that_leave_together_leave_in_the_order_
     assert kinds(burst(flow, 5, 1.0)) == [(PUBREL, 2), (PUBREL, 3), (PUBREL, 1)]
 
 
-def test_f10_a_lane_opened_anew_releases_in_the_order_on_record() -> None:
+def test_a_lane_opened_anew_releases_in_the_order_on_record() -> None:
+    """exchange.pubrels-in-pubrec-order"""
     flow = outbound_flow()
     flow.open(lane_opened(tail=3, dup_below=3, released=[1, 0], session=EDGE))
     flow.connected(session=EDGE, session_present=True, level=5)
@@ -305,10 +320,10 @@ def test_the_way_from_pubrec_to_pubcomp() -> None:
     held.pubrec(5, 7)
     held.pubrec(3, 4)
     assert held.untold
-    assert held.tell(1) == ((5, 7), (3, 4)), "in the order of the PUBRECs (F10)"
+    assert held.tell(1) == ((5, 7), (3, 4)), "in the order of the PUBRECs (exchange.pubrels-in-pubrec-order)"
     parts: list[bytes] = []
     held.pubrels(parts)
-    assert not parts, "not committed (F4)"
+    assert not parts, "not committed (exchange.release-after-record)"
     held.committed(1)
     held.pubrels(parts)
     assert parse(b"".join(parts), 4) == parse(bytes((0x62, 2, 0, 6, 0x62, 2, 0, 7, 0x62, 2, 0, 4)), 4)

@@ -15,6 +15,7 @@ def packet(kind: int, packet_id: int, *reason: int) -> bytes:
 
 
 def test_each_identifier_is_released_in_its_order_and_all_have_to_be_completed() -> None:
+    """exchange.release-until-pubcomp, exchange.releases-in-given-order"""
     release = IdentifierRelease(((70_000, 70_002), (3, 4)), level=5)
 
     assert release.pump() == packet(PUBREL, 5_001) + packet(PUBREL, 5_002) + packet(PUBREL, 4)

@@ -14,7 +14,8 @@ from wire.exchange.publish_due import PublishDue
 from wire.ranges import RangeSet
 
 
-def test_f3_what_is_unsettled_never_spans_more_than_65_000_sequences() -> None:
+def test_what_is_unsettled_never_spans_more_than_65_000_sequences() -> None:
+    """exchange.identifier-never-twice"""
     flow = flow_at(receive_maximum=65_535)
     offer(flow, 0, 1)
     offer(flow, 64_999, 1, 1, 0)
@@ -32,7 +33,8 @@ def test_f3_what_is_unsettled_never_spans_more_than_65_000_sequences() -> None:
     assert kinds(burst(flow)) == [(PUBLISH, 1), (PUBLISH, 0)]
 
 
-def test_f3_a_lane_that_keeps_up_has_its_settlements_on_record_long_before_its_identifiers_come_round() -> None:
+def test_a_lane_that_keeps_up_has_its_settlements_on_record_long_before_its_identifiers_come_round() -> None:
+    """exchange.identifier-never-twice"""
     flow = flow_at(receive_maximum=1000)
     asked = 0
     for number, start in enumerate(range(0, 130_000, 1000), 1):

@@ -14,7 +14,8 @@ from tests.wire.outbound_steps import burst, flow_at, kinds, offer
 from wire.exchange.in_flight import InFlight
 
 
-def test_f1_the_window_is_the_smaller_receive_maximum_and_each_puback_opens_it() -> None:
+def test_the_window_is_the_smaller_receive_maximum_and_each_puback_opens_it() -> None:
+    """exchange.receive-maximum-kept"""
     flow = flow_at(receive_maximum=3, remote_maximum=2, level=5)
     offer(flow, 0, 1, 1, 1, 1)
     assert kinds(burst(flow, 5)) == [(PUBLISH, 1), (PUBLISH, 2)]
@@ -23,8 +24,10 @@ def test_f1_the_window_is_the_smaller_receive_maximum_and_each_puback_opens_it()
     assert kinds(burst(flow, 5)) == [(PUBLISH, 3)]
 
 
-def test_f2_qos_2_has_a_window_of_its_own_at_level_4_and_its_head_blocks() -> None:
-    """A QoS 2 message counts until PUBCOMP; what is behind it waits, QoS 1 too, which Mosquitto 2.0 would refuse then (F8)."""
+def test_qos_2_has_a_window_of_its_own_at_level_4_and_its_head_blocks() -> None:
+    """exchange.qos2-maximum-kept: A QoS 2 message counts until PUBCOMP; what is behind it waits, QoS 1 too, which Mosquitto 2.0
+    would refuse then (exchange.publish-in-order).
+    """
     flow = flow_at(qos2_maximum=1)
     offer(flow, 0, 2, 2, 1)
     assert kinds(burst(flow)) == [(PUBLISH, 1)]
@@ -44,8 +47,10 @@ def test_f2_qos_2_has_a_window_of_its_own_at_level_4_and_its_head_blocks() -> No
     assert kinds(burst(flow)) == [(PUBLISH, 3)]
 
 
-def test_f2_at_level_5_one_slot_of_the_window_is_never_taken_by_qos_2() -> None:
-    """A remote that counts the QoS 2 it holds of an earlier connection still has room for what goes again before that."""
+def test_at_level_5_one_slot_of_the_window_is_never_taken_by_qos_2() -> None:
+    """exchange.qos2-maximum-kept: A remote that counts the QoS 2 it holds of an earlier connection still has room for what goes
+    again before that.
+    """
     flow = flow_at(level=5, remote_maximum=3)
     offer(flow, 0, 1, 2, 2, 2)
     assert kinds(burst(flow, 5)) == [(PUBLISH, 1), (PUBLISH, 2), (PUBLISH, 3)]

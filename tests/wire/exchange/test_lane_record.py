@@ -18,7 +18,8 @@ from wire.exchange.lane_record import Facts, LaneRecord
 from wire.exchange.publish_due import PublishDue
 
 
-def test_f7_nothing_leaves_before_a_new_session_is_on_record() -> None:
+def test_nothing_leaves_before_a_new_session_is_on_record() -> None:
+    """exchange.session-on-record-first"""
     flow = outbound_flow()
     flow.open(lane_opened())
     assert flow.knows(EDGE, session_present=False)
@@ -34,7 +35,8 @@ def test_f7_nothing_leaves_before_a_new_session_is_on_record() -> None:
     assert kinds(burst(flow)) == [(PUBLISH, 1)]
 
 
-def test_f15_nothing_leaves_behind_what_has_expired_before_that_is_committed() -> None:
+def test_nothing_leaves_behind_what_has_expired_before_that_is_committed() -> None:
+    """exchange.expiry-committed-first"""
     flow = flow_at(level=5)
     flow.offer(aging(0, (1, 60), (1, 5), (0, None), (1, None)))
     assert after(flow, 6.0) == [(0, 54)], "what stands before it does not wait"
@@ -49,8 +51,8 @@ def test_f15_nothing_leaves_behind_what_has_expired_before_that_is_committed() -
     assert after(flow, 6.0) == [(2, None), (3, None)]
 
 
-def test_f15_all_that_has_expired_by_then_waits_for_one_commit() -> None:
-    """Also what is further behind than the window reaches, and what is handed out meanwhile."""
+def test_all_that_has_expired_by_then_waits_for_one_commit() -> None:
+    """exchange.expiry-committed-first: also what is further behind than the window reaches, and what is handed out meanwhile."""
     flow = flow_at(level=5, receive_maximum=2)
     flow.offer(aging(0, (1, 5), (1, None), (1, 5), (2, 5), (0, 5), (1, 60)))
     flow.offer(aging(6, (1, 5), (1, 7)))
@@ -69,7 +71,8 @@ def test_f15_all_that_has_expired_by_then_waits_for_one_commit() -> None:
     assert flow.handed_out.passed_messages == 11
 
 
-def test_f15_the_commit_of_some_of_what_has_expired_is_not_that_of_all() -> None:
+def test_the_commit_of_some_of_what_has_expired_is_not_that_of_all() -> None:
+    """exchange.expiry-committed-first"""
     flow = flow_at(level=5)
     flow.offer(aging(0, (1, 5)))
     after(flow, 6.0)
@@ -82,7 +85,8 @@ def test_f15_the_commit_of_some_of_what_has_expired_is_not_that_of_all() -> None
     assert after(flow, 6.0) == [(2, None)]
 
 
-def test_f15_qos_0_that_has_expired_holds_nothing_up() -> None:
+def test_qos_0_that_has_expired_holds_nothing_up() -> None:
+    """exchange.expiry-committed-first"""
     flow = flow_at(level=5)
     flow.offer(aging(0, (0, 5), (1, None)))
     assert after(flow, 6.0) == [(1, None)]
@@ -90,7 +94,8 @@ def test_f15_qos_0_that_has_expired_holds_nothing_up() -> None:
 
 
 @pytest.mark.parametrize("present", [True, False])
-def test_f15_the_wait_outlasts_the_connection_and_what_was_sent_before_goes_again(present: bool) -> None:
+def test_the_wait_outlasts_the_connection_and_what_was_sent_before_goes_again(present: bool) -> None:
+    """exchange.expiry-committed-first"""
     flow = flow_at(level=5)
     flow.offer(aging(0, (1, None), (1, 5), (1, None)))
     assert after(flow, 6.0) == [(0, None)]
@@ -108,7 +113,8 @@ def test_f15_the_wait_outlasts_the_connection_and_what_was_sent_before_goes_agai
     assert after(flow, 6.0) == [(2, None)]
 
 
-def test_f15_a_lane_that_is_opened_anew_does_not_wait_for_what_the_former_one_was_told() -> None:
+def test_a_lane_that_is_opened_anew_does_not_wait_for_what_the_former_one_was_told() -> None:
+    """exchange.expiry-committed-first"""
     flow = flow_at(level=5)
     flow.offer(aging(0, (1, 5), (1, None)))
     assert after(flow, 6.0) == []
@@ -120,8 +126,10 @@ def test_f15_a_lane_that_is_opened_anew_does_not_wait_for_what_the_former_one_wa
     assert after(flow, 6.0) == [(0, 1), (1, None)], "it may have been sent for all that is on record, and is in order"
 
 
-def test_f15_suspects_are_not_taken_back_because_of_the_wait() -> None:
-    """Another message is there to show what the remote takes: it only waits for a commit (F12)."""
+def test_suspects_are_not_taken_back_because_of_the_wait() -> None:
+    """exchange.expiry-committed-first: another message is there to show what the remote takes: it only waits for a commit
+    (exchange.given-up-only-when-proven).
+    """
     flow = flow_at(level=5)
     flow.offer(aging(0, (1, None)))
     for _ in range(2 + 5):

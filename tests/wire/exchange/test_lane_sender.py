@@ -48,6 +48,7 @@ def lane_that_left(*, republish: bool = False) -> LaneFlow:
 
 
 def test_a_session_that_was_left_lets_go_of_what_is_settled_and_goes_on_with_the_rest() -> None:
+    """exchange.left-session-resumed, exchange.left-identifiers-released"""
     flow = lane_that_left()
     assert leaving(flow) == [(PUBLISH, 2, False), (PUBLISH, 3, False), (PUBLISH, 4, False)], "the first counts as delivered"
     flow.received(ack(PUBREC, 2))
@@ -70,7 +71,7 @@ def test_a_session_that_was_left_lets_go_of_what_is_settled_and_goes_on_with_the
     facts = flow.facts(5)
     assert facts is not None
     assert (facts.session, facts.generation, [left.session for left in flow.left]) == (HERE, 1, [THERE])
-    assert leaving(flow) == [], "F7"
+    assert leaving(flow) == [], "exchange.session-on-record-first"
     flow.committed(5)
     assert leaving(flow) == [(PUBLISH, 3, True), (PUBLISH, 4, True)]
     flow.received(ack(PUBREC, 3) + ack(PUBACK, 4))
@@ -90,6 +91,7 @@ def test_a_connection_that_is_lost_before_the_remote_has_let_go_leaves_everythin
 
 
 def test_a_session_that_was_taken_up_and_left_again_before_it_was_on_record_is_still_one_that_was_left() -> None:
+    """exchange.left-session-on-record"""
     flow = lane_that_left()
     (left,) = flow.left
     flow.disconnected()
@@ -131,7 +133,7 @@ def test_a_remote_that_takes_no_qos_2_is_sent_no_pubrel_of_what_is_settled() -> 
     connect(flow, HERE, present=True, maximum_qos=1)
     commit(flow, 3)
 
-    assert leaving(flow) == [(PUBREL, 2, False), (PUBREL, 3, False)], "F14: these go again"
+    assert leaving(flow) == [(PUBREL, 2, False), (PUBREL, 3, False)], "exchange.lowered-after-release: these go again"
 
 
 @pytest.mark.parametrize("keeps", [False, True])
@@ -145,7 +147,9 @@ def test_a_lane_without_remote_subscriptions_keeps_no_session_elsewhere(keeps: b
 
 
 def test_one_broker_behind_two_addresses_leaves_no_session_that_is_taken_for_another() -> None:
-    """Met at an address where nothing of ours should be; that of an address that was left may be the one that is ended there."""
+    """exchange.unknown-session-unsure: met at an address where nothing of ours should be; that of an address that was left may be
+    the one that is ended there.
+    """
     flow = lane_flow(HERE, THERE)
     flow.open(lane_opened(session=HERE, generation=1))
     assert not flow.knows(THERE, session_present=True)

@@ -17,7 +17,8 @@ from wire.exchange.publish_due import PublishDue
 from wire.ranges import RangeSet
 
 
-def test_f6_everything_unsettled_goes_again_in_order_with_dup_and_what_is_settled_does_not() -> None:
+def test_everything_unsettled_goes_again_in_order_with_dup_and_what_is_settled_does_not() -> None:
+    """exchange.resumed-in-order"""
     flow = flow_at()
     offer(flow, 0, 1, 1, 0, 1, 1)
     burst(flow)
@@ -42,8 +43,10 @@ def test_what_was_settled_or_released_before_the_lane_was_opened_is_not_publishe
     assert [(packet.packet_id, packet.dup) for packet in burst(flow)] == [(11, True), (14, True), (15, False)]
 
 
-def test_f9_a_message_refused_for_now_leaves_again_as_new_before_what_waits() -> None:
-    """The lane is held back for the delay; what was in flight goes on, and MQTT-4.4.0-2 forbids a retransmission, so DUP is 0."""
+def test_a_message_refused_for_now_leaves_again_as_new_before_what_waits() -> None:
+    """exchange.refusal-ends-exchange: the lane is held back for the delay; what was in flight goes on, and MQTT-4.4.0-2 forbids a
+    retransmission, so DUP is 0.
+    """
     flow = flow_at(level=5, receive_maximum=3)
     offer(flow, 0, 1, 2, 1, 1)
     assert kinds(burst(flow, 5)) == [(PUBLISH, 1), (PUBLISH, 2), (PUBLISH, 3)]
@@ -64,7 +67,8 @@ def test_f9_a_message_refused_for_now_leaves_again_as_new_before_what_waits() ->
     assert flow.in_flight.messages == 0
 
 
-def test_f9_a_pubrec_that_refuses_frees_the_identifier_and_the_same_one_is_used_anew() -> None:
+def test_a_pubrec_that_refuses_frees_the_identifier_and_the_same_one_is_used_anew() -> None:
+    """exchange.refusal-ends-exchange"""
     flow = flow_at(level=5, codes=((0x87, "retry"),))
     offer(flow, 0, 2)
     burst(flow, 5)
@@ -78,7 +82,8 @@ def test_f9_a_pubrec_that_refuses_frees_the_identifier_and_the_same_one_is_used_
     assert facts.released == ((0, 1),)
 
 
-def test_f9_a_refused_message_keeps_its_hold_over_a_reconnect_and_goes_as_new_among_those_with_dup() -> None:
+def test_a_refused_message_keeps_its_hold_over_a_reconnect_and_goes_as_new_among_those_with_dup() -> None:
+    """exchange.refusal-ends-exchange"""
     flow = flow_at(level=5)
     offer(flow, 0, 1, 1, 1, 1)
     burst(flow, 5)
@@ -94,7 +99,8 @@ def test_f9_a_refused_message_keeps_its_hold_over_a_reconnect_and_goes_as_new_am
     assert [packet.dup for packet in burst(flow, 5, 1.0)] == [True] * 4
 
 
-def test_f9_a_new_session_is_not_held_back_by_the_refusals_of_the_old_one() -> None:
+def test_a_new_session_is_not_held_back_by_the_refusals_of_the_old_one() -> None:
+    """exchange.refusal-ends-exchange"""
     flow = flow_at(level=5)
     offer(flow, 0, 1, 1)
     burst(flow, 5)
@@ -107,8 +113,8 @@ def test_f9_a_new_session_is_not_held_back_by_the_refusals_of_the_old_one() -> N
     assert [(packet.packet_id, packet.dup) for packet in burst(flow, 5, 0.0)] == [(1, False), (2, False)]
 
 
-def test_f9_after_a_crash_a_refused_message_may_have_been_sent_like_any_other() -> None:
-    """Nobody remembers the refusal: it is unsettled, so it goes with DUP."""
+def test_after_a_crash_a_refused_message_may_have_been_sent_like_any_other() -> None:
+    """exchange.refusal-ends-exchange: nobody remembers the refusal: it is unsettled, so it goes with DUP."""
     flow = flow_at(level=5)
     offer(flow, 0, 1)
     burst(flow, 5)

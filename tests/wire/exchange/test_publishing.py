@@ -73,8 +73,10 @@ def test_every_message_leaves_as_it_was_handed_out(
     ]
 
 
-def test_f16_a_lane_that_finishes_sends_nothing_new_and_all_that_may_have_been_sent() -> None:
-    """What an earlier life may have sent (0, 1), what an earlier connection has (2), a release; 3 and 4 wait."""
+def test_a_lane_that_finishes_sends_nothing_new_and_all_that_may_have_been_sent() -> None:
+    """exchange.finishing-begins-nothing: what an earlier life may have sent (0, 1), what an earlier connection has (2), a release;
+    3 and 4 wait.
+    """
     flow = outbound_flow(receive_maximum=3)
     flow.open(lane_opened(head=0, tail=5, dup_below=2, session=EDGE))
     assert flow.unfinished
@@ -133,8 +135,8 @@ def test_the_properties_of_a_topic_go_with_each_of_its_rows_that_has_none_of_its
 
 
 @pytest.mark.parametrize("level", [4, 5])
-def test_f11_what_waits_for_the_window_counts_down_and_expires_there(level: int) -> None:
-    """[MQTT-3.3.2-5] [MQTT-3.3.2-6], where a remote that takes no properties is told of no time."""
+def test_what_waits_for_the_window_counts_down_and_expires_there(level: int) -> None:
+    """exchange.expired-not-sent: [MQTT-3.3.2-5] [MQTT-3.3.2-6], where a remote that takes no properties is told of no time."""
     flow = flow_at(receive_maximum=1, level=level)
     flow.offer(aging(0, (1, 60), (1, 2), (0, 2), (2, 2), (1, None), (1, 60), (1, 3)))
     assert after(flow, 0.0, level) == [(0, 60 if level == 5 else None)]
@@ -153,7 +155,8 @@ def test_f11_what_waits_for_the_window_counts_down_and_expires_there(level: int)
     assert (flow.in_flight.messages, flow.handed_out.stop - flow.due.sent_stop, flow.handed_out.passed_messages) == (0, 0, 7)
 
 
-def test_f11_what_was_sent_goes_again_however_old_it_is_and_tells_its_age() -> None:
+def test_what_was_sent_goes_again_however_old_it_is_and_tells_its_age() -> None:
+    """exchange.expired-not-sent"""
     flow = flow_at(level=5)
     flow.offer(aging(0, (1, 2), (2, 60), (1, 2)))
     assert after(flow, 1.0) == [(0, 1), (1, 59), (2, 1)]
@@ -166,7 +169,8 @@ def test_f11_what_was_sent_goes_again_however_old_it_is_and_tells_its_age() -> N
     assert after(flow, 10.0) == [(4, None)]
 
 
-def test_f11_what_an_earlier_life_may_have_sent_is_seen_through() -> None:
+def test_what_an_earlier_life_may_have_sent_is_seen_through() -> None:
+    """exchange.expired-not-sent"""
     for present in (True, False):
         flow = outbound_flow()
         flow.open(lane_opened(head=0, tail=4, dup_below=2, session=EDGE))
@@ -179,8 +183,10 @@ def test_f11_what_an_earlier_life_may_have_sent_is_seen_through() -> None:
         assert after(flow, 5.0) == [(3, None)]
 
 
-def test_f11_nothing_was_sent_before_a_session_is_on_record() -> None:
-    """So what the queue's mark only says may have been sent, since the node was stopped before the remote was reached, expires."""
+def test_nothing_was_sent_before_a_session_is_on_record() -> None:
+    """exchange.expired-not-sent: so what the queue's mark only says may have been sent, since the node was stopped before the
+    remote was reached, expires.
+    """
     flow = outbound_flow()
     flow.open(lane_opened(head=0, tail=3, dup_below=3))
     flow.connected(session=EDGE, session_present=False, level=5)
@@ -192,7 +198,8 @@ def test_f11_nothing_was_sent_before_a_session_is_on_record() -> None:
     assert after(flow, 5.0) == [(1, 55)]
 
 
-def test_f11_a_clock_that_went_back_and_rows_without_an_interval_change_nothing() -> None:
+def test_a_clock_that_went_back_and_rows_without_an_interval_change_nothing() -> None:
+    """exchange.expired-not-sent"""
     flow = flow_at(level=5)
     flow.offer(aging(0, (1, 2), (1, None)))
     assert after(flow, -500.0) == [(0, 2), (1, None)]
@@ -207,9 +214,10 @@ def test_f11_a_clock_that_went_back_and_rows_without_an_interval_change_nothing(
     window=st.integers(1, 5),
     steps=st.lists(st.integers(0, 3_000), max_size=30),
 )
-def test_f11_each_row_leaves_in_order_or_expires_and_each_is_settled_once(
+def test_each_row_leaves_in_order_or_expires_and_each_is_settled_once(
     rows: list[tuple[int, int | None]], dup_below: int, window: int, steps: list[int]
 ) -> None:
+    """exchange.expired-not-sent"""
     flow = outbound_flow(receive_maximum=window)
     flow.open(lane_opened(tail=len(rows), dup_below=dup_below, session=EDGE))
     flow.connected(session=EDGE, session_present=True, level=5)
@@ -246,7 +254,8 @@ def test_f11_each_row_leaves_in_order_or_expires_and_each_is_settled_once(
     assert flow.in_flight.messages == 0
 
 
-def test_f11_what_is_too_old_by_the_lanes_limit_expires_unless_it_may_have_been_sent() -> None:
+def test_what_is_too_old_by_the_lanes_limit_expires_unless_it_may_have_been_sent() -> None:
+    """exchange.expired-not-sent"""
     flow = outbound_flow(max_age_s=2.5)
     flow.open(lane_opened(tail=4, dup_below=1, session=EDGE))
     flow.connected(session=EDGE, session_present=True, level=5)
@@ -258,7 +267,8 @@ def test_f11_what_is_too_old_by_the_lanes_limit_expires_unless_it_may_have_been_
     assert after(flow, 2.5) == [(4, None)]
 
 
-def test_f11_what_has_expired_is_not_given_up_as_too_large() -> None:
+def test_what_has_expired_is_not_given_up_as_too_large() -> None:
+    """exchange.expired-not-sent"""
     flow = flow_at(level=5, maximum_packet_size=10)
     flow.offer(aging(1_000_000_000, (1, 2), (1, 60)))
     assert after(flow, 2.0) == []

@@ -1,4 +1,6 @@
-"""The receiver's half towards a client: answers in order, in the burst of their batch (I1-I3)."""
+"""The receiver's half towards a client: answers in order, in the burst of their batch (exchange.answer-after-commit,
+exchange.answers-in-order, exchange.repeat-not-taken-again).
+"""
 
 from __future__ import annotations
 
@@ -78,6 +80,7 @@ def test_an_mqtt_5_client_is_held_to_its_receive_maximum() -> None:
 
 
 def test_identifiers_on_record_of_a_remote_are_carried_until_they_are_released() -> None:
+    """exchange.stale-identifier-is-new"""
     remote = flow(level=5)
     remote.carry([1, 2, 3])
     assert (remote.received, remote.carried) == ({1, 2, 3}, {1, 2, 3})
@@ -85,7 +88,8 @@ def test_identifiers_on_record_of_a_remote_are_carried_until_they_are_released()
     assert (remote.received, remote.carried) == ({2, 3}, {2, 3})
 
 
-def test_i5_what_was_received_on_an_earlier_connection_does_not_count_until_it_is_sent_again() -> None:
+def test_what_was_received_on_an_earlier_connection_does_not_count_until_it_is_sent_again() -> None:
+    """exchange.receive-maximum-anew"""
     client = flow(level=5, receive_maximum=3)
     client.carry([1, 2, 3, 4])
     client.check_quota()
@@ -113,7 +117,7 @@ def test_a_local_client_has_no_session_to_lose_so_a_carried_identifier_is_a_repe
 
 
 def test_what_is_forbidden_is_answered_in_its_place() -> None:
-    """I2; MQTT 5 is told, MQTT 3.1.1 cannot be [MQTT-3.3.5-2]."""
+    """exchange.answers-in-order; MQTT 5 is told, MQTT 3.1.1 cannot be [MQTT-3.3.5-2]."""
     for level, no in ((5, b"\x03%b\x87"), (4, b"\x02%b")):
         client = flow(level)
         client.puback_ids.append(b"\0\1")
@@ -136,7 +140,7 @@ def test_what_is_forbidden_is_answered_in_its_place() -> None:
 
 
 def test_a_repeat_of_what_was_accepted_is_answered_as_then() -> None:
-    """I3: the rules may have changed between the two."""
+    """exchange.repeat-not-taken-again: the rules may have changed between the two."""
     client = flow(5)
     client.received.add(4)
     client.forbid(2, b"\0\4")

@@ -74,7 +74,8 @@ def test_what_is_too_large_is_never_tried_again(default: str, codes: tuple[tuple
     assert RefusalPolicy(RefusalSettings(default=default, codes=codes)).too_large == f"{outcome}:packet_too_large"
 
 
-def test_h1_a_hold_lasts_its_delay_and_refusals_in_between_lengthen_nothing() -> None:
+def test_a_hold_lasts_its_delay_and_refusals_in_between_lengthen_nothing() -> None:
+    """exchange.hold-back-no-publish"""
     hold = hold_back()
     assert hold.over(10.0)
     hold.refused(0x97)
@@ -86,8 +87,8 @@ def test_h1_a_hold_lasts_its_delay_and_refusals_in_between_lengthen_nothing() ->
     assert (hold.reason_code, hold.until_s) == (0, None)
 
 
-def test_h2_delays_grow_until_the_remote_accepts_a_message_again() -> None:
-    """What it accepts while the lane is held back was sent before the refusal: it proves nothing."""
+def test_delays_grow_until_the_remote_accepts_a_message_again() -> None:
+    """exchange.hold-back-grows: what it accepts while the lane is held back was sent before the refusal: it proves nothing."""
     hold, now_s, delays = hold_back(), 0.0, []
     for accepted_late in (False, True, False, False, True):
         hold.refused(0x97)

@@ -125,7 +125,9 @@ def test_what_is_held_goes_on_ageing_and_is_answered_when_it_has_expired(qos: in
 
 
 def test_what_was_dropped_before_it_was_sent_is_no_repeat_when_it_comes_again_with_dup() -> None:
-    """Its identifier is on record of a session that the remote has lost, which it told by coming without DUP at first (I4, N5)."""
+    """Its identifier is on record of a session that the remote has lost, which it told by coming without DUP at first
+    (exchange.stale-identifier-is-new, exchange.dropped-row-is-no-repeat).
+    """
     record = u16([7, 8, 9])
     inbox = inbox_of(rows_max=2)
 
@@ -165,7 +167,8 @@ def test_what_was_dropped_before_it_was_sent_is_no_repeat_when_it_comes_again_wi
 
 @pytest.mark.parametrize("is_open", [False, True])
 def test_what_was_received_and_not_taken_is_no_repeat_either(is_open: bool) -> None:
-    """The store has not told the session yet, or the batch is full, when the connection ends (N5)."""
+    """The store has not told the session yet, or the batch is full, when the connection ends (exchange.dropped-row-is-no-repeat).
+    """
     record = u16([7, 8, 9])
     inbox = inbox_of(rows_max=1)
     inbox.connected("s")

@@ -187,7 +187,7 @@ class Exchange:
             self.store.stalled.discard(told.source)
 
     def answered(self, data: bytes) -> None:
-        """The remote gets our answers; N1 says that each message of them is in the store."""
+        """The remote gets our answers; exchange.remote-answer-after-commit says that each message of them is in the store."""
         for packet in parse(data, self.level):
             one = next(one for one in self.flight if one.packet_id == packet.packet_id)
             assert one.number in self.store.messages

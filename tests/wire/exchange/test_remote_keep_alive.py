@@ -25,8 +25,8 @@ def look(link: LinkWatch, now_s: float, *, owed: Sequence[object], given: int = 
 
 
 @pytest.mark.parametrize("busy", ["sent", "received"])
-def test_w1_a_ping_is_due_when_one_direction_was_quiet(busy: str) -> None:
-    """Sending QoS 0 only says nothing about the remote; hearing from it does not keep our side alive."""
+def test_a_ping_is_due_when_one_direction_was_quiet(busy: str) -> None:
+    """exchange.ping-when-quiet: sending QoS 0 only says nothing about the remote; hearing from it does not keep our side alive."""
     link = watch()
     getattr(link, busy)(140.0)
     assert look(link, 144.9, owed=IDLE) is Verdict.ALIVE
@@ -34,7 +34,8 @@ def test_w1_a_ping_is_due_when_one_direction_was_quiet(busy: str) -> None:
     assert look(link, 145.1, owed=IDLE) is Verdict.ALIVE
 
 
-def test_w2_silence_after_a_ping_is_death_and_any_byte_is_life() -> None:
+def test_silence_after_a_ping_is_death_and_any_byte_is_life() -> None:
+    """exchange.silent-after-ping-is-dead"""
     link = watch()
     assert look(link, 145.0, owed=IDLE) is Verdict.PING
     assert look(link, 154.9, owed=IDLE) is Verdict.ALIVE
@@ -44,8 +45,8 @@ def test_w2_silence_after_a_ping_is_death_and_any_byte_is_life() -> None:
     assert look(link, 156.0, owed=IDLE) is Verdict.ALIVE
 
 
-def test_w3_an_answer_that_is_owed_too_long_is_a_stall() -> None:
-    """PINGRESPs do not count as progress, and idle time does not count against it."""
+def test_an_answer_that_is_owed_too_long_is_a_stall() -> None:
+    """exchange.owed-answer-stalls: PINGRESPs do not count as progress, and idle time does not count against it."""
     link = watch(keep_alive_s=0)
     assert look(link, 200.0, owed=IDLE) is Verdict.ALIVE
     assert look(link, 210.0, owed=(7, None, None)) is Verdict.ALIVE
@@ -59,8 +60,10 @@ def test_w3_an_answer_that_is_owed_too_long_is_a_stall() -> None:
 
 
 @pytest.mark.parametrize("kind", range(3))
-def test_w3_what_else_is_answered_does_not_hide_a_stall(kind: int) -> None:
-    """A PUBREL, or one PUBLISH, that is never answered is noticed under a stream of other acknowledgements."""
+def test_what_else_is_answered_does_not_hide_a_stall(kind: int) -> None:
+    """exchange.owed-answer-stalls: A PUBREL, or one PUBLISH, that is never answered is noticed under a stream of other
+    acknowledgements.
+    """
     link = watch(keep_alive_s=0)
     verdicts = []
     for second in range(31):
@@ -70,15 +73,16 @@ def test_w3_what_else_is_answered_does_not_hide_a_stall(kind: int) -> None:
     assert verdicts == [Verdict.ALIVE] * 30 + [Verdict.STALLED]
 
 
-def test_w3_a_new_connection_owes_nothing_yet() -> None:
+def test_a_new_connection_owes_nothing_yet() -> None:
+    """exchange.owed-answer-stalls"""
     link = watch(keep_alive_s=0)
     look(link, 200.0, owed=(7, None, None))
     link.started(300.0, keep_alive_s=0)
     assert look(link, 300.0, owed=(7, None, None)) is Verdict.ALIVE
 
 
-def test_w4_what_still_leaves_is_no_stall_and_what_has_stopped_leaving_is_one() -> None:
-    """A message of a million bytes leaves at a thousand a second, and then nothing more does."""
+def test_what_still_leaves_is_no_stall_and_what_has_stopped_leaving_is_one() -> None:
+    """exchange.leaving-bytes-give-time: A message of a million bytes leaves at a thousand a second, and then nothing more does."""
     link = watch(keep_alive_s=0)
     verdicts = {look(link, 200.0 + second, owed=(7, None, None), given=10**6, left=1000 * second) for second in range(600)}
     assert verdicts == {Verdict.ALIVE}
@@ -86,16 +90,16 @@ def test_w4_what_still_leaves_is_no_stall_and_what_has_stopped_leaving_is_one() 
     assert look(link, 829.0, owed=(7, None, None), given=10**6, left=599_000) is Verdict.STALLED
 
 
-def test_w4_what_leaves_behind_the_message_does_not_excuse_its_answer() -> None:
-    """The message ends at byte 100; much follows it, and keeps leaving."""
+def test_what_leaves_behind_the_message_does_not_excuse_its_answer() -> None:
+    """exchange.leaving-bytes-give-time: the message ends at byte 100; much follows it, and keeps leaving."""
     link = watch(keep_alive_s=0)
     verdicts = [look(link, 200.0, owed=(7, None, None), given=100, left=0)]
     verdicts += [look(link, 200.0 + second, owed=(7, None, None), given=10**6, left=50 * second) for second in range(1, 33)]
     assert verdicts == [Verdict.ALIVE] * 32 + [Verdict.STALLED]  # its last byte had left at 202 s
 
 
-def test_w4_a_count_that_falls_back_for_a_moment_begins_nothing_anew() -> None:
-    """TLS adds bytes to what waits: what has left once has left."""
+def test_a_count_that_falls_back_for_a_moment_begins_nothing_anew() -> None:
+    """exchange.leaving-bytes-give-time: TLS adds bytes to what waits: what has left once has left."""
     link = watch(keep_alive_s=0)
     look(link, 200.0, owed=(7, None, None), given=100, left=0)
     assert look(link, 210.0, owed=(7, None, None), given=100, left=100) is Verdict.ALIVE
@@ -104,7 +108,8 @@ def test_w4_a_count_that_falls_back_for_a_moment_begins_nothing_anew() -> None:
     assert look(link, 240.0, owed=(7, None, None), given=1000, left=90) is Verdict.STALLED
 
 
-def test_w4_the_time_for_a_pingresp_runs_from_when_the_pingreq_has_left() -> None:
+def test_the_time_for_a_pingresp_runs_from_when_the_pingreq_has_left() -> None:
+    """exchange.leaving-bytes-give-time"""
     link = watch()
     assert look(link, 145.0, owed=IDLE, given=500, left=0) is Verdict.PING
     assert look(link, 154.0, owed=IDLE, given=502, left=400) is Verdict.ALIVE
@@ -114,7 +119,8 @@ def test_w4_the_time_for_a_pingresp_runs_from_when_the_pingreq_has_left() -> Non
     assert look(link, 179.0, owed=IDLE, given=900, left=900) is Verdict.SILENT
 
 
-def test_w4_the_time_for_a_suback_runs_from_when_the_subscribe_has_left() -> None:
+def test_the_time_for_a_suback_runs_from_when_the_subscribe_has_left() -> None:
+    """exchange.leaving-bytes-give-time"""
     link = watch(keep_alive_s=0)
     link.subscribing(100.0, 500)
     assert link.suback_due_s == 110.0
@@ -125,7 +131,8 @@ def test_w4_the_time_for_a_suback_runs_from_when_the_subscribe_has_left() -> Non
     assert link.suback_due_s == 122.0
 
 
-def test_w4_a_new_connection_has_sent_nothing_yet() -> None:
+def test_a_new_connection_has_sent_nothing_yet() -> None:
+    """exchange.leaving-bytes-give-time"""
     link = watch(keep_alive_s=0)
     look(link, 200.0, owed=(7, None, None), given=10**6, left=10**6)
     link.started(300.0, keep_alive_s=0)

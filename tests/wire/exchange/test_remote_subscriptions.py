@@ -1,4 +1,5 @@
-"""SUBSCRIBEs of a connection and what becomes of their answers (S1, S2)."""
+"""SUBSCRIBEs of a connection and what becomes of their answers (exchange.filter-asked-once, exchange.refused-filter-asked-again).
+"""
 
 from __future__ import annotations
 
@@ -95,7 +96,7 @@ def test_a_suback_that_answers_nothing_breaks_the_protocol(packet_id: int, codes
 
 @pytest.mark.parametrize("level", [4, 5])
 def test_what_is_not_asked_for_any_more_is_given_up_behind_what_is(level: int) -> None:
-    """S3. What another filter of today covers is not asked for either, so it goes as well."""
+    """exchange.unwanted-filter-given-up. What another filter of today covers is not asked for either, so it goes as well."""
     known = ["a/#", "a/b", "old/#", "c", *(f"gone/{number:03d}" for number in range(20))]
     subscriptions = RemoteSubscriptions([rule(1, "a/b", "a/#", "c")], level=level, no_local=False)
     data = subscriptions.subscribe(100, known)

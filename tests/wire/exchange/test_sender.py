@@ -33,8 +33,8 @@ def test_a_session_that_was_forgotten_because_of_damage_is_a_lost_one(republish:
 
 
 @pytest.mark.parametrize("republish", [False, True])
-def test_f7_a_lost_session_settles_or_sends_again_what_it_had_released(republish: bool) -> None:
-    """Unreleased messages go as new, without DUP, in both cases; the generation rises."""
+def test_a_lost_session_settles_or_sends_again_what_it_had_released(republish: bool) -> None:
+    """exchange.session-on-record-first: unreleased messages go as new, without DUP, in both cases; the generation rises."""
     flow = flow_at(republish=republish)
     offer(flow, 0, 2, 2, 1)
     burst(flow)
@@ -68,7 +68,8 @@ def test_another_address_is_another_session() -> None:
     assert (flow.record.session, flow.record.generation) == ("edge@there", 1)
 
 
-def test_f16_what_was_never_sent_is_not_unfinished_and_a_refused_message_is_not() -> None:
+def test_what_was_never_sent_is_not_unfinished_and_a_refused_message_is_not() -> None:
+    """exchange.finishing-begins-nothing"""
     flow = outbound_flow()
     flow.open(lane_opened(head=0, tail=4, dup_below=3, settled=[1, 2], session=EDGE))
     flow.connected(session=EDGE, session_present=True, level=5)

@@ -31,7 +31,8 @@ class Exchange(RuleBasedStateMachine):
         self.exempt: set[int] = set()  # unsettled when a session was lost: nobody can promise exactly once
         self.sent_here: set[int] = set()  # in the remote session that is live now
         self.sent_as_2: set[int] = set()  # the same, refused ones included
-        self.given_up: set[int] = set()  # and PUBRELed, so that after a crash they may come once more (F13)
+        # and PUBRELed, so that after a crash they may come once more (exchange.held-identifier-released)
+        self.given_up: set[int] = set()
         self.maximum_qos = 2
         self.crashed = False  # in the remote session that is live now: nobody knows what left at which QoS
         self.connected = False
@@ -91,12 +92,12 @@ class Exchange(RuleBasedStateMachine):
         refused_with, until_s = hold.reason_code, hold.until_s
         packets = parse(self.flow.pump(bytes_max, self.now_s, int(self.now_s * 1000)), self.level)
         seqs = [int(packet.payload) for packet in packets if packet.kind == PUBLISH]
-        assert seqs == sorted(seqs), "F8"
+        assert seqs == sorted(seqs), "exchange.publish-in-order"
         if packets:
-            assert self.store.session, "F7: something left before the session was on record"
+            assert self.store.session, "exchange.session-on-record-first: something left before the session was on record"
         if refused_with and (until_s is None or self.now_s < until_s):
-            assert not seqs, "H1: PUBLISHed while held back"
-            assert until_s is not None or hold.until_s is None or hold.until_s <= self.now_s + 8.0, "H2"
+            assert not seqs, "exchange.hold-back-no-publish: PUBLISHed while held back"
+            assert until_s is not None or hold.until_s is None or hold.until_s <= self.now_s + 8.0, "exchange.hold-back-grows"
         for packet in packets:
             if packet.kind == PUBREL:
                 named = {seq for seq in self.store.rows if seq % 65_000 + 1 == packet.packet_id}
@@ -104,19 +105,19 @@ class Exchange(RuleBasedStateMachine):
                 if not named & self.store.released.keys() and not completed:
                     given_up = named & self.store.large if self.level == 5 else set()
                     lowered = named & self.sent_as_2 if self.remote.maximum_qos < 2 else set()
-                    assert given_up or lowered, "F4: PUBREL before the commit"
+                    assert given_up or lowered, "exchange.release-after-record: PUBREL before the commit"
                     self.given_up |= given_up
-                    self.exempt |= lowered - self.store.settled.keys()  # F14
+                    self.exempt |= lowered - self.store.settled.keys()  # exchange.lowered-after-release
             if packet.kind == PUBLISH and packet.qos:
                 seq = int(packet.payload)
-                assert seq not in self.store.released, "F4: PUBLISH of something released"
+                assert seq not in self.store.released, "exchange.no-publish-after-pubrec: PUBLISH of something released"
                 if packet.qos < self.store.rows[seq]:
                     self.exempt.add(seq)
                 if packet.dup:
                     assert seq < self.store.handed_stop
                     assert self.resumed, "DUP on a new session"
                 elif self.resumed:
-                    assert seq not in self.sent_here, "F6: sent again without DUP"
+                    assert seq not in self.sent_here, "exchange.dup-on-repeats: sent again without DUP"
                 self.sent_here.add(seq)
                 if packet.qos == 2:
                     self.sent_as_2.add(seq)
@@ -281,7 +282,7 @@ class Exchange(RuleBasedStateMachine):
         assert not self.work_left(), "it came to a stop"
         assert self.flow.in_flight.messages == 0
         assert self.flow.owed == (None, None, None)
-        assert not self.remote.received_ids, "F13: an identifier is held for ever"
+        assert not self.remote.received_ids, "exchange.held-identifier-released: an identifier is held for ever"
         counts = Counter(self.remote.published)
         for seq, qos in self.store.rows.items():
             if qos:
@@ -306,7 +307,9 @@ class Exchange(RuleBasedStateMachine):
             assert self.level == 5
             assert count <= 1 or not once
         else:
-            assert outcome in {f"dead:remote_0x{code:02x}" for code in self.remote.refused[seq] & {0x87, 0x99}}, "F9"
+            assert outcome in {f"dead:remote_0x{code:02x}" for code in self.remote.refused[seq] & {0x87, 0x99}}, (
+                "exchange.refusal-ends-exchange"
+            )
             assert count == 0 or not once, f"{seq} was given up and came all the same"
 
     def work_left(self) -> bool:

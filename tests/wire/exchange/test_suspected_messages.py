@@ -119,6 +119,7 @@ def on(*seqs: int) -> Callable[[int, Sent], bool]:
 @pytest.mark.parametrize("qos", [1, 2])
 @pytest.mark.parametrize("at", [0, 3, 9])
 def test_a_message_on_which_the_remote_always_closes_is_given_up_and_all_others_arrive_in_order(qos: int, at: int) -> None:
+    """exchange.barren-links-go-alone, exchange.alone-at-closing-suspected"""
     bridge = scene(on(at))
     bridge.offer(*[qos] * 10)
     bridge.run()
@@ -146,8 +147,8 @@ def test_the_identifier_of_a_qos_2_message_that_was_given_up_is_released() -> No
     assert bridge.order == [1, 2, 3]
 
 
-def test_f13_the_identifier_of_what_was_given_up_is_released_until_the_remote_has_said_so() -> None:
-    """Neither the first PUBREL nor the second arrives; till then the message is not settled."""
+def test_the_identifier_of_what_was_given_up_is_released_until_the_remote_has_said_so() -> None:
+    """exchange.held-identifier-released: neither the first PUBREL nor the second arrives; till then the message is not settled."""
     bridge = scene(on(0))
     bridge.offer(2, 1, 1, 1)
     bridge.run(CLOSINGS)
@@ -171,7 +172,7 @@ def test_each_of_several_in_a_row_is_given_up() -> None:
 
 
 def test_no_message_is_given_up_while_the_remote_closes_on_every_one() -> None:
-    """It is sick. When it is well again, all arrive."""
+    """exchange.proof-beside-accepted: it is sick. When it is well again, all arrive."""
     bridge = scene(lambda connection, _: connection <= 60)
     bridge.offer(*[1] * 20)
     bridge.run(60)
@@ -185,6 +186,7 @@ def test_no_message_is_given_up_while_the_remote_closes_on_every_one() -> None:
 
 
 def test_the_only_message_of_a_lane_is_tried_for_ever_and_shown() -> None:
+    """exchange.suspects-take-turns"""
     bridge = scene(on(0))
     bridge.offer(1)
     bridge.run(50)
@@ -220,6 +222,7 @@ def test_what_was_released_is_never_given_up() -> None:
 
 
 def test_qos_0_on_which_the_remote_closes_is_gone_and_the_message_beside_it_is_not_blamed() -> None:
+    """exchange.qos0-closing-says-nothing"""
     bridge = scene(on(0, 2, 4, 6, 8))
     bridge.offer(*[0, 1] * 5)
     bridge.run()
@@ -240,7 +243,7 @@ def test_a_search_ends_when_what_was_in_flight_has_arrived() -> None:
 
 @pytest.mark.parametrize("limit", [{"maximum_qos": 0}, {"maximum_packet_size": 3}], ids=str)
 def test_a_suspect_that_is_settled_otherwise_is_none_any_more(limit: dict[str, Any]) -> None:
-    """As at another address, where the remote says more."""
+    """exchange.alone-at-closing-suspected: as at another address, where the remote says more."""
     bridge = scene(on(0))
     bridge.offer(1, 1)
     bridge.run(4)
@@ -281,7 +284,9 @@ def test_suspects_have_a_limit() -> None:
 def test_only_what_the_remote_closes_on_is_given_up_and_all_else_arrives(
     qos: list[int], poison: set[int], sick: list[bool], by_remote: bool
 ) -> None:
-    """Whatever else closes connections meanwhile. At last a good message comes, so that there is another."""
+    """exchange.given-up-only-when-proven: whatever else closes connections meanwhile. At last a good message comes, so that there
+    is another.
+    """
     closes = on(*poison)
     bridge = scene(lambda connection, packet: (connection <= len(sick) and sick[connection - 1]) or closes(connection, packet))
     bridge.by_remote = by_remote

@@ -1,4 +1,4 @@
-"""The sender's half of a link: numbers, what is kept, when it is sent again (L3)."""
+"""The sender's half of a link: numbers, what is kept, when it is sent again (frames.uncommitted-resent)."""
 
 from __future__ import annotations
 

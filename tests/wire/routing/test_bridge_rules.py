@@ -1,4 +1,4 @@
-"""What the router promises (R1 to R3)."""
+"""What the router promises (routing.first-rule-wins, routing.topic-keeps-lane, routing.qos-never-raised)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from wire.routing.bridge_rules import Route, Router
 from wire.routing.ways import Way
 
 
-def test_r1_the_first_rule_that_has_the_topic_takes_it_and_a_bridge_takes_it_once() -> None:
+def test_the_first_rule_that_has_the_topic_takes_it_and_a_bridge_takes_it_once() -> None:
+    """routing.first-rule-wins"""
     router = Router(
         [
             bridge_of("one", rule(11, "a/#", excludes=("a/secret/#",)), rule(12, "a/secret/shown", "a/#"), rule(13, "#")),
@@ -33,7 +34,8 @@ def test_r1_the_first_rule_that_has_the_topic_takes_it_and_a_bridge_takes_it_onc
 
 
 @given(st.data())
-def test_r1_holds_for_any_rules(data: st.DataObject) -> None:
+def test_holds_for_any_rules(data: st.DataObject) -> None:
+    """routing.first-rule-wins"""
     few = st.lists(FILTERS, max_size=2).map(tuple)
     settings = []
     for name in ("one", "two"):
@@ -52,7 +54,8 @@ def test_r1_holds_for_any_rules(data: st.DataObject) -> None:
         assert [(route.queue, route.way) for route in router.route(topic.encode())] == expected
 
 
-def test_r2_a_topic_keeps_its_lane_and_topics_spread() -> None:
+def test_a_topic_keeps_its_lane_and_topics_spread() -> None:
+    """routing.topic-keeps-lane"""
     router = Router([bridge_of("one", rule(1, "#"), lanes=4)])
     topics = [f"t/{number}".encode() for number in range(200)]
     for topic in topics:
@@ -65,7 +68,8 @@ def test_r2_a_topic_keeps_its_lane_and_topics_spread() -> None:
 @pytest.mark.parametrize("qos", [0, 1, 2])
 @pytest.mark.parametrize("retain", [0, RETAIN])
 @pytest.mark.parametrize("refusable", [0, REFUSABLE])
-def test_r3_the_applied_qos(persist: bool, max_qos: int, qos: int, retain: int, refusable: int) -> None:
+def test_the_applied_qos(persist: bool, max_qos: int, qos: int, retain: int, refusable: int) -> None:
+    """routing.qos-never-raised"""
     (route,) = Router([bridge_of("one", rule(1, "#", max_qos=max_qos), persist=persist)]).route(b"t")
     applied = bytes((qos | retain | refusable,)).translate(route.flags_table)
     assert applied == bytes(((min(qos, max_qos) if persist else 0) | retain,))

@@ -1,4 +1,6 @@
-"""What this node makes of a batch from a remote (H1-H3), row by row."""
+"""What this node makes of a batch from a remote (routing.hops-bounded, routing.remote-qos-lowered, routing.too-large-not-taken),
+row by row.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A shared subscription deals fairly, whatever batches the rows come in (G1), to live members first (G2), of those that may read
-the topic (G3).
+"""A shared subscription deals fairly, whatever batches the rows come in (routing.share-dealt-in-turn), to live members first
+(routing.live-members-first), of those that may read the topic (routing.share-to-who-may-read).
 """
 
 from __future__ import annotations
@@ -48,13 +48,15 @@ def reads(*topics: str) -> ClientAccess:
 
 
 @given(st.integers(1, 7), st.lists(st.integers(0, 40), max_size=12))
-def test_g1_dealing_in_batches_is_dealing_one_by_one(members: int, counts: list[int]) -> None:
+def test_dealing_in_batches_is_dealing_one_by_one(members: int, counts: list[int]) -> None:
+    """routing.share-dealt-in-turn"""
     group = group_of(*[member(str(number)) for number in range(members)])
     dealt = [session for count in counts for session in receivers(group, count)]
     assert dealt == [str(row % members) for row in range(sum(counts))]
 
 
-def test_g1_a_batch_of_one_topic_is_spread_over_all_members_in_order() -> None:
+def test_a_batch_of_one_topic_is_spread_over_all_members_in_order() -> None:
+    """routing.share-dealt-in-turn"""
     group = group_of(member("a"), member("b"), member("c"))
     dealt = deal(group, 8192)
     assert [len(one.offsets) for one in dealt] == [2731, 2731, 2730]
@@ -62,8 +64,10 @@ def test_g1_a_batch_of_one_topic_is_spread_over_all_members_in_order() -> None:
 
 
 @given(st.lists(st.sampled_from(["deal", "join", "leave"]), max_size=40))
-def test_g1_who_stays_is_served_evenly_while_others_come_and_go(steps: list[str]) -> None:
-    """Between two changes the members differ by at most one row, and a change starts no one over for ever."""
+def test_who_stays_is_served_evenly_while_others_come_and_go(steps: list[str]) -> None:
+    """routing.share-dealt-in-turn: between two changes the members differ by at most one row, and a change starts no one over for
+    ever.
+    """
     stay = [member("x"), member("y")]
     group = group_of(*stay)
     guests: list[Subscriber] = []
@@ -83,7 +87,8 @@ def test_g1_who_stays_is_served_evenly_while_others_come_and_go(steps: list[str]
                 group.discard(guests.pop(0))
 
 
-def test_g2_live_members_come_first_then_those_with_a_queue_then_nobody() -> None:
+def test_live_members_come_first_then_those_with_a_queue_then_nobody() -> None:
+    """routing.live-members-first"""
     away, live, gone = member("away", 0, "q"), member("live"), member("gone", 0)
     group = group_of(away, live, gone)
     assert receivers(group, 3) == ["live", "live", "live"]
@@ -101,7 +106,8 @@ def test_nothing_is_dealt_of_nothing() -> None:
     assert deal(group_of(), 5) == []
 
 
-def test_g3_rows_go_to_those_that_may_read_their_topic_in_turn() -> None:
+def test_rows_go_to_those_that_may_read_their_topic_in_turn() -> None:
+    """routing.share-to-who-may-read"""
     rights = {"b": reads("open/#"), "c": reads("open/#", "half")}
     group = group_of(member("a"), member("b"), member("c"), rights=rights)
     assert Counter(receivers(group, 300, b"open/x")) == {"a": 100, "b": 100, "c": 100}
@@ -114,7 +120,8 @@ def test_g3_rows_go_to_those_that_may_read_their_topic_in_turn() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from([b"all", b"half", b"other half"]), st.integers(0, 5)), max_size=40))
-def test_g1_members_that_may_read_a_topic_have_as_many_rows_of_it_whatever_comes_between(batches: list[tuple[bytes, int]]) -> None:
+def test_members_that_may_read_a_topic_have_as_many_rows_of_it_whatever_comes_between(batches: list[tuple[bytes, int]]) -> None:
+    """routing.share-dealt-in-turn"""
     rights = {"b": reads("all", "half"), "c": reads("all", "half"), "d": reads("all", "other half")}
     group = group_of(*[member(name) for name in "abcd"], rights=rights)
     counts: dict[bytes, Counter[str]] = {
@@ -129,7 +136,8 @@ def test_g1_members_that_may_read_a_topic_have_as_many_rows_of_it_whatever_comes
         assert max(counts[topic].values()) - min(counts[topic].values()) <= 1
 
 
-def test_g1_nobody_is_served_alone_though_every_row_finds_the_group_changed() -> None:
+def test_nobody_is_served_alone_though_every_row_finds_the_group_changed() -> None:
+    """routing.share-dealt-in-turn"""
     rights = {"c": reads("other")}
     group = group_of(member("a"), member("b"), member("c"), rights=rights)
     seen: Counter[str] = Counter()
@@ -139,7 +147,8 @@ def test_g1_nobody_is_served_alone_though_every_row_finds_the_group_changed() ->
     assert seen == {"a": 50, "b": 50}
 
 
-def test_g3_who_is_offline_gets_what_no_live_member_may_read_and_what_nobody_may_read_is_dealt_as_ever() -> None:
+def test_who_is_offline_gets_what_no_live_member_may_read_and_what_nobody_may_read_is_dealt_as_ever() -> None:
+    """routing.share-to-who-may-read"""
     rights = {"live": reads("open"), "away": reads("open", "half")}
     group = group_of(member("live"), member("away", 0, "q"), member("gone", 0), rights=rights)
     assert receivers(group, 2, b"open") == ["live", "live"]
@@ -147,7 +156,8 @@ def test_g3_who_is_offline_gets_what_no_live_member_may_read_and_what_nobody_may
     assert receivers(group, 2, b"secret") == ["live", "live"], "the Listener leaves it out and counts it"
 
 
-def test_g3_rights_are_looked_at_again_after_a_change_and_not_at_all_where_all_are_alike() -> None:
+def test_rights_are_looked_at_again_after_a_change_and_not_at_all_where_all_are_alike() -> None:
+    """routing.share-to-who-may-read"""
     rights = {"a": reads("x"), "b": reads("y")}
     group = group_of(member("a"), member("b"), rights=rights)
     assert receivers(group, 2, b"x") == ["a", "a"]
@@ -158,7 +168,8 @@ def test_g3_rights_are_looked_at_again_after_a_change_and_not_at_all_where_all_a
     assert topics == {0, 1}
 
 
-def test_g3_as_many_topics_and_readers_as_one_likes_take_no_more_memory_and_are_dealt_right() -> None:
+def test_as_many_topics_and_readers_as_one_likes_take_no_more_memory_and_are_dealt_right() -> None:
+    """routing.share-to-who-may-read"""
     count = 2 * CACHED_TOPICS_MAX
     rights = {f"m{number}": reads(f"t{number}") for number in range(count)}
     group = group_of(*[member(name) for name in rights], rights=rights)

@@ -1,4 +1,6 @@
-"""Subscriptions of local sessions: clause by clause, and against a plain model in any order of changes (S1 to S3)."""
+"""Subscriptions of local sessions: clause by clause, and against a plain model in any order of changes
+(routing.one-copy-per-session, routing.one-member-per-share, routing.change-drops-what-it-matches).
+"""
 
 from __future__ import annotations
 
@@ -221,7 +223,7 @@ def test_mqtt_4_8_2_3_the_granted_qos_of_the_chosen_member_counts_and_its_own_id
     assert {one.subscriber.session: one.delivery.qos for one in deal(group, 2)} == {"a": 0, "b": 2}
 
 
-# --- S3: what a change costs ---
+# --- routing.change-drops-what-it-matches: what a change costs ---
 
 
 def kept(subscriptions: Subscriptions, topics: list[bytes]) -> list[bytes]:
@@ -245,7 +247,8 @@ TOPICS_OF_SITES = [f"site/{site}/{number}".encode() for site in range(3) for num
         ("$share/g/site/1/#", 3),
     ],
 )
-def test_s3_a_filter_that_comes_or_goes_drops_just_the_topics_it_matches(topic_filter: str, dropped: int) -> None:
+def test_a_filter_that_comes_or_goes_drops_just_the_topics_it_matches(topic_filter: str, dropped: int) -> None:
+    """routing.change-drops-what-it-matches"""
     subscriptions = with_sessions("a", "b")
     subscriptions.subscribe("a", "site/#", PLAIN)
     for comes in (True, False):
@@ -259,7 +262,8 @@ def test_s3_a_filter_that_comes_or_goes_drops_just_the_topics_it_matches(topic_f
         assert len(TOPICS_OF_SITES) - len(kept(subscriptions, TOPICS_OF_SITES)) == dropped
 
 
-def test_s3_a_subscriber_of_a_known_filter_keeps_the_filters_of_each_topic() -> None:
+def test_a_subscriber_of_a_known_filter_keeps_the_filters_of_each_topic() -> None:
+    """routing.change-drops-what-it-matches"""
     subscriptions = with_sessions("a", "b", "c")
     subscriptions.subscribe("a", "site/#", PLAIN)
     subscriptions.subscribe("c", "site/1/#", PLAIN)

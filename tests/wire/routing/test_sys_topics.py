@@ -127,12 +127,14 @@ def test_load_averages_follow_what_a_minute_brings() -> None:
 
 
 @pytest.mark.parametrize("topic_filter", ["#", "+/broker/#", "a/$SYS/#", "$SYSTEM/#", "$share/g/#", "$share/$SYS/a", "$SYS"])
-def test_y2_no_wildcard_in_front_asks_for_sys(topic_filter: str) -> None:
+def test_no_wildcard_in_front_asks_for_sys(topic_filter: str) -> None:
+    """routing.sys-only-by-name"""
     assert not asks_for_sys(topic_filter)
 
 
 @pytest.mark.parametrize("topic_filter", ["$SYS/#", "$SYS/+", "$SYS/broker/uptime", "$share/g/$SYS/#"])
-def test_y2_the_first_level_asks_for_sys(topic_filter: str) -> None:
+def test_the_first_level_asks_for_sys(topic_filter: str) -> None:
+    """routing.sys-only-by-name"""
     assert asks_for_sys(topic_filter)
 
 
@@ -168,8 +170,8 @@ def reads(*topics: str) -> ClientAccess:
     return ClientAccess((), [(True, topic) for topic in topics])
 
 
-def test_g3_a_shared_subscription_gives_each_value_to_a_member_that_may_read_it_in_turn() -> None:
-    """And where nobody may, to any: it is left out at delivery, and counted."""
+def test_a_shared_subscription_gives_each_value_to_a_member_that_may_read_it_in_turn() -> None:
+    """routing.share-to-who-may-read: and where nobody may, to any: it is left out at delivery, and counted."""
     broker, uptime = reads("$SYS/broker/#"), reads("$SYS/broker/uptime")
     members: list[Wanting] = [
         (number, {"$share/g/$SYS/#": (0, 0)}, rights) for number, rights in enumerate([broker, uptime, broker])
@@ -186,7 +188,8 @@ def test_g3_a_shared_subscription_gives_each_value_to_a_member_that_may_read_it_
     assert Counter(got[2]) == {0: 2, 1: 2, 2: 2}, "nobody may"
 
 
-def test_g3_who_may_read_everything_takes_what_others_may_not() -> None:
+def test_who_may_read_everything_takes_what_others_may_not() -> None:
+    """routing.share-to-who-may-read"""
     members: list[Wanting] = [(1, {"$share/g/$SYS/#": (AS_PUBLISHED, 5)}, reads("nothing")), (2, {"$share/g/$SYS/#": (0, 6)}, None)]
     audience = Audience()
     for _ in range(3):
