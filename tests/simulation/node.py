@@ -513,7 +513,7 @@ def small_constants(shape: Shape) -> list[tuple[Any, str, Any]]:
     import storage.queue.trimming
     import storage.queue.upcoming
     import storage.store.history_retention
-    import storage.store.store
+    import storage.store.lanes
     import supervisor.tree.supervisor
     import wire.exchange.client_outbox
     import wire.exchange.refused_by_store
@@ -530,7 +530,7 @@ def small_constants(shape: Shape) -> list[tuple[Any, str, Any]]:
         (actors.bridge.settlements, "MESSAGES_IN_HAND_MIN", shape.in_hand),
         (actors.broker.client_batches, "BATCH_ROWS_MAX", shape.batch_rows),
         (wire.frames.sending_link, "OVERLAPPING_ROWS_MIN", shape.overlap_rows),
-        (storage.store.store, "CACHE_BYTES", shape.cache_bytes),
+        (storage.store.lanes, "CACHE_BYTES", shape.cache_bytes),
         (storage.queue.trimming, "TRIM_MESSAGES", shape.trim_messages),
         (storage.store.history_retention, "CUT_PERIOD_S", 0.5),
         (storage.store.history_retention, "SETTLEMENTS_A_PASS", shape.settlements_a_pass),
