@@ -272,7 +272,10 @@ class ClientInput:
             self._hold(client)
 
     def _hold(self, client: Client) -> None:
-        """Count what is kept of the client's input; who has most of it goes where all together have too much (door.input-bounded)."""
+        """Count what is kept of the client's input; who has most of it goes where all together have too much.
+
+        door.input-bounded
+        """
         client.held = 0 if client.closed else len(client.buffer) + len(client.gathered)
         if not self._budget.hold(client.number, client.held):
             return

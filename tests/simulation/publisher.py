@@ -68,7 +68,10 @@ class _Exchange:
 
 
 def judge_refusal(client_id: str, connack: Connack, level: int, waited_s: float) -> None:
-    """A client is refused for one reason only: the store has said nothing for long (broker.refused-without-store) [MQTT-3.2.2-7]."""
+    """A client is refused for one reason only: the store has said nothing for long [MQTT-3.2.2-7].
+
+    broker.refused-without-store
+    """
     unavailable = 0x88 if level == LEVEL_5 else 0x03
     if connack.reason != unavailable or connack.present or waited_s < UNANSWERED_S:
         raise Violation("connack", f"{client_id} was refused with {connack} after {waited_s:.3f} s")

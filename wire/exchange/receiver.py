@@ -170,7 +170,10 @@ class InboundFlow:
         self.forbidden_publishes = 0  # in all; none of them has a row
 
     def carry(self, packet_ids: Iterable[int]) -> None:
-        """Go on with the identifiers on record for the session (exchange.stale-identifier-is-new, exchange.receive-maximum-anew)."""
+        """Go on with the identifiers on record for the session.
+
+        exchange.stale-identifier-is-new, exchange.receive-maximum-anew
+        """
         self.received.update(packet_ids)
         self.carried.update(self.received)
 

@@ -149,7 +149,10 @@ def test_a_bridge_that_was_away_meanwhile_is_told_apart_when_it_is_back(engine: 
 
 
 def test_lanes_that_were_never_used_count_from_the_first_message_on(engine: Engine) -> None:
-    """store.lanes-on-record-first. Of three lanes two had messages: with two lanes now, a topic of lane 0 may have come to lane 1."""
+    """store.lanes-on-record-first.
+
+    Of three lanes two had messages: with two lanes now, a topic of lane 0 may have come to lane 1.
+    """
     first = Life(engine, 1, 3)
     first.publish(0, b"a")
     first.publish(1, b"b")

@@ -167,7 +167,10 @@ def test_what_was_dropped_before_it_was_sent_is_no_repeat_when_it_comes_again_wi
 
 @pytest.mark.parametrize("is_open", [False, True])
 def test_what_was_received_and_not_taken_is_no_repeat_either(is_open: bool) -> None:
-    """The store has not told the session yet, or the batch is full, when the connection ends (exchange.dropped-row-is-no-repeat)."""
+    """The store has not told the session yet, or the batch is full, when the connection ends.
+
+    exchange.dropped-row-is-no-repeat
+    """
     record = u16([7, 8, 9])
     inbox = inbox_of(rows_max=1)
     inbox.connected("s")

@@ -1,4 +1,7 @@
-"""SUBSCRIBEs of a connection and what becomes of their answers (exchange.filter-asked-once, exchange.refused-filter-asked-again)."""
+"""SUBSCRIBEs of a connection and what becomes of their answers.
+
+exchange.filter-asked-once, exchange.refused-filter-asked-again
+"""
 
 from __future__ import annotations
 
