@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter
 
 import paho.mqtt.client as paho
 import pytest
@@ -12,6 +11,7 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
 from tests.conftest import StartNode
+from tests.support.arrivals import Arrivals
 from tests.support.node import Node, node_config
 from tests.support.publisher import Publisher
 from tests.support.waiting import PATIENCE_S, wait_until
@@ -23,11 +23,11 @@ class Subscriber:
     """A paho client whose session lasts, unless ``clean``; it counts what it got."""
 
     def __init__(self, node: Node, name: str, version: int, qos: int, topic_filter: str = "t", *, clean: bool = False) -> None:
-        self.got: list[int] = []
+        self.got: list[str] = []
         self.subscribed = threading.Event()
         protocol = MQTTProtocolVersion.MQTTv5 if version == 5 else MQTTProtocolVersion.MQTTv311
         self._client = _client(name, protocol, clean=clean)
-        self._client.on_message = lambda client, data, message: self.got.append(int(message.payload))
+        self._client.on_message = lambda client, data, message: self.got.append(message.payload.decode())
         self._client.on_connect = lambda client, data, flags, reason, properties: client.subscribe(topic_filter, qos)
         self._client.on_subscribe = lambda client, data, mid, reasons, properties: self.subscribed.set()
         _connect(self._client, node.port, protocol)
@@ -67,15 +67,14 @@ def test_no_message_is_lost_and_none_of_qos_2_comes_twice(start_node: StartNode,
             publisher.wait_acknowledged(MORE)
             node.wait_replaced(process, node.kill(process))
         publisher.wait_acknowledged(MORE)
-        count = len(publisher.finish())
+        sent = publisher.finish()
+        count = len(sent)
 
     wait_until(lambda: len(set(once.got)) == count, 20.0, lambda: f"all {count} at QoS 2, not {len(set(once.got))}")
     wait_until(lambda: len(set(at_least.got)) == count, 20.0, lambda: f"all {count} at QoS 1, not {len(set(at_least.got))}")
 
-    assert [number for number, count in Counter(once.got).items() if count > 1] == []
-    assert once.got == sorted(once.got), "in order"
-    first = list(dict.fromkeys(at_least.got))
-    assert first == sorted(first), "in order, when they come first"
+    assert Arrivals.of(once.got, sent).are_exact()
+    assert Arrivals.of(at_least.got, sent).are_complete(), "in order, when they come first"
     for client in (once, at_least):
         client.stop()
 
@@ -91,11 +90,12 @@ def test_a_shared_subscription_loses_nothing_though_its_members_get_their_messag
             publisher.wait_acknowledged(5 * MORE)
             node.wait_replaced("store", node.kill("store"))
         publisher.wait_acknowledged(5 * MORE)
-        count = len(publisher.finish())
+        sent = publisher.finish()
+        count = len(sent)
 
     wait_until(lambda: len({*live.got, *kept.got}) == count, 20.0, lambda: f"all {count}, not {len({*live.got, *kept.got})}")
 
-    assert [number for number, times in Counter(live.got + kept.got).items() if times > 1] == []
+    assert Arrivals.of(live.got + kept.got, sent).duplicates == []
     assert min(len(live.got), len(kept.got)) > count // 4
     for client in (live, kept):
         client.stop()

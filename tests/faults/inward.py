@@ -13,7 +13,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
-from tests.support.intake_order import IntakeOrder, first_arrivals_are_late
+from tests.support.intake_order import IntakeOrder
 from tests.support.mosquitto import Mosquitto
 from tests.support.mqtt_client import MqttClient
 from tests.support.node import Node
@@ -107,9 +107,8 @@ class Inward:
             self._totals.taken += len(taken)
             fault = order.fault(topic, taken)
             assert fault is None, fault
-            arrived = self._watcher.payloads(topic)
-            assert set(taken) <= set(arrived), f"{topic}: never came: {sorted(set(taken) - set(arrived))[:10]}"
-            assert not (behind := first_arrivals_are_late(arrived, taken)), f"{topic}: came behind later ones: {behind[:10]}"
+            arrivals = self._watcher.arrivals(topic, taken)
+            assert arrivals.are_complete(), f"{topic}: {arrivals}"
             fault = order.live_fault(topic, self._live.payloads(topic))
             assert fault is None, f"live: {fault}"
 

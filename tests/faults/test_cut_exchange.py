@@ -20,6 +20,7 @@ from itertools import count, product
 import pytest
 
 from tests.conftest import StartNode
+from tests.support.arrivals import Arrivals
 from tests.support.fake_remote import WHOLE, Cut, FakeRemote
 from tests.support.mqtt_client import CONNACK, CONNECT, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, MqttClient, Packet
 from tests.support.node import Config, Node, bridge_config, node_config
@@ -103,12 +104,10 @@ class Exchanges:
         lane = self.node.wait_lane("cloud", depth=0, in_flight=0, ledger_closes=True, deadline_s=SETTLED_DEADLINE_S)
         assert lane["accepted"] == lane["delivered"] == len(self.published), lane
         self.remote.check()
-        delivered = [packet.payload.decode() for packet in self.remote.delivered]
-        assert list(dict.fromkeys(delivered)) == [payload for payload, _ in self.published], "order of first arrivals"
-        for payload, qos in self.published:
-            assert qos == 1 or delivered.count(payload) == 1, (
-                f"QoS 2 message {payload} was delivered {delivered.count(payload)} times"
-            )
+        qos_of = dict(self.published)
+        arrivals = Arrivals.of((packet.payload.decode() for packet in self.remote.delivered), list(qos_of))
+        assert arrivals.are_complete(), arrivals
+        assert all(qos_of[payload] == 1 for payload in arrivals.duplicates), f"at QoS 2: {arrivals}"
 
 
 @contextmanager

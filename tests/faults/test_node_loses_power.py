@@ -19,6 +19,7 @@ from random import Random
 import pytest
 
 from tests.conftest import Chances
+from tests.support.arrivals import Arrivals
 from tests.support.model_disk import DISCIPLINES, ModelDisk, compile_recorder, environment, read_events
 from tests.support.mosquitto import Mosquitto
 from tests.support.node import Config, Node, bridge_config, node_config
@@ -128,9 +129,8 @@ class Scene:
         row = self._node.wait_lane("cloud", depth=0, in_flight=0, deadline_s=DRAIN_DEADLINE_S)
         recorder = self._recorder
         for publisher in self._up[1:]:
-            taken = recorder.taken(publisher.topic)
-            assert set(taken) == set(publisher.sent), f"{publisher.topic}: lost {set(publisher.sent) - set(taken)}"
-            assert [int(payload) for payload in taken] == sorted(int(payload) for payload in taken), f"{publisher.topic}: {taken}"
+            arrivals = Arrivals.of(recorder.taken(publisher.topic), publisher.sent)
+            assert arrivals.are_exact(), f"{publisher.topic}: {arrivals}"
             assert publisher.sessions_lost == 0, "the node forgot a session that it had acknowledged"
         assert not recorder.duplicates(), f"QoS 2 duplicates: {recorder.duplicates()[:10]}"
         assert not recorder.faults, f"faults of the exchange: {recorder.faults[:10]}"

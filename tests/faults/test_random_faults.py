@@ -38,6 +38,7 @@ from tests.conftest import Chances
 from tests.faults.fault_plan import Plan, plan_of
 from tests.faults.inward import REMOTE_SUBSCRIPTIONS, SESSIONS, Inward, InwardTotals
 from tests.faults.troubles import Done, Troubles, counted
+from tests.support.arrivals import Arrivals
 from tests.support.mosquitto import Mosquitto
 from tests.support.node import Config, Node, bridge_config, node_config
 from tests.support.proxy import Proxy
@@ -160,14 +161,15 @@ class Scene:
         self._inward.judge(DRAIN_DEADLINE_S)
 
     def _judge_acknowledged(self, publisher: Publisher) -> None:
-        sent, taken = publisher.sent, self._recorder.taken(publisher.topic)
-        lost = sorted(set(sent) - set(taken), key=int)
+        sent = publisher.sent
+        arrivals = Arrivals.of(self._recorder.taken(publisher.topic), sent)
+        lost = arrivals.missing
         refused = {payload for (topic, payload), _ in self._recorder.refused if topic == publisher.topic}
-        late = [payload for payload in _late(taken) if payload not in refused]
+        late = [payload for payload in arrivals.out_of_order if payload not in refused]
         self._totals.messages += len(sent)
         self._totals.lost += len(lost)
         self._totals.out_of_order += len(late)
-        assert set(taken) <= set(sent), "the remote took what nobody published"
+        assert not arrivals.unexpected, "the remote took what nobody published"
         assert not lost, f"{publisher.topic}: {len(lost)} lost: {lost[:10]}"
         assert not late, f"{publisher.topic}: {len(late)} out of order: {late[:10]}"
         assert publisher.sessions_lost == 0, "the node forgot a session that it had acknowledged"
@@ -184,10 +186,10 @@ class Scene:
         assert row["delivered"] + refused + row["dead_lettered"] >= taken, f"the remote took {taken} QoS 1 and 2 messages: {row}"
 
     def _judge_qos_0(self) -> None:
-        arrived = self._recorder.sent_at_most_once("q0")
-        assert set(arrived) <= set(self._crowd[0].sent), "a QoS 0 message that nobody published"
-        assert len(set(arrived)) == len(arrived), "a QoS 0 message was sent twice"
-        assert not _late(arrived), f"QoS 0 out of order: {_late(arrived)[:10]}"
+        arrivals = Arrivals.of(self._recorder.sent_at_most_once("q0"), self._crowd[0].sent)
+        assert not arrivals.unexpected, "a QoS 0 message that nobody published"
+        assert not arrivals.duplicates, "a QoS 0 message was sent twice"
+        assert not arrivals.out_of_order, f"QoS 0 out of order: {arrivals.out_of_order[:10]}"
 
     def _judge_subscriber(self) -> None:
         if self._subscriber is not None:
@@ -214,14 +216,3 @@ def _config(plan: Plan, remote_port: int) -> Config:
     config = node_config(bridge, sessions=SESSIONS)
     config["supervision"] |= {"heartbeat_period": "100ms", "heartbeat_timeout": "1200ms"}
     return config
-
-
-def _late(payloads: list[str]) -> list[str]:
-    """The payloads, numbers, that come behind a larger one."""
-    late, highest = [], -1
-    for payload in payloads:
-        number = int(payload)
-        if number < highest:
-            late.append(payload)
-        highest = max(highest, number)
-    return late

@@ -29,6 +29,7 @@ from tests.simulation.publisher import Client, Message, Publisher
 from tests.simulation.rules import RulesSeen
 from tests.simulation.sessions import SessionsJudge
 from tests.simulation.world import Violation
+from tests.support.arrivals import Order
 from tests.support.history_audit import Kept, problems_of
 from wire.frames.batch import Batch, unpack_column
 from wire.frames.intake import Publishes
@@ -118,7 +119,7 @@ class Oracle:
         self._deliveries: dict[bytes, list[int]] = {}
         self._remote_refused: set[bytes] = set()
         self._always_closed_on: set[bytes] = set()
-        self._last_arrival: dict[tuple[str, int, object, str], int] = {}
+        self._arrivals = Order()
         self._order = {message.payload: place for place, message in enumerate(plan.messages)}
         self._retained: set[bytes] = set()  # came from the remote with RETAIN
         self._sources: dict[bytes, object] = {}  # of what came from the remote, which broker sent it
@@ -600,10 +601,10 @@ class Oracle:
             return  # expired, and published again because the acknowledgement was lost
         here = self.places[session] if self.shape.second == "other" else ""
         once = not self.applied_qos(message) or payload in self._forgotten or payload in self._purged.values()
-        if place < self._last_arrival.get((*key, here if once else ""), -1):
+        if self._arrivals.is_late(place, *key, here if once else ""):
             raise Violation("P4", f"m{message.number} came after a later one of {key}")
         for reader in {here, ""}:
-            self._last_arrival[*key, reader] = max(place, self._last_arrival.get((*key, reader), -1))
+            self._arrivals.came(place, *key, reader)
 
     def remote_refused(self, client_id: str, packet: Publish) -> None:
         self._remote_refused.add(packet.payload)

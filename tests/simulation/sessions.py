@@ -63,6 +63,7 @@ from tests.simulation.mqtt import LEVEL_5, Ack, Other, Packet, Publish
 from tests.simulation.publisher import Message
 from tests.simulation.subscribing import SubscriberShape, SubscribersShape
 from tests.simulation.world import Violation
+from tests.support.arrivals import Order
 from wire.frames.base import Frame
 from wire.frames.batch import QOS_MASK, RETAIN, Batch
 from wire.frames.lanes import LaneOpen, LaneOpened
@@ -136,7 +137,7 @@ class Session:
     delivered: Counter[bytes] = field(default_factory=Counter)  # without copies of what was retained
     retained: Counter[bytes] = field(default_factory=Counter)
     owed: dict[bytes, Message] = field(default_factory=dict)  # published first when SUBACK was written
-    last_arrival: dict[tuple[str, int, object], int] = field(default_factory=dict)
+    arrivals: Order = field(default_factory=Order)
     suspects: set[int] = field(default_factory=set)  # left the queue, and were not acknowledged
 
 
@@ -610,9 +611,9 @@ class OnConnection:
             return
         place = oracle.place_of(message.payload)
         key = (message.topic, message.qos, oracle.source_of(message.payload))
-        if place < session.last_arrival.get(key, -1):
+        if session.arrivals.is_late(place, *key):
             raise Violation("P4", f"m{message.number} came to {session.client.client_id} after a later one of {key}")
-        session.last_arrival[key] = place
+        session.arrivals.came(place, *key)
 
     def released(self, packet_id: int) -> bool:
         """PUBREL has reached the client: whether it holds the identifier."""

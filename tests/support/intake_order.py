@@ -17,9 +17,10 @@ followed. Topics are judged one by one; a message is told by its payload.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from tests.support.arrivals import Order
 from tests.support.mqtt_client import CONNACK, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, Packet
 from tests.support.tape import Passed, excerpt
 
@@ -130,13 +131,12 @@ class IntakeOrder:
 
         A payload is the publisher's mark, of one letter, and a number.
         """
-        late: list[str] = []
-        highest: dict[str, int] = defaultdict(lambda: -1)
+        late, order = [], Order()
         for payload in dict.fromkeys(self.sent(topic)):
             mark, number = payload[0], int(payload[1:])
-            if number < highest[mark]:
+            if order.is_late(number, mark):
                 late.append(payload)
-            highest[mark] = max(highest[mark], number)
+            order.came(number, mark)
         return late
 
     # --- inside ---
@@ -220,15 +220,3 @@ class _Reader:
             self._exchanges[packet_id] = packet.topic, packet.payload, sent
             self._on_record.add(packet_id)
         self._waiting[connection, PUBACK if packet.qos == 1 else PUBREC, packet_id].append((run, len(run.sent)))
-
-
-def first_arrivals_are_late(arrived: Iterable[str], taken: Sequence[str]) -> list[str]:
-    """What arrived for the first time behind something that was taken in later."""
-    place = {payload: at for at, payload in reversed(list(enumerate(taken)))}
-    late, highest = [], -1
-    for payload in dict.fromkeys(arrived):
-        at = place.get(payload, -1)
-        if at < highest:
-            late.append(payload)
-        highest = max(highest, at)
-    return late

@@ -4,31 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import Counter
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
+from tests.support.arrivals import Arrivals
 from tests.support.mqtt_client import PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, MqttClient, Packet
 from tests.support.waiting import PATIENCE_S, wait_until
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Arrivals:
-    """What became of the messages of one topic: those that never came, came twice, came first behind a later one, or unasked."""
-
-    missing: list[str]
-    duplicates: list[str]
-    out_of_order: list[str]
-    unexpected: list[str]
-
-    def are_exact(self) -> bool:
-        """Each once, in order, and nothing else."""
-        return not (self.missing or self.duplicates or self.out_of_order or self.unexpected)
-
-    def are_complete(self) -> bool:
-        """Each at least once, first occurrences in order, and nothing else."""
-        return not (self.missing or self.out_of_order or self.unexpected)
 
 
 class Subscriber:
@@ -72,23 +53,7 @@ class Subscriber:
 
     def arrivals(self, topic: str, expected: list[str]) -> Arrivals:
         """What became of the ``expected`` payloads of ``topic``, in their order of publishing."""
-        came = self.payloads(topic)
-        counts = Counter(came)
-        position = {payload: at for at, payload in enumerate(expected)}
-        highest, late, seen = -1, [], set()
-        for payload in came:
-            at = position.get(payload)
-            if at is not None and payload not in seen:
-                seen.add(payload)
-                if at < highest:
-                    late.append(payload)
-                highest = max(highest, at)
-        return Arrivals(
-            missing=[payload for payload in expected if payload not in counts],
-            duplicates=[payload for payload, count in counts.items() if count > 1 and payload in position],
-            out_of_order=late,
-            unexpected=[payload for payload in counts if payload not in position],
-        )
+        return Arrivals.of(self.payloads(topic), expected)
 
     def wait_for(self, topic: str, expected: list[str], deadline_s: float = PATIENCE_S) -> Arrivals:
         """Wait until each of ``expected`` has come; the test fails with what is missing otherwise."""

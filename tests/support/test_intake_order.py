@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.intake_order import IntakeOrder, first_arrivals_are_late
+from tests.support.arrivals import Arrivals
+from tests.support.intake_order import IntakeOrder
 from tests.support.mosquitto import Mosquitto
 from tests.support.mqtt_client import CONNACK, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, MqttClient, Packet, string
 from tests.support.proxy import Proxy
@@ -219,9 +220,9 @@ def test_who_is_there_at_times_may_miss_some_and_gets_no_older_one_behind_a_newe
 
 def test_first_arrivals_are_compared_with_what_was_taken_in() -> None:
     taken = ["a1", "a2", "a2", "a3"]
-    assert first_arrivals_are_late(["a1", "a2", "a1", "a3"], taken) == []
-    assert first_arrivals_are_late(["a1", "a3", "a2"], taken) == ["a2"]
-    assert first_arrivals_are_late(["a1", "a9"], taken) == ["a9"], "it was never taken in"
+    assert Arrivals.of(["a1", "a2", "a1", "a3"], taken).are_complete()
+    assert Arrivals.of(["a1", "a3", "a2"], taken).out_of_order == ["a2"]
+    assert Arrivals.of(["a1", "a9"], taken).unexpected == ["a9"], "it was never taken in"
 
 
 def test_a_tape_has_each_packet_once_its_last_byte_has_passed() -> None:
