@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.broker.raw import connect_packet, publish_packet
-from tests.conformance.client import publish_bytes, subscribe_bytes, unsubscribe_bytes
 from tests.fuzz.in_process import InProcessNode, Pipe
+from tests.support.mqtt_packets import publish_bytes, subscribe_bytes, unsubscribe_bytes
 from wire.frames.names import STORE
 
 CONNACK, SUBACK, UNSUBACK, PUBACK = b"\x20\x02\x00\x00", b"\x90\x03\x00\x09\x00", b"\xb0\x02\x00\x08", b"\x40\x02\x00\x07"

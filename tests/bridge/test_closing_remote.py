@@ -12,7 +12,8 @@ from supervisor.cli.main import main
 from tests.conftest import StartNode
 from tests.support.fake_remote import FakeRemote
 from tests.support.mosquitto import Mosquitto
-from tests.support.mqtt_client import PUBLISH, MqttClient
+from tests.support.mqtt_client import MqttClient
+from tests.support.mqtt_packets import PUBLISH
 from tests.support.node import Node, bridge_config, node_config
 from tests.support.subscriber import Subscriber
 from tests.support.waiting import wait_until

@@ -10,7 +10,8 @@ import pytest
 
 from tests.conftest import StartNode
 from tests.support.mosquitto import Mosquitto, mosquitto_pub, program
-from tests.support.mqtt_client import (
+from tests.support.mqtt_client import MqttClient
+from tests.support.mqtt_packets import (
     CONTENT_TYPE,
     CORRELATION_DATA,
     MESSAGE_EXPIRY,
@@ -18,7 +19,6 @@ from tests.support.mqtt_client import (
     PUBLISH,
     RESPONSE_TOPIC,
     USER_PROPERTY,
-    MqttClient,
     Properties,
 )
 from tests.support.node import bridge_config, node_config
@@ -94,7 +94,7 @@ def test_a_full_window_of_qos_1_and_2_together_suits_a_stock_remote(remote: Mosq
         with MqttClient(node.port) as client:
             for start in range(0, 400, 40):  # 20 of QoS 2, then 20 of QoS 1, and so on
                 numbers = [(number, 2 if number % 40 < 20 else 1) for number in range(start, start + 40)]
-                client.send_raw(b"".join(client.encode_publish(f"q{qos}", str(number), qos) for number, qos in numbers))
+                client.send(b"".join(client.encode_publish(f"q{qos}", str(number), qos) for number, qos in numbers))
         node.wait_lane("cloud", depth=400)
         proxy.restore()
         for qos in (1, 2):
@@ -141,7 +141,7 @@ def test_four_lanes_keep_the_order_of_each_topic(remote: Mosquitto, start_node: 
     topics = [f"t/{number}" for number in range(16)]
     with Subscriber(remote.port, "#") as subscriber, MqttClient(node.port) as client:
         sent = [(topic, number) for number in NUMBERS[:50] for topic in topics]
-        client.send_raw(b"".join(client.encode_publish(topic, number, 1) for topic, number in sent))
+        client.send(b"".join(client.encode_publish(topic, number, 1) for topic, number in sent))
         for _ in sent:
             client.expect(PUBACK)
         for topic in topics:

@@ -11,7 +11,8 @@ import pytest
 
 from tests.conftest import StartNode
 from tests.support.fake_remote import Cut, FakeRemote
-from tests.support.mqtt_client import (
+from tests.support.mqtt_client import MqttClient
+from tests.support.mqtt_packets import (
     CONNACK,
     MESSAGE_EXPIRY,
     PUBACK,
@@ -20,7 +21,6 @@ from tests.support.mqtt_client import (
     PUBREC,
     PUBREL,
     RECEIVE_MAXIMUM,
-    MqttClient,
     Packet,
     Properties,
 )

@@ -10,7 +10,7 @@ import pytest
 from tests.conftest import StartNode
 from tests.support.fake_remote import FakeRemote
 from tests.support.mosquitto import Mosquitto, mosquitto_pub
-from tests.support.mqtt_client import PUBLISH
+from tests.support.mqtt_packets import PUBLISH
 from tests.support.node import Config, Node, bridge_config, node_config
 from tests.support.ports import free_port
 from tests.support.proxy import Proxy

@@ -11,7 +11,7 @@ from tests.bridge.test_failback import at
 from tests.bridge.test_remote_subscriptions import publish
 from tests.conftest import StartNode
 from tests.support.mosquitto import Mosquitto
-from tests.support.mqtt_client import PUBCOMP, PUBLISH, PUBREC, PUBREL, SUBSCRIBE, Packet, decode
+from tests.support.mqtt_packets import PUBCOMP, PUBLISH, PUBREC, PUBREL, SUBSCRIBE, Packet, suback_bytes
 from tests.support.node import Config, Node, bridge_config, node_config
 from tests.support.proxy import Proxy
 from tests.support.scripted_remote import RemoteEnd, ScriptedRemote
@@ -89,31 +89,26 @@ def test_what_each_broker_keeps_while_the_bridge_is_at_the_other_comes_when_it_i
 class Script:
     """One connection of a ``ScriptedRemote``; SUBSCRIBE is answered in passing."""
 
-    def __init__(self, end: RemoteEnd, version: int) -> None:
+    def __init__(self, end: RemoteEnd) -> None:
         self.end = end
-        self._version = version
         self._subscribed = False
 
     def next_of(self, kind: int) -> Packet:
         """The next packet, which is of ``kind``."""
-        head, body = self.end.read_raw()
-        if head >> 4 == SUBSCRIBE:
-            self._granted(body)
-            head, body = self.end.read_raw()
-        assert head >> 4 == kind, (head, body)
-        return decode(self._version, head, body)
+        if (found := self.end.read()).kind == SUBSCRIBE:
+            self._granted(found)
+            found = self.end.read()
+        assert found.kind == kind, found
+        return found
 
     def subscribed(self) -> None:
         """Wait for the SUBSCRIBE, if that has not come."""
         if not self._subscribed:
-            head, body = self.end.read_raw()
-            assert head >> 4 == SUBSCRIBE, (head, body)
-            self._granted(body)
+            self._granted(self.end.expect(SUBSCRIBE))
 
-    def _granted(self, body: bytes) -> None:
+    def _granted(self, asked: Packet) -> None:
         self._subscribed = True
-        answer = body[:2] + (b"\x02" if self._version == 4 else b"\x00\x02")
-        self.end.raw(bytes((0x90, len(answer))) + answer)
+        self.end.send(suback_bytes(self.end.version, asked.packet_id, [2]))
 
     def finish(self, *packets: Packet) -> None:
         """Take QoS 2 messages to their end."""
@@ -131,12 +126,12 @@ def test_a_broker_that_was_left_lets_go_of_its_identifiers_before_anything_is_pu
     """One message is finished at the second meanwhile; the other is not, and goes on at the first as a repeat."""
     with ScriptedRemote(version) as first, ScriptedRemote(version) as second:
         node = start_node(towards(first.port, second.port, protocol=protocol, primary_retry="unlimited"))
-        script = Script(first.accept(), version)
+        script = Script(first.accept())
         publish(node.port, "out", ["finished", "not finished"], qos=2)
         ids = [script.next_of(PUBLISH).packet_id for _ in range(2)]
         first.close()
 
-        script = Script(second.accept(), version)
+        script = Script(second.accept())
         finished, other = script.next_of(PUBLISH), script.next_of(PUBLISH)
         assert [(packet.payload, packet.dup) for packet in (finished, other)] == [(b"finished", False), (b"not finished", False)]
         script.finish(finished)
@@ -146,7 +141,7 @@ def test_a_broker_that_was_left_lets_go_of_its_identifiers_before_anything_is_pu
         second.close()
 
         with ScriptedRemote(version, first.port) as again:
-            script = Script(again.accept(session_present=True), version)
+            script = Script(again.accept(session_present=True))
             assert script.next_of(PUBREL).packet_id == ids[0]
             script.subscribed()
             publish(node.port, "out", ["new"], qos=2)

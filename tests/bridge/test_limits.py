@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from tests.broker.exchange import take_one
 from tests.conftest import StartNode
 from tests.support.mosquitto import Mosquitto
-from tests.support.mqtt_client import PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, MqttClient, Will
+from tests.support.mqtt_client import MqttClient, take_one
+from tests.support.mqtt_packets import PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, Will
 from tests.support.node import Config, bridge_config, node_config
 from tests.support.ports import free_port
 from tests.support.proxy import Proxy
@@ -31,7 +31,7 @@ def limited(port: int, overflow: str, **limits: Any) -> Config:
 
 def publish_numbers(client: MqttClient, qos: int = 1) -> None:
     """All of ``NUMBERS`` in one burst, with packet identifiers from 1."""
-    client.send_raw(b"".join(client.encode_publish("t", number, qos) for number in NUMBERS))
+    client.send(b"".join(client.encode_publish("t", number, qos) for number in NUMBERS))
 
 
 def test_an_mqtt_5_publisher_is_refused_with_a_reason_code(remote: Mosquitto, start_node: StartNode) -> None:

@@ -14,7 +14,8 @@ import pytest
 from supervisor.cli.main import main
 from tests.conftest import StartNode
 from tests.support.fake_remote import FakeRemote
-from tests.support.mqtt_client import PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, MqttClient, Packet
+from tests.support.mqtt_client import MqttClient
+from tests.support.mqtt_packets import PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, Packet
 from tests.support.node import HANGS_SOON, Config, Node, bridge_config, node_config
 from tests.support.ports import free_port
 from tests.support.publisher import Publisher

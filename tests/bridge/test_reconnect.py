@@ -10,7 +10,8 @@ import pytest
 
 from tests.conftest import StartNode
 from tests.support.mosquitto import Mosquitto, mosquitto_pub
-from tests.support.mqtt_client import PUBACK, MqttClient
+from tests.support.mqtt_client import MqttClient
+from tests.support.mqtt_packets import PUBACK
 from tests.support.node import bridge_config, node_config
 from tests.support.proxy import Proxy
 from tests.support.subscriber import Subscriber
@@ -25,7 +26,7 @@ def publish_numbers(port: int, topic: str, numbers: range, *, size_bytes: int = 
         waiting = 0
         for start in range(numbers.start, numbers.stop, window // 2):
             burst = range(start, min(start + window // 2, numbers.stop))
-            client.send_raw(b"".join(client.encode_publish(topic, str(number).ljust(size_bytes), 1) for number in burst))
+            client.send(b"".join(client.encode_publish(topic, str(number).ljust(size_bytes), 1) for number in burst))
             waiting += len(burst)
             while waiting > window // 2:
                 client.expect(PUBACK)

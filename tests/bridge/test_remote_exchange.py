@@ -13,7 +13,8 @@ import pytest
 from tests.bridge.test_remote_subscriptions import LINES, figures, passing, publish, subscribed, taking
 from tests.conftest import StartNode
 from tests.support.mosquitto import Mosquitto
-from tests.support.mqtt_client import DISCONNECT, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, UNSUBSCRIBE, MqttClient
+from tests.support.mqtt_client import MqttClient
+from tests.support.mqtt_packets import DISCONNECT, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, RECEIVE_MAXIMUM, UNSUBSCRIBE
 from tests.support.node import Config, node_config
 from tests.support.proxy import Proxy
 from tests.support.scripted_remote import RemoteEnd, ScriptedRemote
@@ -36,9 +37,9 @@ def test_answers_come_after_the_commit_in_order(start_node: StartNode, protocol:
     with ScriptedRemote(version) as remote:
         node = start_node(node_config(taking(remote.port, RULE, protocol=protocol)))
         end = remote.accept()
-        body = end.answer_subscribe(2)
-        assert int.from_bytes(body[:2], "big") > 65_000
-        assert body.endswith(b"\x00\x04in/#" + bytes([2 | (4 | 8 | 16 if version == 5 else 0)])), "no local, as published, if new"
+        asked = end.answer_subscribe(2)
+        assert asked.packet_id > 65_000
+        assert asked.filters == (("in/#", 2 | (4 | 8 | 16 if version == 5 else 0)),), "no local, as published, if new"
         wait_until(lambda: figures(node)["granted"] == 1, 10.0, "the subscription is granted")
         node.kill("store", signal.SIGSTOP)
         for packet_id, qos in ((3, 1), (1, 2), (2, 1), (9, 2)):
@@ -167,7 +168,7 @@ def test_a_broken_packet_ends_the_connection_with_its_reason(start_node: StartNo
             end.answer_subscribe(2)
             end.publish("in/a", "before", qos=1, packet_id=number + 1)
             expect(end, (PUBACK, number + 1))
-            end.raw(packet)
+            end.send(packet)
             said = end.read()
             assert (said.kind, said.reason_code) == (DISCONNECT, code), what
         remote.accept(session_present=True).answer_subscribe(2)
@@ -179,7 +180,7 @@ def test_more_than_the_receive_maximum_is_taken_all_the_same(start_node: StartNo
     with ScriptedRemote(5) as remote:
         node = start_node(node_config(taking(remote.port, RULE, remote={"receive_maximum": 5})))
         end = remote.accept()
-        assert b"\x21\x00\x05" in end.connect_body, "Receive Maximum in CONNECT"
+        assert end.connect.property(RECEIVE_MAXIMUM) == 5
         end.answer_subscribe(2)
         wait_until(lambda: figures(node)["granted"] == 1, 10.0, "the subscription is granted")
         node.kill("store", signal.SIGSTOP)
@@ -217,7 +218,7 @@ def test_without_suback_the_connection_is_made_again(start_node: StartNode) -> N
     with ScriptedRemote(4) as remote, ThreadPoolExecutor() as thread:
 
         def play() -> None:
-            remote.accept().read_raw()
+            remote.accept().read()
             remote.accept(session_present=True).answer_subscribe(0)
 
         played = thread.submit(play)  # in time, however long the node takes until it is ready

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tests.support.mqtt_client import variable
+from tests.support.mqtt_packets import variable
 from tests.wire.mqtt.malformed import MALFORMED
 
 MALFORMED_PACKET, PROTOCOL_ERROR, UNSUPPORTED_VERSION, BAD_METHOD = 0x81, 0x82, 0x84, 0x8C

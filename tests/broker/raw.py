@@ -9,7 +9,7 @@ import struct
 from pathlib import Path
 from typing import Self
 
-from tests.support.mqtt_client import string, variable
+from tests.support.mqtt_packets import connect_bytes, publish_bytes
 from tests.support.waiting import PATIENCE_S
 
 CONNECT_4 = b"\x10\x0d\x00\x04MQTT\x04\x02\x00\x00\x00\x01a"
@@ -21,14 +21,12 @@ TEXT, BINARY, CLOSE, PING, PONG = 1, 2, 8, 9, 10
 
 def connect_packet(client_id: str, level: int = 4, keep_alive_s: int = 0) -> bytes:
     """A CONNECT that starts clean."""
-    body = string("MQTT") + bytes((level, 2)) + struct.pack("!H", keep_alive_s) + (b"\0" if level == 5 else b"") + string(client_id)
-    return b"\x10" + variable(len(body)) + body
+    return connect_bytes(level, client_id, keep_alive_s=keep_alive_s)
 
 
 def publish_packet(topic: str, payload: bytes, packet_id: int, level: int = 4) -> bytes:
     """A PUBLISH at QoS 1."""
-    body = string(topic) + struct.pack("!H", packet_id) + (b"\0" if level == 5 else b"") + payload
-    return b"\x32" + variable(len(body)) + body
+    return publish_bytes(level, topic, payload, 1, packet_id)
 
 
 def client_context(ca_file: Path, pair: tuple[Path, Path] | None = None) -> ssl.SSLContext:

@@ -14,12 +14,12 @@ from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
 from actors.door.password_hashes import hash_password
-from tests.broker.exchange import publish, take_one
 from tests.broker.raw import client_context
 from tests.conftest import StartNode
 from tests.support.authority import Authority, Pair, client_words, tls_keys
 from tests.support.mosquitto import mosquitto_pub, program
-from tests.support.mqtt_client import DISCONNECT, PUBACK, PUBCOMP, PUBLISH, PUBREC, Closed, MqttClient
+from tests.support.mqtt_client import Closed, MqttClient, publish, take_one
+from tests.support.mqtt_packets import DISCONNECT, PUBACK, PUBCOMP, PUBLISH, PUBREC
 from tests.support.node import Config, Node, bascule, node_config
 from tests.support.ports import free_port
 from tests.support.waiting import PATIENCE_S, wait_until
@@ -400,13 +400,13 @@ def test_a_forbidden_publish_is_answered_in_its_place_and_goes_nowhere(tmp_path:
         topics = ["own/bob/a", "plant/a", "plant/a", "own/ada/a", "own/bob/b", "by/writer/a", "by/reader/a", "own/bob/c"]
         for qos in (0, 1, 2):
             sent = b"".join(writer.encode_publish(topic, f"{qos} {topic}", qos, at + 1) for at, topic in enumerate(topics))
-            writer.send_raw(sent)
+            writer.send(sent)
             if not qos:
                 continue
             answers = [writer.expect(PUBACK if qos == 1 else PUBREC, packet_id=at + 1).reason_code for at in range(len(topics))]
             assert answers == [0, no, no, no, 0, 0, no, 0]
             if qos == 2:
-                writer.send_raw(b"".join(b"\x62\x02\x00" + bytes([at + 1]) for at, code in enumerate(answers) if not code))
+                writer.send(b"".join(b"\x62\x02\x00" + bytes([at + 1]) for at, code in enumerate(answers) if not code))
                 for at, code in enumerate(answers):
                     if not code:
                         assert writer.expect(PUBCOMP, packet_id=at + 1).reason_code == 0
@@ -426,12 +426,12 @@ def test_an_alias_does_not_get_round_the_rules(tmp_path: Path, start_node: Start
         assert reader.connect().reason_code == 0
         assert writer.connect().reason_code == 0
         reader.subscribe("#")
-        writer.publish("plant/a", "named", qos=1, properties=alias)  # type: ignore[arg-type]  # a list of pairs is invariant
+        writer.publish("plant/a", "named", qos=1, properties=alias)
         assert writer.expect(PUBACK).reason_code == 0x87
-        writer.publish("", "by alias", qos=1, properties=alias)  # type: ignore[arg-type]
+        writer.publish("", "by alias", qos=1, properties=alias)
         assert writer.expect(PUBACK).reason_code == 0x87
-        writer.publish("own/bob/a", "allowed", qos=1, properties=alias)  # type: ignore[arg-type]
-        writer.publish("", "allowed too", qos=1, properties=alias)  # type: ignore[arg-type]
+        writer.publish("own/bob/a", "allowed", qos=1, properties=alias)
+        writer.publish("", "allowed too", qos=1, properties=alias)
         assert [writer.expect(PUBACK).reason_code for _ in range(2)] == [0, 0]
         assert [reader.expect(PUBLISH).payload for _ in range(2)] == [b"allowed", b"allowed too"]
 

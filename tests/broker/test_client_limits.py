@@ -28,7 +28,8 @@ from tests.broker.raw import (
 )
 from tests.conftest import StartNode
 from tests.support.authority import Authority, Pair, tls_keys
-from tests.support.mqtt_client import CONNACK, DISCONNECT, PUBACK, Closed, MqttClient, string
+from tests.support.mqtt_client import Closed, MqttClient
+from tests.support.mqtt_packets import CONNACK, DISCONNECT, PUBACK, string
 from tests.support.node import Config, Node, node_config
 from tests.support.ports import free_port
 from tests.support.waiting import PATIENCE_S, wait_until
@@ -142,10 +143,10 @@ def test_a_large_packet_in_small_pieces_is_taken_whole(start_node: StartNode) ->
             packets = publish_packet("t", b"first", 1) + publish_packet("t", payload, 2) + publish_packet("t", b"last", 3)
             piece_bytes = 1 if number == 0 else 999
             for at in range(0, 2000, piece_bytes):
-                publisher.send_raw(packets[at : at + piece_bytes])
+                publisher.send(packets[at : at + piece_bytes])
             at = -(-2000 // piece_bytes) * piece_bytes
             for start in range(at, len(packets), 50):
-                publisher.send_raw(packets[start : start + 50])
+                publisher.send(packets[start : start + 50])
             assert [publisher.expect(PUBACK).packet_id for _ in range(3)] == [1, 2, 3]
             assert [subscriber.read().payload for _ in range(3)] == [b"first", payload, b"last"]
 
@@ -198,7 +199,7 @@ def test_who_publishes_too_fast_is_slowed_down_and_loses_nothing(start_node: Sta
     burst = b"".join(publish_packet("t", bytes(188), number + 1, version) for number in range(count))
     with MqttClient(node.port, "fast", version=version, keep_alive_s=1) as fast, MqttClient(node.port, "other") as other:
         start_s = time.monotonic()
-        fast.send_raw(burst + PINGREQ)
+        fast.send(burst + PINGREQ)
         assert is_served(node.port, "third")
         answers = [fast.read() for _ in range(count + 1)]
         elapsed_s = time.monotonic() - start_s
@@ -212,7 +213,7 @@ def test_who_publishes_too_fast_is_slowed_down_and_loses_nothing(start_node: Sta
 def test_who_is_slowed_down_is_held_to_the_receive_maximum_too(start_node: StartNode) -> None:
     node = start_node(broker_config(publish_messages_per_s=5, receive_maximum=3))
     with MqttClient(node.port, "fast", version=5) as fast:
-        fast.send_raw(b"".join(fast.encode_publish("t", "x", 2) for _ in range(5)))
+        fast.send(b"".join(fast.encode_publish("t", "x", 2) for _ in range(5)))
 
         assert fast.expect(DISCONNECT).reason_code == 0x93
         assert limited(node, "receive_maximum") == 1
@@ -228,7 +229,7 @@ def test_what_may_not_be_published_counts_for_the_rate(start_node: StartNode, ve
     burst = b"".join(publish_packet(topics[number % 5], b"x", number + 1, version) for number in range(count))
     with MqttClient(node.port, "fast", version=version) as fast:
         start_s = time.monotonic()
-        fast.send_raw(burst + PINGREQ)
+        fast.send(burst + PINGREQ)
         answers = [fast.read() for _ in range(count + 1)]
         elapsed_s = time.monotonic() - start_s
 
@@ -338,17 +339,17 @@ def test_input_that_is_not_complete_has_a_limit_for_all_and_who_has_most_of_it_g
         MqttClient(node.port, "last", version=5) as last,
     ):
         for client, size in ((large, 1_900_000), (small, 900_000)):
-            client.send_raw(client.encode_publish("t", "x" * 2_000_000, 1)[:size])
+            client.send(client.encode_publish("t", "x" * 2_000_000, 1)[:size])
         wait_until(lambda: node.status()["listener"]["input_bytes"] == 2_800_000, 20.0, "both are in the making")
         rest = last.encode_publish("t", "y" * 1_000_000, 1)
-        last.send_raw(rest[:900_000])
+        last.send(rest[:900_000])
 
         assert large.expect(DISCONNECT).reason_code == 0x97
         with pytest.raises(Closed):
             large.read()
-        last.send_raw(rest[900_000:])
+        last.send(rest[900_000:])
         assert last.expect(PUBACK).reason_code < 0x80
-        small.send_raw(small.encode_publish("t", "x" * 2_000_000, 1)[900_000:])
+        small.send(small.encode_publish("t", "x" * 2_000_000, 1)[900_000:])
         assert small.expect(PUBACK).reason_code < 0x80
     assert limited(node, "input_max_bytes") == 1
     wait_until(lambda: node.status()["listener"]["input_bytes"] == 0, 20.0, "all is given back")

@@ -19,7 +19,7 @@ from tests.broker.attack import RESET, Target, greeted, pour
 from tests.broker.bad_packets import connect, packet, text
 from tests.broker.raw import PINGREQ, dial, read_to_end
 from tests.conftest import Chances
-from tests.support.mqtt_client import string, variable
+from tests.support.mqtt_packets import string, variable
 from tests.support.node import Config, Node, node_config
 from tests.support.waiting import PATIENCE_S, wait_until
 

@@ -17,10 +17,10 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
 from supervisor.cli.main import main
-from tests.broker.exchange import publish_once, take
 from tests.broker.test_sessions import lasting, reconnect, will
 from tests.conftest import StartNode
-from tests.support.mqtt_client import DISCONNECT, PUBLISH, PUBREC, Closed, MqttClient
+from tests.support.mqtt_client import Closed, MqttClient, publish_once, take
+from tests.support.mqtt_packets import DISCONNECT, PUBLISH, PUBREC
 from tests.support.node import ROOT, Node, bascule, node_config
 from tests.support.waiting import PATIENCE_S, wait_until
 

@@ -6,19 +6,9 @@ import time
 
 import pytest
 
-from tests.broker.exchange import publish_once, take_one
 from tests.conftest import StartNode
-from tests.support.mqtt_client import (
-    DISCONNECT,
-    PUBACK,
-    PUBCOMP,
-    PUBLISH,
-    PUBREC,
-    PUBREL,
-    Closed,
-    MqttClient,
-    Will,
-)
+from tests.support.mqtt_client import Closed, MqttClient, publish_once, take_one
+from tests.support.mqtt_packets import DISCONNECT, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, SESSION_EXPIRY, WILL_DELAY, Will
 from tests.support.node import Node, node_config
 from tests.support.waiting import wait_until
 
@@ -198,8 +188,7 @@ def test_a_clean_start_and_an_expiry_of_zero_end_the_session(start_node: StartNo
         clean.ping()
     assert client.connect().session_present
     client.ping()
-    client.send(DISCONNECT, 0, bytes([0, 5, 0x11, 0, 0, 0, 0]))
-    client.close()
+    client.disconnect(0, [(SESSION_EXPIRY, 0)])
     assert not client.connect().session_present
 
 
@@ -233,7 +222,7 @@ def test_a_session_too_many_is_refused(start_node: StartNode) -> None:
 
 
 def will(payload: str, *, delay_s: int = 0) -> Will:
-    return Will(topic="will", payload=payload.encode(), qos=1, delay_s=delay_s)
+    return Will(topic="will", payload=payload.encode(), qos=1, properties=[(WILL_DELAY, delay_s)] if delay_s else [])
 
 
 @BOTH
@@ -250,11 +239,11 @@ def test_a_will_is_published_unless_the_client_says_goodbye(start_node: StartNod
         if version == 5:
             with_will = MqttClient(node.port, "c", version=5, will=will("kept by 0x04"))
             with_will.connect()
-            with_will.send(DISCONNECT, 0, b"\x04")
+            with_will.disconnect(4)
             assert watcher.expect(PUBLISH).payload == b"kept by 0x04"
         breaker = MqttClient(node.port, "c", version=version, will=will("violation"))
         breaker.connect()
-        breaker.send_raw(b"\xff\xff\xff\xff\xff\xff")
+        breaker.send(b"\xff\xff\xff\xff\xff\xff")
         assert watcher.expect(PUBLISH).payload == b"violation"
         watcher.ping()
 

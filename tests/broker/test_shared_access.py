@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from actors.door.password_hashes import hash_password
-from tests.broker.exchange import publish, take, take_one
 from tests.conftest import StartNode
-from tests.support.mqtt_client import MqttClient
+from tests.support.mqtt_client import MqttClient, publish, take, take_one
 from tests.support.node import Config, Node, node_config
 from tests.support.ports import free_port
 from tests.support.waiting import PATIENCE_S, wait_until

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.broker.exchange import publish, publish_once, take
 from tests.conftest import StartNode
-from tests.support.mqtt_client import DISCONNECT, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, Closed, MqttClient, Packet
+from tests.support.mqtt_client import Closed, MqttClient, publish, publish_once, take
+from tests.support.mqtt_packets import DISCONNECT, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, Packet
 from tests.support.node import Config, Node, node_config
 from tests.support.waiting import PATIENCE_S, wait_until
 

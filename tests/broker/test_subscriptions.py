@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.broker.exchange import publish, take, take_one
-from tests.support.mqtt_client import (
+from tests.support.mqtt_client import MqttClient, publish, take, take_one
+from tests.support.mqtt_packets import (
     DISCONNECT,
     PUBACK,
     PUBLISH,
@@ -20,8 +20,9 @@ from tests.support.mqtt_client import (
     SUBSCRIPTION_IDENTIFIER,
     TOPIC_ALIAS,
     UNSUBSCRIBE,
-    MqttClient,
+    packet_bytes,
     string,
+    subscribe_bytes,
 )
 from tests.support.node import Config, Node, node_config
 
@@ -167,7 +168,7 @@ def test_qos_0_never_waits_for_the_disk(tmp_path: Path) -> None:
         store = node.kill("store", signal.SIGSTOP)
         expected = []
         for number in range(STANDING // 100):
-            publisher.send_raw(b"".join(publisher.encode_publish("t/0", f"{number}.{at}", 0, 0) for at in range(100)))
+            publisher.send(b"".join(publisher.encode_publish("t/0", f"{number}.{at}", 0, 0) for at in range(100)))
             publisher.publish(f"t/retained/{number % 10}", str(number), retain=True)
             expected += [f"{number}.{at}" for at in range(100)] + [str(number)]
         publisher.publish("t/1", "waits", qos=1, packet_id=1)
@@ -204,11 +205,11 @@ def test_who_waits_for_the_disk_keeps_nobody_else_waiting(tmp_path: Path) -> Non
     ):
         subscriber.subscribe("t")
         store = node.kill("store", signal.SIGSTOP)
-        crowd.send_raw(b"".join(crowd.encode_publish("crowd", b"x" * 1000, 1, at + 1) for at in range(CROWD)))
+        crowd.send(b"".join(crowd.encode_publish("crowd", b"x" * 1000, 1, at + 1) for at in range(CROWD)))
         publisher.publish("crowd", "waits", qos=1, packet_id=1)
         for at in range(5):
             messages = b"".join(subscriber.encode_publish("t", f"{at}.{n}", 0) for n in range(1000))
-            subscriber.send_raw(messages)
+            subscriber.send(messages)
             got = [message.payload.decode() for message in take(subscriber, 1000)]
             assert got == [f"{at}.{n}" for n in range(1000)]
             subscriber.ping()
@@ -234,7 +235,7 @@ def test_a_retained_message_comes_before_what_was_published_after_it(tmp_path: P
         subscriber.subscribe("news", options=NEVER)
         publisher.ping()
         store = node.kill("store", signal.SIGSTOP)
-        subscriber.send(SUBSCRIBE, 2, b"\0\7" + b"\0" + string("state/1") + b"\0")
+        subscriber.send(subscribe_bytes(5, 7, [("state/1", 0)]))
         subscriber.ping()
         publish(publisher, "state/1", "new")
         publish(publisher, "state/2", "other")
@@ -326,7 +327,7 @@ def test_an_answer_that_a_client_cannot_take_is_not_sent_and_nothing_is_done(nod
     options = b"\0" if kind == SUBSCRIBE else b""
     with MqttClient(node.port, name, version=5, session_expiry_s=60, properties=[(0x27, 50)]) as subscriber:
         subscriber.subscribe(filters[0])
-        subscriber.send(kind, 2, b"\0\1" + b"\0" + b"".join(string(each) + options for each in filters))
+        subscriber.send(packet_bytes(kind, 2, b"\0\1" + b"\0" + b"".join(string(each) + options for each in filters)))
 
         goodbye = subscriber.expect(DISCONNECT)
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.broker.exchange import publish, publish_once, take_one
 from tests.support.mosquitto import program
-from tests.support.mqtt_client import PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, MqttClient, Will
+from tests.support.mqtt_client import MqttClient, publish, publish_once, take_one
+from tests.support.mqtt_packets import PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, Will
 from tests.support.node import Node, bridge_config, node_config
 from tests.support.ports import free_port
 from tests.support.waiting import PATIENCE_S, wait_until

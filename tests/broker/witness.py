@@ -5,7 +5,8 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Self
 
-from tests.support.mqtt_client import PUBACK, PUBLISH, MqttClient
+from tests.support.mqtt_client import MqttClient
+from tests.support.mqtt_packets import PUBACK, PUBLISH
 
 TOPIC = "witness/heartbeat"
 

@@ -10,18 +10,11 @@ from typing import Protocol
 
 import pytest
 
-from tests.conformance import client
 from tests.conformance.brokers import BROKERS, Broker, Limits
-from tests.conformance.client import (
-    CONNACK,
-    MAXIMUM_PACKET_SIZE,
-    SESSION_EXPIRY,
-    Client,
-    Will,
-    connect_bytes,
-)
 from tests.conformance.statements import Deviation
-from tests.support.mqtt_client import Properties
+from tests.support import mqtt_client
+from tests.support.mqtt_client import MqttClient
+from tests.support.mqtt_packets import CONNACK, MAXIMUM_PACKET_SIZE, SESSION_EXPIRY, Properties, Will, connect_bytes
 
 _counter = count(1)
 
@@ -30,7 +23,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """What another broker is known not to do must fail with it."""
     broker = config.getoption("--broker")
     if broker != "bascule":
-        client.PATIENCE_S = 3.5  # it runs into what it is known not to do
+        mqtt_client.PATIENCE_S = 3.5  # it runs into what it is known not to do
     for item in items:
         if isinstance(item, pytest.Function):
             known: list[Deviation] = getattr(item.function, "deviations", [])
@@ -70,7 +63,7 @@ def topic() -> str:
 class Dial(Protocol):
     """Opens a connection; CONNECT is the caller's."""
 
-    def __call__(self, version: int, port: int | None = None) -> Client: ...
+    def __call__(self, version: int, port: int | None = None) -> MqttClient: ...
 
 
 class Join(Protocol):
@@ -87,14 +80,21 @@ class Join(Protocol):
         will: Will | None = None,
         properties: Properties | None = None,
         port: int | None = None,
-    ) -> Client: ...
+    ) -> MqttClient: ...
 
 
 @pytest.fixture
 def dial(broker: Broker) -> Iterator[Dial]:
     """Connections that end with the test."""
     with ExitStack() as stack:
-        yield lambda version, port=None: stack.enter_context(Client(port or broker.port, version))
+
+        def connection(version: int, port: int | None = None) -> MqttClient:
+            dialled = MqttClient(port or broker.port, version=version, holds=True)
+            stack.callback(dialled.close)
+            dialled.dial()
+            return dialled
+
+        yield connection
 
 
 @pytest.fixture
@@ -111,7 +111,7 @@ def join(dial: Dial) -> Join:
         will: Will | None = None,
         properties: Properties | None = None,
         port: int | None = None,
-    ) -> Client:
+    ) -> MqttClient:
         joined = dial(version, port)
         wanted = list(properties or [])
         if version == 5 and expiry_s:
@@ -123,7 +123,7 @@ def join(dial: Dial) -> Join:
         starts_clean = not expiry_s if clean is None else clean
         name = f"c{next(_counter)}" if client_id is None else client_id
         joined.send(connect_bytes(version, name, clean=starts_clean, keep_alive_s=keep_alive_s, will=will, properties=wanted))
-        joined.connack = joined.expect(CONNACK, code=0)
+        joined.connack = joined.expect(CONNACK, reason_code=0)
         return joined
 
     return connected

@@ -5,17 +5,18 @@ from __future__ import annotations
 import pytest
 
 from tests.conformance.brokers import PASSWORD, Broker
-from tests.conformance.client import CONNACK, PINGRESP, PUBACK, PUBREC, SUBACK, Client, connect_bytes, publish_bytes
 from tests.conformance.conftest import Dial
 from tests.conformance.statements import clause
+from tests.support.mqtt_client import MqttClient
+from tests.support.mqtt_packets import CONNACK, PINGRESP, PUBACK, PUBREC, SUBACK, connect_bytes, publish_bytes
 
 NOT_AUTHORIZED = 0x87
 
 
-def _ali(dial: Dial, guarded: Broker, version: int, client_id: str) -> Client:
+def _ali(dial: Dial, guarded: Broker, version: int, client_id: str) -> MqttClient:
     client = dial(version, guarded.port)
     client.send(connect_bytes(version, client_id, username="ali", password=PASSWORD.encode()))
-    client.expect(CONNACK, code=0)
+    client.expect(CONNACK, reason_code=0)
     return client
 
 
@@ -36,7 +37,7 @@ def test_who_cannot_log_in_is_refused_and_nothing_of_his_is_done(
         publish_bytes(version, f"allowed/{topic}", b"refused"),
     )
     assert client.expect_refusal(*((4, 5) if version == 4 else (0x86, NOT_AUTHORIZED))) is not None
-    watcher.publish(f"allowed/{topic}", b"end")
+    watcher.deliver(f"allowed/{topic}", b"end")
     assert watcher.receive_until(b"end") == []
 
 
@@ -50,7 +51,7 @@ def test_a_publish_that_is_not_allowed_is_acknowledged(dial: Dial, guarded: Brok
     assert PINGRESP in found
     if qos:
         answer = found[PUBACK if qos == 1 else PUBREC]
-        assert (answer.packet_id, answer.code) == (7, 0 if version == 4 else NOT_AUTHORIZED)
+        assert (answer.packet_id, answer.reason_code) == (7, 0 if version == 4 else NOT_AUTHORIZED)
 
 
 @clause(v5="MQTT-4.3.3-9")
@@ -61,7 +62,7 @@ def test_behind_a_pubrec_of_failure_the_identifier_is_new(dial: Dial, guarded: B
     client.expect(PUBREC, 7, NOT_AUTHORIZED)
     client.send(publish_bytes(version, f"allowed/{topic}", b"yes", 2, 7))
     client.answer(PUBREC, 7, 0)
-    client.ack(6, 7)
+    client.acknowledge(6, 7)
     client.answer(7, 7, 0)
     assert client.receive().payload == b"yes"
 
@@ -72,5 +73,5 @@ def test_a_filter_that_is_not_allowed_has_its_code_in_suback(dial: Dial, guarded
     client = _ali(dial, guarded, version, topic)
     suback = client.subscribe(f"allowed/{topic}", f"secret/{topic}", "allowed/#", qos=1)
     assert suback.kind == SUBACK
-    assert (suback.codes[0], suback.codes[2]) == (1, 1)
-    assert suback.codes[1] in ((1, 0x80) if version == 4 else (1, NOT_AUTHORIZED))
+    assert (suback.reason_codes[0], suback.reason_codes[2]) == (1, 1)
+    assert suback.reason_codes[1] in ((1, 0x80) if version == 4 else (1, NOT_AUTHORIZED))

@@ -7,24 +7,24 @@ from itertools import islice
 
 import pytest
 
-from tests.conformance.client import (
+from tests.conformance.conftest import Dial, Join
+from tests.conformance.statements import clause
+from tests.support.mqtt_client import Closed
+from tests.support.mqtt_packets import (
     CONNACK,
     CONNECT,
     DISCONNECT,
     PINGRESP,
     PUBACK,
     SUBACK,
-    Ended,
     Packet,
     Will,
     connect_bytes,
-    packet,
+    packet_bytes,
     publish_bytes,
+    string,
     subscribe_bytes,
 )
-from tests.conformance.conftest import Dial, Join
-from tests.conformance.statements import clause
-from tests.support.mqtt_client import string
 from tests.support.waiting import wait_until
 
 MALFORMED, PROTOCOL_ERROR, BAD_ID = 0x81, 0x82, 0x85
@@ -54,9 +54,9 @@ def test_another_protocol_name_is_not_served(dial: Dial, version: int, name: str
     watcher.subscribe(topic)
     client = dial(version)
     body = string(name) + connect_bytes(version, "a")[8:]
-    client.send(packet(CONNECT, 0, body), publish_bytes(version, topic, b"wrong"))
+    client.send(packet_bytes(CONNECT, 0, body), publish_bytes(version, topic, b"wrong"))
     assert client.rest_of_bytes() in (b"", b"\x20\x02\x00\x01" if version == 4 else b"\x20\x03\x00\x84\x00")
-    watcher.publish(topic, b"right")
+    watcher.deliver(topic, b"right")
     assert watcher.receive().payload == b"right"
 
 
@@ -115,7 +115,7 @@ def test_a_field_that_a_flag_promises_must_be_there(dial: Dial, version: int, fl
     client = dial(version)
     five = b"\0" if version == 5 else b""
     body = string("MQTT") + bytes((version, flags, 0, 0)) + five + string("a") + (five if flags & 4 else b"") + rest
-    client.send(packet(CONNECT, 0, body))
+    client.send(packet_bytes(CONNECT, 0, body))
     client.expect_refusal(*BAD)
 
 
@@ -137,7 +137,7 @@ def test_all_fields_are_read_in_their_order(dial: Dial, join: Join, version: int
     watcher.subscribe(topic)
     client = dial(version)
     client.send(connect_bytes(version, "all-fields", will=Will(topic=topic, payload=b"gone"), username="user", password=b"secret"))
-    client.expect(CONNACK, code=0)
+    client.expect(CONNACK, reason_code=0)
     client.vanish()
     assert watcher.receive().payload == b"gone"
 
@@ -169,7 +169,7 @@ def test_a_will_topic_has_no_wildcards(dial: Dial, version: int, name: str) -> N
 @pytest.mark.parametrize("name", ["a", "0123456789abcdefghijklm", "NOPQRSTUVWXYZ"])
 @clause(v311="MQTT-3.1.3-3 MQTT-3.1.3-5 MQTT-3.1.4-4", v5="MQTT-3.1.3-3 MQTT-3.1.3-5 MQTT-3.1.4-5")
 def test_a_client_identifier_of_1_to_23_plain_characters_is_taken(join: Join, version: int, name: str) -> None:
-    assert join(version, name).connack.code == 0
+    assert join(version, name).connack.reason_code == 0
 
 
 @clause(v311="MQTT-3.1.3-6 MQTT-3.2.0-1", v5="MQTT-3.1.3-6 MQTT-3.2.0-1 MQTT-3.2.0-2")
@@ -177,17 +177,17 @@ def test_clients_without_an_identifier_get_one_each(join: Join, version: int, to
     first, second = join(version, ""), join(version, "")
     for client in (first, second):
         client.subscribe(topic)
-    second.publish(topic, b"both live")
+    second.deliver(topic, b"both live")
     assert first.receive().payload == second.receive().payload == b"both live"
 
 
 @clause(v311="MQTT-3.1.4-2", v5="MQTT-3.1.4-3 MQTT-4.13.2-1")
 def test_a_client_identifier_that_connects_again_takes_over(join: Join, version: int, topic: str) -> None:
     old = join(version, topic)
-    old.ping()
+    old.drain()
     new = join(version, topic)
     old.expect_end(TAKEN_OVER)
-    assert new.ping() == []
+    assert new.drain() == []
 
 
 @clause(v311="MQTT-3.1.3-2", v5="MQTT-3.1.3-2")
@@ -219,7 +219,7 @@ def test_nothing_behind_a_refused_connect_is_processed(dial: Dial, join: Join, v
     client.send(bad, publish_bytes(version, topic, b"refused"))
     code = client.expect_refusal(2, 0x8C, 0x87)
     assert code is not None
-    watcher.publish(topic, b"served")
+    watcher.deliver(topic, b"served")
     assert watcher.receive().payload == b"served"
 
 
@@ -232,20 +232,20 @@ def test_silence_for_one_and_a_half_keep_alives_ends_the_connection(join: Join, 
     silent, busy = join(version, keep_alive_s=3, will=Will(topic=topic)), join(version, keep_alive_s=3)
 
     def is_closed() -> bool:
-        assert busy.ping() == []
+        assert busy.drain() == []
         try:
             last: Packet | None = silent.read(0.2)
-        except Ended:
+        except (Closed, ConnectionResetError):
             return True
         except TimeoutError:
             return False
         assert last is not None
-        assert (last.kind, last.code) == (DISCONNECT, KEEP_ALIVE_TIMEOUT)
+        assert (last.kind, last.reason_code) == (DISCONNECT, KEEP_ALIVE_TIMEOUT)
         return False
 
     wait_until(is_closed, 60.0, "the silent client is closed")
     assert time.monotonic() - began_s >= 4.5
-    assert busy.ping() == []
+    assert busy.drain() == []
     assert watcher.receive().payload == b"will"
 
 
@@ -262,9 +262,9 @@ def test_keep_alive_counts_packets_and_one_that_goes_on_coming_has_its_time(join
             last = dribbling.read(0.1)
         except TimeoutError:
             return False
-        except (Ended, BrokenPipeError, ConnectionResetError):
+        except (Closed, BrokenPipeError, ConnectionResetError):
             return True
-        assert (last.kind, last.code) == (DISCONNECT, KEEP_ALIVE_TIMEOUT)
+        assert (last.kind, last.reason_code) == (DISCONNECT, KEEP_ALIVE_TIMEOUT)
         return False
 
     wait_until(is_closed, 60.0, "who sends a byte now and then is closed")
@@ -275,5 +275,5 @@ def test_keep_alive_counts_packets_and_one_that_goes_on_coming_has_its_time(join
 @clause(v311="MQTT-3.1.3-3", v5="MQTT-3.1.3-3")
 def test_connect_without_a_client_identifier_field_is_refused(dial: Dial, version: int) -> None:
     client = dial(version)
-    client.send(packet(CONNECT, 0, string("MQTT") + bytes((version, 2, 0, 0)) + (b"\0" if version == 5 else b"")))
+    client.send(packet_bytes(CONNECT, 0, string("MQTT") + bytes((version, 2, 0, 0)) + (b"\0" if version == 5 else b"")))
     client.expect_refusal(*BAD, BAD_ID)

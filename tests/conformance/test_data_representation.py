@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.conformance.client import (
+from tests.conformance.conftest import Dial, Join
+from tests.conformance.statements import clause, deviates
+from tests.support.mqtt_packets import (
     CONNECT,
     DISCONNECT,
     PUBACK,
@@ -18,13 +20,11 @@ from tests.conformance.client import (
     UNSUBSCRIBE,
     USER_PROPERTY,
     connect_bytes,
-    packet,
+    packet_bytes,
     publish_bytes,
     subscribe_bytes,
     unsubscribe_bytes,
 )
-from tests.conformance.conftest import Dial, Join
-from tests.conformance.statements import clause, deviates
 
 MALFORMED, PROTOCOL_ERROR, TOPIC_INVALID, FILTER_INVALID = 0x81, 0x82, 0x90, 0x8F
 BAD = (MALFORMED, PROTOCOL_ERROR)
@@ -58,8 +58,8 @@ def test_a_null_character_in_a_filter_is_refused(join: Join, version: int) -> No
 def test_a_byte_order_mark_is_a_character_of_its_own(join: Join, version: int, topic: str) -> None:
     client = join(version)
     client.subscribe(f"\ufeff{topic}", topic)
-    client.publish(f"\ufeff{topic}", b"marked")
-    client.publish(topic, b"plain")
+    client.deliver(f"\ufeff{topic}", b"marked")
+    client.deliver(topic, b"plain")
     assert [(message.topic, message.payload) for message in (client.receive(), client.receive())] == [
         (f"\ufeff{topic}", b"marked"),
         (topic, b"plain"),
@@ -69,7 +69,7 @@ def test_a_byte_order_mark_is_a_character_of_its_own(join: Join, version: int, t
 @clause(v5="MQTT-1.5.5-1")
 def test_a_property_length_longer_than_need_be_is_malformed(join: Join, version: int) -> None:
     client = join(version)
-    client.send(packet(PUBLISH, 0, b"\x00\x01a\x80\x00"))
+    client.send(packet_bytes(PUBLISH, 0, b"\x00\x01a\x80\x00"))
     client.expect_end(*BAD)
 
 
@@ -86,7 +86,7 @@ def test_both_strings_of_a_pair_are_well_formed(join: Join, version: int, pair: 
     client = join(version)
     name, value = pair
     body = bytes((USER_PROPERTY, 0, len(name))) + name + bytes((0, len(value))) + value
-    client.send(packet(PUBLISH, 0, b"\x00\x01a" + bytes((len(body),)) + body))
+    client.send(packet_bytes(PUBLISH, 0, b"\x00\x01a" + bytes((len(body),)) + body))
     client.expect_end(*BAD)
 
 
@@ -104,14 +104,14 @@ BODIES = {SUBSCRIBE: (b"\0\1\0\1a\0", b"\0\1\0\0\1a\0"), UNSUBSCRIBE: (b"\0\1\0\
 )
 def test_reserved_flags_end_the_connection(join: Join, version: int, kind: int, flags: int) -> None:
     client = join(version)
-    client.send(packet(kind, flags, BODIES[kind][version == 5] if kind in BODIES else b"" if kind >= 12 else b"\0\1"))
+    client.send(packet_bytes(kind, flags, BODIES[kind][version == 5] if kind in BODIES else b"" if kind >= 12 else b"\0\1"))
     client.expect_end(*BAD)
 
 
 @clause(v5="MQTT-3.15.1-1")
 def test_reserved_flags_of_auth_end_the_connection(join: Join, version: int) -> None:
     client = join(version)
-    client.send(packet(15, 1, b""))
+    client.send(packet_bytes(15, 1, b""))
     client.expect_end(*BAD)
 
 
@@ -127,14 +127,14 @@ def test_reserved_flags_of_connect_end_the_connection(dial: Dial, version: int) 
 @clause(v311="MQTT-4.8.0-1", v5="MQTT-4.13.1-1")
 def test_a_packet_that_no_client_sends_ends_the_connection(join: Join, version: int, kind: int) -> None:
     client = join(version)
-    client.send(packet(kind, 0, b"" if kind in (0, 13) else b"\0\1\0\0"))
+    client.send(packet_bytes(kind, 0, b"" if kind in (0, 13) else b"\0\1\0\0"))
     client.expect_end(*BAD)
 
 
 @clause(v311="MQTT-4.8.0-1", v5="MQTT-2.1.3-1 MQTT-4.13.1-1")
 def test_auth_without_a_method_ends_the_connection(join: Join, version: int) -> None:
     client = join(version)
-    client.send(packet(15, 0, b""))
+    client.send(packet_bytes(15, 0, b""))
     client.expect_end(*BAD)
 
 
@@ -165,7 +165,7 @@ def test_the_identifiers_of_what_is_in_flight_differ_and_are_not_0(join: Join, v
     publisher, subscriber = join(version), join(version)
     subscriber.subscribe(topic, qos=2)
     for number in range(10):
-        publisher.publish(topic, b"%d" % number, 1 + number % 2)
+        publisher.deliver(topic, b"%d" % number, 1 + number % 2)
     flying = [subscriber.expect(PUBLISH) for _ in range(10)]
     assert len({message.packet_id for message in flying}) == 10
     assert 0 not in {message.packet_id for message in flying}
@@ -176,7 +176,7 @@ def test_qos_0_has_no_packet_identifier(join: Join, version: int, topic: str) ->
     """Each byte of what comes is told."""
     publisher, subscriber = join(version), join(version)
     subscriber.subscribe(topic, qos=2)
-    publisher.publish(topic, b"payload")
+    publisher.deliver(topic, b"payload")
     message = subscriber.expect(PUBLISH)
     assert (message.qos, message.payload, message.properties) == (0, b"payload", [])
 
@@ -189,7 +189,7 @@ def test_an_answer_has_the_identifier_of_what_it_answers(join: Join, version: in
     client.expect(PUBACK, packet_id)
     client.send(publish_bytes(version, topic, b"", 2, packet_id))
     client.expect(PUBREC, packet_id)
-    client.ack(PUBREL, packet_id)
+    client.acknowledge(PUBREL, packet_id)
     client.expect(PUBCOMP, packet_id)
     client.send(subscribe_bytes(version, packet_id, [(topic, 0)]))
     client.expect(SUBACK, packet_id)
@@ -199,12 +199,12 @@ def test_an_answer_has_the_identifier_of_what_it_answers(join: Join, version: in
 
 @clause(v5="MQTT-2.2.2-1")
 def test_a_packet_without_properties_says_so(join: Join, version: int, topic: str) -> None:
-    """Client.read takes nothing that lacks its Property Length; here are the bytes of a PUBLISH, and a packet of ours without."""
+    """No client of ours reads what lacks its Property Length; here are the bytes of a PUBLISH, and a packet of ours without."""
     client = join(version)
     client.subscribe(topic)
-    client.publish(topic, b"x")
+    client.deliver(topic, b"x")
     assert client.expect(PUBLISH).properties == []
-    client.send(packet(SUBSCRIBE, 2, b"\0\7\0\1a\0"))  # as in 3.1.1: "\0" is the Property Length, and the rest no filter
+    client.send(packet_bytes(SUBSCRIBE, 2, b"\0\7\0\1a\0"))  # as in 3.1.1: "\0" is the Property Length, and the rest no filter
     client.expect_end(*BAD, FILTER_INVALID)
 
 
@@ -221,5 +221,5 @@ MISPLACED = {"receive-maximum": b"\x21\0\1", "unknown": b"\x7e\0", "session-expi
 @clause(v5="MQTT-4.13.1-1")
 def test_a_property_twice_or_out_of_place_ends_the_connection(join: Join, version: int, properties: bytes) -> None:
     client = join(version)
-    client.send(packet(PUBLISH, 0, b"\x00\x01a" + bytes((len(properties),)) + properties))
+    client.send(packet_bytes(PUBLISH, 0, b"\x00\x01a" + bytes((len(properties),)) + properties))
     client.expect_end(*BAD)

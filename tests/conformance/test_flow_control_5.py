@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.conformance.brokers import Broker
-from tests.conformance.client import (
+from tests.conformance.conftest import Join
+from tests.conformance.statements import clause, deviates
+from tests.support.mqtt_packets import (
     PUBACK,
     PUBCOMP,
     PUBLISH,
@@ -16,8 +18,6 @@ from tests.conformance.client import (
     publish_bytes,
     subscribe_bytes,
 )
-from tests.conformance.conftest import Join
-from tests.conformance.statements import clause, deviates
 
 EXCEEDED = 0x93
 
@@ -31,28 +31,28 @@ def test_no_more_than_the_receive_maximum_is_in_flight(join: Join, version: int,
     publisher, subscriber = join(version), join(version, properties=[(RECEIVE_MAXIMUM, maximum)])
     subscriber.subscribe(topic, qos=2)
     for number in range(8):
-        publisher.publish(topic, b"%d" % number, qos)
+        publisher.deliver(topic, b"%d" % number, qos)
     flying = [subscriber.expect(PUBLISH) for _ in range(maximum)]
-    assert subscriber.ping() == []
+    assert subscriber.drain() == []
     for number in range(maximum, 8):
         oldest = flying.pop(0)
         if qos == 2:
-            subscriber.ack(PUBREC, oldest.packet_id)
+            subscriber.acknowledge(PUBREC, oldest.packet_id)
             subscriber.expect(PUBREL, oldest.packet_id)
-            assert subscriber.ping() == [], "PUBREC gives no room"
-        subscriber.ack(PUBACK if qos == 1 else PUBCOMP, oldest.packet_id)
+            assert subscriber.drain() == [], "PUBREC gives no room"
+        subscriber.acknowledge(PUBACK if qos == 1 else PUBCOMP, oldest.packet_id)
         flying.append(subscriber.expect(PUBLISH))
         assert flying[-1].payload == b"%d" % number
-        assert subscriber.ping() == []
+        assert subscriber.drain() == []
 
 
 @clause(v5="MQTT-3.3.4-9 MQTT-4.9.0-1")
 def test_a_pubrec_of_failure_gives_room(join: Join, version: int, topic: str) -> None:
     publisher, subscriber = join(version), join(version, properties=[(RECEIVE_MAXIMUM, 1)])
     subscriber.subscribe(topic, qos=2)
-    publisher.publish(topic, b"1", 2)
-    publisher.publish(topic, b"2", 2)
-    subscriber.ack(PUBREC, subscriber.expect(PUBLISH).packet_id, 0x80)
+    publisher.deliver(topic, b"1", 2)
+    publisher.deliver(topic, b"2", 2)
+    subscriber.acknowledge(PUBREC, subscriber.expect(PUBLISH).packet_id, 0x80)
     assert subscriber.expect(PUBLISH).payload == b"2"
 
 
@@ -62,15 +62,15 @@ def test_with_no_room_left_everything_else_goes_on(join: Join, version: int, top
     publisher, subscriber = join(version), join(version, properties=[(RECEIVE_MAXIMUM, 1)])
     subscriber.subscribe(topic, qos=1)
     for _ in range(3):
-        publisher.publish(topic, b"x", 1)
+        publisher.deliver(topic, b"x", 1)
     subscriber.expect(PUBLISH)
-    publisher.publish(topic, b"free", 0)
+    publisher.deliver(topic, b"free", 0)
     assert subscriber.expect(PUBLISH).payload == b"free"
-    assert subscriber.ping() == []
+    assert subscriber.drain() == []
     subscriber.send(subscribe_bytes(version, 9, [(f"{topic}/b", 2)]))
     subscriber.expect(SUBACK, 9)
-    assert subscriber.publish(f"{topic}/c", b"", 1) is not None
-    assert subscriber.publish(f"{topic}/c", b"", 2) is not None
+    assert subscriber.deliver(f"{topic}/c", b"", 1) is not None
+    assert subscriber.deliver(f"{topic}/c", b"", 2) is not None
 
 
 @deviates("mosquitto", "2.0.11 sends all of it again at once")
@@ -79,14 +79,14 @@ def test_the_receive_maximum_counts_for_what_is_sent_again(join: Join, version: 
     publisher, subscriber = join(version), join(version, topic, expiry_s=1000)
     subscriber.subscribe(topic, qos=1)
     for number in range(4):
-        publisher.publish(topic, b"%d" % number, 1)
+        publisher.deliver(topic, b"%d" % number, 1)
     first = [subscriber.expect(PUBLISH) for _ in range(4)]
     subscriber.vanish()
     subscriber = join(version, topic, clean=False, expiry_s=1000, properties=[(RECEIVE_MAXIMUM, 2)])
     again = [subscriber.expect(PUBLISH) for _ in range(2)]
-    assert subscriber.ping() == []
+    assert subscriber.drain() == []
     for message in again:
-        subscriber.ack(PUBACK, message.packet_id)
+        subscriber.acknowledge(PUBACK, message.packet_id)
     again += [subscriber.expect(PUBLISH) for _ in range(2)]
     assert [(one.packet_id, one.dup) for one in again] == [(one.packet_id, True) for one in first]
 
@@ -103,6 +103,6 @@ def test_a_client_that_exceeds_the_servers_receive_maximum_is_disconnected(
     for packet_id in range(1, maximum + 1):
         client.send(publish_bytes(version, topic, b"", 2, packet_id))
         client.expect(PUBREC, packet_id)
-    assert client.ping() == []
+    assert client.drain() == []
     client.send(publish_bytes(version, topic, b"", 2, maximum + 1))
     client.expect_end(EXCEEDED)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.conformance.client import (
+from tests.conformance.conftest import Join
+from tests.conformance.statements import clause, deviates
+from tests.support.mqtt_client import MqttClient
+from tests.support.mqtt_packets import (
     PUBACK,
     PUBCOMP,
     PUBLISH,
@@ -12,14 +15,11 @@ from tests.conformance.client import (
     PUBREL,
     SUBACK,
     UNSUBACK,
-    Client,
     Packet,
     publish_bytes,
     subscribe_bytes,
     unsubscribe_bytes,
 )
-from tests.conformance.conftest import Join
-from tests.conformance.statements import clause, deviates
 
 QOS = pytest.mark.parametrize("qos", [0, 1, 2])
 LATER = deviates("mosquitto", "2.0.11 delivers a message of QoS 2 at its PUBREL", r"(3\.1\.1|5\.0)-2(-|\])", always=False)
@@ -27,7 +27,7 @@ KEPT = pytest.mark.parametrize("expiry_s", [0, 100], ids=["live", "kept"])
 OLD = pytest.mark.parametrize("old", [False, True], ids=["new", "replaced"])
 
 
-def _messages(client: Client, owed: set[int]) -> list[tuple[bytes, bool]]:
+def _messages(client: MqttClient, owed: set[int]) -> list[tuple[bytes, bool]]:
     """(payload, RETAIN) of all that comes in answer to what was sent; ``owed`` are the kinds of the answers that must come."""
     found: list[Packet] = []
 
@@ -36,9 +36,9 @@ def _messages(client: Client, owed: set[int]) -> list[tuple[bytes, bool]]:
         if one.kind == PUBLISH:
             found.append(one)
             if one.qos:
-                client.ack(PUBACK if one.qos == 1 else PUBREC, one.packet_id)
+                client.acknowledge(PUBACK if one.qos == 1 else PUBREC, one.packet_id)
         elif one.kind in (PUBREC, PUBREL):
-            client.ack(PUBREL if one.kind == PUBREC else PUBCOMP, one.packet_id)
+            client.acknowledge(PUBREL if one.kind == PUBREC else PUBCOMP, one.packet_id)
         return one
 
     while owed:
@@ -67,7 +67,7 @@ def test_a_subscribe_behind_a_retained_publish_brings_it_once(
     client, other = join(version, topic, clean=False, expiry_s=expiry_s), join(version)
     client.subscribe("end", qos=1)
     if old:
-        other.publish(topic, b"old", 1, retain=True)
+        other.deliver(topic, b"old", 1, retain=True)
     client.send(
         publish_bytes(version, topic, b"new", qos, 99, retain=True),
         subscribe_bytes(version, 98, [(f"{topic}/#", 2)]),
@@ -130,5 +130,5 @@ def test_a_long_stream_of_all_of_them_keeps_its_order(join: Join, version: int, 
         if one.kind == PUBLISH:
             found.append(one.payload)
         elif one.kind == PUBREC:
-            client.ack(PUBREL, one.packet_id)
+            client.acknowledge(PUBREL, one.packet_id)
     assert found[:-1] == [b"%d on" % number for number in range(40)]

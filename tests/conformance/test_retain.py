@@ -6,9 +6,9 @@ import time
 
 import pytest
 
-from tests.conformance.client import CONTENT_TYPE, MESSAGE_EXPIRY, PUBACK, PUBLISH, SUBACK, USER_PROPERTY, subscribe_bytes
 from tests.conformance.conftest import Join
 from tests.conformance.statements import clause, deviates
+from tests.support.mqtt_packets import CONTENT_TYPE, MESSAGE_EXPIRY, PUBACK, PUBLISH, SUBACK, USER_PROPERTY, subscribe_bytes
 from tests.support.waiting import wait_until
 
 AS_PUBLISHED, IF_NEW, NEVER = 0x08, 0x10, 0x20
@@ -19,10 +19,10 @@ QOS = pytest.mark.parametrize("qos", [0, 1, 2])
 @QOS
 def test_the_last_retained_message_comes_with_a_new_subscription(join: Join, version: int, topic: str, qos: int) -> None:
     publisher, subscriber = join(version), join(version)
-    publisher.publish(topic, b"old", 1, retain=True)
-    publisher.publish(topic, b"new", qos, retain=True)
-    publisher.ping()
-    publisher.publish(f"{topic}/other", b"other", 1, retain=True)
+    publisher.deliver(topic, b"old", 1, retain=True)
+    publisher.deliver(topic, b"new", qos, retain=True)
+    publisher.drain()
+    publisher.deliver(f"{topic}/other", b"other", 1, retain=True)
     subscriber.subscribe(topic, qos=2)
     message = subscriber.receive()
     assert (message.topic, message.payload, message.qos, message.retain) == (topic, b"new", qos, True)
@@ -34,8 +34,8 @@ def test_each_matching_topic_sends_its_retained_message(join: Join, version: int
     publisher, subscriber = join(version), join(version)
     names = ["a", "b", "b/c", "b/c/d", "e"]
     for name in names:
-        publisher.publish(f"{topic}/{name}", name.encode(), 1, retain=True)
-    publisher.publish(topic, b"parent", 1, retain=True)
+        publisher.deliver(f"{topic}/{name}", name.encode(), 1, retain=True)
+    publisher.deliver(topic, b"parent", 1, retain=True)
     subscriber.subscribe(f"{topic}/#", qos=1)
     found = [subscriber.receive() for _ in range(6)]
     assert {message.payload for message in found} == {b"parent", *(name.encode() for name in names)}
@@ -43,7 +43,7 @@ def test_each_matching_topic_sends_its_retained_message(join: Join, version: int
     other = join(version)
     other.subscribe(f"{topic}/+", qos=0)
     assert {other.receive().payload for _ in range(3)} == {b"a", b"b", b"e"}
-    assert other.ping() == []
+    assert other.drain() == []
 
 
 @clause(v311="MQTT-3.3.1-9", v5="MQTT-3.3.1-12")
@@ -51,7 +51,7 @@ def test_each_matching_topic_sends_its_retained_message(join: Join, version: int
 def test_an_established_subscription_gets_retain_0(join: Join, version: int, topic: str, qos: int) -> None:
     publisher, subscriber = join(version), join(version)
     subscriber.subscribe(topic, qos=2)
-    publisher.publish(topic, b"x", qos, retain=True)
+    publisher.deliver(topic, b"x", qos, retain=True)
     assert not subscriber.receive().retain
 
 
@@ -60,8 +60,8 @@ def test_an_established_subscription_gets_retain_0(join: Join, version: int, top
 def test_retain_as_published_keeps_the_flag(join: Join, version: int, topic: str, qos: int) -> None:
     publisher, subscriber = join(version), join(version)
     subscriber.subscribe(topic, qos=2, options=AS_PUBLISHED)
-    publisher.publish(topic, b"1", qos, retain=True)
-    publisher.publish(topic, b"2", qos, retain=False)
+    publisher.deliver(topic, b"1", qos, retain=True)
+    publisher.deliver(topic, b"2", qos, retain=False)
     assert [subscriber.receive().retain for _ in range(2)] == [True, False]
 
 
@@ -70,12 +70,12 @@ def test_retain_as_published_keeps_the_flag(join: Join, version: int, topic: str
 def test_an_empty_retained_message_is_delivered_and_clears_the_topic(join: Join, version: int, topic: str, qos: int) -> None:
     publisher, subscriber, late = join(version), join(version), join(version)
     subscriber.subscribe(topic, qos=2)
-    publisher.publish(topic, b"kept", 1, retain=True)
-    publisher.publish(topic, b"", qos, retain=True)
-    publisher.publish(topic, b"end", qos)
+    publisher.deliver(topic, b"kept", 1, retain=True)
+    publisher.deliver(topic, b"", qos, retain=True)
+    publisher.deliver(topic, b"end", qos)
     assert [(message.payload, message.retain) for message in subscriber.receive_until(b"end")] == [(b"kept", False), (b"", False)]
     late.subscribe(topic, qos=2)
-    publisher.publish(topic, b"end", qos)
+    publisher.deliver(topic, b"end", qos)
     assert late.receive_until(b"end") == []
 
 
@@ -83,20 +83,20 @@ def test_an_empty_retained_message_is_delivered_and_clears_the_topic(join: Join,
 @pytest.mark.parametrize("payload", [b"plain", b""])
 def test_a_message_without_retain_changes_nothing_that_is_kept(join: Join, version: int, topic: str, payload: bytes) -> None:
     publisher, fresh, subscriber = join(version), join(version), join(version)
-    publisher.publish(topic, b"kept", 1, retain=True)
-    publisher.publish(topic, payload, 1)
-    publisher.publish(f"{topic}/never", payload, 1)
+    publisher.deliver(topic, b"kept", 1, retain=True)
+    publisher.deliver(topic, payload, 1)
+    publisher.deliver(f"{topic}/never", payload, 1)
     subscriber.subscribe(topic, qos=1)
     assert subscriber.receive().payload == b"kept"
     fresh.subscribe(f"{topic}/never", qos=1)
-    publisher.publish(f"{topic}/never", b"end", 1)
+    publisher.deliver(f"{topic}/never", b"end", 1)
     assert fresh.receive_until(b"end") == []
 
 
 @clause(v311="MQTT-3.8.4-3 MQTT-3.3.1-6", v5="MQTT-3.8.4-4 MQTT-3.3.1-9")
 def test_subscribing_again_sends_retained_messages_again(join: Join, version: int, topic: str) -> None:
     client = join(version)
-    client.publish(topic, b"kept", 1, retain=True)
+    client.deliver(topic, b"kept", 1, retain=True)
     for _ in range(3):
         client.subscribe(topic)
         message = client.receive()
@@ -106,11 +106,11 @@ def test_subscribing_again_sends_retained_messages_again(join: Join, version: in
 @clause(v5="MQTT-3.3.1-10")
 def test_retain_handling_1_sends_with_a_new_subscription_only(join: Join, version: int, topic: str) -> None:
     client = join(version)
-    client.publish(topic, b"kept", 1, retain=True)
+    client.deliver(topic, b"kept", 1, retain=True)
     client.subscribe(topic, options=IF_NEW)
     assert client.receive().payload == b"kept"
     client.subscribe(topic, options=IF_NEW)
-    client.publish(topic, b"end")
+    client.deliver(topic, b"end")
     assert client.receive_until(b"end") == []
     client.unsubscribe(topic)
     client.subscribe(topic, options=IF_NEW)
@@ -120,36 +120,36 @@ def test_retain_handling_1_sends_with_a_new_subscription_only(join: Join, versio
 @clause(v5="MQTT-3.3.1-11")
 def test_retain_handling_2_sends_none(join: Join, version: int, topic: str) -> None:
     client = join(version)
-    client.publish(topic, b"kept", 1, retain=True)
+    client.deliver(topic, b"kept", 1, retain=True)
     client.subscribe(topic, options=NEVER)
-    client.publish(topic, b"end")
+    client.deliver(topic, b"end")
     assert client.receive_until(b"end") == []
 
 
 @clause(v5="MQTT-3.3.2-17 MQTT-3.3.2-20 MQTT-3.3.1-5")
 def test_a_retained_message_keeps_its_properties(join: Join, version: int, topic: str) -> None:
     client = join(version)
-    client.publish(
+    client.deliver(
         topic, b"kept", 1, retain=True, properties=[(CONTENT_TYPE, "x"), (USER_PROPERTY, ("b", "1")), (USER_PROPERTY, ("a", "2"))]
     )
     client.subscribe(topic)
     message = client.receive()
-    assert message.get(CONTENT_TYPE) == "x"
+    assert message.property(CONTENT_TYPE) == "x"
     assert message.all(USER_PROPERTY) == [("b", "1"), ("a", "2")]
 
 
 @clause(v5="MQTT-3.3.2-5 MQTT-3.3.2-6")
 def test_a_retained_message_expires(join: Join, version: int, topic: str) -> None:
     client, late = join(version), join(version)
-    client.publish(f"{topic}/short", b"short", 1, retain=True, properties=[(MESSAGE_EXPIRY, 1)])
-    client.publish(f"{topic}/long", b"long", 1, retain=True, properties=[(MESSAGE_EXPIRY, 1000)])
+    client.deliver(f"{topic}/short", b"short", 1, retain=True, properties=[(MESSAGE_EXPIRY, 1)])
+    client.deliver(f"{topic}/long", b"long", 1, retain=True, properties=[(MESSAGE_EXPIRY, 1000)])
     begin_s = time.monotonic()
     wait_until(lambda: time.monotonic() > begin_s + 2.2, 5.0, "the expiry passes")
     late.subscribe(f"{topic}/+", qos=1)
     message = late.receive()
     assert message.payload == b"long"
     assert 980 <= message.number(MESSAGE_EXPIRY, 0) <= 999
-    client.publish(f"{topic}/end", b"end", 1)
+    client.deliver(f"{topic}/end", b"end", 1)
     assert late.receive_until(b"end") == []
 
 
@@ -157,16 +157,16 @@ def test_a_retained_message_expires(join: Join, version: int, topic: str) -> Non
 @clause(v5="MQTT-3.3.1-9")
 def test_a_shared_subscription_gets_no_retained_messages(join: Join, version: int, topic: str) -> None:
     client = join(version)
-    client.publish(topic, b"kept", 1, retain=True)
+    client.deliver(topic, b"kept", 1, retain=True)
     client.subscribe(f"$share/group/{topic}", qos=1)
-    client.publish(topic, b"end", 1)
+    client.deliver(topic, b"end", 1)
     assert client.receive_until(b"end") == []
 
 
 @clause(v311="MQTT-3.3.1-6 MQTT-3.8.4-1", v5="MQTT-3.3.1-9 MQTT-3.8.4-1")
 def test_a_kept_session_gets_retained_messages_that_it_has_not_acknowledged_again(join: Join, version: int, topic: str) -> None:
     client = join(version, topic, expiry_s=1000)
-    client.publish(topic, b"kept", 1, retain=True)
+    client.deliver(topic, b"kept", 1, retain=True)
     client.send(subscribe_bytes(version, 9, [(topic, 1)]))
     first = [client.read(), client.read()]
     assert {one.kind for one in first} == {SUBACK, PUBLISH}
@@ -175,4 +175,4 @@ def test_a_kept_session_gets_retained_messages_that_it_has_not_acknowledged_agai
     client = join(version, topic, clean=False, expiry_s=1000)
     again = client.expect(PUBLISH)
     assert (again.payload, again.packet_id, again.dup, again.retain) == (b"kept", sent.packet_id, True, True)
-    client.ack(PUBACK, again.packet_id)
+    client.acknowledge(PUBACK, again.packet_id)

@@ -6,10 +6,10 @@ import time
 
 import pytest
 
-from tests.conformance.client import CONNACK, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, connect_bytes, publish_bytes
-from tests.conformance.client import SESSION_EXPIRY as EXPIRY
 from tests.conformance.conftest import Dial, Join
 from tests.conformance.statements import clause
+from tests.support.mqtt_packets import CONNACK, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, connect_bytes, publish_bytes
+from tests.support.mqtt_packets import SESSION_EXPIRY as EXPIRY
 from tests.support.waiting import wait_until
 
 LONG_S = 1000
@@ -30,7 +30,7 @@ def test_a_kept_session_is_resumed(join: Join, version: int, topic: str, end: st
         client.vanish()
     client = join(version, topic, clean=False, expiry_s=LONG_S)
     assert client.connack.session_present
-    client.publish(topic, b"still subscribed")
+    client.deliver(topic, b"still subscribed")
     assert client.receive().payload == b"still subscribed"
 
 
@@ -40,7 +40,7 @@ def test_qos_1_and_2_messages_wait_for_an_absent_client_in_order(join: Join, ver
     client.subscribe(f"{topic}/#", qos=2)
     client.disconnect()
     for number in range(12):
-        publisher.publish(f"{topic}/a", b"%d" % number, 1 + number % 2)
+        publisher.deliver(f"{topic}/a", b"%d" % number, 1 + number % 2)
     client = join(version, topic, clean=False, expiry_s=LONG_S)
     messages = [client.receive() for _ in range(12)]
     for qos in (1, 2):
@@ -53,21 +53,21 @@ def test_a_clean_start_forgets_everything(join: Join, version: int, topic: str) 
     """Subscriptions, queued messages, what is in flight, received QoS 2 identifiers."""
     old, publisher = join(version, topic, expiry_s=LONG_S), join(version)
     old.subscribe(topic, qos=2)
-    publisher.publish(topic, b"in flight", 2)
+    publisher.deliver(topic, b"in flight", 2)
     old.expect(PUBLISH)
     old.send(publish_bytes(version, topic, b"unreleased", 2, 500))
     while old.read().kind != PUBREC:
         pass
     old.vanish()
-    publisher.publish(topic, b"queued", 1)
+    publisher.deliver(topic, b"queued", 1)
 
     new = join(version, topic, clean=True, expiry_s=LONG_S)
     assert not new.connack.session_present
-    assert new.ping() == []
-    publisher.publish(topic, b"not subscribed", 1)
+    assert new.drain() == []
+    publisher.deliver(topic, b"not subscribed", 1)
     new.subscribe(topic, qos=1)
     new.send(publish_bytes(version, topic, b"new", 2, 500))
-    new.ack(PUBREL, 500)
+    new.acknowledge(PUBREL, 500)
     found = [new.read() for _ in range(3)]
     assert sorted(one.kind for one in found) == [PUBLISH, PUBREC, PUBCOMP]
     assert [one.payload for one in found if one.kind == PUBLISH] == [b"new"]
@@ -78,10 +78,10 @@ def test_a_session_that_is_not_kept_ends_with_its_connection(join: Join, version
     client = join(version, topic, clean=True)
     client.subscribe(topic, qos=1)
     client.disconnect()
-    join(version).publish(topic, b"nobody", 1)
+    join(version).deliver(topic, b"nobody", 1)
     client = join(version, topic, clean=False, expiry_s=LONG_S)
     assert not client.connack.session_present
-    assert client.ping() == []
+    assert client.drain() == []
 
 
 @clause(v5="MQTT-4.1.0-2 MQTT-3.1.2-23")
@@ -120,7 +120,7 @@ def test_a_session_lives_as_long_as_its_connection_whatever_its_expiry(join: Joi
     client.subscribe(topic, qos=1)
     begin_s = time.monotonic()
     wait_until(lambda: time.monotonic() > begin_s + 1.5, 5.0, "the expiry would have passed")
-    publisher.publish(topic, b"here", 1)
+    publisher.deliver(topic, b"here", 1)
     assert client.receive().payload == b"here"
 
 
@@ -129,7 +129,7 @@ def test_a_session_that_is_not_kept_lasts_through_its_connection(join: Join, ver
     client, publisher = join(version), join(version)
     client.subscribe(topic, qos=2)
     for number in range(5):
-        publisher.publish(topic, b"%d" % number, 2)
+        publisher.deliver(topic, b"%d" % number, 2)
         assert client.receive().payload == b"%d" % number
 
 
@@ -138,12 +138,12 @@ def test_what_was_in_flight_comes_again_in_order_with_its_identifiers(join: Join
     client, publisher = join(version, topic, expiry_s=LONG_S), join(version)
     client.subscribe(topic, qos=2)
     for number in range(8):
-        publisher.publish(topic, b"%d" % number, 1 + number % 2)
+        publisher.deliver(topic, b"%d" % number, 1 + number % 2)
     first = [client.expect(PUBLISH) for _ in range(8)]
     assert not any(message.dup for message in first)
-    client.ack(PUBACK, next(message.packet_id for message in first if message.payload == b"2"))
+    client.acknowledge(PUBACK, next(message.packet_id for message in first if message.payload == b"2"))
     released = next(message.packet_id for message in first if message.payload == b"1")
-    client.ack(PUBREC, released)
+    client.acknowledge(PUBREC, released)
     client.expect(PUBREL, released)
     client.vanish()
 
@@ -155,7 +155,7 @@ def test_what_was_in_flight_comes_again_in_order_with_its_identifiers(join: Join
     assert [(one.payload, one.packet_id) for one in repeated] == [
         (one.payload, one.packet_id) for one in first if one.payload not in (b"1", b"2")
     ]
-    assert client.ping() == []
+    assert client.drain() == []
 
 
 @clause(v311="MQTT-4.3.3-2 MQTT-4.1.0-1", v5="MQTT-4.3.3-10 MQTT-4.1.0-1")
@@ -168,16 +168,16 @@ def test_a_received_qos_2_identifier_outlives_the_connection(join: Join, version
     publisher = join(version, topic, clean=False, expiry_s=LONG_S)
     publisher.send(publish_bytes(version, topic, b"once", 2, 9, dup=True))
     publisher.expect(PUBREC, 9, 0)
-    publisher.ack(PUBREL, 9)
+    publisher.acknowledge(PUBREL, 9)
     publisher.expect(PUBCOMP, 9, 0)
-    publisher.publish(topic, b"end", 2)
+    publisher.deliver(topic, b"end", 2)
     assert [message.payload for message in watcher.receive_until(b"end")] == [b"once"]
 
 
 @clause(v311="MQTT-3.1.2-7", v5="MQTT-4.1.0-2")
 def test_retained_messages_outlive_the_session_of_their_publisher(join: Join, version: int, topic: str) -> None:
     publisher = join(version, topic, clean=True)
-    publisher.publish(topic, b"kept", 1, retain=True)
+    publisher.deliver(topic, b"kept", 1, retain=True)
     publisher.disconnect()
     join(version, topic, clean=True).disconnect()
     reader = join(version)
@@ -189,11 +189,11 @@ def test_retained_messages_outlive_the_session_of_their_publisher(join: Join, ve
 def test_a_take_over_hands_the_session_on(dial: Dial, join: Join, version: int, topic: str) -> None:
     old, publisher = join(version, topic, expiry_s=LONG_S), join(version)
     old.subscribe(topic, qos=1)
-    publisher.publish(topic, b"in flight", 1)
+    publisher.deliver(topic, b"in flight", 1)
     sent = old.expect(PUBLISH)
     new = dial(version)
     new.send(connect_bytes(version, topic, clean=False, properties=[(EXPIRY, LONG_S)]))
-    assert new.expect(CONNACK, code=0).session_present
+    assert new.expect(CONNACK, reason_code=0).session_present
     again = new.expect(PUBLISH)
     assert (again.packet_id, again.dup, again.payload) == (sent.packet_id, True, b"in flight")
     old.expect_end(0x8E)
@@ -206,7 +206,7 @@ def test_a_session_passes_from_one_version_to_the_other(join: Join, version: int
     old.subscribe(topic, qos=1)
     old.disconnect()
     publisher = join(version)
-    publisher.publish(topic, b"queued", 1)
+    publisher.deliver(topic, b"queued", 1)
     new = join(version, topic, clean=False, expiry_s=LONG_S)
     assert new.connack.session_present
     assert new.receive().payload == b"queued"

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from tests.conformance.client import (
+from tests.conformance.conftest import Join
+from tests.conformance.statements import clause, deviates
+from tests.support.mqtt_packets import (
     PUBACK,
     PUBLISH,
     PUBREC,
     SUBACK,
     SUBSCRIBE,
-    SUBSCRIPTION_ID,
+    SUBSCRIPTION_IDENTIFIER,
     UNSUBACK,
     UNSUBSCRIBE,
-    packet,
+    packet_bytes,
     subscribe_bytes,
     unsubscribe_bytes,
 )
-from tests.conformance.conftest import Join
-from tests.conformance.statements import clause, deviates
 
 MALFORMED, PROTOCOL_ERROR, FILTER_INVALID = 0x81, 0x82, 0x8F
 BAD = (MALFORMED, PROTOCOL_ERROR)
@@ -61,7 +61,7 @@ def test_unsubscribe_without_a_filter_ends_the_connection(join: Join, version: i
 @clause(v311="MQTT-3.8.3-3 MQTT-4.8.0-1", v5="MQTT-3.8.3-2 MQTT-4.13.1-1")
 def test_a_subscribe_that_ends_too_early_ends_the_connection(join: Join, version: int, body: bytes) -> None:
     client = join(version)
-    client.send(packet(SUBSCRIBE, 2, b"\0\1" + b"\0" * (version == 5) + body))
+    client.send(packet_bytes(SUBSCRIBE, 2, b"\0\1" + b"\0" * (version == 5) + body))
     client.expect_end(*BAD, FILTER_INVALID)
 
 
@@ -97,7 +97,7 @@ def test_one_suback_has_a_code_for_each_filter_in_order(join: Join, version: int
     asked = [2, 0, 1, 1, 0, 2]
     filters = [f"{topic}/a", f"{topic}/+", f"{topic}/#", f"{topic}/b", f"{topic}/c/#", f"{topic}/+/d"]
     client.send(subscribe_bytes(version, 9, zip(filters, asked, strict=True)))
-    assert client.expect(SUBACK, 9).codes == tuple(asked)
+    assert client.expect(SUBACK, 9).reason_codes == tuple(asked)
 
 
 @clause(v311="MQTT-3.8.4-4", v5="MQTT-3.8.4-5")
@@ -105,7 +105,7 @@ def test_each_filter_of_a_subscribe_counts(join: Join, version: int, topic: str)
     client = join(version)
     client.subscribe(f"{topic}/a", f"{topic}/b", f"{topic}/c")
     for name in "cab":
-        client.publish(f"{topic}/{name}", name.encode())
+        client.deliver(f"{topic}/{name}", name.encode())
     assert [client.receive().payload for _ in range(3)] == [b"c", b"a", b"b"]
 
 
@@ -114,11 +114,11 @@ def test_the_same_filter_again_replaces_the_subscription(join: Join, version: in
     client, publisher = join(version), join(version)
     client.subscribe(topic, qos=2)
     client.subscribe(topic, qos=0)
-    publisher.publish(topic, b"one copy", 1)
-    publisher.publish(topic, b"end", 1)
+    publisher.deliver(topic, b"one copy", 1)
+    publisher.deliver(topic, b"end", 1)
     assert [(message.payload, message.qos) for message in (client.receive(), client.receive())] == [(b"one copy", 0), (b"end", 0)]
     client.subscribe(topic, qos=1)
-    publisher.publish(topic, b"raised", 1)
+    publisher.deliver(topic, b"raised", 1)
     assert client.receive().qos == 1
 
 
@@ -127,7 +127,7 @@ def test_replacing_a_subscription_loses_nothing(join: Join, version: int, topic:
     client, publisher = join(version), join(version)
     client.subscribe(topic, qos=1)
     for number in range(20):
-        publisher.publish(topic, b"%d" % number, 1)
+        publisher.deliver(topic, b"%d" % number, 1)
         client.send(subscribe_bytes(version, 1000 + number, [(topic, 1)]))
     seen: list[bytes] = []
     subacks = 0
@@ -137,7 +137,7 @@ def test_replacing_a_subscription_loses_nothing(join: Join, version: int, topic:
             subacks += 1
         else:
             seen.append(found.payload)
-            client.ack(PUBACK, found.packet_id)
+            client.acknowledge(PUBACK, found.packet_id)
     assert seen == [b"%d" % number for number in range(20)]
 
 
@@ -149,8 +149,8 @@ def test_overlapping_subscriptions_give_the_highest_qos(join: Join, version: int
     client.subscribe(f"{topic}/#", qos=0)
     client.subscribe(f"{topic}/+", qos=2)
     client.subscribe(f"{topic}/a", qos=1)
-    publisher.publish(f"{topic}/a", b"x", 2)
-    publisher.publish(f"{topic}/a", b"end", 2)
+    publisher.deliver(f"{topic}/a", b"x", 2)
+    publisher.deliver(f"{topic}/a", b"end", 2)
     copies = client.receive_until(b"end")
     assert max(message.qos for message in copies) == 2
     assert len(copies) <= 3
@@ -163,8 +163,8 @@ def test_unsubscribe_takes_away_exactly_that_filter(join: Join, version: int, to
     client.unsubscribe(f"{topic}/+", f"{topic}/#", f"{topic}/A", f"{topic}/x/c")  # match or resemble, but are not the same
     client.unsubscribe(f"{topic}/a")
     for name in ("a", "b", "x/c", "a"):
-        publisher.publish(f"{topic}/{name}", b"")
-    publisher.publish(f"{topic}/b", b"end")
+        publisher.deliver(f"{topic}/{name}", b"")
+    publisher.deliver(f"{topic}/b", b"end")
     assert [message.topic for message in client.receive_until(b"end")] == [f"{topic}/b", f"{topic}/x/c"]
 
 
@@ -176,22 +176,22 @@ def test_one_unsuback_answers_all_filters(join: Join, version: int, topic: str) 
     client.subscribe(f"{topic}/a", f"{topic}/b")
     client.send(unsubscribe_bytes(version, 9, [f"{topic}/never", f"{topic}/b", f"{topic}/a", f"{topic}/a"]))
     answer = client.expect(UNSUBACK, 9)
-    assert answer.codes == ((0x11, 0, 0, 0x11) if version == 5 else ())
+    assert answer.reason_codes == ((0x11, 0, 0, 0x11) if version == 5 else ())
 
 
 @clause(v311="MQTT-3.10.4-3", v5="MQTT-3.10.4-3")
 def test_what_is_in_flight_is_finished_behind_unsubscribe(join: Join, version: int, topic: str) -> None:
     client, publisher = join(version), join(version)
     client.subscribe(topic, qos=2)
-    publisher.publish(topic, b"started", 2)
+    publisher.deliver(topic, b"started", 2)
     started = client.expect(PUBLISH)
     client.unsubscribe(topic)
-    publisher.publish(topic, b"later", 2)
-    client.ack(PUBREC, started.packet_id)
+    publisher.deliver(topic, b"later", 2)
+    client.acknowledge(PUBREC, started.packet_id)
     assert client.read().packet_id == started.packet_id
-    client.ack(7, started.packet_id)
+    client.acknowledge(7, started.packet_id)
     client.subscribe(topic, qos=2)
-    publisher.publish(topic, b"end", 2)
+    publisher.deliver(topic, b"end", 2)
     assert client.receive_until(b"end") == []
 
 
@@ -200,8 +200,8 @@ def test_what_is_in_flight_is_finished_behind_unsubscribe(join: Join, version: i
 def test_no_local_keeps_ones_own_messages_away(join: Join, version: int, topic: str, qos: int) -> None:
     client, other = join(version), join(version)
     client.subscribe(topic, qos=qos, options=NO_LOCAL)
-    client.publish(topic, b"own", qos)
-    other.publish(topic, b"theirs", qos)
+    client.deliver(topic, b"own", qos)
+    other.deliver(topic, b"theirs", qos)
     assert client.receive_until(b"theirs") == []
 
 
@@ -218,38 +218,38 @@ def test_no_local_of_a_shared_subscription_ends_the_connection(join: Join, versi
 def test_messages_carry_the_identifiers_of_their_subscriptions(join: Join, version: int, topic: str, qos: int) -> None:
     """In one copy or several: all identifiers, each once, and none for a subscription without."""
     client, publisher = join(version), join(version)
-    client.subscribe(f"{topic}/a", qos=qos, properties=[(SUBSCRIPTION_ID, 1)])
-    client.subscribe(f"{topic}/+", qos=qos, properties=[(SUBSCRIPTION_ID, 268_435_455)])
+    client.subscribe(f"{topic}/a", qos=qos, properties=[(SUBSCRIPTION_IDENTIFIER, 1)])
+    client.subscribe(f"{topic}/+", qos=qos, properties=[(SUBSCRIPTION_IDENTIFIER, 268_435_455)])
     client.subscribe(f"{topic}/#", qos=qos)
-    client.subscribe(f"{topic}/b", qos=qos, properties=[(SUBSCRIPTION_ID, 128)])
-    publisher.publish(f"{topic}/a", b"x", qos)
-    publisher.publish(f"{topic}/c/d", b"end", qos)
+    client.subscribe(f"{topic}/b", qos=qos, properties=[(SUBSCRIPTION_IDENTIFIER, 128)])
+    publisher.deliver(f"{topic}/a", b"x", qos)
+    publisher.deliver(f"{topic}/c/d", b"end", qos)
     copies: list[object] = []
     while (message := client.receive()).payload != b"end":
-        copies += message.all(SUBSCRIPTION_ID)
+        copies += message.all(SUBSCRIPTION_IDENTIFIER)
     assert sorted(map(str, copies)) == ["1", "268435455"]
-    assert message.all(SUBSCRIPTION_ID) == []
+    assert message.all(SUBSCRIPTION_IDENTIFIER) == []
 
 
 @clause(v5="MQTT-3.3.4-3 MQTT-3.8.4-3")
 def test_a_subscription_identifier_is_replaced_with_its_subscription(join: Join, version: int, topic: str) -> None:
     client = join(version)
-    for properties in ([(SUBSCRIPTION_ID, 1)], [(SUBSCRIPTION_ID, 2)], []):
+    for properties in ([(SUBSCRIPTION_IDENTIFIER, 1)], [(SUBSCRIPTION_IDENTIFIER, 2)], []):
         client.subscribe(topic, properties=[*properties])
-        client.publish(topic, b"x")
-        assert client.receive().all(SUBSCRIPTION_ID) == [value for _, value in properties]
+        client.deliver(topic, b"x")
+        assert client.receive().all(SUBSCRIPTION_IDENTIFIER) == [value for _, value in properties]
 
 
 @pytest.mark.parametrize("properties", [b"\x0b\0", b"\x0b\1\x0b\2", b"\x21\0\1"], ids=["zero", "twice", "out-of-place"])
 @clause(v5="MQTT-4.13.1-1")
 def test_wrong_properties_of_subscribe_end_the_connection(join: Join, version: int, properties: bytes) -> None:
     client = join(version)
-    client.send(packet(SUBSCRIBE, 2, b"\0\1" + bytes((len(properties),)) + properties + b"\0\1a\0"))
+    client.send(packet_bytes(SUBSCRIBE, 2, b"\0\1" + bytes((len(properties),)) + properties + b"\0\1a\0"))
     client.expect_end(*BAD)
 
 
 @clause(v5="MQTT-4.13.1-1")
 def test_wrong_properties_of_unsubscribe_end_the_connection(join: Join, version: int) -> None:
     client = join(version)
-    client.send(packet(UNSUBSCRIBE, 2, b"\0\1\2\x0b\1\0\1a"))
+    client.send(packet_bytes(UNSUBSCRIBE, 2, b"\0\1\2\x0b\1\0\1a"))
     client.expect_end(*BAD)

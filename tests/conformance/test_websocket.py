@@ -7,10 +7,10 @@ import struct
 import pytest
 
 from tests.broker.raw import BINARY, CLOSE, TEXT, WebSocket, dial, frame, read_to_end, upgrade_request
-from tests.conformance import client
 from tests.conformance.brokers import Broker
-from tests.conformance.client import connect_bytes, publish_bytes
 from tests.conformance.statements import clause, deviates
+from tests.support import mqtt_client
+from tests.support.mqtt_packets import connect_bytes, publish_bytes
 
 CONNACK = {4: b"\x20\x02\x00\x00", 5: b"\x20"}
 
@@ -43,7 +43,7 @@ def test_the_subprotocol_is_mqtt_and_frames_are_binary(broker: Broker, version: 
 def test_a_text_frame_ends_the_connection(broker: Broker, version: int, topic: str) -> None:
     with _opened(broker) as socket:
         socket.send(frame(TEXT, connect_bytes(version, topic)))
-        socket.sock.settimeout(client.PATIENCE_S)
+        socket.sock.settimeout(mqtt_client.PATIENCE_S)
         rest = read_to_end(socket.sock)
         assert not rest or rest[0] & 15 == CLOSE
 
@@ -72,7 +72,7 @@ def test_a_client_that_does_not_offer_mqtt_is_not_served_as_if_it_had(
     broker: Broker, version: int, topic: str, offered: str | None
 ) -> None:
     with dial(broker.websocket_port) as sock:
-        sock.settimeout(client.PATIENCE_S)
+        sock.settimeout(mqtt_client.PATIENCE_S)
         sock.sendall(upgrade_request("/mqtt", offered))
         head = read_to_end(sock)
         assert b" 101 " not in head.split(b"\r\n")[0]

@@ -6,7 +6,9 @@ import time
 
 import pytest
 
-from tests.conformance.client import (
+from tests.conformance.conftest import Join
+from tests.conformance.statements import clause, deviates
+from tests.support.mqtt_packets import (
     CONTENT_TYPE,
     CORRELATION_DATA,
     DISCONNECT,
@@ -14,12 +16,10 @@ from tests.conformance.client import (
     RESPONSE_TOPIC,
     USER_PROPERTY,
     WILL_DELAY,
+    Properties,
     Will,
-    packet,
+    packet_bytes,
 )
-from tests.conformance.conftest import Join
-from tests.conformance.statements import clause, deviates
-from tests.support.mqtt_client import Properties
 from tests.support.waiting import wait_until
 
 LONG_S = 1000
@@ -40,7 +40,7 @@ def test_a_will_is_published_when_the_connection_ends_without_disconnect(
     elif end == "close":
         client.close()
     elif end == "malformed":
-        client.send(packet(15, 15, b"\xff"))
+        client.send(packet_bytes(15, 15, b"\xff"))
         client.rest()
     else:
         join(version, topic)
@@ -53,7 +53,7 @@ def test_disconnect_deletes_the_will(join: Join, version: int, topic: str) -> No
     watcher = join(version)
     watcher.subscribe(topic)
     join(version, will=Will(topic=topic)).disconnect()
-    watcher.publish(topic, b"end")
+    watcher.deliver(topic, b"end")
     assert watcher.receive_until(b"end") == []
 
 
@@ -63,9 +63,9 @@ def test_disconnect_and_a_packet_behind_it(join: Join, version: int, topic: str)
     watcher = join(version)
     watcher.subscribe(topic)
     client = join(version, will=Will(topic=topic))
-    client.send(packet(DISCONNECT, 0, b""), b"\xff\xff\xff\xff\xff")
+    client.send(packet_bytes(DISCONNECT, 0, b""), b"\xff\xff\xff\xff\xff")
     assert client.rest() == []
-    watcher.publish(topic, b"end")
+    watcher.deliver(topic, b"end")
     assert watcher.receive_until(b"end") == []
 
 
@@ -78,7 +78,7 @@ def test_a_will_is_published_once(join: Join, version: int, topic: str) -> None:
     assert watcher.receive().payload == b"will"
     join(version, topic, clean=False, expiry_s=LONG_S).vanish()
     assert join(version, topic, clean=False, expiry_s=LONG_S).connack.session_present
-    watcher.publish(f"{topic}/will", b"end", 1)
+    watcher.deliver(f"{topic}/will", b"end", 1)
     assert watcher.receive_until(b"end") == []
 
 
@@ -92,7 +92,7 @@ def test_a_will_is_retained_if_it_says_so(join: Join, version: int, topic: str, 
     assert not watcher.receive().retain, "an established subscription"
     late = join(version)
     late.subscribe(topic, qos=1)
-    late.publish(topic, b"end", qos)
+    late.deliver(topic, b"end", qos)
     assert [(message.payload, message.retain) for message in late.receive_until(b"end")] == ([(b"will", True)] if retain else [])
 
 
@@ -115,7 +115,7 @@ def test_a_will_goes_to_absent_sessions(join: Join, version: int, topic: str, qo
     watcher.subscribe(f"{topic}/will", qos=1)
     join(version, will=Will(topic=f"{topic}/will", qos=qos)).vanish()
     watcher.receive()
-    watcher.publish(f"{topic}/will", b"end", 1)
+    watcher.deliver(f"{topic}/will", b"end", 1)
     absent = join(version, topic, clean=False, expiry_s=LONG_S)
     assert [one.payload for one in absent.receive_until(b"end")] == ([b"will"] if qos else [])
 
@@ -163,7 +163,7 @@ def test_a_delayed_will_is_cancelled_by_the_session_that_comes_back(join: Join, 
     client = join(version, f"{topic}-b", clean=False, expiry_s=LONG_S)
     begin_s = time.monotonic()
     wait_until(lambda: time.monotonic() > begin_s + 4.0, 60.0, "the delay passes")
-    watcher.publish(topic, b"end")
+    watcher.deliver(topic, b"end")
     assert watcher.receive_until(b"end") == []
 
 
@@ -179,7 +179,7 @@ def test_a_will_waits_for_its_delay_or_the_end_of_the_session(
     begin_s = time.monotonic()
     absent.vanish()
     if expiry_s:
-        watcher.publish(topic, b"before")
+        watcher.deliver(topic, b"before")
         assert watcher.receive().payload == b"before"
     assert watcher.receive().payload == b"will"
     assert expiry_s == 0 or time.monotonic() - begin_s > 1.0

@@ -16,7 +16,8 @@ import pytest
 
 from tests.conftest import StartNode
 from tests.support.mosquitto import Mosquitto
-from tests.support.mqtt_client import PUBACK, PUBCOMP, PUBREC, PUBREL, MqttClient
+from tests.support.mqtt_client import MqttClient
+from tests.support.mqtt_packets import PUBACK, PUBCOMP, PUBREC, PUBREL
 from tests.support.node import Config, Node, bridge_config, node_config
 from tests.support.publisher import Publisher
 from tests.support.subscriber import Subscriber

@@ -22,7 +22,8 @@ import pytest
 from tests.conftest import StartNode
 from tests.support.arrivals import Arrivals
 from tests.support.fake_remote import WHOLE, Cut, FakeRemote
-from tests.support.mqtt_client import CONNACK, CONNECT, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, MqttClient, Packet
+from tests.support.mqtt_client import MqttClient
+from tests.support.mqtt_packets import CONNACK, CONNECT, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, Packet
 from tests.support.node import Config, Node, bridge_config, node_config
 from tests.support.waiting import PATIENCE_S, holds_for, wait_until
 
@@ -70,7 +71,7 @@ class Exchanges:
         """Publish one message of each QoS given, in that order, as ``publish`` does."""
         payloads = [f"{len(self.published) + number:06}" for number in range(len(qualities))]
         messages = list(zip(payloads, qualities, strict=True))
-        self.client.send_raw(b"".join(self.client.encode_publish("t", payload, qos) for payload, qos in messages))
+        self.client.send(b"".join(self.client.encode_publish("t", payload, qos) for payload, qos in messages))
         self.published += messages
         unacknowledged = len(messages)
         while unacknowledged:

@@ -21,7 +21,8 @@ import pytest
 from tests.faults.test_commit_held_back import fill, on_disk, small_disk
 from tests.support.chance import chance
 from tests.support.mosquitto import Mosquitto
-from tests.support.mqtt_client import PUBACK, MqttClient
+from tests.support.mqtt_client import MqttClient
+from tests.support.mqtt_packets import PUBACK
 from tests.support.node import ROOT, Node, bridge_config, node_config
 from tests.support.ports import accepts
 from tests.support.publisher import Publisher

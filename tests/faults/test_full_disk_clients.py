@@ -16,14 +16,8 @@ import pytest
 from tests.conftest import StartNode
 from tests.faults.test_disk_faults import FaultyNode
 from tests.faults.test_disk_faults import shim as shim
-from tests.support.mqtt_client import (
-    CONNACK,
-    PUBACK,
-    PUBLISH,
-    Closed,
-    MqttClient,
-    Will,
-)
+from tests.support.mqtt_client import Closed, MqttClient
+from tests.support.mqtt_packets import CONNACK, PUBACK, PUBLISH, Will
 from tests.support.node import Node, node_config
 from tests.support.shim import NO_SPACE
 from tests.support.waiting import PATIENCE_S, wait_until

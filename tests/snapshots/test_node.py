@@ -18,7 +18,8 @@ from supervisor.control.control_socket import ControlError, call
 from tests.conftest import StartNode
 from tests.snapshots.opened import check
 from tests.support.mosquitto import Mosquitto
-from tests.support.mqtt_client import PUBACK, MqttClient
+from tests.support.mqtt_client import MqttClient
+from tests.support.mqtt_packets import PUBACK
 from tests.support.node import Node, bridge_config, node_config
 from tests.support.ports import free_port
 from tests.support.publisher import Publisher

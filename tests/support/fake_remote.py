@@ -30,9 +30,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from tests.support.mqtt_client import (
-    CONNACK,
-    CONNECT,
+from tests.support.mqtt_client import Closed
+from tests.support.mqtt_packets import (
     DISCONNECT,
     PINGREQ,
     PINGRESP,
@@ -41,12 +40,14 @@ from tests.support.mqtt_client import (
     PUBREL,
     RECEIVE_MAXIMUM,
     SESSION_EXPIRY,
-    Closed,
+    Connect,
     Packet,
+    PacketReader,
     Properties,
-    decode,
-    encode_properties,
-    variable,
+    Sender,
+    connack_bytes,
+    missing,
+    packet_bytes,
 )
 from tests.support.remote_session import ReceiverSession, first_answer
 from tests.support.waiting import PATIENCE_S, wait_until
@@ -78,14 +79,6 @@ class Record:
     sent: bool
     packet: Packet
     size_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Connect:
-    level: int
-    clean: bool
-    session_expiry_s: int
-    client_id: str
 
 
 class FakeRemote:
@@ -243,37 +236,32 @@ class FakeRemote:
 
     def _serve(self, sock: socket.socket) -> None:
         """One connection, from CONNECT to its end, which is an OSError unless the client says DISCONNECT."""
-        data, cut = self._read(sock)
-        assert data[0] == CONNECT << 4, f"a client begins with CONNECT, not {data!r}"
-        connect = _decode_connect(data)
-        self._level = connect.level
-        self._note(False, Packet(kind=CONNECT, flags=0), len(data))
+        packet, cut = self._read(sock)
+        connect = packet.connect
+        assert connect is not None, f"a client begins with CONNECT, not {packet}"
+        self._level = connect.version
         self.connects.append(connect.clean)
         if self.refuse_connect:
             self._fire(sock, cut)
-            self._write(sock, CONNACK, bytes((0, self.refuse_connect)) + (b"\x00" if connect.level == 5 else b""))
+            self._write(sock, connack_bytes(self._level, reason_code=self.refuse_connect))
             return
         session, present = self._open_session(connect)
         self._fire(sock, cut)
-        session.connected(self.connections, receive_maximum=self._receive_maximum(connect.level))
-        tail = encode_properties(self.properties) if connect.level == 5 else b""
-        self._write(sock, CONNACK, bytes((present, 0)) + tail)
+        session.connected(self.connections, receive_maximum=self._receive_maximum(self._level))
+        self._write(sock, connack_bytes(self._level, session_present=present, properties=self.properties))
         self.established = True
         try:
             while self._exchange(sock, session):
                 pass
         finally:
             self.established = False
-            if (connect.clean and connect.level == 4) or (connect.level == 5 and not connect.session_expiry_s):
+            if connect.clean if self._level == 4 else not packet.number(SESSION_EXPIRY, 0):
                 self._end_session(connect.client_id, session)
 
     def _exchange(self, sock: socket.socket, session: ReceiverSession) -> bool:
         """Take one packet and answer it; whether the connection goes on."""
-        data, cut = self._read(sock)
-        packet = decode(self._level, data[0], _body(data))
-        self._note(False, packet, len(data))
+        packet, cut = self._read(sock)
         if packet.kind == PUBLISH:
-            assert packet.qos < 3, "[MQTT-3.3.1-4] QoS 3"
             if self.closes_on(packet):
                 return False
             reason_code = self.reason_code(packet)
@@ -289,7 +277,7 @@ class FakeRemote:
         elif packet.kind == PINGREQ:
             self._fire(sock, cut)
             if not self.stalled:
-                self._write(sock, PINGRESP, b"")
+                self._write(sock, packet_bytes(PINGRESP))
         else:
             self._fire(sock, cut)
             assert packet.kind == DISCONNECT, f"not for this server: {packet}"
@@ -302,14 +290,14 @@ class FakeRemote:
             body += bytes((reason_code, 0))
         elif self._level == 5 and reason_code:
             body += bytes((reason_code,))
-        self._write(sock, kind, body, lambda: session.answered(kind, packet_id, reason_code))
+        self._write(sock, packet_bytes(kind, 0, body), lambda: session.answered(kind, packet_id, reason_code))
 
     # --- sessions ---
 
     def _new_session(self) -> ReceiverSession:
         return ReceiverSession(deliver_on=self._deliver_on, deliver=self._deliver, complain=self._complain)
 
-    def _open_session(self, connect: _Connect) -> tuple[ReceiverSession, bool]:
+    def _open_session(self, connect: Connect) -> tuple[ReceiverSession, bool]:
         with self._lock:
             if connect.clean:
                 self._sessions.pop(connect.client_id, None)
@@ -331,31 +319,28 @@ class FakeRemote:
 
     # --- bytes ---
 
-    def _read(self, sock: socket.socket) -> tuple[bytes, Cut | None]:
-        """The next packet, read whole and no further, and the cut that is due behind it."""
+    def _read(self, sock: socket.socket) -> tuple[Packet, Cut | None]:
+        """The next packet, read whole and no further, judged and noted, and the cut that is due behind it."""
         first = sock.recv(1, socket.MSG_PEEK)
         if not first:
             raise Closed("closed by the client")
         cut = self._cut_for(first[0] >> 4)
         at = cut.at if cut is not None else WHOLE
         data = b""
-        missing = 2
-        while missing:
+        while wanted := missing(data):
             if len(data) == at:
                 self._fire(sock, cut)
-            more = sock.recv(min(missing, at - len(data)))
+            more = sock.recv(min(wanted, at - len(data)))
             if not more:
                 raise Closed("closed by the client")
             data += more
-            missing = _missing(data)
-        return data, cut
+        return self._note(Sender.CLIENT, data), cut
 
-    def _write(self, sock: socket.socket, kind: int, body: bytes, written: Callable[[], None] = lambda: None) -> None:
-        data = bytes((kind << 4,)) + variable(len(body)) + body
-        cut = self._cut_for(kind)
+    def _write(self, sock: socket.socket, data: bytes, written: Callable[[], None] = lambda: None) -> None:
+        cut = self._cut_for(data[0] >> 4)
         if cut is None or cut.at >= len(data):  # noted first, so that who has it finds it noted
             written()
-            self._note(True, decode(self._level, data[0], body), len(data))
+            self._note(Sender.SERVER, data)
         sock.sendall(data if cut is None else data[: cut.at])
         self._fire(sock, cut)
 
@@ -394,8 +379,14 @@ class FakeRemote:
 
     # --- notes ---
 
-    def _note(self, sent: bool, packet: Packet, size_bytes: int) -> None:
-        self.packets.append(Record(self.connections, sent, packet, size_bytes))
+    def _note(self, sender: Sender, data: bytes) -> Packet:
+        """The packet that is ``data``, judged and noted."""
+        reader = PacketReader(sender, self._level)
+        reader.feed(data)
+        packet = reader.next()
+        assert packet is not None
+        self.packets.append(Record(self.connections, sender is Sender.SERVER, packet, len(data)))
+        return packet
 
     def _deliver(self, packet: Packet) -> None:
         self.delivered.append(packet)
@@ -415,43 +406,3 @@ class FakeRemote:
             sock.shutdown(socket.SHUT_RDWR)
         except OSError:
             return  # it is closed already
-
-
-def _missing(data: bytes) -> int:
-    """How many bytes of its packet surely follow ``data``, which begins with two bytes or more of it, or with one."""
-    length = shift = 0
-    for at in range(1, len(data)):
-        length |= (data[at] & 127) << shift
-        shift += 7
-        if data[at] < 128:
-            return at + 1 + length - len(data)
-        assert at < 4, "malformed remaining length"
-    return 1
-
-
-def _body(data: bytes) -> bytes:
-    at = 1
-    while data[at] & 128:
-        at += 1
-    return data[at + 1 :]
-
-
-def _decode_connect(data: bytes) -> _Connect:
-    body = _body(data)
-    assert body[:6] == b"\x00\x04MQTT", f"protocol name of {data!r}"
-    level, flags = body[6], body[7]
-    assert level in (4, 5), f"protocol level of {data!r}"
-    assert not flags & 1, f"[MQTT-3.1.2-3] reserved flag of {data!r}"
-    rest = body[10:]
-    expiry_s = 0
-    if level == 5:
-        length = rest[0]
-        assert length < 128, "more properties than this server reads"
-        properties, rest = rest[1 : 1 + length], rest[1 + length :]
-        while properties:
-            width = {SESSION_EXPIRY: 4, 0x27: 4, RECEIVE_MAXIMUM: 2, 0x22: 2, 0x17: 1, 0x19: 1}[properties[0]]
-            if properties[0] == SESSION_EXPIRY:
-                expiry_s = int.from_bytes(properties[1:5], "big")
-            properties = properties[1 + width :]
-    size = int.from_bytes(rest[:2], "big")
-    return _Connect(level, bool(flags & 2), expiry_s, rest[2 : 2 + size].decode())

@@ -21,7 +21,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from tests.support.arrivals import Order
-from tests.support.mqtt_client import CONNACK, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, Packet
+from tests.support.mqtt_packets import CONNACK, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, Packet
 from tests.support.tape import Passed, excerpt
 
 _CONTEXT = 4  # messages that are named before and behind the one that is wrong

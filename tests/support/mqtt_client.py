@@ -1,7 +1,7 @@
-"""A raw, synchronous MQTT client for 3.1.1 and 5.0 on a plain socket, or over TLS.
+"""The MQTT client of the tests, for 3.1.1 and 5.0 on a plain socket or over TLS.
 
-It shares no code with the product, so that it can judge it. Every step is the caller's: nothing is acknowledged, resent or
-reconnected by itself. ``Publisher`` and ``Subscriber`` build on it.
+It judges every packet that comes in (``mqtt_packets.judge``) and shares no code with the product. Every step is the caller's:
+nothing is acknowledged, resent or reconnected by itself. ``Publisher`` and ``Subscriber`` build on it.
 """
 
 from __future__ import annotations
@@ -10,193 +10,211 @@ import socket
 import ssl
 import struct
 import time
+from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
-from tests.support.waiting import PATIENCE_S
+from tests.support import waiting
+from tests.support.mqtt_packets import (
+    CONNACK,
+    DISCONNECT,
+    MAXIMUM_PACKET_SIZE,
+    PINGREQ,
+    PINGRESP,
+    PUBACK,
+    PUBCOMP,
+    PUBLISH,
+    PUBREC,
+    PUBREL,
+    SESSION_EXPIRY,
+    SUBACK,
+    SUBSCRIPTION_IDENTIFIER,
+    UNSUBACK,
+    Packet,
+    PacketReader,
+    Sender,
+    Value,
+    Will,
+    acknowledge_bytes,
+    connect_bytes,
+    encode_properties,
+    packet_bytes,
+    publish_bytes,
+    subscribe_bytes,
+    unsubscribe_bytes,
+)
 
-CONNECT, CONNACK, PUBLISH, PUBACK, PUBREC, PUBREL, PUBCOMP = range(1, 8)
-SUBSCRIBE, SUBACK, UNSUBSCRIBE, UNSUBACK, PINGREQ, PINGRESP, DISCONNECT, AUTH = range(8, 16)
-
-PAYLOAD_FORMAT, MESSAGE_EXPIRY, CONTENT_TYPE, RESPONSE_TOPIC, CORRELATION_DATA = 0x01, 0x02, 0x03, 0x08, 0x09
-SESSION_EXPIRY, RECEIVE_MAXIMUM, TOPIC_ALIAS, USER_PROPERTY = 0x11, 0x21, 0x23, 0x26
-SUBSCRIPTION_IDENTIFIER, ASSIGNED_CLIENT_ID, WILL_DELAY, MAXIMUM_PACKET_SIZE = 0x0B, 0x12, 0x18, 0x27
-_BYTES_1, _BYTES_2, _BYTES_4 = {0x01, 0x17, 0x19, 0x24, 0x25, 0x28, 0x29, 0x2A}, {0x13, 0x21, 0x22, 0x23}, {0x02, 0x11, 0x18, 0x27}
-
-Value = int | bytes | str | tuple[str, str]
-Properties = list[tuple[int, Value]]
+PATIENCE_S = waiting.PATIENCE_S
 
 
 class Closed(ConnectionError):
     """The peer closed the connection."""
 
 
-def variable(number: int) -> bytes:
-    """A variable byte integer."""
-    out = bytearray()
-    while True:
-        number, low = divmod(number, 128)
-        out.append(low | (128 if number else 0))
-        if not number:
-            return bytes(out)
+class Connection:
+    """One end of an MQTT connection, which reads and judges what ``sender`` sends from the other."""
 
+    def __init__(self, sender: Sender, version: int) -> None:
+        self.version = version
+        self.maximum_packet_size = 0xFFFFFFFF  # that a packet of the other end may have
+        self._sender = sender
+        self._socket: socket.socket | None = None
+        self._reader = PacketReader(sender, version)
+        self._held: deque[Packet] = deque()  # came between the packets of an exchange
 
-def string(text: str | bytes) -> bytes:
-    """A length-prefixed string."""
-    raw = text.encode() if isinstance(text, str) else text
-    return struct.pack("!H", len(raw)) + raw
+    def __enter__(self) -> Self:
+        return self
 
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
 
-def encode_properties(properties: Properties) -> bytes:
-    """Properties with their length prefix."""
-    out = bytearray()
-    for identifier, value in properties:
-        out.append(identifier)
-        if isinstance(value, int) and identifier == 0x0B:
-            out += variable(value)
-        elif isinstance(value, int):
-            size = 1 if identifier in _BYTES_1 else 2 if identifier in _BYTES_2 else 4
-            out += value.to_bytes(size, "big")
-        elif isinstance(value, tuple):
-            out += string(value[0]) + string(value[1])
-        else:
-            out += string(value)
-    return variable(len(out)) + bytes(out)
+    def take_socket(self, sock: socket.socket) -> None:
+        """Speak over ``sock`` from now on; nothing of a connection before it is left."""
+        self._reader = PacketReader(self._sender, self.version)
+        self._held.clear()
+        self._socket = sock
 
+    # --- sending ---
 
-class _Reader:
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._at = 0
+    def send(self, *packets: bytes) -> None:
+        """Send bytes as given, all of them in one write."""
+        sock = self._connected()
+        sock.settimeout(PATIENCE_S)
+        sock.sendall(b"".join(packets))
 
-    def take(self, count: int) -> bytes:
-        assert self._at + count <= len(self._data), "the packet is shorter than it says"
-        self._at += count
-        return self._data[self._at - count : self._at]
+    def acknowledge(self, kind: int, packet_id: int, reason_code: int | None = None) -> None:
+        """Send a PUBACK, PUBREC, PUBREL or PUBCOMP."""
+        self.send(acknowledge_bytes(kind, packet_id, reason_code))
 
-    def number(self, count: int) -> int:
-        return int.from_bytes(self.take(count), "big")
+    def close(self) -> None:
+        """Close the socket without a word."""
+        sock, self._socket = self._socket, None
+        if sock is not None:
+            sock.close()
 
-    def string(self) -> bytes:
-        return self.take(self.number(2))
+    def vanish(self) -> None:
+        """End the connection as a network failure does: with a reset."""
+        self._connected().setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.close()
 
-    def variable(self) -> int:
-        value = shift = 0
-        while True:
-            byte = self.number(1)
-            value |= (byte & 127) << shift
-            shift += 7
-            if byte < 128:
-                return value
+    # --- receiving ---
 
-    def rest(self) -> bytes:
-        return self.take(len(self._data) - self._at)
+    def read(self, deadline_s: float | None = None) -> Packet:
+        """The next packet.
 
-    def more(self) -> bool:
-        return self._at < len(self._data)
+        Raises:
+            TimeoutError: there was none within ``deadline_s``.
+            Closed: the peer closed the connection.
+            ConnectionResetError: the peer reset it.
+        """
+        return self._held.popleft() if self._held else self._read_on(deadline_s)
 
-    def properties(self) -> Properties:
-        inner = _Reader(self.take(self.variable()))
-        found: Properties = []
-        while inner.more():
-            identifier = inner.number(1)
-            if identifier in _BYTES_1 | _BYTES_2 | _BYTES_4:
-                found.append((identifier, inner.number(1 if identifier in _BYTES_1 else 2 if identifier in _BYTES_2 else 4)))
-            elif identifier == 0x0B:
-                found.append((identifier, inner.variable()))
-            elif identifier == USER_PROPERTY:
-                found.append((identifier, (inner.string().decode(), inner.string().decode())))
-            elif identifier in (CORRELATION_DATA, 0x16):
-                found.append((identifier, inner.string()))
-            else:
-                found.append((identifier, inner.string().decode()))
+    def expect(
+        self, kind: int, packet_id: int | None = None, reason_code: int | None = None, *, deadline_s: float | None = None
+    ) -> Packet:
+        """The next packet, which must be of ``kind`` (and carry that packet identifier and reason code)."""
+        return self._is(self.read(deadline_s), kind, packet_id, reason_code)
+
+    def answer(self, kind: int, packet_id: int, reason_code: int | None = None) -> Packet:
+        """The next packet that is no PUBLISH, which must be this; PUBLISH packets before it are held for ``read``."""
+        while (found := self._read_on()).kind == PUBLISH:
+            self._held.append(found)
+        return self._is(found, kind, packet_id, reason_code)
+
+    def is_silent_for(self, period_s: float) -> bool:
+        """Whether not a byte comes within ``period_s``; a packet that comes is gone."""
+        try:
+            self.read(period_s)
+        except TimeoutError:
+            return not self._reader.data
+        return False
+
+    def exactly(self, count: int) -> bytes:
+        """The next ``count`` bytes, whatever they mean."""
+        while len(self._reader.data) < count:
+            self._receive()
+        taken = bytes(self._reader.data[:count])
+        del self._reader.data[:count]
+        return taken
+
+    def rest(self) -> list[Packet]:
+        """All packets until the peer closes, which it must; a reset will do."""
+        found = []
+        try:
+            while True:
+                found.append(self.read())
+        except (Closed, ConnectionResetError):
+            return found
+
+    def ends_in_order(self) -> bool:
+        """Whether the connection ends now, and is not reset."""
+        sock = self._connected()
+        sock.settimeout(PATIENCE_S)
+        return not self._reader.data and sock.recv(1) == b""
+
+    def rest_of_bytes(self) -> bytes:
+        """All bytes until the peer closes, whatever they mean."""
+        try:
+            while True:
+                self._receive()
+        except (Closed, ConnectionResetError):
+            return bytes(self._reader.data)
+
+    def expect_end(self, *reason_codes: int) -> int | None:
+        """The peer closes now; MQTT 5: after a DISCONNECT with one of ``reason_codes`` or without. That code."""
+        return self._last(DISCONNECT, "the end", reason_codes)
+
+    def expect_refusal(self, *reason_codes: int) -> int | None:
+        """The peer closes now, after a CONNACK with one of ``reason_codes`` or without. That code."""
+        return self._last(CONNACK, "a refusal", reason_codes)
+
+    # --- inside ---
+
+    def _connected(self) -> socket.socket:
+        sock = self._socket
+        if sock is None:
+            raise Closed("not connected")
+        return sock
+
+    def _read_on(self, deadline_s: float | None = None) -> Packet:
+        end_s = time.monotonic() + (PATIENCE_S if deadline_s is None else deadline_s)
+        self._reader.maximum_packet_size = self.maximum_packet_size
+        while (found := self._reader.next()) is None:
+            self._receive(max(0.001, end_s - time.monotonic()))
         return found
 
+    def _receive(self, deadline_s: float | None = None) -> None:
+        """Take what comes next, within ``deadline_s``."""
+        sock = self._connected()
+        sock.settimeout(PATIENCE_S if deadline_s is None else deadline_s)
+        data = sock.recv(65_536)
+        if not data:
+            raise Closed("closed by the peer")
+        self._reader.feed(data)
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Packet:
-    """A packet that came in; fields that its kind does not have keep their defaults."""
+    @staticmethod
+    def _is(found: Packet, kind: int, packet_id: int | None, reason_code: int | None) -> Packet:
+        assert found.kind == kind, f"expected a packet of kind {kind}, got {found}"
+        assert packet_id is None or found.packet_id == packet_id, f"expected packet identifier {packet_id}, got {found}"
+        assert reason_code is None or found.reason_code == reason_code, f"expected reason code {reason_code:#x}, got {found}"
+        return found
 
-    kind: int
-    flags: int
-    packet_id: int = 0
-    reason_codes: tuple[int, ...] = (0,)
-    session_present: bool = False
-    topic: str = ""
-    payload: bytes = b""
-    properties: Properties = field(default_factory=list)
-
-    @property
-    def reason_code(self) -> int:
-        """The only or first reason code (3.1.1: return code)."""
-        return self.reason_codes[0]
-
-    @property
-    def qos(self) -> int:
-        """QoS of a PUBLISH."""
-        return self.flags >> 1 & 3
-
-    @property
-    def dup(self) -> bool:
-        """DUP of a PUBLISH."""
-        return bool(self.flags & 8)
-
-    @property
-    def retain(self) -> bool:
-        """RETAIN of a PUBLISH."""
-        return bool(self.flags & 1)
-
-    @property
-    def user_properties(self) -> list[tuple[str, str]]:
-        """The user properties, in order."""
-        return [value for identifier, value in self.properties if identifier == USER_PROPERTY and isinstance(value, tuple)]
-
-    def property(self, identifier: int) -> Value | None:
-        """The first property ``identifier``, or None."""
-        return next((value for known, value in self.properties if known == identifier), None)
+    def _last(self, kind: int, what: str, reason_codes: tuple[int, ...]) -> int | None:
+        found = self.rest()
+        assert len(found) <= 1, f"expected {what}, got {found}"
+        for last in found:
+            assert last.kind == kind, f"expected {what}, got {last}"
+            assert last.reason_code in reason_codes, f"expected one of {[hex(code) for code in reason_codes]}, got {last}"
+        return found[0].reason_code if found else None
 
 
-def decode(version: int, head: int, body: bytes) -> Packet:
-    """The packet with first byte ``head`` and ``body`` under protocol ``version`` (4 or 5)."""
-    kind, flags, reader = head >> 4, head & 15, _Reader(body)
-    five = version == 5
-    if kind == CONNACK:
-        present, code = reader.number(1), reader.number(1)
-        properties = reader.properties() if five else []
-        return Packet(kind=kind, flags=flags, session_present=bool(present), reason_codes=(code,), properties=properties)
-    if kind == PUBLISH:
-        topic = reader.string().decode()
-        packet_id = reader.number(2) if flags >> 1 & 3 else 0
-        properties = reader.properties() if five else []
-        return Packet(kind=kind, flags=flags, packet_id=packet_id, topic=topic, properties=properties, payload=reader.rest())
-    if kind in (PUBACK, PUBREC, PUBREL, PUBCOMP):
-        packet_id = reader.number(2)
-        code = reader.number(1) if reader.more() else 0
-        return Packet(kind=kind, flags=flags, packet_id=packet_id, reason_codes=(code,))
-    if kind in (SUBACK, UNSUBACK):
-        packet_id = reader.number(2)
-        properties = reader.properties() if five else []
-        return Packet(kind=kind, flags=flags, packet_id=packet_id, reason_codes=tuple(reader.rest()) or (0,), properties=properties)
-    if kind == DISCONNECT and five and body:
-        return Packet(kind=kind, flags=flags, reason_codes=(reader.number(1),))
-    return Packet(kind=kind, flags=flags)
+class MqttClient(Connection):
+    """A client of the broker at ``port``. ``version`` is 4 (3.1.1) or 5; ``clean`` is clean session or clean start.
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Will:
-    """The Will of a CONNECT."""
-
-    topic: str
-    payload: bytes
-    qos: int = 0
-    retain: bool = False
-    delay_s: int = 0
-
-
-class MqttClient:
-    """One connection. ``version`` is 4 (3.1.1) or 5; ``clean`` is clean session or clean start."""
+    The context, or ``connect``, makes the connection and sends CONNECT; behind ``dial`` that is the caller's. ``holds``: PUBLISH
+    packets may come before a SUBACK or UNSUBACK, and are held for ``read``.
+    """
 
     def __init__(
         self,
@@ -210,73 +228,84 @@ class MqttClient:
         password: str | None = None,
         keep_alive_s: int = 0,
         will: Will | None = None,
-        properties: Properties | None = None,
+        properties: Sequence[tuple[int, Value]] = (),
         tls: ssl.SSLContext | None = None,
+        holds: bool = False,
     ) -> None:
-        self.version = version
-        self._tls = tls
+        super().__init__(Sender.SERVER, version)
+        self.connack = Packet(kind=CONNACK)
         self._port = port
-        self._client_id = client_id
-        self._clean = clean
-        self._session_expiry_s = session_expiry_s
-        self._username = username
-        self._password = password
-        self._keep_alive_s = keep_alive_s
-        self._will = will
-        self._properties = properties or []
-        self._socket: socket.socket | None = None
-        self._received = bytearray()
+        self._tls = tls
+        self._holds = holds
+        self._greeting = connect_bytes(
+            version,
+            client_id,
+            clean=clean,
+            keep_alive_s=keep_alive_s,
+            will=will,
+            username=username,
+            password=password,
+            properties=[(SESSION_EXPIRY, session_expiry_s), *properties],
+        )
+        for identifier, value in properties:
+            if identifier == MAXIMUM_PACKET_SIZE and isinstance(value, int):
+                self.maximum_packet_size = value
         self._next_id = 0
+        self._next_request_id = 65_001
 
     def __enter__(self) -> Self:
         self.connect()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def dial(self, deadline_s: float | None = None) -> None:
+        """Open the connection; CONNECT is the caller's."""
         self.close()
+        sock = socket.create_connection(("127.0.0.1", self._port), timeout=PATIENCE_S if deadline_s is None else deadline_s)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.take_socket(sock if self._tls is None else self._tls.wrap_socket(sock, server_hostname="localhost"))
 
-    def connect(self, deadline_s: float = PATIENCE_S) -> Packet:
+    def connect_without_waiting(self, deadline_s: float | None = None) -> None:
+        """Open the connection and send CONNECT."""
+        self.dial(deadline_s)
+        self.send(self._greeting)
+
+    def connect(self, deadline_s: float | None = None) -> Packet:
         """Open the connection, send CONNECT, and return the CONNACK; the caller looks at its reason code."""
         self.connect_without_waiting(deadline_s)
-        return self.expect(CONNACK, deadline_s=deadline_s)
+        self.connack = self.expect(CONNACK, deadline_s=deadline_s)
+        return self.connack
 
-    def connect_without_waiting(self, deadline_s: float = PATIENCE_S) -> None:
-        """Open the connection and send CONNECT."""
+    def disconnect(self, reason_code: int | None = None, properties: Sequence[tuple[int, Value]] | None = None) -> None:
+        """DISCONNECT, and wait until the broker closes, so that it knows before the next step."""
+        body = b"" if reason_code is None else bytes((reason_code,))
+        self.send(packet_bytes(DISCONNECT, 0, body + (b"" if properties is None else encode_properties(properties))))
+        if self._tls is None:
+            self._connected().shutdown(socket.SHUT_WR)
+        self.rest()
         self.close()
-        self._received.clear()
-        self._socket = socket.create_connection(("127.0.0.1", self._port), timeout=deadline_s)
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if self._tls is not None:
-            self._socket = self._tls.wrap_socket(self._socket, server_hostname="localhost")
-        flags = (
-            (2 if self._clean else 0) | (0x80 if self._username is not None else 0) | (0x40 if self._password is not None else 0)
-        )
-        will = self._will
-        if will is not None:
-            flags |= 0x04 | will.qos << 3 | (0x20 if will.retain else 0)
-        body = string("MQTT") + bytes([self.version, flags]) + struct.pack("!H", self._keep_alive_s)
-        if self.version == 5:
-            body += encode_properties([(SESSION_EXPIRY, self._session_expiry_s), *self._properties])
-        body += string(self._client_id)
-        if will is not None:
-            if self.version == 5:
-                body += encode_properties([(WILL_DELAY, will.delay_s)] if will.delay_s else [])
-            body += string(will.topic) + string(will.payload)
-        for text in (self._username, self._password):
-            if text is not None:
-                body += string(text)
-        self.send(CONNECT, 0, body)
 
-    def send(self, kind: int, flags: int, body: bytes) -> None:
-        """Send one packet as given."""
-        self.send_raw(bytes([kind << 4 | flags]) + variable(len(body)) + body)
+    # --- publishing ---
 
-    def send_raw(self, data: bytes) -> None:
-        """Send bytes as given."""
-        if self._socket is None:
-            raise Closed("not connected")
-        self._socket.settimeout(PATIENCE_S)
-        self._socket.sendall(data)
+    def take_id(self) -> int:
+        """A packet identifier for a PUBLISH that was not used yet."""
+        self._next_id = self._next_id % 65_535 + 1
+        return self._next_id
+
+    def encode_publish(
+        self,
+        topic: str,
+        payload: bytes | str,
+        qos: int,
+        packet_id: int | None = None,
+        *,
+        retain: bool = False,
+        dup: bool = False,
+        properties: Sequence[tuple[int, Value]] = (),
+    ) -> bytes:
+        """The bytes of a PUBLISH; without ``packet_id`` the next free one is taken."""
+        if packet_id is None:
+            packet_id = self.take_id() if qos else 0
+        return publish_bytes(self.version, topic, payload, qos, packet_id, retain=retain, dup=dup, properties=properties)
 
     def publish(
         self,
@@ -287,126 +316,151 @@ class MqttClient:
         packet_id: int | None = None,
         retain: bool = False,
         dup: bool = False,
-        properties: Properties | None = None,
+        properties: Sequence[tuple[int, Value]] = (),
     ) -> int:
         """Send a PUBLISH, do not wait, and return its packet identifier (0 at QoS 0)."""
-        self.send_raw(self.encode_publish(topic, payload, qos, packet_id, retain, dup, properties))
-        return self._next_id if packet_id is None and qos else packet_id or 0
-
-    def encode_publish(
-        self,
-        topic: str,
-        payload: bytes | str,
-        qos: int,
-        packet_id: int | None = None,
-        retain: bool = False,
-        dup: bool = False,
-        properties: Properties | None = None,
-    ) -> bytes:
-        """The bytes of a PUBLISH; without ``packet_id`` the next free one is taken."""
-        body = string(topic)
-        if qos:
-            if packet_id is None:
-                self._next_id = self._next_id % 65_535 + 1
-                packet_id = self._next_id
-            body += struct.pack("!H", packet_id)
-        if self.version == 5:
-            body += encode_properties(properties or [])
-        body += payload.encode() if isinstance(payload, str) else payload
-        return bytes([PUBLISH << 4 | (8 if dup else 0) | qos << 1 | retain]) + variable(len(body)) + body
+        if packet_id is None:
+            packet_id = self.take_id() if qos else 0
+        self.send(self.encode_publish(topic, payload, qos, packet_id, retain=retain, dup=dup, properties=properties))
+        return packet_id
 
     def publish_burst(self, topic: str, payloads: Sequence[str], qos: int) -> None:
         """Publish ``payloads`` at QoS 1 or 2 in one burst, and return when the node has acknowledged all."""
-        self.send_raw(b"".join(self.encode_publish(topic, payload, qos) for payload in payloads))
+        self.send(*(self.encode_publish(topic, payload, qos) for payload in payloads))
         for _ in payloads:
-            packet = self.expect(PUBACK if qos == 1 else PUBREC)
+            found = self.expect(PUBACK if qos == 1 else PUBREC)
             if qos == 2:
-                self.acknowledge(PUBREL, packet.packet_id)
+                self.acknowledge(PUBREL, found.packet_id)
         for _ in payloads if qos == 2 else ():
             self.expect(PUBCOMP)
 
-    def acknowledge(self, kind: int, packet_id: int, reason_code: int = 0) -> None:
-        """Send a PUBACK, PUBREC, PUBREL or PUBCOMP."""
-        body = struct.pack("!H", packet_id) + (bytes([reason_code]) if reason_code else b"")
-        self.send(kind, 2 if kind == PUBREL else 0, body)
+    def deliver(
+        self,
+        topic: str,
+        payload: bytes | str,
+        qos: int = 0,
+        *,
+        retain: bool = False,
+        properties: Sequence[tuple[int, Value]] = (),
+    ) -> Packet | None:
+        """PUBLISH and the whole exchange of its QoS; its PUBACK or PUBREC. PUBLISH packets that come meanwhile are held."""
+        packet_id = self.publish(topic, payload, qos=qos, retain=retain, properties=properties)
+        if qos == 0:
+            return None
+        first = self.answer(PUBACK if qos == 1 else PUBREC, packet_id)
+        if qos == 2 and first.reason_code < 0x80:
+            self.acknowledge(PUBREL, packet_id)
+            self.answer(PUBCOMP, packet_id, 0)
+        return first
 
-    def subscribe(self, *filters: str, qos: int = 0, options: int = 0, packet_id: int = 65_000, identifier: int = 0) -> Packet:
-        """SUBSCRIBE to ``filters`` and return the SUBACK; ``options`` are further bits of MQTT 5 (0x08: retain as published)."""
-        body = struct.pack("!H", packet_id)
-        if self.version == 5:
-            of_all = bytes([0x0B]) + variable(identifier) if identifier else b""
-            body += variable(len(of_all)) + of_all
-        for topic_filter in filters:
-            body += string(topic_filter) + bytes([qos | options])
-        self.send(SUBSCRIBE, 2, body)
-        return self.expect(SUBACK, packet_id=packet_id)
+    # --- subscribing ---
 
-    def unsubscribe(self, *filters: str, packet_id: int = 64_999) -> Packet:
-        """UNSUBSCRIBE from ``filters`` and return the UNSUBACK."""
-        body = struct.pack("!H", packet_id) + (b"\x00" if self.version == 5 else b"")
-        self.send(UNSUBSCRIBE, 2, body + b"".join(map(string, filters)))
-        return self.expect(UNSUBACK, packet_id=packet_id)
+    def subscribe(
+        self,
+        *filters: str,
+        qos: int = 0,
+        options: int = 0,
+        identifier: int = 0,
+        properties: Sequence[tuple[int, Value]] = (),
+    ) -> Packet:
+        """SUBSCRIBE to ``filters``; the SUBACK. ``options`` are further bits of MQTT 5 (0x08: retain as published)."""
+        of_all = [*properties, *([(SUBSCRIPTION_IDENTIFIER, identifier)] if identifier else [])]
+        packet_id = self._request_id()
+        self.send(subscribe_bytes(self.version, packet_id, [(one, qos | options) for one in filters], of_all))
+        return (self.answer if self._holds else self.expect)(SUBACK, packet_id)
 
-    def read(self, deadline_s: float = PATIENCE_S) -> Packet:
-        """The next packet.
+    def unsubscribe(self, *filters: str) -> Packet:
+        """UNSUBSCRIBE from ``filters``; the UNSUBACK."""
+        packet_id = self._request_id()
+        self.send(unsubscribe_bytes(self.version, packet_id, filters))
+        return (self.answer if self._holds else self.expect)(UNSUBACK, packet_id)
 
-        Raises:
-            TimeoutError: there was none within ``deadline_s``.
-            Closed: the peer closed the connection.
-        """
-        end_s = time.monotonic() + deadline_s
-        while (packet := self._next_packet()) is None:
-            if self._socket is None:
-                raise Closed("not connected")
-            self._socket.settimeout(max(0.001, end_s - time.monotonic()))
-            data = self._socket.recv(65_536)
-            if not data:
-                raise Closed("closed by the peer")
-            self._received += data
-        return packet
+    def _request_id(self) -> int:
+        """A packet identifier that no PUBLISH of a test comes to."""
+        self._next_request_id = self._next_request_id - 1 or 65_000
+        return self._next_request_id
 
-    def expect(self, kind: int, *, packet_id: int | None = None, deadline_s: float = PATIENCE_S) -> Packet:
-        """The next packet, which must be of ``kind`` (and carry ``packet_id``)."""
-        packet = self.read(deadline_s)
-        assert packet.kind == kind, f"expected a packet of kind {kind}, got {packet}"
-        assert packet_id is None or packet.packet_id == packet_id, f"expected packet identifier {packet_id}, got {packet}"
-        return packet
-
-    def is_silent_for(self, period_s: float) -> bool:
-        """Whether no packet comes within ``period_s``; one that comes is gone."""
-        try:
-            self.read(period_s)
-        except TimeoutError:
-            return True
-        return False
+    # --- other exchanges ---
 
     def ping(self) -> None:
-        """PINGREQ, PINGRESP: the peer has read everything before it."""
-        self.send(PINGREQ, 0, b"")
+        """PINGREQ, PINGRESP: the peer has read everything before it, and nothing else came."""
+        self.send(packet_bytes(PINGREQ))
         self.expect(PINGRESP)
 
-    def disconnect(self) -> None:
-        """DISCONNECT and close."""
-        self.send(DISCONNECT, 0, b"")
-        self.close()
+    def drain(self) -> list[Packet]:
+        """PINGREQ; what came before the PINGRESP."""
+        self.send(packet_bytes(PINGREQ))
+        before = []
+        while (found := self.read()).kind != PINGRESP:
+            before.append(found)
+        return before
 
-    def close(self) -> None:
-        """Close the socket without a word."""
-        if self._socket is not None:
-            self._socket.close()
-            self._socket = None
+    def complete(self, message: Packet) -> None:
+        """Finish the exchange of a PUBLISH that came."""
+        if message.qos == 1:
+            self.acknowledge(PUBACK, message.packet_id)
+        elif message.qos == 2:
+            self.acknowledge(PUBREC, message.packet_id)
+            self.answer(PUBREL, message.packet_id, 0)
+            self.acknowledge(PUBCOMP, message.packet_id)
 
-    def _next_packet(self) -> Packet | None:
-        length = shift = 0
-        for at in range(1, min(5, len(self._received))):
-            byte = self._received[at]
-            length |= (byte & 127) << shift
-            shift += 7
-            if byte < 128:
-                end = at + 1 + length
-                if end > len(self._received):
-                    return None
-                packet = decode(self.version, self._received[0], bytes(self._received[at + 1 : end]))
-                del self._received[:end]
-                return packet
-        return None
+    def receive(self) -> Packet:
+        """The next packet, which is a PUBLISH; its exchange is finished."""
+        message = self.expect(PUBLISH)
+        self.complete(message)
+        return message
+
+    def receive_until(self, payload: bytes) -> list[Packet]:
+        """All messages up to the one with ``payload``, which is not among them; their exchanges are finished."""
+        found: list[Packet] = []
+        while (message := self.receive()).payload != payload:
+            found.append(message)
+        return found
+
+
+# --- both ends of an exchange at any QoS ---
+
+
+def take(client: MqttClient, count: int) -> list[Packet]:
+    """The next ``count`` messages, each acknowledged to the end; several exchanges may be open at once."""
+    messages: list[Packet] = []
+    released: deque[int] = deque()
+    while len(messages) < count or released:
+        packet = client.read()
+        assert packet.kind in (PUBLISH, PUBREL), packet
+        if packet.kind == PUBREL:
+            assert packet.packet_id == released.popleft(), "PUBREL leaves in the order of PUBREC"
+            client.acknowledge(PUBCOMP, packet.packet_id)
+            continue
+        messages.append(packet)
+        if packet.qos == 1:
+            client.acknowledge(PUBACK, packet.packet_id)
+        elif packet.qos == 2:
+            client.acknowledge(PUBREC, packet.packet_id)
+            released.append(packet.packet_id)
+    return messages
+
+
+def take_one(client: MqttClient) -> Packet:
+    """The next message, acknowledged to the end."""
+    return take(client, 1)[0]
+
+
+def publish(client: MqttClient, topic: str, *payloads: str, qos: int = 0, retain: bool = False) -> None:
+    """Publish each of ``payloads``; on return the node has taken them all, for good where ``qos`` is 1 or 2."""
+    for payload in payloads:
+        packet_id = client.publish(topic, payload, qos=qos, retain=retain)
+        if qos == 1:
+            client.expect(PUBACK, packet_id=packet_id)
+        elif qos == 2:
+            client.expect(PUBREC, packet_id=packet_id)
+            client.acknowledge(PUBREL, packet_id)
+            client.expect(PUBCOMP, packet_id=packet_id)
+    client.ping()
+
+
+def publish_once(port: int, topic: str, *payloads: str, qos: int = 1, retain: bool = False) -> None:
+    """The same from a connection of its own."""
+    with MqttClient(port, "publisher") as client:
+        publish(client, topic, *payloads, qos=qos, retain=retain)
+        client.disconnect()

@@ -11,7 +11,8 @@ import time
 from types import TracebackType
 from typing import Self
 
-from tests.support.mqtt_client import PUBACK, PUBCOMP, PUBREC, PUBREL, Closed, MqttClient
+from tests.support.mqtt_client import Closed, MqttClient
+from tests.support.mqtt_packets import PUBACK, PUBCOMP, PUBREC, PUBREL
 from tests.support.waiting import PATIENCE_S, wait_until
 
 _RECONNECT_PAUSE_S = 0.02
@@ -150,7 +151,7 @@ class Publisher:
             if self.qos:
                 self._unacknowledged[packet_id] = (payload, False)
             self._sent += 1
-        self._client.send_raw(bytes(data))
+        self._client.send(bytes(data))
         if not self.qos:
             self._acknowledged = self._sent
 

@@ -23,8 +23,7 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, field
 
-from tests.support.mqtt_client import CONNACK, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, Packet
-from tests.support.packet_stream import Conversation
+from tests.support.mqtt_packets import CONNACK, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, Conversation, Packet
 
 _FAILURE = 0x80
 

@@ -23,7 +23,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
-from tests.support.mqtt_client import PUBACK, PUBLISH, PUBREC, PUBREL, Packet
+from tests.support.mqtt_packets import PUBACK, PUBLISH, PUBREC, PUBREL, Packet
 
 FAILURE = 0x80
 

@@ -8,7 +8,19 @@ from types import TracebackType
 from typing import Self
 
 from tests.support.arrivals import Arrivals
-from tests.support.mqtt_client import PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, MqttClient, Packet
+from tests.support.mqtt_client import Closed, MqttClient
+from tests.support.mqtt_packets import (
+    PINGREQ,
+    PUBACK,
+    PUBCOMP,
+    PUBLISH,
+    PUBREC,
+    PUBREL,
+    SUBACK,
+    Packet,
+    packet_bytes,
+    subscribe_bytes,
+)
 from tests.support.waiting import PATIENCE_S, wait_until
 
 
@@ -24,6 +36,7 @@ class Subscriber:
         self._received_qos_2: set[int] = set()
         self._subscribed = threading.Event()
         self._ending = threading.Event()
+        self._failure: AssertionError | None = None  # what came breaks the protocol
         self._thread = threading.Thread(target=self._run, name="subscriber", daemon=True)
 
     def __enter__(self) -> Self:
@@ -35,6 +48,8 @@ class Subscriber:
         self._ending.set()
         self._thread.join(PATIENCE_S)
         assert not self._thread.is_alive(), "the subscriber's thread did not end"
+        if self._failure is not None and error is None:
+            raise self._failure
 
     @property
     def packets(self) -> list[Packet]:
@@ -59,11 +74,12 @@ class Subscriber:
         """Wait until each of ``expected`` has come; the test fails with what is missing otherwise."""
         wanted = set(expected)
         wait_until(
-            lambda: self.count() >= len(wanted) and wanted <= set(self.payloads(topic)),
+            lambda: self._failure is not None or (self.count() >= len(wanted) and wanted <= set(self.payloads(topic))),
             deadline_s,
             lambda: f"arrival of {len(wanted)} messages of {topic}; missing {self._missing(topic, expected)}",
             period_s=0.05,
         )
+        assert self._failure is None, f"the subscriber failed: {self._failure!r}"
         return self.arrivals(topic, expected)
 
     def _missing(self, topic: str, expected: list[str]) -> str:
@@ -74,14 +90,18 @@ class Subscriber:
         while not self._ending.is_set():
             try:
                 self._receive()
-            except (OSError, AssertionError):
+            except OSError:
                 if self._ending.wait(0.05):
                     break
+            except AssertionError as error:
+                self._failure = error
+                break
         self._client.close()
 
     def _receive(self) -> None:
         connack = self._client.connect(deadline_s=10.0)
-        assert connack.reason_code == 0, f"refused: {connack}"
+        if connack.reason_code != 0:
+            raise Closed(f"refused: {connack}")
         if not connack.session_present:
             self._received_qos_2.clear()
         waiting: list[Packet] = []
@@ -97,19 +117,17 @@ class Subscriber:
                 quiet_since_s = time.monotonic()
             except TimeoutError:
                 if time.monotonic() - quiet_since_s > 5.0:
-                    self._client.send_raw(b"\xc0\x00")  # PINGREQ: notices a dead connection
+                    self._client.send(packet_bytes(PINGREQ))  # notices a dead connection
                     quiet_since_s = time.monotonic()
 
     def _subscribe(self) -> list[Packet]:
         early: list[Packet] = []
-        body = b"\xfd\xe8" + (b"\x00" if self._client.version == 5 else b"")
-        for topic_filter in self._filters:
-            options = self._qos | (8 if self._client.version == 5 else 0)  # retain as published
-            body += len(topic_filter.encode()).to_bytes(2, "big") + topic_filter.encode() + bytes([options])
-        self._client.send(8, 2, body)
-        while (packet := self._client.read(10.0)).kind != 9:
+        options = self._qos | (8 if self._client.version == 5 else 0)  # retain as published
+        self._client.send(subscribe_bytes(self._client.version, 65_000, [(one, options) for one in self._filters]))
+        while (packet := self._client.read(10.0)).kind != SUBACK:
             early.append(packet)
-        assert max(packet.reason_codes) < 0x80, f"the subscription was refused: {packet}"
+        if max(packet.reason_codes) >= 0x80:
+            raise Closed(f"the subscription was refused: {packet}")
         return early
 
     def _take(self, packet: Packet) -> None:

@@ -7,8 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from tests.support.mqtt_client import CONNACK, PUBLISH, Packet
-from tests.support.packet_stream import Conversation
+from tests.support.mqtt_packets import CONNACK, PUBLISH, Conversation, Packet
 from tests.support.proxy import Tap
 
 _NAMES = (

@@ -9,8 +9,10 @@ from contextlib import ExitStack
 
 import pytest
 
+from tests.fuzz.recordings import RECORDINGS
 from tests.support.mosquitto import Mosquitto, mosquitto_pub
-from tests.support.mqtt_client import (
+from tests.support.mqtt_client import MqttClient
+from tests.support.mqtt_packets import (
     CONNACK,
     CONNECT,
     PUBCOMP,
@@ -18,7 +20,8 @@ from tests.support.mqtt_client import (
     PUBREC,
     PUBREL,
     USER_PROPERTY,
-    MqttClient,
+    PacketReader,
+    Sender,
     string,
     variable,
 )
@@ -29,6 +32,31 @@ from tests.support.publisher import Publisher
 from tests.support.recorder import Recorder
 from tests.support.subscriber import Subscriber
 from tests.support.waiting import PATIENCE_S, wait_until
+from tests.wire.mqtt.malformed import MALFORMED
+
+
+@pytest.mark.parametrize("sender", Sender)
+@pytest.mark.parametrize(("level", "data"), [pytest.param(level, data, id=name) for name, level, data, _, _ in MALFORMED])
+def test_what_breaks_a_rule_by_itself_is_judged_wrong(level: int, data: str, sender: Sender) -> None:
+    reader = PacketReader(sender, level)
+    reader.feed(bytes.fromhex(data))
+    with pytest.raises(AssertionError):
+        reader.next()
+
+
+@pytest.mark.parametrize("packets", RECORDINGS)
+def test_what_a_well_behaved_client_sends_is_judged_right(packets: list[bytes]) -> None:
+    """And read to the end, byte by byte. No server sends its CONNECT."""
+    reader, kinds = PacketReader(Sender.CLIENT), []
+    for byte in b"".join(packets):
+        reader.feed(bytes((byte,)))
+        kinds += [packet.kind for packet in reader.all()]
+    assert kinds == [packet[0] >> 4 for packet in packets]
+    assert not reader.data
+    from_server = PacketReader(Sender.SERVER, reader.version)
+    from_server.feed(packets[0])
+    with pytest.raises(AssertionError, match="a Server does not send packets of kind 1"):
+        from_server.next()
 
 
 @pytest.mark.process
@@ -74,7 +102,7 @@ def test_a_stalled_proxy_passes_nothing_and_closes_nothing(remote: Mosquitto) ->
     with Proxy(remote.port) as proxy, MqttClient(proxy.port) as client:
         client.ping()
         proxy.stall()
-        client.send_raw(b"\xc0\x00")
+        client.send(b"\xc0\x00")
         assert client.is_silent_for(0.3)
         proxy.restore()
         assert client.read().kind == 13

@@ -8,19 +8,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.support.fake_remote import Cut, FakeRemote
-from tests.support.mqtt_client import (
-    CONNACK,
-    CONNECT,
-    PUBACK,
-    PUBCOMP,
-    PUBLISH,
-    PUBREC,
-    PUBREL,
-    RECEIVE_MAXIMUM,
-    Closed,
-    MqttClient,
-    Packet,
-)
+from tests.support.mqtt_client import Closed, MqttClient
+from tests.support.mqtt_packets import CONNACK, CONNECT, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, RECEIVE_MAXIMUM, Packet
 from tests.support.remote_session import ReceiverSession
 from tests.support.waiting import wait_until
 

@@ -7,7 +7,8 @@ import pytest
 from tests.support.arrivals import Arrivals
 from tests.support.intake_order import IntakeOrder
 from tests.support.mosquitto import Mosquitto
-from tests.support.mqtt_client import CONNACK, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, MqttClient, Packet, string
+from tests.support.mqtt_client import MqttClient
+from tests.support.mqtt_packets import CONNACK, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, Packet, string
 from tests.support.proxy import Proxy
 from tests.support.tape import Passed, Tape, Taps, excerpt
 

@@ -243,7 +243,7 @@ def test_a_remote_may_take_packets_of_any_size(tmp_path: Path, packet_max_bytes:
         end = remote.accept(session_present=True, packet_max_bytes=packet_max_bytes)
         lane.publish("t", ["a"], qos=1)
         assert end.exactly(9) == b"\x32\x07\x00\x01t\x00\x01\x00a"
-        end.raw(b"\x40\x02\x00\x01")
+        end.send(b"\x40\x02\x00\x01")
         lane.until_settled(1)
 
 
@@ -307,13 +307,13 @@ def test_a_refused_message_is_sent_again_as_new_while_the_status_says_why(tmp_pa
             end = remote.accept(session_present=True)
             lane.publish("t", ["a", "b", "c"], qos=1)
             assert end.exactly(18) == a + b
-            end.raw(b"\x40\x03\x00\x01\x97" + b"\x40\x03\x00\x02\x87")
+            end.send(b"\x40\x03\x00\x01\x97" + b"\x40\x03\x00\x02\x87")
             status = lane.until_status(lambda status: bool(status["link"]["note"]), "a note")
             assert status["link"]["note"] == "remote says quota exceeded"
             assert (status["link"]["state"], status["link"]["in_flight"]) == ("connected", 0)
             assert (status["exchange"]["refused"], status["exchange"]["retried"]) == (2, 1)
             assert end.exactly(18) == a + c
-            end.raw(b"\x40\x02\x00\x01" + b"\x40\x03\x00\x03\x10")
+            end.send(b"\x40\x02\x00\x01" + b"\x40\x03\x00\x03\x10")
             lane.until_settled(2)
             dead = {outcome: ranges for settle in lane.settles for outcome, ranges in settle.settled if outcome.startswith("dead")}
             assert dead == {"dead:remote_0x87": ((1, 2),)}
@@ -329,12 +329,12 @@ def test_a_disconnect_is_told_by_name_and_a_session_taken_over_twice_says_who_do
             lane.open(session=f"edge@127.0.0.1:{remote.port}")
             for farewell in (b"\xe0\x01\x8e", b"\xe0\x02\x8b\x00", b"\xe0\x01\x8e"):
                 end = remote.accept(session_present=True)
-                end.raw(farewell)
+                end.send(farewell)
             end = remote.accept(session_present=True)
             assert lane.log.count("session taken over") >= 2
             assert "server shutting down" in lane.log
             assert "session.contended" not in lane.log
-            end.raw(b"\xe0\x01\x8e")
+            end.send(b"\xe0\x01\x8e")
             remote.accept(session_present=True)
             assert lane.log.count("session.contended") == 1
             assert lane.status()["link"]["note"] == "another client uses this client identifier"
@@ -351,11 +351,11 @@ def test_a_remote_that_answers_pings_and_nothing_else_is_left(tmp_path: Path, qo
             lane.publish("t", ["a"], qos=qos)
             assert end.exactly(9)[0] == (0x32 if qos == 1 else 0x34)
             if qos == 2:
-                end.raw(b"\x50\x02\x00\x01")
+                end.send(b"\x50\x02\x00\x01")
                 lane.until(lambda: any(settle.released for settle in lane.settles), "PUBREC came")
                 assert end.exactly(4) == b"\x62\x02\x00\x01"
             assert end.exactly(2) == b"\xc0\x00"
-            end.raw(b"\xd0\x00")
+            end.send(b"\xd0\x00")
             end = remote.accept(session_present=True)
             assert "no acknowledgement in time" in lane.log
             assert "no PINGRESP" not in lane.log

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from actors.bridge.remote_socket import Connack, Remote, open_remote, probe_remote
-from tests.support.mqtt_client import string
+from tests.support.mqtt_packets import string
 from tests.support.ports import free_port
 from tests.support.settings import bridge
 from tests.support.waiting import PATIENCE_S, wait_until

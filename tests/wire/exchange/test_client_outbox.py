@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.mqtt_client import Packet, decode
+from tests.support.mqtt_packets import Packet, judge
 from tests.wire.outbound_model import few_identifiers
 from wire.exchange.client_outbox import ClientOutbox
 from wire.exchange.subscriber_copies import Copies, Parcel, as_granted
@@ -49,7 +49,7 @@ def packets(data: bytes, level: int = 5) -> list[Packet]:
     found = []
     while data:
         length = data[1]  # all of them are short
-        found.append(decode(level, data[0], data[2 : 2 + length]))
+        found.append(judge(level, data[0], data[2 : 2 + length]))
         data = data[2 + length :]
     return found
 
