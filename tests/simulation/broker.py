@@ -17,6 +17,8 @@ from tests.simulation.mqtt import Ack, Other, Packet, PacketReader, Publish
 from tests.simulation.remote_publisher import Delivery, Outgoing, RemotePublisher, RemotePublisherWatcher
 from tests.simulation.tcp import Far, Link
 from tests.simulation.world import Violation, World
+from tests.support import mqtt_packets
+from tests.support.mqtt_packets import Sender
 
 NO_SUBSCRIBERS = 0x10
 REJECTIONS = (0x80, 0x83, 0x97, 0x99)
@@ -203,7 +205,7 @@ class BrokerConnection(Far):
         self.place = ""  # the address at which it came in
         self._broker = broker
         self._judge = _Judge(session, broker, client_id, level)
-        self._reader = PacketReader(level)
+        self._reader = PacketReader(Sender.CLIENT, level)
         self._packets: deque[tuple[int, Packet]] = deque()
         self._arrived = 0
         self._answers: list[tuple[int, bytes, Ack]] = []
@@ -232,7 +234,7 @@ class BrokerConnection(Far):
         for _, packet in packets:
             if isinstance(packet, Publish) and packet.qos and not self.session.mistakable:
                 self._broker.watcher.remote_publish_written(self.client_id, packet, self.session.number)
-            if isinstance(packet, Ack) and packet.kind == mqtt.PUBREL:
+            if isinstance(packet, Ack) and packet.kind == mqtt_packets.PUBREL:
                 payload = self.session.received.get(packet.packet_id)
                 if payload is not None:
                     self._broker.watcher.remote_release_written(self.client_id, payload)
@@ -264,22 +266,22 @@ class BrokerConnection(Far):
     # --- packets ---
 
     def _take(self, packet: Packet) -> None:
-        self.session.used |= isinstance(packet, Publish) or (isinstance(packet, Ack) and packet.kind == mqtt.PUBREL)
+        self.session.used |= isinstance(packet, Publish) or (isinstance(packet, Ack) and packet.kind == mqtt_packets.PUBREL)
         self._broker.world.note("remote <-", self.client_id, packet)
         match packet:
             case Publish():
                 self._publish(packet)
-            case Ack(kind=mqtt.PUBREL):
+            case Ack(kind=mqtt_packets.PUBREL):
                 self._judge.pubrel(packet)
                 self.session.received.pop(packet.packet_id, None)
-                self._answer(Ack(mqtt.PUBCOMP, packet.packet_id))
+                self._answer(Ack(mqtt_packets.PUBCOMP, packet.packet_id))
             case Ack():
                 self.delivery.arrived(packet)
-            case Other(kind=mqtt.SUBSCRIBE, body=body):
+            case Other(kind=mqtt_packets.SUBSCRIBE, body=body):
                 self._answer_raw(self.delivery.subscribe(body))
-            case Other(kind=mqtt.PINGREQ):
-                self._answer_raw(mqtt.plain(mqtt.PINGRESP))
-            case Other(kind=mqtt.DISCONNECT):
+            case Other(kind=mqtt_packets.PINGREQ):
+                self._answer_raw(mqtt_packets.packet_bytes(mqtt_packets.PINGRESP))
+            case Other(kind=mqtt_packets.DISCONNECT):
                 if self._broker.on_left is not None:
                     self._broker.on_left(self, self._broker)
                 self.close()
@@ -310,11 +312,11 @@ class BrokerConnection(Far):
         elif known != packet.payload:
             broker.watcher.remote_swallowed(packet)
         if packet.qos == 1:
-            self._answer(Ack(mqtt.PUBACK, packet.packet_id, reason))
+            self._answer(Ack(mqtt_packets.PUBACK, packet.packet_id, reason))
         elif packet.qos == 2:
             if reason < 0x80:
                 self.session.received[packet.packet_id] = packet.payload
-            self._answer(Ack(mqtt.PUBREC, packet.packet_id, reason))
+            self._answer(Ack(mqtt_packets.PUBREC, packet.packet_id, reason))
 
     def _answer(self, ack: Ack) -> None:
         self._answers.append((0, mqtt.ack(ack.kind, ack.packet_id, ack.reason), ack))
@@ -340,11 +342,11 @@ class BrokerConnection(Far):
         data = b""
         for _, encoded, ack in self._answers:
             data += encoded
-            if ack.kind == mqtt.PUBREC:
+            if ack.kind == mqtt_packets.PUBREC:
                 self.session.recs_sent += 1
                 self.session.recs[ack.packet_id] = self.session.recs_sent
                 self._broker.released(self.client_id, ack.packet_id)
-            if ack.kind in (mqtt.PUBACK, mqtt.PUBCOMP) or ack.reason >= 0x80:
+            if ack.kind in (mqtt_packets.PUBACK, mqtt_packets.PUBCOMP) or ack.reason >= 0x80:
                 payload = self.session.unanswered.pop(ack.packet_id, None)
                 if payload is not None:
                     self.session.answered.add((payload, ack.packet_id))

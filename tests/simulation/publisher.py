@@ -1,12 +1,15 @@
-"""Local clients: publishers with a persistent session that resend as the standard demands, and judge what they are answered.
+"""A sender's half of the exchange, and local clients that have it: they resend as the standard demands, and judge their answers.
 
-What they got an acknowledgement for is reported when the Listener *writes* it; what they act on is what has arrived.
+``Sending`` is one connection of any sender, of the remote's too. What local clients got an acknowledgement for is reported when the
+Listener *writes* it; what they act on is what has arrived.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 from actors.broker.session_openings import UNANSWERED_S
@@ -14,9 +17,12 @@ from tests.simulation import mqtt
 from tests.simulation.mqtt import LEVEL_5, Ack, Connack, Other, Packet, PacketReader, Publish
 from tests.simulation.tcp import Far, Link
 from tests.simulation.world import Violation, World
+from tests.support import mqtt_packets
+from tests.support.mqtt_packets import Sender
 
 KEEP_ALIVE_S = 30
 ANSWER_TIMEOUT_S = 9.0
+_IDENTIFIERS = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +66,94 @@ class Doors(Protocol):
 
 
 @dataclass(slots=True)
-class _Exchange:
+class Exchange:
+    """A QoS 1 or 2 message that is not ended."""
+
     message: Message
     packet_id: int
+    retain: bool
+    sent: int = 0  # connections on which it was sent
     released: bool = False
     refused: bool = False
+
+
+class SendersHalf:
+    """What a sender keeps of its session: the open exchanges, in the order of the first sending."""
+
+    def __init__(self) -> None:
+        self.exchanges: dict[int, Exchange] = {}
+        self._packet_id = 0
+
+    def begin(self, message: Message, identifiers: int, *, retain: bool) -> Exchange:
+        """A new exchange under the next of so many packet identifiers that is free."""
+        self._packet_id = self._packet_id % identifiers + 1
+        while self._packet_id in self.exchanges:
+            self._packet_id = self._packet_id % identifiers + 1
+        exchange = self.exchanges[self._packet_id] = Exchange(message, self._packet_id, retain)
+        return exchange
+
+
+class Sending:
+    """One connection of a sender: what it sends, and the answers to it. The rules that its peer is held to:
+
+    D1  an answer is for a packet that was sent on this connection, of the kind that its QoS has, and comes once.
+    D2  answers of a kind come in the order of their packets [MQTT-4.6.0-2, MQTT-4.6.0-3].
+    """
+
+    def __init__(self, half: SendersHalf, level: int, published: Callable[[Message], None], note: Callable[[str], None]) -> None:
+        """published: told of each PUBLISH. note: takes the trace."""
+        self._half = half
+        self._level = level
+        self._published = published
+        self._note = note
+        self._owed: dict[int, list[int]] = {mqtt_packets.PUBACK: [], mqtt_packets.PUBREC: [], mqtt_packets.PUBCOMP: []}
+
+    def topic(self, message: Message) -> str:
+        """What it is published to."""
+        return message.topic
+
+    def first(self, message: Message, identifiers: int, *, retain: bool = False) -> bytes:
+        """The first PUBLISH of ``message``, under one of so many packet identifiers if it has one."""
+        if message.qos:
+            return self.publish(self._half.begin(message, identifiers, retain=retain), dup=False)
+        self._published(message)
+        self._note(f"m{message.number} QoS 0")
+        return mqtt.publish(Publish(self.topic(message), message.payload, 0, 0, retain=retain), self._level)
+
+    def again(self, *, dup: bool) -> bytes:
+        """What is open, once more and in order [MQTT-4.4.0-1]."""
+        data = b""
+        for packet_id, exchange in self._half.exchanges.items():
+            data += self.release(packet_id) if exchange.released else self.publish(exchange, dup=dup)
+        return data
+
+    def publish(self, exchange: Exchange, *, dup: bool) -> bytes:
+        """A PUBLISH of QoS 1 or 2."""
+        message, packet_id = exchange.message, exchange.packet_id
+        exchange.sent += 1
+        exchange.refused = False
+        self._published(message)
+        self._owed[mqtt_packets.PUBACK if message.qos == 1 else mqtt_packets.PUBREC].append(packet_id)
+        self._note(f"m{message.number} QoS {message.qos} id {packet_id} dup={dup}")
+        return mqtt.publish(
+            Publish(self.topic(message), message.payload, message.qos, packet_id, dup, exchange.retain), self._level
+        )
+
+    def release(self, packet_id: int) -> bytes:
+        """A PUBREL."""
+        self._owed[mqtt_packets.PUBCOMP].append(packet_id)
+        return mqtt.ack(mqtt_packets.PUBREL, packet_id)
+
+    def answered(self, packet: Ack, to: str, *, amnesia: bool = False) -> Exchange:
+        """An answer is written: its exchange. amnesia: commits are lost, and with them the order."""
+        owed, exchange = self._owed[packet.kind], self._half.exchanges.get(packet.packet_id)
+        if packet.packet_id not in owed or exchange is None:
+            raise Violation("protocol", f"{packet} to {to}: answered twice, or not sent on this connection")
+        for packet_id in owed[: owed.index(packet.packet_id)]:
+            if packet_id in self._half.exchanges and not amnesia:
+                raise Violation("ack order", f"{packet} to {to} before the answer for {packet_id}")
+        owed.remove(packet.packet_id)
+        return exchange
 
 
 def judge_refusal(client_id: str, connack: Connack, level: int, waited_s: float) -> None:
@@ -90,8 +179,7 @@ class Publisher:
         self._watcher = watcher
         self._rng = world.chance(f"publisher {number}")
         self._waiting: deque[Message] = deque()
-        self._exchanges: dict[int, _Exchange] = {}  # in the order of the first sending
-        self._packet_id = 0
+        self._half = SendersHalf()
         self._connection: _Connection | None = None
         self._quota = 65_535
         self._expects_session = False
@@ -105,9 +193,13 @@ class Publisher:
         self._waiting.append(message)
         self._pump()
 
+    def sending(self) -> Sending:
+        """What a new connection sends."""
+        return Sending(self._half, self.level, self._watcher.published, partial(self.world.note, "publisher", self.number))
+
     @property
     def idle(self) -> bool:
-        return not self._waiting and not self._exchanges
+        return not self._waiting and not self._half.exchanges
 
     @property
     def link(self) -> Link | None:
@@ -153,7 +245,7 @@ class Publisher:
         if self.world.now_s - self._progress_s > ANSWER_TIMEOUT_S and not self.idle:
             self.hang_up()
         elif connection.welcome:
-            connection.link.send(mqtt.plain(mqtt.PINGREQ))
+            connection.link.send(mqtt_packets.packet_bytes(mqtt_packets.PINGREQ))
 
     # --- packets ---
 
@@ -161,53 +253,27 @@ class Publisher:
         """CONNACK: resend what is open, in order [MQTT-4.4.0-1]."""
         self._progress_s = self.world.now_s
         self._quota = connack.receive_maximum
-        assert self._connection is not None
-        assert self._connection.link is not None
+        connection, exchanges = self._connection, self._half.exchanges
+        assert connection is not None
+        assert connection.link is not None
         self.world.note("publisher", self.number, f"connected, session present={connack.present}")
         if connack.present and self._dialled == 1:
             raise Violation("session", f"{self.client_id} had no session, and it is said to be present")
         if not connack.present and self._expects_session:
             self._watcher.publisher_session_lost(self)
-            for exchange in [exchange for exchange in self._exchanges.values() if exchange.released]:
-                del self._exchanges[exchange.packet_id]
+            for exchange in [exchange for exchange in exchanges.values() if exchange.released]:
+                del exchanges[exchange.packet_id]
         self._expects_session = True
-        data = b""
-        for exchange in self._exchanges.values():
-            if exchange.released:
-                data += mqtt.ack(mqtt.PUBREL, exchange.packet_id)
-            else:
-                data += self._encode(exchange, dup=connack.present)
-        self._connection.open = set(self._exchanges)
-        self._connection.link.send(data)
+        connection.link.send(connection.sending.again(dup=connack.present))
         self._pump()
-
-    def _encode(self, exchange: _Exchange, *, dup: bool) -> bytes:
-        message = exchange.message
-        exchange.refused = False
-        self._watcher.published(message)
-        self.world.note("publisher", self.number, f"m{message.number} QoS {message.qos} id {exchange.packet_id} dup={dup}")
-        packet = Publish(message.topic, message.payload, message.qos, exchange.packet_id, dup)
-        assert self._connection is not None
-        self._connection.published.append(exchange.packet_id)
-        return mqtt.publish(packet, self.level)
 
     def _pump(self) -> None:
         connection = self._connection
         if connection is None or connection.link is None or not connection.welcome:
             return
         data = b""
-        while self._waiting and len(self._exchanges) < min(self._window, self._quota):
-            message = self._waiting.popleft()
-            if message.qos == 0:
-                self._watcher.published(message)
-                self.world.note("publisher", self.number, f"m{message.number} QoS 0")
-                data += mqtt.publish(Publish(message.topic, message.payload, 0, 0), self.level)
-                continue
-            self._packet_id = self._packet_id % 30 + 1
-            while self._packet_id in self._exchanges:
-                self._packet_id = self._packet_id % 30 + 1
-            exchange = self._exchanges[self._packet_id] = _Exchange(message, self._packet_id)
-            data += self._encode(exchange, dup=False)
+        while self._waiting and len(self._half.exchanges) < min(self._window, self._quota):
+            data += connection.sending.first(self._waiting.popleft(), _IDENTIFIERS)
         if data:
             connection.link.send(data)
 
@@ -215,11 +281,8 @@ class Publisher:
         """The Listener has written ``packet``: from here on it counts as promised."""
         if not isinstance(packet, Ack) or connection is not self._connection:
             return
-        exchange = self._exchanges.get(packet.packet_id)
-        if exchange is None:
-            raise Violation("protocol", f"{packet} for {self.client_id}, which waits for nothing under that identifier")
-        self._in_order(connection, packet)
-        if packet.kind == mqtt.PUBCOMP:
+        exchange = connection.sending.answered(packet, self.client_id, amnesia=self._watcher.amnesia)
+        if packet.kind == mqtt_packets.PUBCOMP:
             self._watcher.completed(self, packet.packet_id)
         elif packet.reason >= 0x80:
             exchange.refused = True
@@ -227,28 +290,13 @@ class Publisher:
         else:
             self._watcher.acknowledged(self, exchange.message, packet.packet_id)
 
-    def _in_order(self, connection: _Connection, packet: Ack) -> None:
-        """PUBACKs come in the order of the PUBLISHes, and so do PUBRECs [MQTT-4.6.0-2, MQTT-4.6.0-3]."""
-        if packet.kind not in (mqtt.PUBACK, mqtt.PUBREC):
-            return
-        kind = 1 if packet.kind == mqtt.PUBACK else 2
-        for packet_id in connection.published:
-            exchange = self._exchanges.get(packet_id)
-            if packet_id == packet.packet_id:
-                if exchange is not None and exchange.message.qos != kind:
-                    raise Violation("protocol", f"{packet} for a message of QoS {exchange.message.qos}")
-                connection.published.remove(packet_id)
-                return
-            if exchange is not None and exchange.message.qos == kind and not self._watcher.amnesia:
-                raise Violation("exchange.answers-in-order", f"{packet} for {self.client_id} before the answer for {packet_id}")
-        raise Violation("protocol", f"{packet} for {self.client_id}: answered twice, or not published on this connection")
-
     def arrived(self, connection: _Connection, packet: Packet) -> None:
         """``packet`` has reached the client."""
         if connection is not self._connection or connection.link is None:
             return
         self._progress_s = self.world.now_s
         self.world.note("publisher", self.number, f"<- {packet}")
+        exchanges = self._half.exchanges
         match packet:
             case Connack() if packet.reason:
                 judge_refusal(self.client_id, packet, self.level, self.world.now_s - connection.dialled_s)
@@ -256,27 +304,24 @@ class Publisher:
             case Connack():
                 connection.welcome = True
                 self.welcomed(packet)
-            case Ack(kind=mqtt.PUBREC):
-                exchange = self._exchanges[packet.packet_id]
+            case Ack(kind=mqtt_packets.PUBREC):
+                exchange = exchanges[packet.packet_id]
                 if exchange.refused:
-                    del self._exchanges[packet.packet_id]
+                    del exchanges[packet.packet_id]
                     self._pump()
                 else:
                     exchange.released = True
-                    connection.link.send(mqtt.ack(mqtt.PUBREL, packet.packet_id))
+                    connection.link.send(connection.sending.release(packet.packet_id))
             case Ack():
-                exchange = self._exchanges[packet.packet_id]
-                if packet.kind == mqtt.PUBCOMP and not exchange.released:
-                    raise Violation("protocol", f"{packet} before a PUBREL")
-                del self._exchanges[packet.packet_id]
+                del exchanges[packet.packet_id]
                 self._pump()
-            case Other(kind=mqtt.DISCONNECT):
+            case Other(kind=mqtt_packets.DISCONNECT):
                 reason = packet.body[0] if packet.body else 0
                 if reason == 0x83:  # the store has forgotten the session while its client was connected
                     self._watcher.publisher_session_lost(self)
                 elif reason not in (0x8B, 0x8E, 0x8D):  # shutting down, taken over, keep alive
                     raise Violation("protocol", f"{self.client_id} was thrown out with 0x{reason:02x}")
-            case Other(kind=mqtt.PINGRESP):
+            case Other(kind=mqtt_packets.PINGRESP):
                 pass
             case _:
                 raise Violation("protocol", f"{self.client_id} got {packet}")
@@ -287,10 +332,9 @@ class _Connection(Far):
         self.link: Link | None = None
         self.dialled_s = publisher.world.now_s
         self.welcome = False
-        self.published: list[int] = []
-        self.open: set[int] = set()
+        self.sending = publisher.sending()
         self._publisher = publisher
-        self._reader = PacketReader(publisher.level)
+        self._reader = PacketReader(Sender.SERVER, publisher.level)
         self._packets: deque[tuple[int, Packet]] = deque()
         self._arrived = 0
 

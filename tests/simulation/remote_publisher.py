@@ -9,15 +9,16 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 from tests.simulation import mqtt
 from tests.simulation.incoming import Incoming, IncomingShape
-from tests.simulation.mqtt import Ack, Publish, Subscription
-from tests.simulation.publisher import Client, Message
+from tests.simulation.mqtt import Ack, Subscription
+from tests.simulation.publisher import Client, Message, SendersHalf, Sending
 from tests.simulation.tcp import Link
 from tests.simulation.world import Violation, World
+from tests.support import mqtt_packets
 
 NOT_FOUND = 0x92
 _ONLY_WHEN_NEW = 1
@@ -45,22 +46,13 @@ class RemotePublisherWatcher(Protocol):
     relaxed: bool
 
 
-@dataclass(slots=True)
-class _Exchange:
-    message: Message
-    retain: bool
-    sent: int = 0  # connections on which it was sent
-    released: bool = False
-
-
-class Outgoing:
+class Outgoing(SendersHalf):
     """What the broker keeps of one session as its sender."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.subscription: Subscription | None = None
         self.queue: deque[tuple[Message, bool]] = deque()
-        self.exchanges: dict[int, _Exchange] = {}  # in the order of the first sending
-        self.packet_id = 0
         self.connections = 0
         self.delivery: Delivery | None = None
         # Identifiers of the session before that the node still has on record, because it crashed between the CONNACK that said that
@@ -138,16 +130,12 @@ class RemotePublisher:
             self._retained.clear()
 
 
-class Delivery:
-    """One connection of a session. The rules that its peer is held to:
+class Delivery(Sending):
+    """One connection of a session. The rules that its peer is held to, beside D1 and D2:
 
-    exchange.remote-answer-after-commit: an answer is for a packet that was sent on this connection, of the kind that its QoS has,
-        and comes once.
-    exchange.answers-in-order: answers of a kind come in the order of their packets [MQTT-4.6.0-2, MQTT-4.6.0-3].
-    exchange.refused-rows-held: nothing is answered with a failure; a PUBCOMP may say that its identifier is not known (any more).
-    exchange.filter-asked-once: SUBSCRIBE comes once, with the filter of the configuration.
-    exchange.stale-identifier-is-new: it comes to a new session only when the identifiers of the one before are forgotten on the
-        disk.
+    D3  nothing is answered with a failure; a PUBCOMP may say that its identifier is not known (any more).
+    D4  SUBSCRIBE comes once, with the filter of the configuration.
+    D5  it comes to a new session only when the identifiers of the one before are forgotten on the disk.
     """
 
     def __init__(
@@ -159,18 +147,17 @@ class Delivery:
         level: int,
         receive_maximum: int,
     ) -> None:
+        super().__init__(session, level, publisher.watcher.published, partial(publisher.world.note, "remote publishes"))
         self._publisher = publisher
         self._broker = broker
         self._session = session
         self._client_id = client_id
         self.client_id = ""  # Connection, client identifier and address: what the node knows the session by, but for its number
-        self._level = level
         self._window = receive_maximum
         self._link: Link | None = None
         self._closed = False
         self._subscribes = 0
         self._releasable: list[int] = []  # PUBREC has come
-        self._sent: dict[int, list[int]] = {mqtt.PUBACK: [], mqtt.PUBREC: [], mqtt.PUBCOMP: []}  # kind of answer -> identifiers
         session.connections += 1
         session.delivery = self
 
@@ -182,12 +169,7 @@ class Delivery:
             return
         self._link = link
         self._window = min(self._window, self._publisher.shape.remote_window, self._publisher.shape.identifiers)
-        data = b""
-        for packet_id, exchange in self._session.exchanges.items():
-            if exchange.released:
-                data += self._pubrel(packet_id)
-            else:
-                data += self._publish(packet_id, exchange, dup=True)
+        data = self.again(dup=True)
         if data:
             link.send(data)
         self.pump()
@@ -202,21 +184,16 @@ class Delivery:
 
     def pump(self) -> None:
         """Send what the window allows."""
-        publisher, session, link = self._publisher, self._session, self._link
+        session, link = self._session, self._link
         if self._closed or link is None or not session.queue or self._stalled(self.pump):
             return
+        shape = self._publisher.shape
+        assert shape is not None
         data = b""
         while session.queue and (not session.queue[0][0].qos or len(session.exchanges) < self._window):
             message, retain = session.queue.popleft()
-            publisher.watcher.incoming_sent(message, self._broker, retain=retain)
-            if message.qos:
-                packet_id = self._next_id()
-                exchange = session.exchanges[packet_id] = _Exchange(message, retain)
-                data += self._publish(packet_id, exchange, dup=False)
-            else:
-                publisher.watcher.published(message)
-                publisher.world.note("remote publishes", f"m{message.number} QoS 0")
-                data += mqtt.publish(Publish(self._topic(message), message.payload, 0, 0, retain=retain), self._level)
+            self._publisher.watcher.incoming_sent(message, self._broker, retain=retain)
+            data += self.first(message, shape.identifiers, retain=retain)
         if data:
             link.send(data)
 
@@ -228,7 +205,7 @@ class Delivery:
         if world.now_s < until_s:
             world.at(until_s, self._release)
             return
-        self._link.send(b"".join(self._pubrel(packet_id) for packet_id in self._releasable))
+        self._link.send(b"".join(self.release(packet_id) for packet_id in self._releasable))
         self._releasable.clear()
 
     def _stalled(self, do: Callable[..., None], *arguments: Link) -> bool:
@@ -239,30 +216,11 @@ class Delivery:
         world.at(until_s, do, *arguments)
         return True
 
-    def _next_id(self) -> int:
-        session, shape = self._session, self._publisher.shape
-        assert shape is not None
-        session.packet_id = session.packet_id % shape.identifiers + 1
-        while session.packet_id in session.exchanges:
-            session.packet_id = session.packet_id % shape.identifiers + 1
-        return session.packet_id
+    def release(self, packet_id: int) -> bytes:
+        self._note(f"PUBREL {packet_id}")
+        return super().release(packet_id)
 
-    def _publish(self, packet_id: int, exchange: _Exchange, *, dup: bool) -> bytes:
-        message = exchange.message
-        exchange.sent += 1
-        self._publisher.watcher.published(message)
-        self._sent[mqtt.PUBACK if message.qos == 1 else mqtt.PUBREC].append(packet_id)
-        self._publisher.world.note("remote publishes", f"m{message.number} QoS {message.qos} id {packet_id} dup={dup}")
-        packet = Publish(self._topic(message), message.payload, message.qos, packet_id, dup, exchange.retain)
-        return mqtt.publish(packet, self._level)
-
-    def _pubrel(self, packet_id: int) -> bytes:
-        self._sent[mqtt.PUBCOMP].append(packet_id)
-        self._publisher.world.note("remote publishes", f"PUBREL {packet_id}")
-        return mqtt.ack(mqtt.PUBREL, packet_id)
-
-    @staticmethod
-    def _topic(message: Message) -> str:
+    def topic(self, message: Message) -> str:
         return message.topic.removeprefix("plant/")
 
     # --- answers ---
@@ -271,18 +229,10 @@ class Delivery:
         """The Connection has written an answer: from here on it counts as promised."""
         if self._closed:
             return
-        owed = self._sent[packet.kind]
-        if packet.packet_id not in owed:
-            raise Violation(
-                "exchange.remote-answer-after-commit", f"{packet} to the remote: answered twice, or not sent on this connection"
-            )
-        if owed[0] != packet.packet_id:
-            raise Violation("exchange.answers-in-order", f"{packet} to the remote before the answer for {owed[0]}")
-        owed.pop(0)
-        if packet.reason and not (packet.kind == mqtt.PUBCOMP and packet.reason == NOT_FOUND):
+        exchange = self.answered(packet, "the remote")
+        if packet.reason and not (packet.kind == mqtt_packets.PUBCOMP and packet.reason == NOT_FOUND):
             raise Violation("exchange.refused-rows-held", f"{packet} makes the remote throw the message away")
-        exchange = self._session.exchanges[packet.packet_id]
-        if packet.kind == mqtt.PUBCOMP:
+        if packet.kind == mqtt_packets.PUBCOMP:
             self._publisher.watcher.completed(self, packet.packet_id)
         elif packet.packet_id not in self._session.stale or exchange.sent == 1:
             self._publisher.watcher.acknowledged(self, exchange.message, packet.packet_id)
@@ -291,12 +241,12 @@ class Delivery:
         """An answer has reached the broker."""
         session = self._session
         exchange = session.exchanges[packet.packet_id]
-        if packet.kind == mqtt.PUBREC:
+        if packet.kind == mqtt_packets.PUBREC:
             exchange.released = True
             self._releasable.append(packet.packet_id)
             self._publisher.world.after(self._broker.answer_delay_s(), self._release)
             return
-        if packet.kind == mqtt.PUBCOMP:
+        if packet.kind == mqtt_packets.PUBCOMP:
             session.stale.discard(packet.packet_id)
         del session.exchanges[packet.packet_id]
         self.pump()
@@ -311,7 +261,7 @@ class Delivery:
 
     def subscribe(self, body: bytes) -> bytes:
         """Take a SUBSCRIBE; its SUBACK."""
-        packet_id, subscriptions = mqtt.parse_subscribe(body, self._level)
+        packet_id, subscriptions = mqtt.subscriptions_of(body, self._level)
         self._subscribes += 1
         wanted = [("cmd/#", self._publisher.shape.max_qos)] if self._publisher.shape is not None else []
         asked = [(subscription.topic_filter, subscription.qos) for subscription in subscriptions]
@@ -322,4 +272,4 @@ class Delivery:
             self._first_of_session()
         self._publisher.subscribed(session, subscriptions[0], self._level)
         self._publisher.world.after(self._publisher.rng.random() * 0.005, self._publisher.route)
-        return mqtt.suback(packet_id, [subscription.qos for subscription in subscriptions], self._level)
+        return mqtt_packets.suback_bytes(self._level, packet_id, [subscription.qos for subscription in subscriptions])

@@ -58,11 +58,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 from storage.queue.chunk import Chunk
 from storage.queue.ledger import LaneRow
 from storage.store.session_rows import Session as SessionRow
-from tests.simulation import mqtt
 from tests.simulation.mqtt import LEVEL_5, Ack, Other, Packet, Publish
 from tests.simulation.publisher import Message
 from tests.simulation.subscribing import SubscriberShape, SubscribersShape
 from tests.simulation.world import Violation
+from tests.support import mqtt_packets
 from tests.support.arrivals import Order
 from wire.frames.base import Frame
 from wire.frames.batch import QOS_MASK, RETAIN, Batch
@@ -429,11 +429,11 @@ class OnConnection:
         match packet:
             case Publish():
                 return self._publish(packet)
-            case Ack(kind=mqtt.PUBREL):
+            case Ack(kind=mqtt_packets.PUBREL):
                 self._release(packet)
-            case Other(kind=mqtt.SUBACK, body=body):
+            case Other(kind=mqtt_packets.SUBACK, body=body):
                 self._judge.subscribed(self.session, body)
-            case Other(kind=mqtt.UNSUBACK, body=body):
+            case Other(kind=mqtt_packets.UNSUBACK, body=body):
                 self._judge.unsubscribed(self.session, body)
         return None
 
@@ -623,13 +623,13 @@ class OnConnection:
         """The client sends an acknowledgement."""
         session = self.session
         seq = self._seqs.get(ack.packet_id)
-        if ack.kind == mqtt.PUBREC:
+        if ack.kind == mqtt_packets.PUBREC:
             session.recs_sent += 1
             if seq is not None:
                 session.recs[ack.packet_id] = session.recs_sent, seq
             return
         self._open.discard(ack.packet_id)
-        if ack.kind == mqtt.PUBCOMP:
+        if ack.kind == mqtt_packets.PUBCOMP:
             seq = session.recs.get(ack.packet_id, (0, seq))[1]
         if seq is not None:
             session.finished.add(seq)

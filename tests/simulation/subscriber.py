@@ -17,6 +17,8 @@ from tests.simulation.sessions import OnConnection, Session, SessionsJudge
 from tests.simulation.subscribing import STALL_TIMEOUT_S, SubscriberShape
 from tests.simulation.tcp import Far, Link
 from tests.simulation.world import Violation, World
+from tests.support import mqtt_packets
+from tests.support.mqtt_packets import Sender
 
 if TYPE_CHECKING:
     from tests.simulation.plan import Fault
@@ -73,7 +75,7 @@ class Subscriber:
         connection = self.connection
         if connection is not None and connection.link is not None:
             if goodbye:
-                connection.link.send(mqtt.plain(mqtt.DISCONNECT))
+                connection.link.send(mqtt_packets.packet_bytes(mqtt_packets.DISCONNECT))
             connection.link.hang_up()
             self.lost(connection)
 
@@ -157,7 +159,7 @@ class Subscriber:
         if self.world.now_s - self._progress_s > ANSWER_TIMEOUT_S:
             self.hang_up()
         elif connection.welcome:
-            connection.link.send(mqtt.plain(mqtt.PINGREQ))
+            connection.link.send(mqtt_packets.packet_bytes(mqtt_packets.PINGREQ))
 
     def arrived(self, connection: _Connection, packet: Packet) -> None:
         """``packet`` has reached the client."""
@@ -173,13 +175,13 @@ class Subscriber:
                         self.hang_up()
                         return
                 connection.welcomed()
-            case Other(kind=mqtt.DISCONNECT):
+            case Other(kind=mqtt_packets.DISCONNECT):
                 reason = packet.body[0] if packet.body else 0
                 if reason == _STALLED and connection.withheld_s >= STALL_TIMEOUT_S:
                     return
                 if reason not in _GOODBYES and not (reason == 0x83 and self.judge.may_be_lost(self)):
                     raise Violation("protocol", f"{self.client_id} was thrown out with 0x{reason:02x}")
-            case Other(kind=mqtt.PINGRESP):
+            case Other(kind=mqtt_packets.PINGRESP):
                 pass
             case _:
                 raise Violation("protocol", f"{self.client_id} got {packet}")
@@ -196,7 +198,7 @@ class _Connection(Far):
         self._dialled_s = subscriber.world.now_s
         self._subscriber = subscriber
         self._judged: OnConnection | None = None
-        self._reader = PacketReader(subscriber.shape.level)
+        self._reader = PacketReader(Sender.SERVER, subscriber.shape.level)
         self._packets: deque[tuple[int, Packet, int | None]] = deque()  # where it ends, and its sequence if it has one
         self._arrived = 0
         self._answers: list[Ack] = []
@@ -266,10 +268,10 @@ class _Connection(Far):
         subscriber, shape, session = self._subscriber, self._subscriber.shape, self.session
         if subscriber.wants and not session.subscribed:
             self._judged.subscribes()
-            data = mqtt.subscribe(_SUBSCRIBE_ID, shape.filters, shape.level)
+            data = mqtt_packets.subscribe_bytes(shape.level, _SUBSCRIBE_ID, shape.filters)
         elif not subscriber.wants and session.subscribes and session.left_at is None:
             self._judged.unsubscribes()
-            data = mqtt.unsubscribe(_UNSUBSCRIBE_ID, (topic_filter for topic_filter, _ in shape.filters), shape.level)
+            data = mqtt_packets.unsubscribe_bytes(shape.level, _UNSUBSCRIBE_ID, (topic_filter for topic_filter, _ in shape.filters))
         else:
             return
         self._asking = True
@@ -282,13 +284,13 @@ class _Connection(Far):
                 self._subscriber.world.note("subscriber", self._subscriber.number, f"<- {packet}")
                 judged.arrived(packet, seq)
                 if packet.qos:
-                    self._answer(Ack(mqtt.PUBACK if packet.qos == 1 else mqtt.PUBREC, packet.packet_id))
-            case Ack(kind=mqtt.PUBREL) if judged is not None:
+                    self._answer(Ack(mqtt_packets.PUBACK if packet.qos == 1 else mqtt_packets.PUBREC, packet.packet_id))
+            case Ack(kind=mqtt_packets.PUBREL) if judged is not None:
                 self._subscriber.world.note("subscriber", self._subscriber.number, f"<- {packet}")
                 known = judged.released(packet.packet_id)
                 unknown = _NOT_FOUND if not known and self._subscriber.shape.level == LEVEL_5 else 0
-                self._answer(Ack(mqtt.PUBCOMP, packet.packet_id, unknown))
-            case Other(kind=mqtt.SUBACK | mqtt.UNSUBACK):
+                self._answer(Ack(mqtt_packets.PUBCOMP, packet.packet_id, unknown))
+            case Other(kind=mqtt_packets.SUBACK | mqtt_packets.UNSUBACK):
                 self._asking = False
                 self.ask()
             case _:

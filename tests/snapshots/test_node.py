@@ -70,7 +70,7 @@ def publish(node: Node, count: int, *, qos: int = 1, size: int = 100, topic: str
 def test_a_snapshot_of_a_node_under_load_is_whole_and_holds_what_its_manifest_says(
     remote: Mosquitto, start_node: StartNode
 ) -> None:
-    """QoS 0, 1 and 2 to a bridge that delivers and to one whose remote is away, and a client's session: store.snapshot-as-rows-say."""
+    """store.snapshot-as-rows-say: messages of each QoS to a bridge that delivers and to one that waits, and a client's session."""
     node = start_node(
         node_config(
             bridge_config("cloud", remote.port, retention="1h"), bridge_config("away", free_port()), bridge_config("dead", 1)
