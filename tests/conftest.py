@@ -99,7 +99,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """One of several processes has the slow tests first. In a soak none is broken into. Some folders mark all that is in them."""
     for item in items:
-        if is_marked_by_folder(item.path.relative_to(_ROOT).as_posix()):
+        if not item.path.is_relative_to(_ROOT) or is_marked_by_folder(item.path.relative_to(_ROOT).as_posix()):
             item.add_marker(MARKER)
     if config.getoption("--soak") is not None:
         for item in items:

@@ -33,11 +33,9 @@ CACHE_BYTES = 8 << 20
 
 
 class Queue:
-    """The sequences in [head, tail) and no others.
+    """The sequences in [head, tail) and no others; head <= cursor <= tail.
 
-    queue.sequence-never-reused: head <= cursor <= tail.
-
-    The other rules stand with the parts that keep them: queue.sequence-never-reused and queue.chunk-with-its-tail ``tail``,
+    The rules stand with the parts that keep them: queue.sequence-never-reused and queue.chunk-with-its-tail ``tail``,
     queue.cursor-after-handed-out ``cursor``, queue.ledger-adds-up ``balance``, queue.trimmed-after-settled ``trimming``,
     queue.handed-out-below-mark ``sent_record``, queue.history-notes-each-once ``settled``. Who needs one part only asks ``sent``,
     ``losses``, ``trimming``, ``purge`` or ``contents``.
