@@ -94,10 +94,10 @@ class SendersHalf:
 
 
 class Sending:
-    """One connection of a sender: what it sends, and the answers to it. The rules that its peer is held to:
+    """One connection of a sender: what it sends, and the answers to it. What its peer is held to:
 
-    D1  an answer is for a packet that was sent on this connection, of the kind that its QoS has, and comes once.
-    D2  answers of a kind come in the order of their packets [MQTT-4.6.0-2, MQTT-4.6.0-3].
+    - an answer is for a packet that was sent on this connection, of the kind that its QoS has, and comes once.
+    - answers of a kind come in the order of their packets [MQTT-4.6.0-2, MQTT-4.6.0-3].
     """
 
     def __init__(self, half: SendersHalf, level: int, published: Callable[[Message], None], note: Callable[[str], None]) -> None:

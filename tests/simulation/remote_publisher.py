@@ -131,11 +131,11 @@ class RemotePublisher:
 
 
 class Delivery(Sending):
-    """One connection of a session. The rules that its peer is held to, beside D1 and D2:
+    """One connection of a session. What its peer is held to, beside what ``Sending`` says:
 
-    D3  nothing is answered with a failure; a PUBCOMP may say that its identifier is not known (any more).
-    D4  SUBSCRIBE comes once, with the filter of the configuration.
-    D5  it comes to a new session only when the identifiers of the one before are forgotten on the disk.
+    - nothing is answered with a failure; a PUBCOMP may say that its identifier is not known (any more).
+    - SUBSCRIBE comes once, with the filter of the configuration.
+    - it comes to a new session only when the identifiers of the one before are forgotten on the disk.
     """
 
     def __init__(
