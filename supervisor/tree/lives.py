@@ -13,7 +13,7 @@ from typing import Any
 from actors.process.mailbox import Mailbox
 from supervisor.tree.child_processes import Ending
 from supervisor.tree.child_table import former_lanes, former_spec
-from supervisor.tree.notes import Notes
+from supervisor.tree.event_notes import Notes
 from supervisor.tree.peers import Peers
 from supervisor.tree.restart_limit import Escalate, GiveUp, Restart
 from supervisor.tree.running_children import Child, Nursery

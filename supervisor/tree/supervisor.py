@@ -24,9 +24,9 @@ from supervisor.snapshots.node_snapshots import Snapshots
 from supervisor.terminal.failures import tell
 from supervisor.tree import status_requests, store_requests
 from supervisor.tree.bridge_orders import BridgeOrders
+from supervisor.tree.event_notes import Notes
 from supervisor.tree.event_queue import Detail
 from supervisor.tree.lives import Lives
-from supervisor.tree.notes import Notes
 from supervisor.tree.pauses import Pauses
 from supervisor.tree.peers import Peers
 from supervisor.tree.running_children import Child, Nursery

@@ -38,13 +38,13 @@ from wire.exchange.identifier_span import IdentifierSpan
 from wire.exchange.in_flight import InFlight as Window
 from wire.exchange.lane_record import LaneRecord
 from wire.exchange.left_sessions import LeftSessions
-from wire.exchange.publish_due import PublishDue
 from wire.exchange.receiver import AnswerBurst, InboundFlow
 from wire.exchange.refused_by_store import Held, Resumed
 from wire.exchange.remote_batches import Owed, RemoteBatches
 from wire.exchange.remote_inbox import RemoteInbox
 from wire.exchange.sender import OutboundFlow
 from wire.exchange.suspected_messages import FIRST, Suspects
+from wire.exchange.what_may_be_sent import PublishDue
 from wire.frames.base import Frame
 from wire.frames.lanes import HandOut, LaneOpened, Settle, Settled
 from wire.frames.sending_link import SendingLink

@@ -544,8 +544,8 @@ def small_constants(shape: Shape) -> list[tuple[Any, str, Any]]:
 def few_identifiers(count: int) -> list[tuple[Any, str, Any]]:
     """Patches that make ``count`` packet identifiers all there are, so that they come round again within a schedule."""
     import storage.queue.sent_record
+    import wire.exchange.dup_and_identifiers
     import wire.exchange.packet_identifiers
-    import wire.exchange.publish_encoding
     from tests.wire.outbound_model import IDENTIFIER_MODULES
 
     if count == wire.exchange.packet_identifiers.PACKET_IDS:
@@ -560,11 +560,11 @@ def few_identifiers(count: int) -> list[tuple[Any, str, Any]]:
             for module in (
                 storage.queue.sent_record,
                 *IDENTIFIER_MODULES,
-                wire.exchange.publish_encoding,
+                wire.exchange.dup_and_identifiers,
                 wire.exchange.packet_identifiers,
             )
         ),
         (wire.exchange.packet_identifiers, "packet_id_fields", fields),
-        (wire.exchange.publish_encoding, "packet_id_fields", fields),
+        (wire.exchange.dup_and_identifiers, "packet_id_fields", fields),
         (wire.exchange.packet_identifiers, "ack_table", acks),
     ]

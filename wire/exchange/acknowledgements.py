@@ -17,9 +17,9 @@ from wire.exchange.in_flight import InFlight
 from wire.exchange.lane_record import LaneRecord
 from wire.exchange.outcomes import DELIVERED, Counts
 from wire.exchange.packet_identifiers import PACKET_IDS, PUBACK, PUBCOMP, PUBREC, PUBREL, ack_slice, matching, seq_of
-from wire.exchange.publish_due import PublishDue
 from wire.exchange.refusal_policy import FAILURE, Refusals
 from wire.exchange.suspected_messages import Suspects
+from wire.exchange.what_may_be_sent import PublishDue
 from wire.ranges import RangeSet, lowest
 
 _LEVEL_5 = 5

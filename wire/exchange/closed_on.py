@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from wire.exchange.dup_and_identifiers import Style
 from wire.exchange.handed_out import HandedOut
 from wire.exchange.held_identifiers import HeldIdentifiers
 from wire.exchange.lane_record import LaneRecord
 from wire.exchange.outcomes import Counts
-from wire.exchange.publish_due import PublishDue
-from wire.exchange.publish_encoding import Style
 from wire.exchange.suspected_messages import Suspects
+from wire.exchange.what_may_be_sent import PublishDue
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

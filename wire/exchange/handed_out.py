@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from wire.exchange.publish_encoding import Segment, Style
+from wire.exchange.dup_and_identifiers import Segment, Style
 from wire.ranges import RangeSet, lowest
 
 _KEPT_MIN = 256

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 
 from wire.exchange.packet_identifiers import PACKET_IDS
-from wire.exchange.publish_due import PublishDue
+from wire.exchange.what_may_be_sent import PublishDue
 from wire.ranges import RangeSet, lowest
 
 

@@ -11,16 +11,16 @@ exchange.finishing-begins-nothing [P2]: while the lane finishes with its remote 
 
 from __future__ import annotations
 
+from wire.exchange.dup_and_identifiers import HeadCache, Run, Segment, Style
 from wire.exchange.handed_out import HandedOut
 from wire.exchange.held_identifiers import HeldIdentifiers
 from wire.exchange.identifier_span import IdentifierSpan
 from wire.exchange.in_flight import InFlight
 from wire.exchange.lane_record import LaneRecord
 from wire.exchange.outcomes import DELIVERED, REDELIVERED, Counts
-from wire.exchange.publish_due import PublishDue
-from wire.exchange.publish_encoding import HeadCache, Run, Segment, Style
 from wire.exchange.refusal_policy import TOO_LARGE, Refusals
 from wire.exchange.suspected_messages import Suspects
+from wire.exchange.what_may_be_sent import PublishDue
 from wire.frames.batch import QOS_MASK, RETAIN
 from wire.mqtt.aliases import OutgoingAliases
 

@@ -32,6 +32,7 @@ from array import array
 from wire.backoff import Backoff
 from wire.exchange.acknowledgements import REMOTE_RULES, AnswerRules, Answers
 from wire.exchange.closed_on import Blamed, ClosedOn
+from wire.exchange.dup_and_identifiers import Columns, Segment, Style
 from wire.exchange.handed_out import HandedOut
 from wire.exchange.held_identifiers import HeldIdentifiers
 from wire.exchange.identifier_span import IdentifierSpan
@@ -40,11 +41,10 @@ from wire.exchange.lane_record import LaneRecord
 from wire.exchange.left_sessions import LeftSession
 from wire.exchange.outcomes import DELIVERED, Counts
 from wire.exchange.packet_identifiers import PACKET_IDS
-from wire.exchange.publish_due import PublishDue
-from wire.exchange.publish_encoding import Columns, Segment, Style
 from wire.exchange.publishing import Publishing
 from wire.exchange.refusal_policy import RefusalPolicy, Refusals
 from wire.exchange.suspected_messages import Suspects
+from wire.exchange.what_may_be_sent import PublishDue
 from wire.frames.base import Ranges
 from wire.frames.batch import Batch
 from wire.frames.lanes import HandOut, LaneOpened

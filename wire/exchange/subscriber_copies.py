@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from wire.door.access_rules import ClientAccess
-from wire.exchange.publish_encoding import Columns
+from wire.exchange.dup_and_identifiers import Columns
 from wire.frames.batch import QOS_ONLY, RETAIN, Batch, applied_qos_table
 from wire.mqtt.aliases import Names, OutgoingAliases
 from wire.mqtt.encode_publish import encode_aliased_deliveries, encode_deliveries

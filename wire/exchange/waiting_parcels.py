@@ -6,7 +6,7 @@ from array import array
 from collections import deque
 from dataclasses import dataclass
 
-from wire.exchange.publish_encoding import Columns, Segment
+from wire.exchange.dup_and_identifiers import Columns, Segment
 from wire.exchange.subscriber_copies import Parcel
 
 

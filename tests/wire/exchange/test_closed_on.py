@@ -6,14 +6,14 @@ import pytest
 
 from tests.wire.outbound_model import hand_out, lane_opened
 from wire.exchange.closed_on import Blamed, ClosedOn
+from wire.exchange.dup_and_identifiers import Segment, Style
 from wire.exchange.handed_out import HandedOut
 from wire.exchange.held_identifiers import HeldIdentifiers
 from wire.exchange.identifier_span import IdentifierSpan
 from wire.exchange.lane_record import LaneRecord
 from wire.exchange.outcomes import Counts
-from wire.exchange.publish_due import PublishDue
-from wire.exchange.publish_encoding import Segment, Style
 from wire.exchange.suspected_messages import Suspect, Suspects
+from wire.exchange.what_may_be_sent import PublishDue
 from wire.frames.batch import from_rows
 from wire.ranges import RangeSet
 

@@ -8,8 +8,8 @@ from tests.wire.outbound_model import (
     hand_out,
 )
 from tests.wire.outbound_steps import EDGE, burst, flow_at, offer, settled
+from wire.exchange.dup_and_identifiers import Segment, Style
 from wire.exchange.handed_out import HandedOut
-from wire.exchange.publish_encoding import Segment, Style
 from wire.frames.batch import from_rows
 from wire.ranges import RangeSet
 

@@ -10,7 +10,7 @@ from tests.wire.outbound_model import (
 )
 from tests.wire.outbound_steps import burst, flow_at, kinds, offer
 from wire.exchange.identifier_span import IdentifierSpan
-from wire.exchange.publish_due import PublishDue
+from wire.exchange.what_may_be_sent import PublishDue
 from wire.ranges import RangeSet
 
 

@@ -15,7 +15,7 @@ from tests.wire.outbound_steps import EDGE, after, aging, burst, commit, flow_at
 from wire.exchange.held_identifiers import HeldIdentifiers
 from wire.exchange.identifier_span import IdentifierSpan
 from wire.exchange.lane_record import Facts, LaneRecord
-from wire.exchange.publish_due import PublishDue
+from wire.exchange.what_may_be_sent import PublishDue
 
 
 def test_nothing_leaves_before_a_new_session_is_on_record() -> None:

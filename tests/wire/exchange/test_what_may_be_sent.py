@@ -13,7 +13,7 @@ from tests.wire.outbound_model import (
     outbound_flow,
 )
 from tests.wire.outbound_steps import EDGE, burst, flow_at, kinds, offer, settled
-from wire.exchange.publish_due import PublishDue
+from wire.exchange.what_may_be_sent import PublishDue
 from wire.ranges import RangeSet
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from supervisor.tree.notes import Notes
+from supervisor.tree.event_notes import Notes
 from tests.supervisor.tree_double import Children
 from wire.frames.names import CLIENTS, QUEUE_STORE, STORE
 from wire.frames.supervision import NodeEvents
