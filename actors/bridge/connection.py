@@ -1,22 +1,22 @@
 """The Connection of one bridge lane: brings what its process hands it to the lane's link and to the exchange on that.
 
 When a connection is opened, left and waited for is ``actors/bridge/remote_link.py``'s business; what is said on it and what that
-means, ``actors/bridge/exchange.py``'s. It works for a lane that is open: ``LaneOpened`` makes it connect anew, because then the
-exchange has to be resumed from what is committed.
+means, ``actors/bridge/lane_exchange.py``'s. It works for a lane that is open: ``LaneOpened`` makes it connect anew, because then
+the exchange has to be resumed from what is committed.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from actors.bridge.exchange import Exchange
+from actors.bridge.lane_exchange import Exchange
 from actors.bridge.lane_names import Lane
 from actors.bridge.lane_reports import LaneReports
 from actors.bridge.remote_dialer import OpeningEnded, ProbeEnded
 from actors.bridge.remote_intake import RemoteIntake
 from actors.bridge.remote_link import FIRST_TIMER, LOOK_TIMER, RETRY_TIMER, RemoteLink
 from actors.bridge.remote_reader import REST_TIMER
-from actors.bridge.settlements import SETTLE_TIMER
+from actors.bridge.settlement_reports import SETTLE_TIMER
 from actors.process.actor import MailboxActor
 from actors.process.local_messages import Passed
 from actors.process.mailbox import HANGUP, READ, WRITE, Mailbox

@@ -8,8 +8,8 @@ from typing import Any
 
 from actors.bridge.lane_names import Lane
 from actors.process.mailbox import Mailbox
-from wire.exchange.closed_on import Blamed
 from wire.exchange.lane_sender import LaneFlow
+from wire.exchange.messages_closed_on import Blamed
 from wire.exchange.refusal_policy import RefusalPolicy
 from wire.frames.names import QUEUE_STORE
 from wire.frames.supervision import NodeEvents

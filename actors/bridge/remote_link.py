@@ -1,7 +1,7 @@
 """The link of a lane to its remote: a connection is opened, lost, waited for and opened anew, paused, and moved between addresses.
 
-What goes over it is ``actors/bridge/exchange.py``'s; in what state it is, ``actors/bridge/link_status.py`` knows, and when to go
-back to the first address, ``wire/exchange/failback.py``.
+What goes over it is ``actors/bridge/lane_exchange.py``'s; in what state it is, ``actors/bridge/link_status.py`` knows, and when to
+go back to the first address, ``wire/exchange/failback.py``.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from actors.bridge.exchange import Exchange
+from actors.bridge.lane_exchange import Exchange
 from actors.bridge.lane_names import Lane
 from actors.bridge.lane_reports import LaneReports
 from actors.bridge.link_status import NOT_OPEN, PAUSED, LinkStatus

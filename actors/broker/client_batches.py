@@ -1,7 +1,8 @@
 """What clients publish on its way to the store: the batch that is being built, what it owes them, and the batches not committed.
 
-Parsing fills the batch (``actors/broker/client_input.py``), ``actors/broker/gathering.py`` says when it goes, and who is answered
-when it is committed is ``actors/broker/puback_release.py``'s. Numbering and resending are ``wire/frames/sending_link.py``'s.
+Parsing fills the batch (``actors/broker/client_input.py``), ``actors/broker/batch_gathering.py`` says when it goes, and who is
+answered when it is committed is ``actors/broker/puback_release.py``'s. Numbering and resending are
+``wire/frames/sending_link.py``'s.
 """
 
 from __future__ import annotations

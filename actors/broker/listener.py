@@ -2,7 +2,7 @@
 
 It puts the parts together that serve them, and gives each what comes: frames, sockets, timers, the end of a turn. What clients
 send is ``actors/broker/client_input.py``'s, the batch that is being built ``actors/broker/client_batches.py``'s, and when it goes
-``actors/broker/gathering.py``'s. ``actors/door/listening_sockets.py`` lets clients in; PUBACKs are released in
+``actors/broker/batch_gathering.py``'s. ``actors/door/listening_sockets.py`` lets clients in; PUBACKs are released in
 ``actors/broker/puback_release.py``; what goes out to clients is ``actors/broker/client_deliveries.py``'s.
 """
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from actors.broker.batch_gathering import REST_TIMER, Gathering
 from actors.broker.client_batches import ClientBatches
 from actors.broker.client_commands import ClientAdmin
 from actors.broker.client_deliveries import SETTLE_TIMER, Deliveries
@@ -24,7 +25,6 @@ from actors.broker.client_subscriptions import ClientSubscriptions
 from actors.broker.client_sys_topics import SysTopics
 from actors.broker.client_wills import ClientWills
 from actors.broker.connected_clients import ConnectedClients
-from actors.broker.gathering import REST_TIMER, Gathering
 from actors.broker.puback_release import RETRY_TIMER, Acknowledgements
 from actors.broker.qos0_overtaking import PASSING_TIMER, Passing
 from actors.broker.session_openings import SessionOpenings

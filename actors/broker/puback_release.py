@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from actors.broker.client_batches import ClientBatches, Owed
 from actors.broker.listener_interface import ClientHost
-from actors.broker.refused_before import RefusedBefore
+from actors.broker.refused_qos2_repeats import RefusedBefore
 from actors.door.client import Client
 from wire.exchange.receiver import QUOTA_EXCEEDED, AnswerBurst
 from wire.exchange.refused_messages import OFFER_ROWS_MAX, OFFER_ROWS_MIN, RefusedMessage, refused_messages

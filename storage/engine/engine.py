@@ -33,10 +33,10 @@ from rocksdict import (
 
 from storage.engine.commit_mark import Evidence
 from storage.engine.disk_reserve import Reserve
-from storage.engine.opening import StoreOpening
 from storage.engine.readable_around_damage import readable
-from storage.engine.rocks_errors import TRANSLATED
+from storage.engine.rocksdb_errors import TRANSLATED
 from storage.engine.store_folder import PROBE_NAME
+from storage.engine.store_opening import StoreOpening
 from wire.errors import BasculeError, DiskFull, StorageDamaged, Unavailable
 
 log = logging.getLogger("bascule")

@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 from storage.engine.engine import Write
 from storage.engine.keys import chunk_key
-from storage.queue.balance import Balance
 from storage.queue.chunk_reader import ChunkReader
-from storage.queue.cursor import Cursor
+from storage.queue.hand_out_cursor import Cursor
 from storage.queue.in_flight import InFlight
-from storage.queue.purged import Purged
+from storage.queue.ledger_balance import Balance
+from storage.queue.purged_chunks import Purged
 from storage.queue.sent_record import SentRecord
-from storage.queue.settled import Settled
+from storage.queue.settled_ranges import Settled
 from storage.queue.tail import Tail
 from storage.queue.trimming import Trimming
 

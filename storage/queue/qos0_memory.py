@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterable
 
 from storage.queue.chunk import Chunk
-from storage.queue.settled import Settled
+from storage.queue.settled_ranges import Settled
 
 
 class Qos0Memory:

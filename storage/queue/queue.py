@@ -10,22 +10,22 @@ from collections.abc import Callable
 
 from storage.engine.engine import Engine, Write
 from storage.engine.keys import lane_key
-from storage.queue.balance import Balance
 from storage.queue.chunk_reader import ChunkReader
-from storage.queue.contents import Contents
-from storage.queue.cursor import Cursor
-from storage.queue.dispatch import Dispatch
+from storage.queue.hand_out import Dispatch
+from storage.queue.hand_out_cursor import Cursor
 from storage.queue.hand_out_pieces import Piece
 from storage.queue.in_flight import InFlight
 from storage.queue.ledger import LaneRow, Unwritten
-from storage.queue.losses import Losses
+from storage.queue.ledger_balance import Balance
+from storage.queue.losses_to_damage import Losses
 from storage.queue.purge import Purge
-from storage.queue.purged import Purged
+from storage.queue.purged_chunks import Purged
+from storage.queue.queue_contents import Contents
 from storage.queue.sent_record import SentRecord
-from storage.queue.settled import Settled
+from storage.queue.settled_ranges import Settled
 from storage.queue.tail import Tail
 from storage.queue.trimming import Trimming
-from storage.queue.waiting import Waiting
+from storage.queue.waiting_messages import Waiting
 from wire.frames.base import Ranges
 from wire.ranges import ranges_of
 

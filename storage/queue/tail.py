@@ -7,12 +7,12 @@ from functools import partial
 
 from storage.engine.engine import Write
 from storage.engine.keys import chunk_key
-from storage.queue.balance import Balance
 from storage.queue.chunk import Chunk
-from storage.queue.cursor import Cursor
+from storage.queue.hand_out_cursor import Cursor
 from storage.queue.ledger import LaneRow
+from storage.queue.ledger_balance import Balance
 from storage.queue.queued_ways import QueuedWays
-from storage.queue.settled import Settled
+from storage.queue.settled_ranges import Settled
 from wire.frames.batch import QOS_MASK, Batch, head_of
 
 

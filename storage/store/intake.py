@@ -1,7 +1,7 @@
 """What comes in from senders: it waits for the end of the turn, is decided on in its order, and goes into the next commit.
 
-Each numbered batch is taken once, and answered when it is on record. The rules of a link are ``senders``', those of limits
-``limits``'; what sessions want takes its place between the batches, and is ``local_sessions``'.
+Each numbered batch is taken once, and answered when it is on record. The rules of a link are ``receiving_link``'s, those of limits
+``full_queue_refusal``'s; what sessions want takes its place between the batches, and is ``local_sessions``'.
 
 store.answer-after-commit: ``Committed`` is returned after the commit it tells of, unless ``acknowledge`` is ``fast`` (P1).
 """

@@ -32,6 +32,7 @@ from storage.queue.queue import Queue
 from storage.queue.single_messages import Message
 from storage.store.commits import Commits
 from storage.store.dead_letter_queues import Burials
+from storage.store.dead_letter_replay import SCANNED_BYTES, Replay, choose_page
 from storage.store.disk_trouble import Disk
 from storage.store.event_log import EventLog
 from storage.store.event_rows import Event
@@ -39,7 +40,6 @@ from storage.store.lane import Lane
 from storage.store.lane_openings import LaneOpenings
 from storage.store.lanes import Lanes
 from storage.store.next_commit import NextCommit
-from storage.store.replay import SCANNED_BYTES, Replay, choose_page
 from storage.store.room_left import Rooms
 from wire.errors import BasculeError, ConfigError, DiskFull, StorageDamaged, Unavailable
 from wire.frames.base import Frame

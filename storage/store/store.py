@@ -25,6 +25,7 @@ from storage.engine.keys import QueueNumbers, check_format
 from storage.store.checkpoint import QueueStands, Standing, note, take
 from storage.store.commits import Commits
 from storage.store.dead_letter_queues import Burials
+from storage.store.dead_letter_replay import Replay
 from storage.store.disk_trouble import Disk
 from storage.store.event_log import EventLog, event_of
 from storage.store.hand_outs import HandOuts
@@ -39,7 +40,6 @@ from storage.store.next_commit import NextCommit
 from storage.store.queue_commands import Commands
 from storage.store.receiving_link import Senders
 from storage.store.remote_sessions import RemoteSessions
-from storage.store.replay import Replay
 from storage.store.retained_messages import RetainedMessages
 from storage.store.room_left import Rooms
 from storage.store.session_commands import SessionCommands

@@ -48,7 +48,7 @@ def init(
 ) -> int:
     """Write a first configuration to FILE: small, commented, and checked. What no option gives is asked for on a terminal."""
     from supervisor.config.addresses import parse_remote_address
-    from supervisor.config.first import Answers, name_of, write_first
+    from supervisor.config.first_configuration import Answers, name_of, write_first
 
     if file.exists() and not force:
         raise click.UsageError(f"{file} is there already; take another name, or --force")

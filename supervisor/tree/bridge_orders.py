@@ -6,8 +6,8 @@ import logging
 from typing import Any
 
 from supervisor.control.control_socket import ControlError, Request
+from supervisor.tree.child_lives import Lives
 from supervisor.tree.event_notes import Notes
-from supervisor.tree.lives import Lives
 from supervisor.tree.pauses import Pauses
 from supervisor.tree.peers import Peers
 from supervisor.tree.running_children import Nursery

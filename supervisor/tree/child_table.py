@@ -1,7 +1,7 @@
 """The supervision tree: the table of children as data, made from the settings.
 
 One row a child: what it is, where it stands in the start order (and, reversed, in the stop order), how often it may crash, how
-long it may take to stop. ``lives.py`` acts on it.
+long it may take to stop. ``child_lives.py`` acts on it.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from supervisor.tree.process_usage import Usage
-from supervisor.tree.rates import Rates
+from supervisor.tree.queue_rates import Rates
 from wire.frames.names import DISTRIBUTOR, LISTENER, QUEUE_STORE, connection_name, forwarder_name, queue_name
 
 _UNKNOWN = Rates()

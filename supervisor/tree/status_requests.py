@@ -8,10 +8,10 @@ from typing import Any
 from actors.process.mailbox import Mailbox
 from supervisor.control.control_socket import ControlError, Request, encode_result
 from supervisor.snapshots.node_snapshots import Snapshots
-from supervisor.tree.lives import Lives
+from supervisor.tree.child_lives import Lives
 from supervisor.tree.pauses import Pauses
 from supervisor.tree.process_usage import usage_of
-from supervisor.tree.rates import RateMeter
+from supervisor.tree.queue_rates import RateMeter
 from supervisor.tree.running_children import Nursery
 from supervisor.tree.status_collection import Collection
 from supervisor.tree.status_figures import ProcessView, process_rows, status_map

@@ -1,7 +1,7 @@
 """The Supervisor: the loop that joins the parts of a node's supervision, and the course of the node's start and end.
 
-Which child lives is ``lives.py``'s business, what children are told of each other ``peers.py``'s; requests of the control socket
-are answered by ``status_requests.py``, ``store_requests.py`` and ``bridge_orders.py``, whose words are
+Which child lives is ``child_lives.py``'s business, what children are told of each other ``peers.py``'s; requests of the control
+socket are answered by ``status_requests.py``, ``store_requests.py`` and ``bridge_orders.py``, whose words are
 ``supervisor/control/control_socket.py``'s.
 """
 
@@ -24,9 +24,9 @@ from supervisor.snapshots.node_snapshots import Snapshots
 from supervisor.terminal.failures import tell
 from supervisor.tree import status_requests, store_requests
 from supervisor.tree.bridge_orders import BridgeOrders
+from supervisor.tree.child_lives import Lives
 from supervisor.tree.event_notes import Notes
 from supervisor.tree.event_queue import Detail
-from supervisor.tree.lives import Lives
 from supervisor.tree.pauses import Pauses
 from supervisor.tree.peers import Peers
 from supervisor.tree.running_children import Child, Nursery

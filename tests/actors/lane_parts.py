@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from actors.bridge.exchange import Exchange
+from actors.bridge.lane_exchange import Exchange
 from actors.bridge.lane_names import Lane
 from actors.bridge.remote_socket import Connack
 from tests.actors.slow_remote import SlowRemote

@@ -10,7 +10,7 @@ from storage.engine.engine import Write
 from storage.engine.keys import QueueNumbers
 from storage.store.lane_changes import LaneChanges
 from storage.store.store import Store
-from supervisor.tree.lives import Lives
+from supervisor.tree.child_lives import Lives
 from wire.frames.names import lane_of_queue, queue_name
 from wire.routing.bridge_rules import Router
 from wire.routing.form_for_remote import RemoteForm

@@ -8,9 +8,9 @@ from storage.engine.engine import Write
 from storage.queue.dead_letters import DeadLetters
 from storage.queue.purge import Purge, Unsent
 from storage.store.commits import Commits
+from storage.store.dead_letter_replay import Replay
 from storage.store.lane_openings import LaneOpenings
 from storage.store.next_commit import NextCommit
-from storage.store.replay import Replay
 
 DUE: list[tuple[DeadLetters, Any]] = []  # letters that went back with the commit that was just made
 

@@ -7,7 +7,7 @@ from typing import Any
 from storage.engine.engine import Write
 from storage.queue.history import QueueHistory
 from storage.queue.ledger import HistoryRow
-from storage.queue.settled import Settled
+from storage.queue.settled_ranges import Settled
 
 
 def _one_commit_late(original: Any) -> Any:

@@ -12,9 +12,9 @@ from actors.bridge.forwarder import Forwarder
 from actors.bridge.remote_intake import RemoteIntake
 from actors.broker.client_batches import ClientBatches
 from storage.engine.engine import Write
-from storage.queue.balance import Balance
-from storage.queue.cursor import Cursor
+from storage.queue.hand_out_cursor import Cursor
 from storage.queue.in_flight import InFlight
+from storage.queue.ledger_balance import Balance
 from storage.queue.queue import Queue
 from storage.queue.sent_record import SentRecord
 from storage.store.lane import Lane

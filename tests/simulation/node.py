@@ -507,11 +507,11 @@ class Machine:
 def small_constants(shape: Shape) -> list[tuple[Any, str, Any]]:
     """(module or table, name, value): what is patched while a schedule runs."""
     import actors.bridge.remote_dialer
-    import actors.bridge.settlements
+    import actors.bridge.settlement_reports
     import actors.broker.client_batches
-    import storage.queue.dispatch
+    import storage.queue.hand_out
+    import storage.queue.read_ahead
     import storage.queue.trimming
-    import storage.queue.upcoming
     import storage.store.history_retention
     import storage.store.lanes
     import supervisor.tree.supervisor
@@ -527,15 +527,15 @@ def small_constants(shape: Shape) -> list[tuple[Any, str, Any]]:
         *((wire.exchange.refused_by_store, name, value) for name, value in inbox),
         (actors.bridge.remote_dialer, "open_remote", open_remote),
         (actors.bridge.remote_dialer, "probe_remote", probe_remote),
-        (actors.bridge.settlements, "MESSAGES_IN_HAND_MIN", shape.in_hand),
+        (actors.bridge.settlement_reports, "MESSAGES_IN_HAND_MIN", shape.in_hand),
         (actors.broker.client_batches, "BATCH_ROWS_MAX", shape.batch_rows),
         (wire.frames.sending_link, "OVERLAPPING_ROWS_MIN", shape.overlap_rows),
         (storage.store.lanes, "CACHE_BYTES", shape.cache_bytes),
         (storage.queue.trimming, "TRIM_MESSAGES", shape.trim_messages),
         (storage.store.history_retention, "CUT_PERIOD_S", 0.5),
         (storage.store.history_retention, "SETTLEMENTS_A_PASS", shape.settlements_a_pass),
-        (storage.queue.dispatch, "SPLIT_ROWS", shape.split_rows),
-        (storage.queue.upcoming, "READ_AHEAD_CHUNKS", shape.read_ahead),
+        (storage.queue.hand_out, "SPLIT_ROWS", shape.split_rows),
+        (storage.queue.read_ahead, "READ_AHEAD_CHUNKS", shape.read_ahead),
         (supervisor.tree.supervisor, "SignalPipe", SimSignals),
         *few_identifiers(shape.packet_ids),
     ]

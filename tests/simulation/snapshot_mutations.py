@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from actors.store.queue_store import QueueStore
-from storage.queue.contents import Contents
+from storage.queue.queue_contents import Contents
 from storage.store import store
 from storage.store.checkpoint import QueueStands, Standing
 from storage.store.store import Store

@@ -19,10 +19,10 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
-from wire.exchange.closed_on import Blamed
 from wire.exchange.identifier_release import IdentifierRelease
 from wire.exchange.lane_record import Facts
 from wire.exchange.left_sessions import LeftRows, LeftSession, LeftSessions, left_rows
+from wire.exchange.messages_closed_on import Blamed
 from wire.exchange.outcomes import Counts
 from wire.exchange.sender import OutboundFlow
 from wire.frames.batch import Batch

@@ -121,7 +121,7 @@ class InboundFlow:
     """One client's exchange as the parser of PUBLISH runs fills it; ``number`` is the source number of its rows.
 
     dup_tells: whether exchange.stale-identifier-is-new is to be heeded. may_publish: asked about each topic, where not everything
-    is allowed. refused_before: as ``actors/broker/refused_before.py`` has them.
+    is allowed. refused_before: as ``actors/broker/refused_qos2_repeats.py`` has them.
     """
 
     __slots__ = (

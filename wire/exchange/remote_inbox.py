@@ -2,9 +2,9 @@
 
 It gathers PUBLISHes into numbered batches (``wire/exchange/remote_batches.py``, exchange.remote-answer-after-commit), as the
 Listener does for local clients, and gives the answers that a commit releases. What the store refuses is kept by
-``wire/exchange/refused_by_store.py`` (exchange.refused-rows-held), what it never had is told by ``wire/exchange/not_recorded.py``
-(exchange.dropped-row-is-no-repeat). Sockets, timers and the frames around it are the business of
-``actors/bridge/remote_intake.py``, topics and flags of ``wire/routing/form_from_remote.py``.
+``wire/exchange/refused_by_store.py`` (exchange.refused-rows-held), what it never had is told by
+``wire/exchange/identifiers_not_recorded.py`` (exchange.dropped-row-is-no-repeat). Sockets, timers and the frames around it are the
+business of ``actors/bridge/remote_intake.py``, topics and flags of ``wire/routing/form_from_remote.py``.
 
 exchange.session-asked-when-idle [P2, P3]: the store is asked for the session only when no batch of an earlier connection is on its
     way, so all identifiers are on record.
@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from wire.exchange.not_recorded import NotRecorded
+from wire.exchange.identifiers_not_recorded import NotRecorded
 from wire.exchange.receiver import AnswerBurst, InboundFlow
 from wire.exchange.refused_by_store import RefusedByStore, Resumed
 from wire.exchange.refused_messages import OFFER_ROWS_MAX

@@ -31,7 +31,6 @@ from array import array
 
 from wire.backoff import Backoff
 from wire.exchange.acknowledgements import REMOTE_RULES, AnswerRules, Answers
-from wire.exchange.closed_on import Blamed, ClosedOn
 from wire.exchange.dup_and_identifiers import Columns, Segment, Style
 from wire.exchange.handed_out import HandedOut
 from wire.exchange.held_identifiers import HeldIdentifiers
@@ -39,6 +38,7 @@ from wire.exchange.identifier_span import IdentifierSpan
 from wire.exchange.in_flight import InFlight
 from wire.exchange.lane_record import LaneRecord
 from wire.exchange.left_sessions import LeftSession
+from wire.exchange.messages_closed_on import Blamed, ClosedOn
 from wire.exchange.outcomes import DELIVERED, Counts
 from wire.exchange.packet_identifiers import PACKET_IDS
 from wire.exchange.publishing import Publishing

@@ -36,7 +36,7 @@ class PublishSource(Protocol):
     puback_ids, pubrec_ids: answers owed, two bytes each, in order of arrival. received: QoS 2 identifiers received and not
     released. carried: those of them that are of an earlier connection and have not been sent again on this one. dup_tells: they
     may be of an exchange that is over, which DUP tells. refused_before: identifiers whose messages no queue had room for on an
-    earlier connection (``actors/broker/refused_before.py``). aliases: topic alias -> topic, at most ``topic_alias_maximum``.
+    earlier connection (``actors/broker/refused_qos2_repeats.py``). aliases: topic alias -> topic, at most ``topic_alias_maximum``.
     may_publish: None where every topic is allowed; else asked once for each run of packets with the same head, and for each packet
     that names its topic by alias alone.
     """

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from rocksdict import AccessType, Options, Rdict, RdictIter, ReadOptions
 
 from storage.engine.engine import FAMILIES, Family
-from storage.engine.rocks_errors import TRANSLATED
+from storage.engine.rocksdb_errors import TRANSLATED
 from wire.errors import StorageDamaged
 
 READ_AHEAD_BYTES = 2 << 20

@@ -39,7 +39,7 @@ def test_settled_chunks_are_deleted_many_at_a_time() -> None:
 
 def test_chunks_that_were_settled_before_they_were_read_are_deleted_with_those_around_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """A new life of the store hands out two chunks, has read the third, and is told that this and half of the next are settled."""
-    monkeypatch.setattr("storage.queue.upcoming.READ_AHEAD_CHUNKS", 2)
+    monkeypatch.setattr("storage.queue.read_ahead.READ_AHEAD_CHUNKS", 2)
     engine = RecordingEngine()
     append(engine, open_queue(engine), *[batch([b"%d" % number] * 2) for number in range(5)])
     queue = open_queue(engine)
@@ -55,7 +55,7 @@ def test_chunks_that_were_settled_before_they_were_read_are_deleted_with_those_a
 
 def test_a_chunk_that_is_handed_out_in_parts_is_deleted_after_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
     """queue.trimmed-after-settled"""
-    monkeypatch.setattr("storage.queue.dispatch.SPLIT_ROWS", 2)
+    monkeypatch.setattr("storage.queue.hand_out.SPLIT_ROWS", 2)
     engine = RecordingEngine()
     queue = open_queue(engine)
     append(engine, queue, batch([b"a"] * 2), batch([b"b"] * 6))

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from actors.door.password_file import read_passwords
 from actors.door.password_hashes import verify_password
 from supervisor.cli.main import main
-from supervisor.config.first import Answers, name_of, write_first
+from supervisor.config.first_configuration import Answers, name_of, write_first
 from supervisor.config.loading import load
 from wire.settings import NodeSettings
 

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from supervisor.terminal.view import briefly, duration, size, status_view
 from supervisor.tree.process_usage import Usage
-from supervisor.tree.rates import Rates
+from supervisor.tree.queue_rates import Rates
 from supervisor.tree.status_figures import ActorView, ProcessView, process_rows, status_map
 from wire.frames.names import actors_of
 

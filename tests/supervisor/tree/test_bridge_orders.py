@@ -8,8 +8,8 @@ import pytest
 
 from supervisor.control.control_socket import ControlError, Request
 from supervisor.tree.bridge_orders import BridgeOrders
+from supervisor.tree.child_lives import Lives
 from supervisor.tree.event_notes import Notes
-from supervisor.tree.lives import Lives
 from supervisor.tree.peers import Peers
 from tests.supervisor.tree_double import Children, FakePauses
 from wire.frames.names import STORE

@@ -9,9 +9,9 @@ import pytest
 
 from supervisor.control.control_socket import ControlError, Request
 from supervisor.snapshots.node_snapshots import Snapshots
+from supervisor.tree.child_lives import Lives
 from supervisor.tree.child_table import former_spec
 from supervisor.tree.event_notes import Notes
-from supervisor.tree.lives import Lives
 from supervisor.tree.peers import Peers
 from supervisor.tree.status_collection import ASKERS_MAX
 from supervisor.tree.status_requests import COLLECT_TIMEOUT_S, TIMER, StatusRequests

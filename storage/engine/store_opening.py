@@ -1,6 +1,6 @@
 """A store is opened, whatever state its folder is in, and it is found out whether everything that was promised is there.
 
-What mends the files is ``recovery``'s, the mark of what was promised ``commit_mark``'s. Here is what is tried, in which order.
+What mends the files is ``store_folder``'s, the mark of what was promised ``commit_mark``'s. Here is what is tried, in which order.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from storage.engine.commit_mark import CommitMark, Evidence
-from storage.engine.rocks_errors import TRANSLATED
+from storage.engine.rocksdb_errors import TRANSLATED
 from storage.engine.store_folder import StoreFolder
 from wire.errors import StorageDamaged, Unavailable
 

@@ -7,12 +7,12 @@ from heapq import merge
 from itertools import chain
 from operator import attrgetter
 
-from storage.queue.balance import Balance
 from storage.queue.chunk import Chunk
 from storage.queue.chunk_reader import ChunkReader
-from storage.queue.cursor import Cursor
+from storage.queue.hand_out_cursor import Cursor
 from storage.queue.in_flight import InFlight
-from storage.queue.settled import Settled
+from storage.queue.ledger_balance import Balance
+from storage.queue.settled_ranges import Settled
 from storage.queue.single_messages import Message, rows_of
 from wire.errors import StorageDamaged
 from wire.frames.base import Ranges

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from actors.broker.refused_before import RefusedBefore
+from actors.broker.refused_qos2_repeats import RefusedBefore
 
 
 def test_the_next_connection_of_the_session_has_what_was_noted_and_nobody_else() -> None:

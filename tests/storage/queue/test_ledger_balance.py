@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from storage.queue.balance import Balance
 from storage.queue.ledger import Ledger
+from storage.queue.ledger_balance import Balance
 
 
 class Told:

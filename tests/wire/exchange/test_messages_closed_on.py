@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tests.wire.outbound_model import hand_out, lane_opened
-from wire.exchange.closed_on import Blamed, ClosedOn
 from wire.exchange.dup_and_identifiers import Segment, Style
 from wire.exchange.handed_out import HandedOut
 from wire.exchange.held_identifiers import HeldIdentifiers
 from wire.exchange.identifier_span import IdentifierSpan
 from wire.exchange.lane_record import LaneRecord
+from wire.exchange.messages_closed_on import Blamed, ClosedOn
 from wire.exchange.outcomes import Counts
 from wire.exchange.suspected_messages import Suspect, Suspects
 from wire.exchange.what_may_be_sent import PublishDue

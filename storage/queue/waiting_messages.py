@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from storage.queue.balance import Balance
 from storage.queue.chunk import Chunk
 from storage.queue.chunk_reader import ChunkReader
-from storage.queue.cursor import Cursor, NextBatch
-from storage.queue.losses import Losses
-from storage.queue.purged import Purged
+from storage.queue.hand_out_cursor import Cursor, NextBatch
+from storage.queue.ledger_balance import Balance
+from storage.queue.losses_to_damage import Losses
+from storage.queue.purged_chunks import Purged
 from storage.queue.sent_record import SentRecord
-from storage.queue.settled import Settled
+from storage.queue.settled_ranges import Settled
 from wire.errors import StorageDamaged, Unavailable
 from wire.frames.base import Ranges
 from wire.ranges import RangeSet, ranges_of

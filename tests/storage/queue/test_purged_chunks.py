@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from storage.queue.purged import Purged
+from storage.queue.purged_chunks import Purged
 
 
 def test_what_was_purged_is_known_until_the_head_has_passed_it() -> None:

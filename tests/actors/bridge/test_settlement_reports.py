@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from actors.bridge.settlements import BYTES_IN_HAND, MESSAGES_IN_HAND_MIN, SETTLE_DELAY_S, SETTLE_TIMER
+from actors.bridge.settlement_reports import BYTES_IN_HAND, MESSAGES_IN_HAND_MIN, SETTLE_DELAY_S, SETTLE_TIMER
 from tests.actors.lane_parts import SESSION, LaneParts
 from tests.wire.outbound_model import PUBACK, PUBREC, ack, lane_opened
 from wire.frames.lanes import Credit, Settle

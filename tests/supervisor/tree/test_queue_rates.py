@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from supervisor.tree.rates import WINDOW_S, RateMeter, Rates
+from supervisor.tree.queue_rates import WINDOW_S, RateMeter, Rates
 
 
 def counted(accepted: int, delivered: int) -> dict[str, dict[str, int]]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from storage.queue.balance import Balance
 from storage.queue.chunk import claimed_span
 from storage.queue.chunk_reader import ChunkReader
-from storage.queue.cursor import Cursor
+from storage.queue.hand_out_cursor import Cursor
 from storage.queue.in_flight import InFlight
+from storage.queue.ledger_balance import Balance
 from storage.queue.sent_record import SentRecord
-from storage.queue.settled import Settled
+from storage.queue.settled_ranges import Settled
 from wire.errors import StorageDamaged
 
 

@@ -2,7 +2,7 @@
 (queue.dead-or-queued-never-both).
 
 A page ends after so many letters, where it has read enough, or where a queue has no room. Who may order that, and what is answered,
-is the business of ``commands``.
+is the business of ``queue_commands``.
 """
 
 from __future__ import annotations

@@ -5,9 +5,9 @@ from __future__ import annotations
 from array import array
 
 from storage.queue.chunk_reader import ChunkReader
-from storage.queue.cursor import Cursor
+from storage.queue.hand_out_cursor import Cursor
 from storage.queue.in_flight import InFlight
-from storage.queue.settled import Settled
+from storage.queue.settled_ranges import Settled
 from tests.storage.building import QUEUE, RecordingEngine
 from tests.storage.queues import chunk, new_row
 from wire.ranges import RangeSet

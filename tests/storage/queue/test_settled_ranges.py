@@ -7,7 +7,7 @@ from array import array
 from storage.engine.engine import Write
 from storage.queue.history import QueueHistory, Settlement
 from storage.queue.ledger import HistoryRow
-from storage.queue.settled import Settled
+from storage.queue.settled_ranges import Settled
 from tests.storage.building import RecordingEngine
 from tests.storage.queues import chunk, new_row
 from wire.frames.base import Ranges

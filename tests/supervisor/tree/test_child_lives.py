@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from supervisor.tree.child_lives import EXIT_ESCALATED, Lives
 from supervisor.tree.child_processes import Ending
 from supervisor.tree.event_notes import Notes
-from supervisor.tree.lives import EXIT_ESCALATED, Lives
 from supervisor.tree.peers import Peers
 from supervisor.tree.running_children import Child
 from tests.supervisor.tree_double import Children, FakeLife, FakePauses

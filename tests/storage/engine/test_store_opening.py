@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from storage.engine.opening import StoreOpening
+from storage.engine.store_opening import StoreOpening
 from wire.errors import StorageDamaged
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from actors.bridge.exchange import HELD_TIMER
+from actors.bridge.lane_exchange import HELD_TIMER
 from tests.actors.lane_parts import SESSION, LaneParts
 from tests.wire.outbound_model import PUBACK, ack
 

@@ -16,7 +16,7 @@ from actors.bridge.remote_poll import RemotePoll
 from actors.bridge.remote_reader import RemoteReader
 from actors.bridge.remote_socket import Remote
 from actors.bridge.remote_writer import RemoteWriter
-from actors.bridge.settlements import Settlements
+from actors.bridge.settlement_reports import Settlements
 from actors.process.mailbox import Mailbox
 from wire.exchange import remote_packets
 from wire.exchange.failback import place_of

@@ -9,7 +9,7 @@ from storage.queue.chunk_reader import ChunkReader
 from storage.queue.in_flight import InFlight
 from storage.queue.ledger import LaneRow
 from storage.queue.qos0_memory import Qos0Memory
-from storage.queue.upcoming import UpcomingChunks
+from storage.queue.read_ahead import UpcomingChunks
 from wire.ranges import RangeSet
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 
-from wire.exchange.not_recorded import NotRecorded
+from wire.exchange.identifiers_not_recorded import NotRecorded
 from wire.exchange.receiver import InboundFlow
 from wire.frames.batch import pack_column
 

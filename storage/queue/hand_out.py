@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from array import array
 
-from storage.queue.balance import Balance
 from storage.queue.chunk import Chunk
-from storage.queue.cursor import Cursor, NextBatch
+from storage.queue.hand_out_cursor import Cursor, NextBatch
 from storage.queue.hand_out_pieces import Piece, join_tiny, pick
 from storage.queue.in_flight import InFlight
+from storage.queue.ledger_balance import Balance
 from storage.queue.sent_record import SentRecord
-from storage.queue.settled import Settled
-from storage.queue.waiting import Waiting
+from storage.queue.settled_ranges import Settled
+from storage.queue.waiting_messages import Waiting
 from wire.errors import StorageDamaged, Unavailable
 from wire.frames.batch import pack_column
 from wire.ranges import ranges_of
