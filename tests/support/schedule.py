@@ -12,6 +12,7 @@ from pathlib import Path
 
 RECORDED = Path(__file__).resolve().parents[1] / "durations.txt"
 _ONE_JAVA = ("tests/spark/test_source.py", "tests/spark/test_reports.py", "tests/spark/test_report_command.py")
+_EACH_ALONE = ("tests/docs/test_guides.py", "tests/simulation/test_simulation.py")  # long ones, which share nothing
 _LEAST_S = 1.0  # what takes less needs no place of its own
 
 
@@ -39,12 +40,14 @@ if RECORDED.exists():
 def rank(test: str) -> tuple[float, str]:
     """Where a test comes: by how long those that stay with it took together, the slowest first."""
     group = together(test)
-    return -_GROUPS.get(group, 0.0), group
+    return -_GROUPS.get(_file(group), 0.0), group
 
 
 def together(test: str) -> str:
     """Tests of which this is the same run in the same process: those of one file, and those that share a Spark session."""
     path = _file(test)
+    if path in _EACH_ALONE:
+        return test
     return "tests/spark" if path in _ONE_JAVA else path
 
 
