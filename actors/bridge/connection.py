@@ -21,7 +21,7 @@ from actors.process.actor import MailboxActor
 from actors.process.local_messages import Passed
 from actors.process.mailbox import HANGUP, READ, WRITE, Mailbox
 from wire.backoff import Backoff
-from wire.exchange.lane_sender import LaneFlow
+from wire.exchange.lane_sender import LaneSender
 from wire.exchange.refusal_policy import RefusalPolicy
 from wire.frames.base import Frame
 from wire.frames.intake import Committed, SessionOpened
@@ -42,7 +42,7 @@ class Connection(MailboxActor):
         lane = Lane(mailbox.name, settings)
         bridge = lane.bridge
         policy = RefusalPolicy(bridge.on_refusal)
-        self._flow = LaneFlow(
+        self._flow = LaneSender(
             receive_maximum=bridge.remote.receive_maximum,
             qos2_maximum=bridge.remote.qos2_maximum,
             republish=bridge.on_session_loss == "republish",

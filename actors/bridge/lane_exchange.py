@@ -20,7 +20,7 @@ from actors.bridge.settlement_reports import Settlements
 from actors.process.mailbox import Mailbox
 from wire.exchange import remote_packets
 from wire.exchange.failback import place_of
-from wire.exchange.lane_sender import LaneFlow
+from wire.exchange.lane_sender import LaneSender
 from wire.exchange.remote_keep_alive import LinkWatch, Verdict
 from wire.frames.names import remote_session_name
 from wire.settings import NodeSettings
@@ -33,7 +33,7 @@ HELD_TIMER = "held"
 class Exchange:
     """flow: what may be sent. reader, writer: of the live connection. intake: who takes the remote's PUBLISHes, if anybody does."""
 
-    def __init__(self, mailbox: Mailbox, epoch: int, settings: NodeSettings, lane: Lane, flow: LaneFlow) -> None:
+    def __init__(self, mailbox: Mailbox, epoch: int, settings: NodeSettings, lane: Lane, flow: LaneSender) -> None:
         self._mailbox = mailbox
         self._epoch = epoch
         self._settings = settings

@@ -8,7 +8,7 @@ from typing import Any
 
 from actors.bridge.lane_names import Lane
 from actors.process.mailbox import Mailbox
-from wire.exchange.lane_sender import LaneFlow
+from wire.exchange.lane_sender import LaneSender
 from wire.exchange.messages_closed_on import Blamed
 from wire.exchange.refusal_policy import RefusalPolicy
 from wire.frames.names import QUEUE_STORE
@@ -24,7 +24,7 @@ TOPIC_SHOWN_MAX = 40  # characters of it, in a note
 class LaneReports:
     """Remembers what was said already of messages that the remote refuses, or closes its connections on."""
 
-    def __init__(self, mailbox: Mailbox, lane: Lane, flow: LaneFlow, policy: RefusalPolicy) -> None:
+    def __init__(self, mailbox: Mailbox, lane: Lane, flow: LaneSender, policy: RefusalPolicy) -> None:
         self._mailbox = mailbox
         self._lane = lane
         self._flow = flow

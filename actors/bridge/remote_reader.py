@@ -1,6 +1,6 @@
 """What comes from a lane's remote: when its socket is read, and whose each packet is.
 
-Acknowledgements are ``LaneFlow``'s, what comes by remote subscriptions ``RemoteIntake``'s; the rest is answered or refused here.
+Acknowledgements are ``LaneSender``'s, what comes by remote subscriptions ``RemoteIntake``'s; the rest is answered or refused here.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from actors.bridge.remote_writer import RemoteWriter
 from actors.process.mailbox import Mailbox
 from wire.errors import PeerViolation, Unavailable
 from wire.exchange import remote_packets
-from wire.exchange.lane_sender import LaneFlow
+from wire.exchange.lane_sender import LaneSender
 from wire.exchange.remote_keep_alive import LinkWatch
 from wire.mqtt.reason_codes import ReasonCode
 
@@ -51,7 +51,7 @@ class RemoteReader:
     """Reads one connection at a time. limits: what the remote may send. unexpected_publishes: those that nobody subscribed to."""
 
     def __init__(
-        self, mailbox: Mailbox, lane: Lane, flow: LaneFlow, watch: LinkWatch, poll: RemotePoll, writer: RemoteWriter
+        self, mailbox: Mailbox, lane: Lane, flow: LaneSender, watch: LinkWatch, poll: RemotePoll, writer: RemoteWriter
     ) -> None:
         self.limits = NOTHING_SUBSCRIBED
         self.unexpected_publishes = 0

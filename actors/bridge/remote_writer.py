@@ -1,6 +1,6 @@
 """What goes to a lane's remote: bursts of the exchange, other packets before the next of them, and how much has left.
 
-What may be sent is ``LaneFlow``'s to say; whether the connection lives, ``wire/exchange/remote_keep_alive.py``'s.
+What may be sent is ``LaneSender``'s to say; whether the connection lives, ``wire/exchange/remote_keep_alive.py``'s.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from actors.bridge.remote_poll import RemotePoll
 from actors.bridge.remote_socket import Remote
 from actors.process.mailbox import Mailbox
-from wire.exchange.lane_sender import LaneFlow
+from wire.exchange.lane_sender import LaneSender
 from wire.exchange.remote_keep_alive import LinkWatch
 
 BURST_BYTES = 262_144
@@ -18,7 +18,7 @@ BURSTS_PER_TURN_MAX = 4
 class RemoteWriter:
     """Writes to one connection at a time, in whole packets; what the socket did not take goes first."""
 
-    def __init__(self, mailbox: Mailbox, flow: LaneFlow, watch: LinkWatch, poll: RemotePoll) -> None:
+    def __init__(self, mailbox: Mailbox, flow: LaneSender, watch: LinkWatch, poll: RemotePoll) -> None:
         self._mailbox = mailbox
         self._flow = flow
         self._watch = watch

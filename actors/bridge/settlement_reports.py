@@ -1,6 +1,6 @@
 """What a lane's Connection tells its Forwarder of the exchange: what is settled and released, and how much more it takes.
 
-What is settled is ``LaneFlow``'s to say, what it is worth ``actors/bridge/settlement_batching.py``'s, how much is granted
+What is settled is ``LaneSender``'s to say, what it is worth ``actors/bridge/settlement_batching.py``'s, how much is granted
 ``wire/frames/credit.py``'s.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from actors.bridge.lane_names import Lane
 from actors.bridge.settlement_batching import Settling
 from actors.process.mailbox import Mailbox
-from wire.exchange.lane_sender import LaneFlow
+from wire.exchange.lane_sender import LaneSender
 from wire.frames.credit import CreditGiver
 from wire.frames.lanes import Credit, Settle
 from wire.settings import NodeSettings
@@ -25,7 +25,7 @@ WINDOWS_IN_HAND = 3
 class Settlements:
     """The numbered ``Settle`` frames of the lane's current opening, and its credit. lane_epoch: 0 before the first opening."""
 
-    def __init__(self, mailbox: Mailbox, settings: NodeSettings, lane: Lane, flow: LaneFlow) -> None:
+    def __init__(self, mailbox: Mailbox, settings: NodeSettings, lane: Lane, flow: LaneSender) -> None:
         remote = lane.bridge.remote
         self.lane_epoch = 0
         self._mailbox = mailbox

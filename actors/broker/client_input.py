@@ -18,7 +18,7 @@ from actors.door.input_budget import InputBudget
 from actors.door.publish_rate import PublishRate
 from wire.errors import PeerViolation
 from wire.exchange.packet_identifiers import PUBACK, PUBCOMP, PUBREC
-from wire.exchange.receiver import InboundFlow
+from wire.exchange.receiver import ReceiverHalf
 from wire.mqtt.codec import missing_bytes, split
 from wire.mqtt.publish_stream import parse_publishes
 from wire.mqtt.reason_codes import ReasonCode
@@ -205,7 +205,7 @@ class ClientInput:
 
     # --- runs of PUBLISH ---
 
-    def _take_publishes(self, client: Client, flow: InboundFlow, data: bytes, position: int) -> int:
+    def _take_publishes(self, client: Client, flow: ReceiverHalf, data: bytes, position: int) -> int:
         """Take the run of PUBLISH that stands at ``position`` into the batch; where what is not taken begins."""
         if client.held_back:
             return position
@@ -219,7 +219,7 @@ class ClientInput:
             position = self._take_beside(client, flow, data, position)
         return position
 
-    def _take_beside(self, client: Client, flow: InboundFlow, data: bytes, position: int) -> int:
+    def _take_beside(self, client: Client, flow: ReceiverHalf, data: bytes, position: int) -> int:
         """Take PUBLISHes of QoS 0 into the full batch: they don't wait for the disk, which those that fill it do."""
         builder = self._builder
         rows_max, bytes_max = builder.rows_max, builder.bytes_max
@@ -231,7 +231,7 @@ class ClientInput:
             builder.rows_max, builder.bytes_max = rows_max, bytes_max
             builder.take_only_qos_0(False)
 
-    def _take_rated(self, client: Client, flow: InboundFlow, data: bytes, position: int) -> int:
+    def _take_rated(self, client: Client, flow: ReceiverHalf, data: bytes, position: int) -> int:
         """The same of a client whose rate is limited; a run of its messages may end with what was forbidden, and go on."""
         while True:
             before = position
@@ -243,7 +243,7 @@ class ClientInput:
             if not goes_on or self._builder.full or self._waiting.is_too_fast(client):
                 return position
 
-    def _take_allowed(self, client: Client, flow: InboundFlow, data: bytes, position: int) -> int:
+    def _take_allowed(self, client: Client, flow: ReceiverHalf, data: bytes, position: int) -> int:
         """``parse_publishes`` as far as the client's rate allows; a client that is at its end is not read until it has more."""
         assert client.rate is not None
         now_s = self._host.mailbox.now_s()

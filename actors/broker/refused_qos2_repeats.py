@@ -13,7 +13,7 @@ from collections.abc import Iterable
 class RefusedBefore:
     """Packet identifiers by the queue of the session that they were used in, which no other session ever has.
 
-    While a session is connected, its connection has them (``InboundFlow.refused_before``).
+    While a session is connected, its connection has them (``ReceiverHalf.refused_before``).
     """
 
     def __init__(self) -> None:

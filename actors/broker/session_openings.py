@@ -27,7 +27,7 @@ from actors.door.logins_and_rights import Access
 from actors.process.local_messages import SessionUp
 from wire.door.access_rules import resolve
 from wire.door.connect_checks import LoginFault, Welcome, refuse_login
-from wire.exchange.receiver import InboundFlow
+from wire.exchange.receiver import ReceiverHalf
 from wire.exchange.wills import PendingWill
 from wire.frames.batch import unpack_column
 from wire.frames.intake import SessionOpen, SessionOpened
@@ -228,7 +228,7 @@ class SessionOpenings:
     def _begin(self, opening: Opening, *, present: bool = False, received: Iterable[int] = ()) -> None:
         """Let the client in."""
         client, welcome = opening.client, opening.welcome
-        client.flow = InboundFlow(
+        client.flow = ReceiverHalf(
             number=client.number,
             session=client.session,
             level=client.level,

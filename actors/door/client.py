@@ -10,7 +10,7 @@ from actors.process.mailbox import READ, WRITE, PollGroup
 from wire.door.access_rules import ClientAccess
 from wire.exchange.client_keep_alive import KeepAlive
 from wire.exchange.client_outbox import ClientOutbox
-from wire.exchange.receiver import InboundFlow
+from wire.exchange.receiver import ReceiverHalf
 from wire.exchange.retained_before_live import RetainedFirst
 from wire.exchange.wills import Message
 from wire.mqtt.aliases import OutgoingAliases
@@ -98,7 +98,7 @@ class Client:
         self.packet_max_bytes: int | None = None  # the largest packet that it takes
         self.aliases: OutgoingAliases | None = None  # None: it takes no topic aliases
         self.filters: dict[str, tuple[int, int]] = {}  # topic filter -> options as in ``SessionOpened``, subscription identifier
-        self.flow: InboundFlow | None = None  # set when CONNACK was sent; so is the outbox
+        self.flow: ReceiverHalf | None = None  # set when CONNACK was sent; so is the outbox
         self.outbox: ClientOutbox | None = None
         self.backlog: deque[bytes] = deque()  # retained messages of QoS 0 that wait for the socket, and what came behind them
         self.backlog_bytes = 0

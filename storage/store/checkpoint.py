@@ -24,7 +24,7 @@ from storage.queue.history import SETTLEMENT_VERSION
 from storage.queue.ledger import ROW_VERSION, Ledger
 from storage.queue.queue import Queue
 from storage.snapshots.manifest import DeadFacts, LedgerFacts, QueueFacts, VolatileFacts, queue_fields
-from storage.store.dead_letter_queues import Burials
+from storage.store.dead_letter_queues import DeadLetterQueues
 from storage.store.event_rows import EVENT_VERSION
 from wire.frames.base import Ranges
 from wire.frames.batch import BATCH_VERSION
@@ -90,7 +90,7 @@ def take(
     at_ms: int,
     epoch: int,
     queues: Iterable[QueueStands],
-    burials: Burials,
+    burials: DeadLetterQueues,
     sessions: int,
     retained: int,
     free_bytes: int | None,

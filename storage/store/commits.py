@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 
 from storage.engine.engine import Engine
-from storage.store.dead_letter_queues import Burials
+from storage.store.dead_letter_queues import DeadLetterQueues
 from storage.store.disk_trouble import Disk
 from storage.store.event_log import EventLog
 from storage.store.hand_outs import HandOuts
@@ -38,7 +38,7 @@ class Commits:
         lane_changes: LaneChanges,
         openings: LaneOpenings,
         hand_outs: HandOuts,
-        burials: Burials,
+        burials: DeadLetterQueues,
         senders: Senders,
         sessions: Sessions,
         events: EventLog,

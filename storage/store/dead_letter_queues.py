@@ -29,7 +29,7 @@ class Remains(NamedTuple):
     damages: list[StorageDamaged]
 
 
-class Burials:
+class DeadLetterQueues:
     """Every dead-letter queue that the store has, configured or not (P7)."""
 
     def __init__(self, engine: Engine, numbers: QueueNumbers, bridges: Sequence[BridgeSettings]) -> None:

@@ -31,7 +31,7 @@ from storage.queue.dead_letters import DeadLetter, DeadLetters
 from storage.queue.queue import Queue
 from storage.queue.single_messages import Message
 from storage.store.commits import Commits
-from storage.store.dead_letter_queues import Burials
+from storage.store.dead_letter_queues import DeadLetterQueues
 from storage.store.dead_letter_replay import SCANNED_BYTES, Replay, choose_page
 from storage.store.disk_trouble import Disk
 from storage.store.event_log import EventLog
@@ -81,7 +81,7 @@ class Commands:
         self,
         bridges: Iterable[BridgeSettings],
         lanes: Lanes,
-        burials: Burials,
+        burials: DeadLetterQueues,
         events: EventLog,
         disk: Disk,
         next_commit: NextCommit,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from storage.queue.queue import Queue
-from storage.store.dead_letter_queues import Burials, Remains
+from storage.store.dead_letter_queues import DeadLetterQueues, Remains
 from storage.store.disk_trouble import Disk
 from storage.store.lane import Lane
 from storage.store.lanes import Lanes
@@ -28,7 +28,7 @@ class Settlements:
     def __init__(
         self,
         lanes: Lanes,
-        burials: Burials,
+        burials: DeadLetterQueues,
         remote_sessions: RemoteSessions,
         disk: Disk,
         next_commit: NextCommit,

@@ -7,7 +7,7 @@ from typing import Any
 from storage.engine.engine import Engine
 from storage.queue.queued_ways import former_rules
 from storage.store.commits import Commits
-from storage.store.dead_letter_queues import Burials
+from storage.store.dead_letter_queues import DeadLetterQueues
 from storage.store.disk_trouble import Disk, refusal_facts
 from storage.store.event_log import EventLog
 from storage.store.hand_outs import HandOuts
@@ -32,7 +32,7 @@ class Figures:
         lane_changes: LaneChanges,
         hand_outs: HandOuts,
         senders: Senders,
-        burials: Burials,
+        burials: DeadLetterQueues,
         local_sessions: LocalSessions,
         session_queues: SessionQueues,
         events: EventLog,

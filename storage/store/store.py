@@ -24,7 +24,7 @@ from storage.engine.engine import Engine
 from storage.engine.keys import QueueNumbers, check_format
 from storage.store.checkpoint import QueueStands, Standing, note, take
 from storage.store.commits import Commits
-from storage.store.dead_letter_queues import Burials
+from storage.store.dead_letter_queues import DeadLetterQueues
 from storage.store.dead_letter_replay import Replay
 from storage.store.disk_trouble import Disk
 from storage.store.event_log import EventLog, event_of
@@ -87,7 +87,7 @@ class Store:
         first_seq = 0 if engine.durable else epoch << 32
         lanes = self.lanes = Lanes(engine, settings, numbers, events, self._retention.wants, first_seq=first_seq)
         changes = self._lane_changes = LaneChanges(engine, settings.bridges, lanes.of_bridges)
-        burials = self.burials = Burials(engine, numbers, settings.bridges)
+        burials = self.burials = DeadLetterQueues(engine, numbers, settings.bridges)
         hand_outs = self._hand_outs = HandOuts(lanes, changes, commit, durable=engine.durable)
         queues = self._session_queues = SessionQueues(engine, lanes, numbers, commit, hand_outs.ready, epoch=epoch)
         retained = self._retained = RetainedMessages(engine, settings.sessions)

@@ -10,7 +10,7 @@ from supervisor.tree.child_lives import Lives
 from supervisor.tree.event_notes import Notes
 from supervisor.tree.pauses import Pauses
 from supervisor.tree.peers import Peers
-from supervisor.tree.running_children import Nursery
+from supervisor.tree.running_children import RunningChildren
 from wire.settings import NodeSettings
 
 log = logging.getLogger("bascule")
@@ -19,7 +19,9 @@ log = logging.getLogger("bascule")
 class BridgeOrders:
     """Carries them out."""
 
-    def __init__(self, settings: NodeSettings, nursery: Nursery, pauses: Pauses, peers: Peers, lives: Lives, notes: Notes) -> None:
+    def __init__(
+        self, settings: NodeSettings, nursery: RunningChildren, pauses: Pauses, peers: Peers, lives: Lives, notes: Notes
+    ) -> None:
         self._settings = settings
         self._nursery = nursery
         self._pauses = pauses

@@ -16,7 +16,7 @@ from supervisor.tree.child_table import former_lanes, former_spec
 from supervisor.tree.event_notes import Notes
 from supervisor.tree.peers import Peers
 from supervisor.tree.restart_limit import Escalate, GiveUp, Restart
-from supervisor.tree.running_children import Child, Nursery
+from supervisor.tree.running_children import Child, RunningChildren
 from wire.errors import ConfigError, Unavailable
 from wire.frames.names import CLIENTS, QUEUE_STORE, queue_name
 from wire.frames.supervision import ResetMarkers
@@ -34,7 +34,7 @@ class Lives:
         self,
         mailbox: Mailbox,
         settings: NodeSettings,
-        nursery: Nursery,
+        nursery: RunningChildren,
         peers: Peers,
         notes: Notes,
         end_node: Callable[[int], None],

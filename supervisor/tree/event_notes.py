@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from actors.process.mailbox import Mailbox
 from supervisor.tree.event_queue import Detail, EventQueue
-from supervisor.tree.running_children import Child, Nursery
+from supervisor.tree.running_children import Child, RunningChildren
 from wire.frames.names import QUEUE_STORE, STORE
 
 
 class Notes:
     """The events that the supervisor tells."""
 
-    def __init__(self, mailbox: Mailbox, nursery: Nursery) -> None:
+    def __init__(self, mailbox: Mailbox, nursery: RunningChildren) -> None:
         self._mailbox = mailbox
         self._nursery = nursery
         self._events = EventQueue()

@@ -21,7 +21,7 @@ from supervisor.tree.child_processes import Spawner
 from supervisor.tree.child_table import ChildSpec, child_specs
 from supervisor.tree.epochs import Epochs
 from supervisor.tree.pauses import Pauses
-from supervisor.tree.running_children import Nursery
+from supervisor.tree.running_children import RunningChildren
 from supervisor.tree.supervisor import Supervisor
 from supervisor.tree.template import Template
 from wire.errors import BasculeError, Unavailable
@@ -73,7 +73,7 @@ def _supervise(
         raise _unusable(data_dir, error) from error
     post = Post(run_dir, SUPERVISOR)
     mailbox = Mailbox(post, SUPERVISOR)
-    nursery = Nursery(mailbox, settings.supervision, table, Spawner(template, settings_file, inherit=(lock,)), epochs)
+    nursery = RunningChildren(mailbox, settings.supervision, table, Spawner(template, settings_file, inherit=(lock,)), epochs)
     supervisor = Supervisor(mailbox, settings, nursery, recheck, pauses)
     host = Host(post)
     host.add(supervisor)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from actors.process.mailbox import Mailbox
 from supervisor.tree.acl_watch import AclWatch
 from supervisor.tree.pauses import Pauses
-from supervisor.tree.running_children import Child, Nursery
+from supervisor.tree.running_children import Child, RunningChildren
 from wire.frames.names import BRIDGE, CLIENTS, LISTENER, connection_name
 from wire.frames.supervision import Command, PeerUp
 from wire.settings import NodeSettings
@@ -16,7 +16,7 @@ from wire.settings import NodeSettings
 class Peers:
     """Keeps each child told; one bridge has nothing to do with another."""
 
-    def __init__(self, mailbox: Mailbox, settings: NodeSettings, nursery: Nursery, pauses: Pauses) -> None:
+    def __init__(self, mailbox: Mailbox, settings: NodeSettings, nursery: RunningChildren, pauses: Pauses) -> None:
         self._mailbox = mailbox
         self._nursery = nursery
         self._pauses = pauses

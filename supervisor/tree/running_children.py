@@ -67,7 +67,7 @@ class Child:
         return self.states.get(actor, self.state) if self.life is not None and self.state == "starting" else self.state
 
 
-class Nursery:
+class RunningChildren:
     """The children by name, in start order. Ends are reported by the mailbox under the token ``("exit", name)``."""
 
     def __init__(

@@ -12,7 +12,7 @@ from supervisor.tree.child_lives import Lives
 from supervisor.tree.pauses import Pauses
 from supervisor.tree.process_usage import usage_of
 from supervisor.tree.queue_rates import RateMeter
-from supervisor.tree.running_children import Nursery
+from supervisor.tree.running_children import RunningChildren
 from supervisor.tree.status_collection import Collection
 from supervisor.tree.status_figures import ProcessView, process_rows, status_map
 from supervisor.tree.store_requests import Answers, Asker
@@ -31,7 +31,7 @@ class StatusRequests:
     """
 
     def __init__(
-        self, mailbox: Mailbox, settings: NodeSettings, nursery: Nursery, lives: Lives, pauses: Pauses, snapshots: Snapshots
+        self, mailbox: Mailbox, settings: NodeSettings, nursery: RunningChildren, lives: Lives, pauses: Pauses, snapshots: Snapshots
     ) -> None:
         self._mailbox = mailbox
         self._settings = settings

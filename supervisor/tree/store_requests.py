@@ -7,7 +7,7 @@ import logging
 from actors.process.mailbox import Mailbox
 from supervisor.control.control_socket import ControlError, Request, encode_error, encode_result
 from supervisor.control.store_commands import CHANGES, Relay, is_session_command
-from supervisor.tree.running_children import Nursery
+from supervisor.tree.running_children import RunningChildren
 from wire.frames.names import CLIENTS, LISTENER, QUEUE_STORE, STORE
 from wire.frames.supervision import QueueAnswer
 
@@ -22,7 +22,7 @@ Answers = list[tuple[Asker, bytes]]
 class StoreRequests:
     """Who waits for the store; its methods return whom to answer now, and what. The timer ``TIMER`` is for ``timed_out``."""
 
-    def __init__(self, mailbox: Mailbox, nursery: Nursery) -> None:
+    def __init__(self, mailbox: Mailbox, nursery: RunningChildren) -> None:
         self._mailbox = mailbox
         self._nursery = nursery
         self._relay: Relay[Asker] = Relay()

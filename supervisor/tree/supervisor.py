@@ -29,7 +29,7 @@ from supervisor.tree.event_notes import Notes
 from supervisor.tree.event_queue import Detail
 from supervisor.tree.pauses import Pauses
 from supervisor.tree.peers import Peers
-from supervisor.tree.running_children import Child, Nursery
+from supervisor.tree.running_children import Child, RunningChildren
 from supervisor.tree.signals import SignalPipe
 from supervisor.tree.status_requests import StatusRequests
 from supervisor.tree.store_requests import Answers, StoreRequests
@@ -51,7 +51,7 @@ class Supervisor(PolledActor):
     """One a node. ``recheck`` validates the configuration file again and returns its problems."""
 
     def __init__(
-        self, mailbox: Mailbox, settings: NodeSettings, nursery: Nursery, recheck: Callable[[], list[str]], pauses: Pauses
+        self, mailbox: Mailbox, settings: NodeSettings, nursery: RunningChildren, recheck: Callable[[], list[str]], pauses: Pauses
     ) -> None:
         super().__init__(mailbox)
         self.exit_status = 0

@@ -19,7 +19,7 @@ from actors.door.client import Client
 from actors.process.local_messages import Published
 from actors.process.mailbox import READ, Mailbox, PollGroup
 from tests.supervisor.settings import node_settings
-from wire.exchange.receiver import InboundFlow
+from wire.exchange.receiver import ReceiverHalf
 from wire.exchange.refused_messages import OFFER_ROWS_MIN
 from wire.frames.base import Frame
 from wire.frames.batch import OFFERED, pack_column, unpack_column
@@ -140,7 +140,7 @@ class Node:
         self.fars[number] = far
         client = Client(near, f"unix:{number}", number, self.poll, 0.0)
         client.level, client.session, client.queue = 4, session or f"client-{number}", queue
-        client.flow = InboundFlow(number=number, session=client.session, level=4, receive_maximum=65_535, topic_alias_maximum=0)
+        client.flow = ReceiverHalf(number=number, session=client.session, level=4, receive_maximum=65_535, topic_alias_maximum=0)
         self.listener.clients.add(client)
         self.listener.acknowledgements.opened(client)
         self.clients[number] = client, near

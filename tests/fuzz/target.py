@@ -15,7 +15,7 @@ from typing import NamedTuple
 from tests.fuzz.in_process import LIMITS, InProcessNode, Pipe
 from tests.fuzz.mutator import pieces
 from wire.errors import PeerViolation
-from wire.exchange.receiver import InboundFlow
+from wire.exchange.receiver import ReceiverHalf
 from wire.frames.batch import Batch
 from wire.mqtt.codec import decode, split
 from wire.mqtt.packets import Connect, Packet
@@ -83,7 +83,7 @@ class Reader:
         self.left = b""
         self.level = 0
         self.heard = Heard([], None)
-        self._flow = InboundFlow(number=1, session="s", level=5, receive_maximum=100, topic_alias_maximum=64)
+        self._flow = ReceiverHalf(number=1, session="s", level=5, receive_maximum=100, topic_alias_maximum=64)
         limits = TopicLimits(LIMITS.topic_levels_max, LIMITS.topic_max_bytes)
         self._builder = BatchBuilder(
             rows_max=60_000, bytes_max=1 << 24, packet_max_bytes=LIMITS.packet_max_bytes, topic_limits=limits

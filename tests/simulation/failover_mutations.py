@@ -6,7 +6,7 @@ from typing import Any
 
 from storage.store.remote_sessions import RemoteSessions
 from wire.exchange.failback import Failback
-from wire.exchange.lane_sender import LaneFlow
+from wire.exchange.lane_sender import LaneSender
 from wire.exchange.left_sessions import LeftSessions
 
 
@@ -49,6 +49,6 @@ PLANTED: tuple[tuple[str, str, tuple[tuple[Any, str, Any], ...]], ...] = (
     (
         "exchange.left-identifiers-released/still-held",
         "a remote that was left is not asked to release",
-        ((LaneFlow, "settled_since", _nothing),),
+        ((LaneSender, "settled_since", _nothing),),
     ),
 )

@@ -38,11 +38,11 @@ from wire.exchange.identifier_span import IdentifierSpan
 from wire.exchange.in_flight import InFlight as Window
 from wire.exchange.lane_record import LaneRecord
 from wire.exchange.left_sessions import LeftSessions
-from wire.exchange.receiver import AnswerBurst, InboundFlow
+from wire.exchange.receiver import AnswerBurst, ReceiverHalf
 from wire.exchange.refused_by_store import Held, Resumed
 from wire.exchange.remote_batches import Owed, RemoteBatches
 from wire.exchange.remote_inbox import RemoteInbox
-from wire.exchange.sender import OutboundFlow
+from wire.exchange.sender import SenderHalf
 from wire.exchange.suspected_messages import FIRST, Suspects
 from wire.exchange.what_may_be_sent import PublishDue
 from wire.frames.base import Frame
@@ -211,7 +211,7 @@ _mutation(
 
 
 def _settled_when_sent(original: Any) -> Any:
-    def pump(self: OutboundFlow, *arguments: Any) -> bytes:
+    def pump(self: SenderHalf, *arguments: Any) -> bytes:
         before = RangeSet(self.in_flight.puback)
         data: bytes = original(self, *arguments)
         for start, stop in (new for sent in self.in_flight.puback for new in before.missing(*sent)):
@@ -222,12 +222,12 @@ def _settled_when_sent(original: Any) -> Any:
 
 
 _mutation(
-    "exchange.settled-by-last-answer/when-sent", "QoS 1 is settled before its PUBACK", (OutboundFlow, "pump", _settled_when_sent)
+    "exchange.settled-by-last-answer/when-sent", "QoS 1 is settled before its PUBACK", (SenderHalf, "pump", _settled_when_sent)
 )
 
 
 def _settled_at_pubrec(original: Any) -> Any:
-    def received(self: OutboundFlow, buffer: bytes, position: int = 0) -> int:
+    def received(self: SenderHalf, buffer: bytes, position: int = 0) -> int:
         before = RangeSet(self.held.releasing)
         position = original(self, buffer, position)
         for start, stop in (new for came in self.held.releasing for new in before.missing(*came)):
@@ -240,7 +240,7 @@ def _settled_at_pubrec(original: Any) -> Any:
 _mutation(
     "exchange.settled-by-last-answer/at-pubrec",
     "QoS 2 is settled before its PUBCOMP",
-    (OutboundFlow, "received", _settled_at_pubrec),
+    (SenderHalf, "received", _settled_at_pubrec),
 )
 _mutation(
     "exchange.settled-by-last-answer/not-in-the-row",
@@ -286,7 +286,7 @@ _mutation("exchange.release-after-record/not-synced", "a release is written and 
 _mutation(
     "exchange.session-on-record-first/unknown-resumed",
     "a session that is on no record is resumed",
-    (OutboundFlow, "knows", _instead(lambda self, session, session_present: True)),
+    (SenderHalf, "knows", _instead(lambda self, session, session_present: True)),
 )
 
 
@@ -402,7 +402,7 @@ _mutation("exchange.refused-rows-held/acknowledged", "a refused row is acknowled
 
 
 def _carries_like_any(original: Any) -> Any:
-    def carry(self: InboundFlow, packet_ids: Any) -> None:
+    def carry(self: ReceiverHalf, packet_ids: Any) -> None:
         self.received.update(packet_ids)
 
     return carry
@@ -411,7 +411,7 @@ def _carries_like_any(original: Any) -> Any:
 _mutation(
     "exchange.stale-identifier-is-new/believed",
     "identifiers of a lost session hold back new messages",
-    (InboundFlow, "carry", _carries_like_any),
+    (ReceiverHalf, "carry", _carries_like_any),
 )
 
 
@@ -465,7 +465,7 @@ _mutation(
     "exchange.session-on-record-first/address-ignored",
     "a session at another address is taken for the one on record",
     (
-        OutboundFlow,
+        SenderHalf,
         "knows",
         _instead(lambda self, session, present: not present or session.partition("@")[0] == self.record.session.partition("@")[0]),
     ),

@@ -29,7 +29,7 @@ from supervisor.tree.child_processes import Ending, Life, Spawner
 from supervisor.tree.child_table import ChildSpec, child_specs
 from supervisor.tree.epochs import Epochs
 from supervisor.tree.pauses import Pauses
-from supervisor.tree.running_children import Nursery
+from supervisor.tree.running_children import RunningChildren
 from supervisor.tree.supervisor import Supervisor
 from tests.simulation import snapshots
 from tests.simulation.broker import Broker
@@ -298,7 +298,7 @@ class Machine:
         def make(post: ProcessPost) -> Host:
             mailbox = Mailbox(post, SUPERVISOR)
             epochs = SimEpochs(self.disk, self.world.wall_s())
-            nursery = Nursery(mailbox, self.settings.supervision, child_specs(self.settings), SimSpawner(self), epochs)
+            nursery = RunningChildren(mailbox, self.settings.supervision, child_specs(self.settings), SimSpawner(self), epochs)
             host = Host(post)
             host.add(SimSupervisor(mailbox, self.settings, nursery, list, SimPauses(self)))
             return host

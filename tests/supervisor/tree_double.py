@@ -11,7 +11,7 @@ from actors.process.mailbox import READ, Mailbox
 from supervisor.tree.child_processes import Ending, Spawner
 from supervisor.tree.child_table import ChildSpec, child_specs
 from supervisor.tree.pauses import Pauses
-from supervisor.tree.running_children import Nursery
+from supervisor.tree.running_children import RunningChildren
 from supervisor.tree.supervisor import Supervisor
 from tests.support.settings import bridge, node
 from wire.frames.base import Frame, FrameType
@@ -100,7 +100,7 @@ class Children:
         self.spawner = FakeSpawner()
         epochs: Any = SimpleNamespace(next=_next_of(count(1)))
         specs = child_specs(self.settings)
-        self.nursery = Nursery(self.mailbox, self.settings.supervision, specs, cast(Spawner, self.spawner), epochs)
+        self.nursery = RunningChildren(self.mailbox, self.settings.supervision, specs, cast(Spawner, self.spawner), epochs)
 
     def sent(self, kind: type[FrameType]) -> list[tuple[str, FrameType]]:
         """The frames of this kind since the last time; the others are forgotten."""

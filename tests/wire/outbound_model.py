@@ -1,4 +1,4 @@
-"""A remote broker and a store as plain as can be, to judge OutboundFlow: they share no code with it but the frames."""
+"""A remote broker and a store as plain as can be, to judge SenderHalf: they share no code with it but the frames."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import pytest
 from wire.backoff import Backoff
 from wire.exchange import acknowledgements, held_identifiers, identifier_span, sender, what_may_be_sent
 from wire.exchange.lane_record import Facts
-from wire.exchange.lane_sender import LaneFlow
+from wire.exchange.lane_sender import LaneSender
 from wire.exchange.refusal_policy import RefusalPolicy
-from wire.exchange.sender import OutboundFlow
+from wire.exchange.sender import SenderHalf
 from wire.frames.batch import Batch, from_rows, pack_column
 from wire.frames.lanes import HandOut, LaneOpened
 from wire.mqtt.publish_properties import with_message_expiry
@@ -124,7 +124,7 @@ def hand_out(first_seq: int, batch: Batch, *, epoch: int = 1, offsets: list[int]
     )
 
 
-Flow = TypeVar("Flow", OutboundFlow, LaneFlow)
+Flow = TypeVar("Flow", SenderHalf, LaneSender)
 
 
 def outbound_flow(
@@ -135,16 +135,16 @@ def outbound_flow(
     default: str = "dead-letter",
     codes: tuple[tuple[int, str], ...] = ((0x91, "retry"), (0x97, "retry")),
     max_age_s: float | None = None,
-) -> OutboundFlow:
+) -> SenderHalf:
     """A flow with plain defaults; it is held back 1 s, 2 s, 4 s, ... up to 8 s after refusals that are retried."""
-    return _flow(OutboundFlow, receive_maximum, qos2_maximum, republish, default, codes, max_age_s)
+    return _flow(SenderHalf, receive_maximum, qos2_maximum, republish, default, codes, max_age_s)
 
 
 def lane_flow(
     *sessions: str, receive_maximum: int = 100, qos2_maximum: int = 20, republish: bool = False, default: str = "dead-letter"
-) -> LaneFlow:
+) -> LaneSender:
     """The same for a lane that takes what its remote publishes, in these ``sessions``; without any it takes nothing."""
-    flow = _flow(LaneFlow, receive_maximum, qos2_maximum, republish, default, (), None)
+    flow = _flow(LaneSender, receive_maximum, qos2_maximum, republish, default, (), None)
     flow.keep(sessions)
     return flow
 

@@ -12,7 +12,7 @@ from tests.wire.outbound_model import (
     outbound_flow,
     parse,
 )
-from wire.exchange.sender import OutboundFlow
+from wire.exchange.sender import SenderHalf
 from wire.frames.batch import from_rows
 from wire.frames.lanes import HandOut
 from wire.mqtt.publish_properties import message_expiry_s, with_message_expiry
@@ -32,7 +32,7 @@ def flow_at(
     retain_available: bool = True,
     maximum_packet_size: int | None = None,
     **policy: Any,
-) -> OutboundFlow:
+) -> SenderHalf:
     """A flow whose lane begins at ``head``, connected with the session on record."""
     flow = outbound_flow(receive_maximum=receive_maximum, qos2_maximum=qos2_maximum, republish=republish, **policy)
     flow.open(lane_opened(head=head, session=EDGE))
@@ -48,19 +48,19 @@ def flow_at(
     return flow
 
 
-def offer(flow: OutboundFlow, first_seq: int, *flags: int) -> None:
+def offer(flow: SenderHalf, first_seq: int, *flags: int) -> None:
     """Hand out one row for each of ``flags``."""
     flow.offer(hand_out(first_seq, from_rows((b"t", flag, b"%d" % (first_seq + at)) for at, flag in enumerate(flags))))
 
 
-def commit(flow: OutboundFlow, number: int) -> dict[str, tuple[tuple[int, int], ...]]:
+def commit(flow: SenderHalf, number: int) -> dict[str, tuple[tuple[int, int], ...]]:
     """Have all that is known of committed as ``Settle`` ``number``; what it settles."""
     found = settled(flow, number)
     flow.record.committed(number)
     return found
 
 
-def burst(flow: OutboundFlow, level: int = 4, now_s: float = 0.0) -> list[Sent]:
+def burst(flow: SenderHalf, level: int = 4, now_s: float = 0.0) -> list[Sent]:
     """What leaves now."""
     return parse(flow.pump(1 << 20, now_s), level)
 
@@ -70,7 +70,7 @@ def kinds(packets: list[Sent]) -> list[tuple[int, int]]:
     return [(packet.kind, packet.packet_id) for packet in packets]
 
 
-def settled(flow: OutboundFlow, number: int = 1) -> dict[str, tuple[tuple[int, int], ...]]:
+def settled(flow: SenderHalf, number: int = 1) -> dict[str, tuple[tuple[int, int], ...]]:
     """What became of messages since the last time."""
     facts = flow.record.facts(number)
     return {} if facts is None else dict(facts.settled)
@@ -86,7 +86,7 @@ def aging(first_seq: int, *rows: tuple[int, int | None]) -> HandOut:
     return hand_out(first_seq, batch)
 
 
-def after(flow: OutboundFlow, waited_s: float, level: int = 5) -> list[tuple[int, int | None]]:
+def after(flow: SenderHalf, waited_s: float, level: int = 5) -> list[tuple[int, int | None]]:
     """What leaves ``waited_s`` after it was accepted: sequence and what it says of its time."""
     packets = parse(flow.pump(1 << 20, 0.0, ACCEPTED_MS + int(waited_s * 1000)), level)
     return [(int(packet.payload), message_expiry_s(packet.properties)) for packet in packets if packet.kind == PUBLISH]

@@ -23,7 +23,7 @@ from wire.door.access_rules import ClientAccess
 from wire.exchange.client_answers import CLIENT_RULES
 from wire.exchange.handed_out_again import HandedOutAgain
 from wire.exchange.refusal_policy import DROP, RefusalPolicy
-from wire.exchange.sender import OutboundFlow
+from wire.exchange.sender import SenderHalf
 from wire.exchange.subscriber_copies import Parcel
 from wire.exchange.waiting_parcels import WaitingParcels
 from wire.frames.batch import Batch, unpack_column
@@ -68,7 +68,7 @@ class ClientOutbox:
         self._aliases = aliases
         self._settings = settings
         self.window = min(settings.in_flight_max, receive_maximum)
-        self._flow = OutboundFlow(
+        self._flow = SenderHalf(
             receive_maximum=self.window,
             qos2_maximum=None,
             republish=False,
@@ -114,7 +114,7 @@ class ClientOutbox:
 
     @property
     def owed(self) -> tuple[object, ...]:
-        """As ``OutboundFlow.owed``: the oldest PUBACK, PUBREC and PUBCOMP that the client owes."""
+        """As ``SenderHalf.owed``: the oldest PUBACK, PUBREC and PUBCOMP that the client owes."""
         return self._flow.owed
 
     @property

@@ -1,6 +1,6 @@
 """When a Connection that uses a later address of its remote asks after the first one, and when it goes back to it.
 
-Pure. Connecting, asking and ending the exchange are the Connection's; what is unfinished is ``OutboundFlow``'s to say.
+Pure. Connecting, asking and ending the exchange are the Connection's; what is unfinished is ``SenderHalf``'s to say.
 """
 
 from __future__ import annotations

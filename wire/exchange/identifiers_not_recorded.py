@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from wire.errors import PeerViolation
-from wire.exchange.receiver import InboundFlow
+from wire.exchange.receiver import ReceiverHalf
 from wire.frames.batch import unpack_column
 from wire.mqtt.codec import split
 from wire.mqtt.publish_stream import DUP, qos2_packet_id
@@ -40,7 +40,7 @@ class NotRecorded:
         if self._packet_ids:
             self._packet_ids.difference_update(unpack_column("H", received))
 
-    def left_out(self, buffer: bytes, first_byte: int, start: int, flow: InboundFlow | None) -> None:
+    def left_out(self, buffer: bytes, first_byte: int, start: int, flow: ReceiverHalf | None) -> None:
         """A packet was left out: a PUBLISH without DUP is new, whatever its identifier is on record for
         (exchange.stale-identifier-is-new).
 
@@ -54,7 +54,7 @@ class NotRecorded:
                 flow.carried.discard(packet_id)
                 self._packet_ids.add(packet_id)
 
-    def untaken(self, buffer: bytes, packet_max_bytes: int, flow: InboundFlow | None) -> None:
+    def untaken(self, buffer: bytes, packet_max_bytes: int, flow: ReceiverHalf | None) -> None:
         """The same of all packets in ``buffer``, which nobody has looked at."""
         position = 0
         try:

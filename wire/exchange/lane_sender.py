@@ -1,4 +1,4 @@
-"""The exchange of a bridge's lane: an ``OutboundFlow``, and the sessions that the lane has at other addresses. Pure.
+"""The exchange of a bridge's lane: an ``SenderHalf``, and the sessions that the lane has at other addresses. Pure.
 
 exchange.left-session-resumed [P2]: a session that was left is resumed, so that what its remote has kept for us comes; any other
     that is present is ended.
@@ -24,17 +24,17 @@ from wire.exchange.lane_record import Facts
 from wire.exchange.left_sessions import LeftRows, LeftSession, LeftSessions, left_rows
 from wire.exchange.messages_closed_on import Blamed
 from wire.exchange.outcomes import Counts
-from wire.exchange.sender import OutboundFlow
+from wire.exchange.sender import SenderHalf
 from wire.frames.batch import Batch
 from wire.frames.lanes import HandOut, LaneOpened
 from wire.ranges import Ranges, RangeSet
 
 
-class LaneFlow:
-    """One lane's exchange; without ``keep`` it does what its ``OutboundFlow`` does."""
+class LaneSender:
+    """One lane's exchange; without ``keep`` it does what its ``SenderHalf`` does."""
 
     def __init__(self, **settings: Any) -> None:
-        self.exchange = OutboundFlow(**settings)
+        self.exchange = SenderHalf(**settings)
         self.counts: Counts = self.exchange.counts
         self._left = LeftSessions()
         self._release: IdentifierRelease | None = None
@@ -49,7 +49,7 @@ class LaneFlow:
         self._left.keep(sessions)
 
     def open(self, lane: LaneOpened) -> None:
-        """As ``OutboundFlow.open``."""
+        """As ``SenderHalf.open``."""
         self.exchange.open(lane)
         self._release = self._resumed = self._entered = None
         self._begun.clear()
@@ -74,7 +74,7 @@ class LaneFlow:
     # --- connections ---
 
     def knows(self, session: str, session_present: bool) -> bool:
-        """As ``OutboundFlow.knows``, of this session and of those that were left."""
+        """As ``SenderHalf.knows``, of this session and of those that were left."""
         return self.exchange.knows(session, session_present) or self._left.get(session) is not None
 
     def ends(self, session: str) -> None:
@@ -131,7 +131,7 @@ class LaneFlow:
         self._begun.discard(session)
 
     def disconnected(self, *, by_remote: bool = False) -> None:
-        """As ``OutboundFlow.disconnected``."""
+        """As ``SenderHalf.disconnected``."""
         self._resumed = None
         if self._release is None:
             self.exchange.disconnected(by_remote=by_remote)
@@ -141,22 +141,22 @@ class LaneFlow:
 
     @property
     def unfinished(self) -> bool:
-        """As in ``OutboundFlow``; what is to be released is unfinished as well."""
+        """As in ``SenderHalf``; what is to be released is unfinished as well."""
         return self._release is not None or self.exchange.unfinished
 
     @property
     def owed(self) -> tuple[object, ...]:
-        """As in ``OutboundFlow``."""
+        """As in ``SenderHalf``."""
         return self.exchange.owed if self._release is None else (None, None, self._release.owed)
 
     # --- out and in ---
 
     def pump(self, bytes_max: int, now_s: float, wall_ms: int = 0) -> bytes:
-        """As ``OutboundFlow.pump``."""
+        """As ``SenderHalf.pump``."""
         return self._release.pump() if self._release is not None else self.exchange.pump(bytes_max, now_s, wall_ms)
 
     def received(self, buffer: bytes, position: int = 0) -> int:
-        """As ``OutboundFlow.received``."""
+        """As ``SenderHalf.received``."""
         if self._release is not None:
             position = self._release.received(buffer, position)
             if not self._release.done:
@@ -169,11 +169,11 @@ class LaneFlow:
     # --- hand-outs, and what became of them ---
 
     def offer_batch(self, batch: Batch, first_seq: int, offsets: array[int] | None, size_bytes: int) -> None:
-        """As ``OutboundFlow.offer_batch``."""
+        """As ``SenderHalf.offer_batch``."""
         self.exchange.offer_batch(batch, first_seq, offsets, size_bytes)
 
     def offer(self, frame: HandOut) -> None:
-        """As ``OutboundFlow.offer``."""
+        """As ``SenderHalf.offer``."""
         self.exchange.offer(frame)
 
     @property
@@ -233,11 +233,11 @@ class LaneFlow:
 
     @property
     def unsettled(self) -> int:
-        """As in ``OutboundFlow``."""
+        """As in ``SenderHalf``."""
         return self.exchange.unsettled
 
     def finish(self, finishing: bool) -> None:
-        """As ``OutboundFlow.finish``."""
+        """As ``SenderHalf.finish``."""
         self.exchange.finish(finishing)
 
     # --- what the remote refuses ---
@@ -258,7 +258,7 @@ class LaneFlow:
 
     @property
     def suspects(self) -> list[Blamed]:
-        """As in ``OutboundFlow``."""
+        """As in ``SenderHalf``."""
         return self.exchange.suspects
 
     @property

@@ -117,7 +117,7 @@ def _answer(first_byte: int, packet_id: bytes, reason_code: int) -> bytes:
     return bytes((first_byte, 2)) + packet_id
 
 
-class InboundFlow:
+class ReceiverHalf:
     """One client's exchange as the parser of PUBLISH runs fills it; ``number`` is the source number of its rows.
 
     dup_tells: whether exchange.stale-identifier-is-new is to be heeded. may_publish: asked about each topic, where not everything

@@ -13,7 +13,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import NamedTuple
 
-from wire.exchange.receiver import InboundFlow
+from wire.exchange.receiver import ReceiverHalf
 from wire.exchange.refused_messages import OFFER_ROWS_MAX, OFFER_ROWS_MIN, RefusedMessage
 from wire.mqtt.message_expiry import aged, waited_s
 from wire.mqtt.publish_properties import message_expiry_s
@@ -97,7 +97,7 @@ class RefusedByStore:
         self._refusing.clear()
         return [Resumed(each, held.get(each, 0), given_up[each]) for each in sources]
 
-    def offer(self, builder: BatchBuilder, flow: InboundFlow, wall_ms: int) -> tuple[tuple[Held, ...], list[int]]:
+    def offer(self, builder: BatchBuilder, flow: ReceiverHalf, wall_ms: int) -> tuple[tuple[Held, ...], list[int]]:
         """Put the first of what is held into ``builder``: what they are, and the rows that have expired."""
         expired: list[int] = []
         for message, since_ms in islice(self._held, self._offer_rows):

@@ -19,7 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from wire.exchange.identifiers_not_recorded import NotRecorded
-from wire.exchange.receiver import AnswerBurst, InboundFlow
+from wire.exchange.receiver import AnswerBurst, ReceiverHalf
 from wire.exchange.refused_by_store import RefusedByStore, Resumed
 from wire.exchange.refused_messages import OFFER_ROWS_MAX
 from wire.exchange.remote_batches import Owed, RemoteBatches
@@ -70,7 +70,7 @@ class RemoteInbox:
         self._asks_to_keep = self._remote_keeps = remote_keeps
         self._builder = BatchBuilder(rows_max=rows_max, bytes_max=bytes_max, packet_max_bytes=packet_max_bytes)
         self._source = 0
-        self._flow: InboundFlow | None = None
+        self._flow: ReceiverHalf | None = None
         self._refused = RefusedByStore()
         self._not_recorded = NotRecorded()
         self._skipping = False
@@ -90,7 +90,7 @@ class RemoteInbox:
 
     def opened(self, received: bytes) -> None:
         """The store has told the session's identifiers (u16 column); packets are taken from now on."""
-        self._flow = InboundFlow(
+        self._flow = ReceiverHalf(
             number=self._source,
             session=self._session,
             level=self._level,
@@ -167,7 +167,7 @@ class RemoteInbox:
         """
         return self.is_open and (not self._builder.full or (self._refused.stalled and self._remote_keeps))
 
-    def _parse(self, flow: InboundFlow, buffer: bytes, position: int) -> int:
+    def _parse(self, flow: ReceiverHalf, buffer: bytes, position: int) -> int:
         builder = self._builder
         rows, answers, taken = len(builder), len(flow.pubrec_ids), self._received_rows()
         try:
@@ -252,7 +252,7 @@ class RemoteInbox:
         if not len(self._refused) or len(self.batches.link) or flow is None:
             return None
         builder = BatchBuilder(rows_max=OFFER_ROWS_MAX, bytes_max=BATCH_BYTES_MAX)
-        again = InboundFlow(
+        again = ReceiverHalf(
             number=flow.number, session=self._session, level=self._level, receive_maximum=RECEIVE_MAXIMUM, topic_alias_maximum=0
         )
         held, expired = self._refused.offer(builder, again, wall_ms)

@@ -52,7 +52,7 @@ from wire.mqtt.aliases import OutgoingAliases
 from wire.ranges import ArrivalSet, RangeSet, lowest
 
 
-class OutboundFlow:
+class SenderHalf:
     """One lane's exchange.
 
     qos2_maximum: None for a peer to which exchange.qos2-maximum-kept need not apply. republish: whether released messages are sent

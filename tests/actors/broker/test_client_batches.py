@@ -9,7 +9,7 @@ from typing import Any
 from actors.broker.client_batches import PUBREL_BYTES, ClientBatches
 from actors.process.local_messages import Published
 from tests.supervisor.settings import node_settings
-from wire.exchange.receiver import InboundFlow
+from wire.exchange.receiver import ReceiverHalf
 from wire.exchange.wills import Message
 from wire.frames.base import Frame
 from wire.frames.batch import unpack_column
@@ -41,7 +41,7 @@ class Desk:
         self.sent.append(frame)
 
     def client(self, number: int, *, queue: str = "", expiry_s: int = 0) -> Any:
-        flow = InboundFlow(number=number, session=f"c{number}", level=4, receive_maximum=100, topic_alias_maximum=0)
+        flow = ReceiverHalf(number=number, session=f"c{number}", level=4, receive_maximum=100, topic_alias_maximum=0)
         return SimpleNamespace(number=number, session=f"c{number}", queue=queue, expiry_s=expiry_s, closed=False, flow=flow)
 
     def publish(self, client: Any, packet_id: int, qos: int = 2) -> None:

@@ -16,7 +16,7 @@ from actors.broker.waiting_clients import RATE_TIMER, TURN_TIMER, WaitingClients
 from tests.supervisor.settings import node_settings
 from wire.errors import PeerViolation
 from wire.exchange.client_keep_alive import KeepAlive
-from wire.exchange.receiver import InboundFlow
+from wire.exchange.receiver import ReceiverHalf
 from wire.mqtt.codec import encode
 from wire.mqtt.packets import Publish
 from wire.routing.sys_topics import Traffic
@@ -31,7 +31,7 @@ class FakeClient:
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self.flow: InboundFlow | None = InboundFlow(
+        self.flow: ReceiverHalf | None = ReceiverHalf(
             number=number, session=f"c{number}", level=4, receive_maximum=100, topic_alias_maximum=0
         )
         self.level = 4

@@ -20,7 +20,7 @@ from tests.supervisor.settings import node_settings
 from wire.door.access_rules import AccessRules
 from wire.door.connect_checks import LoginFault
 from wire.errors import ConfigError
-from wire.exchange.receiver import InboundFlow
+from wire.exchange.receiver import ReceiverHalf
 from wire.exchange.subscriber_copies import Copies
 from wire.frames.base import Frame
 from wire.frames.batch import from_rows
@@ -302,7 +302,7 @@ def test_new_rules_reach_connections_that_are_there(tmp_path: Path, new_client: 
     access, host = keeper(tmp_path, acl=(rule("a"),), acl_file="rules.yaml")
     client = new_client("192.0.2.1:1")
     client.session = "c"
-    client.flow = InboundFlow(number=1, session="c", level=5, receive_maximum=1, topic_alias_maximum=0)
+    client.flow = ReceiverHalf(number=1, session="c", level=5, receive_maximum=1, topic_alias_maximum=0)
     host.connected.append(client)
     access.give_rights(client)
     access.set_out(client)

@@ -1,6 +1,6 @@
 """The exchange and the store together: every case of session present against the record, cut down after every single step.
 
-The real ``Store`` and ``OutboundFlow`` between a model remote and an engine whose power can be cut. A run does so many steps, then
+The real ``Store`` and ``SenderHalf`` between a model remote and an engine whose power can be cut. A run does so many steps, then
 everything on our side dies and what was written, or only what was synced, is left; the remote keeps its session or not.
 """
 

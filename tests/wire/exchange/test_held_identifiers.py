@@ -19,7 +19,7 @@ from tests.wire.outbound_model import (
 )
 from tests.wire.outbound_steps import EDGE, burst, flow_at, kinds, offer, settled
 from wire.exchange.held_identifiers import HeldIdentifiers
-from wire.exchange.sender import OutboundFlow
+from wire.exchange.sender import SenderHalf
 from wire.frames.batch import from_rows
 from wire.ranges import RangeSet
 
@@ -120,7 +120,7 @@ def test_a_message_that_grew_too_large_for_a_resumed_session_gives_its_identifie
     assert settled(flow) == {"dead:packet_too_large": ((0, 1),), "redelivered": ((1, 2),)}
 
 
-def grown_too_large() -> OutboundFlow:
+def grown_too_large() -> SenderHalf:
     """A flow that gives up its QoS 2 message 0, of which the remote has had the PUBLISH: it takes 30 bytes now."""
     flow = flow_at(level=5)
     flow.offer(hand_out(0, from_rows([(b"t", 2, bytes(50))])))
@@ -194,7 +194,7 @@ def shown(packets: list[Sent]) -> list[tuple[int, int, int, bool]]:
     return [(packet.kind, packet.qos, packet.packet_id, packet.dup) for packet in packets]
 
 
-def taken_to(flow: OutboundFlow, maximum_qos: int) -> list[tuple[int, int, int, bool]]:
+def taken_to(flow: SenderHalf, maximum_qos: int) -> list[tuple[int, int, int, bool]]:
     """The link is cut and the session resumed with that Maximum QoS; what leaves then."""
     flow.disconnected()
     flow.connected(session=EDGE, session_present=True, level=5, maximum_qos=maximum_qos)
@@ -264,7 +264,7 @@ def test_what_was_released_or_given_up_before_is_not_sent_at_a_lower_qos() -> No
     assert shown(burst(flow, 5)) == [(PUBLISH, 1, 3, True)]
 
 
-def after_a_retry() -> OutboundFlow:
+def after_a_retry() -> SenderHalf:
     """Sequence 0 was refused and tried again behind 1: its PUBREC is the later one. Both are told to the store."""
     flow = flow_at(level=5)
     offer(flow, 0, 2, 2)

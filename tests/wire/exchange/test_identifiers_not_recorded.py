@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 
 from wire.exchange.identifiers_not_recorded import NotRecorded
-from wire.exchange.receiver import InboundFlow
+from wire.exchange.receiver import ReceiverHalf
 from wire.frames.batch import pack_column
 
 DUP = 0x08
@@ -37,7 +37,7 @@ def test_what_nobody_looked_at_is_new_unless_it_came_with_dup() -> None:
 
 def test_what_is_left_out_on_an_open_session_is_no_repeat_any_more() -> None:
     unrecorded = NotRecorded()
-    flow = InboundFlow(number=1, session="s", level=4, receive_maximum=100, topic_alias_maximum=0, dup_tells=True)
+    flow = ReceiverHalf(number=1, session="s", level=4, receive_maximum=100, topic_alias_maximum=0, dup_tells=True)
     flow.carry([1, 2])
     for packet_id in (1, 5):
         packet = publish(packet_id)

@@ -5,32 +5,32 @@ from __future__ import annotations
 import pytest
 
 from tests.wire.outbound_model import PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, ack, hand_out, lane_flow, lane_opened, parse
-from wire.exchange.lane_sender import LaneFlow
+from wire.exchange.lane_sender import LaneSender
 from wire.exchange.left_sessions import LeftSession
 from wire.frames.batch import from_rows
 
 HERE, THERE = "c@here", "c@there"
 
 
-def connect(flow: LaneFlow, session: str, *, present: bool, maximum_qos: int = 2) -> None:
+def connect(flow: LaneSender, session: str, *, present: bool, maximum_qos: int = 2) -> None:
     flow.connected(session=session, session_present=present, level=5, maximum_qos=maximum_qos)
 
 
-def offer(flow: LaneFlow, *flags: int) -> None:
+def offer(flow: LaneSender, *flags: int) -> None:
     flow.offer(hand_out(0, from_rows((b"t", flag, b"%d" % seq) for seq, flag in enumerate(flags))))
 
 
-def leaving(flow: LaneFlow) -> list[tuple[int, int, bool]]:
+def leaving(flow: LaneSender) -> list[tuple[int, int, bool]]:
     """Kind, packet identifier and DUP of what leaves now."""
     return [(packet.kind, packet.packet_id, packet.dup) for packet in parse(flow.pump(1 << 20, 0.0), 5)]
 
 
-def commit(flow: LaneFlow, number: int) -> None:
+def commit(flow: LaneSender, number: int) -> None:
     flow.facts(number)
     flow.committed(number)
 
 
-def lane_that_left(*, republish: bool = False) -> LaneFlow:
+def lane_that_left(*, republish: bool = False) -> LaneSender:
     """Of three QoS 2 messages and one of QoS 1 sent here, the first had its PUBREC. Then it was at the other address."""
     flow = lane_flow(HERE, THERE, republish=republish)
     flow.open(lane_opened(tail=4, session=HERE, generation=1))

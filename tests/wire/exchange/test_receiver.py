@@ -7,14 +7,14 @@ from __future__ import annotations
 import pytest
 
 from wire.errors import PeerViolation
-from wire.exchange.receiver import InboundFlow
+from wire.exchange.receiver import ReceiverHalf
 from wire.mqtt.codec import encode
 from wire.mqtt.packets import Publish
 from wire.mqtt.publish_stream import BatchBuilder, parse_publishes
 
 
-def flow(level: int = 4, receive_maximum: int = 10) -> InboundFlow:
-    return InboundFlow(
+def flow(level: int = 4, receive_maximum: int = 10) -> ReceiverHalf:
+    return ReceiverHalf(
         number=1,
         session="c",
         level=level,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wire.exchange.receiver import InboundFlow
+from wire.exchange.receiver import ReceiverHalf
 from wire.exchange.refused_by_store import Held, RefusedByStore, Resumed
 from wire.exchange.refused_messages import OFFER_ROWS_MIN, RefusedMessage
 from wire.mqtt.publish_properties import message_expiry_s, with_message_expiry
@@ -19,7 +19,7 @@ def held(number: int, *, qos: int = 1, expiry_s: int | None = None) -> Held:
 def offered(refused: RefusedByStore, *, wall_ms: int = 1_000) -> tuple[list[bytes], list[int], BatchBuilder]:
     """The payloads of what is offered, the rows that have expired, and what they are in."""
     builder = BatchBuilder(rows_max=4_096, bytes_max=1 << 20)
-    flow = InboundFlow(number=1, session="s", level=5, receive_maximum=65_535, topic_alias_maximum=0)
+    flow = ReceiverHalf(number=1, session="s", level=5, receive_maximum=65_535, topic_alias_maximum=0)
     again, expired = refused.offer(builder, flow, wall_ms)
     return [each.message.payload for each in again], expired, builder
 

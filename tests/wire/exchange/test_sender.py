@@ -1,4 +1,4 @@
-"""OutboundFlow by example: lanes that are opened, sessions that are resumed, lost and left, connections that come and go."""
+"""SenderHalf by example: lanes that are opened, sessions that are resumed, lost and left, connections that come and go."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OutboundFlow between a model remote broker and a model store: links cut, sessions lost, processes killed, at any packet."""
+"""SenderHalf between a model remote broker and a model store: links cut, sessions lost, processes killed, at any packet."""
 
 from __future__ import annotations
 

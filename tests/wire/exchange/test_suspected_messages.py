@@ -1,4 +1,4 @@
-"""Suspects, and OutboundFlow with them, against a remote that closes the connection on some messages, or on all for a while."""
+"""Suspects, and SenderHalf with them, against a remote that closes the connection on some messages, or on all for a while."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.wire.outbound_model import (
 )
 from wire.exchange.outcomes import REDELIVERED
 from wire.exchange.refusal_policy import CLOSED
-from wire.exchange.sender import OutboundFlow
+from wire.exchange.sender import SenderHalf
 from wire.exchange.suspected_messages import BARREN, FIRST, PROOFS, SUSPECTS_MAX, Suspect, Suspects
 from wire.frames.batch import from_rows
 
@@ -38,7 +38,7 @@ CLOSINGS = BARREN + FIRST + 2 * PROOFS - 1
 class Scene:
     """A flow and a remote that closes its connection when ``closes_on`` says so of a packet that comes."""
 
-    flow: OutboundFlow
+    flow: SenderHalf
     closes_on: Callable[[int, Sent], bool]  # the number of the connection, and the packet
     by_remote: bool = True
     qos: list[int] = field(default_factory=list)
