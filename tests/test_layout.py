@@ -39,6 +39,7 @@ ROOMS = {
 # Decisions outside wire/ that are pure as well.
 PURE = (
     "wire/*",
+    "actors/bridge/failed_attempts.py",
     "actors/bridge/forwarder_buffer.py",
     "actors/bridge/settlement_batching.py",
     "actors/broker/batch_pace.py",

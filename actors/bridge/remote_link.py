@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
+from actors.bridge.failed_attempts import CAUSE_MAX, FailedAttempts
 from actors.bridge.lane_exchange import Exchange
 from actors.bridge.lane_names import Lane
 from actors.bridge.lane_reports import LaneReports
@@ -51,6 +52,7 @@ class RemoteLink:
         self._opening = False
         self._paused = self._stopping = False
         self._told = self.status.state  # to the Forwarder
+        self._failed = FailedAttempts()
         self._takeovers = 0  # connections in a row that ended because another uses our client identifier
 
     # --- orders ---
@@ -145,7 +147,7 @@ class RemoteLink:
             return
         if remote is None:
             assert ended.error is not None, "opening the connection ended without a result"
-            self._retry(ended.error)
+            self._failed_to_connect(ended.error)
             return
         session = self._lane.session_at(remote.address)
         if not self._exchange.flow.knows(session, remote.connack.session_present):
@@ -153,7 +155,7 @@ class RemoteLink:
             self._exchange.flow.ends(session)
             self._say_disconnect(remote)
             if ended.clean:
-                self._retry(Unavailable("the remote resumes a session that was ended"))
+                self._failed_to_connect(Unavailable("the remote resumes a session that was ended"))
             else:
                 self.connect("the remote has a session that is on no record", first=remote.address, clean=True)
             return
@@ -174,6 +176,8 @@ class RemoteLink:
         details: dict[str, str | int] = {"address": remote.address}
         if self.kept_s is not None:
             details["session_expiry_s"] = self.kept_s
+        if failed := self._failed.connected():
+            details["attempts_failed"] = failed
         self._reports.event("link.up", "", details)
         self.guarded(self._exchange.reader.read)  # TLS and WebSocket may hold bytes that the poll does not tell of
 
@@ -205,6 +209,11 @@ class RemoteLink:
         self._reports.event("link.down", reason, {"address": remote.address})
         if by_remote and self._reports.suspects():
             self.status.forgive()  # it takes others
+
+    def _failed_to_connect(self, error: BasculeError) -> None:
+        self._retry(error)
+        if count := self._failed.failed(error.message, self._mailbox.now_s()):
+            self._reports.event("link.failed", error.message[:CAUSE_MAX], {"attempt": self._failed.total}, count=count)
 
     def _retry(self, error: BasculeError, *, soon: bool = False) -> None:
         """Wait, longer each time, and connect again; ``soon``: this once, not longer than at first."""

@@ -16,8 +16,11 @@ not synced by themselves: those on their way may be lost when a process is kille
     process.started     actor: the process; count: its restarts so far; details: pid
     process.ended       actor: the process; reason: why, in a word; details: status (as of waitpid; negative for a signal), pid
     link.up             bridge, lane, actor; details: address, session_expiry_s (where the remote keeps the session less long
-                        than it was asked to)
+                        than it was asked to), attempts_failed (since it was up, where any has)
     link.down           bridge, lane, actor; reason; details: address
+    link.failed         bridge, lane, actor; reason: why it could not connect, for each address; count: attempts since the last such
+                        row; details: attempt (how many failed since it was up). The first of each cause at once, then each
+                        minute, and ever less, down to once an hour
     message.suspected   bridge, lane, actor; reason: connection_closed; count: how often the remote has closed the connection on it;
                         details: seq, topic, bytes (of the PUBLISH)
     message.given_up    as before: the remote took others meanwhile; what became of it is on_refusal's

@@ -117,7 +117,7 @@ _SETTLEMENTS = _columns(
 _EVENTS = _columns(
     ("number", "long", "The event's number on the node; never repeats."),
     ("at", "timestamp", "When it happened."),
-    ("kind", "string", "link.up, link.down, process.ended, messages.dropped, ..."),
+    ("kind", "string", "link.up, link.down, link.failed, process.ended, messages.dropped, ..."),
     ("bridge?", "string", "The bridge it is about."),
     ("lane?", "int", "The lane it is about."),
     ("actor?", "string", "The actor it is about."),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -72,6 +72,11 @@ class LinkEnds:
         sent = self.parts.mailbox.sent
         return [(event[1], event[5]) for frame in sent if isinstance(frame, NodeEvents) for event in frame.events]
 
+    @property
+    def details(self) -> list[Mapping[str, Any]]:
+        """The details of the same."""
+        return [event[7] for frame in self.parts.mailbox.sent if isinstance(frame, NodeEvents) for event in frame.events]
+
 
 def heard(remote: SlowRemote) -> bytes:
     """What has reached that remote."""
@@ -114,7 +119,8 @@ def test_a_refused_attempt_is_waited_for_and_success_is_told_to_forwarder_and_st
     assert ends.link.remote is remote
     assert set(ends.timers) == {LOOK_TIMER}
     assert ends.told == ["backoff", "connecting", "connected"]
-    assert ends.events == [("link.up", "")]
+    assert ends.events == [("link.failed", "far:1: tcp: refused"), ("link.up", "")]
+    assert ends.details == [{"attempt": 1}, {"address": "far:1", "attempts_failed": 1}]
     assert (status.state, status.error) == ("connected", "")
 
 
@@ -162,6 +168,7 @@ def test_a_session_that_is_on_no_record_is_ended_and_no_second_time(caplog: pyte
     ends.accept("other:1", clean=True)
 
     assert ends.link.status.error == "the remote resumes a session that was ended"
+    assert ends.events == [("link.failed", "the remote resumes a session that was ended")]
     assert [record.getMessage() for record in caplog.records].count("session.unknown") == 2
 
 
