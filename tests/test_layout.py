@@ -93,7 +93,7 @@ OWNERS = {
     "rocksdict": ("storage/engine/engine.py", "storage/analysis/tables/checkpoint_reader.py"),
     "wsproto": ("actors/door/websocket.py",),
     "yaml": ("supervisor/config/yaml_file.py",),
-    "zmq": ("actors/process/post.py",),
+    "zmq": ("actors/process/post.py", "actors/process/request_sockets.py"),
 }
 EXTRAS = {"export": {"numpy", "pyarrow"}, "analysis": {"numpy", "pyarrow", "pyspark"}}  # what an extra adds: a small box lacks it
 DISTRIBUTIONS = {

@@ -21,7 +21,8 @@ from wire.frames.base import Frame
 if TYPE_CHECKING:
     from pykka._envelope import Envelope
 
-    from actors.process.post import Post, Router
+    from actors.process.post import Post
+    from actors.process.request_sockets import Router
 
 READ = select.EPOLLIN
 WRITE = select.EPOLLOUT

@@ -1,8 +1,8 @@
 """What one process has of the world outside: its ZeroMQ sockets, its other sockets, its timers, what its threads tell.
 
-The only user of zmq. A process has one thread for all it does; its ``Host`` asks here for the next message, and this polls. So a
-frame reaches its actor without a thread hand-over, and "nothing more is waiting" is itself a message (``TurnEnded``), which is
-where actors batch: everything that came in during the last turn goes out as one write, one frame, one burst.
+A process has one thread for all it does; its ``Host`` asks here for the next message, and this polls. So a frame reaches its actor
+without a thread hand-over, and "nothing more is waiting" is itself a message (``TurnEnded``), which is where actors batch: all that
+came in during the last turn goes out as one write, one frame, one burst.
 
 Every process binds one PULL socket, ``<run>/<name>.ipc``, and connects a PUSH socket to each process it talks to. ZeroMQ keeps
 frames for a process that is away and loses those a dead one had read: the links above (numbers, epochs, resend) make up for both.
@@ -26,6 +26,7 @@ from typing import Any
 import zmq
 
 from actors.process.mailbox import READ, BadFrame, PollGroup, SocketsReady, TimerDue, TurnEnded
+from actors.process.request_sockets import Router, ipc_endpoint, readable
 from wire.errors import Unavailable, UnknownFrame
 from wire.frames.base import Frame
 from wire.frames.codec import decode, encode
@@ -35,59 +36,13 @@ TimerName = tuple[str, str]  # the actor, and what it calls the timer
 
 FRAMES_PER_TURN_MAX = 64
 REQUEST_MAX_BYTES = 1 << 20
-_EVENTS = int(zmq.EVENTS)
-_POLLIN = int(zmq.POLLIN)  # plain numbers: an enum's "and" makes an enum
 _NOBLOCK = int(zmq.NOBLOCK)
 _NOBLOCK_MORE = int(zmq.NOBLOCK) | int(zmq.SNDMORE)
-_SUN_PATH_MAX = 100  # sun_path holds 108 bytes; zmq and a temporary suffix want a few
-
-
-def ipc_endpoint(path: Path) -> str:
-    """The ZeroMQ address of the socket file ``path``, however long its folder's name is."""
-    if len(os.fsencode(path)) <= _SUN_PATH_MAX:
-        return f"ipc://{path}"
-    folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)  # stays open: the address needs it
-    return f"ipc:///proc/self/fd/{folder}/{path.name}"
 
 
 def socket_path(run_dir: Path, name: str) -> Path:
     """The socket file on which process ``name`` (such as ``bridge:cloud:0``) receives."""
     return run_dir / f"{name.replace(':', '.')}.ipc"
-
-
-def _readable(socket: zmq.Socket[bytes]) -> bool:
-    """Whether a message waits. ``getsockopt`` is a third of the price of the attribute, and this is asked once a message."""
-    events = socket.getsockopt(_EVENTS)
-    assert isinstance(events, int)  # zmq types every option as a number or text
-    return bool(events & _POLLIN)
-
-
-class Router:
-    """The answering end of a request socket. A request's first parts say whom to answer, its last is what was asked."""
-
-    def __init__(self, socket: zmq.Socket[bytes]) -> None:
-        self._socket = socket
-
-    def requests(self) -> list[tuple[list[bytes], bytes]]:
-        """What was asked since the last call: (whom to answer, payload)."""
-        requests = []
-        while _readable(self._socket):
-            *whom, payload = self._socket.recv_multipart(zmq.NOBLOCK)
-            requests.append((whom, payload))
-        return requests
-
-    def answer(self, whom: list[bytes], payload: bytes) -> None:
-        """Answer a request; an asker that has gone gets nothing."""
-        self._socket.send_multipart([*whom, payload], flags=zmq.NOBLOCK)
-
-
-def ask(path: Path, payload: bytes, timeout_s: float) -> bytes | None:
-    """Send one request to the ``Router`` at ``path`` and wait for its answer; None if there is none in time."""
-    with zmq.Context() as context, context.socket(zmq.DEALER) as socket:
-        socket.setsockopt(zmq.LINGER, 0)
-        socket.connect(ipc_endpoint(path))
-        socket.send(payload)
-        return socket.recv() if socket.poll(round(timeout_s * 1000)) else None
 
 
 class Post:
@@ -298,7 +253,7 @@ class Post:
 
     def _frame_waits(self) -> bool:
         """Whether a frame waits. ZeroMQ's descriptor tells of changes only, so one "no" holds until it is ready again."""
-        self._frames_may_wait = _readable(self._pull)
+        self._frames_may_wait = readable(self._pull)
         return self._frames_may_wait
 
     def _receive(self) -> tuple[str, Frame | BadFrame]:
@@ -319,7 +274,7 @@ class Post:
         ready: dict[str, list[tuple[Any, int]]] = {}
         # An extra ZeroMQ socket's descriptor is edge-triggered, so its state is asked for, not waited for.
         for actor, socket in self._extra.values():
-            if _readable(socket):
+            if readable(socket):
                 ready.setdefault(actor, []).append(("router", READ))
                 timeout_s = 0.0
         for fd, events in self._epoll.poll(timeout_s):

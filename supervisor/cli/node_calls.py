@@ -44,7 +44,8 @@ def call_node(node: NodePlace, command: str, arguments: dict[str, str] | None = 
         NotRunning: it does not run.
         ControlError: it refused.
     """
-    from supervisor.control.control_socket import NotRunning, call
+    from supervisor.control.client import call
+    from supervisor.control.control_socket import NotRunning
     from supervisor.lock import running_pid
 
     if running_pid(Path(node.data_dir)) is None:

@@ -1,4 +1,4 @@
-"""The control socket's language: requests and answers as values, their codec, and the client that the command line uses.
+"""The control socket's language: requests and answers as values, and their codec. Who asks does so by ``client.py``.
 
 A request is the msgpack map ``{v: 1, id, cmd, args}``; its answer is ``{v: 1, id, ok: true, result}`` or
 ``{v: 1, id, ok: false, error: {kind, message}}``. The socket is a ZeroMQ ROUTER at ``<run_dir>/control.ipc`` that only the node's
@@ -8,12 +8,10 @@ owner can open. What a command does is the supervisor's; the socket itself is th
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import msgpack
 
-from actors.process.post import ask
 from wire.errors import BasculeError, Unavailable
 
 VERSION = 1
@@ -154,19 +152,3 @@ def parse_answer(payload: bytes) -> Any:
     if not answer["ok"]:
         raise ControlError(answer["error"]["kind"], answer["error"]["message"])
     return answer["result"]
-
-
-def call(run_dir: Path, command: str, arguments: dict[str, str] | None = None, *, timeout_s: float = 5.0) -> Any:
-    """Have the node that runs in ``run_dir`` carry out ``command``, and return its result; blocks for at most ``timeout_s``.
-
-    Raises:
-        NotRunning: there is no control socket, or nobody answers on it.
-        ControlError: the node refused.
-    """
-    path = run_dir / SOCKET_NAME
-    if not path.exists():
-        raise NotRunning("the node does not run: it has no control socket", path=str(path))
-    answer = ask(path, encode_request(1, command, arguments or {}), timeout_s)
-    if answer is None:
-        raise NotRunning(f"the node does not run, or did not answer within {timeout_s:g} s", path=str(path))
-    return parse_answer(answer)

@@ -25,7 +25,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Self
 
-from supervisor.control.control_socket import NotRunning, call
+from supervisor.control.client import call
+from supervisor.control.control_socket import NotRunning
 from supervisor.demo.clients import Publisher, Subscriber, qos_of
 from supervisor.demo.cut_link import Link
 from supervisor.demo.demo_snapshots import keep_snapshot, wanted_empty

@@ -9,7 +9,8 @@ import time
 from pathlib import Path
 
 from storage.snapshots.snapshot_copy import copy_snapshot
-from supervisor.control.control_socket import ControlError, NotRunning, call
+from supervisor.control.client import call
+from supervisor.control.control_socket import ControlError, NotRunning
 from supervisor.terminal.view import say
 from wire.errors import Unavailable
 

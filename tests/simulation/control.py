@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgpack
 
 from actors.process.mailbox import READ
-from actors.process.post import Router
+from actors.process.request_sockets import Router
 from supervisor.control.control_socket import ControlError, encode_request, parse_answer
 from tests.simulation.world import Pollable, World
 

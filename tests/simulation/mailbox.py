@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from actors.process.mailbox import HANGUP, LEFT, READ, PollGroup
-from actors.process.post import Post, Router, TimerName
+from actors.process.post import Post, TimerName
+from actors.process.request_sockets import Router
 from tests.simulation.control import SimRouter
 from tests.simulation.tcp import SimSocket
 from tests.simulation.world import Pollable

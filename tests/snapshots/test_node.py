@@ -14,7 +14,8 @@ import pytest
 
 from storage.snapshots.manifest import find_snapshots, read_manifest
 from supervisor.cli.main import main
-from supervisor.control.control_socket import ControlError, call
+from supervisor.control.client import call
+from supervisor.control.control_socket import ControlError
 from tests.conftest import StartNode
 from tests.snapshots.opened import check
 from tests.support.mosquitto import Mosquitto

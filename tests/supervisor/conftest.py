@@ -13,7 +13,7 @@ from typing import Any, Self
 
 import pytest
 
-from supervisor.control.control_socket import call
+from supervisor.control.client import call
 from supervisor.launch import command, environment
 from tests.supervisor.settings import node_settings
 from tests.support.settings import bridge

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from supervisor.control.control_socket import call
+from supervisor.control.client import call
 from tests.support import programs
 from tests.support.ports import free_port
 from tests.support.waiting import PATIENCE_S, wait_until

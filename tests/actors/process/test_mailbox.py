@@ -13,7 +13,8 @@ import pytest
 from pykka._envelope import Envelope
 
 from actors.process.mailbox import READ, BadFrame, Mailbox, SocketsReady, TimerDue, TurnEnded
-from actors.process.post import FRAMES_PER_TURN_MAX, Post, ask, ipc_endpoint, socket_path
+from actors.process.post import FRAMES_PER_TURN_MAX, Post, socket_path
+from actors.process.request_sockets import Connections, ipc_endpoint
 from tests.support.waiting import PATIENCE_S
 from wire.frames.base import Frame
 from wire.frames.supervision import PeerUp, Stop
@@ -161,8 +162,9 @@ def test_a_request_at_the_router_is_answered_to_its_asker(boxes: tuple[Box, Box]
     one, _ = boxes
     router = one.router(tmp_path / "control.ipc")
     assert (tmp_path / "control.ipc").stat().st_mode & 0o777 == 0o600
-    answers: list[bytes | None] = []
-    asker = threading.Thread(target=lambda: answers.append(ask(tmp_path / "control.ipc", b"question", 10.0)))
+    answers: list[bytes] = []
+    connections = Connections(ipc_endpoint(tmp_path / "control.ipc"))
+    asker = threading.Thread(target=lambda: answers.append(connections.ask(b"question", 10.0)))
     asker.start()
     requests: list[tuple[list[bytes], bytes]] = []
     while not requests:
@@ -173,6 +175,7 @@ def test_a_request_at_the_router_is_answered_to_its_asker(boxes: tuple[Box, Box]
     router.answer(whom, b"answer")
     asker.join(PATIENCE_S)
     assert answers == [b"answer"]
+    connections.close()
 
 
 def test_a_socket_file_in_a_folder_with_a_very_long_name_can_be_reached(tmp_path: Path) -> None:

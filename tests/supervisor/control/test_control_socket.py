@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import msgpack
 import pytest
 
@@ -11,8 +9,6 @@ from supervisor.control.control_socket import (
     COMMANDS,
     PAYLOAD_MAX_BYTES,
     ControlError,
-    NotRunning,
-    call,
     encode_error,
     encode_request,
     encode_result,
@@ -73,11 +69,3 @@ def test_a_refusal_comes_through() -> None:
 def test_an_answer_of_another_version_is_refused() -> None:
     with pytest.raises(ControlError):
         parse_answer(msgpack.packb({"v": 2, "id": 1, "ok": True, "result": {}}))
-
-
-def test_nobody_to_answer_is_said_so(tmp_path: Path) -> None:
-    with pytest.raises(NotRunning):
-        call(tmp_path, "ping")
-    (tmp_path / "control.ipc").touch()
-    with pytest.raises(NotRunning):
-        call(tmp_path, "ping", timeout_s=0.1)

@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
-from supervisor.control.control_socket import SOCKET_NAME, ControlError, NotRunning, call, encode_request
+from actors.process.request_sockets import Connections, ipc_endpoint
+from supervisor.control.client import call
+from supervisor.control.control_socket import SOCKET_NAME, ControlError, NotRunning, encode_request
 from tests.supervisor.conftest import StartSupervisor, TestNode, alive
 from tests.support.waiting import wait_until
 from wire.frames.names import actors_of
@@ -364,14 +366,11 @@ def test_bridge_restart_replaces_the_process_of_each_lane_and_counts_as_no_crash
 
 
 def test_bad_control_requests_are_refused_and_stop_nothing(start: StartSupervisor) -> None:
-    from actors.process.post import ask  # the raw socket: what the client would never send
-
     node = start().wait_ready()
-    path = node.run_dir / SOCKET_NAME
+    raw = Connections(ipc_endpoint(node.run_dir / SOCKET_NAME))  # what the client would never send
     for payload in (b"", b"\xc1", b"hello", encode_request(1, "status", {"x": "y"}), bytes(100_000)):
-        answer = ask(path, payload, 5.0)
-        assert answer is not None, payload[:10]
-        assert b"error" in answer
+        assert b"error" in raw.ask(payload, 5.0)
+    raw.close()
     for command, arguments, kind in (
         ("explode", {}, "unknown_command"),
         ("bridge.pause", {}, "bad_arguments"),

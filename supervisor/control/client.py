@@ -1,0 +1,282 @@
+"""``ControlClient``: a node's control socket as a Python object. The command line, the HTTP server and the demo ask by it.
+
+    with ControlClient.of_config("bascule.yaml") as node:
+        if not node.status()["ready"]:
+            print(node.all_events()[-10:])
+        node.pause("cloud")
+
+It needs the node's owner on the node's machine; ``ControlClient.remote`` needs a key that the node lets in. Any number of threads
+may share one client: each call has a connection to itself, which the next one uses again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from actors.process.request_sockets import Connections, CurveKeys, NoAnswer, Why, ipc_endpoint
+from supervisor.control.control_socket import SOCKET_NAME, ControlError, NotRunning, encode_request, parse_answer
+from supervisor.control.store_commands import ANSWER_TIMEOUT_S, is_queue_command
+
+TIMEOUT_S = 5.0
+STORE_TIMEOUT_S = ANSWER_TIMEOUT_S + 5.0  # longer than the supervisor waits for the store
+PAGE = 500
+
+Answer = dict[str, Any]
+
+
+class ControlClient:
+    """A node that is asked and commanded. Answers are those of the commands; ``docs/reference`` has their fields.
+
+    Every method raises:
+        NotRunning: nobody answers; the order of a method that changes something may have been carried out, if its message says so.
+        ControlError: the node refuses, and has changed nothing; ``kind`` says why, in a word.
+    """
+
+    def __init__(
+        self, endpoint: str, keys: CurveKeys | None = None, *, timeout_s: float = TIMEOUT_S, path: Path | None = None
+    ) -> None:
+        """The node at the ZeroMQ address ``endpoint``; the class methods below say who should be meant.
+
+        timeout_s: how long one answer may take. Commands that read or change queues have at least ``STORE_TIMEOUT_S``.
+        path: the file of the socket, if it is one.
+        """
+        self._endpoint = endpoint
+        self._timeout_s = timeout_s
+        self._path = path
+        self._connections = Connections(endpoint, keys)
+
+    @classmethod
+    def of_run_dir(cls, run_dir: Path | str, *, timeout_s: float = TIMEOUT_S) -> Self:
+        """The node on this machine whose sockets are in ``run_dir``."""
+        path = Path(run_dir) / SOCKET_NAME
+        return cls(ipc_endpoint(path) if path.parent.is_dir() else f"ipc://{path}", timeout_s=timeout_s, path=path)
+
+    @classmethod
+    def of_data_dir(cls, data_dir: Path | str, *, timeout_s: float = TIMEOUT_S) -> Self:
+        """The node on this machine whose queues are in ``data_dir``."""
+        from supervisor.config.to_settings import run_dir
+
+        return cls.of_run_dir(run_dir(str(Path(data_dir).absolute())), timeout_s=timeout_s)
+
+    @classmethod
+    def of_config(cls, config: Path | str, *, timeout_s: float = TIMEOUT_S) -> Self:
+        """The node on this machine of the configuration file ``config``.
+
+        Raises:
+            ConfigError: the file does not say where the node is.
+        """
+        from supervisor.config.loading import locate
+
+        return cls.of_run_dir(locate(config).run_dir, timeout_s=timeout_s)
+
+    @classmethod
+    def remote(cls, address: str, *, public: str, secret: str, server: str, timeout_s: float = TIMEOUT_S) -> Self:
+        """The node that listens at ``address``, such as ``tcp://edge-1:7000``.
+
+        public, secret: our pair of keys, as ``bascule keys new`` makes it. server: the node's public key.
+        """
+        return cls(address, CurveKeys(public=public, secret=secret, server=server), timeout_s=timeout_s)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close all connections. No call may be under way."""
+        self._connections.close()
+
+    def call(self, command: str, arguments: dict[str, str] | None = None, *, timeout_s: float | None = None) -> Any:
+        """Have the node carry out ``command``, and return its result; the methods below do so by name."""
+        if timeout_s is None:
+            timeout_s = max(self._timeout_s, STORE_TIMEOUT_S) if is_queue_command(command) else self._timeout_s
+        if self._path is not None and not self._path.exists():
+            raise NotRunning("the node does not run: it has no control socket", path=str(self._path))
+        try:
+            answer = self._connections.ask(encode_request(1, command, arguments or {}), timeout_s)
+        except NoAnswer as error:
+            raise self._no_answer(error.why, timeout_s) from error
+        return parse_answer(answer)
+
+    # --- the node ---
+
+    def ping(self) -> Answer:
+        """``node``, ``pid``, ``ready``."""
+        return self._ask("ping")
+
+    def status(self) -> Answer:
+        """How the node is, with fresh figures of all its processes."""
+        return self._ask("status")
+
+    def stop(self) -> Answer:
+        """Have the node stop in good order; ``pid``, ``stop_timeout_s``. It still runs when this returns."""
+        return self._ask("stop")
+
+    def events(self, start: int = 0, count: int = PAGE) -> Answer:
+        """At most ``count`` events from number ``start`` on: ``events``, ``next`` (where to go on), ``until`` (where they end)."""
+        return self._ask("events", {"from": str(start), "count": str(count)})
+
+    def all_events(self, start: int = 0) -> list[Answer]:
+        """All events from number ``start`` on that there are now, in the order in which the store got them."""
+        return list(self.each_event(start))
+
+    def each_event(self, start: int = 0) -> Iterator[Answer]:
+        """``all_events``, page by page."""
+        until: int | None = None
+        while until is None or start < until:
+            page = self.events(start)
+            until = page["until"] if until is None else until  # what happens meanwhile is for the next time
+            start = page["next"]
+            yield from page["events"]
+            if not page["events"]:
+                return
+
+    # --- bridges ---
+
+    def pause(self, bridge: str) -> Answer:
+        """Let ``bridge`` end its connection until it is resumed, restarts of the node included."""
+        return self._ask("bridge.pause", {"bridge": bridge})
+
+    def resume(self, bridge: str) -> Answer:
+        """Let ``bridge`` connect again."""
+        return self._ask("bridge.resume", {"bridge": bridge})
+
+    def restart(self, bridge: str) -> Answer:
+        """Replace the processes of ``bridge``, whose names are ``processes``."""
+        return self._ask("bridge.restart", {"bridge": bridge})
+
+    # --- queues and dead letters ---
+
+    def queues(self, bridge: str | None = None) -> Answer:
+        """``queues`` and ``dead_letters`` (of ``bridge``), those that are not configured any more included."""
+        return self._ask("queue.ls", _given(bridge=bridge))
+
+    def peek(self, bridge: str, *, lane: int | None = None, dead: bool = False, start: int = 0, count: int = PAGE) -> Answer:
+        """At most ``count`` messages of one lane from sequence ``start`` on, or dead letters, with the beginning of each payload.
+
+        ``queue``, ``messages``, ``next`` (None: no more), ``tail`` (where the queue ends now).
+        """
+        return self._ask("queue.peek", _given(bridge=bridge, lane=lane, dead=dead, **{"from": start}, count=count))
+
+    def export(self, bridge: str, *, lane: int | None = None, dead: bool = False, start: int = 0, count: int = PAGE) -> Answer:
+        """``peek`` with whole payloads."""
+        return self._ask("queue.export", _given(bridge=bridge, lane=lane, dead=dead, **{"from": start}, count=count))
+
+    def purge(self, bridge: str, *, lane: int | None = None, dead: bool = False, in_flight: bool = False) -> Answer:
+        """Remove what waits and was never sent, or the dead letters; in_flight: what may have been sent, too.
+
+        ``purged``, ``kept_lanes``. It cannot be undone.
+        """
+        return self._ask("queue.purge", _given(bridge=bridge, lane=lane, dead=dead, in_flight=in_flight))
+
+    def replay(self, bridge: str, *, reason: str | None = None, start: int = 0, count: int = PAGE) -> Answer:
+        """Put at most ``count`` dead letters from ``start`` on back at the end of the queue: those that died of ``reason``.
+
+        ``replayed``, ``damaged``, ``full``, ``next``, ``tail``.
+        """
+        return self._ask("queue.replay", _given(bridge=bridge, reason=reason, **{"from": start}, count=count))
+
+    # --- sessions of local clients ---
+
+    def sessions(
+        self,
+        *,
+        after: str | None = None,
+        count: int | None = None,
+        like: str | None = None,
+        user: str | None = None,
+        connected: bool | None = None,
+    ) -> Answer:
+        """Sessions by client identifier, behind ``after``: ``sessions``, ``next`` (None: no more).
+
+        like: those whose identifier matches this glob. user: of this user. connected: whose client is connected, or is not.
+        """
+        wanted = _given(after=after, count=count, like=like, user=user)
+        if connected is not None:
+            wanted["connected"] = "yes" if connected else "no"
+        return self._ask("session.ls", wanted)
+
+    def each_session(self, *, like: str | None = None, user: str | None = None, connected: bool | None = None) -> Iterator[Answer]:
+        """All of ``sessions``, page by page."""
+        after: str | None = None
+        while True:
+            page = self.sessions(after=after, like=like, user=user, connected=connected)
+            yield from page["sessions"]
+            after = page["next"]
+            if after is None:
+                return
+
+    def session(self, client_id: str) -> Answer:
+        """One session, with all its subscriptions and its Will."""
+        found = self._ask("session.show", {"client_id": client_id})
+        following = found.pop("next")
+        while following is not None:
+            page = self._ask("session.show", {"client_id": client_id, "from": str(following)})
+            found["filters"] += page["filters"]
+            following = page["next"]
+        return found
+
+    def end_session(self, client_id: str, *, drops_will: bool = False) -> Answer:
+        """End a session for good. ``purged``, ``subscriptions``, ``was_connected``, ``will``."""
+        return self._ask("session.end", _given(client_id=client_id, drops_will=drops_will))
+
+    def disconnect(self, client_id: str) -> Answer:
+        """Close the connection of a client. ``address``, ``kept`` (whether its session is)."""
+        return self._ask("session.disconnect", {"client_id": client_id})
+
+    # --- snapshots ---
+
+    def snapshot(self) -> int:
+        """Have the node begin to make a snapshot; the number by which ``snapshot_result`` knows it."""
+        number: int = self._ask("snapshot")["number"]
+        return number
+
+    def snapshot_result(self, number: int) -> Answer:
+        """What became of a snapshot: ``state`` is ``making``, ``made`` or ``failed``."""
+        return self._ask("snapshot.result", {"number": str(number)})
+
+    # --- inside ---
+
+    def _ask(self, command: str, arguments: dict[str, str] | None = None) -> Answer:
+        answer: Answer = self.call(command, arguments)
+        return answer
+
+    def _no_answer(self, why: Why, timeout_s: float) -> ControlError | NotRunning:
+        where = {"path": str(self._path)} if self._path is not None else {"node": self._endpoint}
+        match why:
+            case Why.REFUSED:
+                return ControlError("forbidden", f"{why.value}; its operator adds it with bascule keys add")
+            case Why.AWAY:
+                return NotRunning("the node does not run, or cannot be reached", **where)
+            case Why.NO_HANDSHAKE:
+                return NotRunning(why.value, **where)
+            case Why.ENDED:
+                return NotRunning("the node ended before it answered; an order may have been carried out or not", **where)
+            case Why.LATE:
+                return NotRunning(f"the node does not run, or did not answer within {timeout_s:g} s", **where)
+
+
+def _given(**arguments: str | int | bool | None) -> dict[str, str]:
+    """Arguments as they are sent: those that say something."""
+    texts: dict[str, str] = {}
+    for name, value in arguments.items():
+        if isinstance(value, bool):
+            texts.update({name: "yes"} if value else {})
+        elif value is not None:
+            texts[name] = str(value)
+    return texts
+
+
+def call(run_dir: Path, command: str, arguments: dict[str, str] | None = None, *, timeout_s: float = TIMEOUT_S) -> Any:
+    """Ask the node whose sockets are in ``run_dir`` just once.
+
+    Raises:
+        NotRunning: nobody answers.
+        ControlError: the node refused.
+    """
+    with ControlClient.of_run_dir(run_dir) as node:
+        return node.call(command, arguments, timeout_s=timeout_s)

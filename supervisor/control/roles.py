@@ -1,0 +1,43 @@
+"""Who may give which command: three roles, each of which may what the one before it may. Over the network and over HTTP alike.
+
+Whoever can open the control socket's file is the node's owner, and may everything.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+Role = Literal["view", "operate", "admin"]
+ROLES: tuple[Role, ...] = get_args(Role)
+
+# view: sees how the node is, and no message. operate: sees messages, and does what can be undone. admin: all.
+NEEDED: dict[str, Role] = {
+    "ping": "view",
+    "status": "view",
+    "events": "view",
+    "queue.ls": "view",
+    "session.ls": "view",
+    "session.show": "view",
+    "snapshot.result": "view",
+    "queue.peek": "operate",
+    "queue.export": "operate",
+    "queue.replay": "operate",
+    "bridge.pause": "operate",
+    "bridge.resume": "operate",
+    "bridge.restart": "operate",
+    "session.disconnect": "operate",
+    "snapshot": "operate",
+    "queue.purge": "admin",
+    "session.end": "admin",
+    "stop": "admin",
+}
+
+
+def needed(command: str) -> Role:
+    """The least role that may give ``command``."""
+    return NEEDED.get(command, "admin")
+
+
+def may(role: str, command: str) -> bool:
+    """Whether ``role`` may give ``command``; a role that is none may nothing."""
+    return role in ROLES and ROLES.index(role) >= ROLES.index(needed(command))
