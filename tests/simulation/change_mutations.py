@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,11 +11,12 @@ from storage.engine.keys import QueueNumbers
 from storage.store.lane_changes import LaneChanges
 from storage.store.store import Store
 from supervisor.tree.child_lives import Lives
+from wire.frames.batch import Batch
 from wire.frames.names import lane_of_queue, queue_name
 from wire.routing.bridge_rules import Router
 from wire.routing.form_for_remote import RemoteForm
 from wire.routing.ways import Way
-from wire.settings import BridgeSettings
+from wire.settings import BridgeSettings, RuleSettings
 
 
 def _unconfigured_forgotten(original: Any) -> Any:
@@ -51,21 +52,27 @@ def _called_by_place(original: Any) -> Any:
     return init
 
 
-def _found_by_place(original: Any) -> Any:
-    def way(self: Any, encoded: bytes) -> Way | None:
-        known: Way | None = original(self, encoded)
-        place = int(known.rule.removeprefix("rule-")) if known is not None else len(self.rules_now)
-        return Way.of(self.rules_now[place]) if place < len(self.rules_now) else known
+def _found_by(rule_now: Callable[[Any, Way], RuleSettings | None]) -> Any:
+    """Each way of a batch is the one of a rule that is in the file now, where ``rule_now`` names one."""
 
-    return way
+    def planted(original: Any) -> Any:
+        def transform(self: Any, batch: Batch, *, now_ms: int) -> Any:
+            known = [(encoded, rule_now(self, Way.decode(encoded))) for encoded in batch.ways]
+            ways = [encoded if rule is None else Way.of(rule).encode() for encoded, rule in known]
+            return original(self, replace(batch, ways=ways), now_ms=now_ms)
+
+        return transform
+
+    return planted
 
 
-def _found_by_name(original: Any) -> Any:
-    def way(self: Any, encoded: bytes) -> Way | None:
-        known: Way | None = original(self, encoded)
-        return next((Way.of(rule) for rule in self.rules_now if known is not None and rule.name == known.rule), known)
+def _by_place(form: Any, way: Way) -> RuleSettings | None:
+    place = int(way.rule.removeprefix("rule-"))
+    return form.rules_now[place] if place < len(form.rules_now) else None
 
-    return way
+
+def _by_name(form: Any, way: Way) -> RuleSettings | None:
+    return next((rule for rule in form.rules_now if rule.name == way.rule), None)
 
 
 def _never_held_back(original: Any) -> Any:
@@ -88,13 +95,13 @@ PLANTED: tuple[tuple[str, str, tuple[tuple[Any, str, Any], ...]], ...] = (
         (
             (RemoteForm, "__init__", _keeps_rules),
             (Router, "__init__", _called_by_place),
-            (RemoteForm, "_way", _found_by_place),
+            (RemoteForm, "transform", _found_by(_by_place)),
         ),
     ),
     (
         "P7/rule-by-name",
         "what a rule took goes by what a rule of its name says now",
-        ((RemoteForm, "__init__", _keeps_rules), (RemoteForm, "_way", _found_by_name)),
+        ((RemoteForm, "__init__", _keeps_rules), (RemoteForm, "transform", _found_by(_by_name))),
     ),
     (
         "store.former-lanes-drain-first/not-held-back",

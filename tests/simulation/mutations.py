@@ -9,6 +9,7 @@ from typing import Any
 
 from actors.bridge.connection import Connection
 from actors.bridge.forwarder import Forwarder
+from actors.bridge.forwarder_buffer import Tier2
 from actors.bridge.remote_intake import RemoteIntake
 from actors.broker.client_batches import ClientBatches
 from storage.engine.engine import Write
@@ -701,16 +702,16 @@ _mutation(
 
 
 def _quietly_lost(original: Any) -> Any:
-    def pass_on(self: Forwarder, handout: Any) -> None:
-        if handout.first_seq % 7 != 6:
-            original(self, handout)
+    def take(self: Tier2) -> HandOut | None:
+        handout: HandOut | None = original(self)
+        while handout is not None and handout.first_seq % 7 == 6:
+            handout = original(self)
+        return handout
 
-    return pass_on
+    return take
 
 
-_mutation(
-    "bridge.hand-outs-in-order/one-in-seven-lost", "one hand-out in seven goes nowhere", (Forwarder, "_pass_on", _quietly_lost)
-)
+_mutation("bridge.hand-outs-in-order/one-in-seven-lost", "one hand-out in seven goes nowhere", (Tier2, "take", _quietly_lost))
 
 
 def _unproven(original: Any) -> Any:

@@ -119,18 +119,9 @@ def _not_kept(original: Any) -> Any:
 
 
 def _answered_at_once(original: Any) -> Any:
-    def ask(self: ClientSubscriptions, request: Any) -> None:
-        original(self, request)
+    def ask(self: ClientSubscriptions, client: Any, packet: Any) -> None:
+        original(self, client, packet)
         self.kept(SubscriptionsKept(epoch=0, request=self._number, source=0))
-
-    return ask
-
-
-def _let_go_at_once(original: Any) -> Any:
-    def ask(self: ClientSubscriptions, request: Any) -> None:
-        original(self, request)
-        if not request.adds:
-            self.kept(SubscriptionsKept(epoch=0, request=self._number, source=0))
 
     return ask
 
@@ -147,10 +138,7 @@ def _without_effect(original: Any) -> Any:
 
 
 def _forgotten_offline(original: Any) -> Any:
-    def offline(self: LocalRouting, session: str, source: int, queue: str) -> None:
-        original(self, session, source, "")
-
-    return offline
+    return lambda self, frame: original(self, replace(frame, ended=True))
 
 
 def _nothing_known(original: Any) -> Any:
@@ -244,12 +232,12 @@ PLANTED: tuple[tuple[str, str, tuple[tuple[Any, str, Any], ...]], ...] = (
     (
         "store.told-after-commit/suback-first",
         "SUBACK does not wait for the store",
-        ((ClientSubscriptions, "_ask", _answered_at_once),),
+        ((ClientSubscriptions, "subscribe", _answered_at_once),),
     ),
     (
         "P2/offline-not-routed",
         "nothing is routed to a session whose client is away",
-        ((LocalRouting, "_offline", _forgotten_offline),),
+        ((LocalRouting, "down", _forgotten_offline),),
     ),
     (
         "broker.unsuback-ends-delivery/still-routed",
@@ -264,7 +252,7 @@ PLANTED: tuple[tuple[str, str, tuple[tuple[Any, str, Any], ...]], ...] = (
     (
         "broker.unsuback-ends-delivery/unsuback-first",
         "UNSUBACK does not wait for the store",
-        ((ClientSubscriptions, "_ask", _let_go_at_once),),
+        ((ClientSubscriptions, "unsubscribe", _answered_at_once),),
     ),
     (
         "broker.live-copy-once/passed-again",

@@ -131,3 +131,9 @@ def test_nothing_gets_through_a_connection_behind_the_byte_that_it_is_cut_at() -
 
     assert bytes(link.near.incoming) in (b"", b"a", b"ab")
     assert far.bytes <= 2
+
+
+def test_planted_bugs_hook_what_is_public() -> None:
+    hooked = {f"{owner.__name__}.{name}" for mutation in MUTATIONS.values() for owner, name, _ in mutation.patches}
+
+    assert {name for name in hooked if re.search(r"\._(?!_)", name)} == set()
