@@ -26,6 +26,9 @@ SECRETS = ("cloud.password", "ca.pem", "edge-1.pem", "edge-1.key")
 
 # Keys whose value in configs/default.yaml is an example, because they have no default.
 EXAMPLES = {
+    "http.tls.cert_file",
+    "http.tls.key_file",
+    "http.tokens_file",
     "snapshots.to",
     "node.name",
     "node.data_dir",

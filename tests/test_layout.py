@@ -33,7 +33,7 @@ ROOMS = {
         "analysis",
     ),
     "actors": ("", "system", "process", "bridge", "door", "broker", "store"),
-    "supervisor": ("", "terminal", "config", "control", "snapshots", "tree", "demo", "doctor", "cli"),
+    "supervisor": ("", "terminal", "config", "control", "snapshots", "http", "tree", "demo", "doctor", "cli"),
 }
 
 # Decisions outside wire/ that are pure as well.
@@ -75,11 +75,12 @@ PURE = (
 OWNERS = {
     "argon2": ("actors/door/password_hashes.py",),
     "click": ("supervisor/cli/*",),
+    "fastapi": ("supervisor/http/*",),
     "msgpack": ("wire/*", "storage/*", "supervisor/control/control_socket.py"),
     "numpy": ("storage/analysis/*",),
     "paho": ("actors/bridge/remote_socket.py",),
     "pyarrow": ("storage/analysis/*",),
-    "pydantic": ("supervisor/config/*",),
+    "pydantic": ("supervisor/config/*", "supervisor/http/*"),
     "pydantic_core": ("supervisor/config/*",),
     "pykka": ("actors/process/actor.py", "actors/process/host.py", "actors/process/mailbox.py"),
     "pyspark": (
@@ -91,6 +92,7 @@ OWNERS = {
     "pythonjsonlogger": ("actors/process/logs.py",),
     "rich": ("storage/analysis/console.py", "supervisor/cli/main.py", "supervisor/terminal/view.py"),
     "rocksdict": ("storage/engine/engine.py", "storage/analysis/tables/checkpoint_reader.py"),
+    "uvicorn": ("supervisor/http/serving.py", "supervisor/http/connection.py"),
     "wsproto": ("actors/door/websocket.py",),
     "yaml": ("supervisor/config/yaml_file.py",),
     "zmq": ("actors/process/post.py", "actors/process/request_sockets.py"),

@@ -301,6 +301,32 @@ class SnapshotSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HttpSettings:
+    """The HTTP interface. tokens_file: None lets everybody on loopback do everything. hosts: names besides its own.
+
+    calls_max: requests that ask the node something at a time. request_timeout_s: for a request to be complete, and for an answer
+    to be read. idle_timeout_s: until the next request.
+    """
+
+    host: str
+    port: int
+    tls: ListenerTlsSettings | None = None
+    tokens_file: str | None = None
+    hosts: tuple[str, ...] = ()
+    login_limits: LoginLimitSettings
+    connections_max: int = 64
+    calls_max: int = 8
+    request_max_bytes: int = 262_144
+    request_timeout_s: float = 10.0
+    idle_timeout_s: float = 60.0
+
+    @property
+    def bind(self) -> str:
+        """Where it listens, for people."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeSettings:
     """Everything. Paths are absolute; ``run_dir`` holds the sockets."""
 
@@ -317,6 +343,7 @@ class NodeSettings:
     supervision: SupervisionSettings
     sessions: SessionSettings = SessionSettings()
     snapshots: SnapshotSettings = SnapshotSettings()
+    http: HttpSettings | None = None
 
     @property
     def tells_users_apart(self) -> bool:

@@ -254,7 +254,7 @@ def _bind(settings: ListenerSettings, index: int) -> Door:
         Unavailable: its address cannot be had, and who has it if that is known; or its files cannot be used.
     """
     try:
-        sock = _bind_unix(settings) if settings.unix_path else _bind_tcp(settings)
+        sock = _bind_unix(settings) if settings.unix_path else tcp_socket(settings.host, settings.port)
     except OSError as error:
         raise _refusal(settings, error) from error
     try:
@@ -278,21 +278,32 @@ def _shut(door: Door) -> None:
 
 
 def _refusal(settings: ListenerSettings, error: OSError) -> Unavailable:
-    """Why ``settings`` cannot be listened on, with who has its address if that is the reason and the system tells."""
+    """Why ``settings`` cannot be listened on."""
+    if not settings.unix_path:
+        return tcp_refusal(settings.host, settings.port, error)
     why = error.strerror or str(error)
     if error.errno == errno.EADDRINUSE:
-        what = "socket" if settings.unix_path else "port"
-        holder = holder_of_path(settings.unix_path) if settings.unix_path else holder_of_port(settings.host, settings.port)
-        why = f"the {what} is taken by {holder}" if holder else f"the {what} is taken, the system does not say by whom"
+        why = _taken("socket", holder_of_path(settings.unix_path))
     return Unavailable(f"cannot listen on {settings.bind}: {why}")
 
 
-def _bind_tcp(settings: ListenerSettings) -> socket.socket:
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+def tcp_refusal(host: str, port: int, error: OSError) -> Unavailable:
+    """Why this address cannot be listened on, with who has it if that is the reason and the system tells."""
+    why = _taken("port", holder_of_port(host, port)) if error.errno == errno.EADDRINUSE else error.strerror or str(error)
+    return Unavailable(f"cannot listen on {host}:{port}: {why}")
+
+
+def _taken(what: str, holder: str | None) -> str:
+    return f"the {what} is taken by {holder}" if holder else f"the {what} is taken, the system does not say by whom"
+
+
+def tcp_socket(host: str, port: int) -> socket.socket:
+    """A socket that has this address, on which nobody listens yet; it does not block. Raises OSError if it cannot be had."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.bind((settings.host, settings.port))
+        sock.bind((host, port))
         sock.setblocking(False)
     except OSError:
         sock.close()

@@ -13,6 +13,7 @@ import logging
 import os
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,8 @@ from wire.settings import NodeSettings, load
 
 if TYPE_CHECKING:
     from actors.process.actor import MailboxActor
+
+    MakeActors = Callable[[Post, NodeSettings, int], list[MailboxActor]]
 
 log = logging.getLogger("bascule")
 
@@ -54,8 +57,11 @@ def pairs(words: list[str]) -> dict[str, str]:
     return dict(zip(words[::2], words[1::2], strict=True))
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run the actors of one process until they stop; the exit status is 0 after a stop in good order."""
+def main(argv: list[str] | None = None, make: MakeActors | None = None) -> int:
+    """Run the actors of one process until they stop; the exit status is 0 after a stop in good order.
+
+    make: makes them, where they are not this package's.
+    """
     words = sys.argv[1:] if argv is None else argv
     options = pairs([word for word in words if word != "--paused"])  # a bridge that waits to be resumed
     name, epoch = options["--process"], int(options["--epoch"])
@@ -71,7 +77,7 @@ def main(argv: list[str] | None = None) -> int:
         log.error("actor.failed", extra={"error": str(error)})
         return error.exit_status
     host = ChildHost(post, settings, epoch)
-    host.add_children(make_actors(post, settings, epoch, paused="--paused" in words))
+    host.add_children(make(post, settings, epoch) if make else make_actors(post, settings, epoch, paused="--paused" in words))
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)  # the path of a message makes many objects and no cycles
     failure = host.run()

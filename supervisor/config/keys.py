@@ -8,6 +8,7 @@ and nowhere else, in the operator's own units.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from ipaddress import ip_address
 from pathlib import PurePath
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
@@ -29,12 +30,13 @@ from supervisor.config.value_kinds import (
     Name,
     Number,
     Size,
+    TcpBind,
     Text,
     TopicPattern,
     TopicPrefix,
     User,
 )
-from supervisor.units import UNLIMITED, nearest, shown, write_duration, write_size
+from supervisor.units import UNLIMITED, nearest, parse_address, shown, write_duration, write_size
 from wire.errors import BasculeError
 from wire.exchange.failback import place_of
 from wire.exchange.refusal_policy import ACTIONS, CLOSED, REASONS, RETRY, TOO_LARGE, code_of
@@ -749,6 +751,71 @@ class Snapshots(Section):
         return self
 
 
+class HttpTls(Section):
+    """TLS of the HTTP interface; files are PEM, and read again when they change."""
+
+    cert_file: File = Field(description="The server's certificate, with its chain.")
+    key_file: File = Field(description="The key of cert_file, without a passphrase.")
+    min_version: Literal["tls1.2", "tls1.3"] = setting("tls1.2", "The oldest TLS that is spoken.")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> HttpTls:
+        try:
+            server_context(self.settings())
+        except FileFault as fault:
+            raise Inconsistent([((fault.key,), fault.message)]) from fault
+        return self
+
+    def settings(self) -> ListenerTlsSettings:
+        """What the HTTP interface is told of it."""
+        return ListenerTlsSettings(
+            cert_file=self.cert_file, key_file=self.key_file, min_version=self.min_version.removeprefix("tls")
+        )
+
+
+class Http(Section):
+    """The HTTP interface: the page, health, metrics and a REST API of the commands. A process of its own; absent is off."""
+
+    bind: TcpBind = setting("127.0.0.1:8080", "Address and port; port 0 takes any free one.")
+    tls: HttpTls | None = setting(None, "Without it, plain HTTP is spoken.")
+    tokens_file: File | None = setting(
+        None,
+        "Tokens and their roles, made with bascule token; read again when it changes. "
+        "Without it everybody on this machine may do everything, so bind must be loopback then.",
+    )
+    hosts: tuple[Filled, ...] = setting(
+        (), "Names by which browsers reach it, such as that of a proxy before it; those of bind and of loopback are known."
+    )
+    login_limits: LoginLimits = section(LoginLimits, "How often wrong tokens may come from one address.")
+    connections_max: Annotated[int, Number(1, 1000)] = setting(
+        64, "Connections at a time; a new one takes the place of that which has waited longest for a request."
+    )
+    calls_max: Annotated[int, Number(1, 64)] = setting(
+        8, "Requests that ask the node something at a time; one more is answered 503."
+    )
+    request_max_bytes: Annotated[int, Size(1024, 16 << 20)] = setting("256KiB", "Largest body of a request.")
+    request_timeout: Annotated[float, Duration(0.1, 3600)] = setting(
+        "10s", "How long a request may take to arrive, and its answer to be read."
+    )
+    idle_timeout: Annotated[float, Duration(0.1, 3600)] = setting("60s", "How long a connection may wait for its next request.")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Http:
+        if self.tokens_file is None and not self.on_loopback:
+            message = f"must be given where bind is not loopback ({self.bind}): make a token with bascule token add"
+            raise Inconsistent([(("tokens_file",), message)])
+        return self
+
+    @property
+    def on_loopback(self) -> bool:
+        """Whether only this machine reaches it."""
+        host = parse_address(self.bind, port_min=0)[0]
+        try:
+            return ip_address(host).is_loopback
+        except ValueError:  # a name; what it stands for may change
+            return host == "localhost"
+
+
 class Log(Section):
     """Logs: JSON lines on standard error."""
 
@@ -771,6 +838,7 @@ class Configuration(Section):
     bridges: tuple[Bridge, ...] = setting((), "Bridges to remote brokers; without one, this is a broker alone.")
     supervision: Supervision = section(Supervision, "How processes are watched and started again.")
     snapshots: Snapshots = section(Snapshots, "Snapshots of the store.")
+    http: Http | None = setting(None, "The HTTP interface; absent is off.")
     log: Log = section(Log, "Logs.")
 
     @model_validator(mode="after")

@@ -16,9 +16,11 @@ from supervisor.config.keys import (
     BridgeLimits,
     Clients,
     Configuration,
+    Http,
     Limits,
     Listener,
     ListenerAccess,
+    LoginLimits,
     Remote,
     Rule,
     Snapshots,
@@ -35,6 +37,7 @@ from wire.settings import (
     BridgeSettings,
     ClientLimitSettings,
     DeadLetterSettings,
+    HttpSettings,
     LimitSettings,
     ListenerSettings,
     LoginLimitSettings,
@@ -97,6 +100,7 @@ def to_settings(configuration: Configuration) -> NodeSettings:
             stop_timeout_s=supervision.stop_timeout,
         ),
         snapshots=_snapshots(configuration.snapshots),
+        http=None if configuration.http is None else _http(configuration.http),
     )
 
 
@@ -155,13 +159,33 @@ def _listener(listener: Listener, node: Access) -> ListenerSettings:
 
 
 def _access(access: Access) -> AccessSettings:
-    limits = access.login_limits
     return AccessSettings(
         allow_anonymous=access.allow_anonymous,
-        login_limits=LoginLimitSettings(failures_max=limits.failures_max, period_s=limits.period, block_s=limits.block),
+        login_limits=_login_limits(access.login_limits),
         password_file=access.password_file,
         acl=None if access.acl is None else acl_rules(access.acl),
         acl_file=access.acl_file,
+    )
+
+
+def _login_limits(limits: LoginLimits) -> LoginLimitSettings:
+    return LoginLimitSettings(failures_max=limits.failures_max, period_s=limits.period, block_s=limits.block)
+
+
+def _http(http: Http) -> HttpSettings:
+    host, port = parse_address(http.bind, port_min=0)
+    return HttpSettings(
+        host=host,
+        port=port,
+        tls=None if http.tls is None else http.tls.settings(),
+        tokens_file=http.tokens_file,
+        hosts=http.hosts,
+        login_limits=_login_limits(http.login_limits),
+        connections_max=http.connections_max,
+        calls_max=http.calls_max,
+        request_max_bytes=http.request_max_bytes,
+        request_timeout_s=http.request_timeout,
+        idle_timeout_s=http.idle_timeout,
     )
 
 

@@ -178,6 +178,11 @@ def _bind(value: str, info: ValidationInfo) -> str:
     return UNIX + path
 
 
+def _tcp_bind(value: str) -> str:
+    parse_address(value, port_min=0)
+    return value
+
+
 def _mode(value: object) -> object:
     if not isinstance(value, str) or not re.fullmatch("0?[0-7]{3}", value):
         raise ValueError(f'{shown(value)} is not a file mode; write three octal digits in quotes, such as "0660"')
@@ -218,5 +223,6 @@ TopicPrefix = Annotated[Text, AfterValidator(_prefix)]
 File = Annotated[Filled, AfterValidator(_resolve), AfterValidator(_readable)]
 Folder = Annotated[Filled, AfterValidator(_resolve), AfterValidator(_folder)]
 Bind = Annotated[Text, AfterValidator(_bind)]
+TcpBind = Annotated[Text, AfterValidator(_tcp_bind)]
 Mode = Annotated[str, BeforeValidator(_mode), Field(pattern="^0?[0-7]{3}$")]
 Address = Annotated[Text, AfterValidator(lambda value: (parse_remote_address(value), value)[1])]

@@ -49,11 +49,13 @@ class Lives:
         self._end_node = end_node
         self._stop_orders = sorted({child.spec.order for child in nursery})  # taken from the end
         self._stop_waits: set[str] = set()
+        self._stop_until_s = 0.0  # those that were told to stop are killed then
 
     @property
     def all_ready(self) -> bool:
-        """Whether the node does its work: all that the configuration wants is ready."""
-        return not self.stopping and all(child.state == "ready" for child in self._nursery if not child.spec.former)
+        """Whether the node does its work: all that a message needs is ready."""
+        needed = [child for child in self._nursery if child.spec.needed and not child.spec.former]
+        return not self.stopping and all(child.state == "ready" for child in needed)
 
     # --- beginnings ---
 
@@ -134,6 +136,11 @@ class Lives:
                 child.state = state
                 log.critical("child.abandoned", extra={"child": child.name, "state": state, "exit_status": exit_status})
                 self._abandoned(child)
+            case Escalate() if not child.spec.needed:
+                child.state = "restarting"
+                rest_s = child.spec.restart_period_s
+                log.critical("child.rests", extra={"child": child.name, "rest_s": rest_s, "remedy": "its last log lines say why"})
+                self._mailbox.set_timer(f"restart {child.name}", now_s + rest_s)
             case Escalate():
                 child.state = "stopped"
                 facts = {"child": child.name, "restarts_max": child.spec.restarts_max, "period_s": child.spec.restart_period_s}
@@ -142,8 +149,8 @@ class Lives:
                 self._end_node(EXIT_ESCALATED)
 
     def _abandoned(self, child: Child) -> None:
-        """A lane without its process leaves the others at work. Without a process of the whole node there is no intake."""
-        if child.spec.bridge is not None:
+        """A lane or HTTP without its process leaves the others at work. Without the store or the clients there is no intake."""
+        if child.spec.bridge is not None or not child.spec.needed:
             return
         if child.state == "misconfigured":
             self._end_node(ConfigError.exit_status)
@@ -165,6 +172,15 @@ class Lives:
             self._mailbox.cancel_timer(f"restart {child.name}")
         return self._stop_next()
 
+    def stop_left_s(self, now_s: float) -> float | None:
+        """How long it takes at most until the last child has stopped; None while the node goes on."""
+        if not self.stopping:
+            return None
+        later = {
+            child.spec.order: child.spec.stop_timeout_s for child in self._nursery.living() if child.spec.order in self._stop_orders
+        }
+        return max(0.0, self._stop_until_s - now_s) + sum(later.values())
+
     def _stop_next(self) -> bool:
         """Tell the children of the last order that still has any to stop; whether there is none."""
         while self._stop_orders:
@@ -172,6 +188,7 @@ class Lives:
             living = [child for child in self._nursery.living() if child.spec.order == order]
             if living:
                 self._stop_waits = {child.name for child in living}
+                self._stop_until_s = self._mailbox.now_s() + max(child.spec.stop_timeout_s for child in living)
                 for child in living:
                     self._nursery.order_stop(child)
                 return False

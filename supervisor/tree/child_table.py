@@ -10,18 +10,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from wire.frames.names import BRIDGE, CLIENTS, STORE, BridgeLane, lane_of_queue, process_name, queue_name
+from wire.frames.names import BRIDGE, CLIENTS, HTTP, STORE, BridgeLane, lane_of_queue, process_name, queue_name
 from wire.settings import BackoffSettings, NodeSettings
 
-# Start order; stop is the reverse. Children of one order start and stop together.
-START_ORDER = (STORE, BRIDGE, CLIENTS)
+# Start order; stop is the reverse. Children of one order start and stop together. HTTP answers from the first to the last.
+START_ORDER = (HTTP, STORE, BRIDGE, CLIENTS)
+HTTP_MODULE = "supervisor.http.process"  # imported by its own process alone: no other is to have its libraries
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChildSpec:
-    """One row of the tree: a process. command: the module and the arguments to run instead of its actors, for tests.
+    """One row of the tree: a process. command: the module and the arguments to run, where that is not the one of the actors.
 
-    former: of a lane that the configuration has no more; it runs until its queue is empty.
+    needed: without it the node is not ready, and cannot go on for long. former: of a lane that the configuration has no more; it
+    runs until its queue is empty.
     """
 
     kind: str
@@ -33,6 +35,7 @@ class ChildSpec:
     bridge: str | None = None
     lane: int | None = None
     command: tuple[str, ...] | None = None
+    needed: bool = True
     former: bool = False
 
     @property
@@ -47,10 +50,12 @@ class ChildSpec:
 
 
 def child_specs(settings: NodeSettings) -> tuple[ChildSpec, ...]:
-    """The table in start order: the store, each lane's bridge, the clients."""
+    """The table in start order: HTTP if it is wanted, the store, each lane's bridge, the clients."""
     lanes = [(bridge.name, lane) for bridge in settings.bridges for lane in range(bridge.lanes)]
     specs: list[ChildSpec] = []
     for kind in START_ORDER:
+        if kind == HTTP and settings.http is None:
+            continue
         for bridge, lane in lanes if kind == BRIDGE else [(None, None)]:
             specs.append(_spec(settings, kind, bridge, lane))
     return tuple(specs)
@@ -78,4 +83,6 @@ def _spec(settings: NodeSettings, kind: str, bridge: str | None, lane: int | Non
         stop_timeout_s=settings.supervision.stop_timeout_s,
         bridge=bridge,
         lane=lane,
+        command=(HTTP_MODULE, "--process", HTTP) if kind == HTTP else None,
+        needed=kind != HTTP,
     )

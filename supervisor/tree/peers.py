@@ -8,7 +8,7 @@ from actors.process.mailbox import Mailbox
 from supervisor.tree.acl_watch import AclWatch
 from supervisor.tree.pauses import Pauses
 from supervisor.tree.running_children import Child, RunningChildren
-from wire.frames.names import BRIDGE, CLIENTS, LISTENER, connection_name
+from wire.frames.names import BRIDGE, CLIENTS, HTTP, LISTENER, connection_name
 from wire.frames.supervision import Command, PeerUp
 from wire.settings import NodeSettings
 
@@ -61,5 +61,5 @@ class Peers:
 
 
 def _knows(child: Child, peer: Child) -> bool:
-    """Whether ``child`` is told when ``peer`` begins a life."""
-    return peer is not child and not child.spec.kind == peer.spec.kind == BRIDGE
+    """Whether ``child`` is told when ``peer`` begins a life. HTTP speaks to the supervisor alone."""
+    return peer is not child and not child.spec.kind == peer.spec.kind == BRIDGE and HTTP not in (child.spec.kind, peer.spec.kind)

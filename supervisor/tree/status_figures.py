@@ -12,7 +12,7 @@ from typing import Any
 
 from supervisor.tree.process_usage import Usage
 from supervisor.tree.queue_rates import Rates
-from wire.frames.names import DISTRIBUTOR, LISTENER, QUEUE_STORE, connection_name, forwarder_name, queue_name
+from wire.frames.names import DISTRIBUTOR, HTTP_SERVER, LISTENER, QUEUE_STORE, connection_name, forwarder_name, queue_name
 
 _UNKNOWN = Rates()
 _COUNTS = ("depth", "bytes", "accepted", "delivered", "expired", "dead_lettered", "redelivered", "refused", "held_back")
@@ -130,8 +130,12 @@ def status_map(
     snapshots: Mapping[str, Any] | None = None,
     paused_since_ms: Mapping[str, int | None] | None = None,
     rates: Mapping[str, Rates] | None = None,
+    stop_left_s: float | None = None,
 ) -> dict[str, Any]:
-    """The answer to ``status`` but for its ``processes``; only values that msgpack and JSON know. rates: of queues, by name."""
+    """The answer to ``status`` but for its ``processes``; only values that msgpack and JSON know. rates: of queues, by name.
+
+    stop_left_s: how long it takes at most until the node has stopped; None while it goes on.
+    """
     views = {view.name: view for view in actors}
     lanes = list(lanes)
     store = _own(views[QUEUE_STORE])
@@ -140,6 +144,7 @@ def status_map(
     return {
         "node": node,
         "ready": ready,
+        "stop_left_s": None if stop_left_s is None else round(stop_left_s, 3),
         "supervisor": {"pid": pid, "uptime_s": round(uptime_s, 3), "mailbox": dict(traffic or {})},
         "actors": [
             {
@@ -162,5 +167,6 @@ def status_map(
         "store": store,
         "listener": _own(views[LISTENER]),
         "distributor": _own(views[DISTRIBUTOR]),
+        "http": _own(views[HTTP_SERVER]) if HTTP_SERVER in views else {},
         "snapshots": dict(snapshots or {}),
     }

@@ -60,7 +60,7 @@ def status_of_a_node(folder: Path) -> dict[str, Any]:
     """What a node with a bridge both ways says, once every actor has told its figures."""
     with Mosquitto(folder / "remote") as remote:
         bridge = bridge_config("cloud", remote.port, remote_subscriptions=[{"filters": ["cmd/#"]}])
-        with Node(node_config(bridge), folder / "node") as node:
+        with Node(node_config(bridge, http={"bind": "127.0.0.1:0"}), folder / "node") as node:
             mosquitto_pub(node.port, "a", ["1"], qos=1)
             node.wait_lane("cloud", delivered=1)
             return node.status()

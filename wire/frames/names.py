@@ -17,14 +17,17 @@ DISTRIBUTOR = "distributor"
 QUEUE_STORE = "queue_store"
 FORWARDER = "forwarder"
 CONNECTION = "connection"
+HTTP_SERVER = "http_server"
 
 STORE = "store"
 BRIDGE = "bridge"
 CLIENTS = "clients"
+HTTP = "http"
 
 # Which actors share a process, by what can fail on its own: the disk, one remote, and the local clients, who never touch the disk.
-# In the order in which they begin; they stop in reverse.
-PLACEMENT = {STORE: (QUEUE_STORE,), BRIDGE: (FORWARDER, CONNECTION), CLIENTS: (DISTRIBUTOR, LISTENER)}
+# The one that operators and monitoring speak to over HTTP has no part in a message's way. In the order in which they begin; they
+# stop in reverse.
+PLACEMENT = {STORE: (QUEUE_STORE,), BRIDGE: (FORWARDER, CONNECTION), CLIENTS: (DISTRIBUTOR, LISTENER), HTTP: (HTTP_SERVER,)}
 
 _BRIDGE_QUEUE = "bridge"
 _SESSION_QUEUE = "session"

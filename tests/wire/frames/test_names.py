@@ -12,6 +12,7 @@ from wire.frames.names import (
     CONNECTION,
     DISTRIBUTOR,
     FORWARDER,
+    HTTP_SERVER,
     LISTENER,
     PLACEMENT,
     QUEUE_STORE,
@@ -52,7 +53,7 @@ def test_processes_are_those_of_the_architecture() -> None:
 
 def test_each_actor_has_one_process() -> None:
     placed = [kind for kinds in PLACEMENT.values() for kind in kinds]
-    assert sorted(placed) == sorted({LISTENER, DISTRIBUTOR, QUEUE_STORE, FORWARDER, CONNECTION})
+    assert sorted(placed) == sorted({LISTENER, DISTRIBUTOR, QUEUE_STORE, FORWARDER, CONNECTION, HTTP_SERVER})
 
 
 @given(st.text(), st.integers(0, 1000))

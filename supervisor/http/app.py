@@ -1,0 +1,88 @@
+"""The application: its routes, and what each kind of failure is answered with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from pathlib import Path
+
+from fastapi import FastAPI, HTTPException, Request, Response
+from fastapi.exceptions import RequestValidationError
+
+from supervisor.control.control_socket import ControlError, NotRunning
+from supervisor.http import health, page, rest
+from supervisor.http.answers import error_body
+from supervisor.http.figures import HttpFigures
+from supervisor.http.node_calls import NodeCalls
+from supervisor.version import version
+from wire.settings import HttpSettings, NodeSettings
+
+# Kinds of refusals by the node that are answered with another status than 409, which says: not as things are now.
+STATUS_OF_KIND = {
+    "bad_arguments": 400,
+    "bad_request": 400,
+    "unknown_bridge": 404,
+    "unknown": 404,
+    "not_found": 404,
+    "busy": 503,
+    "stopping": 503,
+    "unavailable": 503,
+    "not_running": 503,
+    "bad_version": 502,
+    "unknown_command": 501,
+}
+
+
+def make_app(node: NodeSettings, settings: HttpSettings, figures: HttpFigures) -> FastAPI:
+    """The application for one node."""
+    app = FastAPI(
+        title="Bascule",
+        version=version(),
+        docs_url=None,
+        redoc_url=None,
+        openapi_url="/openapi.json",
+        redirect_slashes=False,
+    )
+    calls = NodeCalls(Path(node.run_dir), settings.calls_max, figures)
+    app.include_router(health.routes(calls))
+    app.include_router(rest.routes(calls))
+    app.include_router(page.routes())
+    app.add_exception_handler(ControlError, _refused)
+    app.add_exception_handler(NotRunning, _not_running)
+    app.add_exception_handler(HTTPException, _not_so)
+    for status in (404, 405):  # those of the router itself
+        app.add_exception_handler(status, _not_so)
+    app.add_exception_handler(RequestValidationError, _bad_arguments)
+    app.add_exception_handler(Exception, _bug)
+    return app
+
+
+def error(status: int, kind: str, message: str, headers: Mapping[str, str] | None = None) -> Response:
+    """An answer that says what is wrong."""
+    return Response(error_body(kind, message), status, headers, "application/json")
+
+
+def _refused(_: Request, exc: Exception) -> Response:
+    assert isinstance(exc, ControlError)
+    return error(STATUS_OF_KIND.get(exc.kind, 409), exc.kind, exc.message)
+
+
+def _not_running(_: Request, __: Exception) -> Response:
+    return error(503, "not_running", "the node did not answer in time; it may be starting, or stopping")
+
+
+def _not_so(_: Request, exc: Exception) -> Response:
+    status = exc.status_code if isinstance(exc, HTTPException) else getattr(exc, "status_code", 500)
+    kind = HTTPStatus(status).phrase.lower().replace(" ", "_")
+    message = str(getattr(exc, "detail", "")) or HTTPStatus(status).description
+    return error(status, kind, message, getattr(exc, "headers", None))
+
+
+def _bad_arguments(_: Request, exc: Exception) -> Response:
+    assert isinstance(exc, RequestValidationError)
+    problems = [f"{'.'.join(str(part) for part in fault['loc'])}: {fault['msg']}" for fault in exc.errors()]
+    return error(400, "bad_arguments", "; ".join(problems))
+
+
+def _bug(_: Request, __: Exception) -> Response:
+    return error(500, "bug", "this is a bug; the node's log has it")

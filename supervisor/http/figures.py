@@ -1,0 +1,33 @@
+"""What the HTTP interface counts: answers by class of status, and what it refused and why. For ``bascule status``."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+
+class HttpFigures:
+    """Written by the thread that serves, read by the one that reports; each count is one number, so neither waits for the other."""
+
+    def __init__(self) -> None:
+        self.connections = 0
+        self.accepted = 0
+        self.answers: Counter[str] = Counter()
+        self.refused: Counter[str] = Counter()
+
+    def answered(self, status: int) -> None:
+        """An answer with ``status`` was begun."""
+        self.answers[f"{status // 100}xx"] += 1
+
+    def refuse(self, why: str) -> None:
+        """A request, or a connection, was refused."""
+        self.refused[why] += 1
+
+    def told(self) -> dict[str, Any]:
+        """For ``status``; only what msgpack knows."""
+        return {
+            "connections": self.connections,
+            "accepted": self.accepted,
+            "answers": dict(self.answers.copy()),
+            "refused": dict(self.refused.copy()),
+        }

@@ -1,0 +1,67 @@
+"""Whether the node lives and is ready, for load balancers and orchestrators. Open to whoever reaches the address."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from fastapi import APIRouter
+from fastapi.responses import JSONResponse
+
+from supervisor.control.control_socket import ControlError, NotRunning
+from supervisor.http.node_calls import NodeCalls
+from wire.frames.names import HTTP, SUPERVISOR
+
+FRESH_S = 0.5  # who asks for the node's health more often than this gets the same answer; everybody may ask
+_NOT_NEEDED = (SUPERVISOR, HTTP, "template")
+
+
+class NodeHealth:
+    """What is known of the node's readiness, asked for at most once in ``FRESH_S``."""
+
+    def __init__(self, calls: NodeCalls) -> None:
+        self._calls = calls
+        self._known: dict[str, Any] = {}
+        self._until_s = float("-inf")
+
+    async def readiness(self) -> dict[str, Any]:
+        """``ready``, ``state``, ``reasons`` and, while the node stops, ``stop_left_s``."""
+        if time.monotonic() >= self._until_s:
+            try:
+                self._known = readiness_of(await self._calls.call("status"))
+            except (ControlError, NotRunning) as error:
+                self._known = {"ready": False, "state": "unknown", "reasons": [error.message]}
+            self._until_s = time.monotonic() + FRESH_S
+        return self._known
+
+
+def readiness_of(status: Mapping[str, Any]) -> dict[str, Any]:
+    """What ``status`` says of the node's readiness, without what only those may know who have a role."""
+    left_s = status["stop_left_s"]
+    if left_s is not None:
+        reason = f"the node is stopping, and has stopped within {left_s:g} s"
+        return {"ready": False, "state": "stopping", "reasons": [reason], "stop_left_s": left_s}
+    if status["ready"]:
+        return {"ready": True, "state": "ready", "reasons": []}
+    rows = [row for row in status["processes"] if row["state"] != "ready" and row["name"] not in _NOT_NEEDED]
+    return {"ready": False, "state": "starting", "reasons": [f"{row['name']} is {row['state']}" for row in rows]}
+
+
+def routes(calls: NodeCalls) -> APIRouter:
+    """``/health/live`` and ``/health/ready``."""
+    router = APIRouter(prefix="/health", tags=["health"])
+    health = NodeHealth(calls)
+
+    @router.api_route("/live", methods=["GET", "HEAD"])
+    async def live() -> JSONResponse:
+        """Whether this process serves; it says nothing of the node."""
+        return JSONResponse({"live": True})
+
+    @router.api_route("/ready", methods=["GET", "HEAD"])
+    async def ready() -> JSONResponse:
+        """Whether the node takes messages: 200 if so, else 503 with the reasons, and how long it takes to stop if it does."""
+        readiness = await health.readiness()
+        return JSONResponse(readiness, 200 if readiness["ready"] else 503)
+
+    return router

@@ -1,0 +1,166 @@
+"""The server: uvicorn over one socket, with limits on how many connections there are and how long each may keep it waiting.
+
+It accepts by itself, because of those limits; requests and answers are uvicorn's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import ssl
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+import uvicorn
+
+from actors.system.tls import LOOK_PERIOD_S, Certificates
+from supervisor.http.app import make_app
+from supervisor.http.connection import HttpConnection
+from supervisor.http.figures import HttpFigures
+from supervisor.http.front import Front
+from wire.settings import HttpSettings, NodeSettings
+
+HEAD_MAX_BYTES = 16_384
+ACCEPT_PAUSE_S = 1.0
+STOP_TIMEOUT_S = 2  # for answers that are under way when the node stops
+
+Started = Callable[[Callable[[Callable[[], None]], None], Callable[[], None]], object]
+
+
+def serve(sock: socket.socket, node: NodeSettings, settings: HttpSettings, figures: HttpFigures, started: Started) -> None:
+    """Serve on ``sock``, which listens, until told to stop. started: told how to ask the loop, and how to stop it.
+
+    Raises:
+        Unavailable: the certificate or the key cannot be used.
+    """
+    sock.setblocking(False)
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # it warns of each request that is none
+    certificates = None if settings.tls is None else Certificates(settings.tls, settings.bind, "http/1.1")
+    if certificates is not None:
+        certificates.warn_of_dates(time.strftime("%Y%m%d%H%M%SZ", time.gmtime()))
+    config = uvicorn.Config(
+        Front(make_app(node, settings, figures), settings, figures),
+        http=HttpConnection,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        timeout_keep_alive=max(1, round(settings.idle_timeout_s)),
+        timeout_graceful_shutdown=STOP_TIMEOUT_S,
+        h11_max_incomplete_event_size=HEAD_MAX_BYTES,
+    )
+    asyncio.run(LimitedServer(config, settings, figures, certificates).run_on(sock, started))
+
+
+class LimitedServer(uvicorn.Server):
+    """One socket, at most ``connections_max`` connections."""
+
+    def __init__(
+        self, config: uvicorn.Config, settings: HttpSettings, figures: HttpFigures, certificates: Certificates | None
+    ) -> None:
+        super().__init__(config)
+        self._settings = settings
+        self._figures = figures
+        self._certificates = certificates
+        self._waiting: dict[HttpConnection, None] = {}  # those from whom a request is expected, the longest first
+        self._beginning: dict[asyncio.Task[None], None] = {}  # those that shake hands
+        self._told_to_stop = asyncio.Event()
+        self._started: Callable[[], object] = lambda: None
+
+    async def run_on(self, sock: socket.socket, started: Started) -> None:
+        """Serve until told to stop."""
+        loop = asyncio.get_running_loop()
+
+        def ask(what: Callable[[], None]) -> None:
+            with suppress(RuntimeError):  # the loop has been closed
+                loop.call_soon_threadsafe(what)
+
+        self._socket = sock
+        self._started = lambda: started(ask, lambda: ask(self._told_to_stop.set))
+        await self._serve()
+
+    # --- uvicorn ---
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:  # noqa: ARG002  # uvicorn's name
+        await self.lifespan.startup()
+        await self.on_tick(0)
+        self.servers = []
+        self._accepting = asyncio.create_task(self._accept())
+        self.started = True
+        self._started()
+
+    async def main_loop(self) -> None:
+        while not self._told_to_stop.is_set():
+            await self.on_tick(0)
+            if self._certificates is not None:
+                self._certificates.look()
+            if self._accepting.done():
+                self._accepting.result()  # raises what ended it
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._told_to_stop.wait(), LOOK_PERIOD_S)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:  # noqa: ARG002  # uvicorn's name
+        self._accepting.cancel()
+        self._socket.close()
+        for task in list(self._beginning):
+            task.cancel()
+        await super().shutdown()
+
+    # --- connections ---
+
+    async def _accept(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                sock, _ = await loop.sock_accept(self._socket)
+            except ConnectionAbortedError:
+                continue
+            except OSError:  # no descriptor, no memory: it would be so again at once
+                self._figures.refuse("system")
+                await asyncio.sleep(ACCEPT_PAUSE_S)
+                continue
+            self._figures.accepted += 1
+            if not self._has_room():
+                self._figures.refuse("connections_max")
+                sock.close()
+                continue
+            task = loop.create_task(self._begin(sock))
+            self._beginning[task] = None
+            task.add_done_callback(lambda task: self._beginning.pop(task, None))
+
+    def _has_room(self) -> bool:
+        """Whether one more may come, perhaps because the one that has waited longest for a request was closed for it."""
+        if len(self.server_state.connections) + len(self._beginning) < self._settings.connections_max:
+            return True
+        for connection in self._waiting:
+            self._figures.refuse("gave_way")
+            del self._waiting[connection]
+            connection.give_way()
+            return True
+        for task in self._beginning:
+            self._figures.refuse("gave_way")
+            del self._beginning[task]
+            task.cancel()
+            return True
+        return False
+
+    async def _begin(self, sock: socket.socket) -> None:
+        """Shake hands, if that is to be done."""
+        loop = asyncio.get_running_loop()
+        context = None if self._certificates is None else self._certificates.context
+        timeouts = (
+            {}
+            if context is None
+            else dict.fromkeys(("ssl_handshake_timeout", "ssl_shutdown_timeout"), self._settings.request_timeout_s)
+        )
+        try:
+            await loop.connect_accepted_socket(self._protocol, sock, ssl=context, **timeouts)
+        except (OSError, ssl.SSLError, ssl.CertificateError):
+            self._figures.refuse("handshake")
+
+    def _protocol(self) -> asyncio.Protocol:
+        return HttpConnection(self.config, self.server_state, settings=self._settings, figures=self._figures, waiting=self._waiting)
