@@ -9,6 +9,7 @@ from typing import Any
 from fastapi import APIRouter
 from fastapi.responses import JSONResponse
 
+from supervisor.control.client import ControlClient
 from supervisor.control.control_socket import ControlError, NotRunning
 from supervisor.http.node_calls import NodeCalls
 from wire.frames.names import HTTP, SUPERVISOR
@@ -29,7 +30,7 @@ class NodeHealth:
         """``ready``, ``state``, ``reasons`` and, while the node stops, ``stop_left_s``."""
         if time.monotonic() >= self._until_s:
             try:
-                self._known = readiness_of(await self._calls.call("status"))
+                self._known = readiness_of(await self._calls.ask(ControlClient.status))
             except (ControlError, NotRunning) as error:
                 self._known = {"ready": False, "state": "unknown", "reasons": [error.message]}
             self._until_s = time.monotonic() + FRESH_S

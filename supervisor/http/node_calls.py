@@ -3,29 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
-from supervisor.control.control_socket import ControlError, call
+from supervisor.control.client import ControlClient
+from supervisor.control.control_socket import ControlError
 from supervisor.http.figures import HttpFigures
 
-CALL_TIMEOUT_S = 5.0
+_Answer = TypeVar("_Answer")
 
 
 class NodeCalls:
     """At most ``calls_max`` at a time; one more is refused at once, so that nobody waits for those who ask too much."""
 
     def __init__(self, run_dir: Path, calls_max: int, figures: HttpFigures) -> None:
-        self._run_dir = run_dir
+        self._node = ControlClient.of_run_dir(run_dir)
         self._calls_max = calls_max
         self._figures = figures
         self._threads = ThreadPoolExecutor(calls_max, thread_name_prefix="call")
         self._under_way = 0
 
-    async def call(self, command: str, timeout_s: float = CALL_TIMEOUT_S, **arguments: str | None) -> Any:
-        """Have the node carry out ``command``, and return its result; arguments that are None are left out.
+    async def ask(self, what: Callable[[ControlClient], _Answer]) -> _Answer:
+        """``what`` of the node, by its client, in a thread.
 
         Raises:
             NotRunning: nobody answers.
@@ -34,10 +35,8 @@ class NodeCalls:
         if self._under_way >= self._calls_max:
             self._figures.refuse("busy")
             raise ControlError("busy", f"{self._calls_max} requests are under way already")
-        given = {name: value for name, value in arguments.items() if value is not None}
         self._under_way += 1
         try:
-            loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(self._threads, partial(call, self._run_dir, command, given, timeout_s=timeout_s))
+            return await asyncio.get_running_loop().run_in_executor(self._threads, what, self._node)
         finally:
             self._under_way -= 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 from fastapi.responses import JSONResponse
 
+from supervisor.control.client import ControlClient
 from supervisor.http.node_calls import NodeCalls
 
 
@@ -15,6 +16,6 @@ def routes(calls: NodeCalls) -> APIRouter:
     @router.get("/status", tags=["node"])
     async def status() -> JSONResponse:
         """How the node is: processes, bridges, queues, clients. It asks every process for fresh figures."""
-        return JSONResponse(await calls.call("status"))
+        return JSONResponse(await calls.ask(ControlClient.status))
 
     return router
