@@ -46,6 +46,7 @@ class Forwarder(MailboxActor):
         # While the remote is away Tier 2 holds what comes, and the store hands out nothing more: what it hands out counts as sent.
         self._linked = False
         self._settled: list[tuple[str, Ranges]] = []
+        self._passed_on = 0  # of QoS 0, among these
         self._logged_topics: set[bytes] = set()
 
     def on_start(self) -> None:
@@ -141,6 +142,7 @@ class Forwarder(MailboxActor):
             rows = [row for row, level in enumerate(qos) if not level]
             ranges = ranges_of(first_seq + (row if offsets is None else offsets[row]) for row in rows)
         self._settled.append(("delivered", ranges))
+        self._passed_on += count
 
     def _settle(self) -> None:
         if self._settled:
@@ -154,6 +156,8 @@ class Forwarder(MailboxActor):
                     released=(),
                     session=None,
                     generation=0,
+                    times=((self._passed_on, self.mailbox.wall_ms()),) if self._passed_on else (),
                 ),
             )
             self._settled = []
+            self._passed_on = 0

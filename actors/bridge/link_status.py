@@ -20,7 +20,8 @@ class LinkStatus:
     """state: connecting, connected, backoff (it waits for ``next_attempt_at_s``) or paused; ``reason``: why, in words, or empty.
 
     since_s, since_ms: when it came into that state, by the monotonic clock and in UTC. error: why the last connection or attempt
-    failed, in words; empty once one has succeeded.
+    failed, in words; empty once one has succeeded. connections, connections_lost, attempts_failed: how often it came up, ended, and
+    could not be had, since the process began.
     """
 
     def __init__(self, settings: BackoffSettings, random: Callable[[], float], now_s: float, wall_ms: int) -> None:
@@ -31,6 +32,7 @@ class LinkStatus:
         self.since_s, self.since_ms = now_s, wall_ms
         self.error = ""
         self.next_attempt_at_s: float | None = None
+        self.connections = self.connections_lost = self.attempts_failed = 0
 
     def connecting(self, reason: str, now_s: float, wall_ms: int) -> None:
         """An attempt begins, because of ``reason``."""
@@ -39,11 +41,13 @@ class LinkStatus:
     def connected(self, now_s: float, wall_ms: int) -> None:
         """The remote has let us in."""
         self.error = ""
+        self.connections += 1
         self._backoff.connected(now_s)
         self._is(CONNECTED, "", now_s, wall_ms)
 
     def lost(self, now_s: float) -> None:
         """The connection has ended; what comes next is told next."""
+        self.connections_lost += 1
         self._backoff.lost(now_s)
 
     def failed(self, error: str, now_s: float, wall_ms: int, *, soon: bool = False) -> float:
@@ -52,6 +56,7 @@ class LinkStatus:
         if soon:
             delay_s = min(delay_s, self._settings.initial_s)
         self.error = error
+        self.attempts_failed += self.state == CONNECTING
         self._is(BACKOFF, error, now_s, wall_ms)
         self.next_attempt_at_s = now_s + delay_s
         return delay_s
@@ -83,4 +88,7 @@ class LinkStatus:
             "retry_in_s": 0.0 if waits_s is None else waits_s,
             "next_attempt_s": waits_s,
             "error": self.error,
+            "connections": self.connections,
+            "connections_lost": self.connections_lost,
+            "attempts_failed": self.attempts_failed,
         }

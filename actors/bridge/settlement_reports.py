@@ -33,6 +33,8 @@ class Settlements:
         self._flow = flow
         self._number = 0
         self._timed = False
+        self._delivered = 0  # when all but the newest were is among the times
+        self._times: list[tuple[int, int]] = []
         self._settling = Settling(lane.bridge.limits, settings.limits, bytes_max=BYTES_IN_HAND)
         self._credit = CreditGiver(
             messages_in_hand=max(MESSAGES_IN_HAND_MIN, WINDOWS_IN_HAND * remote.receive_maximum), bytes_in_hand=BYTES_IN_HAND
@@ -42,12 +44,16 @@ class Settlements:
         """The lane is opened anew: everything is counted from nothing."""
         self.lane_epoch = lane_epoch
         self._number = 0
+        self._times.clear()
+        self._delivered = self._flow.delivered_messages
         self._settling.opened()
         self._credit.clear()
 
     def tell_soon(self, now_s: float) -> None:
         """Send what was settled now, or within a moment."""
         settled = self._flow.settled_messages
+        if settled:
+            self._note_time()
         if self._flow.urgent or self._settling.is_enough(settled, self._flow.passed_bytes):
             self.tell()
         elif settled and not self._timed:
@@ -59,6 +65,13 @@ class Settlements:
         self._timed = False
         self.tell()
 
+    def _note_time(self) -> None:
+        """When what was delivered since the last time was."""
+        delivered = self._flow.delivered_messages
+        if delivered > self._delivered:
+            self._times.append((delivered - self._delivered, self._mailbox.wall_ms()))
+            self._delivered = delivered
+
     def tell(self) -> None:
         """Send what was settled and released since the last time, if anything was."""
         if not self.lane_epoch:
@@ -66,6 +79,8 @@ class Settlements:
         facts = self._flow.facts(self._number + 1)
         if facts is None:
             return
+        self._note_time()
+        times, self._times = tuple(self._times), []
         self._number += 1
         self._settling.told(self._flow.passed_bytes)
         self._mailbox.send(
@@ -79,6 +94,7 @@ class Settlements:
                 session=facts.session,
                 generation=facts.generation,
                 left=self._flow.left if facts.session is not None else (),
+                times=times,
             ),
         )
 

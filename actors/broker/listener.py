@@ -9,6 +9,7 @@ send is ``actors/broker/client_input.py``'s, the batch that is being built ``act
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from actors.broker.batch_gathering import REST_TIMER, Gathering
@@ -136,6 +137,7 @@ class Listener(MailboxActor):
             "input_bytes": self._input.held_bytes,
             "outstanding_batches": len(self.batches.link),
             "published": self.clients.traffic.publish_received,
+            "traffic": asdict(self.clients.traffic),
             "reserved_publishes": self.batches.builder.reserved_publishes,
             "refused": self.acknowledgements.refused,
             "pending_wills": self._wills.pending,

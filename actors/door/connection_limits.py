@@ -49,7 +49,10 @@ class Verdict:
 
 
 class Admission:
-    """Counts connections by their numbers. ``refused`` has, by limit, how many were not let in or had to go."""
+    """Counts connections by their numbers. ``refused`` has, by limit, how many were not let in or had to go.
+
+    entered: how many have come in, ever.
+    """
 
     def __init__(self, *, connections_max: int, per_address_max: int | None = None, half_open_max: int | None = None) -> None:
         self._connections_max = connections_max
@@ -59,7 +62,7 @@ class Admission:
         self._by_address: Counter[str] = Counter()
         self._by_listener: Counter[int] = Counter()
         self._half_open: dict[str, dict[int, None]] = {}
-        self.half_open = 0
+        self.half_open = self.entered = 0
         self.refused: Counter[str] = Counter()
 
     def __len__(self) -> int:
@@ -88,6 +91,7 @@ class Admission:
         self._by_listener[listener] += 1
         self._half_open.setdefault(address, {})[number] = None
         self.half_open += 1
+        self.entered += 1
         return Verdict(gives_way=gives_way)
 
     def greeted(self, number: int) -> None:

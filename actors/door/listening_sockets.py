@@ -157,6 +157,7 @@ class Reception:
         return {
             **({"error": self.refusal} if self.refusal else {}),
             "accepting": self.accepting,
+            "connections": self.admission.entered,
             "half_open": self.admission.half_open,
             "limited": dict(self.admission.refused),
             "handshakes_failed": self.handshakes_failed,

@@ -53,6 +53,25 @@ KEY_BYTES: dict[Family, int] = {"msg": 12, "history": 13, "meta": 0}  # of the l
 COPY_BYTES = 1 << 20
 PROBE_BYTES = 16 << 10  # opening the store takes more, but for a moment it cannot be read then
 COMPACTIONS_MAX = 100  # that wait; RocksDB comes to the rest by itself
+# Figures of ``status``, and what RocksDB calls them: those that each family has of its own, and those of the whole.
+FAMILY_PROPERTIES = {
+    "blob_bytes": "rocksdb.live-blob-file-size",
+    "blob_files": "rocksdb.num-blob-files",
+    "compaction_pending_bytes": "rocksdb.estimate-pending-compaction-bytes",
+    "keys": "rocksdb.estimate-num-keys",
+    "live_bytes": "rocksdb.estimate-live-data-size",
+    "memtable_bytes": "rocksdb.cur-size-all-mem-tables",
+    "memtables_waiting": "rocksdb.num-immutable-mem-table",
+    "table_bytes": "rocksdb.live-sst-files-size",
+    "table_readers_bytes": "rocksdb.estimate-table-readers-mem",
+}
+PROPERTIES = {
+    "background_errors": "rocksdb.background-errors",
+    "block_cache_bytes": "rocksdb.block-cache-usage",
+    "compactions_running": "rocksdb.num-running-compactions",
+    "flushes_running": "rocksdb.num-running-flushes",
+}
+LOG_SUFFIX = ".log"
 BLOB_MIN_BYTES = 4096  # larger values go to blob files, which compaction does not rewrite
 
 
@@ -142,6 +161,9 @@ class Engine(Protocol):
         Raises:
             Unavailable: or nothing is kept on disk.
         """
+
+    def figures(self) -> dict[str, int]:
+        """What RocksDB says of itself, for ``bascule status``; nothing where there is none, or it is closed for now."""
 
     def free_bytes(self) -> int | None:
         """Free space where the engine keeps its data; None where that means nothing."""
@@ -295,6 +317,30 @@ class RocksDatabase:
             checkpoint = Checkpoint(self._opened())
             checkpoint.create_checkpoint(path)
 
+    def figures(self) -> dict[str, int]:
+        """What it says of itself, of all families together. It reads nothing from disk but the folder's list of names."""
+        db, columns = self._opened(), self.columns.values()
+        with TRANSLATED:
+            found = {
+                name: sum(int(column.property_int_value(of) or 0) for column in columns) for name, of in FAMILY_PROPERTIES.items()
+            }
+            found |= {name: int(db.property_int_value(of) or 0) for name, of in PROPERTIES.items()}
+        return found | self._folder_figures()
+
+    def _folder_figures(self) -> dict[str, int]:
+        """The size of its logs; nothing if the disk does not tell. RocksDB removes some at any time."""
+        log_bytes = 0
+        try:
+            names = [name for name in os.listdir(self._path) if name.endswith(LOG_SUFFIX)]
+        except OSError:
+            return {}
+        for name in names:
+            try:
+                log_bytes += os.stat(self._path / name).st_size
+            except OSError:
+                continue
+        return {"log_bytes": log_bytes}
+
     def look(self, *, tolerant: bool) -> int:
         """The number that an opening would reach, found by reading alone."""
         with TRANSLATED:
@@ -388,6 +434,9 @@ class RocksEngine:
 
     def keep_evidence(self) -> str:
         return self.opening.keep_evidence()
+
+    def figures(self) -> dict[str, int]:
+        return self.database.figures() if self.database.is_open else {}
 
     def free_bytes(self) -> int | None:
         if self.database.is_open:

@@ -101,6 +101,10 @@ class MemoryEngine:
     def checkpoint(self, path: str) -> None:
         raise Unavailable("the store is in memory only: there is nothing to make a snapshot of", path=path)
 
+    def figures(self) -> dict[str, int]:
+        """There is no RocksDB."""
+        return {}
+
     def free_bytes(self) -> int | None:
         return None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_right
 from collections.abc import Iterator
 
 from storage.queue.chunk import Chunk, Place, rows_in
@@ -11,14 +12,29 @@ from wire.frames.batch import QOS_MASK, Batch
 
 SHARED_ROWS_MAX = 1000
 
+Left = list[tuple[int, int]]  # of what has left a queue: when it was accepted (UTC epoch in ms), and how many messages
+
 
 class Mark:
     """Messages handed out together and not all settled: sequences ``[start, stop)``, thinned out by ``offsets`` from ``start``.
 
-    chunk: for QoS 0 in memory only, the messages themselves. floor, bytes_before: of the first chunk they came from.
+    chunk: for QoS 0 in memory only, the messages themselves. floor, bytes_before, accepted_ms: of the first chunk they came from.
+    later: where the other chunks that share the mark begin, and when each was accepted, if not with the one before.
     """
 
-    __slots__ = ("accepted_ms", "bytes_before", "chunk", "floor", "offsets", "qos0", "remaining", "size_bytes", "start", "stop")
+    __slots__ = (
+        "accepted_ms",
+        "bytes_before",
+        "chunk",
+        "floor",
+        "later",
+        "offsets",
+        "qos0",
+        "remaining",
+        "size_bytes",
+        "start",
+        "stop",
+    )
 
     def __init__(self, start: int, stop: int, offsets: array[int] | None, count: int, size_bytes: int, chunk: Chunk) -> None:
         self.start = start
@@ -31,6 +47,32 @@ class Mark:
         self.floor = chunk.first_seq
         self.bytes_before = chunk.bytes_before
         self.accepted_ms = chunk.accepted_ms
+        self.later: tuple[array[int], array[int]] | None = None
+
+    def share(self, chunk: Chunk, start: int, stop: int) -> None:
+        """``chunk``, all of which is handed out and stored, follows: ``[start, stop)``."""
+        newest_ms = self.accepted_ms if self.later is None else self.later[1][-1]
+        if chunk.accepted_ms != newest_ms:
+            if self.later is None:
+                self.later = array("q"), array("q")
+            self.later[0].append(start)
+            self.later[1].append(chunk.accepted_ms)
+        self.stop = stop
+        self.remaining += stop - start
+        self.qos0 += chunk.qos0
+
+    def note(self, start: int, stop: int, rows: int, left: Left) -> None:
+        """Put down in ``left`` that ``rows`` rows of ``[start, stop)`` have left the queue."""
+        if self.later is None:
+            left.append((self.accepted_ms, rows))
+            return
+        firsts, accepted_ms = self.later
+        start, stop = max(start, self.start), min(stop, self.stop)
+        place = bisect_right(firsts, start)
+        while start < stop:
+            end = min(stop, firsts[place]) if place < len(firsts) else stop
+            left.append((accepted_ms[place - 1] if place else self.accepted_ms, end - start))
+            start, place = end, place + 1
 
 
 class InFlight:
@@ -96,10 +138,8 @@ class InFlight:
             and last.stop == start
             and last.stop - last.start + count <= SHARED_ROWS_MAX
         ):
-            last.stop = stop
-            last.remaining += count
+            last.share(chunk, start, stop)
             last.size_bytes += size_bytes
-            last.qos0 += chunk.qos0
             return
         self._marks.append(Mark(start, stop, offsets, count, size_bytes, chunk))
 
@@ -112,8 +152,8 @@ class InFlight:
         mark.bytes_before = bytes_before
         self._marks.append(mark)
 
-    def settle(self, start: int, stop: int) -> tuple[int, int, int]:
-        """The rows of ``[start, stop)``, none of which was settled, are in flight no more.
+    def settle(self, start: int, stop: int, left: Left | None = None) -> tuple[int, int, int]:
+        """The rows of ``[start, stop)``, none of which was settled, are in flight no more; they are put down in ``left``.
 
         Returns how many stored ones there were, how many of QoS 0, and the bytes of QoS 0 chunks that are settled by it.
         """
@@ -127,6 +167,8 @@ class InFlight:
             if not rows:
                 continue
             mark.remaining -= rows
+            if left is not None:
+                mark.note(start, stop, rows, left)
             if mark.chunk is None:
                 stored += rows
                 if not mark.remaining:

@@ -14,7 +14,7 @@ from storage.queue.chunk_reader import ChunkReader
 from storage.queue.hand_out import Dispatch
 from storage.queue.hand_out_cursor import Cursor
 from storage.queue.hand_out_pieces import Piece
-from storage.queue.in_flight import InFlight
+from storage.queue.in_flight import InFlight, Left
 from storage.queue.ledger import LaneRow, Unwritten
 from storage.queue.ledger_balance import Balance
 from storage.queue.losses_to_damage import Losses
@@ -232,24 +232,24 @@ class Queue:
 
     # --- settle ---
 
-    def settle(self, outcome: str, ranges: Ranges, *, by: str = "store") -> int:
+    def settle(self, outcome: str, ranges: Ranges, *, by: str = "store", left: Left | None = None) -> int:
         """Take the messages of ``ranges`` out of the queue under ``outcome``, handed out or not; how many. by: who says so.
 
         Changes memory at once; the row goes with the next write. What is settled, or not in the queue, is ignored. The bytes of
-        what was not handed out go when the cursor passes it.
+        what was not handed out go when the cursor passes it. What leaves is put down in ``left``.
 
         Raises:
             StorageDamaged, Unavailable: what was not handed out cannot be read; nothing has changed.
         """
         cursor, settled = self._cursor, self._settled
         waits = any(stop > cursor.seq for _, stop in ranges)
-        stored, qos0 = self._waiting.settle(outcome, ranges, by) if waits else (0, 0)
+        stored, qos0 = self._waiting.settle(outcome, ranges, by, left) if waits else (0, 0)
         for start, stop in ranges:
             start, stop = max(start, settled.head), min(stop, cursor.seq)
             if start >= stop:
                 continue
             for low, high in settled.leave(by, outcome, start, stop):
-                gone_stored, gone_qos0, qos0_bytes = self._in_flight.settle(low, high)
+                gone_stored, gone_qos0, qos0_bytes = self._in_flight.settle(low, high, left)
                 stored += gone_stored
                 qos0 += gone_qos0
                 if qos0_bytes:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from storage.queue.chunk import Chunk
 from storage.queue.chunk_reader import ChunkReader
 from storage.queue.hand_out_cursor import Cursor, NextBatch
+from storage.queue.in_flight import Left
 from storage.queue.ledger_balance import Balance
 from storage.queue.losses_to_damage import Losses
 from storage.queue.purged_chunks import Purged
@@ -163,24 +164,24 @@ class Waiting:
 
     # --- settled before it is handed out ---
 
-    def settle(self, outcome: str, ranges: Ranges, by: str) -> tuple[int, int]:
+    def settle(self, outcome: str, ranges: Ranges, by: str, left: Left | None = None) -> tuple[int, int]:
         """Settle what of ``ranges`` waits, and read its chunks for it; how many messages that were, stored ones and QoS 0.
 
-        The bytes go when the cursor passes them.
+        They are put down in ``left``. The bytes go when the cursor passes them.
 
         Raises:
             StorageDamaged, Unavailable: it cannot be read; nothing has changed.
         """
         gaps = self._gaps(ranges)
         damaged: list[StorageDamaged] = []  # they go with the rest; what they held is counted when the queue has run empty
-        left = RangeSet()
+        noted = RangeSet()
         stored = sum(
-            self._rows_in(chunk, start, stop, left)
+            self._rows_in(chunk, start, stop, noted, left)
             for start, stop in gaps
             for chunk in self._reader.look(start, stop, damaged.append)
         )
-        qos0 = sum(self._rows_in(chunk, start, stop, left) for start, stop in gaps for chunk in self._cursor.qos0.waiting)
-        self._settled.leave_rows(by, outcome, gaps, left, damaged=bool(damaged))
+        qos0 = sum(self._rows_in(chunk, start, stop, noted, left) for start, stop in gaps for chunk in self._cursor.qos0.waiting)
+        self._settled.leave_rows(by, outcome, gaps, noted, damaged=bool(damaged))
         for start, stop in gaps:
             self._sent.released.discard(start, stop)
         self._oldest = (-1, None)
@@ -200,12 +201,15 @@ class Waiting:
         waiting = RangeSet((max(start, self._cursor.seq), min(stop, self._cursor.tail)) for start, stop in ranges)
         return [gap for start, stop in waiting for gap in self._settled.above.missing(start, stop)]
 
-    def _rows_in(self, chunk: Chunk, start: int, stop: int, left: RangeSet) -> int:
-        """How many rows ``chunk`` has in ``[start, stop)``; where a history is kept, their sequences are put into ``left``."""
+    def _rows_in(self, chunk: Chunk, start: int, stop: int, noted: RangeSet, left: Left | None) -> int:
+        """How many rows ``chunk`` has in ``[start, stop)``; where a history is kept, their sequences are put into ``noted``."""
         if self._settled.noted:
             if chunk.offsets is None:
-                left.add(max(start, chunk.first_seq), min(stop, chunk.stop))
+                noted.add(max(start, chunk.first_seq), min(stop, chunk.stop))
             else:
                 for low, high in ranges_of(seq for seq in chunk.seqs() if start <= seq < stop):
-                    left.add(low, high)
-        return chunk.rows_in(start, stop)
+                    noted.add(low, high)
+        rows = chunk.rows_in(start, stop)
+        if left is not None and rows:
+            left.append((chunk.accepted_ms, rows))
+        return rows

@@ -7,6 +7,8 @@ store.refused-write-kept: when the disk refuses, the open write is kept and comm
 from __future__ import annotations
 
 import logging
+from time import perf_counter
+from typing import Any
 
 from storage.engine.engine import Engine
 from storage.store.dead_letter_queues import DeadLetterQueues
@@ -20,9 +22,14 @@ from storage.store.next_commit import NextCommit
 from storage.store.receiving_link import Senders
 from storage.store.session_rows import Sessions
 from wire.errors import Unavailable
+from wire.histogram import Histogram
 from wire.settings import PersistenceSettings
 
 log = logging.getLogger("bascule")
+
+
+SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5)
+MESSAGES = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000)
 
 
 class Commits:
@@ -44,6 +51,9 @@ class Commits:
         events: EventLog,
     ) -> None:
         self.count = 0
+        self._written_bytes = 0
+        self._seconds = Histogram(SECONDS)
+        self._messages = Histogram(MESSAGES)
         self._engine = engine
         self._syncs = settings.sync == "full"
         self._disk = disk
@@ -90,11 +100,15 @@ class Commits:
         write.promised |= commit.awaited and strong  # what the loss of power may take back leaves no mark
         written = bool(write)
         if written:
+            began_s = perf_counter()
             try:
                 self._engine.commit(write, sync=commit.needs_sync and self._syncs)
             except Unavailable as error:
                 self._disk.refuses(error, now_s, wall_ms)
                 return
+            self._seconds.add(perf_counter() - began_s)
+            self._messages.add(commit.messages)
+            self._written_bytes += write.size_bytes
             self.count += 1
         commit.done(now_s, written=written)
         if self._openings.owing:
@@ -104,3 +118,12 @@ class Commits:
             self._disk.takes_again(wall_ms)
             self._hand_outs.all_ready()
             log.info("store.available")
+
+    def figures(self) -> dict[str, Any]:
+        """For ``bascule status``, since the process began."""
+        return {
+            "commits": self.count,
+            "written_bytes": self._written_bytes,
+            "commit_seconds": self._seconds.figures(),
+            "commit_messages": self._messages.figures(),
+        }

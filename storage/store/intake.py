@@ -192,6 +192,7 @@ class Intake:
             lambda queue, messages, size_bytes: self._drop_oldest(queue, messages, size_bytes, rooms, now_s),
         )
         self._append(admission)
+        self._next.messages += len(frame.refusable) - len(admission.refused)
         self._receive_ids(frame, admission)
         if retained is not None:
             rows_column, body = retained

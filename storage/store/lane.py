@@ -18,6 +18,7 @@ from wire.errors import ConfigError, Unavailable
 from wire.frames.base import Frame
 from wire.frames.lanes import HandOut, LaneOpened, Settle
 from wire.frames.names import LANE_EPOCH_SHIFT, connection_name, forwarder_name
+from wire.histogram import Histogram
 from wire.settings import LimitSettings
 
 log = logging.getLogger("bascule")
@@ -59,6 +60,7 @@ class Lane:
     losses: int = 0  # places where messages could not be read, in this life
     peak_bytes: int = 0  # since the last compaction
     trimmed_from: bytes = b""
+    end_to_end: Histogram | None = None  # of a bridge: how long what was delivered in this life took
     settles: deque[Settle] = field(default_factory=deque)  # not applied: the first needs what cannot be read for now
 
     @property

@@ -14,6 +14,7 @@ from storage.engine.keys import QueueNumbers
 from storage.queue.ledger import LaneRow
 from storage.queue.queue import CACHE_BYTES, Queue
 from storage.queue.queue_damage import Quarantine
+from storage.store.end_to_end import end_to_end
 from storage.store.event_log import EventLog
 from storage.store.lane import Lane
 from wire.errors import StorageDamaged
@@ -113,6 +114,7 @@ class Lanes:
             number=place.number if place is not None else 0,
             max_age_s=limits.max_age_s if limits.max_age_s is not None else self._max_age_s,
             row_damaged=row_damaged,
+            end_to_end=end_to_end() if place is not None else None,
         )
         self.all[name] = lane
         if place is not None:

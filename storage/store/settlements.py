@@ -7,15 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from storage.queue.in_flight import Left
 from storage.queue.queue import Queue
 from storage.store.dead_letter_queues import DeadLetterQueues, Remains
 from storage.store.disk_trouble import Disk
+from storage.store.end_to_end import count
 from storage.store.lane import Lane
 from storage.store.lanes import Lanes
 from storage.store.next_commit import NextCommit
 from storage.store.remote_sessions import RemoteSessions
 from wire.errors import ConfigError, Unavailable
 from wire.exchange.left_sessions import left_rows
+from wire.exchange.outcomes import DELIVERED
 from wire.frames.lanes import Settle
 
 
@@ -105,6 +108,10 @@ class Settlements:
         for outcome, ranges in frame.settled:
             if outcome.startswith("dead:"):
                 self._burials.bury(lane.bridge, queue, outcome, ranges, next(dead), by=by)
+            elif outcome == DELIVERED and lane.end_to_end is not None:
+                left: Left = []
+                queue.settle(outcome, ranges, by=by, left=left)
+                count(lane.end_to_end, left, frame.times)
             elif outcome != "redelivered":
                 queue.settle(outcome, ranges, by=by)
         for outcome, ranges in frame.settled:

@@ -69,7 +69,8 @@ class Figures:
             "mode": self._mode,
             "disk_free_bytes": self._disk.free_bytes,
             "events": self._events.figures(),
-            "commits": self._commits.count,
+            **self._commits.figures(),
+            "rocksdb": self._engine.figures(),
             "damaged_files": self._engine.kept,
             **({"state": "disk_low" if low else "running"} if trouble is None else refusal_facts(trouble)),
         }
@@ -92,6 +93,7 @@ class Figures:
             "waits_for_lanes": self._lane_changes.waits_for(lane),
             "former_rules": former_rules(queue, self._rules.get(lane.bridge, ())),
             "ledger_closes": ledger.closes(queue.depth),
+            "end_to_end_seconds": lane.end_to_end.figures() if lane.end_to_end is not None else None,
             "retained": {"messages": queue.trimming.retained(queue.head), "bytes": queue.trimming.size_bytes},
             "damaged": {
                 "stopped": lane.damaged or lane.row_damaged,

@@ -179,6 +179,9 @@ class SimEngine:
         self._disk.checkpoints[path] = self._disk.copy()
         current().effect("checkpoint made")
 
+    def figures(self) -> dict[str, int]:
+        return {}
+
     def free_bytes(self) -> int | None:
         return None
 

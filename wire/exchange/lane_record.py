@@ -28,12 +28,16 @@ class Facts:
 
 
 class LaneRecord:
-    """One lane's. ``session`` and ``generation`` are those of now; ``expiring`` has what expired and is not committed."""
+    """One lane's. ``session`` and ``generation`` are those of now; ``expiring`` has what expired and is not committed.
+
+    delivered: how many messages were settled as delivered, ever.
+    """
 
     def __init__(self, held: HeldIdentifiers, span: IdentifierSpan) -> None:
         self.session = ""
         self.generation = 0
         self.expiring = RangeSet()
+        self.delivered = 0
         self._held = held
         self._span = span
         self._settled: dict[str, RangeSet] = {}
@@ -73,7 +77,9 @@ class LaneRecord:
         settled = self._settled.get(outcome)
         if settled is None:
             settled = self._settled[outcome] = RangeSet()
-        settled.add(start, stop)
+        new = settled.add(start, stop)
+        if outcome == DELIVERED:
+            self.delivered += new
 
     def expire(self, start: int, stop: int) -> None:
         """``[start, stop)``, which was never sent, has expired (exchange.expiry-committed-first)."""

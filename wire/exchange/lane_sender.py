@@ -196,6 +196,11 @@ class LaneSender:
         """As in ``LaneRecord``."""
         return self.exchange.record.settled_messages
 
+    @property
+    def delivered_messages(self) -> int:
+        """As in ``LaneRecord``."""
+        return self.exchange.record.delivered
+
     def facts(self, number: int) -> Facts | None:
         """As ``LaneRecord.facts``."""
         return self.exchange.record.facts(number)

@@ -81,7 +81,7 @@ class Settle(Frame):
     then answer ``Settled`` with ``number``.
     session: the remote session now on record, in its ``generation``, a new one of which forgets what was released before it; None:
     both are unchanged, whatever ``generation`` says. left: with a session, those at other addresses that are kept, each as a
-    ``LeftSession``.
+    ``LeftSession``. times: in the order in which they were delivered, how many messages were, and when (UTC epoch in ms).
     """
 
     queue: str
@@ -92,6 +92,7 @@ class Settle(Frame):
     session: str | None
     generation: int
     left: tuple[tuple[str, int, int, Ranges, Ranges], ...] = ()
+    times: tuple[tuple[int, int], ...] = ()
 
 
 @frame_kind(25)

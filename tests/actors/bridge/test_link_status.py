@@ -50,6 +50,18 @@ def test_another_reason_for_the_same_state_does_not_begin_it_anew() -> None:
     assert status.reason == "the remote has a session that is on no record"
 
 
+def test_it_counts_connections_and_attempts_that_failed_and_not_one_as_the_other() -> None:
+    status = status_at(0.0)
+    status.connecting("the lane was opened", 1.0, 1000)
+    status.failed("tcp: refused", 2.0, 2000)
+    status.connecting("tries again", 3.0, 3000)
+    status.connected(4.0, 4000)
+    status.lost(5.0)
+    status.failed("the remote closed the connection", 5.0, 5000)
+
+    assert (status.connections, status.connections_lost, status.attempts_failed) == (1, 1, 1)
+
+
 def test_nothing_is_attempted_while_it_is_paused() -> None:
     status = status_at(0.0)
     status.failed("tcp: refused", 1.0, 1000)
@@ -98,6 +110,9 @@ def test_the_figures_count_down_to_the_next_attempt_and_never_below_nothing() ->
         "retry_in_s": 0.75,
         "next_attempt_s": 0.75,
         "error": "tcp: refused",
+        "connections": 0,
+        "connections_lost": 0,
+        "attempts_failed": 1,
     }
     status.connected(11.0, 11_000)
     assert (status.figures(12.0)["retry_in_s"], status.figures(12.0)["next_attempt_s"]) == (0.0, None)

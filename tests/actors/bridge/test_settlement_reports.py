@@ -25,6 +25,7 @@ def test_a_settled_message_waits_a_moment_for_others_and_goes_with_them() -> Non
 
     parts.flow.received(ack(PUBACK, 1))
     settlements.tell_soon(now_s)
+    parts.mailbox.clock_s += 0.01
     parts.flow.received(ack(PUBACK, 2))
     settlements.tell_soon(now_s + 0.01)
     assert not settles(parts)
@@ -33,6 +34,8 @@ def test_a_settled_message_waits_a_moment_for_others_and_goes_with_them() -> Non
     settlements.timer()
     [told] = settles(parts)
     assert (told.number, told.epoch, told.settled) == (1, 1, (("delivered", ((0, 2),)),))
+    (one, first_ms), (other, second_ms) = told.times
+    assert (one, other, second_ms - first_ms) == (1, 1, 10), "when each was delivered, and not when that was told"
 
 
 def test_a_release_waits_for_nothing_because_its_pubrel_waits_for_the_commit() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from storage.engine.engine import Engine, RocksEngine, Write
+from storage.engine.engine import FAMILY_PROPERTIES, PROPERTIES, Engine, RocksEngine, Write
 from storage.engine.keys import QueueNumbers, check_format, chunk_key
 from tests.storage.building import wait_idle
 from tests.support.waiting import wait_until
@@ -154,6 +154,31 @@ def put_large(engine: Engine, seqs: range) -> None:
         write.put("msg", chunk_key(1, seq), os.urandom(500))
     write.put("msg", chunk_key(0, 0), b"overlaps")
     engine.commit(write, sync=False)
+
+
+def test_rocksdb_tells_what_it_has_in_memory_on_disk_and_to_do(tmp_path: Path) -> None:
+    engine = RocksEngine(tmp_path / "store")
+    empty = engine.figures()
+    write = Write()
+    for number in range(100):
+        write.put("msg", b"%012d" % number, os.urandom(8_000))
+    engine.commit(write, sync=True)
+
+    written = engine.figures()
+    engine.flush()
+    wait_idle(engine)
+    flushed = engine.figures()
+    engine.close()
+
+    assert set(empty) == {*FAMILY_PROPERTIES, *PROPERTIES, "log_bytes"}
+    assert written["memtable_bytes"] > empty["memtable_bytes"]
+    assert written["log_bytes"] > 800_000
+    assert flushed["blob_bytes"] > 800_000
+    assert flushed["blob_files"] == 1
+    assert flushed["keys"] >= 100
+    assert flushed["live_bytes"] >= flushed["blob_bytes"]
+    assert (flushed["compactions_running"], flushed["flushes_running"], flushed["background_errors"]) == (0, 0, 0)
+    assert engine.figures() == {}, "it is closed"
 
 
 def test_every_range_that_is_to_be_compacted_gives_its_space_back(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 
-from storage.queue.in_flight import SHARED_ROWS_MAX, InFlight
+from storage.queue.in_flight import SHARED_ROWS_MAX, InFlight, Left
 from tests.storage.queues import chunk
 
 
@@ -27,6 +27,32 @@ def test_bytes_are_given_back_when_all_of_a_mark_is_settled() -> None:
     assert in_flight.settle(10, 13) == (0, 1, 0), "its second row is number 13"
     assert in_flight.settle(13, 20) == (0, 1, 40)
     assert in_flight.messages == in_flight.stored == in_flight.qos0 == 0
+
+
+def test_what_leaves_is_put_down_with_the_time_of_the_chunk_that_it_came_from() -> None:
+    in_flight = InFlight()
+    for seq, accepted_ms in ((0, 10), (2, 10), (4, 20), (6, 30)):
+        of = chunk(seq, 2)
+        of.accepted_ms = accepted_ms
+        in_flight.add(of, seq, seq + 2, None, 2)
+    assert len(in_flight) == 1, "they share a mark"
+    left: Left = []
+
+    in_flight.settle(1, 7, left)
+    in_flight.settle(7, 8, left)
+    in_flight.settle(0, 1)
+
+    assert left == [(10, 3), (20, 2), (30, 1), (30, 1)]
+
+
+def test_rows_of_a_chunk_with_gaps_leave_with_its_time() -> None:
+    in_flight = InFlight()
+    in_flight.add(chunk(0, 9, offsets=array("I", [0, 4, 8])), 0, 9, array("I", [0, 4, 8]), 3)
+    left: Left = []
+
+    in_flight.settle(0, 8, left)
+
+    assert left == [(1000, 2)]
 
 
 def test_what_is_below_the_head_is_forgotten_and_the_first_mark_tells_what_is_still_needed() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from storage.engine.engine import Write
+from storage.store.commits import MESSAGES
 from storage.store.store import Store
 from tests.storage.building import (
     RecordingEngine,
@@ -24,6 +25,41 @@ def test_one_turn_is_one_write_and_one_answer() -> None:
     assert [frame.number for frame in of(effects, Committed)] == [3]
     assert len(engine.writes) == before + 1
     assert engine.writes[-1][1], "synced"
+
+
+def test_each_commit_is_measured_with_the_messages_that_came_with_it() -> None:
+    engine = RecordingEngine()
+    store = Store(engine, node(), 1)
+    before = store.status(1000)
+
+    turn(store, publishes(1, b"a"), publishes(2, b"b", b"c"))
+    turn(store, publishes(3, *[b"x"] * 7))
+    figures = store.status(1000)
+
+    assert figures["commits"] - before["commits"] == 2
+    assert sum(figures["commit_seconds"]["counts"]) == figures["commits"]
+    messages = zip(figures["commit_messages"]["counts"], before["commit_messages"]["counts"], strict=True)
+    assert dict(zip(MESSAGES, [now - then for now, then in messages][:-1], strict=True)) == dict.fromkeys(MESSAGES, 0) | {
+        5: 1,
+        10: 1,
+    }
+    assert figures["commit_messages"]["sum"] - before["commit_messages"]["sum"] == 10
+    assert figures["written_bytes"] > before["written_bytes"]
+
+
+def test_a_commit_that_the_disk_refuses_is_measured_once_it_is_made() -> None:
+    engine = RecordingEngine()
+    store = Store(engine, node(), 1)
+    before = store.status(1000)
+    engine.refusing = True
+    turn(store, publishes(1, b"a"))
+    refused = store.status(1000)
+    engine.refusing = False
+    turn(store, publishes(2, b"b"), now_s=200.0)
+    figures = store.status(1000)
+
+    assert sum(refused["commit_seconds"]["counts"]) == sum(before["commit_seconds"]["counts"])
+    assert figures["commit_messages"]["sum"] - before["commit_messages"]["sum"] == 2
 
 
 @pytest.mark.parametrize(("sync", "marked"), [("full", [True, False, True]), ("os", [True, True, True])])
