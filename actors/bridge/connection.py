@@ -69,11 +69,11 @@ class Connection(MailboxActor):
     def on_frame(self, frame: Frame) -> None:
         match frame:
             case Passed():
-                self._flow.offer_batch(frame.batch, frame.first_seq, frame.offsets, frame.size_bytes)
+                self._flow.exchange.offer_batch(frame.batch, frame.first_seq, frame.offsets, frame.size_bytes)
                 if self.exchange.reader.reads_along():
                     self.link.guarded(self.exchange.reader.read)
             case Settled():
-                self._flow.committed(frame.number)
+                self._flow.exchange.record.committed(frame.number)
             case LaneOpened():
                 self._open_lane(frame)
             case Committed():
@@ -150,7 +150,7 @@ class Connection(MailboxActor):
                 "address": link.remote.address if link.remote is not None else "",
                 "first_address": link.failback.figures(now_s),
                 "session_expiry_s": link.kept_s,
-                "in_flight": self._flow.unsettled,
+                "in_flight": self._flow.exchange.unsettled,
                 "suspects": self._reports.figures(),
             },
             "exchange": self.exchange.counts(),

@@ -101,7 +101,7 @@ class Exchange:
     def wanted_place(self) -> str:
         """The address whose session may hold something of ours, or keeps what it has for us; empty if none does."""
         wanted = self.flow.unfinished or self.intake is not None
-        return self.flow.session.rpartition("@")[2] if wanted else ""
+        return self.flow.exchange.record.session.rpartition("@")[2] if wanted else ""
 
     @property
     def unfinished(self) -> bool:
@@ -123,7 +123,7 @@ class Exchange:
         if verdict is Verdict.PING:
             writer.say(remote_packets.PINGREQ)
         elif verdict is Verdict.STALLED:
-            log.warning("connection.stalled", extra={**self._lane.facts, "in_flight": self.flow.in_flight})
+            log.warning("connection.stalled", extra={**self._lane.facts, "in_flight": self.flow.exchange.in_flight.messages})
             return "no acknowledgement in time"
         elif verdict is Verdict.SILENT:
             return "no PINGRESP in time"
@@ -131,8 +131,8 @@ class Exchange:
 
     def time_held(self) -> None:
         """Have a turn begin when what is held back may leave: each ends with a write."""
-        if self.flow.held_until_s != self._held_until_s:
-            self._held_until_s = self.flow.held_until_s
+        if self.flow.exchange.refusals.hold.until_s != self._held_until_s:
+            self._held_until_s = self.flow.exchange.refusals.hold.until_s
             if self._held_until_s is not None:
                 self._mailbox.set_timer(HELD_TIMER, self._held_until_s)
 

@@ -27,7 +27,7 @@ class LaneReports:
     def __init__(self, mailbox: Mailbox, lane: Lane, flow: LaneSender, policy: RefusalPolicy) -> None:
         self._mailbox = mailbox
         self._lane = lane
-        self._flow = flow
+        self._exchange = flow.exchange
         self._policy = policy
         self._refusals_logged_s = float("-inf")
         self._suspected: dict[int, int] = {}  # messages on which the remote closes -> how often it had when that was last said
@@ -40,13 +40,13 @@ class LaneReports:
 
     def suspects(self) -> bool:
         """Say for which messages the remote closes its connections, each time, and of which it was proven: whether of any."""
-        for suspect in self._flow.suspects:
+        for suspect in self._exchange.suspects:
             if suspect.closed > self._suspected.get(suspect.seq, 0):
                 log.warning("message.suspected", extra={**self._lane.facts, **_facts_of(suspect)})
                 if suspect.closed == 1:
                     self._blamed("message.suspected", suspect)
-        self._suspected = {suspect.seq: suspect.closed for suspect in self._flow.suspects}
-        convicted = self._flow.take_convicted()
+        self._suspected = {suspect.seq: suspect.closed for suspect in self._exchange.suspects}
+        convicted = self._exchange.closed_on.take_convicted()
         for blamed in convicted:
             facts = {**self._lane.facts, **_facts_of(blamed), "on_refusal": self._policy.closed}
             log.warning("message.given_up", extra=facts)
@@ -57,19 +57,19 @@ class LaneReports:
         """What was refused since the last time; the first at once, then at most every few seconds."""
         if now_s - self._refusals_logged_s < REFUSALS_LOGGED_EACH_S:
             return
-        refusals = self._flow.take_refusals()
+        refusals = self._exchange.refusals.take_counts()
         if refusals:
             self._refusals_logged_s = now_s
             named = {f"{reason_name(code)} (0x{code:02x})": count for code, count in sorted(refusals.items())}
-            held_s = max(0.0, (self._flow.held_until_s or now_s) - now_s)
+            held_s = max(0.0, (self._exchange.refusals.hold.until_s or now_s) - now_s)
             log.warning("messages.refused", extra={**self._lane.facts, "reasons": named, "held_back_s": round(held_s, 3)})
 
     def note(self) -> str:
         """What an operator should know of what the remote does not take; empty if there is nothing."""
-        reason_code = self._flow.refused_with
+        reason_code = self._exchange.refusals.hold.reason_code
         if reason_code:
             return f"remote says {reason_name(reason_code)}"
-        suspects = self._flow.suspects
+        suspects = self._exchange.suspects
         if not suspects:
             return ""
         worst = suspects[0]
@@ -79,7 +79,7 @@ class LaneReports:
 
     def figures(self) -> list[dict[str, Any]]:
         """The messages for which the remote seems to close its connections, for ``bascule status``."""
-        return [_facts_of(suspect) for suspect in self._flow.suspects]
+        return [_facts_of(suspect) for suspect in self._exchange.suspects]
 
     def _blamed(self, kind: str, blamed: Blamed) -> None:
         details: dict[str, str | int] = {"seq": blamed.seq, "topic": blamed.topic, "bytes": blamed.packet_bytes}

@@ -127,7 +127,7 @@ class RemoteLink:
                 why = {"client_id": self._lane.client_id, "why": "another client uses this client identifier"}
                 log.warning("session.contended", extra={**self._lane.facts, **why})
             self._drop(error.message, by_remote=bool(error.fields.get("by_remote")), taken_over=taken_over)
-            self._retry(error, soon=self._exchange.flow.wants_another)
+            self._retry(error, soon=self._exchange.flow.exchange.closed_on.wants_another)
         except PeerViolation as error:
             log.warning("remote.violated", extra={**self._lane.facts, "error": str(error)})
             if self.remote is not None and self._exchange.writer.between_packets and self._level == LEVEL_5:
@@ -259,7 +259,7 @@ class RemoteLink:
         self.failback.probed(ended.number, self._mailbox.now_s(), ended.error)
         self._time_first()
         if self.failback.finishing:
-            self._exchange.flow.finish(True)
+            self._exchange.flow.exchange.finish(True)
             log.info("bridge.returning", extra={**self._lane.facts, "address": self.failback.first})
 
     def finish(self, now_s: float) -> None:
@@ -268,7 +268,7 @@ class RemoteLink:
         if failback.leaves(now_s, unfinished=self._exchange.unfinished):
             self.remake(f"back to {failback.first}", first=failback.first)
         elif not failback.finishing:
-            self._exchange.flow.finish(False)
+            self._exchange.flow.exchange.finish(False)
             self._time_first()
             log.warning("bridge.stays", extra={**self._lane.facts, "why": failback.error})
             self.guarded(self._exchange.writer.write)

@@ -173,12 +173,11 @@ class RemoteReader:
 
     def rest(self, now_s: float) -> None:
         """Read the socket by the timer while that costs nothing, else whenever it has something."""
-        flow = self._flow
-        rest_s = 0.0
-        if flow.in_flight and not flow.in_flight_qos2:
-            if flow.in_flight * 4 < flow.window:
+        sent, rest_s = self._flow.exchange.in_flight, 0.0
+        if sent.messages and not sent.qos2:
+            if sent.messages * 4 < sent.window:
                 rest_s = REST_OPEN_S
-            elif flow.window >= REST_WINDOW_MIN and flow.in_flight * 2 > flow.window:
+            elif sent.window >= REST_WINDOW_MIN and sent.messages * 2 > sent.window:
                 rest_s = REST_BUSY_S
         if self._resting != bool(rest_s):
             self._resting = bool(rest_s)

@@ -31,6 +31,7 @@ class Settlements:
         self._mailbox = mailbox
         self._queue, self._forwarder = lane.queue, lane.forwarder
         self._flow = flow
+        self._record, self._handed_out = flow.exchange.record, flow.exchange.handed_out
         self._number = 0
         self._timed = False
         self._delivered = 0  # when all but the newest were is among the times
@@ -45,16 +46,16 @@ class Settlements:
         self.lane_epoch = lane_epoch
         self._number = 0
         self._times.clear()
-        self._delivered = self._flow.delivered_messages
+        self._delivered = self._record.delivered
         self._settling.opened()
         self._credit.clear()
 
     def tell_soon(self, now_s: float) -> None:
         """Send what was settled now, or within a moment."""
-        settled = self._flow.settled_messages
+        settled = self._record.settled_messages
         if settled:
             self._note_time()
-        if self._flow.urgent or self._settling.is_enough(settled, self._flow.passed_bytes):
+        if self._record.urgent or self._settling.is_enough(settled, self._handed_out.passed_bytes):
             self.tell()
         elif settled and not self._timed:
             self._timed = True
@@ -67,7 +68,7 @@ class Settlements:
 
     def _note_time(self) -> None:
         """When what was delivered since the last time was."""
-        delivered = self._flow.delivered_messages
+        delivered = self._record.delivered
         if delivered > self._delivered:
             self._times.append((delivered - self._delivered, self._mailbox.wall_ms()))
             self._delivered = delivered
@@ -76,13 +77,13 @@ class Settlements:
         """Send what was settled and released since the last time, if anything was."""
         if not self.lane_epoch:
             return
-        facts = self._flow.facts(self._number + 1)
+        facts = self._record.facts(self._number + 1)
         if facts is None:
             return
         self._note_time()
         times, self._times = tuple(self._times), []
         self._number += 1
-        self._settling.told(self._flow.passed_bytes)
+        self._settling.told(self._handed_out.passed_bytes)
         self._mailbox.send(
             self._forwarder,
             Settle(
@@ -100,7 +101,7 @@ class Settlements:
 
     def grant(self) -> None:
         """Let the Forwarder pass on more, if that is worth a frame."""
-        granted = self._credit.grant(self._flow.passed_messages, self._flow.passed_bytes)
+        granted = self._credit.grant(self._handed_out.passed_messages, self._handed_out.passed_bytes)
         if granted is not None:
             self._mailbox.send(
                 self._forwarder,

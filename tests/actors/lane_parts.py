@@ -50,7 +50,7 @@ class LaneParts:
     def publish(self, *payloads: bytes, qos: int = 1) -> None:
         """Messages of topic t come from the Forwarder."""
         batch = from_rows([(b"t", qos, payload) for payload in payloads])
-        self.flow.offer_batch(batch, self._next_seq, None, batch.size_bytes())
+        self.flow.exchange.offer_batch(batch, self._next_seq, None, batch.size_bytes())
         self._next_seq += len(payloads)
 
     def written(self) -> bytes:

@@ -712,7 +712,7 @@ class Oracle:
         elif kind == "connection":
             exchange = actor.exchange
             handed = self.handed_to_connection.get(actor.name, 0) if exchange.settlements.lane_epoch else 0  # else a former life's
-            in_hand = handed - exchange.flow.passed_messages
+            in_hand = handed - exchange.flow.exchange.handed_out.passed_messages
             most = max(self.shape.in_hand, 3 * self.shape.window)
             if in_hand > most + self.handed_rows_max:
                 raise Violation("P5", f"the Connection has {in_hand} messages in hand, {most} are allowed")

@@ -14,19 +14,15 @@ exchange.left-session-on-record [P2, P3]: a session that is left goes on record 
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
 from wire.exchange.identifier_release import IdentifierRelease
-from wire.exchange.lane_record import Facts
 from wire.exchange.left_sessions import LeftRows, LeftSession, LeftSessions, left_rows
-from wire.exchange.messages_closed_on import Blamed
 from wire.exchange.outcomes import Counts
 from wire.exchange.sender import SenderHalf
-from wire.frames.batch import Batch
-from wire.frames.lanes import HandOut, LaneOpened
+from wire.frames.lanes import LaneOpened
 from wire.ranges import Ranges, RangeSet
 
 
@@ -165,112 +161,3 @@ class LaneSender:
             enter, self._release, self._enter_then = self._enter_then, None, None
             enter()
         return self.exchange.received(buffer, position)
-
-    # --- hand-outs, and what became of them ---
-
-    def offer_batch(self, batch: Batch, first_seq: int, offsets: array[int] | None, size_bytes: int) -> None:
-        """As ``SenderHalf.offer_batch``."""
-        self.exchange.offer_batch(batch, first_seq, offsets, size_bytes)
-
-    def offer(self, frame: HandOut) -> None:
-        """As ``SenderHalf.offer``."""
-        self.exchange.offer(frame)
-
-    @property
-    def passed_messages(self) -> int:
-        """As in ``HandedOut``."""
-        return self.exchange.handed_out.passed_messages
-
-    @property
-    def passed_bytes(self) -> int:
-        """As in ``HandedOut``."""
-        return self.exchange.handed_out.passed_bytes
-
-    @property
-    def urgent(self) -> bool:
-        """As in ``LaneRecord``."""
-        return self.exchange.record.urgent
-
-    @property
-    def settled_messages(self) -> int:
-        """As in ``LaneRecord``."""
-        return self.exchange.record.settled_messages
-
-    @property
-    def delivered_messages(self) -> int:
-        """As in ``LaneRecord``."""
-        return self.exchange.record.delivered
-
-    def facts(self, number: int) -> Facts | None:
-        """As ``LaneRecord.facts``."""
-        return self.exchange.record.facts(number)
-
-    def committed(self, number: int) -> None:
-        """As ``LaneRecord.committed``."""
-        self.exchange.record.committed(number)
-
-    # --- how the exchange stands ---
-
-    @property
-    def session(self) -> str:
-        """The session on record, or about to be."""
-        return self.exchange.record.session
-
-    @property
-    def generation(self) -> int:
-        """Its number."""
-        return self.exchange.record.generation
-
-    @property
-    def window(self) -> int:
-        """As in ``InFlight``."""
-        return self.exchange.in_flight.window
-
-    @property
-    def in_flight(self) -> int:
-        """QoS 1 and 2 messages that are unsettled on the live connection."""
-        return self.exchange.in_flight.messages
-
-    @property
-    def in_flight_qos2(self) -> int:
-        """How many of them are QoS 2."""
-        return self.exchange.in_flight.qos2
-
-    @property
-    def unsettled(self) -> int:
-        """As in ``SenderHalf``."""
-        return self.exchange.unsettled
-
-    def finish(self, finishing: bool) -> None:
-        """As ``SenderHalf.finish``."""
-        self.exchange.finish(finishing)
-
-    # --- what the remote refuses ---
-
-    @property
-    def refused_with(self) -> int:
-        """The reason code for which PUBLISHes are held back; 0 while they are not."""
-        return self.exchange.refusals.hold.reason_code
-
-    @property
-    def held_until_s(self) -> float | None:
-        """Until when they are, once ``pump`` has said so; then it is to be called again."""
-        return self.exchange.refusals.hold.until_s
-
-    def take_refusals(self) -> dict[int, int]:
-        """As ``Refusals.take_counts``."""
-        return self.exchange.refusals.take_counts()
-
-    @property
-    def suspects(self) -> list[Blamed]:
-        """As in ``SenderHalf``."""
-        return self.exchange.suspects
-
-    @property
-    def wants_another(self) -> bool:
-        """As in ``ClosedOn``."""
-        return self.exchange.closed_on.wants_another
-
-    def take_convicted(self) -> list[Blamed]:
-        """As ``ClosedOn.take_convicted``."""
-        return self.exchange.closed_on.take_convicted()

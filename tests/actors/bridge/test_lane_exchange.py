@@ -85,7 +85,7 @@ def test_a_turn_begins_when_what_is_held_back_may_leave() -> None:
     assert parts.written() == b"", "it is held back"
 
     exchange.time_held()
-    assert timers[HELD_TIMER] == exchange.flow.held_until_s
+    assert timers[HELD_TIMER] == exchange.flow.exchange.refusals.hold.until_s
     timers.clear()
     exchange.time_held()
     assert not timers, "a timer for each time"

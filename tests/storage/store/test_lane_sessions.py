@@ -69,9 +69,9 @@ class Lane:
                     self.opened = frame
                     self.flow.open(frame)
                 case HandOut():
-                    self.flow.offer(frame)
+                    self.flow.exchange.offer(frame)
                 case Settled():
-                    self.flow.committed(frame.number)
+                    self.flow.exchange.record.committed(frame.number)
 
     def connect(self, session: str) -> None:
         remote = self.remotes[session]
@@ -96,7 +96,7 @@ class Lane:
             case 2 if self.to_us:
                 self.flow.received(self.to_us.popleft())
             case 3:
-                facts = self.flow.facts(self.number + 1)
+                facts = self.flow.exchange.record.facts(self.number + 1)
                 if facts is not None:
                     self.number += 1
                     self.store.receive(
@@ -236,8 +236,8 @@ def test_an_address_that_comes_back_is_not_taken_for_the_session_on_record() -> 
         lane.flow.disconnected()
         lane.to_remote.clear()
         lane.to_us.clear()
-        assert (lane.flow.session, lane.flow.exchange.live) == (place, False)
-    assert lane.flow.generation == 2
+        assert (lane.flow.exchange.record.session, lane.flow.exchange.live) == (place, False)
+    assert lane.flow.exchange.record.generation == 2
     lane.connect(HERE)
     finish(lane)
 
@@ -258,7 +258,7 @@ def test_a_lane_that_keeps_its_sessions_goes_there_and_back_and_each_remote_has_
                 for _ in range(steps):
                     lane.step()
                 lane = lane.left(how, life, republish)
-            known = {HERE, THERE} & {lane.flow.session, *(left.session for left in lane.flow.left)}
+            known = {HERE, THERE} & {lane.flow.exchange.record.session, *(left.session for left in lane.flow.left)}
             lane.connect(HERE)
             counts = finish(lane)
             assert lane.ended == 0 or HERE not in known

@@ -17,7 +17,7 @@ def connect(flow: LaneSender, session: str, *, present: bool, maximum_qos: int =
 
 
 def offer(flow: LaneSender, *flags: int) -> None:
-    flow.offer(hand_out(0, from_rows((b"t", flag, b"%d" % seq) for seq, flag in enumerate(flags))))
+    flow.exchange.offer(hand_out(0, from_rows((b"t", flag, b"%d" % seq) for seq, flag in enumerate(flags))))
 
 
 def leaving(flow: LaneSender) -> list[tuple[int, int, bool]]:
@@ -26,8 +26,8 @@ def leaving(flow: LaneSender) -> list[tuple[int, int, bool]]:
 
 
 def commit(flow: LaneSender, number: int) -> None:
-    flow.facts(number)
-    flow.committed(number)
+    flow.exchange.record.facts(number)
+    flow.exchange.record.committed(number)
 
 
 def lane_that_left(*, republish: bool = False) -> LaneSender:
@@ -42,7 +42,7 @@ def lane_that_left(*, republish: bool = False) -> LaneSender:
     flow.disconnected()
     connect(flow, THERE, present=False)
     assert flow.left == (LeftSession(HERE, 1, 4, ((0, 1),), ((1, 3),)),)
-    assert flow.generation == 2
+    assert flow.exchange.record.generation == 2
     commit(flow, 2)
     return flow
 
@@ -63,16 +63,16 @@ def test_a_session_that_was_left_lets_go_of_what_is_settled_and_goes_on_with_the
     assert flow.received(ack(PUBCOMP, 1)) == 4
     assert leaving(flow) == []
     assert flow.unfinished
-    facts = flow.facts(4)
+    facts = flow.exchange.record.facts(4)
     assert facts is not None
     assert facts.session is None, "not on record before the remote has let go of all"
     assert flow.owed == (None, None, 2)
     flow.received(ack(PUBCOMP, 2, 0x92))
-    facts = flow.facts(5)
+    facts = flow.exchange.record.facts(5)
     assert facts is not None
     assert (facts.session, facts.generation, [left.session for left in flow.left]) == (HERE, 1, [THERE])
     assert leaving(flow) == [], "exchange.session-on-record-first"
-    flow.committed(5)
+    flow.exchange.record.committed(5)
     assert leaving(flow) == [(PUBLISH, 3, True), (PUBLISH, 4, True)]
     flow.received(ack(PUBREC, 3) + ack(PUBACK, 4))
 
@@ -123,7 +123,7 @@ def test_a_session_that_the_remote_has_lost_is_new_and_has_a_number_of_its_own()
     connect(flow, HERE, present=False)
     commit(flow, 3)
 
-    assert (flow.generation, [left.session for left in flow.left]) == (3, [THERE])
+    assert (flow.exchange.record.generation, [left.session for left in flow.left]) == (3, [THERE])
     assert leaving(flow) == [(PUBLISH, 2, False), (PUBLISH, 3, False), (PUBLISH, 4, False)]
 
 
