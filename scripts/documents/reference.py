@@ -21,7 +21,6 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 import storage.store.event_rows
-from storage.analysis.job import _arguments as report_arguments
 from supervisor.cli.main import cli
 from supervisor.config.keys import Configuration
 from supervisor.config.value_kinds import Duration, Number, Size
@@ -69,14 +68,47 @@ def commands() -> str:
     head = f"""{MADE}
 # Commands
 
-CONFIG is the configuration file of a node. Commands that ask a node something need it running on this machine; `bascule
-check`, `bascule passwd`, `bascule export`, `bascule report`, `bascule snapshot --verify` and `bascule snapshot --last` do
-not. Each ends with one of the [exit statuses](exit-statuses.md), and has `--help`. Logs are JSON lines on standard error.
-`bascule run` prints one JSON line `node.ready` on standard output when its listeners accept.
+## Which node
+
+CONFIG is the configuration file of a node on this machine. It is the first argument, or given with `-c`, before the command or
+behind it. When it is left out it is what the environment has in `BASCULE_CONFIG`, or `/etc/bascule/bascule.yaml`. Where what
+follows CONFIG may be left out as well, as in `bascule queue ls [CONFIG] [BRIDGE]`, a single argument is CONFIG if it is a file
+or ends in `.yaml` or `.yml`.
+
+A node elsewhere is given by `--node ADDRESS` and `--key FILE` in front of the command, or by `BASCULE_NODE` and `BASCULE_KEY`.
+What is typed goes before what is in the environment.
+Commands that read the node's own files say so: `bascule check`, `bascule doctor`, `bascule run`, `bascule snapshot --list`,
+`--last` and `--to`.
+
+## What all have
+
+`-h` or `--help` explains each; with `--json` a command answers a program. Each ends with one of the
+[exit statuses](exit-statuses.md). Logs are JSON lines on standard error. `bascule run` prints one JSON line `node.ready` on
+standard output when its listeners accept.
+
+| option before the command | effect |
+|---|---|
+{_global_options()}
+Completion of commands, options and files, for the shell that is in use:
+
+    eval "$(_BASCULE_COMPLETE=bash_source bascule)"               # in ~/.bashrc
+    eval "$(_BASCULE_COMPLETE=zsh_source bascule)"                # in ~/.zshrc
+    _BASCULE_COMPLETE=fish_source bascule | source                # in ~/.config/fish/config.fish
+
+## The commands
 
 """
     index = _table(("command", "effect"), [(f"[`{path}`](#{_anchor(path)})", _first(one)) for path, one in _leaves(cli, "bascule")])
     return head + index + "".join(_command(path, one) for path, one in _leaves(cli, "bascule"))
+
+
+def _global_options() -> str:
+    options = [option for option in cli.params if isinstance(option, click.Option)]
+    return "".join(f"| {_option_names(option)} | {_cell(_option_text(option))} |\n" for option in options)
+
+
+def _option_names(option: click.Option) -> str:
+    return _code(", ".join(option.opts) + (f" {_metavar(option)}" if not option.is_flag else ""))
 
 
 def _leaves(group: click.Group, path: str) -> Iterator[tuple[str, click.Command]]:
@@ -100,15 +132,13 @@ def _first(command: click.Command) -> str:
 
 
 def _command(path: str, command: click.Command) -> str:
-    if path == "bascule report":
-        usage, options = _report()
-    else:
-        usage = " ".join(command.collect_usage_pieces(click.Context(command)))
-        options = [
-            (_code(", ".join(option.opts) + (f" {_metavar(option)}" if not option.is_flag else "")), _option_text(option))
-            for option in command.params
-            if isinstance(option, click.Option) and not option.hidden
-        ]
+    context = click.Context(command)
+    usage = " ".join(command.collect_usage_pieces(context))
+    options = [
+        (_option_names(option), _option_text(option))
+        for option in command.get_params(context)
+        if isinstance(option, click.Option) and not option.hidden and "--help" not in option.opts
+    ]
     text = f"\n## {path}\n\n    {path} {usage}\n\n{_help(command)}\n"
     return text + ("\n" + _table(("option", "effect"), options) if options else "")
 
@@ -130,16 +160,6 @@ def _metavar(option: click.Option) -> str:
 def _option_text(option: click.Option) -> str:
     default = option.default if option.show_default and option.default is not None else None
     return (option.help or "") + (f" Default: `{default}`." if default is not None else "")
-
-
-def _report() -> tuple[str, list[tuple[str, str]]]:
-    """Of argparse, which knows the options of the analysis."""
-    rows = []
-    for action in report_arguments("bascule report")._actions:
-        if action.option_strings and "-h" not in action.option_strings:
-            choices = " | ".join(map(str, action.choices)) if action.choices else action.metavar or action.dest.upper()
-            rows.append((_code(action.option_strings[0] + ("" if action.nargs == 0 else f" {choices}")), f"{action.help}."))
-    return "SNAPSHOT... [OPTIONS]", rows
 
 
 # --- configuration ---

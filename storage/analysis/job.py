@@ -36,14 +36,18 @@ _DAMAGE_WORDS = ("SnapshotDamaged", "StorageDamaged", "ManifestDamaged")
 
 def main(argv: Sequence[str] | None = None, prog: str = "analyze") -> int:
     """Make the report; the exit status."""
-    given = _arguments(prog).parse_args(argv)
+    return run(arguments(prog).parse_args(argv), prog)
+
+
+def run(given: argparse.Namespace, prog: str) -> int:
+    """``main`` for arguments that are parsed already."""
     formats: tuple[Format, ...] = tuple(given.format or (FORMATS if given.to else ("table",)))
     if not given.to and set(formats) & {"parquet", "html"}:
         print(f"{prog}: --format parquet and html want --to DIR", file=sys.stderr)
         return 2
     try:
         spark = spark_session("bascule report", cores=given.cores, memory_mb=given.memory_mb, quick=is_small(given.inputs))
-        return _run(spark, given, formats)
+        return _report(spark, given, formats)
     except NoSnapshots as error:
         print(f"{prog}: {error}", file=sys.stderr)
         return NO_SNAPSHOT_STATUS
@@ -62,7 +66,7 @@ def is_small(inputs: Sequence[str]) -> bool:
     return len(known) <= SMALL_SNAPSHOTS and sum(known) < SMALL_BYTES
 
 
-def _run(spark: SparkSession, given: argparse.Namespace, formats: Sequence[Format]) -> int:
+def _report(spark: SparkSession, given: argparse.Namespace, formats: Sequence[Format]) -> int:
     from pyspark.errors import PySparkException
 
     period = Period(since_us=_us(given.since), until_us=_us(given.until))
@@ -120,7 +124,8 @@ def _moment(text: str) -> datetime:
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
-def _arguments(prog: str) -> argparse.ArgumentParser:
+def arguments(prog: str) -> argparse.ArgumentParser:
+    """What the program takes; ``bascule report`` has its options from here."""
     parser = argparse.ArgumentParser(
         prog=prog,
         description="Say what waits where, what was slow, what was lost and why, and whether everything adds up, from snapshots.",

@@ -16,9 +16,10 @@ from supervisor.cli.node_calls import CONFIG
 @click.option("--offline", is_flag=True, help="Connect to no remote.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, a line for each finding.")
 def doctor(config: Path, offline: bool, as_json: bool) -> int:
-    """Examine CONFIG and this machine: one verdict and one cure a line. The exit status is 1 if something is to be mended.
+    """Say what is wrong with a node and its machine, and the cure.
 
-    It connects to each remote with the bridge's own credentials, under a client identifier of its own, and changes nothing.
+    One verdict and one cure a line; the exit status is 1 if something is to be mended. It connects to each remote with the bridge's
+    own credentials, under a client identifier of its own, and changes nothing.
     """
     from supervisor.doctor.examination import examine
     from supervisor.terminal.view import say_finding

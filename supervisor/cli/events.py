@@ -4,38 +4,37 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from operator import itemgetter
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from supervisor.cli.node_calls import CONFIG, call_node, node_of
-
-if TYPE_CHECKING:
-    from supervisor.config.loading import NodePlace
+from supervisor.cli.node_calls import GivenNode, about_node
 
 _FOLLOW_PERIOD_S = 1.0
-_TIMEOUT_S = 25.0  # longer than the supervisor waits for the store
-_PAGE = 500
 
 
 @click.command()
-@CONFIG
-@click.option("--last", type=click.IntRange(0), default=50, show_default=True, help="How many of the newest; 0 is all.")
+@about_node()
+@click.option(
+    "--last", type=click.IntRange(0), metavar="N", default=50, show_default=True, help="How many of the newest; 0 is all."
+)
 @click.option("--kind", help="Only of this kind, or of all that begin so, such as link.")
 @click.option("--follow", is_flag=True, help="Go on with what happens, until interrupted.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON Lines.")
-def events(config: Path, last: int, kind: str | None, follow: bool, as_json: bool) -> int:
-    """Show what happened to the node of CONFIG, by time: links, restarts, drops, overflow."""
-    node = node_of(config)
+def events(node: GivenNode, last: int, kind: str | None, follow: bool, as_json: bool) -> int:
+    """Show what happened to the node, by time.
+
+    Links, restarts, drops, overflow, and what operators ordered.
+    """
+    client = node.client
     following = 0
     if last:
-        following = max(0, _page(node, 0, 1)["until"] - last) if kind is None else 0
+        following = max(0, client.events(0, 1)["until"] - last) if kind is None else 0
     shown: list[dict[str, Any]] = []
-    for event in _events(node, following):
+    for event in client.each_event(following):
         following = event["number"] + 1
         if _wanted(event, kind):
             shown.append(event)
@@ -45,7 +44,7 @@ def events(config: Path, last: int, kind: str | None, follow: bool, as_json: boo
         print("no events" if kind is None else f"no events of the kind {kind}")
     while follow:
         time.sleep(_FOLLOW_PERIOD_S)
-        news = list(_events(node, following))
+        news = client.all_events(following)
         following = news[-1]["number"] + 1 if news else following
         for event in by_time(news):
             if _wanted(event, kind):
@@ -67,22 +66,6 @@ def by_time(events: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
         else:
             between.append(event)
     return ordered + sorted(between, key=itemgetter("at_ms"))
-
-
-def _page(node: NodePlace, start: int, count: int) -> Any:
-    return call_node(node, "events", {"from": str(start), "count": str(count)}, timeout_s=_TIMEOUT_S)
-
-
-def _events(node: NodePlace, start: int) -> Iterator[dict[str, Any]]:
-    """All from number ``start`` on that there are now."""
-    until: int | None = None
-    while until is None or start < until:
-        page = _page(node, start, _PAGE)
-        until = page["until"] if until is None else until  # what happens meanwhile is for the next time
-        start = page["next"]
-        yield from page["events"]
-        if not page["events"]:
-            return
 
 
 def _wanted(event: dict[str, Any], kind: str | None) -> bool:

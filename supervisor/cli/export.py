@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from supervisor.cli.node_calls import JSON
 from wire.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -19,13 +20,13 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("places", metavar="SNAPSHOT...", nargs=-1, required=True)
 @click.option("--to", "target", type=click.Path(path_type=Path, file_okay=False), required=True, help="The folder for the files.")
-@click.option("--tables", metavar="TABLE,...", help="Only these tables: messages, queues, settlements, ...")
+@click.option("--tables", metavar="TABLE,...", help="Only these, such as messages,queues; without it, all.")
 @click.option("--no-payload", is_flag=True, help="Leave the payloads out.")
 @click.option("--damaged", type=click.Choice(["fail", "skip"]), default="fail", show_default=True, help="What cannot be read.")
 @click.option(
     "--newer", type=click.Choice(["fail", "skip"]), default="fail", show_default=True, help="Snapshots of a newer version."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@JSON
 def export(
     places: tuple[str, ...], target: Path, tables: str | None, no_payload: bool, damaged: str, newer: str, as_json: bool
 ) -> int:

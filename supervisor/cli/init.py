@@ -46,7 +46,10 @@ def init(
     force: bool,
     yes: bool,
 ) -> int:
-    """Write a first configuration to FILE: small, commented, and checked. What no option gives is asked for on a terminal."""
+    """Write a first configuration to FILE, and check it.
+
+    It is small and commented. What no option gives is asked for on a terminal.
+    """
     from supervisor.config.addresses import parse_remote_address
     from supervisor.config.first_configuration import Answers, name_of, write_first
 

@@ -13,7 +13,7 @@ import json
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
@@ -21,15 +21,14 @@ from supervisor.cli.doctor import doctor
 from supervisor.cli.events import events
 from supervisor.cli.export import export
 from supervisor.cli.init import init
-from supervisor.cli.node_calls import CONFIG
-from supervisor.cli.node_calls import call_node as _call
+from supervisor.cli.node_calls import CONFIG, JSON, GivenNode, about_node, config_option, remote_options, told
 from supervisor.cli.node_calls import load as _load
-from supervisor.cli.node_calls import node_of as _node_of
 from supervisor.cli.passwd import passwd
 from supervisor.cli.queue import queue
 from supervisor.cli.report import report
 from supervisor.cli.session import session
 from supervisor.cli.snapshot import snapshot
+from supervisor.cli.status import status
 from supervisor.terminal.failures import complain, printing, refused
 from supervisor.version import version
 from wire.errors import BasculeError, ConfigError
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
     from wire.settings import NodeSettings
 
 _POLL_S = 0.05
-_WATCH_PERIOD_S = 1.0
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -68,16 +66,25 @@ def _version(context: click.Context, _parameter: click.Parameter, wanted: bool) 
     context.exit()
 
 
-@click.group()
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@config_option
+@remote_options
 @click.option("--version", is_flag=True, expose_value=False, is_eager=True, callback=_version, help="Print the version.")
 def cli() -> None:
-    """A durable store-and-forward bridge between MQTT brokers."""
+    """A durable store-and-forward bridge between MQTT brokers.
+
+    CONFIG is the configuration file of a node on this machine. Without it, it is what the environment has in BASCULE_CONFIG, or
+    /etc/bascule/bascule.yaml. Commands that only ask a node may ask one elsewhere, by --node and --key.
+    """
 
 
 @cli.command()
 @CONFIG
 def run(config: Path) -> NoReturn:
-    """Run the node of CONFIG in the foreground; SIGTERM stops it in good order."""
+    """Run the node of CONFIG in the foreground.
+
+    SIGTERM stops it in good order.
+    """
     from supervisor.launch import become
 
     become("supervisor.tree.run", str(config))
@@ -85,13 +92,26 @@ def run(config: Path) -> NoReturn:
 
 @cli.command()
 @CONFIG
-def check(config: Path) -> int:
-    """Validate CONFIG, with its password and ACL files, and say what it makes."""
-    settings = _load(config)
+@JSON
+def check(config: Path, as_json: bool) -> int:
+    """Say what is wrong with CONFIG, or what it makes.
+
+    Its password and ACL files, certificates and credentials are read, too.
+    """
+    try:
+        settings = _load(config)
+    except ConfigError as error:
+        if not as_json:
+            raise
+        print(json.dumps({"ok": False, "problems": error.problems or (str(error),)}))
+        return error.exit_status
     lanes = sum(bridge.lanes for bridge in settings.bridges)
     bridges = ", ".join(bridge.name for bridge in settings.bridges) or "none"
     listeners = ", ".join(f"{listener.bind} ({listener.protocol})" for listener in settings.listeners)
     faults = _certificate_faults(settings) + _credentials_faults(settings)
+    if as_json:
+        print(json.dumps({"ok": not faults, "problems": faults}))
+        return ConfigError.exit_status if faults else 0
     if faults:
         print("\n".join(f"{config}: {fault}" for fault in faults), file=sys.stderr)
         return ConfigError.exit_status
@@ -126,64 +146,34 @@ def _credentials_faults(settings: NodeSettings) -> list[str]:
 
 
 @cli.command()
-@CONFIG
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.option("--watch", is_flag=True, help="Print it again each second, until interrupted.")
-@click.option("-o", "--output", type=click.Choice(["wide"]), help="wide: every count, on a terminal of more than 80 columns.")
-@click.option("--bridge", "name", metavar="BRIDGE", help="Say all that is known of one bridge.")
-def status(config: Path, as_json: bool, watch: bool, output: str | None, name: str | None) -> int:
-    """Say how the node of CONFIG is; the exit status is 0 if it is ready, and 1 if not."""
-    node, wide = _node_of(config), output == "wide"
-
-    def told() -> Any:
-        figures = _call(node, "status")
-        return figures if name is None else _of_bridge(figures, name)
-
-    if watch and not as_json and sys.stdout.isatty():
-        from supervisor.terminal.view import watch_status
-
-        watch_status(told, _WATCH_PERIOD_S, wide=wide)
-        return 0
-    while True:
-        figures = told()
-        if as_json:
-            print(json.dumps(figures), flush=True)
-        else:
-            from supervisor.terminal.view import print_status
-
-            print_status(figures, wide=wide)
-            sys.stdout.flush()
-        if not watch:
-            return 0 if figures["ready"] else 1
-        time.sleep(_WATCH_PERIOD_S)
-
-
-def _of_bridge(figures: dict[str, Any], name: str) -> dict[str, Any]:
-    """``figures`` with no bridge but that of ``name``; ``bridge`` says that it was asked for."""
-    rows = [row for row in figures["bridges"] if row["name"] == name]
-    if not rows:
-        known = ", ".join(sorted({row["name"] for row in figures["bridges"]})) or "none"
-        raise click.UsageError(f"there is no bridge {name}; there are: {known}")
-    return figures | {"bridges": rows, "bridge": name}
-
-
-@cli.command()
-@CONFIG
-def stop(config: Path) -> int:
-    """Stop the node of CONFIG in good order, and wait until it has ended."""
-    node = _node_of(config)
-    from supervisor.lock import running_pid
+@about_node()
+@JSON
+def stop(node: GivenNode, as_json: bool) -> int:
+    """Stop the node in good order, and wait until it has ended."""
     from supervisor.tree.child_table import START_ORDER
 
-    stopping = _call(node, "stop")
-    pid, deadline_s = stopping["pid"], time.monotonic() + (len(START_ORDER) + 1) * stopping["stop_timeout_s"]
-    while running_pid(Path(node.data_dir)) == pid:
+    name, stopping = node.client.ping()["node"], node.client.stop()
+    deadline_s = time.monotonic() + (len(START_ORDER) + 1) * stopping["stop_timeout_s"]
+    while _runs(node, stopping["pid"]):
         if time.monotonic() > deadline_s:
-            print(f"bascule: the node (pid {pid}) has not ended yet", file=sys.stderr)
+            print(f"bascule: the node (pid {stopping['pid']}) has not ended yet", file=sys.stderr)
             return 1
         time.sleep(_POLL_S)
-    print(f"{node.name}: stopped")
-    return 0
+    return told({"node": name, "stopped": True}, as_json, f"{name}: stopped")
+
+
+def _runs(node: GivenNode, pid: int) -> bool:
+    """Whether the process ``pid`` of ``node`` is still there; of one elsewhere, whether it answers."""
+    if not node.is_elsewhere:
+        from supervisor.lock import running_pid
+
+        return running_pid(Path(node.place.data_dir)) == pid
+    from supervisor.control.control_socket import NotRunning
+
+    try:
+        return bool(node.client.ping()["pid"] == pid)
+    except NotRunning:
+        return False
 
 
 @cli.group()
@@ -192,38 +182,37 @@ def bridge() -> None:
 
 
 @bridge.command()
-@CONFIG
-@click.argument("name", metavar="BRIDGE")
-def pause(config: Path, name: str) -> int:
-    """Let BRIDGE end its connection until it is resumed, restarts of the node included; messages for it are queued."""
-    _call(_node_of(config), "bridge.pause", {"bridge": name})
-    print(f"{name}: paused until it is resumed; messages for it are queued")
-    return 0
+@about_node(bridge="BRIDGE")
+@JSON
+def pause(node: GivenNode, bridge: str, as_json: bool) -> int:
+    """Let BRIDGE end its connection until it is resumed.
+
+    That holds over restarts of the node. Messages for BRIDGE are queued.
+    """
+    return told(node.client.pause(bridge), as_json, f"{bridge}: paused until it is resumed; messages for it are queued")
 
 
 @bridge.command()
-@CONFIG
-@click.argument("name", metavar="BRIDGE")
-def resume(config: Path, name: str) -> int:
+@about_node(bridge="BRIDGE")
+@JSON
+def resume(node: GivenNode, bridge: str, as_json: bool) -> int:
     """Let BRIDGE connect again and send what was queued."""
-    _call(_node_of(config), "bridge.resume", {"bridge": name})
-    print(f"{name}: resumed")
-    return 0
+    return told(node.client.resume(bridge), as_json, f"{bridge}: resumed")
 
 
 @bridge.command()
-@CONFIG
-@click.argument("name", metavar="BRIDGE")
-def restart(config: Path, name: str) -> int:
+@about_node(bridge="BRIDGE")
+@JSON
+def restart(node: GivenNode, bridge: str, as_json: bool) -> int:
     """Replace the processes that hold the connections of BRIDGE."""
-    restarted = _call(_node_of(config), "bridge.restart", {"bridge": name})["processes"]
-    print(f"{name}: restarting {', '.join(restarted)}")
-    return 0
+    restarted = node.client.restart(bridge)
+    return told(restarted, as_json, f"{bridge}: restarting {', '.join(restarted['processes'])}")
 
 
 cli.add_command(queue)
 cli.add_command(session)
 cli.add_command(events)
+cli.add_command(status)
 cli.add_command(doctor)
 cli.add_command(init)
 cli.add_command(passwd)
@@ -233,12 +222,14 @@ cli.add_command(export)
 
 
 @cli.command()
-@click.option("--messages", default=3000, show_default=True, type=click.IntRange(30, 100_000), help="How many to publish.")
+@click.option(
+    "--messages", default=3000, show_default=True, type=click.IntRange(30, 100_000), metavar="N", help="How many to publish."
+)
 @click.option(
     "--keep", metavar="DIR", type=click.Path(path_type=Path, file_okay=False), help="Keep snapshots of the edge here, to report on."
 )
 def demo(messages: int, keep: Path | None) -> int:
-    """Two nodes, a cut link, killed actors, and the proof that nothing was lost."""
+    """Show two nodes, a cut link, killed processes, and nothing lost."""
     from supervisor.demo.demo import run_demo
 
     return run_demo(messages, keep)

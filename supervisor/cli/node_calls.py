@@ -1,18 +1,239 @@
-"""What every command of the command line starts with: the configuration it is given, and a question to the node of it."""
+"""What every command of the command line starts with: which node it is about, and a client of that node.
+
+CONFIG, the file of a node on this machine, is the first argument of a command, or ``-c CONFIG`` anywhere. Without it, it is what
+``BASCULE_CONFIG`` names, or ``/etc/bascule/bascule.yaml``. A node elsewhere is ``--node ADDRESS`` with ``--key FILE``.
+What is typed goes before what is in the environment.
+"""
 
 from __future__ import annotations
 
+import json
+import os
+from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from wire.errors import BasculeError
+
 if TYPE_CHECKING:
     from supervisor.config.loading import NodePlace
+    from supervisor.control.client import ControlClient
     from wire.settings import NodeSettings
 
-CONFIG = click.argument("config", type=click.Path(path_type=Path))
-CALL_TIMEOUT_S = 5.0
+Command = TypeVar("Command", bound=Callable[..., Any])
+JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+CONFIG_VARIABLE, NODE_VARIABLE, KEY_VARIABLE, SERVER_KEY_VARIABLE = (
+    "BASCULE_CONFIG",
+    "BASCULE_NODE",
+    "BASCULE_KEY",
+    "BASCULE_SERVER_KEY",
+)
+SYSTEM_CONFIG = Path("/etc/bascule/bascule.yaml")
+_YAML = (".yaml", ".yml")
+_CONFIG, _REMOTE = "bascule.config", "bascule.remote"  # in click's ``Context.meta``
+
+
+class NotHere(BasculeError):
+    """The command reads files of the node's machine, and the node is elsewhere."""
+
+    exit_status = 2
+
+
+def _keep_config(context: click.Context, _parameter: click.Parameter, config: Path | None) -> None:
+    if config is not None:
+        context.meta[_CONFIG] = config
+
+
+def _keep_remote(context: click.Context, parameter: click.Parameter, text: str | None) -> None:
+    if text:
+        context.meta.setdefault(_REMOTE, {})[parameter.name] = text
+
+
+def config_option(command: Command) -> Command:
+    """``-c CONFIG``: the file of the node, if it is not the first argument."""
+    return click.option(
+        "-c",
+        "--config",
+        metavar="CONFIG",
+        type=click.Path(path_type=Path),
+        is_eager=True,
+        expose_value=False,
+        callback=_keep_config,
+        help="The node's file, in place of the first argument.",
+    )(command)
+
+
+def remote_options(command: Command) -> Command:
+    """``--node``, ``--key`` and ``--server-key``: a node on another machine, and by which keys it is asked."""
+    for name, metavar, text in (
+        ("--server-key", "KEY", f"The public key of that node, if FILE has none [{SERVER_KEY_VARIABLE}]."),
+        ("--key", "FILE", f"By which key to ask it; bascule keys new makes one [{KEY_VARIABLE}]."),
+        ("--node", "ADDRESS", f"Ask a node elsewhere, such as tcp://edge-1:7000 [{NODE_VARIABLE}]."),
+    ):
+        command = click.option(name, metavar=metavar, is_eager=True, expose_value=False, callback=_keep_remote, help=text)(command)
+    return command
+
+
+def about_node(**arguments: str) -> Callable[[Command], Command]:
+    """The command is about a node, which it gets as ``node``, and behind CONFIG it takes ``arguments``: parameter and name.
+
+    A name in brackets may be left out. CONFIG may be, too: then there are just as many arguments as must be given, or the first of
+    them is no file, and has no name such as ``bascule.yaml``.
+    """
+
+    def take(context: click.Context, _parameter: click.Parameter, words: tuple[str, ...]) -> None:
+        if context.resilient_parsing:  # of completion: nothing is wrong yet
+            return
+        config, words = _split(context, words, list(arguments.values()))
+        for place, (name, shown) in enumerate(arguments.items()):
+            context.params[name] = _checked(words[place], shown) if place < len(words) else None
+        context.params["node"] = GivenNode(context, config)
+
+    return _words(" ".join(("[CONFIG]", *arguments.values())), take)
+
+
+def _words(metavar: str, take: Callable[[click.Context, click.Parameter, tuple[str, ...]], None]) -> Callable[[Command], Command]:
+    def decorate(command: Command) -> Command:
+        argument = click.argument("words", nargs=-1, metavar=metavar, expose_value=False, callback=take, type=_Word())
+        return argument(config_option(command))
+
+    return decorate
+
+
+class _Word(click.ParamType[str]):
+    """A word behind a command; completion offers files, of which CONFIG is one."""
+
+    name = "word"
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
+        return click.Path().shell_complete(ctx, param, incomplete)
+
+
+def _split(context: click.Context, words: tuple[str, ...], names: list[str]) -> tuple[Path | None, tuple[str, ...]]:
+    """CONFIG, if it is among ``words``, and the others; the names say how many there may be, and must be."""
+    required = [name for name in names if not name.startswith("[")]
+    config: Path | None = None
+    if _CONFIG not in context.meta and len(words) > len(required) and (len(words) > len(names) or _is_config(words[0])):
+        config, words = Path(words[0]), words[1:]
+    if len(words) < len(required):
+        raise click.UsageError(f"Missing argument '{required[len(words)]}'.", context)
+    if len(words) > len(names):
+        raise click.UsageError(f"Got unexpected extra argument ({words[len(names)]})", context)
+    return config, words
+
+
+def _is_config(word: str) -> bool:
+    return word.endswith(_YAML) or Path(word).is_file()
+
+
+def _checked(word: str, name: str) -> str:
+    """No name is anything but UTF-8 [MQTT-1.5.4-1]."""
+    try:
+        word.encode()
+    except UnicodeEncodeError as error:
+        raise click.BadParameter("this is not UTF-8", param_hint=name.strip("[]")) from error
+    return word
+
+
+def _config_alone(context: click.Context, _parameter: click.Parameter, words: tuple[str, ...]) -> None:
+    if context.resilient_parsing:
+        return
+    config, _ = _split(context, words, [])
+    context.params["config"] = GivenNode(context, config).config
+
+
+CONFIG = _words("[CONFIG]", _config_alone)  # for what reads the file itself, and is done on the node's machine
+
+
+class GivenNode:
+    """The node that a command was given: one on this machine by its configuration, or one elsewhere by its address and a key."""
+
+    def __init__(self, context: click.Context, config: Path | None) -> None:
+        """config: the first argument, if it was one."""
+        self._context = context
+        self._typed = config or context.meta.get(_CONFIG)
+        typed_remote = context.meta.get(_REMOTE, {})
+        if self._typed is not None and typed_remote:
+            raise click.UsageError("CONFIG is a node on this machine, --node and --key one elsewhere; give one of them", context)
+        variables = {"node": NODE_VARIABLE, "key": KEY_VARIABLE, "server_key": SERVER_KEY_VARIABLE}
+        found = {name: text for name, variable in variables.items() if (text := os.environ.get(variable))}
+        self._remote: dict[str, str] = {} if self._typed is not None else {**found, **typed_remote}
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether it is asked over the network."""
+        return bool(self._remote)
+
+    @property
+    def config(self) -> Path:
+        """The file of the node on this machine.
+
+        Raises:
+            NotHere: the node is elsewhere.
+        """
+        if self._remote:
+            what = f"bascule {self._context.info_name}" if self._context.info_name else "this"
+            raise NotHere(f"{what} reads files of the node's machine: give it there, with CONFIG")
+        if self._typed is not None:
+            return self._typed
+        if variable := os.environ.get(CONFIG_VARIABLE):
+            return Path(variable)
+        if SYSTEM_CONFIG.exists():
+            return SYSTEM_CONFIG
+        raise click.UsageError(
+            f"Missing argument 'CONFIG': {CONFIG_VARIABLE} is not set, and there is no {SYSTEM_CONFIG}.", self._context
+        )
+
+    @cached_property
+    def place(self) -> NodePlace:
+        """Where the node on this machine is. It goes on as it is while its file is wrong elsewhere, and so does who asks it.
+
+        Raises:
+            NotHere: the node is elsewhere.
+            ConfigError: the file does not say.
+        """
+        return node_of(self.config)
+
+    @cached_property
+    def client(self) -> ControlClient:
+        """Who asks it; closed when the command ends.
+
+        Raises:
+            NotRunning: it does not run.
+            ConfigError: what was given does not say where it is, or the key is none.
+        """
+        client = self._remote_client() if self._remote else client_of(self.place)
+        self._context.call_on_close(client.close)
+        return client
+
+    def _remote_client(self) -> ControlClient:
+        from supervisor.control.client import ControlClient
+        from supervisor.control.key_files import is_key, read_key
+
+        if "key" not in self._remote:
+            raise click.UsageError("--node wants --key FILE: a node is asked over the network by a key only", self._context)
+        path = Path(self._remote["key"])
+        key = read_key(path)
+        address, server = self._remote.get("node") or key.node, self._remote.get("server_key") or key.server
+        if not key.secret:
+            raise click.UsageError(f"{path} has no secret key; it ends in .key_secret", self._context)
+        if not address.startswith("tcp://"):
+            raise click.UsageError(f"--node is an address such as tcp://edge-1:7000, not {address!r}", self._context)
+        if not is_key(server):
+            raise click.UsageError(
+                "--server-key is missing, or no key; bascule keys server shows it, on the node's machine", self._context
+            )
+        return ControlClient.remote(address, public=key.public, secret=key.secret, server=server)
+
+
+def told(answer: object, as_json: bool, words: str) -> int:
+    """Say what the node has answered, to a program or in ``words``; the exit status."""
+    print(json.dumps(answer) if as_json else words)
+    return 0
 
 
 def load(config: Path) -> NodeSettings:
@@ -27,7 +248,7 @@ def load(config: Path) -> NodeSettings:
 
 
 def node_of(config: Path) -> NodePlace:
-    """Where the node of the file ``config`` is. It goes on as it is while the file is wrong elsewhere, and so does who asks it.
+    """Where the node of the file ``config`` is.
 
     Raises:
         ConfigError: the file does not say.
@@ -37,17 +258,27 @@ def node_of(config: Path) -> NodePlace:
     return locate(config)
 
 
-def call_node(node: NodePlace, command: str, arguments: dict[str, str] | None = None, *, timeout_s: float = CALL_TIMEOUT_S) -> Any:
+def client_of(node: NodePlace) -> ControlClient:
+    """Who asks ``node``, which is on this machine.
+
+    Raises:
+        NotRunning: it does not run.
+    """
+    from supervisor.control.client import ControlClient
+    from supervisor.control.control_socket import NotRunning
+    from supervisor.lock import running_pid
+
+    if running_pid(Path(node.data_dir)) is None:
+        raise NotRunning(f"node {node.name} does not run; bascule run starts it", data_dir=node.data_dir)
+    return ControlClient.of_run_dir(node.run_dir)
+
+
+def call_node(node: NodePlace, command: str, arguments: dict[str, str] | None = None, *, timeout_s: float | None = None) -> Any:
     """Have ``node`` carry out ``command``, and return its result.
 
     Raises:
         NotRunning: it does not run.
         ControlError: it refused.
     """
-    from supervisor.control.client import call
-    from supervisor.control.control_socket import NotRunning
-    from supervisor.lock import running_pid
-
-    if running_pid(Path(node.data_dir)) is None:
-        raise NotRunning(f"node {node.name} does not run", data_dir=node.data_dir)
-    return call(Path(node.run_dir), command, arguments, timeout_s=timeout_s)
+    with client_of(node) as client:
+        return client.call(command, arguments, timeout_s=timeout_s)

@@ -30,7 +30,10 @@ _PASSWORD_BYTES_MAX = 65_535  # a CONNECT carries no more
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @click.argument("user")
 def passwd(file: Path, user: str, delete: bool, from_stdin: bool) -> int:
-    """Give USER a password in the password file FILE, which is made if need be."""
+    """Give USER a password in the password file FILE.
+
+    FILE is made if need be; it holds hashes. A running node notices within a second.
+    """
     from actors.door.password_file import read_passwords
     from wire.door.password_table import name_fault, with_password, without_user
 

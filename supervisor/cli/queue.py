@@ -13,19 +13,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from storage import files
-from supervisor.cli.node_calls import CONFIG, call_node, node_of
+from supervisor.cli.node_calls import JSON, GivenNode, about_node
 from wire.errors import BasculeError
 
 if TYPE_CHECKING:
-    from supervisor.config.loading import NodePlace
+    from supervisor.control.client import ControlClient
 
-BRIDGE = click.argument("bridge", metavar="BRIDGE")
-JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 FROM = click.option("--from", "start", type=click.IntRange(0), default=0, metavar="SEQ", help="Begin at this sequence.")
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-_TIMEOUT_S = 25.0  # longer than the supervisor waits for the store
 _PAGE = 500
 
 
@@ -33,9 +30,8 @@ def place(command: Command) -> Command:
     """Which queues a command is about: those of a bridge, of one lane, or its dead letters."""
     for option in (
         click.option("--dead", is_flag=True, help="The dead letters instead."),
-        click.option("--lane", type=click.IntRange(0), help="One lane only."),
-        BRIDGE,
-        CONFIG,
+        click.option("--lane", type=click.IntRange(0), metavar="N", help="One lane only."),
+        about_node(bridge="BRIDGE"),
     ):
         command = option(command)
     return command
@@ -49,16 +45,18 @@ class NotConfirmed(BasculeError):
 
 @click.group()
 def queue() -> None:
-    """Look at the queues and dead letters of a node, purge and replay them."""
+    """Look at queues and dead letters, purge and replay them."""
 
 
 @queue.command("ls")
-@CONFIG
-@click.argument("bridge", metavar="[BRIDGE]", required=False)
+@about_node(bridge="[BRIDGE]")
 @JSON
-def list_queues(config: Path, bridge: str | None, as_json: bool) -> int:
-    """List every queue and dead-letter queue (of BRIDGE), those of bridges that are not configured any more included."""
-    listed = _list(node_of(config), bridge)
+def list_queues(node: GivenNode, bridge: str | None, as_json: bool) -> int:
+    """List the queues and dead letters, of BRIDGE or of all.
+
+    Those of bridges that are not configured any more are among them.
+    """
+    listed = node.client.queues(bridge)
     if as_json:
         print(json.dumps(listed))
         return 0
@@ -70,14 +68,13 @@ def list_queues(config: Path, bridge: str | None, as_json: bool) -> int:
 
 @queue.command()
 @place
-@click.option("--count", type=click.IntRange(1), default=10, show_default=True, help="How many (of each lane).")
+@click.option("--count", type=click.IntRange(1), metavar="N", default=10, show_default=True, help="How many (of each lane).")
 @FROM
 @JSON
-def peek(config: Path, bridge: str, lane: int | None, dead: bool, count: int, start: int, as_json: bool) -> int:
+def peek(node: GivenNode, bridge: str, lane: int | None, dead: bool, count: int, start: int, as_json: bool) -> int:
     """Show the next messages of BRIDGE without touching them."""
-    node = node_of(config)
-    places = _places(node, bridge, lane, dead)
-    found = list(_messages(node, "queue.peek", bridge, places, start, count, payload=False))
+    places = _places(node.client, bridge, lane, dead)
+    found = list(_messages(node.client, bridge, places, start, count, payload=False))
     if as_json:
         print(json.dumps(found))
         return 0
@@ -90,11 +87,13 @@ def peek(config: Path, bridge: str, lane: int | None, dead: bool, count: int, st
 @queue.command()
 @place
 @click.option("--to", "path", required=True, metavar="FILE", help="Where to; - is standard output.")
-def export(config: Path, bridge: str, lane: int | None, dead: bool, path: str) -> int:
-    """Write all messages of BRIDGE as JSON Lines, payloads in base64 and as text; nothing is taken out of the queue."""
-    node = node_of(config)
-    places = _places(node, bridge, lane, dead)
-    lines = (json.dumps(message) + "\n" for message in _messages(node, "queue.export", bridge, places, 0, None, payload=True))
+def export(node: GivenNode, bridge: str, lane: int | None, dead: bool, path: str) -> int:
+    """Write all messages of BRIDGE as JSON Lines.
+
+    Payloads are in base64 and, if they are that, as text. Nothing is taken out of the queue.
+    """
+    places = _places(node.client, bridge, lane, dead)
+    lines = (json.dumps(message) + "\n" for message in _messages(node.client, bridge, places, 0, None, payload=True))
     if path == "-":
         sys.stdout.writelines(lines)
         sys.stdout.flush()
@@ -109,21 +108,17 @@ def export(config: Path, bridge: str, lane: int | None, dead: bool, path: str) -
 @click.option("--in-flight", is_flag=True, help="What may have been sent too; the lane then connects with a clean session.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @JSON
-def purge(config: Path, bridge: str, lane: int | None, dead: bool, in_flight: bool, yes: bool, as_json: bool) -> int:
-    """Remove what waits for BRIDGE and was never sent, or its dead letters. It cannot be undone; export first."""
+def purge(node: GivenNode, bridge: str, lane: int | None, dead: bool, in_flight: bool, yes: bool, as_json: bool) -> int:
+    """Remove what waits for BRIDGE, or its dead letters, for good.
+
+    What may have been sent stays, unless --in-flight says otherwise. It cannot be undone; export first.
+    """
     if dead and (in_flight or lane is not None):
         raise click.UsageError("--dead goes without --lane and --in-flight: a bridge has one dead-letter queue")
-    node = node_of(config)
-    listed = _list(node, bridge)
+    listed = node.client.queues(bridge)
     if not yes:
         _confirm(bridge, listed, lane, dead)
-    arguments = {
-        "bridge": bridge,
-        **_lane(lane),
-        **({"dead": "yes"} if dead else {}),
-        **({"in_flight": "yes"} if in_flight else {}),
-    }
-    result = _call(node, "queue.purge", arguments)
+    result = node.client.purge(bridge, lane=lane, dead=dead, in_flight=in_flight)
     if as_json:
         print(json.dumps(result))
         return 0
@@ -135,24 +130,22 @@ def purge(config: Path, bridge: str, lane: int | None, dead: bool, in_flight: bo
 
 
 @queue.command()
-@CONFIG
-@BRIDGE
+@about_node(bridge="BRIDGE")
 @click.option("--reason", help="Only what died of this.")
 @FROM
-@click.option("--count", type=click.IntRange(1), help="At most so many.")
+@click.option("--count", type=click.IntRange(1), metavar="N", help="At most so many.")
 @JSON
-def replay(config: Path, bridge: str, reason: str | None, start: int, count: int | None, as_json: bool) -> int:
-    """Put the dead letters of BRIDGE back at the end of its queue, oldest first; they count as accepted anew."""
-    node = node_of(config)
+def replay(node: GivenNode, bridge: str, reason: str | None, start: int, count: int | None, as_json: bool) -> int:
+    """Put the dead letters of BRIDGE back into its queue.
+
+    They come to its end, oldest first, and count as accepted anew.
+    """
     total = {"replayed": 0, "damaged": 0, "full": False}
     position: int | None = start
     tail: int | None = None
     while position is not None and (tail is None or position < tail) and (count is None or total["replayed"] < count):
         wanted = _PAGE if count is None else min(_PAGE, count - total["replayed"])
-        arguments = {"bridge": bridge, "from": str(position), "count": str(wanted)}
-        if reason is not None:
-            arguments["reason"] = reason
-        page = _call(node, "queue.replay", arguments)
+        page = node.client.replay(bridge, reason=reason, start=position, count=wanted)
         tail = page["tail"] if tail is None else tail  # what dies again meanwhile is not replayed again
         position = page["next"]
         total["replayed"] += page["replayed"]
@@ -175,50 +168,32 @@ def replay(config: Path, bridge: str, reason: str | None, start: int, count: int
 # --- inside ---
 
 
-def _call(node: NodePlace, command: str, arguments: dict[str, str]) -> Any:
-    return call_node(node, command, arguments, timeout_s=_TIMEOUT_S)
-
-
-def _list(node: NodePlace, bridge: str | None) -> Any:
-    return _call(node, "queue.ls", {} if bridge is None else {"bridge": bridge})
-
-
-def _lane(lane: int | None) -> dict[str, str]:
-    return {} if lane is None else {"lane": str(lane)}
-
-
-def _places(node: NodePlace, bridge: str, lane: int | None, dead: bool) -> list[dict[str, str]]:
-    """The arguments that name each queue to look into."""
+def _places(client: ControlClient, bridge: str, lane: int | None, dead: bool) -> list[int | None]:
+    """The lane of each queue to look into; None: the dead letters."""
     if dead:
         if lane is not None:
             raise click.UsageError("--dead goes without --lane: a bridge has one dead-letter queue")
-        return [{"dead": "yes"}]
+        return [None]
     if lane is not None:
-        return [_lane(lane)]
-    return [_lane(row["lane"]) for row in _list(node, bridge)["queues"]]
+        return [lane]
+    return [row["lane"] for row in client.queues(bridge)["queues"]]
 
 
 def _messages(
-    node: NodePlace,
-    command: str,
-    bridge: str,
-    places: list[dict[str, str]],
-    start: int,
-    count: int | None,
-    *,
-    payload: bool,
+    client: ControlClient, bridge: str, places: list[int | None], start: int, count: int | None, *, payload: bool
 ) -> Iterator[dict[str, Any]]:
     """The messages of ``places``, from ``start`` on and at most ``count`` of each, as they are printed."""
     from supervisor.terminal.message_text import message_json
 
     now_ms = time.time_ns() // 1_000_000
-    for which in places:
-        for name, row in _rows(node, command, bridge, which, start, count):
+    look = client.export if payload else client.peek
+    for lane in places:
+        for name, row in _rows(look, bridge, lane, start, count):
             yield message_json(name, row, now_ms, payload=payload)
 
 
 def _rows(
-    node: NodePlace, command: str, bridge: str, which: dict[str, str], start: int, count: int | None
+    look: Callable[..., dict[str, Any]], bridge: str, lane: int | None, start: int, count: int | None
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """The messages of one queue, page by page: (queue, message). What comes after the first page was asked for is left out."""
     position: int | None = start
@@ -226,7 +201,7 @@ def _rows(
     taken = 0
     while position is not None and (tail is None or position < tail) and (count is None or taken < count):
         wanted = _PAGE if count is None else min(_PAGE, count - taken)
-        page = _call(node, command, {"bridge": bridge, **which, "from": str(position), "count": str(wanted)})
+        page = look(bridge, lane=lane, dead=lane is None, start=position, count=wanted)
         tail = page["tail"] if tail is None else tail
         position = page["next"]
         for row in page["messages"]:

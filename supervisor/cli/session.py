@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from operator import itemgetter
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from supervisor.cli.node_calls import CONFIG, call_node, node_of
+from supervisor.cli.node_calls import JSON, GivenNode, about_node
 from supervisor.cli.queue import NotConfirmed
 
 if TYPE_CHECKING:
-    from supervisor.config.loading import NodePlace
+    from supervisor.control.client import ControlClient
 
-JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-
-_TIMEOUT_S = 25.0  # longer than the supervisor waits for the store
 _NEVER_MS = 1 << 62
 
 _ORDERS: dict[str, Callable[[dict[str, Any]], Any]] = {  # those that are equal stay in the order of their identifiers
@@ -30,41 +26,27 @@ _ORDERS: dict[str, Callable[[dict[str, Any]], Any]] = {  # those that are equal 
 }
 
 
-def _client_id(_context: click.Context, _parameter: click.Parameter, text: str | None) -> str | None:
-    """No client identifier is anything but UTF-8 [MQTT-1.5.4-1]."""
-    try:
-        if text is not None:
-            text.encode()
-    except UnicodeEncodeError as error:
-        raise click.BadParameter("this is not UTF-8, so it is no client identifier") from error
-    return text
-
-
-CLIENT = click.argument("client_id", metavar="CLIENT_ID", callback=_client_id)
-
-
 @click.group()
 def session() -> None:
-    """Look at the sessions of local clients, end them, disconnect their clients."""
+    """Look at the sessions of local clients, and end them."""
 
 
 @session.command("ls")
-@CONFIG
-@click.argument("like", metavar="[GLOB]", required=False, callback=_client_id)
+@about_node(like="[GLOB]")
 @click.option("--connected", "state", flag_value="yes", help="Only those whose client is connected.")
 @click.option("--disconnected", "state", flag_value="no", help="Only those whose client is away.")
-@click.option("--user", callback=_client_id, help="Only those of this user.")
+@click.option("--user", help="Only those of this user.")
 @click.option(
     "--sort", type=click.Choice(["id", *_ORDERS]), default="id", show_default=True, help="The most, or the longest, first."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON Lines.")
-def list_sessions(config: Path, like: str | None, state: str | None, user: str | None, sort: str, as_json: bool) -> int:
-    """List sessions by client identifier (those that match GLOB): who is connected, what is kept for whom.
+def list_sessions(node: GivenNode, like: str | None, state: str | None, user: str | None, sort: str, as_json: bool) -> int:
+    """List sessions by client identifier, or those that match GLOB.
 
-    ``since``: connected, or away, since then. ``in flight`` is sent and not acknowledged, ``QoS 2`` received and not released.
+    It says who is connected, or away, since when, and what is kept for whom. In flight is what was sent and is not acknowledged,
+    QoS 2 what was received and is not released.
     """
-    wanted = {"like": like, "connected": state, "user": user}
-    rows = _sessions(node_of(config), {name: text for name, text in wanted.items() if text is not None})
+    rows = node.client.each_session(like=like, user=user, connected=None if state is None else state == "yes")
     if sort != "id":
         rows = iter(sorted(rows, key=_ORDERS[sort]))
     if as_json:
@@ -78,12 +60,11 @@ def list_sessions(config: Path, like: str | None, state: str | None, user: str |
 
 
 @session.command()
-@CONFIG
-@CLIENT
+@about_node(client_id="CLIENT_ID")
 @JSON
-def show(config: Path, client_id: str, as_json: bool) -> int:
-    """Show the session of CLIENT_ID, with its subscriptions and its Will."""
-    found = _show(node_of(config), client_id)
+def show(node: GivenNode, client_id: str, as_json: bool) -> int:
+    """Show one session, with its subscriptions and its Will."""
+    found = _show(node.client, client_id)
     if as_json:
         print(json.dumps(found))
         return 0
@@ -94,23 +75,21 @@ def show(config: Path, client_id: str, as_json: bool) -> int:
 
 
 @session.command()
-@CONFIG
-@CLIENT
+@about_node(client_id="CLIENT_ID")
 @click.option("--no-will", is_flag=True, help="Do not publish its Will.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @JSON
-def end(config: Path, client_id: str, no_will: bool, yes: bool, as_json: bool) -> int:
-    """End the session of CLIENT_ID: its subscriptions and its queue go for good, and its identifier is free.
+def end(node: GivenNode, client_id: str, no_will: bool, yes: bool, as_json: bool) -> int:
+    """End the session of CLIENT_ID for good.
 
-    Its client, if it is connected, is disconnected first (MQTT 5: reason code 0x98). Its Will is published at once, as it is when a
-    session ends in any other way [MQTT-3.1.2-8, MQTT-3.1.3-9], unless --no-will takes it back. A client that comes again gets a new
-    session; who may come is the business of passwords and access rules.
+    Its subscriptions and its queue go, and its identifier is free. Its client, if it is connected, is disconnected first (MQTT 5:
+    reason code 0x98). Its Will is published at once, as it is when a session ends in any other way [MQTT-3.1.2-8, MQTT-3.1.3-9],
+    unless --no-will takes it back. A client that comes again gets a new session; who may come is the business of passwords and
+    access rules.
     """
-    node = node_of(config)
     if not yes:
-        _confirm(_call(node, "session.show", {"client_id": client_id}))
-    arguments = {"client_id": client_id, **({"drops_will": "yes"} if no_will else {})}
-    result = _call(node, "session.end", arguments)
+        _confirm(node.client.session(client_id))
+    result = node.client.end_session(client_id, drops_will=no_will)
     if as_json:
         print(json.dumps(result))
         return 0
@@ -122,15 +101,15 @@ def end(config: Path, client_id: str, no_will: bool, yes: bool, as_json: bool) -
 
 
 @session.command()
-@CONFIG
-@CLIENT
+@about_node(client_id="CLIENT_ID")
 @JSON
-def disconnect(config: Path, client_id: str, as_json: bool) -> int:
-    """Close the connection of CLIENT_ID (MQTT 5: reason code 0x98); a session that lasts stays.
+def disconnect(node: GivenNode, client_id: str, as_json: bool) -> int:
+    """Close the connection of CLIENT_ID.
 
-    Its Will is published when its delay has passed, unless the client comes back before [MQTT-3.1.2-8].
+    An MQTT 5 client gets reason code 0x98. A session that lasts stays. Its Will is published when its delay has passed, unless the
+    client comes back before [MQTT-3.1.2-8].
     """
-    result = _call(node_of(config), "session.disconnect", {"client_id": client_id})
+    result = node.client.disconnect(client_id)
     if as_json:
         print(json.dumps(result))
         return 0
@@ -142,29 +121,11 @@ def disconnect(config: Path, client_id: str, as_json: bool) -> int:
 # --- inside ---
 
 
-def _call(node: NodePlace, command: str, arguments: dict[str, str]) -> Any:
-    return call_node(node, command, arguments, timeout_s=_TIMEOUT_S)
-
-
-def _sessions(node: NodePlace, wanted: dict[str, str]) -> Iterator[dict[str, Any]]:
-    """The sessions, page by page."""
-    after: str | None = ""
-    while after is not None:
-        page = _call(node, "session.ls", {**wanted, **({"after": after} if after else {})})
-        after = page["next"]
-        yield from page["sessions"]
-
-
-def _show(node: NodePlace, client_id: str) -> dict[str, Any]:
+def _show(client: ControlClient, client_id: str) -> dict[str, Any]:
     """The session with all its subscriptions, as it is printed."""
     from supervisor.terminal.session_view import will_json
 
-    found: dict[str, Any] = _call(node, "session.show", {"client_id": client_id})
-    following = found.pop("next")
-    while following is not None:
-        page = _call(node, "session.show", {"client_id": client_id, "from": str(following)})
-        found["filters"] += page["filters"]
-        following = page["next"]
+    found = client.session(client_id)
     found["filters"].sort(key=itemgetter("filter"))
     found["will"] = None if found["will"] is None else will_json(found["will"])
     return found

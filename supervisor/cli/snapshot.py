@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from supervisor.cli.node_calls import call_node, node_of
+from supervisor.cli.node_calls import JSON, GivenNode, config_option
 from supervisor.units import write_time
 from wire.errors import BasculeError, ConfigError, StorageDamaged, Unavailable
 
 if TYPE_CHECKING:
     from storage.snapshots.manifest import Found, Manifest
     from supervisor.config.loading import NodePlace
+    from supervisor.control.client import ControlClient
 
 _POLL_S = 0.1
 
@@ -33,29 +34,36 @@ class NotMade(BasculeError):
 
 
 @click.command()
-@click.argument("places", metavar="CONFIG | DIR...", nargs=-1, required=True)
+@click.argument("places", metavar="[CONFIG] | DIR...", nargs=-1)
+@config_option
 @click.option("--to", "target", type=click.Path(path_type=Path, file_okay=False), help="Copy it to this folder, too.")
-@click.option("--last", is_flag=True, help="Make none: take the newest that there is. The node need not run.")
-@click.option("--list", "listing", is_flag=True, help="List the snapshots of the node of CONFIG.")
-@click.option("--verify", is_flag=True, help="Read the snapshots at DIR (or a glob), and say whether they are whole.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def snapshot(places: tuple[str, ...], target: Path | None, last: bool, listing: bool, verify: bool, as_json: bool) -> int:
-    """Make a snapshot of the running node of CONFIG; it goes on meanwhile.
+@click.option("--last", is_flag=True, help="Make none, take the newest. The node need not run.")
+@click.option("--list", "listing", is_flag=True, help="List the snapshots of the node.")
+@click.option("--verify", is_flag=True, help="Say whether the snapshots at DIR, or a glob, are whole.")
+@JSON
+@click.pass_context
+def snapshot(
+    context: click.Context, places: tuple[str, ...], target: Path | None, last: bool, listing: bool, verify: bool, as_json: bool
+) -> int:
+    """Make a snapshot of the running node, which goes on meanwhile.
 
-    A copy that was cut short goes on where it was when the command is given again.
+    --list, --last and --verify look at those that there are. A copy that was cut short goes on where it was when the command is
+    given again.
     """
     if verify:
         if target is not None or last or listing:
             raise click.UsageError("--verify goes with --json only")
+        if not places:
+            raise click.UsageError("--verify wants a DIR")
         return _verify(places, as_json)
-    if len(places) != 1 or (listing and (last or target is not None)):
+    if len(places) > 1 or (listing and (last or target is not None)):
         raise click.UsageError("one CONFIG is wanted; --list goes with --json only")
-    node = node_of(Path(places[0]))
+    node = GivenNode(context, Path(places[0]) if places else None)
     if listing:
-        return _list(node, as_json)
-    if target is not None and Path(node.data_dir) in (target.resolve(), *target.resolve().parents):
+        return _list(node.place, as_json)
+    if target is not None and Path(node.place.data_dir) in (target.resolve(), *target.resolve().parents):
         raise click.BadParameter(f"{target} is in the node's data folder, which holds the snapshots themselves", param_hint="--to")
-    made = _newest(node) if last else _make(node)
+    made = _newest(node.place) if last else _make(node.client)
     facts: dict[str, Any] = {
         key: made[key] for key in ("id", "path", "at_ms", "bytes", "messages", "took_s", "pause_ms") if key in made
     }
@@ -69,11 +77,11 @@ def snapshot(places: tuple[str, ...], target: Path | None, last: bool, listing: 
     return 0
 
 
-def _make(node: NodePlace) -> dict[str, Any]:
+def _make(client: ControlClient) -> dict[str, Any]:
     """Have the node make one, and wait for it; what it is."""
-    number = call_node(node, "snapshot")["number"]
+    number = client.snapshot()
     while True:
-        result: dict[str, Any] = call_node(node, "snapshot.result", {"number": str(number)})
+        result = client.snapshot_result(number)
         if result["state"] == "made":
             return result
         if result["state"] == "failed":

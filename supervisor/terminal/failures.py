@@ -20,8 +20,8 @@ def printing(command: Callable[[], int]) -> int:
     try:
         try:
             status = command()
-        except SystemExit:  # click's answer to a closed pipe
-            status = EXIT_PIPE_CLOSED
+        except SystemExit as ended:  # click's answer to a closed pipe, and how it ends a completion
+            status = EXIT_PIPE_CLOSED if ended.code else 0
         sys.stdout.flush()
     except OSError as error:
         _give_up(sys.stdout)

@@ -14,12 +14,13 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from supervisor.cli import events as cli_events
 from supervisor.cli.events import by_time
+from supervisor.cli.main import cli
 from tests.conftest import StartNode
 from tests.storage.building import RecordingEngine
 from tests.storage.commanding import command
 from tests.storage.store.test_event_log import Box
+from tests.support.client_double import have_answered
 from tests.support.node import node_config
 from tests.support.waiting import wait_until
 from wire.frames.supervision import NodeEvents
@@ -49,20 +50,19 @@ class Interrupted(Exception):
 def shown(monkeypatch: pytest.MonkeyPatch, box: Box, *words: str, meanwhile: list[Callable[[], None]]) -> list[dict[str, Any]]:
     """What ``bascule events --json`` prints of the store of ``box``, while these things happen."""
 
-    def call_node(_settings: object, _name: str, arguments: dict[str, str], *, timeout_s: float) -> dict[str, Any]:
-        assert timeout_s > 0
-        return command(box.store, "events", now_s=box.now_s, **{name: int(value) for name, value in arguments.items()})
+    def answer(asked: str, arguments: dict[str, str]) -> dict[str, Any]:
+        assert asked == "events"
+        start, count = int(arguments["from"]), min(3, int(arguments["count"]))  # pages of three
+        return command(box.store, "events", now_s=box.now_s, **{"from": start, "count": count})
 
     def sleep(_seconds: float) -> None:
         if not meanwhile:
             raise Interrupted
         meanwhile.pop(0)()
 
-    monkeypatch.setattr(cli_events, "node_of", lambda config: config)
-    monkeypatch.setattr(cli_events, "call_node", call_node)
-    monkeypatch.setattr(cli_events, "_PAGE", 3)
+    have_answered(monkeypatch, answer)
     monkeypatch.setattr("time.sleep", sleep)
-    done = CliRunner().invoke(cli_events.events, [__file__, "--json", *words])
+    done = CliRunner().invoke(cli, ["events", __file__, "--json", *words])
     assert done.exception is None or isinstance(done.exception, Interrupted), done.exception
     return [json.loads(line) for line in done.stdout.splitlines()]
 

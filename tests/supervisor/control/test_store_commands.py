@@ -15,6 +15,7 @@ from supervisor.control.store_commands import ANSWER_TIMEOUT_S, ASKERS_MAX, Rela
 from supervisor.terminal.message_text import message_json, printable, shown
 from tests.supervisor.cli.test_main import bascule
 from tests.supervisor.conftest import StartSupervisor
+from tests.support.client_double import have_answered
 from wire.frames.names import SUPERVISOR
 from wire.frames.supervision import QueueAnswer, SessionCommand
 from wire.mqtt.properties import Properties, encode_properties
@@ -136,15 +137,14 @@ def test_a_purge_asks_first_where_somebody_can_answer(
 ) -> None:
     called: list[tuple[str, dict[str, str]]] = []
 
-    def call(_: object, command: str, arguments: dict[str, str]) -> object:
+    def call(command: str, arguments: dict[str, str]) -> object:
         called.append((command, arguments))
         return LISTED if command == "queue.ls" else {"purged": 2, "kept": 0, "kept_in_flight": 0, "kept_lanes": []}
 
     stdin = StringIO(said)
     monkeypatch.setattr(stdin, "isatty", lambda: True)
     monkeypatch.setattr("sys.stdin", stdin)
-    monkeypatch.setattr("supervisor.cli.queue._call", call)
-    monkeypatch.setattr("supervisor.cli.queue.node_of", lambda _: None)
+    have_answered(monkeypatch, call)
     assert main(["queue", "purge", str(tmp_path / "x"), "cloud", "--lane", "1"]) == (0 if purges else 130)
     assert "Remove up to 2 messages of cloud for good?" in capsys.readouterr().out
     assert called[0] == ("queue.ls", {"bridge": "cloud"})
