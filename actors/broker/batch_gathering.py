@@ -9,7 +9,7 @@ from __future__ import annotations
 from actors.broker.batch_pace import Pace
 from actors.broker.client_batches import ClientBatches
 from actors.broker.client_input import ClientInput
-from actors.broker.qos0_overtaking import Passing
+from actors.broker.qos0_overtaking import Qos0Overtaking
 from actors.broker.waiting_clients import WaitingClients
 from actors.process.mailbox import Mailbox, PollGroup
 
@@ -26,7 +26,7 @@ class Gathering:
         batches: ClientBatches,
         client_input: ClientInput,
         waiting: WaitingClients,
-        passing: Passing,
+        overtaking: Qos0Overtaking,
         *,
         gather_s: float,
     ) -> None:
@@ -37,7 +37,7 @@ class Gathering:
         self._link = batches.link
         self._input = client_input
         self._waiting = waiting
-        self._passing = passing
+        self._overtaking = overtaking
         self._pace = Pace(gather_s)
         self._serving = False
         self._resting = False
@@ -70,7 +70,7 @@ class Gathering:
         self._has_committed = False
         while (len(self._builder) or self._batches.touched or self._waiting.for_batch) and self._worth_sending(now_s):
             if self._batches.send(now_s):
-                self._passing.batch_sent()
+                self._overtaking.batch_sent()
                 self._pace.sent(now_s)
             if not self._waiting.for_batch:
                 break
@@ -95,12 +95,12 @@ class Gathering:
 
     def _pass_on(self, now_s: float) -> None:
         """Messages of QoS 0 don't wait for the disk."""
-        if self._passing.turn_end(now_s):
+        if self._overtaking.turn_end(now_s):
             self._input.go_on_with_room()  # who waited behind his own goes on
-        while self._builder.full and (places := self._passing.make_room(self._batches.will_rows())) is not None:
+        while self._builder.full and (places := self._overtaking.make_room(self._batches.will_rows())) is not None:
             self._batches.moved(places)
             self._input.go_on_with_room()
-            self._passing.turn_end(now_s)
+            self._overtaking.turn_end(now_s)
 
     def end_rest(self) -> None:
         """Clients are heard again, in this turn."""

@@ -27,7 +27,7 @@ from actors.broker.client_sys_topics import SysTopics
 from actors.broker.client_wills import ClientWills
 from actors.broker.connected_clients import ConnectedClients
 from actors.broker.puback_release import RETRY_TIMER, Acknowledgements
-from actors.broker.qos0_overtaking import PASSING_TIMER, Passing
+from actors.broker.qos0_overtaking import OVERTAKING_TIMER, Qos0Overtaking
 from actors.broker.session_openings import SessionOpenings
 from actors.broker.session_records import SessionRecords
 from actors.broker.waiting_clients import RATE_TIMER, TURN_TIMER, WaitingClients
@@ -79,7 +79,7 @@ class Listener(MailboxActor):
         self.packets = ClientPackets(clients, self.sessions, self._subscriptions, self.batches.released)
         self.deliveries = Deliveries(clients, settings, self._access)
         self._sys = SysTopics(clients, self.deliveries, self._sys_figures)
-        self._passing = Passing(clients, self.batches)
+        self._overtaking = Qos0Overtaking(clients, self.batches)
         self._waiting = WaitingClients(mailbox)
         self._input = ClientInput(
             clients,
@@ -88,7 +88,7 @@ class Listener(MailboxActor):
             self._waiting,
             limits,
             acknowledged=self.deliveries.touched,
-            crowded=self._passing.crowded,
+            crowded=self._overtaking.crowded,
         )
         self.acknowledgements = Acknowledgements(
             clients, self.batches, released=self._input.release, will_refused=self._wills.was_refused
@@ -99,7 +99,7 @@ class Listener(MailboxActor):
             self.batches,
             self._input,
             self._waiting,
-            self._passing,
+            self._overtaking,
             gather_s=settings.persistence.gather_s,
         )
         self.silence = ClientSilence(clients, ClientStalls(clients, self.packets, limits), limits, self.openings.stood_still)
@@ -143,7 +143,7 @@ class Listener(MailboxActor):
             "pending_wills": self._wills.pending,
             "refused_wills": self._wills.refused,
             **self.deliveries.figures(),
-            "passing": self._passing.figures(),
+            "overtaking": self._overtaking.figures(),
             "access": self._access.status(),
         }
 
@@ -244,8 +244,8 @@ class Listener(MailboxActor):
         elif name == LOOK_TIMER:
             self.mailbox.set_timer(LOOK_TIMER, now_s + LOOK_PERIOD_S)
             self._look(now_s)
-        elif name == PASSING_TIMER:
-            self._passing.on_timer()  # what is due goes at the turn's end
+        elif name == OVERTAKING_TIMER:
+            self._overtaking.on_timer()  # what is due goes at the turn's end
         elif name == SETTLE_TIMER:
             self.deliveries.settle_all()
         elif name == ACCEPT_TIMER:

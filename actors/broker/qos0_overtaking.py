@@ -21,11 +21,11 @@ log = logging.getLogger("bascule")
 
 PASS_AFTER_S = 0.005
 PASS_MANY_AFTER_S = 0.1  # under full load many messages wait for each commit, and to pass them all on would cost as much again
-PASSING_TIMER = "pass"
+OVERTAKING_TIMER = "pass"
 SHED_ROWS_MIN = 256  # fewer leave a full batch only where there is no room for another one of QoS 0: looking for them costs
 
 
-class Passing:
+class Qos0Overtaking:
     """Passes messages of QoS 0 on when a commit takes long."""
 
     def __init__(self, host: ClientHost, batches: ClientBatches) -> None:
@@ -53,7 +53,7 @@ class Passing:
             return self._pass_on()
         if not self._timed:
             self._timed = True
-            self._host.mailbox.set_timer(PASSING_TIMER, due_s)
+            self._host.mailbox.set_timer(OVERTAKING_TIMER, due_s)
         return False
 
     def crowded(self) -> None:

@@ -82,16 +82,16 @@ class QueueNumbers:
 
     engine.number-never-twice [P2, P3]: no number in the store is given twice, not even after its queue is gone.
 
-    Queues that come and go have numbers of their own, from ``PASSING`` on.
+    Queues that come and go have numbers of their own, from ``SHORT_LIVED`` on.
     """
 
-    PASSING = 1 << 16
+    SHORT_LIVED = 1 << 16
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._numbers = {key[1:].decode(): int.from_bytes(value, "big") for key, value in engine.scan("meta", _NAME, b"O")}
         gone = int.from_bytes(engine.get("meta", _HIGHEST) or b"", "big")
-        self._highest_passing = max(self.PASSING, gone, *self._numbers.values(), 0)
+        self._highest_short_lived = max(self.SHORT_LIVED, gone, *self._numbers.values(), 0)
 
     def names(self) -> list[str]:
         """Every queue that the store has, configured or not."""
@@ -101,7 +101,7 @@ class QueueNumbers:
         """The number of the queue ``name``; a new one is durable before it is returned."""
         number = self._numbers.get(name)
         if number is None:
-            number = max((known for known in self._numbers.values() if known < self.PASSING), default=0) + 1
+            number = max((known for known in self._numbers.values() if known < self.SHORT_LIVED), default=0) + 1
             write = Write()
             write.put("meta", _NAME + name.encode(), number.to_bytes(4, "big"))
             self._engine.commit(write, sync=True)
@@ -110,14 +110,14 @@ class QueueNumbers:
 
     def new(self, name_of: Callable[[int], str], write: Write) -> str:
         """A passing queue, called by its number, that exists once ``write`` is committed; its name."""
-        self._highest_passing += 1
-        name = name_of(self._highest_passing)
-        write.put("meta", _NAME + name.encode(), self._highest_passing.to_bytes(4, "big"))
-        self._numbers[name] = self._highest_passing
+        self._highest_short_lived += 1
+        name = name_of(self._highest_short_lived)
+        write.put("meta", _NAME + name.encode(), self._highest_short_lived.to_bytes(4, "big"))
+        self._numbers[name] = self._highest_short_lived
         return name
 
     def forget(self, name: str, write: Write) -> int:
         """The queue is gone once ``write`` is committed; the number that it had."""
         write.delete("meta", _NAME + name.encode())
-        write.put("meta", _HIGHEST, self._highest_passing.to_bytes(4, "big"))
+        write.put("meta", _HIGHEST, self._highest_short_lived.to_bytes(4, "big"))
         return self._numbers.pop(name)

@@ -6,7 +6,7 @@ from array import array
 
 from storage.queue.chunk import Chunk
 from storage.queue.hand_out_cursor import Cursor, NextBatch
-from storage.queue.hand_out_pieces import Piece, join_tiny, pick
+from storage.queue.hand_out_pieces import HandOutPiece, join_tiny, pick
 from storage.queue.in_flight import InFlight
 from storage.queue.ledger_balance import Balance
 from storage.queue.sent_record import SentRecord
@@ -48,14 +48,14 @@ class Dispatch:
         self._sent = sent
         self._durable = durable
 
-    def hand_out(self, messages: int, size_bytes: int, accepted_before_ms: int, below: int | None) -> list[Piece]:
+    def hand_out(self, messages: int, size_bytes: int, accepted_before_ms: int, below: int | None) -> list[HandOutPiece]:
         """Hand out until ``messages`` or ``size_bytes`` are reached (by a chunk more), and mark it in flight; see ``Queue``.
 
         Raises:
             StorageDamaged: the next chunk cannot be read.
             Unavailable: the disk refuses for now.
         """
-        pieces: list[Piece] = []
+        pieces: list[HandOutPiece] = []
         self.cut_short = False
         cursor, waiting, balance, sent = self._cursor, self._waiting, self._balance, self._sent
         end = cursor.tail if below is None else min(below, cursor.tail)
@@ -89,7 +89,7 @@ class Dispatch:
         sent.hand_out(cursor.seq)
         return join_tiny(pieces)
 
-    def _take(self, batch: NextBatch, messages: int) -> Piece | None:
+    def _take(self, batch: NextBatch, messages: int) -> HandOutPiece | None:
         """Mark ``batch``, which is next, as in flight; None if all of it is settled."""
         stored, qos0 = batch
         chunk = stored if stored is not None else qos0
@@ -109,7 +109,7 @@ class Dispatch:
         following = settled.next_range(start) if settled else None
         return following is not None and following[0] < stop
 
-    def _take_whole(self, batch: NextBatch, chunk: Chunk, stop: int) -> Piece:
+    def _take_whole(self, batch: NextBatch, chunk: Chunk, stop: int) -> HandOutPiece:
         cursor, first_seq = self._cursor, chunk.first_seq
         cursor.pop(batch)
         if batch.stored is None:
@@ -121,18 +121,18 @@ class Dispatch:
             offsets = pack_column(chunk.offsets)
             self._settled.leave_empty(first_seq, stop, ranges_of(chunk.seqs()))
         cursor.move(stop)
-        return Piece(first_seq, chunk.count, chunk.size_bytes, offsets, chunk.body, chunk.accepted_ms)
+        return HandOutPiece(first_seq, chunk.count, chunk.size_bytes, offsets, chunk.body, chunk.accepted_ms)
 
-    def _take_both(self, stored: Chunk, qos0: Chunk, whole: bytes) -> Piece:
+    def _take_both(self, stored: Chunk, qos0: Chunk, whole: bytes) -> HandOutPiece:
         self._cursor.pop(NextBatch(stored, qos0))
         first_seq, stop = stored.first_seq, stored.stop
         self._in_flight.add(stored, first_seq, stop, stored.offsets, stored.count)
         self._in_flight.add_qos0(qos0, first_seq, stop, qos0.offsets, qos0.count, bytes_before=stored.bytes_before)
         self._cursor.move(stop)
         size_bytes = stored.size_bytes + qos0.size_bytes
-        return Piece(first_seq, stored.count + qos0.count, size_bytes, b"", whole, stored.accepted_ms)
+        return HandOutPiece(first_seq, stored.count + qos0.count, size_bytes, b"", whole, stored.accepted_ms)
 
-    def _take_rows(self, batch: NextBatch, rows_max: int | None) -> Piece | None:
+    def _take_rows(self, batch: NextBatch, rows_max: int | None) -> HandOutPiece | None:
         cursor, chunks = self._cursor, [chunk for chunk in batch if chunk is not None]
         start, stop, first_seq = cursor.seq, chunks[0].stop, chunks[0].first_seq
         bytes_before = batch.stored.bytes_before if batch.stored is not None else cursor.bytes_before

@@ -22,7 +22,7 @@ TINY_BYTES = 32 << 10
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class HandOutPiece:
     """Messages to hand out together: ``count`` rows from ``first_seq`` on; ``offsets`` is empty for 0, 1, 2, ..."""
 
     first_seq: int
@@ -33,7 +33,9 @@ class Piece:
     accepted_ms: int
 
 
-def pick(chunks: Sequence[Chunk], start: int, settled: RangeSet, rows_max: int | None) -> tuple[Piece | None, list[list[int]]]:
+def pick(
+    chunks: Sequence[Chunk], start: int, settled: RangeSet, rows_max: int | None
+) -> tuple[HandOutPiece | None, list[list[int]]]:
     """The unsettled rows of ``chunks`` (which share one span) from ``start`` on, in order, and the sequences taken of each.
 
     At most ``rows_max`` of them; None if there are none.
@@ -56,7 +58,7 @@ def pick(chunks: Sequence[Chunk], start: int, settled: RangeSet, rows_max: int |
     first_seq = rows[0][0]
     offsets = array("I", [seq - first_seq for seq, _, _ in rows])
     dense = offsets[-1] == len(offsets) - 1
-    piece = Piece(
+    piece = HandOutPiece(
         first_seq=first_seq,
         count=len(batch),
         size_bytes=batch.size_bytes(),
@@ -67,12 +69,12 @@ def pick(chunks: Sequence[Chunk], start: int, settled: RangeSet, rows_max: int |
     return piece, taken
 
 
-def join_tiny(pieces: list[Piece]) -> list[Piece]:
+def join_tiny(pieces: list[HandOutPiece]) -> list[HandOutPiece]:
     """``pieces``, runs of tiny neighbours joined."""
     if len(pieces) < 2:
         return pieces
-    joined: list[Piece] = []
-    run: list[Piece] = []
+    joined: list[HandOutPiece] = []
+    run: list[HandOutPiece] = []
     rows = size_bytes = 0
     for piece in pieces:
         follows = bool(run) and not piece.offsets and piece.first_seq == run[-1].first_seq + run[-1].count
@@ -87,11 +89,11 @@ def join_tiny(pieces: list[Piece]) -> list[Piece]:
     return joined
 
 
-def _is_tiny(piece: Piece) -> bool:
+def _is_tiny(piece: HandOutPiece) -> bool:
     return piece.count <= TINY_ROWS and piece.size_bytes <= TINY_BYTES and not piece.offsets
 
 
-def _join(run: list[Piece]) -> list[Piece]:
+def _join(run: list[HandOutPiece]) -> list[HandOutPiece]:
     if len(run) < 2:
         return run
     batches = [Batch.decode(piece.body) for piece in run]
@@ -105,7 +107,7 @@ def _join(run: list[Piece]) -> list[Piece]:
             continue
         batch = concat([batch for _, batch in members])
         pieces.append(
-            Piece(
+            HandOutPiece(
                 first_seq=members[0][0].first_seq,
                 count=len(batch),
                 size_bytes=sum(piece.size_bytes for piece, _ in members),

@@ -13,7 +13,7 @@ from storage.engine.keys import lane_key
 from storage.queue.chunk_reader import ChunkReader
 from storage.queue.hand_out import Dispatch
 from storage.queue.hand_out_cursor import Cursor
-from storage.queue.hand_out_pieces import Piece
+from storage.queue.hand_out_pieces import HandOutPiece
 from storage.queue.in_flight import InFlight, Left
 from storage.queue.ledger import LaneRow, Unwritten
 from storage.queue.ledger_balance import Balance
@@ -174,7 +174,9 @@ class Queue:
 
     # --- hand out ---
 
-    def hand_out(self, messages: int, size_bytes: int, *, accepted_before_ms: int = 0, below: int | None = None) -> list[Piece]:
+    def hand_out(
+        self, messages: int, size_bytes: int, *, accepted_before_ms: int = 0, below: int | None = None
+    ) -> list[HandOutPiece]:
         """Hand out, in order, until ``messages`` or ``size_bytes`` are reached (by a chunk more), and mark it in flight.
 
         What was accepted before ``accepted_before_ms`` is expired instead; if that takes something off the disk, ``depth_on_disk``

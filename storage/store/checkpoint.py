@@ -90,7 +90,7 @@ def take(
     at_ms: int,
     epoch: int,
     queues: Iterable[QueueStands],
-    burials: DeadLetterQueues,
+    dead_letters: DeadLetterQueues,
     sessions: int,
     retained: int,
     free_bytes: int | None,
@@ -102,7 +102,7 @@ def take(
         Unavailable, StorageDamaged: there is no checkpoint; parts of one may be at the path.
     """
     engine.checkpoint(path)
-    letters = burials.queues.items()
+    letters = dead_letters.queues.items()
     return Standing(
         at_ms=at_ms,
         epoch=epoch,

@@ -45,7 +45,7 @@ class Commits:
         lane_changes: LaneChanges,
         openings: LaneOpenings,
         hand_outs: HandOuts,
-        burials: DeadLetterQueues,
+        dead_letters: DeadLetterQueues,
         senders: Senders,
         sessions: Sessions,
         events: EventLog,
@@ -62,7 +62,7 @@ class Commits:
         self._lane_changes = lane_changes
         self._openings = openings
         self._hand_outs = hand_outs
-        self._burials = burials
+        self._dead_letters = dead_letters
         self._senders = senders
         self._sessions = sessions
         self._events = events
@@ -92,7 +92,7 @@ class Commits:
                 if not lane.bridge:  # no evidence is kept of queues that come and go
                     del write.tails[lane.queue.number]
         self._lane_changes.write_rows(write)
-        self._burials.write(write, now_s, wall_ms, evict=self._disk.refusal is None)
+        self._dead_letters.write(write, now_s, wall_ms, evict=self._disk.refusal is None)
         self._senders.write_rows(write)
         self._sessions.write_rows(write)
         if self._events.waiting:

@@ -54,7 +54,7 @@ class DeadLetterQueues:
         return self._queues
 
     def read(self, queue: Queue, ranges: Ranges) -> Remains:
-        """What ``bury`` is to keep of ``ranges``; nothing is changed.
+        """What ``keep`` is to keep of ``ranges``; nothing is changed.
 
         Raises:
             Unavailable: it cannot be read for now.
@@ -67,7 +67,7 @@ class DeadLetterQueues:
         ]
         return Remains(messages, damages)
 
-    def bury(self, bridge: str, queue: Queue, outcome: str, ranges: Ranges, remains: Remains, *, by: str) -> None:
+    def keep(self, bridge: str, queue: Queue, outcome: str, ranges: Ranges, remains: Remains, *, by: str) -> None:
         """Settle ``ranges`` of ``queue`` under ``outcome`` and keep their ``remains``; both hold with the next commit
         (queue.dead-or-queued-never-both).
 

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from storage.queue.hand_out_pieces import Piece
+from storage.queue.hand_out_pieces import HandOutPiece
 from storage.queue.queue import Queue
 from storage.store.disk_trouble import RETRY_FIRST_S, RETRY_MAX_S
 from wire.errors import ConfigError, Unavailable
@@ -118,7 +118,7 @@ class Lane:
         self.queue.close(below)
         self.queue.cache(0)
 
-    def give(self, pieces: Iterable[Piece]) -> Effects:
+    def give(self, pieces: Iterable[HandOutPiece]) -> Effects:
         """Hand ``pieces`` out."""
         effects: Effects = []
         for piece in pieces:

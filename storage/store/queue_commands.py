@@ -81,7 +81,7 @@ class Commands:
         self,
         bridges: Iterable[BridgeSettings],
         lanes: Lanes,
-        burials: DeadLetterQueues,
+        dead_letters: DeadLetterQueues,
         events: EventLog,
         disk: Disk,
         next_commit: NextCommit,
@@ -94,7 +94,7 @@ class Commands:
         self._next = next_commit
         self._commits = commits
         self._lanes = lanes
-        self._burials = burials
+        self._dead_letters = dead_letters
         self._events = events
         self._disk = disk
         self._rooms = rooms
@@ -183,7 +183,7 @@ class Commands:
         if bridge is not None:
             self._known(bridge)
         lanes = {name: lane for name, lane in self._lanes.of_bridges.items() if bridge in (None, lane.bridge)}
-        dead = {name: letters for name, letters in self._burials.queues.items() if bridge in (None, name)}
+        dead = {name: letters for name, letters in self._dead_letters.queues.items() if bridge in (None, name)}
         return {
             "queues": [self._queue_row(name, lane, wall_ms) for name, lane in sorted(lanes.items(), key=_place)],
             "dead_letters": [self._dead_row(name, letters, wall_ms) for name, letters in sorted(dead.items())],
@@ -331,7 +331,7 @@ class Commands:
     # --- names ---
 
     def _known(self, bridge: str) -> None:
-        known = {lane.bridge for lane in self._lanes.of_bridges.values()} | set(self._burials.queues)
+        known = {lane.bridge for lane in self._lanes.of_bridges.values()} | set(self._dead_letters.queues)
         if bridge not in known:
             names = ", ".join(sorted(known)) or "none"
             raise CommandError("unknown_bridge", f"there is no queue of a bridge {bridge!r}; known: {names}")
@@ -347,7 +347,7 @@ class Commands:
 
     def _letters(self, bridge: str) -> DeadLetters:
         self._known(bridge)
-        letters = self._burials.queues.get(bridge)
+        letters = self._dead_letters.queues.get(bridge)
         if letters is None:
             raise CommandError("no_dead_letters", f"bridge {bridge!r} has no dead letters, and never had any")
         return letters

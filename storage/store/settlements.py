@@ -31,7 +31,7 @@ class Settlements:
     def __init__(
         self,
         lanes: Lanes,
-        burials: DeadLetterQueues,
+        dead_letters: DeadLetterQueues,
         remote_sessions: RemoteSessions,
         disk: Disk,
         next_commit: NextCommit,
@@ -41,7 +41,7 @@ class Settlements:
     ) -> None:
         """owe: whoever takes from the lane is to be answered that number after the commit. ready: see ``HandOuts``."""
         self._lanes = lanes
-        self._burials = burials
+        self._dead_letters = dead_letters
         self._remote_sessions = remote_sessions
         self._disk = disk
         self._next = next_commit
@@ -98,7 +98,7 @@ class Settlements:
         remains = []
         for outcome, ranges in frame.settled:
             if outcome.startswith("dead:"):
-                remains.append(self._burials.read(queue, ranges))
+                remains.append(self._dead_letters.read(queue, ranges))
             elif outcome != "redelivered":
                 queue.look_waiting(ranges)
         return remains
@@ -107,7 +107,7 @@ class Settlements:
         queue, by, dead = lane.queue, lane.by[frame.number > 0], iter(remains)
         for outcome, ranges in frame.settled:
             if outcome.startswith("dead:"):
-                self._burials.bury(lane.bridge, queue, outcome, ranges, next(dead), by=by)
+                self._dead_letters.keep(lane.bridge, queue, outcome, ranges, next(dead), by=by)
             elif outcome == DELIVERED and lane.end_to_end is not None:
                 left: Left = []
                 queue.settle(outcome, ranges, by=by, left=left)

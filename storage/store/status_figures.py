@@ -32,7 +32,7 @@ class Figures:
         lane_changes: LaneChanges,
         hand_outs: HandOuts,
         senders: Senders,
-        burials: DeadLetterQueues,
+        dead_letters: DeadLetterQueues,
         local_sessions: LocalSessions,
         session_queues: SessionQueues,
         events: EventLog,
@@ -46,7 +46,7 @@ class Figures:
         self._lane_changes = lane_changes
         self._hand_outs = hand_outs
         self._senders = senders
-        self._burials = burials
+        self._dead_letters = dead_letters
         self._local_sessions = local_sessions
         self._session_queues = session_queues
         self._events = events
@@ -64,7 +64,7 @@ class Figures:
         trouble = self._disk.refusal or next(unreadable, None)
         return {
             "queues": queues,
-            "dead_letters": self._burials.figures(),
+            "dead_letters": self._dead_letters.figures(),
             "sessions": {**self._local_sessions.figures(), **self._session_queues.figures()},
             "mode": self._mode,
             "disk_free_bytes": self._disk.free_bytes,

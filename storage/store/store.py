@@ -87,7 +87,7 @@ class Store:
         first_seq = 0 if engine.durable else epoch << 32
         lanes = self.lanes = Lanes(engine, settings, numbers, events, self._retention.wants, first_seq=first_seq)
         changes = self._lane_changes = LaneChanges(engine, settings.bridges, lanes.of_bridges)
-        burials = self.burials = DeadLetterQueues(engine, numbers, settings.bridges)
+        dead_letters = self.dead_letters = DeadLetterQueues(engine, numbers, settings.bridges)
         hand_outs = self._hand_outs = HandOuts(lanes, changes, commit, durable=engine.durable)
         queues = self._session_queues = SessionQueues(engine, lanes, numbers, commit, hand_outs.ready, epoch=epoch)
         retained = self._retained = RetainedMessages(engine, settings.sessions)
@@ -98,20 +98,22 @@ class Store:
         )
         remote = RemoteSessions(sessions, lanes.queue_that_stands, settings.bridges)
         openings = self._openings = LaneOpenings(lanes, ready=hand_outs.ready, receives=remote.received, send=self._effects.append)
-        self._settlements = Settlements(lanes, burials, remote, disk, commit, owe=openings.owe, ready=hand_outs.ready)
+        self._settlements = Settlements(lanes, dead_letters, remote, disk, commit, owe=openings.owe, ready=hand_outs.ready)
         rooms = Rooms(lanes, queues, disk, settings.limits)
         self.intake = Intake(
             senders, lanes, rooms, hand_outs, disk, commit, sessions, queues, local, wills, remote, retained, events, epoch=epoch
         )
         commits = self.commits = Commits(
-            engine, settings.persistence, disk, commit, lanes, changes, openings, hand_outs, burials, senders, sessions, events
+            engine, settings.persistence, disk, commit, lanes, changes, openings, hand_outs, dead_letters, senders, sessions, events
         )
         replay = Replay(lanes, commit, hand_outs.ready)
         commands = SessionCommands(sessions, local, lanes, events)
         self._commands = Commands(
-            settings.bridges, lanes, burials, events, disk, commit, commits, openings, rooms, replay, commands
+            settings.bridges, lanes, dead_letters, events, disk, commit, commits, openings, rooms, replay, commands
         )
-        self._figures = Figures(engine, settings, disk, lanes, changes, hand_outs, senders, burials, local, queues, events, commits)
+        self._figures = Figures(
+            engine, settings, disk, lanes, changes, hand_outs, senders, dead_letters, local, queues, events, commits
+        )
         if engine.missing is not None:
             self._went_back()
             commits.commit(self._now_s, 0)  # at that time no dead letter is old
@@ -247,7 +249,7 @@ class Store:
         self.lanes.note_sizes()
         self._hand_outs.expire(now_s, wall_ms)
         self.lanes.trim_idle(write, now_s)
-        self.burials.tick(write, now_s, wall_ms)
+        self.dead_letters.tick(write, now_s, wall_ms)
         self._retained.tick(write, now_s, wall_ms)
         self._local_sessions.tick(wall_ms)
         self._session_queues.count()
@@ -295,7 +297,7 @@ class Store:
             at_ms=wall_ms,
             epoch=self._epoch,
             queues=_stands(self.lanes, self._retention),
-            burials=self.burials,
+            dead_letters=self.dead_letters,
             sessions=self._local_sessions.kept,
             retained=len(self._retained),
             free_bytes=disk.free_bytes,

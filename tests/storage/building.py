@@ -8,7 +8,7 @@ from typing import Any
 
 from storage.engine.engine import FAMILIES, Family, RocksEngine, Write
 from storage.engine.memory_engine import MemoryEngine
-from storage.queue.hand_out_pieces import Piece
+from storage.queue.hand_out_pieces import HandOutPiece
 from storage.store.store import Store
 from tests.support import settings
 from tests.support.settings import limits
@@ -153,9 +153,9 @@ def u16(values: Sequence[int]) -> bytes:
     return pack_column(array("H", values))
 
 
-def messages(piece: Piece | HandOut) -> list[tuple[int, bytes]]:
+def messages(piece: HandOutPiece | HandOut) -> list[tuple[int, bytes]]:
     """(sequence, payload) of each row."""
-    body = piece.body if isinstance(piece, Piece) else piece.bodies[0]
+    body = piece.body if isinstance(piece, HandOutPiece) else piece.bodies[0]
     payloads = Batch.decode(body).rows_payloads()
     offsets = unpack_column("I", piece.offsets) if piece.offsets else range(piece.count)
     assert piece.count == len(payloads)

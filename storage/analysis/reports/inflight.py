@@ -38,7 +38,7 @@ def make(context: Context) -> Made:
             WITH links AS (
               SELECT node, bridge, coalesce(lane, 0) lane, max_by(kind, number) kind, max_by(at, number) at
               FROM {{events}} WHERE kind LIKE 'link.%' GROUP BY 1, 2, 3),
-            flights AS (
+            sent AS (
               SELECT node, snapshot_at, queue, bridge, lane, count(*) in_flight, count_if(state = 'released') released,
                      count_if(packet_id IS NULL) qos0, min(accepted_at) oldest_at, max(seq) - min(seq) + 1 span,
                      count(packet_id) - count(DISTINCT packet_id) same_id, count_if(packet_id IS NOT NULL AND topic IS NULL)
@@ -49,7 +49,7 @@ def make(context: Context) -> Made:
                         WHEN f.bridge IS NOT NULL AND oldest_age_s >= {context.thresholds.in_flight_age_s} THEN 'attention' ELSE
                           'ok' END verdict,
                    to_date(f.snapshot_at) date, f.*, l.kind link, l.at link_since
-            FROM flights f LEFT JOIN links l ON f.node = l.node AND f.bridge = l.bridge AND f.lane = l.lane
+            FROM sent f LEFT JOIN links l ON f.node = l.node AND f.bridge = l.bridge AND f.lane = l.lane
             """
         )
     )
