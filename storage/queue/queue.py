@@ -186,14 +186,12 @@ class Queue:
         Raises:
             StorageDamaged: the next chunk cannot be read.
             Unavailable: the disk refuses for now.
-
-        Where something could be handed out before that, ``cut_short`` is true instead, and the next call raises.
         """
         return self._dispatch.hand_out(messages, size_bytes, accepted_before_ms, below)
 
     @property
     def cut_short(self) -> bool:
-        """Whether the last hand-out stopped before what could not be read."""
+        """Whether the last hand-out stopped before what could not be read; the next one raises for it."""
         return self._dispatch.cut_short
 
     @property
