@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import pykka
+
 from storage.engine.engine import FAMILIES
 from tests.simulation.broker import Broker
 from tests.simulation.changes import changes_of
@@ -177,6 +179,8 @@ def _patched(plan: Plan) -> Iterator[None]:
     try:
         yield
     finally:
+        for actor in pykka.ActorRegistry.get_all():  # who was killed did not take itself off
+            pykka.ActorRegistry.unregister(actor)
         for owner, name, value in kept:
             setattr(owner, name, value)
         inbox_defaults["rows_max"] = inbox_rows
