@@ -19,6 +19,7 @@ import click
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
+from rest_page import rest_page
 
 import storage.store.event_rows
 from supervisor.cli.main import cli
@@ -34,6 +35,7 @@ MADE = "<!-- Made by scripts/docs; change the program instead. -->\n"
 def main(argv: list[str]) -> int:
     """Write the pages, or compare them; the exit status."""
     pages = {"commands.md": commands(), "configuration.md": configuration(), "events.md": events(), "sys-topics.md": sys_topics()}
+    pages["rest.md"] = MADE + rest_page()
     if argv == ["--check"]:
         differ = [name for name, text in pages.items() if not _is(REFERENCE / name, text)]
         print("".join(f"docs/reference/{name} is out of date; run: scripts/docs\n" for name in differ), end="")

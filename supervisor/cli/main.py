@@ -29,6 +29,7 @@ from supervisor.cli.report import report
 from supervisor.cli.session import session
 from supervisor.cli.snapshot import snapshot
 from supervisor.cli.status import status
+from supervisor.cli.token import token
 from supervisor.terminal.failures import complain, printing, refused
 from supervisor.version import version
 from wire.errors import BasculeError, ConfigError
@@ -216,6 +217,7 @@ cli.add_command(status)
 cli.add_command(doctor)
 cli.add_command(init)
 cli.add_command(passwd)
+cli.add_command(token)
 cli.add_command(report)
 cli.add_command(snapshot)
 cli.add_command(export)

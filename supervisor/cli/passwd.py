@@ -6,19 +6,15 @@ The file is replaced in one step, with mode 0600 and the owner it had; a running
 
 from __future__ import annotations
 
-import fcntl
 import os
-import secrets
 import sys
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from getpass import GetPassWarning
 from pathlib import Path
 
 import click
 
-from storage import files
+from supervisor.cli.secret_file import locked, replace
 from wire.errors import Unavailable
 
 _PASSWORD_BYTES_MAX = 65_535  # a CONNECT carries no more
@@ -45,7 +41,7 @@ def passwd(file: Path, user: str, delete: bool, from_stdin: bool) -> int:
     stored = None if delete else _hash(_password(user, from_stdin=from_stdin))
     file = Path(os.path.realpath(file))
     try:
-        with _locked(file.parent):
+        with locked(file.parent):
             there = file.exists()
             if there:
                 read_passwords(file)  # a file that is wrong stays as it is
@@ -54,7 +50,7 @@ def passwd(file: Path, user: str, delete: bool, from_stdin: bool) -> int:
             if changed is None:
                 print(f"bascule: there is no user {user} in {file}", file=sys.stderr)
                 return 1
-            _replace(file, changed.encode())
+            replace(file, changed.encode())
     except OSError as error:
         raise Unavailable("the password file cannot be changed", path=str(file), error=str(error)) from error
     click.echo(f"{file}: {user} {'removed' if delete else 'has a new password'}")
@@ -81,24 +77,3 @@ def _hash(password: bytes) -> str:
     from actors.door.password_hashes import hash_password
 
     return hash_password(password)
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Keep other runs of this command out of ``folder``, so that none of two changes is lost."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def _replace(file: Path, data: bytes) -> None:
-    """Put ``data`` in the place of ``file`` in one step: whoever reads finds the old file or the new one."""
-    with files.replacing(file, suffix=f".{secrets.token_hex(8)}") as opened:
-        if file.exists():
-            owner = file.stat()
-            if (owner.st_uid, owner.st_gid) != (os.geteuid(), os.getegid()) and os.geteuid() == 0:
-                os.fchown(opened.fileno(), owner.st_uid, owner.st_gid)  # the node must be able to read it on
-        opened.write(data)

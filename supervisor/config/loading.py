@@ -19,6 +19,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from actors.door.password_file import read_passwords
+from actors.door.token_file import read_tokens
 from supervisor.config.include import read_with_included
 from supervisor.config.keys import NOT_AVAILABLE, NOT_YET, AclFile, Configuration, Inconsistent, Node, Section
 from supervisor.config.substitution import Substitution
@@ -144,7 +145,7 @@ def _validate(model: type[_Model], document: Document, path: Path) -> tuple[_Mod
 
 
 def _with_files(settings: NodeSettings) -> NodeSettings:
-    """``settings`` with the rules of their ACL files; password files are only looked at.
+    """``settings`` with the rules of their ACL files; password and tokens files are only looked at.
 
     Raises:
         ConfigError: one of the files is wrong; ``problems`` are those of all of them.
@@ -163,6 +164,11 @@ def _with_files(settings: NodeSettings) -> NodeSettings:
                 rules[access.acl_file] = load_acl(access.acl_file)
         except ConfigError as error:
             problems += error.problems
+    try:
+        if settings.http is not None and settings.http.tokens_file is not None:
+            read_tokens(settings.http.tokens_file)
+    except ConfigError as error:
+        problems += error.problems
     if problems:
         raise ConfigError("the access files are refused", problems=list(dict.fromkeys(problems)))
 

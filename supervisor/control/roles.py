@@ -5,10 +5,9 @@ Whoever can open the control socket's file is the node's owner, and may everythi
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from wire.door.roles import ROLES, Role
 
-Role = Literal["view", "operate", "admin"]
-ROLES: tuple[Role, ...] = get_args(Role)
+__all__ = ["NEEDED", "ROLES", "Role", "may", "needed"]
 
 # view: sees how the node is, and no message. operate: sees messages, and does what can be undone. admin: all.
 NEEDED: dict[str, Role] = {

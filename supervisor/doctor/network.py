@@ -29,9 +29,13 @@ _CURES = {
 
 
 def examine_listeners(settings: NodeSettings, running_pid: int | None) -> Iterator[Finding]:
-    """Whether each listener could be bound; nothing is tried while the node itself has them."""
-    for listener in settings.listeners:
-        about = f"listener {listener.bind}"
+    """Whether each listener, and HTTP, could be bound; nothing is tried while the node itself has them."""
+    wanted = [(f"listener {listener.bind}", listener) for listener in settings.listeners]
+    if settings.http is not None:
+        wanted.append(
+            (f"http {settings.http.bind}", ListenerSettings(host=settings.http.host, port=settings.http.port, protocol="tcp"))
+        )
+    for about, listener in wanted:
         if running_pid is not None:
             yield ok(about, f"the node has it (pid {running_pid})")
         else:

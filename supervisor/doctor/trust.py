@@ -36,6 +36,8 @@ def certificates(settings: NodeSettings) -> list[str]:
     """The files of our own certificates and of the authorities we trust, each once."""
     files = [listener.tls.cert_file for listener in settings.listeners if listener.tls is not None]
     files += [listener.tls.ca_file for listener in settings.listeners if listener.tls is not None]
+    if settings.http is not None and settings.http.tls is not None:
+        files.append(settings.http.tls.cert_file)
     for bridge in settings.bridges:
         if bridge.remote.transport in ("tls", "wss"):
             files += [bridge.remote.tls.cert_file, bridge.remote.tls.ca_file]
@@ -64,6 +66,8 @@ def secrets(settings: NodeSettings) -> list[str]:
     access = [settings.access, *(listener.access for listener in settings.listeners if listener.access is not None)]
     files: list[str | None] = [each.password_file for each in access]
     files += [listener.tls.key_file for listener in settings.listeners if listener.tls is not None]
+    if settings.http is not None:
+        files += [settings.http.tokens_file, settings.http.tls.key_file if settings.http.tls is not None else None]
     for bridge in settings.bridges:
         files += [bridge.remote.password_file, bridge.remote.tls.key_file]
     return list(dict.fromkeys(file for file in files if file))

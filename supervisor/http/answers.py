@@ -1,8 +1,9 @@
-"""Answers that are made without the application: errors, in the form that all errors of the interface have."""
+"""The form of all answers: their headers, and how values and errors are written."""
 
 from __future__ import annotations
 
 import json
+from typing import Any
 
 # Each answer has these. Nothing but this server's own files is loaded, run or shown in a frame by what it sends.
 SECURITY_HEADERS = {
@@ -16,9 +17,14 @@ SECURITY_HEADERS = {
 }
 
 
+def encoded(value: Any) -> bytes:
+    """``value`` as JSON, on a line of its own, as it is wanted at a terminal."""
+    return (json.dumps(value, separators=(",", ":"), ensure_ascii=False) + "\n").encode(errors="replace")
+
+
 def error_body(kind: str, message: str) -> bytes:
     """What an error says: ``{"error": {"kind", "message"}}``. kind: for programs; message: for people."""
-    return json.dumps({"error": {"kind": kind, "message": message}}).encode()
+    return encoded({"error": {"kind": kind, "message": message}})
 
 
 _MALFORMED_BODY = error_body("malformed", "this is no HTTP/1.1 request")

@@ -12,10 +12,11 @@ from fastapi.exceptions import RequestValidationError
 from supervisor.control.control_socket import ControlError, NotRunning
 from supervisor.http import health, page, rest
 from supervisor.http.answers import error_body
+from supervisor.http.callers import Callers, NotLetIn
 from supervisor.http.figures import HttpFigures
 from supervisor.http.node_calls import NodeCalls
 from supervisor.version import version
-from wire.settings import HttpSettings, NodeSettings
+from wire.settings import HttpSettings
 
 # Kinds of refusals by the node that are answered with another status than 409, which says: not as things are now.
 STATUS_OF_KIND = {
@@ -23,7 +24,9 @@ STATUS_OF_KIND = {
     "bad_request": 400,
     "unknown_bridge": 404,
     "unknown": 404,
-    "not_found": 404,
+    "unknown_lane": 404,
+    "no_dead_letters": 404,
+    "no_such_session": 404,
     "busy": 503,
     "stopping": 503,
     "unavailable": 503,
@@ -32,20 +35,27 @@ STATUS_OF_KIND = {
     "unknown_command": 501,
 }
 
+_ABOUT = """Operates one node: each route below `/api/v1` is a command of the node's control socket.
 
-def make_app(node: NodeSettings, settings: HttpSettings, figures: HttpFigures) -> FastAPI:
-    """The application for one node."""
+Send `Authorization: Bearer TOKEN` where the node has tokens, and `X-Bascule: 1` with everything but GET.
+"""
+
+
+def make_app(run_dir: Path, settings: HttpSettings, figures: HttpFigures) -> FastAPI:
+    """The application for the node whose sockets are in ``run_dir``."""
     app = FastAPI(
         title="Bascule",
+        description=_ABOUT,
         version=version(),
         docs_url=None,
         redoc_url=None,
         openapi_url="/openapi.json",
         redirect_slashes=False,
     )
-    calls = NodeCalls(Path(node.run_dir), settings.calls_max, figures)
+    calls = NodeCalls(run_dir, settings.calls_max, figures)
+    callers = Callers(settings, figures)
     app.include_router(health.routes(calls))
-    app.include_router(rest.routes(calls))
+    app.include_router(rest.routes(calls, callers))
     app.include_router(page.routes())
     app.add_exception_handler(ControlError, _refused)
     app.add_exception_handler(NotRunning, _not_running)
@@ -73,7 +83,7 @@ def _not_running(_: Request, __: Exception) -> Response:
 
 def _not_so(_: Request, exc: Exception) -> Response:
     status = exc.status_code if isinstance(exc, HTTPException) else getattr(exc, "status_code", 500)
-    kind = HTTPStatus(status).phrase.lower().replace(" ", "_")
+    kind = exc.kind if isinstance(exc, NotLetIn) else HTTPStatus(status).phrase.lower().replace(" ", "_")
     message = str(getattr(exc, "detail", "")) or HTTPStatus(status).description
     return error(status, kind, message, getattr(exc, "headers", None))
 

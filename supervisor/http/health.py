@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from fastapi import APIRouter
-from fastapi.responses import JSONResponse
 
 from supervisor.control.client import ControlClient
 from supervisor.control.control_socket import ControlError, NotRunning
+from supervisor.http.json_answer import Json
+from supervisor.http.models import Live, Ready
 from supervisor.http.node_calls import NodeCalls
 from wire.frames.names import HTTP, SUPERVISOR
 
@@ -54,15 +55,15 @@ def routes(calls: NodeCalls) -> APIRouter:
     router = APIRouter(prefix="/health", tags=["health"])
     health = NodeHealth(calls)
 
-    @router.api_route("/live", methods=["GET", "HEAD"])
-    async def live() -> JSONResponse:
+    @router.get("/live", response_model=Live)
+    async def live() -> Json:
         """Whether this process serves; it says nothing of the node."""
-        return JSONResponse({"live": True})
+        return Json({"live": True})
 
-    @router.api_route("/ready", methods=["GET", "HEAD"])
-    async def ready() -> JSONResponse:
+    @router.get("/ready", response_model=Ready, responses={503: {"model": Ready, "description": "It does not take messages now."}})
+    async def ready() -> Json:
         """Whether the node takes messages: 200 if so, else 503 with the reasons, and how long it takes to stop if it does."""
         readiness = await health.readiness()
-        return JSONResponse(readiness, 200 if readiness["ready"] else 503)
+        return Json(readiness, 200 if readiness["ready"] else 503)
 
     return router

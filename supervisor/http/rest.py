@@ -1,21 +1,242 @@
-"""The REST API: each route is one command of the control socket, and its answer is that command's result."""
+"""The REST API: each route is one command of the control socket, and its answer is that command's result.
+
+Routes that only look are GET; others need the header that ``front.py`` asks for. Which role a route needs is that of its command.
+"""
 
 from __future__ import annotations
 
-from fastapi import APIRouter
-from fastapi.responses import JSONResponse
+import time
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
 
-from supervisor.control.client import ControlClient
+from fastapi import APIRouter, Body, Path, Query
+from pydantic import BaseModel
+
+from supervisor.control.roles import needed
+from supervisor.http import models
+from supervisor.http.callers import Callers
+from supervisor.http.json_answer import Json
 from supervisor.http.node_calls import NodeCalls
+from supervisor.terminal.message_text import message_json
+from supervisor.terminal.session_view import will_json
+
+PREFIX = "/api/v1"
+PAGE_MAX = 500
+
+Bridge = Annotated[str, Path(description="The bridge's name.", examples=["cloud"])]
+ClientId = Annotated[str, Path(description="The client identifier; a slash in it may stand as it is.", examples=["pump-7"])]
+Number = Annotated[int, Path(ge=0, description="What the order was answered with.")]
+From = Annotated[int, Query(alias="from", ge=0, description="Begin with this one.")]
+Count = Annotated[int, Query(ge=1, le=PAGE_MAX, description="At most so many.")]
+
+_ERRORS: dict[int | str, dict[str, Any]] = {
+    400: {"model": models.Error, "description": "An argument is wrong."},
+    401: {"model": models.Error, "description": "No token, or one that is not known."},
+    403: {"model": models.Error, "description": "The role may not, or the request may come from another web site."},
+    404: {"model": models.Error, "description": "What is named is not there."},
+    409: {"model": models.Error, "description": "Not as things are now; nothing was changed."},
+    429: {"model": models.Error, "description": "Too many wrong tokens came from this address."},
+    503: {"model": models.Error, "description": "The node is busy, starting or stopping, or its disk refuses; try again."},
+}
 
 
-def routes(calls: NodeCalls) -> APIRouter:
+def flag(value: bool) -> str | None:
+    """A switch as the control socket takes it."""
+    return "yes" if value else None
+
+
+class RestApi:
+    """Makes the routes."""
+
+    def __init__(self, calls: NodeCalls, callers: Callers) -> None:
+        self.router = APIRouter(prefix=PREFIX, responses=_ERRORS)
+        self._calls = calls
+        self._callers = callers
+        self._node()
+        self._bridges()
+        self._queues()
+        self._sessions()
+        self._snapshots()
+        self._changes()
+        self._topics()
+
+    def _route(
+        self, method: str, path: str, command: str, answer: type[BaseModel], tag: str, *, status: int = 200
+    ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """Declare the route of ``command``; the first line of its docstring is its summary."""
+
+        def declare(endpoint: Callable[..., Any]) -> Callable[..., Any]:
+            summary, _, rest = (endpoint.__doc__ or "").strip().partition("\n")
+            self.router.add_api_route(
+                path,
+                endpoint,
+                methods=[method],
+                status_code=status,
+                response_model=answer,
+                tags=[tag],
+                summary=summary.rstrip("."),
+                description=f"{' '.join(rest.split())}\n\nRole: {needed(command)}.".strip(),
+                operation_id=endpoint.__name__,
+                dependencies=[self._callers.may(command)],
+            )
+            return endpoint
+
+        return declare
+
+    async def _ask(self, command: str, arguments: Mapping[str, object] | None = None, *, status: int = 200) -> Json:
+        return Json(await self._answer(command, arguments or {}), status)
+
+    async def _answer(self, command: str, arguments: Mapping[str, object]) -> Any:
+        """The result of ``command``; arguments that are None are left out."""
+        given = {name: str(value) for name, value in arguments.items() if value is not None}
+        return await self._calls.ask(lambda node: node.call(command, given))
+
+    def _node(self) -> None:
+        @self._route("GET", "/status", "status", models.Status, "node")
+        async def status() -> Json:
+            """How the node is: processes, bridges, queues, clients.
+
+            It has every process report fresh figures.
+            """
+            return await self._ask("status")
+
+        @self._route("GET", "/events", "events", models.Events, "node")
+        async def events(start: From = 0, count: Count = PAGE_MAX) -> Json:
+            """What happened: a page of events, the oldest first.
+
+            409 `not_kept` where the configuration keeps none.
+            """
+            return await self._ask("events", {"from": start, "count": count})
+
+        @self._route("POST", "/stop", "stop", models.Stopping, "node", status=202)
+        async def stop() -> Json:
+            """Stop the node in good order.
+
+            It still runs when this is answered; `/health/ready` says how long it takes at most.
+            """
+            return await self._ask("stop", status=202)
+
+    def _bridges(self) -> None:
+        for verb, text in (
+            ("pause", "End its connection until it is resumed, restarts of the node included."),
+            ("resume", "Let it connect again."),
+            ("restart", "Replace its processes."),
+        ):
+            self._bridge(verb, text)
+
+    def _bridge(self, verb: str, text: str) -> None:
+        async def order(bridge: Bridge) -> Json:
+            return await self._ask(f"bridge.{verb}", {"bridge": bridge})
+
+        order.__name__, order.__doc__ = f"{verb}_bridge", text
+        self._route("POST", f"/bridges/{{bridge}}/{verb}", f"bridge.{verb}", models.BridgeOrdered, "bridges")(order)
+
+    def _queues(self) -> None:
+        @self._route("GET", "/queues", "queue.ls", models.Queues, "queues")
+        async def list_queues(bridge: Annotated[str | None, Query(description="Of this bridge only.")] = None) -> Json:
+            """List queues and dead-letter queues, those of bridges that are not configured any more included."""
+            return await self._ask("queue.ls", {"bridge": bridge})
+
+        @self._route("GET", "/queues/{bridge}/messages", "queue.peek", models.Messages, "queues")
+        async def peek_messages(
+            bridge: Bridge,
+            lane: Annotated[int | None, Query(ge=0, description="Which lane; needed where `dead` is not true.")] = None,
+            dead: Annotated[bool, Query(description="The dead letters instead.")] = False,
+            whole: Annotated[bool, Query(description="Whole payloads.")] = False,
+            start: From = 0,
+            count: Count = 50,
+        ) -> Json:
+            """Look at messages without touching them, a page at most."""
+            arguments = {"bridge": bridge, "lane": lane, "dead": flag(dead), "from": start, "count": count}
+            page = await self._answer("queue.export" if whole else "queue.peek", arguments)
+            now_ms = time.time_ns() // 1_000_000
+            rows = [message_json(page["queue"], row, now_ms, payload=whole) for row in page["messages"]]
+            return Json({**page, "messages": rows})
+
+        @self._route("POST", "/queues/{bridge}/purge", "queue.purge", models.Purged, "queues")
+        async def purge_queue(bridge: Bridge, what: Annotated[models.Purge, Body()]) -> Json:
+            """Remove what waits and was never sent, or the dead letters. It cannot be undone."""
+            arguments = {"bridge": bridge, "lane": what.lane, "dead": flag(what.dead), "in_flight": flag(what.in_flight)}
+            return await self._ask("queue.purge", arguments)
+
+        @self._route("POST", "/queues/{bridge}/replay", "queue.replay", models.Replayed, "queues")
+        async def replay_dead_letters(bridge: Bridge, what: Annotated[models.Replay, Body()]) -> Json:
+            """Put dead letters back at the end of the queue, a page at most; they count as accepted anew."""
+            return await self._ask("queue.replay", {"bridge": bridge, **what.model_dump(by_alias=True)})
+
+    def _sessions(self) -> None:
+        @self._route("GET", "/sessions", "session.ls", models.Sessions, "sessions")
+        async def list_sessions(
+            after: Annotated[str | None, Query(description="Behind this client identifier.")] = None,
+            count: Count = 100,
+            like: Annotated[str | None, Query(description="Whose client identifier matches this glob.")] = None,
+            user: Annotated[str | None, Query(description="Of this user only.")] = None,
+            connected: Annotated[bool | None, Query(description="Whose client is connected, or is not.")] = None,
+        ) -> Json:
+            """List the sessions of local clients, a page at most."""
+            state = None if connected is None else "yes" if connected else "no"
+            arguments = {"after": after or None, "count": count, "like": like, "user": user, "connected": state}
+            return await self._ask("session.ls", arguments)
+
+        @self._route("POST", "/sessions/{client_id:path}/disconnect", "session.disconnect", models.Disconnected, "sessions")
+        async def disconnect_client(client_id: ClientId) -> Json:
+            """Close the connection of a client; a session that lasts stays."""
+            return await self._ask("session.disconnect", {"client_id": client_id})
+
+        @self._route("GET", "/sessions/{client_id:path}", "session.show", models.Session, "sessions")
+        async def show_session(client_id: ClientId) -> Json:
+            """One session, with all its subscriptions and its Will."""
+            found = await self._calls.ask(lambda node: node.session(client_id))
+            return Json({**found, "will": found["will"] and will_json(found["will"])})
+
+        @self._route("DELETE", "/sessions/{client_id:path}", "session.end", models.SessionEnded, "sessions")
+        async def end_session(
+            client_id: ClientId, drops_will: Annotated[bool, Query(description="Do not publish its Will.")] = False
+        ) -> Json:
+            """End a session for good, with its subscriptions and its queue."""
+            return await self._ask("session.end", {"client_id": client_id, "drops_will": flag(drops_will)})
+
+    def _snapshots(self) -> None:
+        @self._route("POST", "/snapshots", "snapshot", models.SnapshotBegun, "snapshots", status=202)
+        async def make_snapshot() -> Json:
+            """Begin to make a snapshot of the store."""
+            return await self._ask("snapshot", status=202)
+
+        @self._route("GET", "/snapshots/{number}", "snapshot.result", models.SnapshotState, "snapshots")
+        async def snapshot_result(number: Number) -> Json:
+            """What became of a snapshot."""
+            return await self._ask("snapshot.result", {"number": number})
+
+    def _changes(self) -> None:
+        @self._route("GET", "/reload", "reload.plan", models.ReloadPlan, "configuration")
+        async def plan_reload() -> Json:
+            """What a reload of the configuration file would change."""
+            return await self._ask("reload.plan")
+
+        @self._route("POST", "/reload", "reload", models.ReloadPlan, "configuration")
+        async def reload_configuration(what: Annotated[models.Reload, Body()]) -> Json:
+            """Read the configuration file again, and apply what differs."""
+            return await self._ask("reload", {"yes": "yes" if what.yes else "no"})
+
+    def _topics(self) -> None:
+        @self._route("GET", "/topics", "topics", models.Topics, "topics")
+        async def busiest_topics(
+            seconds: Annotated[float | None, Query(gt=0, le=3600, description="Since so long ago.")] = None,
+        ) -> Json:
+            """The topics with most messages, counted only while somebody asks."""
+            return await self._ask("topics", {"seconds": seconds})
+
+        @self._route("POST", "/traces", "trace", models.TraceBegun, "topics", status=202)
+        async def begin_trace(what: Annotated[models.Trace, Body()]) -> Json:
+            """Follow the next message of a topic filter."""
+            return await self._ask("trace", {"topic": what.topic}, status=202)
+
+        @self._route("GET", "/traces/{number}", "trace.result", models.TraceSteps, "topics")
+        async def trace_result(number: Number) -> Json:
+            """The steps of the message that is followed, with their times."""
+            return await self._ask("trace.result", {"number": number})
+
+
+def routes(calls: NodeCalls, callers: Callers) -> APIRouter:
     """All below ``/api/v1``."""
-    router = APIRouter(prefix="/api/v1")
-
-    @router.get("/status", tags=["node"])
-    async def status() -> JSONResponse:
-        """How the node is: processes, bridges, queues, clients. It asks every process for fresh figures."""
-        return JSONResponse(await calls.ask(ControlClient.status))
-
-    return router
+    return RestApi(calls, callers).router

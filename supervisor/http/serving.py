@@ -12,6 +12,7 @@ import ssl
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 
 import uvicorn
 
@@ -41,7 +42,7 @@ def serve(sock: socket.socket, node: NodeSettings, settings: HttpSettings, figur
     if certificates is not None:
         certificates.warn_of_dates(time.strftime("%Y%m%d%H%M%SZ", time.gmtime()))
     config = uvicorn.Config(
-        Front(make_app(node, settings, figures), settings, figures),
+        Front(make_app(Path(node.run_dir), settings, figures), settings, figures),
         http=HttpConnection,
         ws="none",
         lifespan="off",

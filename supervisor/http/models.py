@@ -1,0 +1,339 @@
+"""What the REST API takes and answers, as the OpenAPI document says it. Answers are the control commands' results as they are.
+
+Answers that grow from version to version may have more fields than are named here; a client leaves out what it does not know.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class _Answer(BaseModel):
+    model_config = ConfigDict(extra="allow")
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class ErrorText(BaseModel):
+    """What went wrong."""
+
+    kind: str = Field(description="Why, in a word, for programs.", examples=["unknown_bridge"])
+    message: str = Field(description="Why, in words, for people.", examples=["there is no bridge 'clud'; known: cloud"])
+
+
+class Error(BaseModel):
+    """Every answer with a status of 400 or more."""
+
+    error: ErrorText
+
+
+class Live(_Answer):
+    """The HTTP process serves."""
+
+    live: bool = Field(examples=[True])
+
+
+class Ready(_Answer):
+    """Whether the node takes messages."""
+
+    ready: bool
+    state: Literal["ready", "starting", "stopping", "unknown"]
+    reasons: list[str] = Field(description="Why it is not ready, in words.", examples=[["store is restarting"]])
+    stop_left_s: float | None = Field(None, description="While it stops: how long that takes at most.")
+
+
+class Process(_Answer):
+    """One process of the node."""
+
+    name: str = Field(examples=["bridge:cloud:0"])
+    pid: int | None
+    state: str = Field(examples=["ready"])
+    actors: list[str]
+    pss_bytes: int | None
+    cpu_s: float | None
+    restarts: int
+    last_cause: str
+
+
+class BridgeLane(_Answer):
+    """One lane of a bridge: its link and its queue."""
+
+    name: str = Field(examples=["cloud"])
+    lane: int
+    state: str = Field(examples=["backoff"])
+    reason: str = Field(examples=["connection refused"])
+    since: str | None
+    since_s: float | None
+    last_error: str
+    next_attempt_s: float | None
+    depth: int | None
+    bytes: int | None
+    oldest_age_s: float | None
+    accepted: int | None
+    delivered: int | None
+    expired: int | None
+    dead_lettered: int | None
+    refused: int | None
+    dropped: dict[str, int]
+    rate_in: float | None
+    rate_out: float | None
+    drain_s: float | None
+    in_flight: int | None
+    paused_since_ms: int | None
+
+
+class Status(_Answer):
+    """How the node is. All fields: docs/reference/status.md."""
+
+    node: str = Field(examples=["edge-1"])
+    ready: bool
+    stop_left_s: float | None
+    processes: list[Process]
+    bridges: list[BridgeLane]
+    store: dict[str, Any]
+    listener: dict[str, Any]
+    distributor: dict[str, Any]
+    http: dict[str, Any]
+    snapshots: dict[str, Any]
+
+
+class Event(_Answer):
+    """Something that happened; docs/reference/events.md has the kinds."""
+
+    kind: str = Field(examples=["link.down"])
+    at_ms: int
+    bridge: str
+    lane: int
+    actor: str
+    reason: str
+    count: int
+    details: dict[str, Any]
+
+
+class Events(_Answer):
+    """A page of events."""
+
+    events: list[Event]
+    next: int = Field(description="The `from` of the next page.")
+    until: int = Field(description="One past the newest event.")
+
+
+class Stopping(_Answer):
+    """The node has begun to stop."""
+
+    stopping: bool
+    pid: int
+    stop_timeout_s: float = Field(description="How long each group of its processes may take.")
+
+
+class BridgeOrdered(_Answer):
+    """The order was carried out."""
+
+    bridge: str = Field(examples=["cloud"])
+    processes: list[str] = Field(examples=[["bridge:cloud:0"]])
+
+
+class Queue(_Answer):
+    """The queue of one lane."""
+
+    queue: str = Field(examples=["bridge:cloud:0"])
+    bridge: str
+    lane: int
+    configured: bool
+    state: str = Field(examples=["open"])
+    depth: int
+    bytes: int
+    oldest_age_s: float | None
+    in_flight: int
+    head: int
+    tail: int
+
+
+class DeadLetterQueue(_Answer):
+    """The dead letters of one bridge."""
+
+    queue: str
+    bridge: str
+    configured: bool
+    oldest_age_s: float | None
+    held: int
+
+
+class Queues(_Answer):
+    """All queues, those of bridges that are not configured any more included."""
+
+    queues: list[Queue]
+    dead_letters: list[DeadLetterQueue]
+
+
+class Message(_Answer):
+    """One message, or a damaged dead letter, of which only the sequence is known."""
+
+    queue: str
+    seq: int
+    topic: str | None = Field(None, examples=["plant/1/temperature"])
+    qos: int | None = None
+    retain: bool | None = None
+    size: int | None = Field(None, description="Bytes of the payload.")
+    age_s: float | None = None
+    rule: str | None = None
+    properties: dict[str, Any] | None = None
+    payload: str | None = Field(None, description="The beginning of the payload, as text or in hex.")
+    payload_base64: str | None = Field(None, description="With `whole`: all of it.")
+    payload_text: str | None = Field(None, description="With `whole`, if it is UTF-8.")
+    state: str | None = Field(None, description="Of one in a queue: waiting, in flight, released.")
+    reason: str | None = Field(None, description="Of a dead letter: what it died of.")
+
+
+class Messages(_Answer):
+    """A page of messages."""
+
+    queue: str
+    messages: list[Message]
+    next: int | None = Field(description="The `from` of the next page; null after the last.")
+    tail: int = Field(description="One past the newest message.")
+
+
+class Purge(_Body):
+    """What to remove: what waits for a bridge and was never sent, or its dead letters."""
+
+    lane: int | None = Field(None, ge=0, description="One lane only.")
+    dead: bool = Field(False, description="The dead letters instead.")
+    in_flight: bool = Field(False, description="What may have been sent too; the lane then connects with a clean session.")
+
+
+class Purged(_Answer):
+    """What was removed, and what stays."""
+
+    purged: int
+    kept_lanes: list[dict[str, Any]] = Field(description="Lanes in which messages stay, and why.")
+
+
+class Replay(_Body):
+    """Which dead letters go back."""
+
+    reason: str | None = Field(None, description="Only what died of this.")
+    start: int = Field(0, ge=0, alias="from", description="Begin at this sequence.")
+    count: int = Field(500, ge=1, le=500, description="At most so many.")
+
+    model_config = ConfigDict(extra="forbid", validate_by_name=True, validate_by_alias=True)
+
+
+class Replayed(_Answer):
+    """A page of dead letters went back to the end of the queue."""
+
+    replayed: int
+    damaged: int
+    full: bool = Field(description="The queue has no more room; the others stay dead letters.")
+    next: int | None = Field(description="The `from` of the next page; null after the last.")
+
+
+class Session(_Answer):
+    """The session of a local client."""
+
+    client_id: str = Field(examples=["pump-7"])
+    user: str | None
+    connected: bool
+    address: str | None
+    since_ms: int | None
+    subscriptions: int
+    depth: int
+    bytes: int | None
+    will: Any
+
+
+class Sessions(_Answer):
+    """A page of sessions, by client identifier."""
+
+    sessions: list[Session]
+    next: str | None = Field(description="The `after` of the next page; null after the last.")
+
+
+class SessionEnded(_Answer):
+    """The session has ended for good."""
+
+    client_id: str
+    was_connected: bool
+    purged: int
+    subscriptions: int
+    will: Literal["none", "published", "dropped"]
+
+
+class Disconnected(_Answer):
+    """The client's connection was closed."""
+
+    client_id: str
+    address: str
+    kept: bool = Field(description="Whether its session is kept.")
+
+
+class SnapshotBegun(_Answer):
+    """A snapshot is being made."""
+
+    number: int
+
+
+class SnapshotState(_Answer):
+    """What became of it."""
+
+    state: Literal["making", "made", "failed"]
+
+
+class Change(_Answer):
+    """One difference between the configuration that runs and the file."""
+
+    path: str
+    what: str
+    kind: Literal["live", "reconnect", "restart", "destructive"]
+    of: list[str]
+    text: str
+
+
+class ReloadPlan(_Answer):
+    """What a reload would change, or has."""
+
+    changes: list[Change]
+    destructive: bool
+    unchanged: bool
+
+
+class Reload(_Body):
+    """The file is read again, and what differs is applied."""
+
+    yes: bool = Field(False, description="Also what is destructive.")
+
+
+class Topic(_Answer):
+    """One topic, as it flows."""
+
+    topic: str
+    messages: int
+    bytes: int
+    rate: float
+
+
+class Topics(_Answer):
+    """The topics with most messages, counted since somebody asks."""
+
+    since_s: float
+    topics: list[Topic]
+
+
+class Trace(_Body):
+    """What to follow."""
+
+    topic: str = Field(description="A topic filter; the next message that matches is followed.", examples=["plant/#"])
+
+
+class TraceBegun(_Answer):
+    """The next message is waited for."""
+
+    number: int
+
+
+class TraceSteps(_Answer):
+    """What became of the message, step by step."""

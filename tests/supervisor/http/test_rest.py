@@ -1,0 +1,201 @@
+"""The REST API of a real node: each route does what its command does, and answers what the OpenAPI document says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from supervisor.control.control_socket import COMMANDS
+from supervisor.control.roles import NEEDED, ROLES, needed
+from supervisor.http import models
+from tests.supervisor.http.client import request
+from tests.supervisor.http.served import TOKENS, Served, serve
+from tests.support.fake_remote import FakeRemote
+from tests.support.mqtt_client import MqttClient
+from tests.support.node import bridge_config
+from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.process
+
+NOT_AUTHORIZED = 0x87
+DEAD = 3
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A bridge whose remote refuses what is below bad/, and has refused some."""
+    with FakeRemote() as remote:
+        remote.reason_code = lambda packet: NOT_AUTHORIZED if packet.topic.startswith("bad/") else 0
+        with serve(tmp_path_factory.mktemp("rest"), bridge_config("cloud", remote.port, protocol="mqtt5")) as served:
+            publish(served, "bad/1", DEAD)
+            served.node.wait_lane("cloud", depth=0, dead_lettered=DEAD)
+            yield served
+
+
+def publish(served: Served, topic: str, count: int) -> None:
+    with MqttClient(served.node.port, version=5) as client:
+        for number in range(1, count + 1):
+            client.publish(topic, f"{number}", qos=1, packet_id=number)
+
+
+def fits(model: type[BaseModel], answer: Any) -> Any:
+    model.model_validate(answer)
+    return answer
+
+
+def test_the_node_tells_its_status_and_events(served: Served) -> None:
+    status = fits(models.Status, served.get("/status").json)
+    assert (status["node"], status["ready"], status["bridges"][0]["dead_lettered"]) == ("edge", True, DEAD)
+
+    page = fits(models.Events, served.get("/events?count=2").json)
+    assert len(page["events"]) == 2
+    assert page["events"][0]["kind"] == "node.started"
+    following = served.get(f"/events?from={page['next']}").json
+    assert page["next"] + len(following["events"]) == following["until"] == following["next"]
+
+
+def test_a_bridge_is_paused_resumed_and_restarted(served: Served) -> None:
+    def state() -> str:
+        return str(served.get("/status").json["bridges"][0]["state"])
+
+    fits(models.BridgeOrdered, served.change("/bridges/cloud/pause", role="operate").json)
+    wait_until(lambda: state() == "paused", 20.0, "the bridge is paused")
+    assert served.change("/bridges/cloud/resume", role="operate").json == {"bridge": "cloud", "processes": ["bridge:cloud:0"]}
+    wait_until(lambda: state() == "connected", 20.0, "the bridge is connected")
+    assert served.change("/bridges/cloud/restart", role="operate").status == 200
+    wait_until(lambda: state() == "connected", 20.0, "the bridge is connected again")
+
+
+def test_dead_letters_are_seen_replayed_and_purged(served: Served) -> None:
+    queues = fits(models.Queues, served.get("/queues?bridge=cloud").json)
+    assert (len(queues["queues"]), queues["dead_letters"][0]["held"]) == (1, DEAD)
+    page = fits(models.Messages, served.get("/queues/cloud/messages?dead=true&count=2", "operate").json)
+    assert [(row["topic"], row["payload"], row["reason"]) for row in page["messages"]] == [
+        ("bad/1", "1", "remote_0x87"),
+        ("bad/1", "2", "remote_0x87"),
+    ]
+    rest = served.get(f"/queues/cloud/messages?dead=true&whole=true&from={page['next']}", "operate").json
+    assert [(row["payload_text"], row["payload_base64"]) for row in rest["messages"]] == [("3", "Mw==")]
+    assert fits(models.Messages, served.get("/queues/cloud/messages?lane=0", "operate").json)["messages"] == []
+
+    replayed = fits(models.Replayed, served.change("/queues/cloud/replay", {"from": 1, "count": 1}, "operate").json)
+    assert replayed["replayed"] == 1
+    served.node.wait_lane("cloud", depth=0, dead_lettered=DEAD + 1)
+    assert served.change("/queues/cloud/replay", {"reason": "other"}, "operate").json["replayed"] == 0
+    assert fits(models.Purged, served.change("/queues/cloud/purge", {"dead": True}).json)["purged"] == DEAD
+    assert served.change("/queues/cloud/purge", {"lane": 0}).json["purged"] == 0
+
+
+def test_sessions_are_listed_shown_and_ended(served: Served) -> None:
+    name = "site/pump 7"
+    with MqttClient(served.node.port, client_id=name, version=5) as client:
+        client.subscribe("a/#")
+        page = fits(models.Sessions, served.get("/sessions?like=site/*&connected=true").json)
+        assert [row["client_id"] for row in page["sessions"]] == [name]
+        assert fits(models.Session, served.get("/sessions/site/pump%207").json)["filters"][0]["filter"] == "a/#"
+        assert served.get("/sessions/site%2Fpump%207").json["client_id"] == name
+        assert (
+            fits(models.Disconnected, served.change("/sessions/site%2Fpump%207/disconnect", role="operate").json)["client_id"]
+            == name
+        )
+    with MqttClient(served.node.port, client_id=name, version=5):
+        ended = fits(models.SessionEnded, served.change("/sessions/site/pump%207", method="DELETE").json)
+        assert (ended["was_connected"], ended["will"]) == (True, "none")
+    assert served.get("/sessions/site/pump%207").kind == "no_such_session"
+
+
+def test_a_snapshot_is_made(served: Served) -> None:
+    begun = served.change("/snapshots", role="operate")
+    assert begun.status == 202
+    path = f"/snapshots/{fits(models.SnapshotBegun, begun.json)['number']}"
+    wait_until(lambda: fits(models.SnapshotState, served.get(path).json)["state"] == "made", 20.0, "the snapshot is made")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status", "kind"),
+    [
+        ("POST", "/bridges/clud/pause", None, 404, "unknown_bridge"),
+        ("GET", "/queues/cloud/messages?lane=7", None, 404, "unknown_lane"),
+        ("GET", "/queues/cloud/messages", None, 400, "bad_arguments"),
+        ("GET", "/queues/cloud/messages?lane=x", None, 400, "bad_arguments"),
+        ("GET", "/events?count=0", None, 400, "bad_arguments"),
+        ("POST", "/queues/cloud/purge", {"lane": -1}, 400, "bad_arguments"),
+        ("POST", "/queues/cloud/purge", {"dad": True}, 400, "bad_arguments"),
+        ("POST", "/queues/cloud/purge", None, 400, "bad_arguments"),
+        ("POST", "/sessions/nobody/disconnect", None, 404, "no_such_session"),
+        ("DELETE", "/sessions/nobody", None, 404, "no_such_session"),
+        ("GET", "/snapshots/999", None, 404, "unknown"),
+        ("GET", "/nothing", None, 404, "not_found"),
+        ("PUT", "/status", None, 405, "method_not_allowed"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_form(served: Served, method: str, path: str, body: object, status: int, kind: str) -> None:
+    answer = served.change(path, body, method=method)
+
+    assert (answer.status, answer.kind) == (status, kind)
+    fits(models.Error, answer.json)
+    assert answer.headers["content-type"] == "application/json"
+
+
+def operations(served: Served) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """(method, path, operation) of each operation below /api/v1 in the OpenAPI document."""
+    document = request(served.port, "/openapi.json").json
+    for path, methods in document["paths"].items():
+        if path.startswith("/api/v1"):
+            for method, operation in methods.items():
+                yield method.upper(), path.removeprefix("/api/v1"), operation
+
+
+def test_each_command_has_a_route_that_says_its_role(served: Served) -> None:
+    roles = [operation["description"].rpartition("Role: ")[2].rstrip(".") for _, _, operation in operations(served)]
+
+    assert set(roles) == set(ROLES)
+    of_client = {"ping", "queue.export"}  # /health/live, and /queues/{bridge}/messages?whole=true
+    assert len(roles) >= len(set(COMMANDS) - of_client)
+    assert set(COMMANDS) <= set(NEEDED)
+
+
+def test_each_route_is_for_its_role_and_those_above_it_only(served: Served) -> None:
+    """Wrong arguments, so that nothing is done: who may is told what is wrong, who may not is told that."""
+    filled = {"bridge": "%00", "client_id": "%00", "client_id:path": "%00", "number": "x"}
+    for method, template, operation in operations(served):
+        if template in ("/status", "/stop", "/sessions", "/queues", "/reload", "/snapshots", "/events", "/topics", "/traces"):
+            continue
+        least = operation["description"].rpartition("Role: ")[2].rstrip(".")
+        path = template.format(**filled)
+        for role in ROLES:
+            answer = served.change(path, {"no": "such key"}, role, method=method)
+            allowed = ROLES.index(role) >= ROLES.index(least)
+            assert (answer.status == 403) is not allowed, (method, path, role, answer)
+    assert served.change("/stop", role="operate").kind == "forbidden"
+    assert served.change("/snapshots", role="view").kind == "forbidden"
+    assert needed("stop") == "admin"
+
+
+def test_nobody_is_let_in_without_a_token_or_with_a_wrong_one(served: Served) -> None:
+    before = served.figures["refused"]
+
+    without = request(served.port, "/api/v1/status")
+    assert (without.status, without.kind, without.headers["www-authenticate"]) == (401, "no_token", "Bearer")
+    wrong = request(served.port, "/api/v1/status", token="bascule_wrong")
+    assert (wrong.status, wrong.kind) == (401, "wrong_token")
+    assert request(served.port, "/api/v1/status", headers={"Authorization": f"Basic {TOKENS['view']}"}).kind == "no_token"
+
+    after = served.figures["refused"]
+    assert after["no_token"] == before.get("no_token", 0) + 2
+    assert after["wrong_token"] == before.get("wrong_token", 0) + 1
+    assert request(served.port, "/health/ready").status == 200, "health is open"
+
+
+def test_a_token_that_is_taken_out_of_the_file_lets_nobody_in(served: Served) -> None:
+    text = served.tokens_file.read_text()
+
+    served.tokens_file.write_text("".join(line for line in text.splitlines(keepends=True) if not line.startswith("view:")))
+    wait_until(lambda: served.get("/status").status == 401, 20.0, "the token is refused")
+    served.tokens_file.write_text("what is this")
+    assert served.get("/status", "admin").status == 200, "a file that is wrong changes nothing"
+    served.tokens_file.write_text(text)
+    wait_until(lambda: served.get("/status").status == 200, 20.0, "the token is known again")

@@ -1,0 +1,8 @@
+"""The roles of those who operate a node from elsewhere. What each may do is ``supervisor/control/roles.py``'s. Pure."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+Role = Literal["view", "operate", "admin"]
+ROLES: tuple[Role, ...] = get_args(Role)  # each may what the one before it may
