@@ -27,6 +27,7 @@ class PolledActor(pykka.Actor):
 
     def __init__(self, mailbox: Mailbox) -> None:
         super().__init__()
+        self.ended = False  # it takes no more messages
         self.actor_inbox = mailbox
         self._actor_ref = pykka.ActorRef(self)
         self.mailbox = mailbox
@@ -69,14 +70,20 @@ class PolledActor(pykka.Actor):
 
     def take(self, message: Any) -> None:
         """Handle ``message``; what a hook raises ends the process."""
-        self._handle_receive(message)
-
-    @property
-    def ended(self) -> bool:
-        """Whether it takes no more messages."""
-        return self.actor_stopped.is_set()
+        kind = type(message)
+        if kind is TurnEnded:
+            self.on_turn_end(message.now_s)
+        elif kind is SocketsReady:
+            self.on_sockets(message.ready)
+        elif isinstance(message, Frame):
+            self.on_receive(message)
+        else:
+            self._handle_receive(message)
 
     # --- pykka ---
+
+    def on_stop(self) -> None:
+        self.ended = True
 
     @staticmethod
     def _create_actor_inbox() -> Any:
@@ -91,14 +98,10 @@ class PolledActor(pykka.Actor):
 
     def on_receive(self, message: Any) -> None:
         match message:
-            case TurnEnded():
-                self.on_turn_end(message.now_s)
-            case SocketsReady():
-                self.on_sockets(message.ready)
-            case TimerDue():
-                self.on_timer(message.name, message.now_s)
             case Frame():
                 self.on_frame(message)
+            case TimerDue():
+                self.on_timer(message.name, message.now_s)
             case BadFrame():
                 log.error("frame.refused", extra={"actor": self.name, "error": str(message.error)})
             case _:

@@ -36,6 +36,7 @@ class Host:
 
     def __init__(self, post: Post) -> None:
         self._post = post
+        self._handed_over = post.handed_over
         self._actors: dict[str, PolledActor] = {}
         self._touched: set[str] = set()
         self.ended = False  # there is nothing to be done here any more
@@ -47,6 +48,7 @@ class Host:
 
     def run(self) -> Exception | None:
         """Give messages until every actor has stopped; what made one fail, if anything did."""
+        self._post.own()
         try:
             self.begin()
             while not self.ended:
@@ -73,11 +75,11 @@ class Host:
 
     def give(self, to: str, message: Any) -> None:
         """Let the actor ``to`` have ``message``, or this process itself, or everybody the end of the turn."""
-        if isinstance(message, TurnEnded):
-            self._end_turn(message)
-        elif to in self._actors:
+        if to in self._actors:
             self._take(to, message)
             self._hand_over()
+        elif type(message) is TurnEnded:
+            self._end_turn(message)
         elif to == self._post.name:
             self.on_message(message)
             self._hand_over()
@@ -97,7 +99,7 @@ class Host:
 
     def _hand_over(self) -> None:
         """What the actors have sent each other."""
-        frames = self._post.handed_over
+        frames = self._handed_over
         while frames:
             self._take(*frames.popleft())
 
@@ -106,7 +108,6 @@ class Host:
         while touched and not self.ended:
             for name in self._actors:
                 if name in touched:
-                    touched.discard(name)
                     self._take(name, end)
                     touched.discard(name)
                     self._hand_over()
@@ -123,6 +124,7 @@ class ChildHost(Host):
         self._told: dict[str, str] = {}  # the states that the supervisor was told last
         self._ready: set[str] = set()
         self._stopping = False
+        self._steady = False  # every actor is ready, and everybody knows it
         self._figures_due_s = float("-inf")
 
     def add_children(self, actors: Iterable[MailboxActor]) -> None:
@@ -145,16 +147,19 @@ class ChildHost(Host):
                 for actor in self._children:
                     self._take(actor.name, message)
             case Stop():
-                self._stopping = True
+                self._stopping, self._steady = True, False
                 self._beat()  # the last word of whoever stops at once, or waits for a disk to do it
                 self._stop_next()
 
     def _end_turn(self, end: TurnEnded) -> None:
         super()._end_turn(end)
+        if self._steady:
+            return
         while self._herald() or self._stop_next():
             super()._end_turn(end)
         if not self.ended and self._told != self._states():
             self._beat()
+        self._steady = self.state == "ready"
 
     def _herald(self) -> bool:
         """Tell the actors which of them have become ready, as the supervisor tells them of others; whether any have."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from array import array
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from wire.frames.base import Frame
 from wire.frames.batch import Batch
+from wire.records import named_record
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@named_record
 class Published(Frame):
     """Listener -> Distributor: ``Publishes`` of local clients; again, as the same object, where a store may have lost it."""
 
@@ -23,7 +24,7 @@ class Published(Frame):
     wills: tuple[tuple[str, int, int, int], ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@named_record
 class PublishedAhead(Frame):
     """Listener -> Distributor: messages of QoS 0 that local clients get now, though the batch that has them waits for another.
 
@@ -34,7 +35,7 @@ class PublishedAhead(Frame):
     sources: bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@named_record
 class Deliver(Frame):
     """Distributor -> Listener: live messages out of ``batch``.
 
@@ -47,7 +48,7 @@ class Deliver(Frame):
     grants: tuple[tuple[int, bool, tuple[int, ...]], ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@named_record
 class SessionUp(Frame):
     """Listener -> Distributor: ``session`` is connected as ``source``, with these subscriptions and no others.
 
@@ -63,7 +64,7 @@ class SessionUp(Frame):
     listener: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@named_record
 class SessionDown(Frame):
     """Listener -> Distributor: connection ``source`` of ``session`` has ended; ``ended``: so has the session."""
 
@@ -75,7 +76,7 @@ class SessionDown(Frame):
 # --- a lane's Forwarder and Connection ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@named_record
 class Passed(Frame):
     """Forwarder -> Connection: messages ``first_seq + offset``, as the remote is to see them; offsets None means 0, 1, 2, ...
 
@@ -88,7 +89,7 @@ class Passed(Frame):
     batch: Batch
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@named_record
 class LinkState(Frame):
     """Connection -> Forwarder: ``state`` of the remote connection: connecting, connected, backoff, paused."""
 

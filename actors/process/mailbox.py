@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import select
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from actors.system.send_queue import unsent_bytes
 from wire.errors import UnknownFrame
 from wire.frames.base import Frame
+from wire.records import record
 
 if TYPE_CHECKING:
     from pykka._envelope import Envelope
@@ -30,14 +30,14 @@ HANGUP = select.EPOLLHUP | select.EPOLLERR
 LEFT = select.EPOLLRDHUP | HANGUP
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TurnEnded:
     """Process -> actor: nothing more is waiting, or enough was read for one turn; send and commit what has gathered."""
 
     now_s: float
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TimerDue:
     """Process -> actor: the timer ``name`` has run out."""
 
@@ -45,14 +45,14 @@ class TimerDue:
     now_s: float
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SocketsReady:
     """Process -> actor: (token, poll events) of each watched socket that can go on."""
 
     ready: list[tuple[Any, int]]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class BadFrame:
     """Process -> actor: a frame was refused; nothing of it was taken."""
 

@@ -87,6 +87,7 @@ class Supervisor(PolledActor):
         self.mailbox.set_timer("tick", self._status.started_s + self._period_s)
 
     def on_stop(self) -> None:
+        super().on_stop()
         self._signals.close()
 
     def on_sockets(self, ready: list[tuple[Any, int]]) -> None:

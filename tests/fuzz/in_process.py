@@ -158,9 +158,9 @@ class _Post(Post):
         self.frames: deque[tuple[str, Frame]] = deque()
         self._node = host
         self._told = deque()
+        self._due_s = {}
         self._timers = []
-        self._timer_ids = {}
-        self._timer_count = 0
+        self._looks_s = {}
         self._own: dict[str, _Group] = {}
         self._made: list[tuple[str, _Group]] = []
 
@@ -208,7 +208,7 @@ class _Post(Post):
 
     def timer_s(self, name: TimerName) -> float | None:
         """When that timer runs out; None where it is not set."""
-        return next((at_s for at_s, number, _ in self._timers if self._timer_ids.get(name) == number), None)
+        return self._due_s.get(name)
 
     def watches(self, fd: int) -> bool:
         """Whether any of its actors still looks at that socket."""

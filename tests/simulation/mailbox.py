@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Hashable
-from heapq import heappop
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -79,9 +78,9 @@ class ProcessPost(Post):
         self._sim_groups: list[tuple[str, SimGroup]] = []
         self._told = deque()
         self.frames: deque[tuple[str, Frame]] = deque()
+        self._due_s = {}
         self._timers = []
-        self._timer_ids = {}
-        self._timer_count = 0
+        self._looks_s = {}
 
     # --- the world outside ---
 
@@ -170,9 +169,7 @@ class ProcessPost(Post):
 
     def next_timer_s(self) -> float | None:
         """When the next timer runs out."""
-        while self._timers and self._timer_ids.get(self._timers[0][2]) != self._timers[0][1]:
-            heappop(self._timers)
-        return self._timers[0][0] if self._timers else None
+        return self._next_due_s()
 
     def waiting(self) -> bool:
         """Whether there is something to do at once."""

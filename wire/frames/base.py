@@ -7,14 +7,16 @@ frames from 1 within its epoch; ``queue`` is ``bridge:<name>:<lane>``; ranges ar
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import field, fields
 from operator import attrgetter
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar, dataclass_transform
+
+from wire.records import named_record
 
 Ranges = tuple[tuple[int, int], ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@named_record
 class Frame:
     """Base of all frames."""
 
@@ -28,11 +30,13 @@ HEADS: dict[type[Frame], tuple[bool, Callable[[Any], tuple[object, ...]]]] = {}
 NAMES: dict[type[Frame], tuple[str, ...]] = {}
 
 
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
 def frame_kind(kind: int) -> Callable[[type[FrameType]], type[FrameType]]:
-    """Register a frame class under ``kind``; a number is never given twice."""
+    """Make a record of a frame class and register it under ``kind``; a number is never given twice."""
 
-    def register(cls: type[FrameType]) -> type[FrameType]:
+    def register(declared: type[FrameType]) -> type[FrameType]:
         assert kind not in KINDS, f"frame kind {kind} is given twice"
+        cls = named_record(declared)
         names = tuple(field.name for field in fields(cls))
         has_bodies = "bodies" in names
         heads = tuple(name for name in names if name != "bodies")

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from wire.frames.base import Frame, frame_kind
 
 
 @frame_kind(1)
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Publishes(Frame):
     """Connection -> Distributor: what its remote has published since the last batch; ``bodies`` is one batch.
 
@@ -28,7 +25,6 @@ class Publishes(Frame):
 
 
 @frame_kind(2)
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Append(Frame):
     """Distributor -> QueueStore: a routed ``Publishes``.
 
@@ -52,7 +48,6 @@ class Append(Frame):
 
 
 @frame_kind(3)
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Committed(Frame):
     """QueueStore -> sender: everything up to ``number`` is committed with the configured strength.
 
@@ -69,7 +64,6 @@ class Committed(Frame):
 
 
 @frame_kind(4)
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SourceResumed(Frame):
     """Sender -> QueueStore: rows of ``source``, which was stalled since one was refused, may be accepted from batch ``number`` on.
 
@@ -89,7 +83,6 @@ class SourceResumed(Frame):
 
 
 @frame_kind(5)
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SessionOpen(Frame):
     """Sender -> QueueStore: ``session`` begins or goes on; a clean start forgets all that was kept of it, its queue too.
 
@@ -119,7 +112,6 @@ class SessionOpen(Frame):
 
 
 @frame_kind(6)
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SessionOpened(Frame):
     """QueueStore -> sender: whether the session was known, and its received, unreleased QoS 2 identifiers (u16 column).
 
@@ -143,7 +135,6 @@ class SessionOpened(Frame):
 
 
 @frame_kind(7)
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SenderResumes(Frame):
     """Sender -> QueueStore, Connection -> Distributor, when a new one is up: what is outstanding comes again, from ``number`` on.
 
@@ -160,7 +151,6 @@ class SenderResumes(Frame):
 
 
 @frame_kind(8)
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SessionClose(Frame):
     """Listener -> QueueStore: the connection ``source`` of ``session`` ended at ``wall_ms`` (UTC epoch).
 
@@ -179,7 +169,6 @@ class SessionClose(Frame):
 
 
 @frame_kind(9)
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SessionGone(Frame):
     """QueueStore -> Distributor: ``queue`` has gone, and ``session`` with it, unless that has another now.
 
@@ -193,7 +182,6 @@ class SessionGone(Frame):
 
 
 @frame_kind(10)
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SessionClosed(Frame):
     """QueueStore -> Listener: what ``SessionClose`` said of connection ``source`` is committed, or needs no commit."""
 
@@ -202,7 +190,6 @@ class SessionClosed(Frame):
 
 
 @frame_kind(16)
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SessionsWanted(Frame):
     """Distributor -> QueueStore: what sessions are kept? Answered with ``SessionsKnown``."""
 
@@ -210,7 +197,6 @@ class SessionsWanted(Frame):
 
 
 @frame_kind(17)
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SessionsKnown(Frame):
     """QueueStore -> Distributor -> Listener: kept sessions, in several frames; ``last`` ends the answer.
 

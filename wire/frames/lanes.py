@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from wire.frames.base import Frame, Ranges, frame_kind
 
 
 @frame_kind(20)
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LaneOpen(Frame):
     """Forwarder -> QueueStore: reset the markers of ``queue`` and start again at its head under the new ``epoch``."""
 
@@ -17,7 +14,6 @@ class LaneOpen(Frame):
 
 
 @frame_kind(21)
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LaneOpened(Frame):
     """QueueStore -> Forwarder -> Connection: the lane starts at ``head``.
 
@@ -41,7 +37,6 @@ class LaneOpened(Frame):
 
 
 @frame_kind(22)
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Credit(Frame):
     """Receiver -> giver (Forwarder -> QueueStore, Connection -> Forwarder): how far it may hand out, in messages and bytes.
 
@@ -55,7 +50,6 @@ class Credit(Frame):
 
 
 @frame_kind(23)
-@dataclass(frozen=True, slots=True, kw_only=True)
 class HandOut(Frame):
     """QueueStore -> Forwarder or Listener: messages ``first_seq + offset`` in order; no offsets (u32 column) means 0, 1, 2, ...
 
@@ -72,7 +66,6 @@ class HandOut(Frame):
 
 
 @frame_kind(24)
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Settle(Frame):
     """Connection -> Forwarder -> QueueStore: what became of messages.
 
@@ -96,7 +89,6 @@ class Settle(Frame):
 
 
 @frame_kind(25)
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Settled(Frame):
     """QueueStore -> Forwarder -> Connection: every ``Settle`` of the lane up to ``number`` is committed."""
 
@@ -106,7 +98,6 @@ class Settled(Frame):
 
 
 @frame_kind(26)
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LaneReopen(Frame):
     """QueueStore -> Forwarder or Listener: drop what the lane holds and send ``LaneOpen`` with a new epoch."""
 
@@ -114,7 +105,6 @@ class LaneReopen(Frame):
 
 
 @frame_kind(28)
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LaneClose(Frame):
     """Listener -> QueueStore: nobody takes from ``queue`` until it is opened again; its markers and what is in memory go.
 

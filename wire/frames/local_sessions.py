@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from wire.frames.base import Frame, frame_kind
 
 
 @frame_kind(18)
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SubscriptionsAdd(Frame):
     """Listener -> Distributor -> QueueStore: a SUBSCRIBE of ``session``; the Distributor routes by it before it passes it on.
 
@@ -26,7 +23,6 @@ class SubscriptionsAdd(Frame):
 
 
 @frame_kind(19)
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SubscriptionsDrop(Frame):
     """Listener -> Distributor -> QueueStore: an UNSUBSCRIBE of ``session``; answered with ``SubscriptionsKept`` as well."""
 
@@ -39,7 +35,6 @@ class SubscriptionsDrop(Frame):
 
 
 @frame_kind(29)
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SubscriptionsKept(Frame):
     """QueueStore -> Listener: what ``request`` asked for is committed, or needs no commit: send the SUBACK or UNSUBACK.
 
@@ -52,7 +47,6 @@ class SubscriptionsKept(Frame):
 
 
 @frame_kind(30)
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Retained(Frame):
     """QueueStore -> Listener: retained messages that ``request`` of connection ``source`` asked for, to be sent with RETAIN 1.
 

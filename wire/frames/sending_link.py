@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Generic, TypeVar
+
+from wire.records import record
 
 BATCHES_OUTSTANDING_MAX = 2
 OVERLAPPING_ROWS_MIN = 64  # while a batch is being committed, a smaller one waits and grows: each costs a commit and five hops
@@ -22,7 +23,7 @@ Sent = TypeVar("Sent")
 Kept = TypeVar("Kept")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Outstanding(Generic[Sent, Kept]):
     """One numbered batch on its way: its frame, and what its sender wants back when it is committed."""
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from wire.frames.base import Frame, frame_kind
 
 
 @frame_kind(40)
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Heartbeat(Frame):
     """Process -> Supervisor, each period, when one of ``states`` changes, and in answer to ``ReportNow``.
 
@@ -28,7 +26,6 @@ class Heartbeat(Frame):
 
 
 @frame_kind(41)
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ReportNow(Frame):
     """Supervisor -> process: send a heartbeat with fresh figures now."""
 
@@ -36,7 +33,6 @@ class ReportNow(Frame):
 
 
 @frame_kind(42)
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PeerUp(Frame):
     """Supervisor -> process -> its actors: ``name`` is ready in a new life, ``epoch``.
 
@@ -48,7 +44,6 @@ class PeerUp(Frame):
 
 
 @frame_kind(43)
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ResetMarkers(Frame):
     """Supervisor -> QueueStore: the lane's process has ended, in its life ``epoch``; its in-flight markers mean nothing any more.
 
@@ -60,7 +55,6 @@ class ResetMarkers(Frame):
 
 
 @frame_kind(44)
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Command(Frame):
     """Supervisor -> Connection: ``verb`` is pause, resume or reconnect."""
 
@@ -68,13 +62,11 @@ class Command(Frame):
 
 
 @frame_kind(45)
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Stop(Frame):
     """Supervisor -> process -> its actors, the last first: end intake, pass on and commit what is in hand, then end."""
 
 
 @frame_kind(60)
-@dataclass(frozen=True, slots=True, kw_only=True)
 class AclChanged(Frame):
     """Supervisor -> Listener -> Distributor: the rules in the ACL file ``path`` are these now.
 
@@ -86,7 +78,6 @@ class AclChanged(Frame):
 
 
 @frame_kind(61)
-@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeFigures(Frame):
     """Supervisor -> Listener, each ``sys_period_s``: what it needs for the ``$SYS`` topics. values: topic -> figure."""
 
@@ -96,7 +87,6 @@ class NodeFigures(Frame):
 
 
 @frame_kind(62)
-@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeEvents(Frame):
     """Supervisor, Connection or Listener -> QueueStore: what happened, to be kept with the events of the node.
 
@@ -107,7 +97,6 @@ class NodeEvents(Frame):
 
 
 @frame_kind(46)
-@dataclass(frozen=True, slots=True, kw_only=True)
 class QueueCommand(Frame):
     """Supervisor -> QueueStore: ``verb`` is ls, peek, purge or replay; storage/store/queue_commands.py says what ``arguments``
     are.
@@ -119,7 +108,6 @@ class QueueCommand(Frame):
 
 
 @frame_kind(47)
-@dataclass(frozen=True, slots=True, kw_only=True)
 class QueueAnswer(Frame):
     """QueueStore -> Supervisor: the ``result`` of command ``request``, committed; or the kind of ``error`` and a ``message``.
 
@@ -133,7 +121,6 @@ class QueueAnswer(Frame):
 
 
 @frame_kind(48)
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SessionCommand(Frame):
     """Supervisor -> Listener -> QueueStore: ``verb`` is ls, show, end or disconnect; storage/store/session_commands.py says more.
 
@@ -150,7 +137,6 @@ class SessionCommand(Frame):
 
 
 @frame_kind(63)
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotWanted(Frame):
     """Supervisor -> QueueStore: commit everything and make a checkpoint in the new folder ``path``, whose parent is there."""
 
@@ -159,7 +145,6 @@ class SnapshotWanted(Frame):
 
 
 @frame_kind(64)
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotMade(Frame):
     """QueueStore -> Supervisor: the checkpoint of ``request`` is made, and ``facts`` say what it holds
     (``storage/store/checkpoint.py``).

@@ -36,6 +36,9 @@ class FakePost:
         self.beats: list[Heartbeat] = []
         self.timers: dict[tuple[str, str], float] = {}
 
+    def own(self) -> None:
+        pass
+
     def now_s(self) -> float:
         return 5.0
 
