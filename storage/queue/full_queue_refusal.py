@@ -15,7 +15,7 @@ from __future__ import annotations
 from array import array
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from wire.frames.batch import QOS_MASK, Batch, unpack_column
 from wire.frames.intake import Append
@@ -90,7 +90,6 @@ class HeldBack:
     messages: int = 0
 
 
-@dataclass(slots=True)
 class Admission:
     """What becomes of an Append: its parts, and the rows of the original batch that were refused.
 
@@ -98,11 +97,14 @@ class Admission:
     others. too_large: for each queue with rows that can never come in, the bytes of the largest.
     """
 
-    parts: list[Admitted] = field(default_factory=list)
-    refused: list[int] = field(default_factory=list)
-    for_good: dict[str, int] = field(default_factory=dict)
-    held: dict[int, HeldBack] = field(default_factory=dict)
-    too_large: dict[str, int] = field(default_factory=dict)
+    __slots__ = ("for_good", "held", "parts", "refused", "too_large")
+
+    def __init__(self, parts: list[Admitted]) -> None:
+        self.parts = parts
+        self.refused: list[int] = []
+        self.for_good: dict[str, int] = {}
+        self.held: dict[int, HeldBack] = {}
+        self.too_large: dict[str, int] = {}
 
     def end(self, full: Sequence[str]) -> None:
         """One more is refused for good by the queues that are ``full``."""
@@ -192,33 +194,20 @@ class _Part:
 _Place = tuple[_Part, int]  # a queue and a row of what it gets
 
 
-def admit(
-    frame: Append,
-    rooms: Mapping[str, Sequence[Room]],
-    stalled: Callable[[], dict[int, int]],
-    any_stalled: bool,
-    drop_oldest: Callable[[str, int, int], int],
-) -> Admission:
-    """Decide on every row of ``frame``, and take the room that the admitted ones need.
-
-    rooms: for each queue, the rooms of its bridge and of the node. stalled: gives the sender's stalled sources (and the last number
-    that had a refused row of them), which may be added to. drop_oldest: (queue, messages, bytes) makes room in a queue and in
-    ``rooms``, and says how many messages it dropped.
-    """
-    if not any_stalled and _fits(frame, rooms):
-        for queue, count, size_bytes, _, _ in frame.parts:
-            for room in rooms[queue]:
-                room.take(count, size_bytes)
-        return Admission(
-            [
-                Admitted(queue, count, size_bytes, qos0, body)
-                for (queue, count, size_bytes, qos0, _), body in zip(frame.parts, frame.bodies, strict=True)
-            ]
-        )
-    return _row_by_row(frame, rooms, stalled(), drop_oldest)
+def admit_all(frame: Append, rooms: Mapping[str, Sequence[Room]]) -> Admission:
+    """Take the room for every row of ``frame``, which ``fits``, and of which no row is of a stalled source."""
+    for queue, count, size_bytes, _, _ in frame.parts:
+        for room in rooms[queue]:
+            room.take(count, size_bytes)
+    return Admission(
+        [
+            Admitted(queue, count, size_bytes, qos0, body)
+            for (queue, count, size_bytes, qos0, _), body in zip(frame.parts, frame.bodies, strict=True)
+        ]
+    )
 
 
-def _fits(frame: Append, rooms: Mapping[str, Sequence[Room]]) -> bool:
+def fits(frame: Append, rooms: Mapping[str, Sequence[Room]]) -> bool:
     """Whether the whole of ``frame`` fits, all its parts together."""
     if len(frame.parts) == 1:
         queue, count, size_bytes, _, _ = frame.parts[0]
@@ -276,14 +265,20 @@ def _rejecting(places: Sequence[_Place]) -> list[str]:
     return list(dict.fromkeys(rejecting))  # copies of one row count once
 
 
-def _row_by_row(
+def admit_rows(
     frame: Append, rooms: Mapping[str, Sequence[Room]], stalled: dict[int, int], drop_oldest: Callable[[str, int, int], int]
 ) -> Admission:
+    """Decide on every row of ``frame``, and take the room that the admitted ones need.
+
+    rooms: for each queue, the rooms of its bridge and of the node. stalled: the sender's stalled sources, and the last number that
+    had a refused row of them; it may be added to. drop_oldest: (queue, messages, bytes) makes room in a queue and in ``rooms``, and
+    says how many messages it dropped.
+    """
     sources: array[int] = unpack_column("I", frame.sources)
     parts = [_Part(queue, body, rows, rooms[queue]) for (queue, _, _, _, rows), body in zip(frame.parts, frame.bodies, strict=True)]
     may_be_too_large = not all(room.ever_fits(messages, size_bytes) for room, messages, size_bytes in _wanted(frame, rooms))
     wills = {row for _, row, _, _ in frame.wills}
-    admission = Admission()
+    admission = Admission([])
     for original, source in enumerate(sources):
         places = [(part, row) for part in parts for row in part.copies_of.get(original, ())]
         hopeless: Sequence[_Place] = ()

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 
-from storage.queue.full_queue_refusal import Admission, Room, admit
+from storage.queue.full_queue_refusal import Admission, Room, admit_all, admit_rows, fits
 from storage.store.disk_trouble import Disk
 from storage.store.event_log import EventLog
 from storage.store.hand_outs import HandOuts
@@ -120,16 +120,15 @@ class Intake:
         if self._disk.retry_s is not None:
             return False
         waiting, self.waiting = self.waiting, []
-        rooms: dict[str, list[Room]] = {}
         for place, frame in enumerate(waiting):
             match frame:
                 case Append():
                     if self._senders.is_fenced(frame.sender, frame.epoch):
                         continue  # since it came: what its sender's stalled sources were is forgotten with that life
                     queued, retained = self._told_apart(frame)
-                    if not all(part[0] in rooms for part in queued.parts):
-                        rooms = self._rooms.measure(now_s, [part[0] for part in queued.parts])
-                    too_large = self._admit(queued, retained, rooms, now_s)
+                    holds = self._rooms.hold(queued, now_s)
+                    rooms = self._rooms.measured if holds else self._rooms.measure(now_s, [part[0] for part in queued.parts])
+                    too_large = self._admit(queued, retained, rooms, holds or fits(queued, rooms), now_s)
                     if self._without_room:
                         self._tell_overflow(queued, too_large, rooms, now_s, wall_ms)
                 case SessionOpen() if not self._remote_sessions.knows(frame.session):
@@ -143,7 +142,6 @@ class Intake:
                         self.waiting = waiting[place:]
                         self._disk.refuses(error, now_s, wall_ms)
                         return False
-                    rooms = {}
         return True
 
     def take_acks(self) -> Effects:
@@ -167,6 +165,8 @@ class Intake:
 
     def _told_apart(self, frame: Append) -> tuple[Append, tuple[bytes, bytes] | None]:
         """``frame`` with the parts that go into a queue that is there; and the rows and the body that are to be retained."""
+        if len(frame.parts) == 1 and frame.parts[0][0] in self._lanes.all:
+            return frame, None
         places, retained = [], None
         for place, (queue, _, _, _, rows) in enumerate(frame.parts):
             if queue == RETAINED:
@@ -179,28 +179,32 @@ class Intake:
         return replace(frame, parts=parts, bodies=bodies), retained
 
     def _admit(
-        self, frame: Append, retained: tuple[bytes, bytes] | None, rooms: Mapping[str, list[Room]], now_s: float
+        self, frame: Append, retained: tuple[bytes, bytes] | None, rooms: Mapping[str, list[Room]], all_fits: bool, now_s: float
     ) -> Mapping[str, int]:
         """Put what there is room for into the open write; for each queue, the bytes of the largest row that can never come in."""
         sender = self._senders.get(frame.sender)
         any_stalled = sender is not None and sender.epoch == frame.epoch and bool(sender.stalled)
-        admission = admit(
-            frame,
-            rooms,
-            lambda: self._senders.stalled(frame.sender, frame.epoch),
-            any_stalled,
-            lambda queue, messages, size_bytes: self._drop_oldest(queue, messages, size_bytes, rooms, now_s),
-        )
+        if all_fits and not any_stalled:
+            admission = admit_all(frame, rooms)
+        else:
+            admission = admit_rows(
+                frame,
+                rooms,
+                self._senders.stalled(frame.sender, frame.epoch),
+                lambda queue, messages, size_bytes: self._drop_oldest(queue, messages, size_bytes, rooms, now_s),
+            )
         self._append(admission)
         self._next.messages += len(frame.refusable) - len(admission.refused)
-        self._receive_ids(frame, admission)
+        if frame.received or frame.released:
+            self._receive_ids(frame, admission)
         if retained is not None:
             rows_column, body = retained
             refused = set(admission.refused)
             rows = unpack_column("H", rows_column) if rows_column else range(len(frame.refusable))
             self._retained.change(body, {at for at, row in enumerate(rows) if row in refused} if refused else (), self._next.write)
             self._next.needs_sync = True
-        self._wills.sent(frame.wills, (frame.epoch, frame.number), admission.refused)
+        if frame.wills:
+            self._wills.sent(frame.wills, (frame.epoch, frame.number), admission.refused)
         self._next.awaited = True
         if admission.refused:
             self._without_room += len(admission.refused)

@@ -1,13 +1,18 @@
-"""How much may still come in: for each queue the room of its bridge, or of its session, and that of the node."""
+"""How much may still come in: for each queue the room of its bridge, or of its session, and that of the node.
+
+What was measured is good for as long as it is large enough: what is taken since then is taken from it, and what has left the queues
+since then only adds to it. So a queue that is far from full is not measured anew for each batch.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from storage.queue.full_queue_refusal import Room
+from storage.queue.full_queue_refusal import Room, fits
 from storage.store.disk_trouble import Disk
 from storage.store.lanes import Lanes
 from storage.store.session_queues import SessionQueues
+from wire.frames.intake import Append
 from wire.settings import LimitSettings
 
 
@@ -20,6 +25,25 @@ class Rooms:
         self._session_queues = session_queues
         self._disk = disk
         self._limits = limits
+        self._measured: dict[str, list[Room]] = {}
+        self._free_bytes: int | None = None  # on the disk, when that was
+
+    def forget(self) -> None:
+        """Measure anew before anything comes in: limits have changed, or what is there in another way than from turn to turn."""
+        self._measured = {}
+
+    def hold(self, frame: Append, now_s: float) -> bool:
+        """Whether all of ``frame`` fits, as far as is known without measuring."""
+        self._disk.look(now_s)
+        measured = self._measured
+        return (
+            self._disk.free_bytes == self._free_bytes and all(part[0] in measured for part in frame.parts) and fits(frame, measured)
+        )
+
+    @property
+    def measured(self) -> dict[str, list[Room]]:
+        """What was measured last, less what was taken since."""
+        return self._measured
 
     def measure(self, now_s: float, wanted: Iterable[str]) -> dict[str, list[Room]]:
         """For each queue of a bridge, and the ``wanted`` ones, both rooms as they are now; a wanted one is made if need be."""
@@ -34,7 +58,7 @@ class Rooms:
             limits[lane.bridge] = lane.limits
             messages, size_bytes = used.get(lane.bridge, (0, 0))
             used[lane.bridge] = (messages + lane.queue.depth, size_bytes + lane.queue.size_bytes)
-        free_bytes = self._disk.free_bytes
+        free_bytes = self._free_bytes = self._disk.free_bytes
         node = Room.of(
             self._limits,
             sum(messages for messages, _ in used.values()) + self._session_queues.messages,
@@ -56,4 +80,5 @@ class Rooms:
                 if lane.row_damaged:
                     room = Room(messages=0, size_bytes=0, overflow="drop-newest")
                 rooms[name] = [room, node]
+        self._measured = rooms
         return rooms

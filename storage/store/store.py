@@ -99,7 +99,7 @@ class Store:
         remote = RemoteSessions(sessions, lanes.queue_that_stands, settings.bridges)
         openings = self._openings = LaneOpenings(lanes, ready=hand_outs.ready, receives=remote.received, send=self._effects.append)
         self._settlements = Settlements(lanes, dead_letters, remote, disk, commit, owe=openings.owe, ready=hand_outs.ready)
-        rooms = Rooms(lanes, queues, disk, settings.limits)
+        rooms = self._rooms = Rooms(lanes, queues, disk, settings.limits)
         self.intake = Intake(
             senders, lanes, rooms, hand_outs, disk, commit, sessions, queues, local, wills, remote, retained, events, epoch=epoch
         )
@@ -130,6 +130,12 @@ class Store:
                 self._settlements.receive(frame, self._now_s, self._wall_ms)
             case Credit():
                 self._openings.credit(frame, self._wall_ms)
+            case _:
+                self._rooms.forget()
+                self._receive_rare(frame)
+
+    def _receive_rare(self, frame: Frame) -> None:
+        match frame:
             case LaneOpen():
                 self._openings.open(frame)
             case ResetMarkers():
@@ -183,6 +189,7 @@ class Store:
             self.next_commit.time.put_off(now_s)
         answers: Effects = []
         if commands.waiting:
+            self._rooms.forget()
             answers = commands.obey(now_s, wall_ms) if disk.retry_s is None else self._look(now_s, wall_ms)
         if disk.retry_s is None:
             self._answer()
@@ -243,6 +250,7 @@ class Store:
         """What time brings: expiry at the head of the queues, and trimming of idle ones. Call it about once a second."""
         self._now_s, self._wall_ms = now_s, wall_ms
         self.next_commit.time.hurry()
+        self._rooms.forget()
         if self._disk.retry_s is not None:
             return
         write = self.next_commit.write
