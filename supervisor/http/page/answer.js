@@ -1,0 +1,163 @@
+// The answer on top: is anything in trouble, which, why, since when, and what to do; and the sum of all ledgers.
+
+import { badge, icon, keyed, make, say, setAll, turnIcon } from "./dom.js";
+import { count, counted, duration, moment } from "./format.js";
+import { ledgerOf, worst } from "./judgement.js";
+
+const TERMS = [
+  ["accepted", "Accepted"],
+  ["delivered", "Delivered"],
+  ["queued", "Queued"],
+  ["expired", "Expired"],
+  ["dropped", "Dropped"],
+  ["dead", "Dead-lettered"],
+];
+
+export class Answer {
+  constructor() {
+    this.headline = document.getElementById("headline");
+    this.sign = document.querySelector("#answer-line .icon");
+    this.lead = document.getElementById("lead");
+    this.eyebrow = document.getElementById("eyebrow");
+    this.troubles = document.getElementById("troubles");
+    this.balance = new Balance(document.getElementById("balance"));
+    this.contents = new Map(["answer", "node", "bridges", "ledger", "dead"].map((id) => [id, document.querySelector(`.contents a[href="#${id}"] .icon`)]));
+  }
+
+  show({ status, judgement, atMs }) {
+    const mode = status.store?.mode ? `, ${status.store.mode}` : "";
+    say(this.eyebrow, `Node ${status.node}${mode}, up ${duration(Math.floor(status.supervisor.uptime_s))}, as of ${moment(atMs)} UTC`);
+    say(this.headline, judgement.headline);
+    setAll(this.headline, { class: judgement.headline.length > 60 ? "long" : null });
+    say(this.lead, judgement.lead);
+    turnIcon(this.sign, judgement.verdict);
+    for (const [id, verdict] of Object.entries(bySection(status, judgement))) turnIcon(this.contents.get(id), verdict);
+    document.title = `${judgement.verdict === "ok" ? "" : judgement.verdict === "problem" ? "✖ " : "⚠ "}${status.node}: ${judgement.headline}`;
+    keyed(this.troubles, grouped(judgement.troubles), (one) => one.about, newGroup, showGroup);
+    this.troubles.hidden = !judgement.troubles.length;
+    this.balance.show(status.bridges ?? []);
+  }
+}
+
+/** The verdict of each section that has one. */
+function bySection(status, judgement) {
+  const { troubles, bridges } = judgement;
+  const of = (wanted) => worst(troubles.filter(wanted).map((one) => one.verdict));
+  return {
+    answer: judgement.verdict,
+    node: of((one) => !bridges.has(one.about)),
+    bridges: of((one) => bridges.has(one.about) && one.kind !== "dead"),
+    ledger: (status.bridges ?? []).every((row) => row.ledger_closes !== false) ? "ok" : "problem",
+    dead: of((one) => one.kind === "dead"),
+  };
+}
+
+/** Troubles by what they are about: ``{about, anchor, verdict, troubles}``, the worst first. */
+function grouped(troubles) {
+  const groups = new Map();
+  for (const one of troubles) {
+    if (!groups.has(one.about)) groups.set(one.about, { about: one.about, anchor: one.anchor, verdict: one.verdict, troubles: [] });
+    groups.get(one.about).troubles.push(one);
+  }
+  return [...groups.values()];
+}
+
+function newGroup(group) {
+  return make("li", {}, icon("none"), make("div", {}, make("a", { class: "about-what" }, make("bdi", {}, group.about)), make("ul", {})));
+}
+
+function showGroup(item, group) {
+  turnIcon(item.firstChild, group.verdict);
+  setAll(item, { class: `s-${group.verdict}` });
+  const [about, list] = item.lastChild.children;
+  setAll(about, { href: `#${group.anchor}` });
+  keyed(list, group.troubles.map((one, at) => ({ ...one, key: at })), (one) => one.key, newTrouble, showTrouble);
+}
+
+function newTrouble() {
+  return make("li", {}, make("p", { class: "what" }), make("p", { class: "facts" }), make("p", { class: "cure" }));
+}
+
+function showTrouble(item, one) {
+  const [what, facts, cure] = item.children;
+  say(what, `${one.text.charAt(0).toUpperCase()}${one.text.slice(1)}.`);
+  say(facts, one.facts.join(" · "));
+  facts.hidden = !one.facts.length;
+  say(cure, one.cure ? `What to do: ${one.cure}` : "");
+  cure.hidden = !one.cure;
+}
+
+/** accepted = delivered + queued + expired + dropped + dead-lettered, of all bridges together. */
+class Balance {
+  constructor(host) {
+    this.host = host;
+    this.values = new Map();
+    const list = make("dl", {});
+    for (const [name, title] of TERMS) {
+      const value = make("dd", {});
+      this.values.set(name, value);
+      list.append(make("div", { class: `term ${name}` }, make("dt", {}, title), value));
+    }
+    this.rest = make("p", { class: "rest" });
+    this.parts = make("svg", { class: "proportion", preserveAspectRatio: "none", viewBox: "0 0 1000 10", "aria-hidden": "true" });
+    this.wrong = make("p", { class: "wrong" }, icon("problem"), make("span", {}));
+    host.append(make("h2", { class: "vh" }, "All bridges together"), list, this.rest, this.parts, this.wrong);
+  }
+
+  show(rows) {
+    const ledger = ledgerOf(rows);
+    for (const [name] of TERMS) say(this.values.get(name), count(ledger[name]));
+    const gone = ledger.accepted - ledger.delivered;
+    say(this.rest, gone > 0 ? `The ${count(gone)} not delivered` : "Everything that was accepted is delivered");
+    this.parts.toggleAttribute("hidden", gone <= 0);
+    const shares = ["queued", "expired", "dropped", "dead"].filter((name) => ledger[name] > 0);
+    let at = 0;
+    keyed(this.parts, shares, (name) => name, () => make("rect", { y: 0, height: 10 }), (rect, name) => {
+      const wide = (1000 * ledger[name]) / Math.max(gone, 1);
+      setAll(rect, { class: `part ${name}`, x: at.toFixed(1), width: wide.toFixed(1) });
+      at += wide;
+    });
+    setAll(this.host, { class: `balance${ledger.closes ? "" : " differs"}` });
+    this.wrong.hidden = ledger.closes;
+    say(this.wrong.lastChild, "It does not add up: see the ledger of each bridge.");
+    this.host.hidden = !rows.length;
+  }
+}
+
+/** The ledger of each lane as a table, with what is beside it. */
+export class Ledger {
+  constructor(host) {
+    this.columns = ["Bridge", "Accepted", "Delivered", "Queued", "Expired", "Dropped", "Dead-lettered", "Adds up", "Refused", "Held back"];
+    this.body = make("tbody", {});
+    const heads = this.columns.map((title, at) => make("th", { scope: "col", class: at && at !== 7 ? "number" : null }, title));
+    this.note = make("p", { class: "notes" });
+    host.append(make("div", { class: "scroll" }, make("table", {}, make("thead", {}, make("tr", {}, ...heads)), this.body)), this.note);
+  }
+
+  show({ status }) {
+    const rows = status.bridges ?? [];
+    const several = new Set(rows.filter((row) => row.lane > 0).map((row) => row.name));
+    keyed(this.body, rows, (row) => `${row.name}:${row.lane}`, (row) => this._create(row, several), (tr, row) => {
+      const ledger = ledgerOf([row]);
+      const values = TERMS.map(([name]) => count(ledger[name]));
+      for (const [at, value] of values.entries()) say(tr.children[at + 1], value);
+      const closes = tr.children[7];
+      const verdict = row.ledger_closes === null ? "none" : row.ledger_closes ? "ok" : "problem";
+      if (closes.dataset.verdict !== verdict) {
+        closes.dataset.verdict = verdict;
+        closes.replaceChildren(badge(verdict, { none: "Unknown", ok: "Yes", problem: "No" }[verdict]));
+      }
+      say(tr.children[8], count(row.refused));
+      say(tr.children[9], count(row.held_back));
+    });
+    const orphans = status.unserved ?? [];
+    const words = orphans.map((one) => `${one.queue}: ${counted(one.depth, "message")}`).join("; ");
+    say(this.note, orphans.length ? `Not configured any more, and kept: ${words}.` : "Refused and held back are beside the sum: the publishers still have those.");
+  }
+
+  _create(row, several) {
+    const name = several.has(row.name) ? `${row.name}:${row.lane}` : row.name;
+    const cells = this.columns.slice(1).map((title, at) => make("td", { class: at === 6 ? "state" : "number", "data-label": title }));
+    return make("tr", {}, make("td", { "data-label": "Bridge" }, make("bdi", {}, name)), ...cells);
+  }
+}

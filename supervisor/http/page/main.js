@@ -1,0 +1,239 @@
+// Asks the server for the node's figures, again and again, and has each part of the page show them.
+
+import { Answer, Ledger } from "./answer.js";
+import { Api, Refused, Unreachable } from "./api.js";
+import { Bridges } from "./bridges.js";
+import { DeadLetters } from "./dead_letters.js";
+import { all, say, setAll } from "./dom.js";
+import { EventLog, EventTable } from "./events.js";
+import { lasting } from "./format.js";
+import { bridgesOf, judge } from "./judgement.js";
+import { Picture } from "./picture.js";
+import { Reload } from "./reload.js";
+import { Series } from "./samples.js";
+import { Sessions } from "./sessions.js";
+import { followTheme } from "./theme.js";
+import { Topics } from "./topics.js";
+
+const PERIOD_MS = 2000;
+const HIDDEN_PERIOD_MS = 10000; // of a tab that nobody sees
+const LATE_MS = 7000;
+const ROLES = ["view", "operate", "admin"];
+const SAID_MS = 8000;
+
+class App {
+  constructor() {
+    this.api = new Api();
+    this.role = "view";
+    this.series = new Map();
+    this.log = new EventLog(this.api);
+    this.state = null;
+    this.heardMs = null;
+    this.lost = "";
+    this.visible = new Set();
+    this.answer = new Answer();
+    const by = (id) => document.getElementById(id);
+    this.parts = [this.answer, new Picture(by("picture")), new Bridges(this), new Ledger(by("ledger-rows")), new EventTable(by("event-rows"))];
+    this.wanted = [["dead", new DeadLetters(this, by("dead-letters"))], ["clients", new Sessions(this, by("sessions"))], ["topics", new Topics(this, by("flow"))]];
+    this.reload = new Reload(this, by("reload"));
+    this._login();
+    this._watchSections();
+  }
+
+  /** Ask without end; a tab that nobody sees asks less often. */
+  async run() {
+    setInterval(() => this._age(), 500);
+    document.addEventListener("visibilitychange", () => { if (!document.hidden) this.now(); });
+    for (;;) {
+      await this.poll();
+      await new Promise((resolve) => {
+        this.now = resolve;
+        setTimeout(resolve, document.hidden ? HIDDEN_PERIOD_MS : PERIOD_MS);
+      });
+    }
+  }
+
+  now() {}
+
+  /** One look at the node. What goes wrong is said on the page, and the figures there are stay. */
+  async poll() {
+    if (this.locked) return;
+    try {
+      if (this.state === null) await this._askRole();
+      const status = await this.api.get("status");
+      await this.log.fetch(status.store?.events);
+      this._show(status);
+      this._found();
+    } catch (error) {
+      this._lost(error);
+    }
+    this._age();
+  }
+
+  async _askRole() {
+    try {
+      this.role = (await this.api.get("caller")).role;
+    } catch (error) {
+      if (!(error instanceof Refused) || error.status !== 404) throw error;
+      this.role = "admin";
+    }
+  }
+
+  _show(status) {
+    const nowMs = Date.now();
+    for (const [name, rows] of bridgesOf(status)) {
+      if (!this.series.has(name)) this.series.set(name, new Series());
+      this.series.get(name).note(status.supervisor.uptime_s, rows);
+    }
+    const judgement = judge(status, this.log.events, this.series, nowMs);
+    const first = this.state === null;
+    this.state = { status, judgement, series: this.series, events: this.log.events, atMs: nowMs, nowMs };
+    this.heardMs = nowMs;
+    document.getElementById("layout").hidden = false;
+    say(document.getElementById("node-name"), status.node);
+    for (const one of this.parts) one.show(this.state);
+    for (const [section, one] of this.wanted) one.show(this.state, this.visible.has(section));
+    this.allow();
+    if (first && location.hash.length > 1) document.getElementById(decodeURIComponent(location.hash.slice(1)))?.scrollIntoView();
+  }
+
+  // --- what the parts ask for ---
+
+  /** Whether the token's role may do what wants ``role``. */
+  may(role) {
+    return ROLES.indexOf(this.role) >= ROLES.indexOf(role);
+  }
+
+  /** Disable what the role may not do. */
+  allow() {
+    for (const one of all("[data-role]")) {
+      const barred = !this.may(one.dataset.role) || this.lost !== "";
+      one.disabled = barred;
+      if (!this.may(one.dataset.role)) one.title = `This token may not: it wants the role ${one.dataset.role}`;
+    }
+  }
+
+  /** Carry out ``order``, say what came of it, and look at the node again. */
+  async act(about, order) {
+    try {
+      const answer = await order();
+      this.say(`${about}: ${typeof answer === "string" ? answer : "done"}.`);
+    } catch (error) {
+      this.say(`${about}: ${error.message}.`, true);
+    }
+    await this.poll();
+  }
+
+  /** A line at the bottom, which a screen reader reads out too. */
+  say(text, wrong = false) {
+    const host = document.getElementById("said");
+    say(host, text);
+    setAll(host, { class: wrong ? "said shown wrong" : "said shown" });
+    clearTimeout(this.saidFor);
+    this.saidFor = setTimeout(() => setAll(host, { class: "said" }), SAID_MS);
+  }
+
+  /** Ask before something that cannot be undone; whether it is meant. */
+  confirm(title, text, yes) {
+    const dialog = document.getElementById("confirm");
+    const accept = document.getElementById("confirm-yes"), cancel = document.getElementById("confirm-no");
+    say(document.getElementById("confirm-title"), title);
+    say(document.getElementById("confirm-text"), text);
+    say(accept, yes);
+    dialog.returnValue = "";
+    accept.onclick = () => dialog.close("yes");
+    cancel.onclick = () => dialog.close("");
+    dialog.showModal();
+    cancel.focus();
+    return new Promise((resolve) => dialog.addEventListener("close", () => resolve(dialog.returnValue === "yes"), { once: true }));
+  }
+
+  // --- the server, lost and found ---
+
+  _lost(error) {
+    if (error instanceof Refused && error.status === 401) {
+      this._ask(this.api.token ? "This token is not known, or has been withdrawn." : "");
+      return;
+    }
+    if (!(error instanceof Refused || error instanceof Unreachable)) {
+      this.lost = `This page has a fault (${error.message}); load it anew, and tell us.`;
+      console.error(error);
+      return;
+    }
+    const who = !(error instanceof Refused) ? "The server does not answer" : error.status === 503 ? "The node does not answer" : "The server refuses";
+    const why = error instanceof Refused ? `: ${error.message}` : "";
+    this.lost = `${who}${why}.`;
+    this.allow();
+  }
+
+  _found() {
+    this.lost = "";
+    document.getElementById("lost").hidden = true;
+    this.allow();
+  }
+
+  /** How old the figures are, twice a second. */
+  _age() {
+    const host = document.getElementById("lost"), pulse = document.getElementById("pulse");
+    const ageMs = this.heardMs === null ? null : Date.now() - this.heardMs;
+    const late = this.lost !== "" || (ageMs !== null && ageMs > LATE_MS && !document.hidden);
+    setAll(pulse, { class: `pulse${this.heardMs === null ? "" : late ? " late" : " live"}` });
+    const age = ageMs === null ? "no figures yet" : late ? `${lasting(ageMs / 1000)} old` : "live";
+    say(document.getElementById("age"), age);
+    setAll(document.getElementById("layout"), { class: late ? "layout old" : "layout" });
+    if (this.lost) {
+      say(host, `${this.lost} ${this.heardMs === null ? "There are no figures yet." : `What you see is ${lasting(Math.floor(ageMs / 10000) * 10 || 1)} old or more.`} The page goes on asking.`);
+      host.hidden = false;
+    }
+  }
+
+  // --- tokens ---
+
+  _login() {
+    const form = document.getElementById("login"), field = document.getElementById("token"), leave = document.getElementById("leave");
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.api.use(field.value.trim());
+      field.value = "";
+      form.hidden = true;
+      this.locked = false;
+      this.state = null;
+      leave.hidden = false;
+      this.now();
+    });
+    leave.addEventListener("click", () => {
+      this.api.use("");
+      this._ask("");
+    });
+    leave.hidden = !this.api.token;
+  }
+
+  _ask(why) {
+    this.locked = true;
+    this.lost = "";
+    this.heardMs = null;
+    this.api.use("");
+    document.getElementById("layout").hidden = true;
+    document.getElementById("lost").hidden = true;
+    document.getElementById("leave").hidden = true;
+    const form = document.getElementById("login");
+    say(document.getElementById("login-error"), why);
+    form.hidden = false;
+    document.getElementById("token").focus();
+  }
+
+  _watchSections() {
+    const links = new Map(all(".contents a").map((one) => [one.getAttribute("href").slice(1), one]));
+    const watch = new IntersectionObserver((entries) => {
+      for (const entry of entries) this.visible[entry.isIntersecting ? "add" : "delete"](entry.target.id);
+      const first = [...links.keys()].find((id) => this.visible.has(id));
+      for (const [id, link] of links) setAll(link, { "aria-current": id === first ? "true" : null });
+      if (this.state) for (const [section, one] of this.wanted) if (this.visible.has(section)) one.show(this.state, true);
+    }, { rootMargin: "-15% 0px -30% 0px" });
+    for (const section of all("main > section")) watch.observe(section);
+  }
+}
+
+followTheme();
+const app = new App();
+app.run();

@@ -1,0 +1,202 @@
+// The node as a picture: local clients, processes, remotes, and what flows between them. Wide it runs from left to right, narrow down.
+
+import { keyed, make, say, setAll } from "./dom.js";
+import { bytes, count, counted, lasting, rate } from "./format.js";
+import { bridgesOf, processVerdict, remoteOf, stateOf, worst } from "./judgement.js";
+
+const WIDE = 720;
+const ROW = 62;
+const BOX = 46;
+const PAD = 14; // between the node's frame and its processes
+const LANES_MOST = 10;
+const SIGNS = {
+  ok: ["M-4-.2-1.3 2.6 4-3"],
+  attention: ["M0-4.500V1", "M0 4v.1"],
+  problem: ["M-3-3 3 3M3-3-3 3"],
+  none: ["M-3.5 0h7"],
+};
+
+export class Picture {
+  constructor(host) {
+    this.svg = make("svg", { role: "group", "aria-label": "The node's processes, from local clients to remotes" });
+    this.edges = make("g", { class: "edges", "aria-hidden": "true" });
+    this.boxes = make("g", {});
+    this.frame = make("rect", { class: "frame", rx: 14 });
+    this.svg.append(this.frame, this.edges, this.boxes);
+    this.rest = make("p", { class: "fine" });
+    this.stage = make("div", {}, this.svg);
+    host.append(this.stage, this.rest);
+    this.table = new Processes(document.getElementById("processes"));
+    new ResizeObserver(() => { if (this.state) this._draw(this.state); }).observe(this.stage);
+  }
+
+  show(state) {
+    this.state = state;
+    this._draw(state);
+    this.table.show(state.status);
+  }
+
+  _draw(state) {
+    const width = Math.floor(this.stage.clientWidth);
+    if (!width) return;
+    const model = modelOf(state);
+    const { frame, boxes, edges, height } = width >= WIDE ? across(model, width) : down(model, width);
+    setAll(this.svg, { viewBox: `0 0 ${width} ${height}`, width, height, class: width >= WIDE ? "across" : "down" });
+    setAll(this.frame, frame);
+    keyed(this.edges, edges, (edge) => edge.key, newEdge, showEdge);
+    keyed(this.boxes, boxes, (box) => box.key, newBox, showBox);
+    say(this.rest, model.more ? `${counted(model.more, "more bridge process", "more bridge processes")}, all of them ready and connected, below.` : "");
+  }
+}
+
+/** What there is to draw: boxes with title, line below, verdict, and where they lead; pure. */
+export function modelOf({ status, judgement }) {
+  const processes = new Map((status.processes ?? []).map((row) => [row.name, row]));
+  const verdictOf = (name) => processVerdict(processes.get(name)?.state ?? "stopped");
+  const listener = status.listener ?? {}, store = status.store ?? {};
+  const box = (key, title, line, verdict, href, kind = "process") => ({ key, title, line, verdict, href, kind });
+  const clients = box("clients", "clients", listener.accepting === false ? "does not listen" : stateWords(processes.get("clients")), listener.accepting === false ? "problem" : verdictOf("clients"), "#node");
+  const local = box("local", "Local clients", `${count(listener.clients ?? 0)} connected`, "none", "#clients", "outside");
+  const diskVerdict = store.state && store.state !== "running" ? "problem" : verdictOf("store");
+  const free = store.disk_free_bytes === undefined || store.disk_free_bytes === null ? "" : `${bytes(store.disk_free_bytes)} free`;
+  const storeBox = box("store", "store", store.state && store.state !== "running" ? store.state.replace("_", " ") : free || stateWords(processes.get("store")), diskVerdict, "#ledger");
+  const supervisor = box("supervisor", "supervisor", `up ${lasting(status.supervisor.uptime_s)}`, status.ready ? "ok" : "attention", "#events");
+  const helpers = [...processes.values()].filter((row) => !["supervisor", "clients", "store"].includes(row.name) && !row.name.startsWith("bridge:"));
+  const beside = helpers.map((row) => box(row.name, row.name, stateWords(row), processVerdict(row.state), "#node", "helper"));
+  const lanes = bridgesOf(status).flatMap(([name, rows]) => rows.map((row) => laneOf(name, row, rows.length, processes, judgement)));
+  const shown = lanes.length <= LANES_MOST ? lanes : [...lanes].sort((one, other) => Number(one.well) - Number(other.well)).slice(0, LANES_MOST);
+  const published = (status.bridges ?? []).reduce((sum, row) => sum + (row.rate_in ?? 0), 0);
+  return { local, clients, store: storeBox, supervisor, beside, lanes: shown, more: lanes.length - shown.length, published };
+}
+
+function laneOf(name, row, lanes, processes, judgement) {
+  const process = processes.get(`bridge:${name}:${row.lane}`);
+  const title = lanes > 1 ? `${name}:${row.lane}` : name;
+  const own = processVerdict(process?.state ?? "stopped");
+  const state = stateOf([row]);
+  const link = { connected: "ok", paused: "attention", connecting: "attention" }[state] ?? "problem";
+  const waits = row.depth ? `${count(row.depth)} wait` : "nothing waits";
+  const href = `#b-${name}`;
+  const remote = remoteOf(row) || "remote";
+  return {
+    bridge: { key: `bridge:${name}:${row.lane}`, title, line: own === "ok" ? waits : process?.state ?? "stopped", verdict: worst([own, row.ledger_closes === false ? "problem" : "ok"]), href, kind: "process" },
+    remote: { key: `remote:${name}:${row.lane}`, title: remote, line: state === "connected" ? rate(row.rate_out) : failed(row), verdict: own === "ok" ? link : "none", href, kind: "outside" },
+    into: row.rate_in, out: row.rate_out, state, well: own === "ok" && link === "ok" && judgement.bridges.get(name)?.verdict === "ok",
+  };
+}
+
+function failed(row) {
+  if (row.paused_since_ms) return "paused";
+  const next = row.next_attempt_s ?? null;
+  return next === null ? "no link" : next < 1 ? "tries now" : `retry in ${lasting(next)}`;
+}
+
+const stateWords = (row) => (row === undefined ? "does not run" : row.state === "ready" ? `${bytes(row.pss_bytes)}` : row.state);
+
+/** From left to right: clients, store, bridges, remotes; the supervisor above. */
+function across(model, width) {
+  const rows = Math.max(model.lanes.length, 2);
+  const top = 84, height = top + rows * ROW + PAD - (ROW - BOX);
+  const middle = top + (rows * ROW - (ROW - BOX)) / 2 - BOX / 2;
+  const gap = Math.max(34, Math.min(64, (width - 5 * 150) / 4));
+  const wide = (width - 4 * gap) / 5;
+  const x = (column) => column * (wide + gap);
+  const place = (box, column, y, w = wide) => ({ ...box, x: x(column), y, w, h: BOX });
+  const local = place(model.local, 0, middle), clients = place(model.clients, 1, middle), store = place(model.store, 2, middle);
+  const boxes = [place(model.supervisor, 1, PAD), ...model.beside.map((box, at) => place(box, 2 + at, PAD)), local, clients, store];
+  const edges = [edge(local, clients, model.published), edge(clients, store, model.published)];
+  for (const [at, lane] of model.lanes.entries()) {
+    const y = top + at * ROW + ((rows - model.lanes.length) * ROW) / 2;
+    const bridge = place(lane.bridge, 3, y), remote = place(lane.remote, 4, y);
+    boxes.push(bridge, remote);
+    edges.push(edge(store, bridge, lane.into), edge(bridge, remote, lane.out, lane.state));
+  }
+  const frame = { x: x(1) - PAD, y: 0.5, width: 3 * wide + 2 * gap + 2 * PAD, height: height - 1 };
+  return { frame, boxes, edges, height };
+}
+
+/** From top to bottom, two boxes wide, for a phone. */
+function down(model, width) {
+  const gap = 26, wide = (width - gap) / 2, step = BOX + 26;
+  let y = 2;
+  const boxes = [], edges = [];
+  const tops = [model.supervisor, ...model.beside];
+  for (const [at, box] of tops.entries()) boxes.push({ ...box, x: (at % 2) * (wide + gap), y: y + Math.floor(at / 2) * (BOX + 12), w: wide, h: BOX });
+  y += Math.ceil(tops.length / 2) * (BOX + 12) + 18;
+  const local = { ...model.local, x: 0, y, w: wide, h: BOX }, clients = { ...model.clients, x: wide + gap, y, w: wide, h: BOX };
+  const store = { ...model.store, x: wide + gap, y: y + step, w: wide, h: BOX };
+  boxes.push(local, clients, store);
+  edges.push(edge(local, clients, model.published), { ...edge(clients, store, model.published), path: `M${clients.x + wide / 2} ${y + BOX}V${y + step}` });
+  y += 2 * step + 6;
+  const spine = wide + gap / 2;
+  for (const lane of model.lanes) {
+    const bridge = { ...lane.bridge, x: 0, y, w: wide, h: BOX }, remote = { ...lane.remote, x: wide + gap, y, w: wide, h: BOX };
+    boxes.push(bridge, remote);
+    edges.push(edge(bridge, remote, lane.out, lane.state));
+    y += BOX + 12;
+  }
+  if (model.lanes.length) edges.push({ key: "spine", path: `M${store.x} ${store.y + BOX / 2}H${spine - gap / 2 - wide / 2}V${y - model.lanes.length * (BOX + 12)}`, busy: model.published > 0, state: "connected" });
+  return { frame: { x: 0, y: 0, width: 0, height: 0 }, boxes, edges, height: y };
+}
+
+function edge(from, to, perSecond, state = "connected") {
+  const x1 = from.x + from.w, y1 = from.y + from.h / 2, x2 = to.x, y2 = to.y + to.h / 2, bend = (x2 - x1) / 2;
+  return { key: `${from.key}>${to.key}`, path: `M${x1} ${y1}C${x1 + bend} ${y1} ${x2 - bend} ${y2} ${x2} ${y2}`, busy: state === "connected" && perSecond > 0, state };
+}
+
+function newEdge() {
+  return make("g", {}, make("path", { class: "way" }), make("path", { class: "flow" }));
+}
+
+function showEdge(element, one) {
+  setAll(element, { class: one.busy ? "busy" : { connected: "idle", paused: "paused" }[one.state] ?? "cut" });
+  for (const path of element.children) setAll(path, { d: one.path });
+}
+
+function newBox(box) {
+  const sign = make("g", { class: "sign" }, make("circle", { r: 8 }), make("path", { class: "on" }));
+  const link = make("svg:a");
+  link.append(make("rect", { rx: box.kind === "outside" ? 23 : 9 }), sign, make("text", { class: "name" }), make("text", { class: "below" }));
+  return link;
+}
+
+function showBox(element, box) {
+  const [rect, sign, name, line] = element.children;
+  setAll(element, { href: box.href, class: `box ${box.kind} s-${box.verdict}`, "aria-label": `${box.title}: ${box.line}${box.verdict === "none" ? "" : `, ${{ ok: "well", attention: "worth a look", problem: "in trouble" }[box.verdict]}`}` });
+  setAll(rect, { x: box.x + 0.5, y: box.y + 0.5, width: Math.max(0, box.w - 1), height: box.h - 1 });
+  const inset = box.kind === "outside" ? 20 : 18;
+  setAll(sign, { transform: `translate(${box.x + inset} ${box.y + box.h / 2})`, visibility: box.verdict === "none" && box.kind === "outside" ? "hidden" : null });
+  setAll(sign.lastChild, { d: SIGNS[box.verdict].join("") });
+  const left = box.x + (box.verdict === "none" && box.kind === "outside" ? 16 : inset + 15);
+  const room = Math.floor((box.w - (left - box.x) - 8) / 7);
+  setAll(name, { x: left, y: box.y + box.h / 2 - 3 });
+  setAll(line, { x: left, y: box.y + box.h / 2 + 13 });
+  say(name, shortened(box.title, room));
+  say(line, shortened(box.line, Math.floor(room * 1.12)));
+}
+
+/** A text that fits: of a long one the beginning and the end, by which names and addresses differ. */
+function shortened(text, most) {
+  if (text.length <= most) return text;
+  const end = Math.floor((most - 1) / 2);
+  return `${text.slice(0, most - 1 - end)}…${text.slice(text.length - end)}`;
+}
+
+/** The processes as a table. */
+class Processes {
+  constructor(host) {
+    const titles = ["Process", "State", "pid", "Restarts", "Memory", "Processor time", "Last cause"];
+    this.titles = titles;
+    const heads = titles.map((title, at) => make("th", { scope: "col", class: at > 1 && at < 6 ? "number" : null }, title));
+    this.body = make("tbody", {});
+    host.append(make("div", { class: "scroll" }, make("table", {}, make("thead", {}, make("tr", {}, ...heads)), this.body)));
+  }
+
+  show(status) {
+    keyed(this.body, status.processes ?? [], (row) => row.name, () => make("tr", {}, ...this.titles.map((title, at) => make("td", { class: at > 1 && at < 6 ? "number" : "text", "data-label": title }, make("bdi", {})))), (tr, row) => {
+      const cpu = row.cpu_s === null ? "–" : `${row.cpu_s.toFixed(1)} s`;
+      const values = [row.name, row.state, row.pid === null ? "–" : String(row.pid), count(row.restarts), bytes(row.pss_bytes), cpu, row.last_cause];
+      for (const [at, value] of values.entries()) say(tr.children[at].firstChild, value);
+    });
+  }
+}
