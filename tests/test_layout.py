@@ -33,7 +33,7 @@ ROOMS = {
         "analysis",
     ),
     "actors": ("", "system", "process", "bridge", "door", "broker", "store"),
-    "supervisor": ("", "terminal", "config", "control", "snapshots", "http", "tree", "demo", "doctor", "cli"),
+    "supervisor": ("", "terminal", "config", "control", "snapshots", "http", "tree", "demo", "doctor", "backup", "cli"),
 }
 
 # Decisions outside wire/ that are pure as well.

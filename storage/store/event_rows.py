@@ -13,6 +13,7 @@ not synced by themselves: those on their way may be lost when a process is kille
     node.stopped        reason: the exit status
     node.reload_refused actor: supervisor; reason: what is wrong with the file, with its line, or that a running node keeps its
                         configuration; details: valid, problems (how many)
+    node.restored       actor: operator; reason: the snapshot of the backup; count: messages in it
     process.started     actor: the process; count: its restarts so far; details: pid
     process.ended       actor: the process; reason: why, in a word; details: status (as of waitpid; negative for a signal), pid
     link.up             bridge, lane, actor; details: address, session_expiry_s (where the remote keeps the session less long

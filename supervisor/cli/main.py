@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
+from supervisor.cli.backup import backup, restore
 from supervisor.cli.doctor import doctor
 from supervisor.cli.events import events
 from supervisor.cli.export import export
@@ -214,6 +215,8 @@ cli.add_command(queue)
 cli.add_command(session)
 cli.add_command(events)
 cli.add_command(status)
+cli.add_command(backup)
+cli.add_command(restore)
 cli.add_command(doctor)
 cli.add_command(init)
 cli.add_command(passwd)

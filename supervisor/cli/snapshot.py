@@ -63,7 +63,7 @@ def snapshot(
         return _list(node.place, as_json)
     if target is not None and Path(node.place.data_dir) in (target.resolve(), *target.resolve().parents):
         raise click.BadParameter(f"{target} is in the node's data folder, which holds the snapshots themselves", param_hint="--to")
-    made = _newest(node.place) if last else _make(node.client)
+    made = newest_snapshot(node.place) if last else make_snapshot(node.client)
     facts: dict[str, Any] = {
         key: made[key] for key in ("id", "path", "at_ms", "bytes", "messages", "took_s", "pause_ms") if key in made
     }
@@ -77,7 +77,7 @@ def snapshot(
     return 0
 
 
-def _make(client: ControlClient) -> dict[str, Any]:
+def make_snapshot(client: ControlClient) -> dict[str, Any]:
     """Have the node make one, and wait for it; what it is."""
     number = client.snapshot()
     while True:
@@ -89,7 +89,8 @@ def _make(client: ControlClient) -> dict[str, Any]:
         time.sleep(_POLL_S)
 
 
-def _newest(node: NodePlace) -> dict[str, Any]:
+def newest_snapshot(node: NodePlace) -> dict[str, Any]:
+    """The newest that there is; the node need not run."""
     manifests = list(_folder_of(node).manifests())
     if not manifests:
         raise Unavailable("there is no snapshot yet", data_dir=node.data_dir)

@@ -40,6 +40,15 @@ def read_with_included(path: Path, substitution: Substitution) -> Document:
     return document
 
 
+def files_included(path: Path) -> list[Path]:
+    """The files that the file ``path`` includes.
+
+    Raises:
+        ConfigError: it cannot be read, or is not one YAML mapping.
+    """
+    return [file for _, pattern in _patterns(read_document(path)) for file in _files(path.parent, pattern)]
+
+
 def _patterns(document: Document) -> Iterator[tuple[Key, str]]:
     patterns = document.data.get(KEY, ())
     if isinstance(patterns, tuple):  # what else it may be, the model refuses

@@ -58,19 +58,46 @@ class Epochs:
 
     def _reserve(self) -> None:
         reserved = self._next + BLOCK
-        body = f"{reserved}"
-        files.write(self._path, f"{body} {zlib.crc32(body.encode()):08x}\n".encode())
+        _write(self._path, reserved)
         self._reserved = reserved  # only now: a number that is not reserved on disk would be given again after a crash
 
     def _read(self) -> int | None:
-        try:
-            content = self._path.read_bytes()
-        except FileNotFoundError:
-            return None
-        body, _, checksum = content.rstrip(b"\n").partition(b" ")
-        if not body.isdigit() or checksum != f"{zlib.crc32(body):08x}".encode():
-            raise StorageDamaged(
-                "the epoch file is damaged: if the clock is right, delete it, and the next start goes on from the clock",
-                path=str(self._path),
-            )
-        return int(body)
+        return _read(self._path)
+
+
+def reserved_epoch(data_dir: Path) -> int:
+    """The first number that no life of the node in ``data_dir`` was given yet; 0 where nothing says.
+
+    Raises:
+        StorageDamaged: the file cannot be trusted.
+        OSError: it cannot be read.
+    """
+    return _read(data_dir / FILE_NAME) or 0
+
+
+def carry_on(data_dir: Path, epoch: int) -> None:
+    """Have a new node in ``data_dir`` give no number below ``epoch``.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    _write(data_dir / FILE_NAME, epoch)
+
+
+def _read(path: Path) -> int | None:
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    body, _, checksum = content.rstrip(b"\n").partition(b" ")
+    if not body.isdigit() or checksum != f"{zlib.crc32(body):08x}".encode():
+        raise StorageDamaged(
+            "the epoch file is damaged: if the clock is right, delete it, and the next start goes on from the clock",
+            path=str(path),
+        )
+    return int(body)
+
+
+def _write(path: Path, reserved: int) -> None:
+    body = f"{reserved}"
+    files.write(path, f"{body} {zlib.crc32(body.encode()):08x}\n".encode())

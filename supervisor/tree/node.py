@@ -24,7 +24,7 @@ from supervisor.tree.pauses import Pauses
 from supervisor.tree.running_children import RunningChildren
 from supervisor.tree.supervisor import Supervisor
 from supervisor.tree.template import Template
-from wire.errors import BasculeError, Unavailable
+from wire.errors import BasculeError, ConfigError, Unavailable
 from wire.frames.names import SUPERVISOR
 from wire.settings import NodeSettings, dump
 
@@ -32,6 +32,7 @@ log = logging.getLogger("bascule")
 
 EXIT_BUG = 70
 SETTINGS_NAME = "settings"
+RESTORING_NAME = "restoring"  # in the data folder while a backup is being restored to it
 
 
 def run_node(
@@ -43,7 +44,7 @@ def run_node(
     """Run the node in the foreground until it is stopped. ``table`` makes the children's table, another one in tests.
 
     Raises:
-        ConfigError: what ``load`` raises.
+        ConfigError: what ``load`` raises, or a restore was cut short.
         Unavailable: another node runs in the data folder, or the folder cannot be used.
         StorageDamaged: the epoch file cannot be trusted.
     """
@@ -65,6 +66,8 @@ def _supervise(
     settings: NodeSettings, recheck: Callable[[], list[str]], table: tuple[ChildSpec, ...], template: Template, lock: int
 ) -> int:
     data_dir, run_dir = Path(settings.data_dir), Path(settings.run_dir)
+    if (data_dir / RESTORING_NAME).exists():
+        raise ConfigError("a restore to this data folder was cut short: give bascule restore again", data_dir=str(data_dir))
     try:
         epochs = Epochs(data_dir, time.time())
         pauses = Pauses(data_dir)

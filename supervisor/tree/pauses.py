@@ -60,3 +60,13 @@ class Pauses:
 
 def _made_ms(path: Path) -> int:
     return path.stat().st_mtime_ns // 1_000_000
+
+
+def paused_bridges(data_dir: Path) -> tuple[str, ...]:
+    """The bridges that are paused in ``data_dir``, whose node may run.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    folder = data_dir / FOLDER_NAME
+    return tuple(sorted(entry.name for entry in folder.iterdir())) if folder.is_dir() else ()

@@ -12,6 +12,8 @@ exchange.client-resumes-as-kept [P2, P3]: a session that lasts goes on where the
     that it had [MQTT-4.4.0-1].
 exchange.new-store-nothing-twice [P2, P3]: when the store is new and the connection is not, nothing is sent twice, and what may not
     be on record is told to the store again.
+exchange.client-identifiers-released [P2]: of what was sent by a life that a restored store knows nothing of, the client first lets
+    go (``wire/exchange/identifier_release.py``); before that nothing is PUBLISHed, and the session is not on record.
 """
 
 from __future__ import annotations
@@ -22,6 +24,8 @@ from wire.backoff import Backoff
 from wire.door.access_rules import ClientAccess
 from wire.exchange.client_answers import CLIENT_RULES
 from wire.exchange.handed_out_again import HandedOutAgain
+from wire.exchange.identifier_release import IdentifierRelease
+from wire.exchange.left_sessions import LeftSession, left_rows
 from wire.exchange.refusal_policy import DROP, RefusalPolicy
 from wire.exchange.sender import SenderHalf
 from wire.exchange.subscriber_copies import Parcel
@@ -84,6 +88,8 @@ class ClientOutbox:
         self._number = 0
         self._lane_open = False
         self._again = HandedOutAgain()
+        self._release: IdentifierRelease | None = None  # exchange.client-identifiers-released
+        self._left: LeftSession | None = None  # what the session was left as
         self._gone: dict[str, RangeSet] = {}  # outcome -> what never reached the exchange
 
     @property
@@ -94,7 +100,7 @@ class ClientOutbox:
     @property
     def live(self) -> bool:
         """Whether the exchange has begun; acknowledgements that come before answer nothing."""
-        return self._flow.live
+        return self._flow.live or self._release is not None
 
     @property
     def in_flight(self) -> int:
@@ -115,7 +121,7 @@ class ClientOutbox:
     @property
     def owed(self) -> tuple[object, ...]:
         """As ``SenderHalf.owed``: the oldest PUBACK, PUBREC and PUBCOMP that the client owes."""
-        return self._flow.owed
+        return self._flow.owed if self._release is None else (None, None, self._release.owed)
 
     @property
     def depth(self) -> int:
@@ -190,7 +196,12 @@ class ClientOutbox:
             return
         self._again.opened(lane)
         self._flow.open(lane)
-        self._connected(session_present=bool(lane.session))
+        self._left = next(iter(left_rows(lane.left)), None)
+        if self._left is None:
+            self._connected(session_present=bool(lane.session))
+        else:
+            lost = ((max(start, lane.tail), stop) for start, stop in self._left.sent)
+            self._release = IdentifierRelease(tuple(lost), level=self._level)
 
     def hand_out(self, frame: HandOut, rights: ClientAccess | None = None) -> int:
         """Send these as well, but for those that the client may not receive any more: how many that are."""
@@ -274,12 +285,18 @@ class ClientOutbox:
         Raises:
             PeerViolation: one is malformed, or of the wrong kind.
         """
+        if self._release is not None:
+            position = self._release.received(buffer, position)
+            if not self._release.done:
+                return position
+            self._release = None
+            self._connected(session_present=False)
         return self._flow.received(buffer, position)
 
     def pump(self, bytes_max: int, now_s: float, wall_ms: int) -> bytes:
         """What is to be written now, about ``bytes_max`` at most; empty when nothing may leave."""
         if not self._flow.live:
-            return b""
+            return b"" if self._release is None else self._release.pump()
         if not self.queue:
             self._forget_facts()
         bursts = []
@@ -304,7 +321,9 @@ class ClientOutbox:
             receive_maximum=self.window,
             maximum_packet_size=self._packet_max_bytes,
             aliases=self._aliases,
+            left=None if self._left is None else self._left.on_record,
         )
+        self._left = None
 
     def _is_gone(self, outcome: str, seq: int) -> None:
         self._gone.setdefault(outcome, RangeSet()).add(seq, seq + 1)

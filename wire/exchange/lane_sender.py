@@ -4,7 +4,8 @@ exchange.left-session-resumed [P2]: a session that was left is resumed, so that 
     that is present is ended.
 exchange.left-identifiers-released [P2]: in a session that was left, what is unsettled still goes again as exchange.resumed-in-order
     says. Of what has been settled since, the remote first lets go of the packet identifiers
-    (``wire/exchange/identifier_release.py``); before that nothing is PUBLISHed, and the session is not on record.
+    (``wire/exchange/identifier_release.py``); before that nothing is PUBLISHed, and the session is not on record. So it does
+    of what was sent by a life that a restored store knows nothing of.
 exchange.unknown-session-unsure [P2]: a session that is present and not known, at another address than that of the session on
     record, may be one of ours, since both addresses may lead to one broker. No session is then taken for one that was left: one
     broker behind two addresses is met as if sessions could not be told apart, and they cannot.
@@ -94,7 +95,8 @@ class LaneSender:
 
     def settled_since(self, left: LeftSession) -> Ranges:
         """Of what the session may hold, what is not sent again in it, in order."""
-        goes_again = RangeSet(self.exchange.stays_due((*left.released, *left.sent)))
+        known = left.on_record
+        goes_again = RangeSet(self.exchange.stays_due((*known.released, *known.sent)))
         return tuple(part for start, stop in (*left.released, *left.sent) for part in goes_again.missing(start, stop))
 
     def _enter(self, left: LeftSession | None, session: str, session_present: bool, **facts: Any) -> None:
@@ -106,7 +108,7 @@ class LaneSender:
             self._leave(session)
             self._entered = left
         self._indistinct = False
-        self.exchange.connected(session=session, session_present=goes_on, left=left, **facts)
+        self.exchange.connected(session=session, session_present=goes_on, left=left and left.on_record, **facts)
         if self._left.kept and not goes_on:
             record.number_session(number)
 

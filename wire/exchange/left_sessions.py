@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from wire.ranges import Ranges
+from wire.ranges import ArrivalSet, Ranges, RangeSet
 
 
 class LeftSession(NamedTuple):
@@ -20,7 +20,9 @@ class LeftSession(NamedTuple):
 
     session: client identifier and address. generation: its number. sent_below: sequences below may have been PUBLISHed in it.
     released: those of QoS 2 that had their PUBREC and no PUBCOMP, in the order of the PUBRECs. sent: those that may have been sent
-    at QoS 2 and had no PUBREC. Of both the remote may hold the packet identifiers.
+    at QoS 2 and had no PUBREC. Of both the remote may hold the packet identifiers. What they have from
+    ``sent_below`` on was sent by a life of which no record is left, because the store was restored since: these sequences will be
+    other messages'.
     """
 
     session: str
@@ -28,6 +30,12 @@ class LeftSession(NamedTuple):
     sent_below: int
     released: Ranges
     sent: Ranges
+
+    @property
+    def on_record(self) -> LeftSession:
+        """It without what no record is left of."""
+        below = RangeSet(((0, self.sent_below),))
+        return self._replace(released=ArrivalSet(self.released).within(below), sent=ArrivalSet(self.sent).within(below))
 
 
 LeftRows = tuple[LeftSession, ...]

@@ -11,6 +11,9 @@ from hypothesis import strategies as st
 from tests.support.mqtt_packets import Packet, judge
 from tests.wire.outbound_model import few_identifiers
 from wire.exchange.client_outbox import ClientOutbox
+from wire.exchange.left_sessions import LeftSession
+from wire.exchange.packet_identifiers import PACKET_IDS
+from wire.exchange.packet_identifiers import PUBREL as PUBREL_BYTE
 from wire.exchange.subscriber_copies import Copies, Parcel, as_granted
 from wire.exchange.wills import REFUSED_WILLS_MAX, REFUSED_WILLS_MAX_BYTES, PendingWill, PendingWills, RefusedWill, RefusedWills
 from wire.frames.base import Ranges
@@ -531,3 +534,33 @@ def test_refused_wills_are_tried_in_order_and_have_a_limit() -> None:
     assert len(wills.take(REFUSED_WILLS_MAX)) == REFUSED_WILLS_MAX - 2
     wills.add(RefusedWill("c", 1, 9, (b"t", 0, bytes(REFUSED_WILLS_MAX_BYTES), b"", 0)))
     assert len(wills) == 0
+
+
+def test_a_client_of_a_restored_session_lets_go_of_what_is_on_no_record_before_anything_is_published() -> None:
+    """exchange.client-identifiers-released: a message with an identifier that it holds would be a repeat to it."""
+    client = outbox(QUEUE)
+    client.opening(7)
+    left = LeftSession("client", 0, 12, (), ((10, 10 + PACKET_IDS),))
+    lane = LaneOpened(
+        queue=QUEUE, epoch=7, head=10, tail=12, dup_below=12, settled=(), released=(), generation=0, session="", left=(left,)
+    )
+    client.opened(lane)
+    client.hand_out(
+        HandOut(queue=QUEUE, epoch=7, first_seq=10, count=2, size_bytes=2, offsets=b"", bodies=(batch(2, qos=2).encode(),))
+    )
+
+    pubrels = client.pump(1 << 20, 0.0, 0)
+    assert pubrels[::4] == bytes([PUBREL_BYTE]) * (PACKET_IDS - 2)
+    assert client.live, "what it answers counts"
+    pubcomps = bytearray(pubrels)
+    pubcomps[::4] = b"\x70" * (PACKET_IDS - 2)
+    client.received(bytes(pubcomps[:-4]), 0)
+    assert client.pump(1 << 20, 0.0, 0) == b""
+    client.received(bytes(pubcomps[-4:]), 0)
+    assert client.pump(1 << 20, 0.0, 0) == b"", "the session is on record first"
+    settle = client.settle()
+    assert settle is not None
+    assert (settle.session, settle.left) == ("client", ())
+    client.settled(settle.number)
+
+    assert [(packet.packet_id, packet.dup) for packet in packets(client.pump(1 << 20, 0.0, 0))] == [(11, True), (12, True)]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.wire.outbound_model import PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, ack, hand_out, lane_flow, lane_opened, parse
 from wire.exchange.lane_sender import LaneSender
 from wire.exchange.left_sessions import LeftSession
+from wire.exchange.packet_identifiers import PACKET_IDS
 from wire.frames.batch import from_rows
 
 HERE, THERE = "c@here", "c@there"
@@ -173,3 +176,28 @@ def test_a_session_that_began_and_was_left_at_once_is_no_sign_of_one_broker() ->
     flow.ends(THERE)
     connect(flow, THERE, present=False)
     assert [left.session for left in flow.left] == [HERE]
+
+
+def test_a_restored_lane_lets_go_of_every_identifier_but_those_of_what_it_sends_again() -> None:
+    """exchange.left-identifiers-released: what the remote may hold of sequences that are other messages' by now."""
+    flow = lane_flow(HERE, THERE)
+    left = LeftSession(HERE, 3, 12, (), ((10, 10 + PACKET_IDS),))
+    flow.open(replace(lane_opened(head=10, tail=12, dup_below=12, generation=4), left=(left,)))
+    assert flow.knows(HERE, session_present=True)
+    connect(flow, HERE, present=True)
+    flow.exchange.offer(hand_out(10, from_rows((b"t", 2, b"%d" % seq) for seq in (10, 11))))
+
+    released = leaving(flow)
+    assert {kind for kind, _, _ in released} == {PUBREL}
+    assert sorted(packet_id for _, packet_id, _ in released) == sorted({*range(1, PACKET_IDS + 1)} - {11, 12})
+    *most, (_, last, _) = released
+    flow.received(b"".join(ack(PUBCOMP, packet_id, 0x92) for _, packet_id, _ in most))
+    commit(flow, 1)
+    assert leaving(flow) == [], "before the last PUBCOMP nothing is PUBLISHed"
+    flow.received(ack(PUBCOMP, last))
+    commit(flow, 2)
+
+    assert leaving(flow) == [(PUBLISH, 11, True), (PUBLISH, 12, True)]
+    assert (flow.session_number, flow.left) == (3, ()), "it goes on under its own number"
+    flow.exchange.offer(hand_out(12, from_rows([(b"t", 2, b"new")])))
+    assert leaving(flow) == [(PUBLISH, 13, False)]

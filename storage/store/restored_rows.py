@@ -1,0 +1,97 @@
+"""Makes of a checkpoint a store that a node may go on with: what the node sent and received since the checkpoint is not in it.
+
+The checkpoint's sequences are given again, to other messages, and remotes and clients may hold packet identifiers of those that had
+them first. They would take another message for a repeat, and throw it away. So nothing that was on record of an exchange holds:
+
+store.restored-begins-anew [P2]: after a restore no exchange goes on where the record says it stood. A lane's session is left, and
+    may hold every packet identifier: it is ended by a clean start, or lets go of all of them before anything is PUBLISHed. All that
+    is in a queue may have been sent. Received identifiers are forgotten: what they stand for may come twice, and nothing is taken
+    for a repeat that is none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from storage.engine.engine import Engine, Write
+from storage.engine.keys import QueueNumbers, check_format, lane_key
+from storage.queue.ledger import LaneRow
+from storage.store.event_rows import Event, event_key, event_number
+from storage.store.session_rows import Session, Sessions
+from wire.errors import StorageDamaged
+from wire.exchange.left_sessions import LeftSession
+from wire.exchange.packet_identifiers import PACKET_IDS
+from wire.frames.batch import QOS_MASK
+from wire.frames.names import lane_of_queue, session_of_queue
+
+_LAST = (1 << 64) - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restored:
+    """What was put right. damaged: the queues whose row cannot be read; they stay as they are, and stand still."""
+
+    queues: int
+    sessions: int
+    damaged: tuple[str, ...]
+
+
+def begin_anew(engine: Engine, *, wall_ms: int, snapshot: str, messages: int) -> Restored:
+    """Change the rows of ``engine`` by one synced commit, and note it as an event (store.restored-begins-anew).
+
+    Done twice, it is as done once. snapshot: where the store comes from; messages: that are in its queues.
+
+    Raises:
+        StorageDamaged, ConfigError, Unavailable: the store cannot be read or written; nothing has changed.
+    """
+    check_format(engine)
+    numbers, write, sessions = QueueNumbers(engine), Write(), Sessions(engine)
+    of_qos2 = {session.queue for session in sessions if _takes_qos2(session)}
+    queues, damaged = 0, []
+    for name in numbers.names():
+        is_bridge = lane_of_queue(name) is not None
+        if not (is_bridge or session_of_queue(name) is not None):
+            continue  # dead letters are in no exchange
+        number = numbers.number(name)
+        value = engine.get("meta", lane_key(number))
+        if value is None:
+            continue  # nothing was ever in it
+        try:
+            row = LaneRow.decode(value, queue=name)
+        except StorageDamaged:
+            damaged.append(name)
+            continue
+        _begin_anew(row, leaves=is_bridge or name in of_qos2)
+        write.put("meta", lane_key(number), row.encode())
+        queues += 1
+    known = list(sessions)
+    for session in known:
+        session.received.clear()
+        sessions.keep(session)
+    sessions.write_rows(write)
+    _note(engine, write, Event(at_ms=wall_ms, kind="node.restored", actor="operator", reason=snapshot, count=messages))
+    engine.commit(write, sync=True)
+    return Restored(queues=queues, sessions=len(known), damaged=tuple(damaged))
+
+
+def _takes_qos2(session: Session) -> bool:
+    return any(options & QOS_MASK == 2 for options, _ in session.subscriptions.values())
+
+
+def _begin_anew(row: LaneRow, *, leaves: bool) -> None:
+    """Have the session that was used be one that is left; one that never had QoS 2 holds nothing that matters."""
+    known = {left.session: left.generation for left in row.left}
+    if row.session:
+        known[row.session] = row.generation
+    every_identifier = ((row.head, row.head + PACKET_IDS),)
+    if leaves:
+        row.left = tuple(LeftSession(session, number, row.tail, (), every_identifier) for session, number in known.items())
+        row.generation = 1 + max((row.generation, *known.values()))
+        row.session = ""
+    row.released = ()
+    row.handed = row.tail
+
+
+def _note(engine: Engine, write: Write, event: Event) -> None:
+    last = engine.seek_before("history", event_key(_LAST), event_key(0))
+    write.put("history", event_key(0 if last is None else event_number(last[0]) + 1), event.encode())

@@ -1,0 +1,188 @@
+"""Makes a node's data folder of a backup. Everything is checked first, and nothing of a node that lives is touched.
+
+While a folder ``restoring`` is in the data folder the restore is not done, and no node starts there; given again, it begins anew.
+What the data folder had is kept beside it, never removed.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from storage import files
+from storage.engine.engine import RocksEngine
+from storage.snapshots.manifest import STORE_NAME, Manifest, read_manifest, sha256_of
+from storage.snapshots.snapshot_copy import copy_snapshot
+from storage.store.restored_rows import Restored, begin_anew
+from supervisor.backup.manifest import CONFIGURATION_NAME, SNAPSHOT_NAME, Backup, ConfigurationFile, faults, read_backup
+from supervisor.lock import lock_data_dir, running_pid
+from supervisor.tree.epochs import carry_on
+from supervisor.tree.node import RESTORING_NAME
+from supervisor.tree.pauses import Pauses
+from wire.errors import ConfigError, DiskFull, StorageDamaged, Unavailable
+
+_OF_NO_NODE = {"lock", "run", "lost+found"}  # what a data folder without a node's data may hold
+_OF_A_RESTORE = {"store", "epoch", "paused", "store.lock", "store.reserve"}  # what one that was cut short may have left
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """A backup of which every byte was compared."""
+
+    folder: Path
+    backup: Backup
+    manifest: Manifest
+
+
+def check_backup(folder: Path) -> Checked:
+    """Read all of the backup in ``folder``.
+
+    Raises:
+        Unavailable: there is none, or it cannot be read. StorageDamaged: something is not what was written.
+        ConfigError: a newer version made it.
+    """
+    backup = read_backup(folder)
+    try:
+        wrong = faults(folder, backup)
+        manifest = read_manifest(folder / SNAPSHOT_NAME / backup.snapshot)
+    except OSError as error:
+        raise Unavailable("the backup cannot be read", path=str(error.filename or folder), error=error.strerror) from error
+    if wrong:
+        raise StorageDamaged(f"the backup is damaged: {wrong[0].name} {wrong[0].problem}", faults=len(wrong))
+    return Checked(folder=folder, backup=backup, manifest=manifest)
+
+
+# --- the configuration ---
+
+
+def write_configuration(checked: Checked, config: Path) -> list[ConfigurationFile]:
+    """Write the main file to ``config`` and what was below its folder below that of ``config``; those that were not written.
+
+    Raises:
+        Unavailable: another file is there already, or the disk refuses. Nothing that is there is changed.
+    """
+    placed, others = [], []
+    for number, file in enumerate(checked.backup.configuration):
+        target = config if number == 0 else None if file.below is None else config.parent / file.below
+        if file.stored is None or target is None:
+            others.append(file)
+        else:
+            placed.append((file, checked.folder / CONFIGURATION_NAME / file.stored, target))
+    for file, _, target in placed:
+        if target.exists() and (not target.is_file() or sha256_of(target) != file.sha256):
+            raise Unavailable(f"{target} is there already, and differs from the backup's; move it away first")
+    for _, source, target in placed:
+        if not target.exists():
+            files.make_folder(target.parent)
+            files.write(target, source.read_bytes())
+    return others
+
+
+# --- the data ---
+
+
+def in_the_way(data_dir: Path) -> str:
+    """What is in ``data_dir`` that a restore would not overwrite; empty if there is nothing.
+
+    Raises:
+        Unavailable: a node runs there.
+    """
+    if not data_dir.exists():
+        return ""
+    pid = running_pid(data_dir)
+    if pid not in (None, os.getpid()):
+        raise Unavailable("a node runs in this data folder; stop it first", data_dir=str(data_dir), pid=pid)
+    left = sorted(entry.name for entry in data_dir.iterdir() if entry.name not in _OF_NO_NODE)
+    if (data_dir / RESTORING_NAME).exists() or not left:
+        return ""
+    return f"{data_dir} is not empty: {', '.join(left[:5])}{', ...' if len(left) > 5 else ''}"
+
+
+def restore(checked: Checked, data_dir: Path, *, replace: bool) -> tuple[Restored, Path | None]:
+    """Make ``data_dir`` of the backup; what was put right, and where what was there is now. ``replace``: what is there gives way.
+
+    Raises:
+        Unavailable: a node runs there, something is in the way, or the disk refuses. DiskFull: there is no room.
+        StorageDamaged: the copy of the store cannot be read.
+    """
+    try:
+        with _alone(data_dir):
+            kept = _moved_away(data_dir, replace=replace)
+            if kept is None:
+                return _fill(checked, data_dir), None
+        with _alone(data_dir):
+            return _fill(checked, data_dir), kept
+    except OSError as error:
+        kind = DiskFull if error.errno in (errno.ENOSPC, errno.EDQUOT) else Unavailable
+        what = "the restore was cut short; give it again"
+        raise kind(what, path=str(error.filename or data_dir), error=error.strerror or str(error)) from error
+
+
+@contextmanager
+def _alone(data_dir: Path) -> Iterator[None]:
+    """No node runs, or starts, in ``data_dir`` meanwhile."""
+    files.make_folder(data_dir, 0o700)
+    lock = lock_data_dir(data_dir)
+    try:
+        yield
+    finally:
+        os.close(lock)
+
+
+def _moved_away(data_dir: Path, *, replace: bool) -> Path | None:
+    """Have nothing in ``data_dir``; where what was there is now."""
+    if not (why := in_the_way(data_dir)):
+        return None
+    if not replace:
+        raise Unavailable(f"{why}; --replace keeps that beside it")
+    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    kept = data_dir.with_name(f"{data_dir.name}.before-{stamp}")
+    files.rename(data_dir, kept)
+    return kept
+
+
+def _fill(checked: Checked, data_dir: Path) -> Restored:
+    restoring = data_dir / RESTORING_NAME
+    files.make_folder(restoring, 0o700)
+    for name in _OF_A_RESTORE:
+        _discard(data_dir / name)
+    for entry in restoring.iterdir():
+        _discard(entry)
+    backup = checked.backup
+    copied = copy_snapshot(checked.folder / SNAPSHOT_NAME / backup.snapshot, restoring)
+    engine = RocksEngine(copied.path / STORE_NAME)
+    try:
+        messages = sum(queue.depth for queue in checked.manifest.queues)
+        restored = begin_anew(engine, wall_ms=time.time_ns() // 1_000_000, snapshot=backup.snapshot, messages=messages)
+    finally:
+        engine.close()
+    carry_on(data_dir, backup.epoch)
+    pauses = Pauses(data_dir)
+    for bridge in backup.paused:
+        pauses.pause(bridge)
+    files.rename(copied.path / STORE_NAME, data_dir / STORE_NAME)
+    files.discard(restoring)
+    files.sync(data_dir)
+    return restored
+
+
+def _discard(path: Path) -> None:
+    if path.is_dir():
+        files.discard(path)
+    else:
+        files.remove(path)
+
+
+def refuse_another(backup: Backup, node: str) -> None:
+    """A configuration of another node cannot go on with this one's queues.
+
+    Raises:
+        ConfigError: ``node`` is another.
+    """
+    if node != backup.node:
+        raise ConfigError(f"the configuration is of node {node!r}, and the backup of {backup.node!r}")

@@ -1,0 +1,170 @@
+"""``bascule backup`` and ``bascule restore``: a snapshot with the configuration, and a node made of it somewhere else."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from supervisor.cli.node_calls import JSON, GivenNode, about_node, node_of
+from supervisor.cli.snapshot import make_snapshot, newest_snapshot
+from supervisor.units import write_time
+from wire.errors import BasculeError
+
+if TYPE_CHECKING:
+    from storage.store.restored_rows import Restored
+    from supervisor.backup.manifest import ConfigurationFile
+    from supervisor.backup.restoring import Checked
+
+
+class NotConfirmed(BasculeError):
+    """Nothing was done: nobody said yes."""
+
+    exit_status = 2
+
+
+@click.command()
+@about_node()
+@click.option("--to", "folder", type=click.Path(path_type=Path, file_okay=False), required=True, help="Make it in this folder.")
+@click.option("--secrets", is_flag=True, help="With private keys and password files.")
+@click.option("--last", is_flag=True, help="Of the newest snapshot. The node need not run.")
+@JSON
+def backup(node: GivenNode, folder: Path, secrets: bool, last: bool, as_json: bool) -> int:
+    """Back up the running node, which goes on meanwhile.
+
+    A snapshot and the configuration go into one folder, and are checked. bascule restore makes a node of it.
+    """
+    data_dir = Path(node.place.data_dir)
+    if data_dir in (folder.resolve(), *folder.resolve().parents):
+        raise click.BadParameter(f"{folder} is in the node's data folder, which is what is to be saved", param_hint="--to")
+    snapshot = newest_snapshot(node.place) if last else make_snapshot(node.client)
+    from supervisor.backup.making import make_backup
+
+    made = make_backup(node.config, data_dir, Path(snapshot["path"]), folder.absolute(), secrets=secrets)
+    if as_json:
+        left_out = [{"path": path, "why": why} for path, why in made.left_out]
+        facts = {"path": str(made.path), "snapshot": made.backup.snapshot, "at_ms": made.backup.at_ms}
+        print(json.dumps(facts | {"messages": snapshot["messages"], "bytes": snapshot["bytes"], "left_out": left_out}))
+        return 0
+    from supervisor.terminal.view import size
+
+    stored = sum(file.stored is not None for file in made.backup.configuration)
+    print(f"{made.path}: {snapshot['messages']} messages, {size(snapshot['bytes'])}, files of the configuration: {stored}")
+    for path, why in made.left_out:
+        print(f"  left out: {path} ({why})")
+    return 0
+
+
+@click.command()
+@about_node(backup="BACKUP")
+@click.option("--check", is_flag=True, help="Only read BACKUP, and say what is in it.")
+@click.option("--replace", is_flag=True, help="Move what is in the data folder aside.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@JSON
+def restore(node: GivenNode, backup: str, check: bool, replace: bool, yes: bool, as_json: bool) -> int:
+    """Make a node of BACKUP, in the data folder of CONFIG.
+
+    Where CONFIG is not there it is written of the backup. All of BACKUP is read and compared first. A node that runs, or a data
+    folder with something in it, is not overwritten. The node that was backed up must never run again.
+    """
+    from supervisor.backup import restoring
+
+    checked = restoring.check_backup(Path(backup).absolute())
+    facts = _facts(checked)
+    if not as_json or not yes:
+        print("\n".join(_contents(checked, facts)), file=sys.stderr if as_json else sys.stdout)
+    if check:
+        if as_json:
+            print(json.dumps(facts))
+        return 0
+    config = node.config.absolute()
+    if config.exists():
+        restoring.refuse_another(checked.backup, node_of(config).name)
+        if (why := restoring.in_the_way(Path(node_of(config).data_dir))) and not replace:
+            raise NotConfirmed(f"{why}; nothing was done: --replace moves that aside")
+    if not yes:
+        _confirm(config)
+    others = [] if config.exists() else restoring.write_configuration(checked, config)
+    data_dir = Path(node_of(config).data_dir)
+    restored, kept = restoring.restore(checked, data_dir, replace=replace)
+    if as_json:
+        files = [file.path for file in others]
+        done = {"data_dir": str(data_dir), "kept": kept and str(kept), "damaged": restored.damaged, "to_be_put_back": files}
+        print(json.dumps(facts | done))
+        return 0
+    print("\n".join(_done(checked, data_dir, restored, kept, others)))
+    print("\n".join(_what_follows(facts)))
+    return 0
+
+
+def _done(
+    checked: Checked, data_dir: Path, restored: Restored, kept: Path | None, others: list[ConfigurationFile]
+) -> Iterator[str]:
+    """What was done, and what is left to the operator."""
+    yield f"restored to {data_dir}"
+    if kept is not None:
+        yield f"  what was there is now in {kept}"
+    for file in others:
+        where = f"it is {checked.folder / 'configuration' / file.stored}" if file.stored else "it is not in the backup"
+        yield f"  to be put back by you: {file.path}; {where}"
+    for name in restored.damaged:
+        yield f"  {name} was damaged when the snapshot was made: it stands still"
+
+
+def _facts(checked: Checked) -> dict[str, Any]:
+    """What is in it, as numbers."""
+    manifest = checked.manifest
+    bridges: dict[str, dict[str, int]] = {}
+    for queue in manifest.queues:
+        if queue.bridge is not None:
+            row = bridges.setdefault(queue.bridge, {"messages": 0, "dead_letters": 0, "in_memory_only": 0})
+            row["messages"] += queue.depth
+            row["in_memory_only"] += queue.volatile.messages
+    for dead in manifest.dead_letters:
+        bridges.setdefault(dead.bridge, {"messages": 0, "dead_letters": 0, "in_memory_only": 0})["dead_letters"] += dead.held
+    own = [queue for queue in manifest.queues if queue.bridge is None]
+    return {
+        "node": checked.backup.node,
+        "at_ms": checked.backup.at_ms,
+        "version": checked.backup.version,
+        "snapshot": checked.backup.snapshot,
+        "bridges": bridges,
+        "sessions": {"count": manifest.sessions, "messages": sum(queue.depth for queue in own)},
+        "retained": manifest.retained,
+        "paused": list(checked.backup.paused),
+    }
+
+
+def _contents(checked: Checked, facts: dict[str, Any]) -> list[str]:
+    lines = [f"{checked.folder}: whole; node {facts['node']} at {write_time(facts['at_ms'])}, version {facts['version']}"]
+    for name, row in facts["bridges"].items():
+        paused = ", paused" if name in facts["paused"] else ""
+        lines.append(f"  bridge {name}: {row['messages']} messages, {row['dead_letters']} dead letters{paused}")
+        if row["in_memory_only"]:
+            lines.append(f"    {row['in_memory_only']} of QoS 0 were in memory only, and are not in it")
+    own = facts["sessions"]
+    lines.append(f"  {own['count']} sessions of clients with {own['messages']} messages, {facts['retained']} retained messages")
+    return lines
+
+
+def _what_follows(facts: dict[str, Any]) -> list[str]:
+    """What an operator has to know before the node runs."""
+    when = write_time(facts["at_ms"])
+    return [
+        "Before you run it:",
+        "  The node that was backed up must never run again: both would send the same.",
+        f"  What that node took in after {when} is not here.",
+        "  What is here may have been delivered since. It is sent again: each message may",
+        "  arrive a second time, at QoS 2 as well. None of it is taken for a repeat.",
+        "  Clients that had not been answered yet publish again; that may come twice, too.",
+    ]
+
+
+def _confirm(config: Path) -> None:
+    if not sys.stdin.isatty():
+        raise NotConfirmed("nothing was done: add --yes to restore it")
+    click.confirm(f"Restore it to the data folder of {config}? The node that was backed up must never run again.", abort=True)

@@ -1,0 +1,68 @@
+"""The files of a configuration: itself, what it includes, and what it names; which of them hold secrets.
+
+Nothing of it has to hold but its YAML: who saves a configuration saves it as it is.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from supervisor.config.include import files_included
+from supervisor.config.yaml_file import read_document
+
+_SECRET_KEYS = ("key_file", "password_file", "tokens_file")
+_CONTENT = re.compile(r"(?<!\$)\$\{file:(?P<path>[^}]+)\}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedFile:
+    """One of them. key: the last part of the key that names it; empty for the configuration's own files."""
+
+    path: Path
+    key: str = ""
+
+    @property
+    def secret(self) -> bool:
+        """Whether who has it can log in as the node, or knows what clients' passwords are checked against."""
+        return self.key in _SECRET_KEYS
+
+
+def named_files(config: Path) -> list[NamedFile]:
+    """The files of the configuration ``config``, itself first, each once; whether they are there is not looked at.
+
+    Raises:
+        ConfigError: it, or a file that it includes, is not one YAML mapping.
+    """
+    own = [config, *files_included(config)]
+    found = {path: NamedFile(path=path) for path in own}
+    for path in own:
+        for key, text in _texts(read_document(path).data, ""):
+            for content in _CONTENT.finditer(text):
+                _add(found, config.parent, content["path"], "password_file")
+            if key.endswith("_file") and "${" not in text:
+                _add(found, config.parent, text, key)
+    return list(found.values())
+
+
+def _add(found: dict[Path, NamedFile], folder: Path, written: str, key: str) -> None:
+    path = Path(os.path.normpath(folder / os.path.expanduser(written)))
+    known = found.get(path)
+    if known is None or (known.key and not known.secret):
+        found[path] = NamedFile(path=path, key=key)
+
+
+def _texts(value: Any, key: str) -> Iterator[tuple[str, str]]:
+    """Every text below ``value``, with the name of its key."""
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield from _texts(inner, str(name))
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from _texts(inner, key)
+    elif isinstance(value, str):
+        yield key, value
