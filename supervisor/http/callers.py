@@ -80,6 +80,7 @@ class Callers:
             if request.method not in READING:
                 client = request.client.host if request.client is not None else ""
                 log.info("http.ordered", extra={"command": command, "by": caller.name, "address": client})
+            request.state.caller = caller
             return caller
 
         return judge

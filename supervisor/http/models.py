@@ -46,6 +46,13 @@ class Ready(_Answer):
     stop_left_s: float | None = Field(None, description="While it stops: how long that takes at most.")
 
 
+class Caller(_Answer):
+    """Whose token it is."""
+
+    name: str = Field(description="Of the token; `loopback` where none is needed.", examples=["ada"])
+    role: Literal["view", "operate", "admin"]
+
+
 class Process(_Answer):
     """One process of the node."""
 

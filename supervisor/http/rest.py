@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Path, Query
+from fastapi import APIRouter, Body, Path, Query, Request
 from pydantic import BaseModel
 
 from supervisor.control.roles import needed
@@ -92,6 +92,11 @@ class RestApi:
         return await self._calls.ask(lambda node: node.call(command, given))
 
     def _node(self) -> None:
+        @self._route("GET", "/caller", "ping", models.Caller, "node")
+        async def caller(request: Request) -> Json:
+            """Who asks, by the token, and in which role."""
+            return Json({"name": request.state.caller.name, "role": request.state.caller.role})
+
         @self._route("GET", "/status", "status", models.Status, "node")
         async def status() -> Json:
             """How the node is: processes, bridges, queues, clients.

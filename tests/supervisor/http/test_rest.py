@@ -162,7 +162,18 @@ def test_each_route_is_for_its_role_and_those_above_it_only(served: Served) -> N
     """Wrong arguments, so that nothing is done: who may is told what is wrong, who may not is told that."""
     filled = {"bridge": "%00", "client_id": "%00", "client_id:path": "%00", "number": "x"}
     for method, template, operation in operations(served):
-        if template in ("/status", "/stop", "/sessions", "/queues", "/reload", "/snapshots", "/events", "/topics", "/traces"):
+        if template in (
+            "/caller",
+            "/status",
+            "/stop",
+            "/sessions",
+            "/queues",
+            "/reload",
+            "/snapshots",
+            "/events",
+            "/topics",
+            "/traces",
+        ):
             continue
         least = operation["description"].rpartition("Role: ")[2].rstrip(".")
         path = template.format(**filled)
@@ -173,6 +184,11 @@ def test_each_route_is_for_its_role_and_those_above_it_only(served: Served) -> N
     assert served.change("/stop", role="operate").kind == "forbidden"
     assert served.change("/snapshots", role="view").kind == "forbidden"
     assert needed("stop") == "admin"
+
+
+def test_a_caller_is_told_who_it_is(served: Served) -> None:
+    for role in ROLES:
+        assert fits(models.Caller, served.get("/caller", role).json) == {"name": role, "role": role}
 
 
 def test_nobody_is_let_in_without_a_token_or_with_a_wrong_one(served: Served) -> None:
