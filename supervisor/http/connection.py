@@ -58,6 +58,13 @@ class HttpConnection(H11Protocol):
         if not self._idle and not self.cycle.more_body:
             self._got_request()
 
+    def eof_received(self) -> bool:  # type: ignore[override]
+        """Whether it stays open, because its client has said all and waits for the answer; TLS has no such half."""
+        if self._idle or self.cycle.more_body or self.scheme == "https":
+            return False
+        self.cycle.keep_alive = False
+        return True
+
     def on_response_complete(self) -> None:
         super().on_response_complete()
         if self.transport.get_write_buffer_size():
