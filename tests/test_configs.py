@@ -26,6 +26,8 @@ SECRETS = ("cloud.password", "ca.pem", "edge-1.pem", "edge-1.key")
 
 # Keys whose value in configs/default.yaml is an example, because they have no default.
 EXAMPLES = {
+    "control.bind",
+    "control.allowed_keys",
     "http.tls.cert_file",
     "http.tls.key_file",
     "http.tokens_file",

@@ -95,7 +95,7 @@ OWNERS = {
     "uvicorn": ("supervisor/http/serving.py", "supervisor/http/connection.py"),
     "wsproto": ("actors/door/websocket.py",),
     "yaml": ("supervisor/config/yaml_file.py",),
-    "zmq": ("actors/process/post.py", "actors/process/request_sockets.py"),
+    "zmq": ("actors/process/curve_router.py", "actors/process/post.py", "actors/process/request_sockets.py"),
 }
 EXTRAS = {"export": {"numpy", "pyarrow"}, "analysis": {"numpy", "pyarrow", "pyspark"}}  # what an extra adds: a small box lacks it
 DISTRIBUTIONS = {

@@ -327,6 +327,17 @@ class HttpSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ControlSettings:
+    """The control socket's address on the network. allowed_keys: the folder of the public keys that are let in."""
+
+    host: str
+    port: int
+    allowed_keys: str
+    connections_max: int = 64
+    handshake_timeout_s: float = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeSettings:
     """Everything. Paths are absolute; ``run_dir`` holds the sockets."""
 
@@ -344,6 +355,7 @@ class NodeSettings:
     sessions: SessionSettings = SessionSettings()
     snapshots: SnapshotSettings = SnapshotSettings()
     http: HttpSettings | None = None
+    control: ControlSettings | None = None
 
     @property
     def tells_users_apart(self) -> bool:

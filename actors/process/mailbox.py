@@ -21,6 +21,7 @@ from wire.records import record
 if TYPE_CHECKING:
     from pykka._envelope import Envelope
 
+    from actors.process.curve_router import CurveRouter
     from actors.process.post import Post
     from actors.process.request_sockets import Router
 
@@ -174,6 +175,14 @@ class Mailbox:
     def router(self, path: Path) -> Router:
         """A ROUTER socket bound at ``path``, readable by its owner only; its requests are reported under token ``router``."""
         return self._post.router(self.name, path)
+
+    def attend(self, router: CurveRouter, token: str) -> None:
+        """Report under ``token`` what comes to ``router``."""
+        self._post.attend(self.name, router.sockets, token)
+
+    def neglect(self, router: CurveRouter) -> None:
+        """Report no more of it. Call it before closing it."""
+        self._post.neglect(router.sockets)
 
     def set_timer(self, name: str, at_s: float) -> None:
         """Tell ``TimerDue(name)`` at ``at_s`` on the monotonic clock; setting it again moves it."""

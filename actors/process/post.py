@@ -18,7 +18,7 @@ import select
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from heapq import heappop, heappush
 from pathlib import Path
 from typing import Any
@@ -64,7 +64,7 @@ class Post:
         self._bind(self._pull, socket_path(run_dir, name))
         self._processes: dict[str, zmq.Socket[bytes]] = {}
         self._ways: dict[str, tuple[Callable[..., Any], bytes]] = {}  # actor -> "send" of its process's socket, and its address
-        self._extra: dict[int, tuple[str, zmq.Socket[bytes]]] = {}
+        self._extra: dict[int, tuple[str, str, zmq.Socket[bytes]]] = {}  # for whom, under which token
         self._epoll = select.epoll()
         self._pull_fd = self._pull.FD
         self._epoll.register(self._pull_fd, READ)
@@ -176,9 +176,20 @@ class Post:
             self._bind(socket, path)
         finally:
             os.umask(mask)
-        self._epoll.register(socket.FD, READ)
-        self._extra[socket.FD] = actor, socket
+        self.attend(actor, [socket], "router")
         return Router(socket)
+
+    def attend(self, actor: str, sockets: Iterable[zmq.Socket[bytes]], token: str) -> None:
+        """Report to ``actor`` under ``token`` when a message waits at any of these ZeroMQ sockets."""
+        for socket in sockets:
+            self._epoll.register(socket.FD, READ)
+            self._extra[socket.FD] = actor, token, socket
+
+    def neglect(self, sockets: Iterable[zmq.Socket[bytes]]) -> None:
+        """Report no more of what is attended to; call it before closing them."""
+        for socket in sockets:
+            self._epoll.unregister(socket.FD)
+            del self._extra[socket.FD]
 
     def set_timer(self, name: TimerName, at_s: float) -> None:
         """Tell the actor that ``name`` begins with of it at ``at_s`` on the monotonic clock; setting it again moves it."""
@@ -244,7 +255,7 @@ class Post:
         """Send what is queued (for at most a second) and close every socket."""
         for socket in self._processes.values():
             socket.close()
-        for _, socket in self._extra.values():
+        for _, _, socket in self._extra.values():
             socket.close()
         self._pull.close(0)
         self._context.term()
@@ -280,9 +291,9 @@ class Post:
         """Look at the sockets; whether any can go on."""
         ready: dict[str, list[tuple[Any, int]]] = {}
         # An extra ZeroMQ socket's descriptor is edge-triggered, so its state is asked for, not waited for.
-        for actor, socket in self._extra.values():
+        for actor, token, socket in self._extra.values():
             if readable(socket):
-                ready.setdefault(actor, []).append(("router", READ))
+                ready.setdefault(actor, []).append((token, READ))
                 timeout_s = 0.0
         for fd, events in self._epoll.poll(timeout_s):
             if fd == self._pull_fd:

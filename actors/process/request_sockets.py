@@ -197,9 +197,11 @@ class _Connection:
 
 
 def new_key_pair() -> tuple[str, str]:
-    """A new pair of keys: (public, secret), in Z85."""
-    public, secret = zmq.curve_keypair()
-    return public.decode(), secret.decode()
+    """A new pair of keys: (public, secret), in Z85. The public one looks like no option of a command."""
+    while True:
+        public, secret = zmq.curve_keypair()
+        if not public.startswith(b"-"):
+            return public.decode(), secret.decode()
 
 
 def public_of(secret: str) -> str:

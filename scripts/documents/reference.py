@@ -77,8 +77,8 @@ behind it. When it is left out it is what the environment has in `BASCULE_CONFIG
 follows CONFIG may be left out as well, as in `bascule queue ls [CONFIG] [BRIDGE]`, a single argument is CONFIG if it is a file
 or ends in `.yaml` or `.yml`.
 
-A node elsewhere is given by `--node ADDRESS` and `--key FILE` in front of the command, or by `BASCULE_NODE` and `BASCULE_KEY`.
-What is typed goes before what is in the environment.
+A node elsewhere is given by `--node ADDRESS` and `--key FILE` in front of the command, or by `BASCULE_NODE` and `BASCULE_KEY`;
+[from another machine](../guides/from-another-machine.md) sets that up. What is typed goes before what is in the environment.
 Commands that read the node's own files say so: `bascule check`, `bascule doctor`, `bascule run`, `bascule snapshot --list`,
 `--last` and `--to`.
 

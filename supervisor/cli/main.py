@@ -22,6 +22,7 @@ from supervisor.cli.doctor import doctor
 from supervisor.cli.events import events
 from supervisor.cli.export import export
 from supervisor.cli.init import init
+from supervisor.cli.keys import keys
 from supervisor.cli.node_calls import CONFIG, JSON, GivenNode, about_node, config_option, remote_options, told
 from supervisor.cli.node_calls import load as _load
 from supervisor.cli.passwd import passwd
@@ -219,6 +220,7 @@ cli.add_command(backup)
 cli.add_command(restore)
 cli.add_command(doctor)
 cli.add_command(init)
+cli.add_command(keys)
 cli.add_command(passwd)
 cli.add_command(token)
 cli.add_command(report)

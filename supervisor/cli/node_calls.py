@@ -70,7 +70,7 @@ def config_option(command: Command) -> Command:
 def remote_options(command: Command) -> Command:
     """``--node``, ``--key`` and ``--server-key``: a node on another machine, and by which keys it is asked."""
     for name, metavar, text in (
-        ("--server-key", "KEY", f"The public key of that node, if FILE has none [{SERVER_KEY_VARIABLE}]."),
+        ("--server-key", "KEY", f"That node's public key, or a file with it, if FILE has none [{SERVER_KEY_VARIABLE}]."),
         ("--key", "FILE", f"By which key to ask it; bascule keys new makes one [{KEY_VARIABLE}]."),
         ("--node", "ADDRESS", f"Ask a node elsewhere, such as tcp://edge-1:7000 [{NODE_VARIABLE}]."),
     ):
@@ -212,7 +212,7 @@ class GivenNode:
 
     def _remote_client(self) -> ControlClient:
         from supervisor.control.client import ControlClient
-        from supervisor.control.key_files import is_key, read_key
+        from supervisor.control.key_files import public_key, read_key
 
         if "key" not in self._remote:
             raise click.UsageError("--node wants --key FILE: a node is asked over the network by a key only", self._context)
@@ -220,14 +220,14 @@ class GivenNode:
         key = read_key(path)
         address, server = self._remote.get("node") or key.node, self._remote.get("server_key") or key.server
         if not key.secret:
-            raise click.UsageError(f"{path} has no secret key; it ends in .key_secret", self._context)
+            raise click.UsageError(f"{path} has no secret key; bascule keys new makes a pair", self._context)
+        if path.stat().st_mode & 0o077:
+            raise click.UsageError(f"others can read {path}, which is secret; chmod 600 it", self._context)
         if not address.startswith("tcp://"):
             raise click.UsageError(f"--node is an address such as tcp://edge-1:7000, not {address!r}", self._context)
-        if not is_key(server):
-            raise click.UsageError(
-                "--server-key is missing, or no key; bascule keys server shows it, on the node's machine", self._context
-            )
-        return ControlClient.remote(address, public=key.public, secret=key.secret, server=server)
+        if not server:
+            raise click.UsageError("--server-key is missing; bascule keys server shows it, where the node is", self._context)
+        return ControlClient.remote(address, public=key.public, secret=key.secret, server=public_key(server))
 
 
 def told(answer: object, as_json: bool, words: str) -> int:

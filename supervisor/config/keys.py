@@ -20,6 +20,7 @@ from supervisor.config.value_kinds import (
     UNIX,
     Address,
     Bind,
+    ControlBind,
     Duration,
     File,
     Filled,
@@ -816,6 +817,19 @@ class Http(Section):
             return host == "localhost"
 
 
+class Control(Section):
+    """The control socket on the network, beside its file: encrypted, for those whose key is let in; absent is off."""
+
+    bind: ControlBind = Field(
+        description="An address of this machine and a port, such as tcp://0.0.0.0:7000; port 0 takes any free one."
+    )
+    allowed_keys: Folder = Field(
+        description="The folder of the keys that are let in, kept with bascule keys; looked at again when it changes."
+    )
+    connections_max: Annotated[int, Number(1, 1000)] = setting(64, "Connections at a time; more are closed.")
+    handshake_timeout: Annotated[float, Duration(0.1, 60)] = setting("5s", "How long a new connection may take to show its key.")
+
+
 class Log(Section):
     """Logs: JSON lines on standard error."""
 
@@ -839,6 +853,7 @@ class Configuration(Section):
     supervision: Supervision = section(Supervision, "How processes are watched and started again.")
     snapshots: Snapshots = section(Snapshots, "Snapshots of the store.")
     http: Http | None = setting(None, "The HTTP interface; absent is off.")
+    control: Control | None = setting(None, "The control socket on the network; absent is off.")
     log: Log = section(Log, "Logs.")
 
     @model_validator(mode="after")

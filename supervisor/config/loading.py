@@ -47,6 +47,8 @@ _EXAMPLES = {
     "acl": '[{users: [operator], topics: ["#"]}]',
     "acl.topics": '["site/%u/#"]',
     "bridges.name": "cloud",
+    "control.bind": "tcp://0.0.0.0:7000",
+    "control.allowed_keys": "keys",
     "bridges.remote": '{addresses: ["broker.example:1883"], client_id: edge-1}',
     "bridges.remote.addresses": '["broker.example:1883"]',
     "bridges.local_subscriptions.filters": '["plant/#"]',

@@ -16,6 +16,7 @@ from supervisor.config.keys import (
     BridgeLimits,
     Clients,
     Configuration,
+    Control,
     Http,
     Limits,
     Listener,
@@ -25,7 +26,7 @@ from supervisor.config.keys import (
     Rule,
     Snapshots,
 )
-from supervisor.config.value_kinds import UNIX
+from supervisor.config.value_kinds import TCP, UNIX
 from supervisor.units import parse_address
 from wire.exchange.refusal_policy import code_of
 from wire.mqtt.packets import SESSION_NEVER_EXPIRES_S
@@ -36,6 +37,7 @@ from wire.settings import (
     BackoffSettings,
     BridgeSettings,
     ClientLimitSettings,
+    ControlSettings,
     DeadLetterSettings,
     HttpSettings,
     LimitSettings,
@@ -101,6 +103,7 @@ def to_settings(configuration: Configuration) -> NodeSettings:
         ),
         snapshots=_snapshots(configuration.snapshots),
         http=None if configuration.http is None else _http(configuration.http),
+        control=None if configuration.control is None else _control(configuration.control),
     )
 
 
@@ -170,6 +173,17 @@ def _access(access: Access) -> AccessSettings:
 
 def _login_limits(limits: LoginLimits) -> LoginLimitSettings:
     return LoginLimitSettings(failures_max=limits.failures_max, period_s=limits.period, block_s=limits.block)
+
+
+def _control(control: Control) -> ControlSettings:
+    host, port = parse_address(control.bind.removeprefix(TCP), port_min=0)
+    return ControlSettings(
+        host=host,
+        port=port,
+        allowed_keys=control.allowed_keys,
+        connections_max=control.connections_max,
+        handshake_timeout_s=control.handshake_timeout,
+    )
 
 
 def _http(http: Http) -> HttpSettings:

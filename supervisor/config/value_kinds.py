@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -183,6 +184,19 @@ def _tcp_bind(value: str) -> str:
     return value
 
 
+def _control_bind(value: str) -> str:
+    if not value.startswith(TCP):
+        raise ValueError(f"{shown(value)} is no address on the network; write it such as tcp://0.0.0.0:7000")
+    host, _ = parse_address(value.removeprefix(TCP), port_min=0)
+    try:
+        ip_address(host)
+    except ValueError:
+        raise ValueError(
+            f"{host} is a name; write an address of this machine, such as tcp://0.0.0.0:7000 for all of them"
+        ) from None
+    return value
+
+
 def _mode(value: object) -> object:
     if not isinstance(value, str) or not re.fullmatch("0?[0-7]{3}", value):
         raise ValueError(f'{shown(value)} is not a file mode; write three octal digits in quotes, such as "0660"')
@@ -209,6 +223,7 @@ def _prefix(value: str) -> str:
     return value
 
 
+TCP = "tcp://"
 UNIX = "unix:"
 UNIX_PATH_MAX_BYTES = 107
 
@@ -223,6 +238,7 @@ TopicPrefix = Annotated[Text, AfterValidator(_prefix)]
 File = Annotated[Filled, AfterValidator(_resolve), AfterValidator(_readable)]
 Folder = Annotated[Filled, AfterValidator(_resolve), AfterValidator(_folder)]
 Bind = Annotated[Text, AfterValidator(_bind)]
+ControlBind = Annotated[Text, AfterValidator(_control_bind)]
 TcpBind = Annotated[Text, AfterValidator(_tcp_bind)]
 Mode = Annotated[str, BeforeValidator(_mode), Field(pattern="^0?[0-7]{3}$")]
 Address = Annotated[Text, AfterValidator(lambda value: (parse_remote_address(value), value)[1])]

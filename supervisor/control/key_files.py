@@ -45,17 +45,20 @@ def is_key(text: str) -> bool:
     return _KEY.fullmatch(text) is not None
 
 
-def read_key(path: Path) -> KeyFile:
+def read_key(path: Path | str) -> KeyFile:
     """What is in ``path``.
 
     Raises:
         ConfigError: it has no key, or one that is none.
         Unavailable: it cannot be read.
     """
+    path = Path(path)
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise Unavailable("the key cannot be read", path=str(path), error=str(error)) from error
+    if is_key(text.strip()):  # as bascule keys server prints it
+        return KeyFile(public=text.strip())
     found = {match[1]: match[2] for line in text.splitlines() if (match := _LINE.fullmatch(line))}
     secret = found.get("secret-key", "")
     try:
@@ -68,6 +71,16 @@ def read_key(path: Path) -> KeyFile:
     return KeyFile(
         public=public, secret=secret, role=found.get("role", ""), node=found.get("node", ""), server=found.get("server-key", "")
     )
+
+
+def public_key(text: str) -> str:
+    """The public key that ``text`` is, or that is in the file of that name.
+
+    Raises:
+        ConfigError: it is neither.
+        Unavailable: the file cannot be read.
+    """
+    return text if is_key(text) else read_key(text).public
 
 
 def write_key(path: Path, key: KeyFile, comment: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 from actors.process.mailbox import Mailbox
@@ -31,14 +32,23 @@ class StatusRequests:
     """
 
     def __init__(
-        self, mailbox: Mailbox, settings: NodeSettings, nursery: RunningChildren, lives: Lives, pauses: Pauses, snapshots: Snapshots
+        self,
+        mailbox: Mailbox,
+        settings: NodeSettings,
+        nursery: RunningChildren,
+        lives: Lives,
+        pauses: Pauses,
+        snapshots: Snapshots,
+        control: Callable[[], dict[str, Any]],
     ) -> None:
+        """control: the figures of the control sockets."""
         self._mailbox = mailbox
         self._settings = settings
         self._nursery = nursery
         self._lives = lives
         self._pauses = pauses
         self._snapshots = snapshots
+        self._control = control
         self.started_s = mailbox.now_s()
         self._collection: Collection[tuple[Asker, Any]] = Collection()
         self._rates = RateMeter()
@@ -80,7 +90,7 @@ class StatusRequests:
         served = self._collection.end()
         if not served:
             return []
-        status = {**self.status(), "processes": process_rows(self._processes(), usage_of)}
+        status = {**self.status(), "processes": process_rows(self._processes(), usage_of), "control": self._control()}
         return [(whom, encode_result(request_id, status)) for whom, request_id in served]
 
     def status(self) -> dict[str, Any]:

@@ -13,18 +13,18 @@ import os
 import signal
 from collections.abc import Callable
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from actors.process.actor import PolledActor
 from actors.process.mailbox import READ, Mailbox
-from supervisor.control.control_socket import SOCKET_NAME, ControlError, Request, encode_error, encode_result, parse_request
+from supervisor.control.control_socket import ControlError, Request, encode_error, encode_result
 from supervisor.control.store_commands import is_queue_command
 from supervisor.snapshots.node_snapshots import Snapshots
 from supervisor.terminal.failures import tell
-from supervisor.tree import status_requests, store_requests
+from supervisor.tree import control_doors, status_requests, store_requests
 from supervisor.tree.bridge_orders import BridgeOrders
 from supervisor.tree.child_lives import Lives
+from supervisor.tree.control_doors import ControlDoors
 from supervisor.tree.event_notes import Notes
 from supervisor.tree.event_queue import Detail
 from supervisor.tree.pauses import Pauses
@@ -65,7 +65,8 @@ class Supervisor(PolledActor):
         self._peers = Peers(mailbox, settings, nursery, pauses)
         self._lives = Lives(mailbox, settings, nursery, self._peers, self._notes, self._end_node)
         self._snapshots = Snapshots(self, settings, self._store_state, self._note_snapshot)
-        self._status = StatusRequests(mailbox, settings, nursery, self._lives, pauses, self._snapshots)
+        self._doors = ControlDoors(mailbox, settings)
+        self._status = StatusRequests(mailbox, settings, nursery, self._lives, pauses, self._snapshots, self._doors.figures)
         self._store_requests = StoreRequests(mailbox, nursery)
         self._bridge_orders = BridgeOrders(settings, nursery, pauses, self._peers, self._lives, self._notes)
 
@@ -74,7 +75,7 @@ class Supervisor(PolledActor):
     def on_start(self) -> None:
         self._signals = SignalPipe((signal.SIGTERM, signal.SIGINT, signal.SIGHUP))
         self.mailbox.watch(self._signals.fileno(), READ, "signals")
-        self._router = self.mailbox.router(Path(self._settings.run_dir) / SOCKET_NAME)
+        self._doors.open()
         self._notes.note("node.started", actor=SUPERVISOR, details={"version": version()})
         for bridge in self._settings.bridges:
             if (since_ms := self._pauses.since_ms(bridge.name)) is not None:
@@ -89,13 +90,14 @@ class Supervisor(PolledActor):
     def on_stop(self) -> None:
         super().on_stop()
         self._signals.close()
+        self._doors.close()
 
     def on_sockets(self, ready: list[tuple[Any, int]]) -> None:
         for token, _ in ready:
             match token:
-                case "router":
-                    for whom, payload in self._router.requests():
-                        self._serve(whom, payload)
+                case control_doors.FILE | control_doors.REMOTE:
+                    for whom, request in self._doors.requests(token):
+                        self._serve(whom, request)
                 case "signals":
                     for number in self._signals.read():
                         self._signalled(number)
@@ -127,6 +129,8 @@ class Supervisor(PolledActor):
                 self._collected()
             case store_requests.TIMER:
                 self._answer(self._store_requests.timed_out(now_s))
+            case control_doors.TIMER:
+                self._doors.bind()
             case "sys":
                 self._tell_figures(now_s)
 
@@ -238,9 +242,8 @@ class Supervisor(PolledActor):
 
     # --- control ---
 
-    def _serve(self, whom: list[bytes], payload: bytes) -> None:
+    def _serve(self, whom: list[bytes], request: Request) -> None:
         try:
-            request = parse_request(payload)
             if request.command == "status":
                 self._status.ask(whom, request)
                 return
@@ -249,13 +252,13 @@ class Supervisor(PolledActor):
                 return
             result = self._obey(request)
         except ControlError as error:
-            self._router.answer(whom, encode_error(error))
+            self._doors.answer(whom, encode_error(error))
             return
-        self._router.answer(whom, encode_result(request.request_id, result))
+        self._doors.answer(whom, encode_result(request.request_id, result))
 
     def _answer(self, answers: Answers) -> None:
         for whom, payload in answers:
-            self._router.answer(whom, payload)
+            self._doors.answer(whom, payload)
 
     def _collected(self) -> None:
         """All have reported, or the time is up: answer with what is known."""

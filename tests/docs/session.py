@@ -29,7 +29,7 @@ from tests.support.mosquitto import program
 from tests.support.ports import accepts, free_port
 from tests.support.waiting import PATIENCE_S, wait_until
 
-_PORT = re.compile(r"(?<![\d.])(1883|1884|1885|1886|8883|8884|8885|8080)(?!\d)")
+_PORT = re.compile(r"(?<![\d.])(1883|7000|1884|1885|1886|8883|8884|8885|8080)(?!\d)")
 _RUNS = re.compile(r"^(?:\w+=\S+ )*bascule run \S+ &", re.MULTILINE)
 _READY = re.compile(r'^\{(?!.*"level").*"node\.ready"', re.MULTILINE)  # what it prints; its log says so too
 _BROKER = re.compile(r"^mosquitto (?:-p (?P<port>\d+)|-c (?P<config>\S+)) &", re.MULTILINE)

@@ -45,7 +45,7 @@ class Desk(Children):
         for child in self.nursery:
             self.lives.spawn(child)
         snapshots = cast(Snapshots, NoSnapshots())
-        self.requests = StatusRequests(self.mailbox, self.settings, self.nursery, self.lives, self.pauses, snapshots)
+        self.requests = StatusRequests(self.mailbox, self.settings, self.nursery, self.lives, self.pauses, snapshots, dict)
         self.names = [child.name for child in self.nursery]
 
     def ask(self, whom: bytes) -> None:

@@ -1,0 +1,147 @@
+"""``bascule keys``: who may ask a node over the network. A client makes its pair; the node's operator lets the public key in.
+
+What is changed here is files; a running node notices at once.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from storage import files
+from supervisor.cli.node_calls import JSON, GivenNode, about_node, load, told
+from supervisor.control.roles import ROLES, Role
+from wire.errors import ConfigError, Unavailable
+
+
+@click.group()
+def keys() -> None:
+    """Make keys, and say whose may ask a node over the network."""
+
+
+@keys.command()
+@click.argument("file", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False))
+@click.option("--node", "address", metavar="ADDRESS", default="", help="The node it is for, such as tcp://edge-1:7000.")
+@click.option("--server-key", metavar="KEY", default="", help="Its public key, or a file with that: bascule keys server.")
+@JSON
+def new(file: Path, address: str, server_key: str, as_json: bool) -> int:
+    """Make a pair of keys for asking nodes elsewhere.
+
+    FILE gets the secret key and is readable by its owner only. FILE.pub gets the public key, which the node's operator is given.
+    With --node and --server-key, bascule --key FILE status needs no more.
+    """
+    from actors.process.request_sockets import new_key_pair
+    from supervisor.control.key_files import KeyFile, public_key, write_key
+
+    if file.exists():
+        raise click.UsageError(f"{file} is there already; a key is never replaced")
+    if address and not address.startswith("tcp://"):
+        raise click.BadParameter(f"an address is such as tcp://edge-1:7000, not {address!r}", param_hint="--node")
+    server = public_key(server_key) if server_key else ""
+    public, secret = new_key_pair()
+    public_file = file.with_name(f"{file.name}.pub")
+    try:
+        write_key(file, KeyFile(public=public, secret=secret, node=address, server=server), "A pair of keys. Secret.")
+        write_key(public_file, KeyFile(public=public), "A public key, for bascule keys add.")
+    except OSError as error:
+        raise Unavailable("the keys cannot be written", path=str(file), error=str(error)) from error
+    words = [f"{file}: the secret key", f"{public_file}: the public key, {public}"]
+    words.append(f"  next, where the node is: bascule keys add NAME {public_file.name}")
+    return told({"file": str(file), "public_file": str(public_file), "public_key": public}, as_json, "\n".join(words))
+
+
+@keys.command()
+@about_node(name="NAME", key="KEY")
+@click.option("--role", type=click.Choice(ROLES), default="view", show_default=True, help="What it may.")
+@JSON
+def add(node: GivenNode, name: str, key: str, role: Role, as_json: bool) -> int:
+    """Let KEY, a public key or a file with one, ask the node.
+
+    NAME is what it is called from now on. The role view sees how the node is, operate sees messages and does what can be undone,
+    admin may everything. A NAME that is there already gets this key and role.
+    """
+    from supervisor.control.key_files import NAME, SUFFIX, KeyFile, public_key, write_key
+
+    if NAME.fullmatch(name) is None:
+        raise click.BadParameter("a name has 1 to 64 of A-Z a-z 0-9 _ -", param_hint="NAME")
+    public = public_key(key)
+    folder = _folder(node)
+    path = folder / f"{name}{SUFFIX}"
+    try:
+        files.make_folder(folder)
+        write_key(path, KeyFile(public=public, role=role), f"Let in by bascule keys as {name}.")
+    except OSError as error:
+        raise Unavailable("the key cannot be added", path=str(path), error=str(error)) from error
+    return told({"name": name, "role": role, "public_key": public}, as_json, f"{name}: let in as {role}")
+
+
+@keys.command("ls")
+@about_node()
+@JSON
+def list_keys(node: GivenNode, as_json: bool) -> int:
+    """List the keys that are let in, and their roles."""
+    from supervisor.control.key_files import read_allowed
+
+    allowed, problems = read_allowed(_folder(node))
+    rows = [{"name": key.name, "role": key.role, "public_key": key.public} for key in allowed]
+    if as_json:
+        print(json.dumps({"keys": rows, "problems": problems}))
+        return 0
+    for row in rows:
+        print(f"{row['name']:<20}  {row['role']:<7}  {row['public_key']}")
+    if not rows:
+        print("no keys: nobody is let in over the network")
+    for problem in problems:
+        click.echo(f"bascule: {problem}", err=True)
+    return 0
+
+
+@keys.command("rm")
+@about_node(name="NAME")
+@JSON
+def remove(node: GivenNode, name: str, as_json: bool) -> int:
+    """Let the key NAME in no more.
+
+    Whoever is connected by it is refused from now on.
+    """
+    from supervisor.control.key_files import SUFFIX, read_allowed
+
+    folder = _folder(node)
+    known = sorted(path.stem for path in folder.glob(f"*{SUFFIX}"))
+    if name not in known:
+        raise ConfigError(f"there is no key {name}; there are: {', '.join(known) or 'none'}")
+    try:
+        files.remove(folder / f"{name}{SUFFIX}")
+    except OSError as error:
+        raise Unavailable("the key cannot be removed", path=str(folder / name), error=str(error)) from error
+    left = len(read_allowed(folder)[0])
+    return told({"name": name, "keys": left}, as_json, f"{name}: not let in any more")
+
+
+@keys.command()
+@about_node()
+@JSON
+def server(node: GivenNode, as_json: bool) -> int:
+    """Show the node's own public key, which its clients must know.
+
+    The pair is made if there is none yet.
+    """
+    from supervisor.control.key_files import server_key
+
+    public = server_key(Path(node.place.data_dir)).public
+    return told({"public_key": public}, as_json, public)
+
+
+def _folder(node: GivenNode) -> Path:
+    """The folder of the keys that the node lets in.
+
+    Raises:
+        ConfigError: the node does not listen on the network.
+    """
+    control = load(node.config).control
+    if control is None:
+        text = f"{node.config}: control is missing; write control: {{bind: tcp://0.0.0.0:7000, allowed_keys: keys}}"
+        raise ConfigError(text)
+    return Path(control.allowed_keys)

@@ -1,0 +1,163 @@
+"""The ways by which the node is asked: its control socket's file, and a TCP address where one is configured.
+
+Whoever can open the file may everything. Over the network a key is shown, and its role says what it may; the key is looked up for
+each request, so one that was taken off the list is refused though it is still connected. What is refused is answered and counted
+here, and goes no further.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+from actors.process.curve_router import CurveRouter
+from actors.process.mailbox import Mailbox
+from supervisor.control.allowed_keys import AllowedKeys
+from supervisor.control.control_socket import SOCKET_NAME, ControlError, Request, encode_error, parse_request
+from supervisor.control.key_files import server_key
+from supervisor.control.roles import may, needed
+from wire.errors import BasculeError
+from wire.settings import ControlSettings, NodeSettings
+
+log = logging.getLogger("bascule")
+
+TIMER = "control"
+FILE, REMOTE = "router", "remote"  # the tokens of their sockets
+RETRY_S = 2.0  # after an address could not be bound
+_BY_FILE, _BY_TCP = b"file", b"tcp"  # in front of whom to answer
+
+Asker = list[bytes]
+
+
+class ControlDoors:
+    """The node's control sockets. The timer ``TIMER`` is for ``bind``."""
+
+    def __init__(self, mailbox: Mailbox, settings: NodeSettings) -> None:
+        self._mailbox = mailbox
+        self._run_dir, self._data_dir = Path(settings.run_dir), Path(settings.data_dir)
+        self._settings = settings.control
+        self._tcp: CurveRouter | None = None
+        self._keys: AllowedKeys | None = None
+        self._public = self._error = ""
+        self._requests = self._malformed = self._forbidden = 0
+        self._not_let_in: dict[str, int] = {}  # by sockets that were closed since
+
+    def open(self) -> None:
+        """Take requests from now on. An address that is taken is tried again; the node does without meanwhile."""
+        self._file = self._mailbox.router(self._run_dir / SOCKET_NAME)
+        self.bind()
+
+    def close(self) -> None:
+        """Close the address."""
+        if self._tcp is not None:
+            for reason, count in self._tcp.connected.refused.items():
+                self._not_let_in[reason] = self._not_let_in.get(reason, 0) + count
+            self._mailbox.neglect(self._tcp)
+            self._tcp.close()
+        self._tcp = self._keys = None
+
+    def rebind(self, settings: ControlSettings | None) -> None:
+        """Go by other settings from the next turn on: connections of the address that was end, the file stays as it is."""
+        if settings != self._settings:
+            self._settings = settings
+            self._mailbox.set_timer(TIMER, self._mailbox.now_s())
+
+    def bind(self) -> None:
+        """Bind to the configured address, if there is one."""
+        self.close()
+        self._error = ""
+        if self._settings is None:
+            return
+        host = f"[{self._settings.host}]" if ":" in self._settings.host else self._settings.host
+        endpoint = f"tcp://{host}:{self._settings.port}"
+        try:
+            key = server_key(self._data_dir)
+            self._tcp = CurveRouter(
+                endpoint,
+                key.secret,
+                connections_max=self._settings.connections_max,
+                handshake_timeout_s=self._settings.handshake_timeout_s,
+            )
+        except (OSError, BasculeError) as error:
+            self._error = f"{endpoint}: {getattr(error, 'strerror', None) or error}"
+            log.error("control.not_bound", extra={"endpoint": endpoint, "error": self._error, "retry_s": RETRY_S})
+            self._mailbox.set_timer(TIMER, self._mailbox.now_s() + RETRY_S)
+            return
+        self._mailbox.attend(self._tcp, REMOTE)
+        self._public = key.public
+        self._keys = AllowedKeys(Path(self._settings.allowed_keys))
+        self._keys.look(self._mailbox.now_s())
+        log.info("control.bound", extra={"endpoint": self._tcp.endpoint, "public_key": key.public, "keys": len(self._keys)})
+
+    def requests(self, token: str) -> list[tuple[Asker, Request]]:
+        """What was asked by the way ``token``, and is to be carried out; whom to answer comes first."""
+        requests = []
+        for whom, payload, role in self._file_requests() if token == FILE else self._tcp_requests():
+            self._requests += 1
+            try:
+                requests.append((whom, self._read(payload, role)))
+            except ControlError as error:
+                self.answer(whom, encode_error(error))
+        return requests
+
+    def answer(self, whom: Asker, payload: bytes) -> None:
+        """Answer a request; an asker that has gone gets nothing."""
+        way, *route = whom
+        if way == _BY_FILE:
+            self._file.answer(route, payload)
+        elif self._tcp is not None:
+            self._tcp.answer(route, payload)
+
+    def figures(self) -> dict[str, Any]:
+        """``control`` of ``status``."""
+        refused = {"malformed": self._malformed, "role": self._forbidden, "key": 0, "handshake": 0, "too_many": 0}
+        now_s = self._mailbox.now_s()
+        for reason, count in self._not_let_in.items():
+            refused[reason] += count
+        if self._tcp is not None:
+            self._tcp.connected.count(now_s)
+            for reason, count in self._tcp.connected.refused.items():
+                refused[reason] += count
+        if self._keys is not None:
+            self._keys.look(now_s)
+        return {
+            "requests": self._requests,
+            "refused": refused,
+            "endpoint": "" if self._tcp is None else self._tcp.endpoint,
+            "error": self._error,
+            "public_key": self._public if self._tcp is not None else "",
+            "connections": 0 if self._tcp is None else len(self._tcp.connected),
+            "keys": 0 if self._keys is None else len(self._keys),
+            "problems": [] if self._keys is None else list(self._keys.problems),
+        }
+
+    def _file_requests(self) -> list[tuple[Asker, bytes, str]]:
+        return [([_BY_FILE, *whom], payload, "admin") for whom, payload in self._file.requests()]
+
+    def _tcp_requests(self) -> list[tuple[Asker, bytes, str]]:
+        if self._tcp is None or self._keys is None:
+            return []
+        now_s = self._mailbox.now_s()
+        asked = self._tcp.work(self._is_allowed, now_s)
+        roles = [(whom, payload, self._keys.find(key, now_s)) for whom, key, payload in asked]
+        return [([_BY_TCP, *whom], payload, "" if key is None else key.role) for whom, payload, key in roles]
+
+    def _is_allowed(self, public: str) -> bool:
+        return self._keys is not None and self._keys.find(public, self._mailbox.now_s()) is not None
+
+    def _read(self, payload: bytes, role: str) -> Request:
+        """The request in ``payload``; raises ControlError if it is none, or not for ``role`` to ask."""
+        if not role:
+            self._forbidden += 1
+            raise ControlError("forbidden", "the key is not on the list any more")
+        try:
+            request = parse_request(payload)
+        except ControlError:
+            self._malformed += 1
+            raise
+        if not may(role, request.command):
+            self._forbidden += 1
+            text = f"{request.command} is for the role {needed(request.command)}, and this key's is {role}"
+            raise ControlError("forbidden", text, request.request_id)
+        return request
