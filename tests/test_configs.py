@@ -110,9 +110,10 @@ def test_every_file_loads_and_fits_the_schema(path: Path, tmp_path: Path) -> Non
         for name in SECRETS:
             (copy.parent / "secrets" / name).write_text("for the test\n")
 
-    if path.name == "secure.yaml":
+    if path.name in ("http.yaml", "secure.yaml"):
         authority = Authority(copy.parent / "secrets", "ca")
         authority.issue("server", "/CN=edge-1")
+        (copy.parent / "secrets" / "tokens").write_text(f"ada:admin:{'0' * 64}\n")
 
     assert load(copy).bridges
     jsonschema.validate(yaml.safe_load(path.read_text()), schema())

@@ -17,6 +17,7 @@ from tests.support.settings import bridge, node
 from wire.frames.base import Frame, FrameType
 from wire.frames.names import actors_of
 from wire.frames.supervision import Heartbeat
+from wire.settings import HttpSettings
 
 
 class FakeMailbox:
@@ -91,12 +92,12 @@ class FakeSpawner:
 
 
 class Children:
-    """The parts around the children of a node whose bridge ``cloud`` has one lane; none of them runs."""
+    """The parts around the children of a node whose bridge ``cloud`` has one lane; none of them runs. http: of the node."""
 
-    def __init__(self) -> None:
+    def __init__(self, http: HttpSettings | None = None) -> None:
         self.fake = FakeMailbox()
         self.mailbox = cast(Mailbox, self.fake)
-        self.settings = node(bridge("cloud", 1))
+        self.settings = node(bridge("cloud", 1), http=http)
         self.spawner = FakeSpawner()
         epochs: Any = SimpleNamespace(next=_next_of(count(1)))
         specs = child_specs(self.settings)

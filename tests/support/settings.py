@@ -10,6 +10,7 @@ from wire.settings import (
     BackoffSettings,
     BridgeSettings,
     ClientLimitSettings,
+    HttpSettings,
     LimitSettings,
     LoginLimitSettings,
     NodeSettings,
@@ -86,6 +87,8 @@ _NODE = NodeSettings(
         stop_timeout_s=30.0,
     ),
 )
+
+HTTP = HttpSettings(host="127.0.0.1", port=0, login_limits=LoginLimitSettings(failures_max=None, period_s=60.0, block_s=60.0))
 
 
 def limits(**changed: Any) -> LimitSettings:

@@ -90,3 +90,27 @@ def test_a_taken_port_is_told_and_tried_again_while_the_node_works(tmp_path: Pat
             wait_until(lambda: process(node)["state"] == "ready", 20.0, "it has the port")
             assert request(port, "/health/live").status == 200
             assert node.stop() == 0
+
+
+def test_while_the_node_stops_it_says_so_and_how_long_that_takes(tmp_path: Path) -> None:
+    """The store hangs, so that the node takes its time; HTTP ends last, and in good order."""
+    port = free_port()
+    with Node(node_config(http={"bind": f"127.0.0.1:{port}"}), tmp_path) as node:
+        wait_until(lambda: process(node)["state"] == "ready", 20.0, "the HTTP interface is ready")
+        store = node.kill("store", signal.SIGSTOP)
+        node.supervisor.send_signal(signal.SIGTERM)
+
+        def stopping() -> bool:
+            ready = request(port, "/health/ready")
+            return ready.status == 503 and ready.json["state"] == "stopping"
+
+        wait_until(stopping, 20.0, "it says that the node stops", period_s=0.1)
+        ready = request(port, "/health/ready").json
+        assert 0 < ready["stop_left_s"] <= 3 * 60
+        assert ready["reasons"] == [f"the node is stopping, and has stopped within {ready['stop_left_s']:g} s"]
+        assert request(port, "/health/live").status == 200
+
+        os.kill(store, signal.SIGCONT)
+        assert node.wait_ended() == 0
+        assert [event["child"] for event in node.events("child.exited")][-1] == "http"
+        assert {event["exit_status"] for event in node.events("child.exited")} == {0}

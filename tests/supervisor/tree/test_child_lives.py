@@ -10,8 +10,11 @@ from supervisor.tree.event_notes import Notes
 from supervisor.tree.peers import Peers
 from supervisor.tree.running_children import Child
 from tests.supervisor.tree_double import Children, FakeLife, FakePauses
+from tests.support.settings import HTTP
 from wire.frames.names import CLIENTS, QUEUE_STORE, STORE
+from wire.frames.names import HTTP as HTTP_PROCESS
 from wire.frames.supervision import NodeEvents, ResetMarkers, Stop
+from wire.settings import HttpSettings
 
 LANE = "bridge:cloud:0"
 BUG, DAMAGED, UNAVAILABLE, MISCONFIGURED = 70, 65, 75, 78
@@ -20,8 +23,8 @@ BUG, DAMAGED, UNAVAILABLE, MISCONFIGURED = 70, 65, 75, 78
 class LivesOf(Children):
     """All children run and are ready. ends: the exit statuses with which the node was to end."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, http: HttpSettings | None = None) -> None:
+        super().__init__(http)
         self.pauses = FakePauses()
         self.notes = Notes(self.mailbox, self.nursery)
         peers = Peers(self.mailbox, self.settings, self.nursery, self.pauses)
@@ -162,6 +165,38 @@ def test_a_child_that_crashes_too_often_ends_the_node_and_one_that_lacks_somethi
 
     assert node.ends == [EXIT_ESCALATED]
     assert node.child(CLIENTS).state == "stopped"
+
+
+def test_the_node_does_without_http() -> None:
+    """It is ready without it, and what would end the node for another child has it rest, or stay down."""
+    node = LivesOf(HTTP)
+    spec = node.child(HTTP_PROCESS).spec
+    for _ in range(spec.restarts_max + 1):
+        node.end(HTTP_PROCESS, BUG)
+        assert node.lives.all_ready
+        due_s = node.fake.timers[f"restart {HTTP_PROCESS}"]
+        node.lives.restart(node.child(HTTP_PROCESS))
+    assert node.ends == []
+    assert due_s == spec.restart_period_s, "it rests"
+
+    node.end(HTTP_PROCESS, MISCONFIGURED)
+    assert (node.child(HTTP_PROCESS).state, node.ends, node.stopped()) == ("misconfigured", [], [])
+    assert node.lives.all_ready
+
+
+def test_how_long_the_node_takes_to_stop_gets_less_with_each_order_that_has_stopped() -> None:
+    node = LivesOf(HTTP)
+    timeout_s = node.child(STORE).spec.stop_timeout_s
+    assert node.lives.stop_left_s(0.0) is None
+    node.lives.stopping = True
+
+    node.lives.stop_all()
+    left_s = [node.lives.stop_left_s(0.0), node.lives.stop_left_s(timeout_s / 2)]
+    for name in (CLIENTS, LANE, STORE, HTTP_PROCESS):
+        node.end(name)
+        left_s.append(node.lives.stop_left_s(0.0))
+
+    assert left_s == [4 * timeout_s, 3.5 * timeout_s, 3 * timeout_s, 2 * timeout_s, timeout_s, timeout_s]
 
 
 def test_all_is_stopped_in_reverse_start_order_each_order_waiting_for_the_one_before() -> None:

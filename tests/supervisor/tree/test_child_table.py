@@ -7,7 +7,7 @@ from pathlib import Path
 from supervisor.tree.child_processes import process_command
 from supervisor.tree.child_table import child_specs, former_lanes, former_spec
 from tests.supervisor.settings import node_settings
-from tests.support.settings import bridge
+from tests.support.settings import HTTP, bridge, node
 from wire.frames.names import BridgeLane
 
 
@@ -26,6 +26,15 @@ def test_the_table_is_in_start_order_with_a_bridge_for_each_lane() -> None:
 
 def test_a_node_without_bridges_has_no_lanes() -> None:
     assert [spec.name for spec in child_specs(node_settings(Path("/x")))] == ["store", "clients"]
+
+
+def test_http_begins_first_and_ends_last_where_it_is_wanted() -> None:
+    [http, *others] = child_specs(node(bridge("a"), http=HTTP))
+
+    assert (http.name, http.needed) == ("http", False)
+    assert [spec.name for spec in others] == ["store", "bridge:a:0", "clients"]
+    assert all(spec.needed and spec.order > http.order for spec in others)
+    assert " ".join(http.command or ()) == "supervisor.http.process --process http"
 
 
 def test_former_lanes_are_those_with_messages_that_a_configured_bridge_has_no_more() -> None:
