@@ -30,6 +30,11 @@ def examine_trust(settings: NodeSettings, now_s: float) -> Iterator[Finding]:
             yield warn(f"bridge {bridge.name}", "verify: false: whoever is on the way can take the remote's place", cure)
     for listener in settings.listeners:
         yield from _everybody(settings, listener)
+    if settings.http is not None and settings.http.tls is None and not _is_loopback(settings.http.host):
+        found = "without TLS whoever is on the way can read the tokens"
+        yield warn(
+            f"http {settings.http.bind}", found, "give http.tls, or bind it to 127.0.0.1 behind a proxy that has a certificate"
+        )
 
 
 def certificates(settings: NodeSettings) -> list[str]:

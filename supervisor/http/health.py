@@ -8,7 +8,6 @@ from typing import Any
 
 from fastapi import APIRouter
 
-from supervisor.control.client import ControlClient
 from supervisor.control.control_socket import ControlError, NotRunning
 from supervisor.http.json_answer import Json
 from supervisor.http.models import Live, Ready
@@ -31,7 +30,7 @@ class NodeHealth:
         """``ready``, ``state``, ``reasons`` and, while the node stops, ``stop_left_s``."""
         if time.monotonic() >= self._until_s:
             try:
-                self._known = readiness_of(await self._calls.ask(ControlClient.status))
+                self._known = readiness_of(await self._calls.ask_for_health())
             except (ControlError, NotRunning) as error:
                 self._known = {"ready": False, "state": "unknown", "reasons": [error.message]}
             self._until_s = time.monotonic() + FRESH_S
@@ -66,4 +65,6 @@ def routes(calls: NodeCalls) -> APIRouter:
         readiness = await health.readiness()
         return Json(readiness, 200 if readiness["ready"] else 503)
 
+    for path, endpoint in (("/live", live), ("/ready", ready)):
+        router.add_api_route(path, endpoint, methods=["HEAD"], include_in_schema=False)
     return router

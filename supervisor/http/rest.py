@@ -226,7 +226,7 @@ class RestApi:
     def _topics(self) -> None:
         @self._route("GET", "/topics", "topics", models.Topics, "topics")
         async def busiest_topics(
-            seconds: Annotated[float | None, Query(gt=0, le=3600, description="Since so long ago.")] = None,
+            seconds: Annotated[int | None, Query(ge=1, le=3600, description="Since so long ago.")] = None,
         ) -> Json:
             """The topics with most messages, counted only while somebody asks."""
             return await self._ask("topics", {"seconds": seconds})

@@ -12,7 +12,7 @@ import pytest
 from supervisor.doctor import trust
 from supervisor.doctor.findings import FAIL, OK, WARN
 from tests.supervisor.settings import node_settings
-from tests.support.settings import bridge
+from tests.support.settings import HTTP, bridge
 from wire.settings import AclRuleSettings, ListenerSettings
 
 DAY_S = 86_400.0
@@ -84,3 +84,12 @@ def test_a_listener_that_is_open_to_everybody_is_told(
     settings = replace(settings, listeners=(listener,), access=access, bridges=())
 
     assert [finding.verdict for finding in trust.examine_trust(settings, 0.0)] == [WARN] * told
+
+
+@pytest.mark.parametrize(("host", "told"), [("127.0.0.1", []), ("::1", []), ("0.0.0.0", [WARN])])
+def test_tokens_that_go_unencrypted_over_the_network_are_told(host: str, told: list[str], tmp_path: Path) -> None:
+    settings = replace(node_settings(tmp_path), http=replace(HTTP, host=host))
+
+    found = [finding for finding in trust.examine_trust(settings, 0.0) if finding.about.startswith("http")]
+
+    assert [finding.verdict for finding in found] == told
