@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,27 +13,7 @@ from supervisor.http.models import Live, Ready
 from supervisor.http.node_calls import NodeCalls
 from wire.frames.names import HTTP, SUPERVISOR
 
-FRESH_S = 0.5  # who asks for the node's health more often than this gets the same answer; everybody may ask
 _NOT_NEEDED = (SUPERVISOR, HTTP, "template")
-
-
-class NodeHealth:
-    """What is known of the node's readiness, asked for at most once in ``FRESH_S``."""
-
-    def __init__(self, calls: NodeCalls) -> None:
-        self._calls = calls
-        self._known: dict[str, Any] = {}
-        self._until_s = float("-inf")
-
-    async def readiness(self) -> dict[str, Any]:
-        """``ready``, ``state``, ``reasons`` and, while the node stops, ``stop_left_s``."""
-        if time.monotonic() >= self._until_s:
-            try:
-                self._known = readiness_of(await self._calls.ask_for_health())
-            except (ControlError, NotRunning) as error:
-                self._known = {"ready": False, "state": "unknown", "reasons": [error.message]}
-            self._until_s = time.monotonic() + FRESH_S
-        return self._known
 
 
 def readiness_of(status: Mapping[str, Any]) -> dict[str, Any]:
@@ -52,7 +31,6 @@ def readiness_of(status: Mapping[str, Any]) -> dict[str, Any]:
 def routes(calls: NodeCalls) -> APIRouter:
     """``/health/live`` and ``/health/ready``."""
     router = APIRouter(prefix="/health", tags=["health"])
-    health = NodeHealth(calls)
 
     @router.get("/live", response_model=Live)
     async def live() -> Json:
@@ -62,7 +40,10 @@ def routes(calls: NodeCalls) -> APIRouter:
     @router.get("/ready", response_model=Ready, responses={503: {"model": Ready, "description": "It does not take messages now."}})
     async def ready() -> Json:
         """Whether the node takes messages: 200 if so, else 503 with the reasons, and how long it takes to stop if it does."""
-        readiness = await health.readiness()
+        try:
+            readiness = readiness_of(await calls.status())
+        except (ControlError, NotRunning) as error:
+            readiness = {"ready": False, "state": "unknown", "reasons": [error.message]}
         return Json(readiness, 200 if readiness["ready"] else 503)
 
     for path, endpoint in (("/live", live), ("/ready", ready)):

@@ -12,13 +12,16 @@ from supervisor.control.client import ControlClient
 from supervisor.control.control_socket import ControlError
 from supervisor.http.figures import HttpFigures
 
+STATUS_PERIOD_S = 0.2  # to tell its status costs the node some 10 ms of its supervisor's time
+
 _Answer = TypeVar("_Answer")
 
 
 class NodeCalls:
     """At most ``calls_max`` at a time; one more is refused at once, so that nobody waits for those who ask too much.
 
-    ``ask_for_health`` has one call to itself: whatever others ask, it is known whether the node is ready.
+    The status is asked for one call after the other, and not more often than once in ``STATUS_PERIOD_S``: all who wait for the next
+    one share it. So what is told is never older than the question, and nobody keeps the node from its messages by asking for it.
     """
 
     def __init__(self, run_dir: Path, calls_max: int, figures: HttpFigures) -> None:
@@ -27,7 +30,9 @@ class NodeCalls:
         self._figures = figures
         self._threads = ThreadPoolExecutor(calls_max + 1, thread_name_prefix="call")
         self._under_way = 0
-        self._health: asyncio.Future[dict[str, Any]] | None = None
+        self._status: asyncio.Task[dict[str, Any]] | None = None  # the last one that was begun
+        self._next_status: asyncio.Task[dict[str, Any]] | None = None  # the one that waits for its time
+        self._status_due_s = 0.0
 
     async def ask(self, what: Callable[[ControlClient], _Answer]) -> _Answer:
         """``what`` of the node, by its client, in a thread.
@@ -45,17 +50,25 @@ class NodeCalls:
         finally:
             self._under_way -= 1
 
-    async def ask_for_health(self) -> dict[str, Any]:
-        """The node's status; whoever asks while that is under way gets the same.
+    async def status(self) -> dict[str, Any]:
+        """The node's status, which belongs to all who share it: it is not to be changed.
 
         Raises:
             NotRunning: nobody answers.
             ControlError: the node refused.
         """
-        if self._health is None:
-            self._health = asyncio.ensure_future(self._run(ControlClient.status))
-            self._health.add_done_callback(lambda _: setattr(self, "_health", None))
-        return await asyncio.shield(self._health)
+        if self._next_status is None:
+            self._next_status = asyncio.create_task(self._ask_for_status(self._status))
+        return await asyncio.shield(self._next_status)
+
+    async def _ask_for_status(self, before: asyncio.Task[dict[str, Any]] | None) -> dict[str, Any]:
+        if before is not None:
+            await asyncio.wait([before])
+        loop = asyncio.get_running_loop()
+        await asyncio.sleep(self._status_due_s - loop.time())
+        self._status, self._next_status = self._next_status, None
+        self._status_due_s = loop.time() + STATUS_PERIOD_S
+        return await self._run(ControlClient.status)
 
     async def _run(self, what: Callable[[ControlClient], _Answer]) -> _Answer:
         return await asyncio.get_running_loop().run_in_executor(self._threads, what, self._node)

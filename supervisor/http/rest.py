@@ -101,9 +101,9 @@ class RestApi:
         async def status() -> Json:
             """How the node is: processes, bridges, queues, clients.
 
-            It has every process report fresh figures.
+            It has every process report fresh figures, at most five times a second: who asks more often waits for that.
             """
-            return await self._ask("status")
+            return Json(await self._calls.status())
 
         @self._route("GET", "/events", "events", models.Events, "node")
         async def events(start: From = 0, count: Count = PAGE_MAX) -> Json:

@@ -305,8 +305,8 @@ def test_a_connection_that_rests_is_closed(served: Served) -> None:
 
 
 def test_a_flood_of_questions_is_answered_in_part(served: Served) -> None:
-    """More at a time than the node is asked: the others are told at once that it is busy. Health has a question to itself."""
-    question = f"GET /api/v1/status HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKENS['view']}\r\n\r\n".encode()
+    """More at a time than the node is asked: the others are told at once that it is busy. That does not make it unready."""
+    question = f"GET /api/v1/queues HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKENS['view']}\r\n\r\n".encode()
     found = Counter[bytes]()
 
     def flooded() -> bool:

@@ -1,0 +1,88 @@
+"""How the node is asked: the status by all together, at its pace; all else up to a number at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import pytest
+
+from supervisor.control.client import ControlClient
+from supervisor.control.control_socket import ControlError
+from supervisor.http.figures import HttpFigures
+from supervisor.http.node_calls import NodeCalls
+from tests.support.waiting import PATIENCE_S
+
+ASKERS = 20
+
+
+class Node:
+    """Stands for the node: how often its status was asked for, and when the answers were begun."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.number = 0
+        self.under_way = Counter[str]()
+        monkeypatch.setattr(ControlClient, "status", self._status)
+
+    def _status(self, *_: Any) -> dict[str, Any]:
+        self.under_way["status"] += 1
+        assert self.under_way["status"] == 1, "one after the other"
+        self.number += 1
+        answer = {"number": self.number}
+        self.under_way["status"] -= 1
+        return answer
+
+
+@pytest.fixture
+def node(monkeypatch: pytest.MonkeyPatch) -> Node:
+    return Node(monkeypatch)
+
+
+def test_those_who_wait_for_the_status_share_the_next_one_and_nobody_gets_an_older_one(node: Node) -> None:
+    async def ask() -> list[int]:
+        calls = NodeCalls(Path("/nonexistent"), 1, HttpFigures())
+        numbers = [(await calls.status())["number"]]
+        for _ in range(2):
+            before = node.number
+            found = await asyncio.gather(*(calls.status() for _ in range(ASKERS)))
+            assert {status["number"] for status in found} == {before + 1}
+            numbers.append(before + 1)
+        return numbers
+
+    assert asyncio.run(ask()) == [1, 2, 3]
+
+
+def test_a_status_that_fails_is_asked_for_anew(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: ControlClient) -> dict[str, Any]:
+        raise ControlError("busy", "too many status requests are waiting")
+
+    async def ask() -> dict[str, Any]:
+        calls = NodeCalls(Path("/nonexistent"), 1, HttpFigures())
+        with monkeypatch.context() as failing:
+            failing.setattr(ControlClient, "status", refuse)
+            with pytest.raises(ControlError):
+                await calls.status()
+        return await calls.status()
+
+    assert asyncio.run(ask()) == {"number": 1}
+
+
+def test_one_call_too_many_is_refused_at_once_and_the_status_is_told_all_the_same(node: Node) -> None:
+    figures, go = HttpFigures(), Event()
+
+    async def ask() -> None:
+        calls = NodeCalls(Path("/nonexistent"), 2, figures)
+        waiting = [asyncio.create_task(calls.ask(lambda _: go.wait(PATIENCE_S))) for _ in range(2)]
+        await asyncio.sleep(0)
+        with pytest.raises(ControlError, match="under way"):
+            await calls.ask(lambda _: True)
+        assert await calls.status() == {"number": 1}
+        go.set()
+        assert await asyncio.gather(*waiting) == [True, True]
+        assert await calls.ask(lambda _: True)
+
+    asyncio.run(ask())
+    assert figures.refused == {"busy": 1}
