@@ -65,21 +65,15 @@ class Gathering:
     def turn_end(self, now_s: float) -> None:
         """Send what is to go now; the others go on where there is room for what they sent."""
         rows = len(self._builder)
+        waiting = bool(rows or self._batches.touched)
         if self._has_committed and not len(self._link):
-            self._pace.committed(waiting=bool(rows or self._batches.touched))
+            self._pace.committed(waiting=waiting)
         self._has_committed = False
-        while (len(self._builder) or self._batches.touched or self._waiting.for_batch) and self._worth_sending(now_s):
-            if self._batches.send(now_s):
-                self._overtaking.batch_sent()
-                self._pace.sent(now_s)
-            if not self._waiting.for_batch:
-                break
-            self._input.go_on_with_room()  # what waited in the clients' buffers for this batch
-        if len(self._builder):
-            self._pass_on(now_s)
+        if waiting or self._waiting.for_batch:
+            self._send(now_s)
+            waiting = bool(len(self._builder) or self._batches.touched)
         outstanding = bool(len(self._link))
         if not (outstanding and self._resting):
-            waiting = bool(len(self._builder) or self._batches.touched)
             until_s = self._pace.rest_until_s(
                 now_s, outstanding=outstanding, waiting=waiting, rows=rows, publishers=self._publishers
             )
@@ -88,6 +82,19 @@ class Gathering:
                 self._mailbox.set_timer(REST_TIMER, until_s)
         self._publishers = 0
         self._group.hear(self._serving and not self._resting)
+
+    def _send(self, now_s: float) -> None:
+        while self._worth_sending(now_s):
+            if self._batches.send(now_s):
+                self._overtaking.batch_sent()
+                self._pace.sent(now_s)
+            if not self._waiting.for_batch:
+                break
+            self._input.go_on_with_room()  # what waited in the clients' buffers for this batch
+            if not (len(self._builder) or self._batches.touched or self._waiting.for_batch):
+                break
+        if len(self._builder):
+            self._pass_on(now_s)
 
     def _worth_sending(self, now_s: float) -> bool:
         rows, full = len(self._builder), self._builder.full

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from actors.broker.listener_interface import ClientHost
 from actors.door.client import Client
@@ -22,6 +21,7 @@ from wire.frames.sending_link import BATCH_BYTES_MAX, BATCH_ROWS_MAX, SendingLin
 from wire.mqtt.properties import USER_PROPERTIES_MAX
 from wire.mqtt.publish_stream import BatchBuilder
 from wire.mqtt.topics import TopicLimits
+from wire.records import record
 from wire.routing.sys_topics import RESERVED
 from wire.settings import ClientLimitSettings
 
@@ -30,7 +30,7 @@ PUBREL_BYTES = 64  # what one keeps in memory until its batch is committed, abou
 WillRow = tuple[str, int, int, int]  # as in ``Published``
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Owed:
     """What the Listener wants back when a batch is committed."""
 

@@ -75,8 +75,8 @@ class PolledActor(pykka.Actor):
             self.on_turn_end(message.now_s)
         elif kind is SocketsReady:
             self.on_sockets(message.ready)
-        elif isinstance(message, Frame):
-            self.on_receive(message)
+        elif isinstance(message, Frame) and kind is not PeerUp and kind is not Stop:
+            self.on_frame(message)
         else:
             self._handle_receive(message)
 
@@ -98,8 +98,6 @@ class PolledActor(pykka.Actor):
 
     def on_receive(self, message: Any) -> None:
         match message:
-            case Frame():
-                self.on_frame(message)
             case TimerDue():
                 self.on_timer(message.name, message.now_s)
             case BadFrame():

@@ -77,7 +77,8 @@ class Host:
         """Let the actor ``to`` have ``message``, or this process itself, or everybody the end of the turn."""
         if to in self._actors:
             self._take(to, message)
-            self._hand_over()
+            if self._handed_over:
+                self._hand_over()
         elif type(message) is TurnEnded:
             self._end_turn(message)
         elif to == self._post.name:
@@ -110,7 +111,8 @@ class Host:
                 if name in touched:
                     self._take(name, end)
                     touched.discard(name)
-                    self._hand_over()
+                    if self._handed_over:
+                        self._hand_over()
 
 
 class ChildHost(Host):

@@ -235,8 +235,8 @@ class Post:
                 self._polled = True
                 if self._poll(0.0 if self._turn_open or self._frames_left <= 0 else self._timeout_s()):
                     self._turn_open = True
-                    continue
-                if self._told or (self._frames_left > 0 and self._frames_may_wait):
+                    return self._ready.popleft()
+                if self._told or (self._frames_may_wait and self._frames_left > 0):
                     continue
             now_s = time.monotonic()
             if self._timers and self._timers[0][0] <= now_s:

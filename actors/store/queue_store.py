@@ -95,8 +95,10 @@ class QueueStore(MailboxActor):
             return
         if self._snapshot is not None and self._snapshot.ready:
             self._take_snapshot(self._snapshot.wanted, now_s)
-        self._send_all(self._store.admit(now_s, self.mailbox.wall_ms()))
-        self._send_all(self._store.commit(now_s, self.mailbox.wall_ms()))
+        wall_ms = self.mailbox.wall_ms()
+        if self._store.acknowledges_fast:
+            self._send_all(self._store.admit(now_s, wall_ms))
+        self._send_all(self._store.commit(now_s, wall_ms))
         # The tick keeps its time however many turns there are.
         self.mailbox.set_timer(_WAKE, min(self._store.wakes_at_s(now_s), self._ticked_s + TICK_S))
 
@@ -202,5 +204,6 @@ class QueueStore(MailboxActor):
         return RocksEngine(Path(self.settings.data_dir) / "store")
 
     def _send_all(self, effects: Effects) -> None:
+        send = self.mailbox.send
         for peer, frame in effects:
-            self.send(peer, frame)
+            send(peer, frame)

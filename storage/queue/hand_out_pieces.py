@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import groupby
 
 from storage.queue.chunk import Chunk
 from wire.frames.batch import Batch, concat, pack_column
 from wire.ranges import RangeSet
+from wire.records import record
 
 JOINED_ROWS_MAX = 1000
 JOINED_BYTES_MAX = 256 << 10
@@ -21,7 +21,7 @@ TINY_ROWS = 100
 TINY_BYTES = 32 << 10
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class HandOutPiece:
     """Messages to hand out together: ``count`` rows from ``first_seq`` on; ``offsets`` is empty for 0, 1, 2, ..."""
 

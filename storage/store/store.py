@@ -74,7 +74,7 @@ class Store:
         check_format(engine)
         self._engine = engine
         self._epoch = epoch
-        self._acknowledges_fast = settings.persistence.acknowledge == "fast"
+        self.acknowledges_fast = settings.persistence.acknowledge == "fast"
         self._now_s, self._wall_ms = 0.0, 0
         self._effects: Effects = []
         numbers = QueueNumbers(engine)
@@ -156,7 +156,7 @@ class Store:
 
     def admit(self, now_s: float, wall_ms: int) -> Effects:
         """Decide on what waits and put it into the next commit. Acknowledgements, where they need not wait for it."""
-        if self.intake.waiting and self.intake.admit(now_s, wall_ms) and self._acknowledges_fast:
+        if self.intake.waiting and self.intake.admit(now_s, wall_ms) and self.acknowledges_fast:
             return self.intake.take_acks()
         return []
 

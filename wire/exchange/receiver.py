@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from wire.errors import PeerViolation
+from wire.records import record
 
 NOT_AUTHORIZED = 0x87
 QUOTA_EXCEEDED = 0x97
@@ -44,7 +45,7 @@ class Forbidden:
 _NOTHING = Forbidden()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class AnswerBurst:
     """What is owed to one client when a batch is committed: packet identifiers as two bytes each, in order of arrival."""
 
