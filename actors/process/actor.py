@@ -98,6 +98,8 @@ class PolledActor(pykka.Actor):
 
     def on_receive(self, message: Any) -> None:
         match message:
+            case Frame():
+                self.on_frame(message)
             case TimerDue():
                 self.on_timer(message.name, message.now_s)
             case BadFrame():

@@ -42,6 +42,9 @@ class FakePost:
     def now_s(self) -> float:
         return 5.0
 
+    def wall_ms(self) -> int:
+        return 5_000
+
     def traffic(self) -> dict[str, int]:
         return {"turns": 1}
 
