@@ -39,6 +39,10 @@ class Contents:
         """What was handed out and is not settled."""
         return tuple(self._settled.above.missing(self._settled.head, self._cursor.seq))
 
+    def maybe_sent(self, below: int) -> int:
+        """How many messages below ``below`` are not settled."""
+        return sum(stop - start for start, stop in self.in_hand(((0, below),)))
+
     def read(self, start: int, stop: int, *, damage: Callable[[StorageDamaged], None] | None = None) -> Iterator[Message]:
         """The messages of ``[start, stop)``, in order.
 

@@ -262,8 +262,9 @@ class Commands:
         name, lane = self._lane(bridge, arguments["lane"])
         queue = lane.queue
         for message in queue.contents.read(start, queue.tail):
-            state = "released" if message.seq in queue.sent.released else "in flight" if message.seq < queue.cursor else "waiting"
-            page.take({"seq": message.seq, "state": state, **_message_map(message, payload_bytes)}, message.size_bytes)
+            page.take(
+                {"seq": message.seq, "state": _sent(queue, message.seq), **_message_map(message, payload_bytes)}, message.size_bytes
+            )
             if page.full:
                 break
         return {"queue": name, "messages": page.rows, "next": page.next_of(queue.tail), "tail": queue.tail}
@@ -424,6 +425,17 @@ def _kept_row(lane: Lane) -> dict[str, Any]:
         "remote": lane.queue.sent.session.rpartition("@")[2],
         "link_up_ms": lane.linked_ms,
     }
+
+
+def _sent(queue: Queue, seq: int) -> str:
+    """What became of a message so far: released (the remote has it), handed out (sent, or about to be), maybe sent (before the
+    link ended), waiting (never sent).
+    """
+    if seq in queue.sent.released:
+        return "released"
+    if seq < queue.cursor:
+        return "handed out"
+    return "maybe sent" if seq < queue.sent.below else "waiting"
 
 
 def _purge_event(wall_ms: int, bridge: str, lane: int, reason: str, count: int) -> Event:

@@ -72,7 +72,11 @@ def list_queues(node: GivenNode, bridge: str | None, as_json: bool) -> int:
 @FROM
 @JSON
 def peek(node: GivenNode, bridge: str, lane: int | None, dead: bool, count: int, start: int, as_json: bool) -> int:
-    """Show the next messages of BRIDGE without touching them."""
+    """Show the next messages of BRIDGE without touching them.
+
+    Released is what the remote has said it keeps (QoS 2). In flight was sent and is not acknowledged. Handed out is with the link,
+    and about to be sent. Maybe sent was sent before the link ended, or nobody knows. Waiting was never sent.
+    """
     places = _places(node.client, bridge, lane, dead)
     found = list(_messages(node.client, bridge, places, start, count, payload=False))
     if as_json:
@@ -186,10 +190,20 @@ def _messages(
     from supervisor.terminal.message_text import message_json
 
     now_ms = time.time_ns() // 1_000_000
+    sent = {} if start else _in_flight(client, bridge)
     look = client.export if payload else client.peek
     for lane in places:
+        left = sent.get(lane, 0)
         for name, row in _rows(look, bridge, lane, start, count):
+            if left > 0 and row.get("state") == "handed out":
+                row["state"] = "in flight"
+            left -= 1
             yield message_json(name, row, now_ms, payload=payload)
+
+
+def _in_flight(client: ControlClient, bridge: str) -> dict[int | None, int]:
+    """How many messages of each lane have left and are not acknowledged: the first of its queue, since they leave in order."""
+    return {row["lane"]: row["in_flight"] or 0 for row in client.status()["bridges"] if row["name"] == bridge}
 
 
 def _rows(

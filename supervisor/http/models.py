@@ -192,7 +192,9 @@ class Message(_Answer):
     payload: str | None = Field(None, description="The beginning of the payload, as text or in hex.")
     payload_base64: str | None = Field(None, description="With `whole`: all of it.")
     payload_text: str | None = Field(None, description="With `whole`, if it is UTF-8.")
-    state: str | None = Field(None, description="Of one in a queue: waiting, in flight, released.")
+    state: str | None = Field(
+        None, description="Of one in a queue: waiting (never sent), maybe sent, handed out (sent, or about to be), released."
+    )
     reason: str | None = Field(None, description="Of a dead letter: what it died of.")
 
 

@@ -54,7 +54,7 @@ def print_session(found: dict[str, Any]) -> None:
         ("client", f"{client}, since {_time(found['since_ms'])}"),
         ("expires", _expiry(found)),
         ("queue", _queue(found)),
-        ("in flight", f"{found['in_flight']} sent and not acknowledged; {found['received']} QoS 2 received and not released"),
+        ("in flight", _in_flight(found)),
         ("Will", _will(found["will"])),
     ]
     if found["refused_wills"]:
@@ -110,6 +110,13 @@ def _expiry(found: dict[str, Any]) -> str:
     if found["lasting"] and found["expiry_s"] is not None and found["expires_ms"] is None:
         return f"{found['expiry_s']} s after the connection has ended"
     return _expires(found)
+
+
+def _in_flight(found: dict[str, Any]) -> str:
+    received = f"{found['received']} QoS 2 received and not released"
+    if found["connected"]:
+        return f"{found['in_flight']} sent and not acknowledged; {received}"
+    return f"{found['in_flight']} sent before, to be sent again; {received}"
 
 
 def _queue(found: dict[str, Any]) -> str:

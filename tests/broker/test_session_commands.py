@@ -131,7 +131,9 @@ def test_sessions_are_listed_shown_and_disconnected(start_node: StartNode, capsy
         assert "its session has ended with it" in session("disconnect", "live")
         expect_end(live, 5)
         row = session.one("kept")
-        assert (row["connected"], row["depth"], row["received"]) == (False, 2, 1)
+        assert (row["connected"], row["depth"], row["received"], row["in_flight"]) == (False, 2, 1, 2)
+        assert "2 sent before, to be sent again; 1 QoS 2 received" in session("show", "kept")
+        assert "0 sent before, to be sent again" in session("show", "abandoned")
         assert row["expires_ms"] - row["since_ms"] == 60_000
         assert session.ls("live") == []
         wait_until(lambda: len(session.events("session.disconnected")) == 2, PATIENCE_S, "both are told of")

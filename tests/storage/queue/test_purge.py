@@ -258,7 +258,7 @@ def test_peek_tells_the_state_of_each_message_and_pages(engine: Engine) -> None:
     page = command(store, "peek", bridge="cloud", lane=0, count=3, payload_bytes=10)
     assert [(row["state"], row["payload"]) for row in page["messages"]] == [
         ("released", b"a"),
-        ("in flight", b"c"),
+        ("handed out", b"c"),
         ("waiting", b"d"),
     ]
     page = command(store, "peek", bridge="cloud", lane=0, payload_bytes=10, **{"from": page["next"]})

@@ -52,7 +52,7 @@ def test_queues_are_listed_and_shown_as_they_are_on_record() -> None:
         (row,) = command(store, "ls", now_s=now_s)["queues"]
         assert (row["head"], row["tail"], row["oldest_age_s"] is None) == (1, 3, False)
         page = command(store, "peek", now_s=now_s, bridge="cloud", lane=0)
-        assert [(one["payload"], one["state"]) for one in page["messages"]] == [(b"b", "in flight"), (b"c", "in flight")]
+        assert [(one["payload"], one["state"]) for one in page["messages"]] == [(b"b", "handed out"), (b"c", "handed out")]
         assert command(store, "peek", now_s=now_s, bridge="cloud", lane=0, count=1)["next"] == 2
 
 
