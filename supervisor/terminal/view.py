@@ -16,6 +16,7 @@ from supervisor.units import write_time
 
 _GOOD, _BAD, _BUSY = "green", "bold red", "yellow"
 _STATE_STYLES = {"ready": _GOOD, "connected": _GOOD, "damaged": _BAD, "misconfigured": _BAD}
+_FULL = 0.99
 _PIPE_WIDTH = 180
 _MESSAGES_PIPE_WIDTH = 400
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
@@ -59,7 +60,7 @@ def status_view(status: dict[str, Any], *, wide: bool = False) -> RenderableType
         *_history(bridges),
     )
     rows = *_store(status["store"]), Text(""), _bridges(bridges, wide=wide), *queues, Text(""), _processes(status)
-    return Group(head, *rows, *_clients(status, wide=wide), *_snapshots(status["snapshots"]))
+    return Group(head, *rows, *_clients(status, wide=wide), *_control(status["control"]), *_snapshots(status["snapshots"]))
 
 
 def _store(figures: dict[str, Any]) -> list[RenderableType]:
@@ -101,7 +102,7 @@ def _bridges(rows: Sequence[dict[str, Any]], *, wide: bool) -> RenderableType:
     if not rows:
         return Text("no bridges: a broker alone", "dim")
     counts = ("accepted", "delivered", "expired", "dropped", "dead_lettered") if wide else ()
-    columns = "bridge", "state", ">depth", ">size", ">oldest", ">in flight", ">in/s", ">out/s", ">drain"
+    columns = "bridge", "state", ">depth", ">size", ">full", ">oldest", ">in flight", ">in/s", ">out/s", ">drain"
     table = _table(*columns, *(f">{name.replace('_', ' ')}" for name in counts), *(("ledger",) if wide else ()))
     for row in rows:
         _add_row(
@@ -110,6 +111,7 @@ def _bridges(rows: Sequence[dict[str, Any]], *, wide: bool) -> RenderableType:
             _state(row["state"]),
             _figure(row["depth"]),
             "-" if row["bytes"] is None else size(row["bytes"]),
+            _share(row["full"]),
             "-" if row["oldest_age_s"] is None else briefly(row["oldest_age_s"]),
             _figure(row["in_flight"]),
             _rate(row["rate_in"]),
@@ -141,6 +143,13 @@ def _leaves(value: Any, path: str = "") -> Iterable[tuple[str, Any]]:
 
 def _lane(row: dict[str, Any]) -> str:
     return f"{row['name']}:{row['lane']}"
+
+
+def _share(full: float | None) -> Text:
+    """How full a queue is; red where the next message may find no room."""
+    if full is None:
+        return Text("-")
+    return Text(f"{int(full * 100)} %", _BAD if full >= _FULL else "")
 
 
 def _rate(rate: float | None) -> str:
@@ -176,8 +185,11 @@ def _ledgers(rows: Sequence[dict[str, Any]]) -> list[RenderableType]:
 
 
 def _without_room(rows: Sequence[dict[str, Any]]) -> list[RenderableType]:
-    """What is beside the ledgers: what full queues refused, and what waits for room."""
+    """Which queues are full; what is beside the ledgers: what they refused, and what waits for room."""
     lines: list[RenderableType] = []
+    full = ", ".join(dict.fromkeys(row["name"] for row in rows if row["full"] is not None and row["full"] >= _FULL))
+    if full:
+        lines.append(Text.assemble(("queue full: ", _BAD), f"{full}; limits.overflow says what becomes of more"))
     for key, what in (("refused", "refused for want of room: "), ("held_back", "held back by publishers until there is room: ")):
         told = "; ".join(f"{_lane(row)} {row[key]}" for row in rows if row[key])
         if told:
@@ -231,6 +243,21 @@ def _history(rows: Sequence[dict[str, Any]]) -> list[RenderableType]:
         if row["retained"] and row["retained"]["messages"]
     ]
     return [Text.assemble(("kept after they left: ", "bold"), "; ".join(kept))] if kept else []
+
+
+def _control(figures: dict[str, Any]) -> list[RenderableType]:
+    """Who asks the node over the network, where it listens there; what was refused, if anything was."""
+    refused = {reason.replace("_", " "): count for reason, count in figures["refused"].items() if count}
+    if not (figures["endpoint"] or figures["error"] or refused):
+        return []
+    line = Text.assemble(("control ", "bold"), figures["endpoint"] or "by file")
+    if figures["endpoint"]:
+        line.append(f"  {figures['connections']} connected  {figures['keys']} keys")
+    if refused:
+        line.append("  refused: " + ", ".join(f"{reason} {count}" for reason, count in refused.items()), _BUSY)
+    for problem in (*([figures["error"]] if figures["error"] else ()), *figures["problems"]):
+        line.append(f"\n  {problem}", _BAD)
+    return [Text(""), line]
 
 
 def _snapshots(figures: dict[str, Any]) -> list[RenderableType]:

@@ -13,6 +13,7 @@ from typing import Any
 from supervisor.tree.process_usage import Usage
 from supervisor.tree.queue_rates import Rates
 from wire.frames.names import DISTRIBUTOR, HTTP_SERVER, LISTENER, QUEUE_STORE, connection_name, forwarder_name, queue_name
+from wire.settings import LimitSettings
 
 _UNKNOWN = Rates()
 _COUNTS = ("depth", "bytes", "accepted", "delivered", "expired", "dead_lettered", "redelivered", "refused", "held_back")
@@ -114,6 +115,16 @@ def unserved_rows(lanes: Iterable[tuple[str, int]], queues: Mapping[str, Mapping
     ]
 
 
+def fullness(rows: Iterable[Mapping[str, Any]], limits: LimitSettings) -> float | None:
+    """How much of its bridge's ``limits`` the lanes ``rows`` take up together, of 1; None: unlimited, or nobody knows."""
+    rows = list(rows)
+    if any(row["depth"] is None for row in rows):
+        return None
+    pairs = ((sum(row["depth"] for row in rows), limits.max_messages), (sum(row["bytes"] for row in rows), limits.max_bytes))
+    shares = [used / most for used, most in pairs if most]
+    return round(max(shares), 4) if shares else None
+
+
 def _own(view: ActorView) -> dict[str, Any]:
     """The figures of what an actor does; those of its mailbox are in its row."""
     return {key: value for key, value in view.figures.items() if key != "mailbox"}
@@ -131,6 +142,7 @@ def status_map(
     snapshots: Mapping[str, Any] | None = None,
     paused_since_ms: Mapping[str, int | None] | None = None,
     rates: Mapping[str, Rates] | None = None,
+    limits: Mapping[str, LimitSettings] | None = None,
     stop_left_s: float | None = None,
 ) -> dict[str, Any]:
     """The answer to ``status`` but for its ``processes``; only values that msgpack and JSON know. rates: of queues, by name.
@@ -139,6 +151,14 @@ def status_map(
     """
     views = {view.name: view for view in actors}
     lanes = list(lanes)
+    bridges = [
+        bridge_row(bridge, lane, views, (rates or {}).get(queue_name(bridge, lane), _UNKNOWN))
+        | {"paused_since_ms": (paused_since_ms or {}).get(bridge)}
+        for bridge, lane in lanes
+    ]
+    for row in bridges:
+        own = (limits or {}).get(row["name"])
+        row["full"] = None if own is None else fullness((each for each in bridges if each["name"] == row["name"]), own)
     store = _own(views[QUEUE_STORE])
     queues = store.pop("queues", {})
     store.pop("dead_letters", None)
@@ -159,11 +179,7 @@ def status_map(
             }
             for view in views.values()
         ],
-        "bridges": [
-            bridge_row(bridge, lane, views, (rates or {}).get(queue_name(bridge, lane), _UNKNOWN))
-            | {"paused_since_ms": (paused_since_ms or {}).get(bridge)}
-            for bridge, lane in lanes
-        ],
+        "bridges": bridges,
         "unserved": unserved_rows(lanes, queues),
         "store": store,
         "listener": _own(views[LISTENER]),

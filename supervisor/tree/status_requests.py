@@ -107,6 +107,7 @@ class StatusRequests:
             snapshots=self._snapshots.figures(),
             paused_since_ms={bridge.name: self._pauses.since_ms(bridge.name) for bridge in self._settings.bridges},
             stop_left_s=self._lives.stop_left_s(now_s),
+            limits={bridge.name: bridge.limits for bridge in self._settings.bridges},
             rates={queue: self._rates.rates(queue) for queue in (queue_name(*lane) for lane in lanes)},
         )
 

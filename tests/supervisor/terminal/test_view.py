@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from supervisor.terminal.view import briefly, duration, size, status_view
 from supervisor.tree.process_usage import Usage
 from supervisor.tree.queue_rates import Rates
 from supervisor.tree.status_figures import ActorView, ProcessView, process_rows, status_map
+from tests.support.settings import node
 from wire.frames.names import actors_of
 
 PROCESSES = ("store", "bridge:a:0", "clients")
@@ -44,8 +46,17 @@ def status(
         what = cause if name == "store" else ""
         processes.append(ProcessView(name=name, pid=7, state=state_of[name], actors=actors_of(name), restarts=3, last_cause=what))
     usage = {1: Usage(), 7: Usage(pss_bytes=33 << 20, cpu_s=123.44)}
-    status = status_map(node="n", pid=1, ready=True, uptime_s=1.0, actors=actors, lanes=[("a", 0)] * lanes, rates=rates)
-    return status | {"processes": process_rows(processes, lambda pid: usage[pid or 0])}
+    limits = {"a": replace(node().limits, max_messages=10_000_000, max_bytes=10 << 30)}
+    named_lanes = [("a", 0)] * lanes
+    status = status_map(node="n", pid=1, ready=True, uptime_s=1.0, actors=actors, lanes=named_lanes, rates=rates, limits=limits)
+    return status | {"processes": process_rows(processes, lambda pid: usage[pid or 0]), "control": control()}
+
+
+def control(**figures: Any) -> dict[str, Any]:
+    """Of the control sockets; ``figures`` are those that are not as of a node that nobody troubles."""
+    refused = {"malformed": 0, "role": 0, "key": 0, "handshake": 0, "too_many": 0, **figures.pop("refused", {})}
+    plain = {"requests": 1, "endpoint": "", "error": "", "public_key": "", "connections": 0, "keys": 0, "problems": []}
+    return {**plain, "refused": refused, **figures}
 
 
 def lines(status: dict[str, Any], width: int = 200, *, wide: bool = False) -> list[str]:
@@ -136,11 +147,36 @@ def test_what_most_ask_for_fits_into_80_columns_and_says_why_a_bridge_waits() ->
 
     assert shown[0].startswith("node n  ready  pid 1")
     assert shown[2:5] == [
-        "bridge  state      depth     size  oldest  in flight  in/s  out/s   drain",
-        "a:0     backoff  1234567  5.0 GiB     1 d          0  10.2   1250  16 min",
+        "bridge  state      depth     size  full  oldest  in flight  in/s  out/s   drain",
+        "a:0     backoff  1234567  5.0 GiB  50 %     1 d          0  10.2   1250  16 min",
         "a:0 backoff for 1 min 1 s: connection refused; next attempt in 4.2 s",
     ]
     assert all(len(line) <= 80 for line in shown)
+
+
+def test_a_full_queue_says_so_before_anything_is_refused() -> None:
+    queue = {"accepted": 10_000_000, "depth": 10_000_000, "bytes": 1 << 30}
+
+    shown = lines(status({"queue_store": {"queues": {"bridge:a:0": queue}}}), width=80)
+
+    assert "100 %" in shown[3]
+    assert "queue full: a; limits.overflow says what becomes of more" in shown
+
+
+def test_who_asks_over_the_network_is_shown_and_what_was_refused() -> None:
+    assert not any(line.startswith("control") for line in lines(status()))
+    listens = control(
+        endpoint="tcp://0.0.0.0:7000", connections=2, keys=3, refused={"too_many": 4, "key": 5}, problems=["x.key: none"]
+    )
+    assert lines(status() | {"control": listens}, width=80)[-2:] == [
+        "control tcp://0.0.0.0:7000  2 connected  3 keys  refused: key 5, too many 4",
+        "  x.key: none",
+    ]
+    taken = control(error="tcp://0.0.0.0:7000: Address already in use")
+    assert lines(status() | {"control": taken}, width=80)[-2:] == [
+        "control by file",
+        "  tcp://0.0.0.0:7000: Address already in use",
+    ]
 
 
 def test_a_bridge_alone_is_told_with_all_that_is_known_of_it() -> None:
