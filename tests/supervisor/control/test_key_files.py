@@ -31,7 +31,9 @@ def test_what_is_written_is_read_again_and_by_zeromqs_tools_too(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    "text", ["", "public-key = 'short'", "secret-key = 'nonsense'", f"public-key = '{PUBLIC}'\nserver-key = 'x'"]
+    "text",
+    ["", "public-key = 'short'", "secret-key = 'nonsense'", f"public-key = '{PUBLIC}'\nserver-key = 'x'"],
+    ids=["nothing", "public", "secret", "server"],
 )
 def test_what_is_no_key_is_refused_with_its_place(tmp_path: Path, text: str) -> None:
     (tmp_path / "bad").write_text(text)
