@@ -20,10 +20,10 @@ class BridgeOrders:
     """Carries them out."""
 
     def __init__(
-        self, settings: NodeSettings, nursery: RunningChildren, pauses: Pauses, peers: Peers, lives: Lives, notes: Notes
+        self, settings: NodeSettings, children: RunningChildren, pauses: Pauses, peers: Peers, lives: Lives, notes: Notes
     ) -> None:
         self._settings = settings
-        self._nursery = nursery
+        self._children = children
         self._pauses = pauses
         self._peers = peers
         self._lives = lives
@@ -36,7 +36,7 @@ class BridgeOrders:
             ControlError: it cannot be, and nothing was done.
         """
         bridge = request.arguments["bridge"]
-        lanes = [child for child in self._nursery if child.spec.bridge == bridge]
+        lanes = [child for child in self._children if child.spec.bridge == bridge]
         if not lanes:
             known = ", ".join(bridge.name for bridge in self._settings.bridges) or "none"
             raise ControlError("unknown_bridge", f"there is no bridge {bridge!r}; known: {known}", request.request_id)

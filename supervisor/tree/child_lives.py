@@ -34,7 +34,7 @@ class Lives:
         self,
         mailbox: Mailbox,
         settings: NodeSettings,
-        nursery: RunningChildren,
+        children: RunningChildren,
         peers: Peers,
         notes: Notes,
         end_node: Callable[[int], None],
@@ -43,25 +43,25 @@ class Lives:
         self.stopping = False
         self._mailbox = mailbox
         self._settings = settings
-        self._nursery = nursery
+        self._children = children
         self._peers = peers
         self._notes = notes
         self._end_node = end_node
-        self._stop_orders = sorted({child.spec.order for child in nursery})  # taken from the end
+        self._stop_orders = sorted({child.spec.order for child in children})  # taken from the end
         self._stop_waits: set[str] = set()
         self._stop_until_s = 0.0  # those that were told to stop are killed then
 
     @property
     def all_ready(self) -> bool:
         """Whether the node does its work: all that a message needs is ready."""
-        needed = [child for child in self._nursery if child.spec.needed and not child.spec.former]
+        needed = [child for child in self._children if child.spec.needed and not child.spec.former]
         return not self.stopping and all(child.state == "ready" for child in needed)
 
     # --- beginnings ---
 
     def spawn(self, child: Child) -> None:
         """Start a life of ``child``; if the system would not, that counts as its end."""
-        if not self._nursery.spawn(child, paused=self._peers.is_paused(child)):
+        if not self._children.spawn(child, paused=self._peers.is_paused(child)):
             self._judge(child, Unavailable.exit_status, self._mailbox.now_s())
 
     def restart(self, child: Child) -> None:
@@ -79,23 +79,23 @@ class Lives:
                 self.restart(child)
             else:
                 child.ordered = True
-                self._nursery.order_stop(child)
+                self._children.order_stop(child)
 
     def run_former_lanes(self, queues: Mapping[str, Mapping[str, Any]]) -> None:
         """Run lanes that the configuration has no more until they are empty; what others got since then waits for them."""
         lanes = former_lanes(self._settings, queues)
         needed = {spec.name: (lane, spec) for lane in lanes for spec in [former_spec(self._settings, lane)]}
         for name, (lane, spec) in needed.items():
-            if name not in self._nursery:
+            if name not in self._children:
                 log.info("lane.former", extra={"child": name, "messages": queues[queue_name(*lane)]["depth"]})
-                self.spawn(self._nursery.add(spec))
-        for child in [child for child in self._nursery if child.spec.former and child.wanted and child.name not in needed]:
+                self.spawn(self._children.add(spec))
+        for child in [child for child in self._children if child.spec.former and child.wanted and child.name not in needed]:
             child.wanted = False
             self._mailbox.cancel_timer(f"restart {child.name}")
             if child.life is None:
-                self._nursery.remove(child)
+                self._children.remove(child)
             else:
-                self._nursery.order_stop(child)
+                self._children.order_stop(child)
 
     # --- ends ---
 
@@ -103,7 +103,7 @@ class Lives:
         """Take note of the end of ``child``'s life, and act on it with ``follow``; None if it has not quite ended yet."""
         expected = self.stopping or not child.wanted or child.ordered
         pid, epoch, hung = (child.life.pid, child.life.epoch, child.hung) if child.life is not None else (0, 0, child.hung)
-        ending = self._nursery.bury(child, expected=expected)
+        ending = self._children.reap(child, expected=expected)
         if ending is None:
             return None
         reason = "hung" if hung else ending.signal or ("stopped" if not ending.status else "failed")
@@ -119,7 +119,7 @@ class Lives:
             child.state = "stopped"
             self._stop_waits.discard(child.name)
             if child.spec.former and not self.stopping:
-                self._nursery.remove(child)
+                self._children.remove(child)
             return self.stopping and not self._stop_waits and self._stop_next()
         if child.ordered:
             self.restart(child)
@@ -156,11 +156,11 @@ class Lives:
             self._end_node(ConfigError.exit_status)
             return
         log.critical("intake.stopped", extra={"child": child.name, "remedy": "status still answers; the files are kept"})
-        clients = self._nursery[CLIENTS]
+        clients = self._children[CLIENTS]
         clients.wanted = False
         self._mailbox.cancel_timer(f"restart {CLIENTS}")
         if clients.life is not None:
-            self._nursery.order_stop(clients)
+            self._children.order_stop(clients)
         elif clients is not child:
             clients.state = "stopped"
 
@@ -168,7 +168,7 @@ class Lives:
 
     def stop_all(self) -> bool:
         """Stop the children in reverse start order, ``stopping`` being set; whether there is none to wait for."""
-        for child in self._nursery:
+        for child in self._children:
             self._mailbox.cancel_timer(f"restart {child.name}")
         return self._stop_next()
 
@@ -177,7 +177,9 @@ class Lives:
         if not self.stopping:
             return None
         later = {
-            child.spec.order: child.spec.stop_timeout_s for child in self._nursery.living() if child.spec.order in self._stop_orders
+            child.spec.order: child.spec.stop_timeout_s
+            for child in self._children.living()
+            if child.spec.order in self._stop_orders
         }
         return max(0.0, self._stop_until_s - now_s) + sum(later.values())
 
@@ -185,11 +187,11 @@ class Lives:
         """Tell the children of the last order that still has any to stop; whether there is none."""
         while self._stop_orders:
             order = self._stop_orders.pop()
-            living = [child for child in self._nursery.living() if child.spec.order == order]
+            living = [child for child in self._children.living() if child.spec.order == order]
             if living:
                 self._stop_waits = {child.name for child in living}
                 self._stop_until_s = self._mailbox.now_s() + max(child.spec.stop_timeout_s for child in living)
                 for child in living:
-                    self._nursery.order_stop(child)
+                    self._children.order_stop(child)
                 return False
         return True

@@ -11,9 +11,9 @@ from wire.frames.names import QUEUE_STORE, STORE
 class Notes:
     """The events that the supervisor tells."""
 
-    def __init__(self, mailbox: Mailbox, nursery: RunningChildren) -> None:
+    def __init__(self, mailbox: Mailbox, children: RunningChildren) -> None:
         self._mailbox = mailbox
-        self._nursery = nursery
+        self._children = children
         self._events = EventQueue()
 
     def note(
@@ -40,5 +40,5 @@ class Notes:
 
     def send(self) -> None:
         """Send what was noted, if the store is ready; else it waits."""
-        if self._nursery[STORE].state == "ready" and (frame := self._events.take(self._mailbox.wall_ms())) is not None:
+        if self._children[STORE].state == "ready" and (frame := self._events.take(self._mailbox.wall_ms())) is not None:
             self._mailbox.send(QUEUE_STORE, frame)

@@ -76,8 +76,8 @@ def _supervise(
         raise _unusable(data_dir, error) from error
     post = Post(run_dir, SUPERVISOR)
     mailbox = Mailbox(post, SUPERVISOR)
-    nursery = RunningChildren(mailbox, settings.supervision, table, Spawner(template, settings_file, inherit=(lock,)), epochs)
-    supervisor = Supervisor(mailbox, settings, nursery, recheck, pauses)
+    children = RunningChildren(mailbox, settings.supervision, table, Spawner(template, settings_file, inherit=(lock,)), epochs)
+    supervisor = Supervisor(mailbox, settings, children, recheck, pauses)
     host = Host(post)
     host.add(supervisor)
     failure = host.run()

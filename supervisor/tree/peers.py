@@ -16,9 +16,9 @@ from wire.settings import NodeSettings
 class Peers:
     """Keeps each child told; one bridge has nothing to do with another."""
 
-    def __init__(self, mailbox: Mailbox, settings: NodeSettings, nursery: RunningChildren, pauses: Pauses) -> None:
+    def __init__(self, mailbox: Mailbox, settings: NodeSettings, children: RunningChildren, pauses: Pauses) -> None:
         self._mailbox = mailbox
-        self._nursery = nursery
+        self._children = children
         self._pauses = pauses
         self._acl_watch = AclWatch(settings)
 
@@ -27,7 +27,7 @@ class Peers:
         if child.name == CLIENTS:  # before it can accept anyone
             for frame in self._acl_watch.so_far():
                 self._mailbox.send(LISTENER, frame)
-        for peer in self._nursery.living():
+        for peer in self._children.living():
             if _knows(child, peer) and peer.life is not None:
                 for actor in sorted(peer.heralded):
                     self._mailbox.send(child.name, PeerUp(name=actor, epoch=peer.life.epoch))
@@ -39,7 +39,7 @@ class Peers:
         assert child.life is not None
         for actor in [name for name, state in child.states.items() if state == "ready" and name not in child.heralded]:
             child.heralded.add(actor)
-            for peer in self._nursery.living():
+            for peer in self._children.living():
                 if _knows(peer, child):
                     self._mailbox.send(peer.name, PeerUp(name=actor, epoch=child.life.epoch))
 

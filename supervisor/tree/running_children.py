@@ -157,7 +157,7 @@ class RunningChildren:
             log.warning("child.killed", extra={"child": child.name, "pid": child.life.pid, "reason": "it did not stop in time"})
             child.life.kill()
 
-    def bury(self, child: Child, *, expected: bool) -> Ending | None:
+    def reap(self, child: Child, *, expected: bool) -> Ending | None:
         """Reap the life of ``child``, whose end was reported; None while its tracer, if somebody debugs it, has not let it go."""
         life = child.life
         assert life is not None, "an end is reported once"

@@ -35,7 +35,7 @@ class StatusRequests:
         self,
         mailbox: Mailbox,
         settings: NodeSettings,
-        nursery: RunningChildren,
+        children: RunningChildren,
         lives: Lives,
         pauses: Pauses,
         snapshots: Snapshots,
@@ -44,7 +44,7 @@ class StatusRequests:
         """control: the figures of the control sockets."""
         self._mailbox = mailbox
         self._settings = settings
-        self._nursery = nursery
+        self._children = children
         self._lives = lives
         self._pauses = pauses
         self._snapshots = snapshots
@@ -65,7 +65,7 @@ class StatusRequests:
 
     def collect(self) -> None:
         """Begin to collect, if somebody waits for that and it is not under way."""
-        living = [child.name for child in self._nursery.living()]
+        living = [child.name for child in self._children.living()]
         if self._collection.begin(living):
             for name in living:
                 self._mailbox.send(name, ReportNow(request=self._collection.number))
@@ -102,7 +102,7 @@ class StatusRequests:
             ready=self._lives.all_ready,
             uptime_s=now_s - self.started_s,
             traffic=self._mailbox.traffic(),
-            actors=self._nursery.views(now_s),
+            actors=self._children.views(now_s),
             lanes=lanes,
             snapshots=self._snapshots.figures(),
             paused_since_ms={bridge.name: self._pauses.since_ms(bridge.name) for bridge in self._settings.bridges},
@@ -113,11 +113,11 @@ class StatusRequests:
 
     def _processes(self) -> list[ProcessView]:
         own = ProcessView(name=SUPERVISOR, pid=os.getpid(), state="stopping" if self._lives.stopping else "ready")
-        return [own, *self._nursery.processes()]
+        return [own, *self._children.processes()]
 
     def _lanes(self) -> list[tuple[str, int]]:
         """The lanes that run: bridge and number, a bridge's former ones behind its others."""
-        former = [child.spec for child in self._nursery if child.spec.former]
+        former = [child.spec for child in self._children if child.spec.former]
         lanes = [(bridge.name, lane) for bridge in self._settings.bridges for lane in range(bridge.lanes)]
         for spec in former:
             if spec.bridge is not None and spec.lane is not None:

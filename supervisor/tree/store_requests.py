@@ -22,9 +22,9 @@ Answers = list[tuple[Asker, bytes]]
 class StoreRequests:
     """Who waits for the store; its methods return whom to answer now, and what. The timer ``TIMER`` is for ``timed_out``."""
 
-    def __init__(self, mailbox: Mailbox, nursery: RunningChildren) -> None:
+    def __init__(self, mailbox: Mailbox, children: RunningChildren) -> None:
         self._mailbox = mailbox
-        self._nursery = nursery
+        self._children = children
         self._relay: Relay[Asker] = Relay()
 
     def ask(self, whom: Asker, request: Request) -> None:
@@ -33,13 +33,13 @@ class StoreRequests:
         Raises:
             ControlError: nobody is there to carry it out, or it is none.
         """
-        store = self._nursery[STORE]
+        store = self._children[STORE]
         if store.life is None or store.state != "ready":
             refusal = store.figures.get(QUEUE_STORE, {}).get("error") if store.life is not None else None
             why = f"cannot open its files for now: {refusal}" if refusal else f"is {store.state}"
             text = f"the queue store {why}; nothing was done"
             raise ControlError("unavailable", text, request.request_id)
-        clients = self._nursery[CLIENTS]
+        clients = self._children[CLIENTS]
         by_listener = is_session_command(request.command) and clients.life is not None and clients.state == "ready"
         frame = self._relay.ask(whom, request, self._mailbox.now_s(), by_listener=by_listener)
         self._mailbox.send(LISTENER if by_listener else QUEUE_STORE, frame)

@@ -51,24 +51,24 @@ class Supervisor(PolledActor):
     """One a node. ``recheck`` validates the configuration file again and returns its problems."""
 
     def __init__(
-        self, mailbox: Mailbox, settings: NodeSettings, nursery: RunningChildren, recheck: Callable[[], list[str]], pauses: Pauses
+        self, mailbox: Mailbox, settings: NodeSettings, children: RunningChildren, recheck: Callable[[], list[str]], pauses: Pauses
     ) -> None:
         super().__init__(mailbox)
         self.exit_status = 0
         self._settings = settings
-        self._nursery = nursery
+        self._children = children
         self._recheck = recheck
         self._pauses = pauses
         self._period_s = settings.supervision.heartbeat_period_s
         self._announced = False
-        self._notes = Notes(mailbox, nursery)
-        self._peers = Peers(mailbox, settings, nursery, pauses)
-        self._lives = Lives(mailbox, settings, nursery, self._peers, self._notes, self._end_node)
+        self._notes = Notes(mailbox, children)
+        self._peers = Peers(mailbox, settings, children, pauses)
+        self._lives = Lives(mailbox, settings, children, self._peers, self._notes, self._end_node)
         self._snapshots = Snapshots(self, settings, self._store_state, self._note_snapshot)
         self._doors = ControlDoors(mailbox, settings)
-        self._status = StatusRequests(mailbox, settings, nursery, self._lives, pauses, self._snapshots, self._doors.figures)
-        self._store_requests = StoreRequests(mailbox, nursery)
-        self._bridge_orders = BridgeOrders(settings, nursery, pauses, self._peers, self._lives, self._notes)
+        self._status = StatusRequests(mailbox, settings, children, self._lives, pauses, self._snapshots, self._doors.figures)
+        self._store_requests = StoreRequests(mailbox, children)
+        self._bridge_orders = BridgeOrders(settings, children, pauses, self._peers, self._lives, self._notes)
 
     # --- events ---
 
@@ -82,7 +82,7 @@ class Supervisor(PolledActor):
                 since = write_time(since_ms)
                 self._notes.note("bridge.paused", bridge=bridge.name, actor=SUPERVISOR, reason=f"since {since}")
                 log.warning("bridge.paused", extra={"bridge": bridge.name, "since": since, "remedy": "bascule bridge resume"})
-        for child in self._nursery:
+        for child in self._children:
             self._lives.spawn(child)
         self._snapshots.start()
         self.mailbox.set_timer("tick", self._status.started_s + self._period_s)
@@ -102,7 +102,7 @@ class Supervisor(PolledActor):
                     for number in self._signals.read():
                         self._signalled(number)
                 case ("exit", name):
-                    self._exited(self._nursery[name])
+                    self._exited(self._children[name])
 
     def on_told(self, message: Any) -> None:
         if isinstance(message, Then):
@@ -119,12 +119,12 @@ class Supervisor(PolledActor):
                 self.mailbox.set_timer("tick", now_s + self._period_s)
                 self._notes.send()
                 if not self._lives.stopping:
-                    self._nursery.kill_hung(now_s)
+                    self._children.kill_hung(now_s)
                     self._peers.tell_acl_changes()
             case "restart":
-                self._lives.restart(self._nursery[child_name])
+                self._lives.restart(self._children[child_name])
             case "kill":
-                self._nursery.kill(self._nursery[child_name])
+                self._children.kill(self._children[child_name])
             case status_requests.TIMER:
                 self._collected()
             case store_requests.TIMER:
@@ -141,7 +141,7 @@ class Supervisor(PolledActor):
             case SnapshotMade():
                 self._snapshots.made(frame)
             case Heartbeat():
-                child = self._nursery.heard(frame)
+                child = self._children.heard(frame)
                 if child is not None:
                     self._heard(child, frame)
             case _:
@@ -190,7 +190,7 @@ class Supervisor(PolledActor):
 
     def _tell_figures(self, now_s: float) -> None:
         """Give the Listener what the children report, for the $SYS topics; a new Listener begins the periods anew."""
-        if self._lives.stopping or self._nursery[CLIENTS].state != "ready":
+        if self._lives.stopping or self._children[CLIENTS].state != "ready":
             return
         self.mailbox.set_timer("sys", now_s + self._settings.clients.sys_period_s)
         uptime_s = int(now_s - self._status.started_s)
@@ -290,5 +290,5 @@ class Supervisor(PolledActor):
         self._notes.note("snapshot.made", actor=SUPERVISOR, reason=reason, count=messages, details=details)
 
     def _store_state(self) -> str:
-        store = self._nursery[STORE]
+        store = self._children[STORE]
         return store.state if store.life is not None else "not running"

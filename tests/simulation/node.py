@@ -298,9 +298,9 @@ class Machine:
         def make(post: ProcessPost) -> Host:
             mailbox = Mailbox(post, SUPERVISOR)
             epochs = SimEpochs(self.disk, self.world.wall_s())
-            nursery = RunningChildren(mailbox, self.settings.supervision, child_specs(self.settings), SimSpawner(self), epochs)
+            children = RunningChildren(mailbox, self.settings.supervision, child_specs(self.settings), SimSpawner(self), epochs)
             host = Host(post)
-            host.add(SimSupervisor(mailbox, self.settings, nursery, list, SimPauses(self)))
+            host.add(SimSupervisor(mailbox, self.settings, children, list, SimPauses(self)))
             return host
 
         self.supervisor = self._process(SUPERVISOR, 0, make)

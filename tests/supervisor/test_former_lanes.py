@@ -35,16 +35,16 @@ def test_a_store_that_is_not_open_yet_says_nothing_of_lanes(tree: Tree) -> None:
 
 def test_a_former_lane_that_gets_messages_while_it_stops_runs_again_and_its_markers_are_reset(tree: Tree) -> None:
     """The life that was to stop may have opened the lane, and taken what came meanwhile."""
-    life = tree.nursery[LANE].life
+    life = tree.children[LANE].life
     assert life is not None
     tree.beat(STORE, "ready", {"queues": {}})
     assert [peer for peer, _ in tree.sent(Stop)] == [LANE]
 
     tree.ends(LANE)
-    assert LANE not in tree.nursery
+    assert LANE not in tree.children
     assert tree.sent(ResetMarkers) == [(QUEUE_STORE, ResetMarkers(queue=LANE, epoch=life.epoch))]
 
     tree.beat(STORE, "ready", WAITING)
-    again = tree.nursery[LANE].life
+    again = tree.children[LANE].life
     assert again is not None
     assert again.epoch > life.epoch

@@ -101,7 +101,7 @@ class Children:
         self.spawner = FakeSpawner()
         epochs: Any = SimpleNamespace(next=_next_of(count(1)))
         specs = child_specs(self.settings)
-        self.nursery = RunningChildren(self.mailbox, self.settings.supervision, specs, cast(Spawner, self.spawner), epochs)
+        self.children = RunningChildren(self.mailbox, self.settings.supervision, specs, cast(Spawner, self.spawner), epochs)
 
     def sent(self, kind: type[FrameType]) -> list[tuple[str, FrameType]]:
         """The frames of this kind since the last time; the others are forgotten."""
@@ -132,14 +132,14 @@ class Tree(Children):
 
     def __init__(self) -> None:
         super().__init__()
-        self.supervisor = Supervisor(self.mailbox, self.settings, self.nursery, list, FakePauses())
-        for child in list(self.nursery):
+        self.supervisor = Supervisor(self.mailbox, self.settings, self.children, list, FakePauses())
+        for child in list(self.children):
             self.begins(child.name)
             self.ready(child.name)
 
     def beat(self, name: str, state: str, status: dict[str, Any] | None = None, **states: str) -> None:
         """A heartbeat of process ``name``; ``status`` is its first actor's, ``states`` (by kind) are those unlike its own."""
-        life = self.nursery[name].life
+        life = self.children[name].life
         assert life is not None
         actors = actors_of(name)
         self.supervisor.on_frame(

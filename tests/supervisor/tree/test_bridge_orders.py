@@ -24,13 +24,13 @@ class Orders(Children):
     def __init__(self) -> None:
         super().__init__()
         self.pauses = FakePauses()
-        self.notes = Notes(self.mailbox, self.nursery)
-        peers = Peers(self.mailbox, self.settings, self.nursery, self.pauses)
-        self.lives = Lives(self.mailbox, self.settings, self.nursery, peers, self.notes, lambda status: None)
-        for child in self.nursery:
+        self.notes = Notes(self.mailbox, self.children)
+        peers = Peers(self.mailbox, self.settings, self.children, self.pauses)
+        self.lives = Lives(self.mailbox, self.settings, self.children, peers, self.notes, lambda status: None)
+        for child in self.children:
             self.lives.spawn(child)
-        self.nursery[STORE].state = "ready"
-        self._orders = BridgeOrders(self.settings, self.nursery, self.pauses, peers, self.lives, self.notes)
+        self.children[STORE].state = "ready"
+        self._orders = BridgeOrders(self.settings, self.children, self.pauses, peers, self.lives, self.notes)
 
     def obey(self, verb: str, bridge: str = "cloud") -> dict[str, Any]:
         return self._orders.obey(Request(request_id=7, command=f"bridge.{verb}", arguments={"bridge": bridge}))
@@ -58,7 +58,7 @@ def test_a_restart_has_the_lanes_processes_begin_anew() -> None:
     orders.obey("restart")
 
     assert [peer for peer, _ in orders.sent(Stop)] == [LANE]
-    assert orders.nursery[LANE].ordered
+    assert orders.children[LANE].ordered
 
 
 @pytest.mark.parametrize("verb", ["pause", "resume", "restart"])

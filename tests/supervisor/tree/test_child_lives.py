@@ -26,17 +26,17 @@ class LivesOf(Children):
     def __init__(self, http: HttpSettings | None = None) -> None:
         super().__init__(http)
         self.pauses = FakePauses()
-        self.notes = Notes(self.mailbox, self.nursery)
-        peers = Peers(self.mailbox, self.settings, self.nursery, self.pauses)
+        self.notes = Notes(self.mailbox, self.children)
+        peers = Peers(self.mailbox, self.settings, self.children, self.pauses)
         self.ends: list[int] = []
-        self.lives = Lives(self.mailbox, self.settings, self.nursery, peers, self.notes, self.ends.append)
-        for child in self.nursery:
+        self.lives = Lives(self.mailbox, self.settings, self.children, peers, self.notes, self.ends.append)
+        for child in self.children:
             self.lives.spawn(child)
             child.state = "ready"
         self.fake.sent.clear()
 
     def child(self, name: str) -> Child:
-        return self.nursery[name]
+        return self.children[name]
 
     def end(self, name: str, status: int = 0, signal: str | None = None) -> bool:
         """The life of ``name`` ends; whether the node has stopped with it."""

@@ -10,15 +10,15 @@ from wire.frames.supervision import NodeEvents
 
 def test_notes_wait_for_the_store_and_go_once_in_their_order() -> None:
     children = Children()
-    notes = Notes(children.mailbox, children.nursery)
+    notes = Notes(children.mailbox, children.children)
     children.fake.time_s = 2.0
-    notes.note("process.ended", child=children.nursery["bridge:cloud:0"], reason="hung", details={"pid": 7})
-    notes.note("process.started", child=children.nursery[CLIENTS], count=3)
+    notes.note("process.ended", child=children.children["bridge:cloud:0"], reason="hung", details={"pid": 7})
+    notes.note("process.started", child=children.children[CLIENTS], count=3)
     notes.note("bridge.paused", bridge="cloud", actor="operator")
     notes.send()
     assert children.sent(NodeEvents) == [], "nobody would take them"
 
-    children.nursery[STORE].state = "ready"
+    children.children[STORE].state = "ready"
     notes.send()
     notes.send()
 

@@ -14,7 +14,7 @@ def told(tree: Tree) -> list[tuple[str, str, int]]:
 
 
 def states(tree: Tree) -> dict[str, str]:
-    return {view.name: view.state for view in tree.nursery.views(0.0)}
+    return {view.name: view.state for view in tree.children.views(0.0)}
 
 
 def test_each_process_is_told_once_of_each_actor_that_is_ready_and_the_new_one_of_all() -> None:
@@ -24,7 +24,7 @@ def test_each_process_is_told_once_of_each_actor_that_is_ready_and_the_new_one_o
     tree.sent(PeerUp)
 
     tree.beat(CLIENTS, "starting")
-    known = [(child.name, child.life.epoch) for child in tree.nursery if child.life is not None]
+    known = [(child.name, child.life.epoch) for child in tree.children if child.life is not None]
     epochs = dict(known)
     lane = [(CLIENTS, f"{kind}:cloud:0", epochs[LANE]) for kind in ("connection", "forwarder")]
     assert told(tree) == [(CLIENTS, "queue_store", epochs[STORE]), *lane]

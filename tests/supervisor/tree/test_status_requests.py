@@ -40,13 +40,15 @@ class Desk(Children):
     def __init__(self) -> None:
         super().__init__()
         self.pauses = FakePauses()
-        peers = Peers(self.mailbox, self.settings, self.nursery, self.pauses)
-        self.lives = Lives(self.mailbox, self.settings, self.nursery, peers, Notes(self.mailbox, self.nursery), lambda status: None)
-        for child in self.nursery:
+        peers = Peers(self.mailbox, self.settings, self.children, self.pauses)
+        self.lives = Lives(
+            self.mailbox, self.settings, self.children, peers, Notes(self.mailbox, self.children), lambda status: None
+        )
+        for child in self.children:
             self.lives.spawn(child)
         snapshots = cast(Snapshots, NoSnapshots())
-        self.requests = StatusRequests(self.mailbox, self.settings, self.nursery, self.lives, self.pauses, snapshots, dict)
-        self.names = [child.name for child in self.nursery]
+        self.requests = StatusRequests(self.mailbox, self.settings, self.children, self.lives, self.pauses, snapshots, dict)
+        self.names = [child.name for child in self.children]
 
     def ask(self, whom: bytes) -> None:
         self.requests.ask([whom], Request(request_id=0, command="status", arguments={}))
@@ -108,14 +110,14 @@ def test_too_many_who_wait_are_refused() -> None:
 
 def test_the_status_has_the_lanes_in_their_order_with_the_former_ones_and_since_when_a_bridge_is_paused() -> None:
     desk = Desk()
-    desk.nursery.add(former_spec(desk.settings, BridgeLane("cloud", 3)))
-    desk.nursery.add(former_spec(desk.settings, BridgeLane("cloud", 2)))
+    desk.children.add(former_spec(desk.settings, BridgeLane("cloud", 3)))
+    desk.children.add(former_spec(desk.settings, BridgeLane("cloud", 2)))
     desk.pauses.pause("cloud")
 
     rows = desk.requests.status()["bridges"]
 
     assert [(row["name"], row["lane"], row["paused_since_ms"]) for row in rows] == [("cloud", lane, 1) for lane in (0, 2, 3)]
     assert desk.requests.status()["ready"] is False
-    for child in desk.nursery:
+    for child in desk.children:
         child.state = "starting" if child.spec.former else "ready"
     assert desk.requests.status()["ready"] is True, "a former lane is nobody's wish"

@@ -21,9 +21,9 @@ class Desk(Children):
     def __init__(self, **states: str) -> None:
         super().__init__()
         for name in (STORE, CLIENTS):
-            self.nursery.spawn(self.nursery[name])
-            self.nursery[name].state = states.get(name, "ready")
-        self.requests = StoreRequests(self.mailbox, self.nursery)
+            self.children.spawn(self.children[name])
+            self.children[name].state = states.get(name, "ready")
+        self.requests = StoreRequests(self.mailbox, self.children)
 
     def ask(self, whom: bytes, command: str = "queue.ls", **arguments: str) -> None:
         self.requests.ask([whom], Request(request_id=whom.decode(), command=command, arguments=arguments))
@@ -66,7 +66,7 @@ def test_nobody_is_asked_where_the_store_is_not_ready_and_it_is_said_why() -> No
     desk = Desk(store="starting")
     with pytest.raises(ControlError, match="the queue store is starting; nothing was done"):
         desk.ask(b"a")
-    desk.nursery[STORE].figures = {QUEUE_STORE: {"error": "disk: locked"}}
+    desk.children[STORE].figures = {QUEUE_STORE: {"error": "disk: locked"}}
     with pytest.raises(ControlError, match="cannot open its files for now: disk: locked"):
         desk.ask(b"a")
 
