@@ -71,6 +71,7 @@ class Quiet(MailboxActor):
             self.finished()
 
     def on_stop(self) -> None:
+        super().on_stop()
         self._heard.close()
 
     def status(self) -> dict[str, Any]:
