@@ -339,7 +339,10 @@ class ControlSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeSettings:
-    """Everything. Paths are absolute; ``run_dir`` holds the sockets."""
+    """Everything. Paths are absolute; ``run_dir`` holds the sockets.
+
+    number: which settings of this run of the node these are; those that it began with are 1, and each change adds one.
+    """
 
     name: str
     data_dir: str
@@ -356,6 +359,7 @@ class NodeSettings:
     snapshots: SnapshotSettings = SnapshotSettings()
     http: HttpSettings | None = None
     control: ControlSettings | None = None
+    number: int = 1
 
     @property
     def tells_users_apart(self) -> bool:

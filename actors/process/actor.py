@@ -12,7 +12,7 @@ from typing import Any
 import pykka
 from pykka import ThreadingFuture
 
-from actors.process.mailbox import BadFrame, Mailbox, SocketsReady, TimerDue, TurnEnded
+from actors.process.mailbox import BadFrame, Mailbox, Reconfigured, SocketsReady, TimerDue, TurnEnded
 from wire.frames.base import Frame
 from wire.frames.supervision import PeerUp, Stop
 from wire.settings import NodeSettings
@@ -123,6 +123,9 @@ class MailboxActor(PolledActor):
     def on_peer_up(self, name: str, epoch: int) -> None:
         """``name``, of another process, is ready in a new life; ``self.peers`` knows it already."""
 
+    def on_reconfigured(self, settings: NodeSettings) -> None:
+        """The configuration has changed; ``self.settings`` is still what it was. From the end of this call on ``settings`` hold."""
+
     def on_stopping(self) -> None:
         """End intake and finish; call ``finished()`` when nothing is left in hand."""
         self.finished()
@@ -153,6 +156,9 @@ class MailboxActor(PolledActor):
                 if message.epoch > self.peers.get(message.name, 0):
                     self.peers[message.name] = message.epoch
                     self.on_peer_up(message.name, message.epoch)
+            case Reconfigured():
+                self.on_reconfigured(message.settings)
+                self.settings = message.settings
             case Stop():
                 if self.state != "stopping":
                     self.state = "stopping"

@@ -15,12 +15,13 @@ from typing import Any
 import pykka
 
 from actors.process.actor import MailboxActor, PolledActor
-from actors.process.mailbox import TimerDue, TurnEnded
+from actors.process.logs import set_level
+from actors.process.mailbox import Reconfigured, TimerDue, TurnEnded
 from actors.process.post import Post
 from wire.errors import Unavailable
 from wire.frames.names import SUPERVISOR
-from wire.frames.supervision import Heartbeat, PeerUp, ReportNow, Stop
-from wire.settings import NodeSettings
+from wire.frames.supervision import Heartbeat, PeerUp, Reconfigure, ReportNow, Stop
+from wire.settings import NodeSettings, load
 
 log = logging.getLogger("bascule")
 
@@ -120,7 +121,7 @@ class ChildHost(Host):
 
     def __init__(self, post: Post, settings: NodeSettings, epoch: int) -> None:
         super().__init__(post)
-        self._period_s = settings.supervision.heartbeat_period_s
+        self._settings = settings
         self._epoch = epoch
         self._children: list[MailboxActor] = []
         self._told: dict[str, str] = {}  # the states that the supervisor was told last
@@ -148,10 +149,24 @@ class ChildHost(Host):
             case PeerUp():
                 for actor in self._children:
                     self._take(actor.name, message)
+            case Reconfigure():
+                if message.number > self._settings.number:
+                    self._reconfigure(load(message.settings))
             case Stop():
                 self._stopping, self._steady = True, False
                 self._beat()  # the last word of whoever stops at once, or waits for a disk to do it
                 self._stop_next()
+
+    def _reconfigure(self, settings: NodeSettings) -> None:
+        """Have ``settings`` hold from here on: all actors adopt them before anything else is handed over."""
+        if settings.log_level != self._settings.log_level:
+            set_level(settings.log_level)
+        self._settings = settings
+        self._figures_due_s = float("-inf")
+        for actor in self._children:
+            self._take(actor.name, Reconfigured(settings))
+        self._hand_over()
+        self._post.set_timer((self._post.name, _HEARTBEAT), self._post.now_s())
 
     def _end_turn(self, end: TurnEnded) -> None:
         super()._end_turn(end)
@@ -201,7 +216,8 @@ class ChildHost(Host):
         if request or states != self._told or self.state == "starting" or now_s >= self._figures_due_s:
             self._figures_due_s = now_s + FIGURES_S
             traffic = self._post.traffic()
-            status = {actor.name: {**actor.status(), "mailbox": traffic} for actor in self._children}
+            more = {"mailbox": traffic, "settings": self._settings.number}
+            status = {actor.name: {**actor.status(), **more} for actor in self._children}
         self._told = states
         self._post.send(
             SUPERVISOR,
@@ -216,4 +232,4 @@ class ChildHost(Host):
             ),
         )
         if not request:
-            self._post.set_timer((self._post.name, _HEARTBEAT), now_s + self._period_s)
+            self._post.set_timer((self._post.name, _HEARTBEAT), now_s + self._settings.supervision.heartbeat_period_s)

@@ -22,5 +22,10 @@ def configure_logging(level: str, **context: str) -> None:
     )
     root = logging.getLogger()
     root.handlers[:] = [handler]
-    root.setLevel(level.upper())
+    set_level(level)
     logging.getLogger("pykka").setLevel(logging.ERROR)
+
+
+def set_level(level: str) -> None:
+    """Say from now on what is at least of this ``level``."""
+    logging.getLogger().setLevel(level.upper())

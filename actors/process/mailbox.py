@@ -17,6 +17,7 @@ from actors.system.send_queue import unsent_bytes
 from wire.errors import UnknownFrame
 from wire.frames.base import Frame
 from wire.records import record
+from wire.settings import NodeSettings
 
 if TYPE_CHECKING:
     from pykka._envelope import Envelope
@@ -58,6 +59,13 @@ class BadFrame:
     """Process -> actor: a frame was refused; nothing of it was taken."""
 
     error: UnknownFrame
+
+
+@record
+class Reconfigured:
+    """Process -> actor: these settings hold now."""
+
+    settings: NodeSettings
 
 
 class PollGroup:

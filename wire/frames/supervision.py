@@ -66,6 +66,19 @@ class Stop(Frame):
     """Supervisor -> process -> its actors, the last first: end intake, pass on and commit what is in hand, then end."""
 
 
+@frame_kind(49)
+class Reconfigure(Frame):
+    """Supervisor -> process -> its actors: what the operator wrote is this now, ``wire.settings.dump`` of settings ``number``.
+
+    One that is not newer than what the process has is without effect, so it may come twice. It is sent again to whoever does not
+    say ``settings: number`` in its heartbeats' figures. What a bridge's process is told of its own bridge it does not take: the
+    supervisor begins that process anew.
+    """
+
+    number: int
+    settings: bytes
+
+
 @frame_kind(60)
 class AclChanged(Frame):
     """Supervisor -> Listener -> Distributor: the rules in the ACL file ``path`` are these now.

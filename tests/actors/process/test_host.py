@@ -17,7 +17,8 @@ from tests.support.settings import node
 from wire.errors import Unavailable
 from wire.frames.base import Frame
 from wire.frames.names import SUPERVISOR
-from wire.frames.supervision import Command, Heartbeat, PeerUp, ReportNow, Stop
+from wire.frames.supervision import Command, Heartbeat, PeerUp, Reconfigure, ReportNow, Stop
+from wire.settings import NodeSettings, dump
 
 PROCESS, FORWARDER, CONNECTION = "bridge:b:0", "forwarder:b:0", "connection:b:0"
 EPOCH = 7
@@ -85,6 +86,9 @@ class Noting(MailboxActor):
 
     def on_peer_up(self, name: str, epoch: int) -> None:
         self._note((name, epoch))
+
+    def on_reconfigured(self, settings: NodeSettings) -> None:
+        self._note((self.settings.number, settings.number))
 
     def on_turn_end(self, now_s: float) -> None:
         self._note("end")
@@ -263,6 +267,41 @@ def test_each_actor_hears_of_peers_in_other_processes_and_of_those_in_its_own_on
         noted = process.turn((PROCESS, PeerUp(name="queue_store", epoch=epoch)))
         peers = [note for note in noted if isinstance(note[1], tuple)]
         assert peers == ([(kind, ("queue_store", epoch)) for kind in ("forwarder", "connection")] if heard else [])
+
+
+def reconfigure(number: int, level: str = "info") -> Reconfigure:
+    return Reconfigure(number=number, settings=dump(node(number=number, log_level=level)))
+
+
+def test_newer_settings_hold_for_all_actors_at_once_and_the_supervisor_is_told_with_the_next_heartbeat() -> None:
+    process = Process()
+    process.begin()
+    before = logging.getLogger().level
+    try:
+        noted = process.turn((PROCESS, reconfigure(2, "error")), (PROCESS, reconfigure(2)), (PROCESS, reconfigure(1)))
+        assert logging.getLogger().level == logging.ERROR
+    finally:
+        logging.getLogger().setLevel(before)
+    assert noted[:2] == [("forwarder", (1, 2)), ("connection", (1, 2))]
+    assert noted[2:] == [("forwarder", "end"), ("connection", "end")], "what is not newer is without effect"
+    assert process.post.timers == {(PROCESS, "heartbeat"): 5.0}, "it is said at once"
+    process.turn((PROCESS, TimerDue("heartbeat", 5.0)), (PROCESS, reconfigure(4)))
+    assert {name: status["settings"] for name, status in process.post.beats[-1].status.items()} == {FORWARDER: 2, CONNECTION: 2}
+
+
+def test_an_actor_that_hands_another_something_by_new_settings_finds_that_it_has_them() -> None:
+    def act(actor: Noting, what: object) -> None:
+        obliging(actor, what)
+        if (actor.name, what) == (FORWARDER, (1, 2)):
+            actor.send(CONNECTION, Command(verb="by the new ones"))
+
+    process = Process(act)
+    process.begin()
+    assert process.turn((PROCESS, reconfigure(2)))[:3] == [
+        ("forwarder", (1, 2)),
+        ("connection", (1, 2)),
+        ("connection", "by the new ones"),
+    ]
 
 
 # --- its end ---
