@@ -126,8 +126,8 @@ def fullness(rows: Iterable[Mapping[str, Any]], limits: LimitSettings) -> float 
 
 
 def _own(view: ActorView) -> dict[str, Any]:
-    """The figures of what an actor does; those of its mailbox are in its row."""
-    return {key: value for key, value in view.figures.items() if key != "mailbox"}
+    """The figures of what an actor does; what its process adds to them is told elsewhere."""
+    return {key: value for key, value in view.figures.items() if key not in ("mailbox", "settings")}
 
 
 def status_map(
