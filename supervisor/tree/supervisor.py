@@ -30,6 +30,7 @@ from supervisor.tree.event_queue import Detail
 from supervisor.tree.pauses import Pauses
 from supervisor.tree.peers import Peers
 from supervisor.tree.running_children import Child, RunningChildren
+from supervisor.tree.service_manager import ServiceManager
 from supervisor.tree.signals import SignalPipe
 from supervisor.tree.status_requests import StatusRequests
 from supervisor.tree.store_requests import Answers, StoreRequests
@@ -61,6 +62,7 @@ class Supervisor(PolledActor):
         self._pauses = pauses
         self._period_s = settings.supervision.heartbeat_period_s
         self._announced = False
+        self._service = ServiceManager(os.environ)
         self._notes = Notes(mailbox, children)
         self._peers = Peers(mailbox, settings, children, pauses)
         self._lives = Lives(mailbox, settings, children, self._peers, self._notes, self._end_node)
@@ -86,11 +88,15 @@ class Supervisor(PolledActor):
             self._lives.spawn(child)
         self._snapshots.start()
         self.mailbox.set_timer("tick", self._status.started_s + self._period_s)
+        self._service.say("starting")
+        if self._service.watchdog_period_s is not None:
+            self.mailbox.set_timer("watchdog", self._status.started_s)
 
     def on_stop(self) -> None:
         super().on_stop()
         self._signals.close()
         self._doors.close()
+        self._service.close()
 
     def on_sockets(self, ready: list[tuple[Any, int]]) -> None:
         for token, _ in ready:
@@ -121,6 +127,9 @@ class Supervisor(PolledActor):
                 if not self._lives.stopping:
                     self._children.kill_hung(now_s)
                     self._peers.tell_acl_changes()
+            case "watchdog":
+                self.mailbox.set_timer("watchdog", now_s + (self._service.watchdog_period_s or self._period_s))
+                self._service.alive()
             case "restart":
                 self._lives.restart(self._children[child_name])
             case "kill":
@@ -174,6 +183,8 @@ class Supervisor(PolledActor):
             self._answer(self._store_requests.listener_ended())
         if self._lives.follow(child, ending):
             self._ended()
+        elif self._announced and not self._lives.stopping:
+            self._service.say(self._state())
 
     # --- the beginning ---
 
@@ -186,7 +197,10 @@ class Supervisor(PolledActor):
             self.mailbox.set_timer("sys", self.mailbox.now_s())
         if not self._announced and self._lives.all_ready:
             self._announced = True
+            self._service.ready(self._state())
             self._announce()
+        elif self._announced:
+            self._service.say(self._state())
 
     def _tell_figures(self, now_s: float) -> None:
         """Give the Listener what the children report, for the $SYS topics; a new Listener begins the periods anew."""
@@ -213,6 +227,7 @@ class Supervisor(PolledActor):
             log.info("node.signalled", extra={"signal": number.name})
             self._end_node(0)
             return
+        self._service.reloading()
         problems = self._recheck()
         remedy = "a running node keeps its configuration; stop it and run it again: no queue is lost"
         log.warning("reload.refused", extra={"valid": not problems, "problems": problems, "remedy": remedy})
@@ -220,6 +235,7 @@ class Supervisor(PolledActor):
         self._notes.note(
             "node.reload_refused", actor=SUPERVISOR, reason=reason, details={"valid": not problems, "problems": len(problems)}
         )
+        self._service.ready(self._state())
 
     def _end_node(self, exit_status: int) -> None:
         """Stop the children in reverse start order, then this actor; the first reason to stop gives the exit status."""
@@ -231,7 +247,9 @@ class Supervisor(PolledActor):
         self._snapshots.stop()
         self._notes.note("node.stopped", actor=SUPERVISOR, reason=str(exit_status))
         self._notes.send()
-        if self._lives.stop_all():
+        ended = self._lives.stop_all()
+        self._service.stopping(self._lives.stop_left_s(self.mailbox.now_s()) or 0.0)
+        if ended:
             self._ended()
 
     def _ended(self) -> None:
@@ -288,6 +306,12 @@ class Supervisor(PolledActor):
 
     def _note_snapshot(self, reason: str, messages: int, details: dict[str, Detail]) -> None:
         self._notes.note("snapshot.made", actor=SUPERVISOR, reason=reason, count=messages, details=details)
+
+    def _state(self) -> str:
+        """What the service manager shows: that the node does its work, or which of its processes do not."""
+        if self._lives.all_ready:
+            return "ready"
+        return ", ".join(f"{child.name} {child.state}" for child in self._children if child.state != "ready") or "starting"
 
     def _store_state(self) -> str:
         store = self._children[STORE]
