@@ -77,7 +77,10 @@ def kept_lines(kept: list[dict[str, Any]]) -> list[str]:
     for row in kept:
         up = "in an earlier life of the store" if row["link_up_ms"] is None else f"last at {write_time(row['link_up_ms'])}"
         remote = f" to {row['remote']}" if row["remote"] else ""
-        lines.append(f"  lane {row['lane']}: {row['messages']} stay and may have been sent; the link{remote} came up {up}")
+        why = f"the link{remote} came up {up}"
+        if not remote and row["link_up_ms"] is None:
+            why = "no session is on record, but a loss of power may have taken that record (persistence.sync: os)"
+        lines.append(f"  lane {row['lane']}: {row['messages']} stay and may have been sent; {why}")
     return [*lines, "  --in-flight removes them too, and ends the remote's session"] if lines else []
 
 
