@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from actors.bridge.followed_messages import FollowedMessages
 from actors.bridge.lane_exchange import Exchange
 from actors.bridge.lane_names import Lane
 from actors.bridge.lane_reports import LaneReports
@@ -28,6 +29,7 @@ from wire.frames.intake import Committed, SessionOpened
 from wire.frames.lanes import LaneOpened, Settled
 from wire.frames.names import QUEUE_STORE
 from wire.frames.supervision import Command
+from wire.frames.tracing import TraceFollow
 from wire.settings import NodeSettings
 
 
@@ -53,6 +55,7 @@ class Connection(MailboxActor):
         self._reports = LaneReports(mailbox, lane, self._flow, policy)
         self.exchange = Exchange(mailbox, epoch, settings, lane, self._flow)
         self.link = RemoteLink(mailbox, lane, self.exchange, self._reports, self.tell_from_thread)
+        self._followed = FollowedMessages(mailbox, self._flow.exchange, self.link.figures)
         if RemoteIntake.is_wanted(bridge, lane.number):
             self.exchange.take_in(self.peers)
 
@@ -84,6 +87,8 @@ class Connection(MailboxActor):
                     self.exchange.intake.frame(frame)
             case Command():
                 self._obey(frame.verb)
+            case TraceFollow():
+                self._followed.follow(frame)
             case _:
                 raise AssertionError(f"not for a Connection: {frame}")
 
@@ -128,6 +133,8 @@ class Connection(MailboxActor):
             self._end_turn_of(exchange.intake, now_s)
         if link.remote is not None:
             link.guarded(exchange.writer.write)
+        if self._followed:
+            self._followed.look(now_s)
         exchange.time_held()
         exchange.settlements.tell_soon(now_s)
         if link.failback.finishing:
@@ -145,9 +152,8 @@ class Connection(MailboxActor):
         link, intake = self.link, self.exchange.intake
         return {
             "link": {
-                **link.status.figures(now_s),
+                **link.figures(now_s),
                 "note": link.note(),
-                "address": link.remote.address if link.remote is not None else "",
                 "first_address": link.failback.figures(now_s),
                 "session_expiry_s": link.kept_s,
                 "in_flight": self._flow.exchange.unsettled,

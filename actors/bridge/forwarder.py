@@ -18,6 +18,7 @@ from wire.frames.base import Frame, Ranges
 from wire.frames.batch import QOS_ONLY, Batch, unpack_column
 from wire.frames.lanes import Credit, HandOut, LaneOpen, LaneOpened, LaneReopen, Settle, Settled
 from wire.frames.names import LANE_EPOCH_SHIFT, QUEUE_STORE, connection_name, lane_of_actor, queue_name
+from wire.frames.tracing import TraceFollow
 from wire.ranges import ranges_of
 from wire.routing.form_for_remote import RemoteForm
 from wire.settings import NodeSettings
@@ -82,6 +83,8 @@ class Forwarder(MailboxActor):
                     self._reopen()
             case LinkState():
                 self._linked = frame.state == "connected"
+            case TraceFollow():
+                self.send(self._connection, frame)
             case _:
                 raise AssertionError(f"not for a Forwarder: {frame}")
 

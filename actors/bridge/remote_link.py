@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import Any
 
 from actors.bridge.failed_attempts import CAUSE_MAX, FailedAttempts
 from actors.bridge.lane_exchange import Exchange
@@ -279,6 +280,10 @@ class RemoteLink:
             self._mailbox.set_timer(FIRST_TIMER, wakes_at_s)
 
     # --- status ---
+
+    def figures(self, now_s: float) -> dict[str, Any]:
+        """In what state it is, and to which address."""
+        return {**self.status.figures(now_s), "address": self.remote.address if self.remote is not None else ""}
 
     def note(self) -> str:
         """What an operator should know of the link beside its state; empty if there is nothing."""

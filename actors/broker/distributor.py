@@ -11,6 +11,7 @@ from array import array
 from collections.abc import Sequence
 from typing import Any
 
+from actors.broker.followed_publish import RoutingWatch
 from actors.broker.local_routing import LocalRouting, Part, Routed, retained_part
 from actors.broker.repeated_batches import RoutedBatches
 from actors.process.actor import MailboxActor
@@ -22,6 +23,7 @@ from wire.frames.intake import Append, Publishes, SenderResumes, SessionGone, Se
 from wire.frames.local_sessions import SubscriptionsAdd, SubscriptionsDrop
 from wire.frames.names import LISTENER, QUEUE_STORE, lane_of_actor, lane_of_queue
 from wire.frames.supervision import AclChanged
+from wire.frames.tracing import TopicsWanted, TraceWanted
 from wire.routing.bridge_rules import Route, Router
 from wire.routing.hop_count import hops_of
 from wire.routing.subscriber import Publisher
@@ -46,6 +48,7 @@ class Distributor(MailboxActor):
         self._senders: dict[str, int] = {}  # Connections that send to this life -> their epochs
         self._held: dict[tuple[str, int], Publishes] = {}  # by sender and number
         self._newest = RoutedBatches()
+        self._watch = RoutingWatch(mailbox)
         self._routed = 0
         self._loops = 0
 
@@ -84,6 +87,8 @@ class Distributor(MailboxActor):
                 self._local.gone(frame)
             case AclChanged():
                 self._local.acl_changed(frame)
+            case TraceWanted() | TopicsWanted():
+                self._watch.wanted(frame)
             case SessionsKnown():
                 if frame.epoch == self.epoch and not self.is_former(QUEUE_STORE, frame.store):
                     self._sessions_kept(frame)
@@ -125,11 +130,13 @@ class Distributor(MailboxActor):
         sender = lane_of_actor(frame.sender)  # None: the Listener
         parts, bodies = self._parts(batch, None if sender is None else sender.bridge)
         self._routed += len(batch)
+        live = 0
         if self._local:
             local = self._route_locally(frame, batch)
             parts += local.parts
             bodies += local.bodies
             self._deliver(local, batch)
+            live = len(local.groups)
         for part, body in retained_part(batch):
             parts.append(part)
             bodies.append(body)
@@ -146,6 +153,8 @@ class Distributor(MailboxActor):
             bodies=tuple(bodies),
         )
         self._newest.keep(append)
+        if self._watch.on:
+            self._watch.routed(frame, batch, append, live=live, router=self._router)
         self.send(QUEUE_STORE, append)
 
     def _route_locally(self, frame: Published | Publishes, batch: Batch) -> Routed:

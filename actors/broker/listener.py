@@ -26,6 +26,7 @@ from actors.broker.client_subscriptions import ClientSubscriptions
 from actors.broker.client_sys_topics import SysTopics
 from actors.broker.client_wills import ClientWills
 from actors.broker.connected_clients import ConnectedClients
+from actors.broker.followed_publish import PublisherWatch
 from actors.broker.puback_release import RETRY_TIMER, Acknowledgements
 from actors.broker.qos0_overtaking import OVERTAKING_TIMER, Qos0Overtaking
 from actors.broker.session_openings import SessionOpenings
@@ -47,6 +48,7 @@ from wire.frames.lanes import HandOut, LaneOpened, LaneReopen, Settled
 from wire.frames.local_sessions import Retained, SubscriptionsKept
 from wire.frames.names import DISTRIBUTOR, QUEUE_STORE
 from wire.frames.supervision import AclChanged, NodeFigures, QueueAnswer, SessionCommand
+from wire.frames.tracing import TraceMark, TraceWanted
 from wire.routing.sys_topics import ListenerFigures
 from wire.settings import NodeSettings
 
@@ -93,6 +95,7 @@ class Listener(MailboxActor):
         self.acknowledgements = Acknowledgements(
             clients, self.batches, released=self._input.release, will_refused=self._wills.was_refused
         )
+        self._watch = PublisherWatch(mailbox, clients)
         self.gathering = Gathering(
             mailbox,
             self._group,
@@ -188,6 +191,8 @@ class Listener(MailboxActor):
                 if frame.sender == self.name and frame.epoch == self.epoch and not self.is_former(QUEUE_STORE, frame.store):
                     self.acknowledgements.release(frame)
                     self.gathering.committed()
+                    if self._watch.on:
+                        self._watch.committed(frame)
             case HandOut() | LaneOpened() | Settled() | LaneReopen():
                 self.deliveries.lane(frame)
             case SessionGone():
@@ -209,6 +214,10 @@ class Listener(MailboxActor):
                 self._access.acl_changed(frame)
             case NodeFigures():
                 self._sys.told(frame)
+            case TraceWanted():
+                self._watch.wanted(frame, self._access.watch_denials)
+            case TraceMark():
+                self._watch.mark(frame)
             case _:
                 raise AssertionError(f"not for a Listener: {frame}")
 

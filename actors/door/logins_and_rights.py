@@ -103,6 +103,7 @@ class Access:
             give_memory_back()
         self._told_s: dict[str, float] = {}
         self._untold: dict[str, int] = {}
+        self._on_denial: Callable[[Client, bytes], None] | None = None
         self._counts = dict.fromkeys(
             (
                 "logins",
@@ -267,7 +268,13 @@ class Access:
             return True
         self._counts["publishes_forbidden"] += 1
         self._tell("publish.forbidden", client, topic=topic.decode()[:200])
+        if self._on_denial is not None:
+            self._on_denial(client, topic)
         return False
+
+    def watch_denials(self, on_denial: Callable[[Client, bytes], None] | None) -> None:
+        """Have ``on_denial`` told of each PUBLISH that a client may not send; None: nobody any more."""
+        self._on_denial = on_denial
 
     def may_subscribe(self, client: Client, topic_filter: str) -> bool:
         """Whether ``client`` may subscribe to ``topic_filter``; a no is counted and logged."""

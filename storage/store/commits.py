@@ -33,7 +33,7 @@ MESSAGES = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000)
 
 
 class Commits:
-    """Commits over ``engine``. count: how many it has made."""
+    """Commits over ``engine``. count: how many it has made. last_s: how long the last one took."""
 
     def __init__(
         self,
@@ -51,6 +51,7 @@ class Commits:
         events: EventLog,
     ) -> None:
         self.count = 0
+        self.last_s = 0.0
         self._written_bytes = 0
         self._seconds = Histogram(SECONDS)
         self._messages = Histogram(MESSAGES)
@@ -106,7 +107,8 @@ class Commits:
             except Unavailable as error:
                 self._disk.refuses(error, now_s, wall_ms)
                 return
-            self._seconds.add(perf_counter() - began_s)
+            self.last_s = perf_counter() - began_s
+            self._seconds.add(self.last_s)
             self._messages.add(commit.messages)
             self._written_bytes += write.size_bytes
             self.count += 1

@@ -16,6 +16,7 @@ from functools import partial
 from storage.queue.full_queue_refusal import Admission, Room, admit_all, admit_rows, fits
 from storage.store.disk_trouble import Disk
 from storage.store.event_log import EventLog
+from storage.store.followed_messages import FollowedMessages
 from storage.store.hand_outs import HandOuts
 from storage.store.lane import Effects
 from storage.store.lanes import Lanes
@@ -42,7 +43,8 @@ _Ordered = Append | SourceResumed | SessionFrame  # what takes effect in the ord
 class Intake:
     """Takes frames, and puts into the next commit what there is room for.
 
-    waiting: what is not decided on. repeats: the senders of which something came again that is on record.
+    waiting: what is not decided on. repeats: the senders of which something came again that is on record. followed: the messages
+    that an operator wants to see.
     """
 
     def __init__(
@@ -77,6 +79,7 @@ class Intake:
         self._remote_sessions = remote_sessions
         self._retained = retained
         self._events = events
+        self.followed = FollowedMessages(lanes)
         self._epoch = epoch
         self.waiting: list[_Ordered] = []
         self._without_room = 0  # messages refused or dropped, because of this Append
@@ -193,6 +196,8 @@ class Intake:
                 self._senders.stalled(frame.sender, frame.epoch),
                 lambda queue, messages, size_bytes: self._drop_oldest(queue, messages, size_bytes, rooms, now_s),
             )
+        if self.followed:
+            self.followed.admitted(frame, admission, now_s)
         self._append(admission)
         self._next.messages += len(frame.refusable) - len(admission.refused)
         if frame.received or frame.released:

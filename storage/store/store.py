@@ -54,6 +54,7 @@ from wire.frames.intake import Append, SenderResumes, SessionClose, SessionOpen,
 from wire.frames.lanes import Credit, LaneClose, LaneOpen, Settle
 from wire.frames.local_sessions import SubscriptionsAdd, SubscriptionsDrop
 from wire.frames.supervision import NodeEvents, QueueCommand, ResetMarkers, SessionCommand
+from wire.frames.tracing import TraceMark
 from wire.settings import NodeSettings, PersistenceSettings
 
 TICK_S = 1.0
@@ -128,6 +129,8 @@ class Store:
                 self.intake.append(frame)
             case Settle():
                 self._settlements.receive(frame, self._now_s, self._wall_ms)
+                if self.intake.followed:
+                    self.intake.followed.settling(frame, self._now_s)
             case Credit():
                 self._openings.credit(frame, self._wall_ms)
             case _:
@@ -148,6 +151,8 @@ class Store:
                 self.senders.resume(frame.sender, frame.epoch, frame.number, frame.stalled)
             case QueueCommand() | SessionCommand():
                 self._commands.receive(frame)
+            case TraceMark():
+                self.intake.followed.mark(frame)
             case NodeEvents():
                 for event in frame.events:
                     self.events.add(event_of(event))
@@ -205,6 +210,10 @@ class Store:
                     self._answer()
                     effects += self._hand_outs.hand_out(now_s, wall_ms)
         effects += answers
+        if self.intake.followed:
+            took_s = self.commits.last_s
+            facts = {"commit": self.commits.count, "took_ms": round(took_s * 1000, 3)}
+            effects += self.intake.followed.look(now_s + took_s, committed=not self.next_commit.awaited, facts=facts)
         return self._take_effects()
 
     def _look(self, now_s: float, wall_ms: int) -> Effects:

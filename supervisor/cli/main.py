@@ -32,6 +32,7 @@ from supervisor.cli.session import session
 from supervisor.cli.snapshot import snapshot
 from supervisor.cli.status import status
 from supervisor.cli.token import token
+from supervisor.cli.trace import topics, trace
 from supervisor.terminal.failures import complain, printing, refused
 from supervisor.version import version
 from wire.errors import BasculeError, ConfigError
@@ -226,6 +227,8 @@ cli.add_command(token)
 cli.add_command(report)
 cli.add_command(snapshot)
 cli.add_command(export)
+cli.add_command(trace)
+cli.add_command(topics)
 
 
 @cli.command()

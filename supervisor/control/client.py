@@ -228,6 +228,30 @@ class ControlClient:
         """Close the connection of a client. ``address``, ``kept`` (whether its session is)."""
         return self._ask("session.disconnect", {"client_id": client_id})
 
+    # --- what flows ---
+
+    def trace(self, topic: str, *, timeout_s: int | None = None) -> Answer:
+        """Have the node follow the next message whose topic matches the filter ``topic``; ``number`` asks for what was seen.
+
+        timeout_s: how long to wait for the message.
+        """
+        return self._ask("trace", _given(topic=topic, timeout_s=timeout_s))
+
+    def trace_result(self, number: int) -> Answer:
+        """What has become of the message. ``state`` is ``waiting``, ``following``, ``done``, ``timed_out`` or ``replaced``.
+
+        ``steps``: each with its ``step``, ``actor``, ``queue``, ``at_ms`` (UTC), ``after_ms`` (since the first) and ``details``.
+        ``note``: what there is to say in words.
+        """
+        return self._ask("trace.result", {"number": str(number)})
+
+    def topics(self, count: int | None = None) -> Answer:
+        """How many messages went by each topic since counting began, which the first question has the node do.
+
+        It ends ten seconds after the last question. ``since_s``, ``topics`` (the ``count`` busiest), ``others`` (messages).
+        """
+        return self._ask("topics", _given(count=count))
+
     # --- snapshots ---
 
     def snapshot(self) -> int:

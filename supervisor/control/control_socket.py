@@ -38,6 +38,9 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "session.end": ("client_id",),
     "session.disconnect": ("client_id",),
     "events": (),
+    "trace": ("topic",),
+    "trace.result": ("number",),
+    "topics": (),
 }
 
 # Arguments that a command may have besides; numbers in decimal, switches yes or no.
@@ -51,6 +54,8 @@ OPTIONAL: dict[str, tuple[str, ...]] = {
     "session.show": ("from",),
     "session.end": ("drops_will",),
     "events": ("from", "count"),
+    "trace": ("timeout_s",),
+    "topics": ("count",),
 }
 
 

@@ -328,21 +328,41 @@ class Topic(_Answer):
 class Topics(_Answer):
     """The topics with most messages, counted since somebody asks."""
 
-    since_s: float
+    since_s: float = Field(description="For how long it was counted; counting ends ten seconds after the last question.")
     topics: list[Topic]
+    others: int = Field(description="Messages of topics that are not shown.")
 
 
 class Trace(_Body):
     """What to follow."""
 
     topic: str = Field(description="A topic filter; the next message that matches is followed.", examples=["plant/#"])
+    timeout_s: int = Field(30, ge=1, le=3600, description="How long to wait for it.")
 
 
 class TraceBegun(_Answer):
     """The next message is waited for."""
 
     number: int
+    timeout_s: float
+
+
+class TraceStep(_Answer):
+    """What has happened to the message."""
+
+    step: str = Field(description="What it was.", examples=["taken", "routed", "committed", "sent", "settled"])
+    actor: str
+    queue: str
+    at_ms: float = Field(description="UTC.")
+    after_ms: float = Field(description="Since the first step.")
+    details: dict[str, Any]
 
 
 class TraceSteps(_Answer):
     """What became of the message, step by step."""
+
+    number: int
+    topic: str
+    state: Literal["waiting", "following", "done", "timed_out", "replaced"]
+    note: str = Field(description="What there is to say in words.")
+    steps: list[TraceStep]

@@ -225,16 +225,17 @@ class RestApi:
 
     def _topics(self) -> None:
         @self._route("GET", "/topics", "topics", models.Topics, "topics")
-        async def busiest_topics(
-            seconds: Annotated[int | None, Query(ge=1, le=3600, description="Since so long ago.")] = None,
-        ) -> Json:
-            """The topics with most messages, counted only while somebody asks."""
-            return await self._ask("topics", {"seconds": seconds})
+        async def busiest_topics(count: Annotated[int, Query(ge=1, le=1000, description="At most so many.")] = 100) -> Json:
+            """The topics with most messages, counted only while somebody asks.
+
+            The first question begins to count; ten seconds after the last one that ends.
+            """
+            return await self._ask("topics", {"count": count})
 
         @self._route("POST", "/traces", "trace", models.TraceBegun, "topics", status=202)
         async def begin_trace(what: Annotated[models.Trace, Body()]) -> Json:
             """Follow the next message of a topic filter."""
-            return await self._ask("trace", {"topic": what.topic}, status=202)
+            return await self._ask("trace", {"topic": what.topic, "timeout_s": what.timeout_s}, status=202)
 
         @self._route("GET", "/traces/{number}", "trace.result", models.TraceSteps, "topics")
         async def trace_result(number: Number) -> Json:

@@ -21,12 +21,13 @@ from supervisor.control.control_socket import ControlError, Request, encode_erro
 from supervisor.control.store_commands import is_queue_command
 from supervisor.snapshots.node_snapshots import Snapshots
 from supervisor.terminal.failures import tell
-from supervisor.tree import control_doors, status_requests, store_requests
+from supervisor.tree import control_doors, message_traces, status_requests, store_requests
 from supervisor.tree.bridge_orders import BridgeOrders
 from supervisor.tree.child_lives import Lives
 from supervisor.tree.control_doors import ControlDoors
 from supervisor.tree.event_notes import Notes
 from supervisor.tree.event_queue import Detail
+from supervisor.tree.message_traces import MessageTraces
 from supervisor.tree.pauses import Pauses
 from supervisor.tree.peers import Peers
 from supervisor.tree.running_children import Child, RunningChildren
@@ -40,6 +41,7 @@ from supervisor.workers import Then
 from wire.frames.base import Frame
 from wire.frames.names import CLIENTS, LISTENER, QUEUE_STORE, STORE, SUPERVISOR
 from wire.frames.supervision import Heartbeat, NodeFigures, QueueAnswer, SnapshotMade
+from wire.frames.tracing import TopicCounts, TraceStep
 from wire.routing.sys_topics import node_values
 from wire.settings import NodeSettings
 
@@ -70,6 +72,7 @@ class Supervisor(PolledActor):
         self._doors = ControlDoors(mailbox, settings)
         self._status = StatusRequests(mailbox, settings, children, self._lives, pauses, self._snapshots, self._doors.figures)
         self._store_requests = StoreRequests(mailbox, children)
+        self._traces = MessageTraces(mailbox, children)
         self._bridge_orders = BridgeOrders(settings, children, pauses, self._peers, self._lives, self._notes)
 
     # --- events ---
@@ -138,6 +141,8 @@ class Supervisor(PolledActor):
                 self._collected()
             case store_requests.TIMER:
                 self._answer(self._store_requests.timed_out(now_s))
+            case message_traces.TIMER:
+                self._answer(self._traces.timed_out(now_s))
             case control_doors.TIMER:
                 self._doors.bind()
             case "sys":
@@ -149,6 +154,10 @@ class Supervisor(PolledActor):
                 self._answer(self._store_requests.answered(frame))
             case SnapshotMade():
                 self._snapshots.made(frame)
+            case TraceStep():
+                self._traces.stepped(frame)
+            case TopicCounts():
+                self._answer(self._traces.counted(frame))
             case Heartbeat():
                 child = self._children.heard(frame)
                 if child is not None:
@@ -265,6 +274,9 @@ class Supervisor(PolledActor):
             if request.command == "status":
                 self._status.ask(whom, request)
                 return
+            if request.command == "topics":
+                self._traces.ask_topics(whom, request)
+                return
             if is_queue_command(request.command):
                 self._store_requests.ask(whom, request)
                 return
@@ -290,6 +302,8 @@ class Supervisor(PolledActor):
             case "stop":
                 self._end_node(0)
                 return {"stopping": True, "pid": os.getpid(), "stop_timeout_s": self._settings.supervision.stop_timeout_s}
+            case "trace" | "trace.result":
+                return self._traces.obey(request)
             case "snapshot" | "snapshot.result":
                 return self._obey_snapshots(request)
         return self._bridge_orders.obey(request)

@@ -155,6 +155,16 @@ class SenderHalf:
         """QoS 1 and 2 messages that were sent, on this connection or one before it, and wait for an answer."""
         return sum(unsettled.count() for unsettled in self._unsettled) - self.due.refused_messages
 
+    def standing(self, seq: int) -> tuple[int, str]:
+        """At which QoS ``seq`` is on its way, 0 if it is not; and how it stands: waiting, sent, released (PUBREC came) or ended."""
+        if seq >= self.due.sent_stop or any(seq in due for due in self.due.unsettled):
+            return 0, "waiting"
+        if seq in self.in_flight.puback:
+            return 1, "sent"
+        if seq in self.in_flight.pubrec:
+            return 2, "sent"
+        return (2, "released") if any(seq in held for held in self.held.unsettled) else (0, "ended")
+
     @property
     def owed(self) -> tuple[object, ...]:
         """The oldest PUBACK, PUBREC and PUBCOMP that the remote owes, None for none; each differs once that one came."""

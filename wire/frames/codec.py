@@ -12,11 +12,11 @@ from collections.abc import Sequence
 import msgpack
 
 from wire.errors import UnknownFrame
-from wire.frames import intake, lanes, local_sessions, supervision
+from wire.frames import intake, lanes, local_sessions, supervision, tracing
 from wire.frames.base import HEADS, KINDS, NAMES, Frame
 
 _pack = msgpack.Packer().pack  # one that is kept costs half of one that is made each time; only one thread of a process has frames
-KIND_MODULES = (intake, local_sessions, lanes, supervision)  # imported, so that each of their kinds is known
+KIND_MODULES = (intake, local_sessions, lanes, supervision, tracing)  # imported, so that each of their kinds is known
 
 
 def known_kinds() -> frozenset[type[Frame]]:

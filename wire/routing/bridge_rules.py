@@ -11,7 +11,8 @@ from typing import NamedTuple
 from zlib import crc32
 
 from wire.frames.batch import applied_qos_table
-from wire.frames.names import queue_name
+from wire.frames.names import lane_of_queue, queue_name
+from wire.mqtt.topics import matches
 from wire.routing.topic_filter_tree import TopicTree
 from wire.routing.ways import Way
 from wire.settings import BridgeSettings
@@ -73,6 +74,29 @@ class Router:
                 self._routes[topic] = routes
         never = self._never_back.get(origin) if origin is not None else None
         return routes if never is None else tuple(route for route in routes if route.queue not in never)
+
+    @property
+    def bridges(self) -> list[str]:
+        """Their names, in file order."""
+        return [bridge.name for bridge in self._bridges]
+
+    def refusals(self, topic: bytes, origin: str | None) -> dict[str, str]:
+        """The bridges that do not get ``topic``, which came from the remote of bridge ``origin``: why, in words."""
+        text = topic.decode(errors="replace")
+        wanted = {lane.bridge for route in self.route(topic) if (lane := lane_of_queue(route.queue)) is not None}
+        taken = {lane.bridge for route in self.route(topic, origin) if (lane := lane_of_queue(route.queue)) is not None}
+        why: dict[str, str] = {}
+        for bridge in self._bridges:
+            if bridge.name in taken:
+                continue
+            excludes = [rule.name for rule in bridge.local_subscriptions if any(matches(one, text) for one in rule.excludes)]
+            if bridge.name in wanted:
+                why[bridge.name] = "it came from there (loop_prevention)"
+            elif excludes:
+                why[bridge.name] = f"no rule takes it, and exclude of {', '.join(excludes)} matches it"
+            else:
+                why[bridge.name] = "no filter of its local_subscriptions matches it"
+        return why
 
     def _decide(self, topic: bytes) -> Iterator[Route]:
         """routing.first-rule-wins, routing.topic-keeps-lane and routing.qos-never-raised for a topic not in the cache."""

@@ -106,6 +106,9 @@ CALLS: list[tuple[Callable[[ControlClient], Any], str, dict[str, str]]] = [
     (lambda node: node.disconnect("pump"), "session.disconnect", {"client_id": "pump"}),
     (lambda node: node.snapshot(), "snapshot", {}),
     (lambda node: node.snapshot_result(3), "snapshot.result", {"number": "3"}),
+    (lambda node: node.trace("a/#", timeout_s=5), "trace", {"topic": "a/#", "timeout_s": "5"}),
+    (lambda node: node.trace_result(3), "trace.result", {"number": "3"}),
+    (lambda node: node.topics(7), "topics", {"count": "7"}),
 ]
 
 

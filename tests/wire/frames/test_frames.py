@@ -41,6 +41,7 @@ from wire.frames.supervision import (
     SnapshotWanted,
     Stop,
 )
+from wire.frames.tracing import TopicCounts, TopicsWanted, TraceFollow, TraceMark, TraceStep, TraceWanted
 
 QUEUE = "bridge:cloud:0"
 GOLDEN: list[tuple[Frame, str]] = [
@@ -160,6 +161,15 @@ GOLDEN: list[tuple[Frame, str]] = [
         NodeEvents(events=((7, "link.up", "cloud", 0, "connection:cloud:0", "", 0, {"address": "h:1"}),)),
         "933e01919807a76c696e6b2e7570a5636c6f756400b2636f6e6e656374696f6e3a636c6f75643a30a00081a761646472657373a3683a31",
     ),
+    (TraceWanted(request=5, topic_filter="a/#", timeout_s=2.0), "95460105a3612f23cb4000000000000000"),
+    (TraceMark(request=5, sender="l", epoch=2, number=3, row=4, source=9, qos=1), "99470105a16c0203040901"),
+    (TraceFollow(request=5, queue=QUEUE, seq=7), "95480105ae6272696467653a636c6f75643a3007"),
+    (
+        TraceStep(request=5, step="sent", actor="a", queue=QUEUE, at_s=1.5, details={"qos": 1}),
+        "98490105a473656e74a161ae6272696467653a636c6f75643a30cb3ff800000000000081a3716f7301",
+    ),
+    (TopicsWanted(request=6, count=10), "944a01060a"),
+    (TopicCounts(request=6, since_s=2.0, topics=((b"a", 1, 3),), others=4), "964b0106cb40000000000000009193c40161010304"),
 ]
 
 

@@ -1,0 +1,138 @@
+"""One message is followed through the store while an operator asks for it: committed, handed out, settled, in each queue.
+
+The Distributor marks its row in front of the batch (``TraceMark``). What the store does goes on as it does anyway; a look at the
+end of each turn sees how far it has come. So it costs nothing while nothing is followed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from storage.queue.full_queue_refusal import Admission
+from storage.store.lane import Effects
+from storage.store.lanes import Lanes
+from wire.frames.batch import unpack_column
+from wire.frames.intake import Append
+from wire.frames.lanes import Settle
+from wire.frames.names import QUEUE_STORE, SUPERVISOR
+from wire.frames.tracing import TraceFollow, TraceMark, TraceStep
+
+FOLLOWED_MAX = 8
+FOLLOWED_S = 120.0  # what has not left its queue by then is not followed any longer
+
+
+@dataclass(slots=True)
+class _Place:
+    """Where the message is in one queue."""
+
+    queue: str
+    seq: int
+    handed_out: bool = False
+
+
+@dataclass(slots=True)
+class _Followed:
+    mark: TraceMark
+    until_s: float = 0.0
+    admitted: bool = False
+    committed: bool = False
+    places: list[_Place] = field(default_factory=list)
+
+
+class FollowedMessages:
+    """Those that are followed now: false if none is. ``effects`` has what is to be sent."""
+
+    def __init__(self, lanes: Lanes) -> None:
+        self._lanes = lanes
+        self._all: list[_Followed] = []
+        self._effects: Effects = []
+        self._now_s = 0.0
+
+    def __bool__(self) -> bool:
+        return bool(self._all)
+
+    def mark(self, mark: TraceMark) -> None:
+        """The batch that comes next has a message to follow; the oldest of too many is given up."""
+        self._all = [*self._all[-FOLLOWED_MAX + 1 :], _Followed(mark)]
+
+    def admitted(self, frame: Append, admission: Admission, now_s: float) -> None:
+        """``frame`` goes into the next commit, as far as ``admission`` says; its queues have not got it yet."""
+        for followed in self._all:
+            mark = followed.mark
+            if followed.admitted or (mark.sender, mark.epoch, mark.number) != (frame.sender, frame.epoch, frame.number):
+                continue
+            followed.admitted, followed.until_s, self._now_s = True, now_s + FOLLOWED_S, now_s
+            if mark.row in admission.refused:
+                self._step(mark.request, "refused", "", {"queues": [part[0] for part in frame.parts]})
+                continue
+            followed.places = list(self._places(frame, admission, mark))
+
+    def _places(self, frame: Append, admission: Admission, mark: TraceMark) -> Iterator[_Place]:
+        refused = set(admission.refused)
+        for part, admitted in zip(frame.parts, admission.parts, strict=True):
+            rows = list(unpack_column("H", part[4])) if part[4] else list(range(len(frame.refusable)))
+            if mark.row not in rows:
+                continue
+            left = [row for row in rows if row not in refused]
+            if admitted.dropped or admitted.count != len(left):
+                self._step(mark.request, "settled", part[0], {"outcome": "dropped:overflow, or another of its batch was"})
+                continue
+            seq = self._lanes.all[part[0]].queue.tail + left.index(mark.row)
+            yield _Place(part[0], seq)
+            if self._lanes.all[part[0]].bridge:
+                self._effects.append((self._lanes.all[part[0]].peer, TraceFollow(request=mark.request, queue=part[0], seq=seq)))
+
+    def settling(self, frame: Settle, now_s: float) -> None:
+        """Something leaves a queue."""
+        self._now_s = now_s
+        for followed in self._all:
+            for place in [place for place in followed.places if place.queue == frame.queue]:
+                outcome = next((outcome for outcome, ranges in frame.settled if _within(place.seq, ranges)), None)
+                if outcome is not None and outcome != "redelivered":
+                    self._hand_out(followed, place)
+                    self._leaves(followed, place, outcome)
+
+    def look(self, now_s: float, *, committed: bool, facts: dict[str, Any]) -> Effects:
+        """How far all have come at the end of a turn.
+
+        committed: nothing waits for a commit. facts: what to tell of the last one.
+        """
+        self._now_s = now_s
+        for followed in self._all:
+            if followed.admitted and not followed.committed and committed and followed.places:
+                followed.committed = True
+                self._step(followed.mark.request, "committed", "", facts)
+            for place in list(followed.places):
+                self._look(followed, place)
+        self._all = [one for one in self._all if not one.admitted or (one.places and now_s < one.until_s)]
+        effects, self._effects = self._effects, []
+        return effects
+
+    def _look(self, followed: _Followed, place: _Place) -> None:
+        lane = self._lanes.all.get(place.queue)
+        if lane is None:
+            self._leaves(followed, place, "its session has ended")
+        elif followed.committed and lane.queue.head > place.seq:
+            self._hand_out(followed, place)
+            self._leaves(followed, place, "expired, dropped or purged")
+        elif followed.committed and lane.queue.cursor > place.seq:
+            self._hand_out(followed, place)
+
+    def _hand_out(self, followed: _Followed, place: _Place) -> None:
+        if not place.handed_out:
+            place.handed_out = True
+            self._step(followed.mark.request, "handed_out", place.queue, {"seq": place.seq})
+
+    def _leaves(self, followed: _Followed, place: _Place, outcome: str) -> None:
+        followed.places.remove(place)
+        self._step(followed.mark.request, "settled", place.queue, {"outcome": outcome})
+
+    def _step(self, request: int, step: str, queue: str, details: dict[str, Any]) -> None:
+        told = TraceStep(request=request, step=step, actor=QUEUE_STORE, queue=queue, at_s=self._now_s, details=details)
+        self._effects.append((SUPERVISOR, told))
+
+
+def _within(seq: int, ranges: tuple[tuple[int, int], ...]) -> bool:
+    return any(start <= seq < stop for start, stop in ranges)
