@@ -33,7 +33,7 @@ ROOMS = {
         "analysis",
     ),
     "actors": ("", "system", "process", "bridge", "door", "broker", "store"),
-    "supervisor": ("", "terminal", "config", "control", "snapshots", "http", "tree", "demo", "doctor", "backup", "cli"),
+    "supervisor": ("", "terminal", "config", "metrics", "control", "snapshots", "http", "tree", "demo", "doctor", "backup", "cli"),
 }
 
 # Decisions outside wire/ that are pure as well.
@@ -62,6 +62,9 @@ PURE = (
     "storage/store/commit_due.py",
     "storage/store/next_commit.py",
     "supervisor/control/store_commands.py",
+    "supervisor/metrics/*_metrics.py",
+    "supervisor/metrics/metric.py",
+    "supervisor/metrics/table.py",
     "supervisor/tree/child_table.py",
     "supervisor/tree/event_queue.py",
     "supervisor/tree/late_heartbeats.py",
@@ -80,6 +83,7 @@ OWNERS = {
     "numpy": ("storage/analysis/*",),
     "paho": ("actors/bridge/remote_socket.py",),
     "pyarrow": ("storage/analysis/*",),
+    "prometheus_client": ("supervisor/metrics/exposition.py",),
     "pydantic": ("supervisor/config/*", "supervisor/http/*"),
     "pydantic_core": ("supervisor/config/*",),
     "pykka": ("actors/process/actor.py", "actors/process/host.py", "actors/process/mailbox.py"),
@@ -101,6 +105,7 @@ EXTRAS = {"export": {"numpy", "pyarrow"}, "analysis": {"numpy", "pyarrow", "pysp
 DISTRIBUTIONS = {
     "argon2": "argon2-cffi",
     "paho": "paho-mqtt",
+    "prometheus_client": "prometheus-client",
     "pydantic_core": "pydantic",
     "pythonjsonlogger": "python-json-logger",
     "yaml": "pyyaml",

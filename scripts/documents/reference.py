@@ -1,9 +1,10 @@
-"""Makes the pages of docs/reference that say what the program says: commands, configuration, events, $SYS topics.
+"""Makes the pages of docs/reference that say what the program says: commands, configuration, events, metrics, $SYS topics.
 
     python scripts/documents/reference.py           writes them
     python scripts/documents/reference.py --check   names those that differ, and ends with 1 if there is one
 
-Commands are those of click, keys those of the model, events those of their module's table, topics those that the node sends.
+Commands are those of click, keys those of the model, events those of their module's table, metrics those of theirs, topics those
+that the node sends.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ import storage.store.event_rows
 from supervisor.cli.main import cli
 from supervisor.config.keys import Configuration
 from supervisor.config.value_kinds import Duration, Number, Size
+from supervisor.metrics.metric import Metric
+from supervisor.metrics.table import SECTIONS
 from supervisor.units import write_duration, write_size
 from wire.routing.sys_topics import ListenerFigures, LoadAverages, Traffic, listener_values, node_values
 
@@ -35,7 +38,7 @@ MADE = "<!-- Made by scripts/docs; change the program instead. -->\n"
 def main(argv: list[str]) -> int:
     """Write the pages, or compare them; the exit status."""
     pages = {"commands.md": commands(), "configuration.md": configuration(), "events.md": events(), "sys-topics.md": sys_topics()}
-    pages["rest.md"] = MADE + rest_page()
+    pages |= {"rest.md": MADE + rest_page(), "metrics.md": metrics()}
     if argv == ["--check"]:
         differ = [name for name, text in pages.items() if not _is(REFERENCE / name, text)]
         print("".join(f"docs/reference/{name} is out of date; run: scripts/docs\n" for name in differ), end="")
@@ -292,6 +295,38 @@ lost when a process is killed, and those of the last second when the power goes.
 
 """
     return head + _table(("kind", "what it tells"), [(_code(kind), told) for kind, told in rows])
+
+
+# --- metrics ---
+
+
+def metrics() -> str:
+    """The table of metrics, by its headings."""
+    head = f"""{MADE}
+# Metrics
+
+`/metrics` of the [HTTP interface](../guides/http.md) and `bascule metrics` tell these, in Prometheus's text format; to whoever
+asks for it, `/metrics` speaks OpenMetrics. [Monitoring](../guides/monitoring.md) sets it up, with alerts and a dashboard.
+
+Each is a field of the [status](status.md) under another name. What nobody has reported yet and what is not configured is left out.
+Units are seconds and bytes; true is 1. Counters of queues are on record and outlive restarts; others begin with the life of their
+process. Where the status has a rate, the metrics have the counter.
+
+A metric of kind `states` is a gauge with the label `state`: 1 for the state that holds, 0 for the others. One of kind `info` is
+always 1, and its labels tell. Texts change, so alerts go by states, and show the text of an `info` in an annotation.
+"""
+    return head + "".join(_metrics_section(title, section) for title, section in SECTIONS.items())
+
+
+def _metrics_section(title: str, section: tuple[Metric, ...]) -> str:
+    rows = [(_code(one.name), one.kind, ", ".join(map(_code, one.labels)), _code(_field(one)), one.text) for one in section]
+    return f"\n## {title}\n\n" + _table(("metric", "kind", "labels", "status field", "what it is"), rows)
+
+
+def _field(metric: Metric) -> str:
+    """Where in the status it stands, for people; of an info, its words."""
+    below = ", ".join(f"{metric.path}.{path}".lstrip(".") for path in metric.words.values())
+    return below or re.sub(r"\{.*\}", "", metric.path)
 
 
 # --- $SYS ---

@@ -73,7 +73,7 @@ def _operation(document: Mapping[str, Any], method: str, path: str, operation: M
         yield "\n| argument | where | takes | what it is for |\n|---|---|---|---|\n"
         yield from (f"| `{name}` | {where} | {kind} | {text} |\n" for name, where, kind, text in rows)
     for status, answer in operation["responses"].items():
-        if status.startswith("2") and "content" in answer:
+        if status.startswith("2") and "application/json" in answer.get("content", ()):
             schema = _resolved(document, answer["content"]["application/json"]["schema"])
             fields = list(_fields(document, schema))
             if fields:

@@ -22,7 +22,8 @@ class Disk:
     """The disk below an engine.
 
     refusal: the newest one, from the first refusal until a commit goes through. retry_s: when to open the engine again; None while
-    it is open. free_bytes: as of the last look; None where that is not known, or means nothing.
+    it is open. free_bytes: as of the last look; None where that is not known, or means nothing. needed_bytes: what the node is to
+    leave free.
     """
 
     def __init__(self, engine: Engine, events: EventLog, min_free_disk_bytes: int) -> None:
@@ -31,14 +32,14 @@ class Disk:
         self.free_bytes: int | None = None
         self._engine = engine
         self._events = events
-        self._min_free_bytes = min_free_disk_bytes
+        self.needed_bytes = min_free_disk_bytes
         self._retry_delay_s = RETRY_FIRST_S
         self._looked_s = float("-inf")
 
     @property
     def is_low(self) -> bool:
         """Whether less room is left than the node is to leave free."""
-        return self.free_bytes is not None and self.free_bytes < self._min_free_bytes
+        return self.free_bytes is not None and self.free_bytes < self.needed_bytes
 
     def look(self, now_s: float) -> None:
         """See how much room there is, if the last look is some time ago."""

@@ -68,6 +68,7 @@ class Figures:
             "sessions": {**self._local_sessions.figures(), **self._session_queues.figures()},
             "mode": self._mode,
             "disk_free_bytes": self._disk.free_bytes,
+            "disk_needed_bytes": self._disk.needed_bytes,
             "events": self._events.figures(),
             **self._commits.figures(),
             "rocksdb": self._engine.figures(),

@@ -23,6 +23,7 @@ from supervisor.cli.events import events
 from supervisor.cli.export import export
 from supervisor.cli.init import init
 from supervisor.cli.keys import keys
+from supervisor.cli.metrics import metrics
 from supervisor.cli.node_calls import CONFIG, JSON, GivenNode, about_node, config_option, remote_options, told
 from supervisor.cli.node_calls import load as _load
 from supervisor.cli.passwd import passwd
@@ -222,6 +223,7 @@ cli.add_command(restore)
 cli.add_command(doctor)
 cli.add_command(init)
 cli.add_command(keys)
+cli.add_command(metrics)
 cli.add_command(passwd)
 cli.add_command(token)
 cli.add_command(report)

@@ -112,6 +112,12 @@ class ControlClient:
         """How the node is, with fresh figures of all its processes."""
         return self._ask("status")
 
+    def metrics(self) -> bytes:
+        """What ``status`` says as metrics, in Prometheus's text format 0.0.4."""
+        from supervisor.metrics.exposition import render
+
+        return render(self.status())
+
     def stop(self) -> Answer:
         """Have the node stop in good order; ``pid``, ``stop_timeout_s``. It still runs when this returns."""
         return self._ask("stop")

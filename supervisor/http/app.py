@@ -10,7 +10,7 @@ from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.exceptions import RequestValidationError
 
 from supervisor.control.control_socket import ControlError, NotRunning
-from supervisor.http import health, page, rest
+from supervisor.http import health, metrics, page, rest
 from supervisor.http.answers import error_body
 from supervisor.http.callers import Callers, NotLetIn
 from supervisor.http.figures import HttpFigures
@@ -55,6 +55,7 @@ def make_app(run_dir: Path, settings: HttpSettings, figures: HttpFigures) -> Fas
     calls = NodeCalls(run_dir, settings.calls_max, figures)
     callers = Callers(settings, figures)
     app.include_router(health.routes(calls))
+    app.include_router(metrics.routes(calls, callers))
     app.include_router(rest.routes(calls, callers))
     app.include_router(page.routes())
     app.add_exception_handler(ControlError, _refused)

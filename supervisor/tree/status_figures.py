@@ -12,6 +12,7 @@ from typing import Any
 
 from supervisor.tree.process_usage import Usage
 from supervisor.tree.queue_rates import Rates
+from supervisor.version import version
 from wire.frames.names import DISTRIBUTOR, HTTP_SERVER, LISTENER, QUEUE_STORE, connection_name, forwarder_name, queue_name
 from wire.settings import LimitSettings
 
@@ -130,12 +131,26 @@ def _own(view: ActorView) -> dict[str, Any]:
     return {key: value for key, value in view.figures.items() if key not in ("mailbox", "settings")}
 
 
+def _actor_row(view: ActorView) -> dict[str, Any]:
+    """The row of one actor."""
+    return {
+        "name": view.name,
+        "pid": view.pid,
+        "state": view.state,
+        "restarts": view.restarts,
+        "heartbeat_age_s": None if view.heartbeat_age_s is None else round(view.heartbeat_age_s, 3),
+        "last_cause": view.last_cause,
+        "mailbox": dict(view.figures.get("mailbox", {})),
+    }
+
+
 def status_map(
     *,
     node: str,
     pid: int,
     ready: bool,
     uptime_s: float,
+    started_at_ms: int | None = None,
     traffic: Mapping[str, int] | None = None,
     actors: Iterable[ActorView],
     lanes: Iterable[tuple[str, int]],
@@ -164,21 +179,16 @@ def status_map(
     store.pop("dead_letters", None)
     return {
         "node": node,
+        "version": version(),
         "ready": ready,
         "stop_left_s": None if stop_left_s is None else round(stop_left_s, 3),
-        "supervisor": {"pid": pid, "uptime_s": round(uptime_s, 3), "mailbox": dict(traffic or {})},
-        "actors": [
-            {
-                "name": view.name,
-                "pid": view.pid,
-                "state": view.state,
-                "restarts": view.restarts,
-                "heartbeat_age_s": None if view.heartbeat_age_s is None else round(view.heartbeat_age_s, 3),
-                "last_cause": view.last_cause,
-                "mailbox": dict(view.figures.get("mailbox", {})),
-            }
-            for view in views.values()
-        ],
+        "supervisor": {
+            "pid": pid,
+            "started_at_ms": started_at_ms,
+            "uptime_s": round(uptime_s, 3),
+            "mailbox": dict(traffic or {}),
+        },
+        "actors": [_actor_row(view) for view in views.values()],
         "bridges": bridges,
         "unserved": unserved_rows(lanes, queues),
         "store": store,

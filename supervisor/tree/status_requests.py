@@ -50,6 +50,7 @@ class StatusRequests:
         self._snapshots = snapshots
         self._control = control
         self.started_s = mailbox.now_s()
+        self._started_at_ms = mailbox.wall_ms()
         self._collection: Collection[tuple[Asker, Any]] = Collection()
         self._rates = RateMeter()
 
@@ -101,6 +102,7 @@ class StatusRequests:
             pid=os.getpid(),
             ready=self._lives.all_ready,
             uptime_s=now_s - self.started_s,
+            started_at_ms=self._started_at_ms,
             traffic=self._mailbox.traffic(),
             actors=self._children.views(now_s),
             lanes=lanes,

@@ -74,7 +74,7 @@ def test_what_a_mailbox_counts_is_in_its_actors_row_and_nowhere_else() -> None:
         actors=views(store={"commits": 1, "mailbox": counts}),
         lanes=[("a", 0)],
     )
-    assert status["supervisor"] == {"pid": 1, "uptime_s": 2.0, "mailbox": counts}
+    assert status["supervisor"] == {"pid": 1, "started_at_ms": None, "uptime_s": 2.0, "mailbox": counts}
     rows = {row["name"]: row["mailbox"] for row in status["actors"]}
     assert rows == {name: counts if name == "queue_store" else {} for name in rows}
     assert status["store"] == {"commits": 1}
