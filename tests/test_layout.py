@@ -33,7 +33,7 @@ ROOMS = {
         "analysis",
     ),
     "actors": ("", "system", "process", "bridge", "door", "broker", "store"),
-    "supervisor": ("", "terminal", "config", "metrics", "control", "snapshots", "http", "tree", "demo", "doctor", "backup", "cli"),
+    "supervisor": ("", "terminal", "config", "metrics", "control", "snapshots", "reload", "http", "tree", "demo", "doctor", "backup", "cli"),
 }
 
 # Decisions outside wire/ that are pure as well.
@@ -65,6 +65,7 @@ PURE = (
     "supervisor/metrics/*_metrics.py",
     "supervisor/metrics/metric.py",
     "supervisor/metrics/table.py",
+    "supervisor/reload/*",
     "supervisor/tree/child_table.py",
     "supervisor/tree/event_queue.py",
     "supervisor/tree/late_heartbeats.py",

@@ -342,6 +342,8 @@ class NodeSettings:
     """Everything. Paths are absolute; ``run_dir`` holds the sockets.
 
     number: which settings of this run of the node these are; those that it began with are 1, and each change adds one.
+    files: those that the configuration is made of, and those that it names, each with a digest of what was in it when it was read;
+    of a folder whose files are included, one of their names.
     """
 
     name: str
@@ -360,6 +362,7 @@ class NodeSettings:
     http: HttpSettings | None = None
     control: ControlSettings | None = None
     number: int = 1
+    files: tuple[tuple[str, str], ...] = ()
 
     @property
     def tells_users_apart(self) -> bool:

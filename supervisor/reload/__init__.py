@@ -1,0 +1,1 @@
+"""What a changed configuration means for a node that runs."""

@@ -1,0 +1,182 @@
+"""What a changed configuration changes in a node that runs, and what each change costs. Pure.
+
+reload.nothing-given-up-unasked [P7]: a change that removes what is kept, leaves it to nobody, or has it arrive twice, is
+    ``destructive``, and is carried out only by who says yes to it.
+reload.no-field-forgotten [P7]: every field of the settings that differs is a change; one that nobody has thought of is not applied
+    while the node runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from supervisor.reload.differences import Difference, differences
+from supervisor.reload.effects import DESTRUCTIVE, LIVE, NODE_RESTART, RECONNECT, RESTART, How, how_taken, key_of
+from supervisor.reload.losses import Waiting, loss_by
+from wire.frames.names import HTTP, STORE
+from wire.settings import NodeSettings
+
+_UNTOLD = ("username", "client_id")  # values that no plan tells
+_ONE_OF = {"bridges": "bridge", "listeners": "listener"}
+_RULES = ("local_subscriptions", "remote_subscriptions")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One change. what: the key, in words. target: the bridge or process that begins anew, or the bridge that it is about.
+
+    act: what is done; loss: what is given up by it, empty where nothing is. detail: more of it, in words.
+    """
+
+    what: str
+    act: How
+    target: str = ""
+    detail: str = ""
+    loss: str = ""
+
+    @property
+    def how(self) -> How:
+        """How it is carried out, and whether it gives something up."""
+        return DESTRUCTIVE if self.loss and self.act != NODE_RESTART else self.act
+
+    def as_map(self) -> dict[str, str]:
+        """What is told of it."""
+        detail = "; ".join(text for text in (self.detail, self.loss) if text)
+        return {"what": self.what, "how": self.how, "target": self.target, "detail": detail}
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All that a new configuration changes, in the order of the settings."""
+
+    changes: tuple[Change, ...]
+
+    @property
+    def reconnects(self) -> frozenset[str]:
+        """The bridges whose processes begin anew."""
+        return frozenset(change.target for change in self.changes if change.act == RECONNECT)
+
+    @property
+    def restarts(self) -> frozenset[str]:
+        """The processes that begin anew, besides those of bridges."""
+        return frozenset(change.target for change in self.changes if change.act == RESTART)
+
+    def of(self, how: How) -> list[Change]:
+        """The changes that are taken so."""
+        return [change for change in self.changes if change.how == how]
+
+    def refusal(self, *, yes: bool) -> str | None:
+        """Why it is not carried out as a whole; None if it is. yes: what is destructive is wanted.
+
+        All or nothing: other keys are made with the node's name, its mode and its folder, and would not fit what stays.
+        """
+        if left := self.of(NODE_RESTART):
+            return f"{_listed(left)} cannot change while the node runs: restart the node, or put it back; nothing was changed"
+        if not yes and (lost := self.of(DESTRUCTIVE)):
+            return f"{_listed(lost)} would give something up for good; nothing was changed; say yes to it if it is meant"
+        return None
+
+
+def plan(before: NodeSettings, after: NodeSettings, waiting: Waiting | None = None) -> Plan:
+    """What changes from ``before`` to ``after``. waiting: what is in the bridges' queues now; None: nobody knows."""
+    changes: dict[tuple[str, str, How], Change] = {}
+    for change in (*_of_fields(before, after, waiting), *_of_files(before, after)):
+        changes.setdefault((change.what, change.target, change.act), change)
+    return Plan(tuple(changes.values()))
+
+
+def _of_fields(before: NodeSettings, after: NodeSettings, waiting: Waiting | None) -> Iterator[Change]:
+    for difference in differences(before, after):
+        loss = loss_by(difference, before, after, waiting)
+        if difference.field in _ONE_OF:
+            yield _of_item(difference, loss)
+            continue
+        key = key_of(difference.field)
+        section, _, below = key.partition(".")
+        what = f"{_ONE_OF[section]} {difference.item}: {below}" if section in _ONE_OF else key
+        act = how_taken(key)
+        detail = _rules_changed(difference) if section in _ONE_OF and below in _RULES else _values(difference)
+        yield Change(what=what, act=act, target=_target(act, section, difference.item), detail=detail, loss=loss)
+        if key == "clients.packet_max_bytes":  # a remote is told of it when it is connected to
+            for bridge in after.bridges:
+                if bridge.remote_subscriptions and any(bridge.name == known.name for known in before.bridges):
+                    yield Change(what=key, act=RECONNECT, target=bridge.name, detail=detail)
+
+
+def _of_item(difference: Difference, loss: str) -> Change:
+    """A bridge or listener that is new, or gone; or all of them in another order, which means nothing."""
+    one, name = _ONE_OF[difference.field], difference.item
+    if not name:
+        return Change(what=f"{difference.field}: their order", act=LIVE)
+    target = name if one == "bridge" else ""
+    if difference.before is None:
+        return Change(what=f"{one} {name}: added", act=LIVE, target=target)
+    detail = "its clients are disconnected" if one == "listener" else ""
+    return Change(what=f"{one} {name}: removed", act=LIVE, target=target, detail=detail, loss=loss)
+
+
+def _of_files(before: NodeSettings, after: NodeSettings) -> Iterator[Change]:
+    """Files that the configuration names, under the same name with another content."""
+    known = dict(before.files)
+    changed = {path for path, digest in after.files if known.get(path, digest) != digest}
+    for bridge in after.bridges:
+        tls = bridge.remote.tls
+        for path in (bridge.remote.password_file, tls.ca_file, tls.cert_file, tls.key_file):
+            if path in changed:
+                what = f"bridge {bridge.name}: the content of {path}"
+                yield Change(what=what, act=RECONNECT, target=bridge.name)
+    for path in sorted(changed & set(_read_when_changed(after))):
+        yield Change(what=f"the content of {path}", act=LIVE, detail="it is read again whenever it changes")
+
+
+def _read_when_changed(settings: NodeSettings) -> Iterator[str]:
+    """The files that the node looks at itself. What is in a file of access lists, the settings have."""
+    for access in (settings.access, *(listener.access for listener in settings.listeners)):
+        if access is not None and access.password_file is not None:
+            yield access.password_file
+    for tls in (settings.http.tls if settings.http is not None else None, *(listener.tls for listener in settings.listeners)):
+        if tls is not None:
+            yield from filter(None, (tls.cert_file, tls.key_file, tls.ca_file))
+    if settings.http is not None and settings.http.tokens_file is not None:
+        yield settings.http.tokens_file
+
+
+def _target(act: How, section: str, item: str) -> str:
+    if section == "bridges":
+        return item
+    return {"http": HTTP, "persistence": STORE}.get(section, "") if act == RESTART else ""
+
+
+def _values(difference: Difference) -> str:
+    """Before and after, where they are short, and nobody's business to hide."""
+    if difference.field.rpartition(".")[2] in _UNTOLD or not all(map(_is_short, (difference.before, difference.after))):
+        return ""
+    return f"{_value(difference.before)} -> {_value(difference.after)}"
+
+
+def _is_short(value: Any) -> bool:
+    return value is None or isinstance(value, str | int | float)
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return "none" if value in (None, "") else str(value)
+
+
+def _rules_changed(difference: Difference) -> str:
+    """What rules came, went or were changed, by their names."""
+    before = {rule.name: rule for rule in difference.before}
+    after = {rule.name: rule for rule in difference.after}
+    told = {
+        "added": [name for name in after if name not in before],
+        "removed": [name for name in before if name not in after],
+        "changed": [name for name, rule in after.items() if name in before and before[name] != rule],
+    }
+    return "; ".join(f"{verb}: {', '.join(names)}" for verb, names in told.items() if names) or "their order"
+
+
+def _listed(changes: list[Change]) -> str:
+    return ", ".join(change.what for change in changes)

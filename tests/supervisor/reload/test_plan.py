@@ -1,0 +1,260 @@
+"""What a changed configuration changes: every field counts, and what gives something up says so."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass, replace
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from supervisor.reload.differences import Difference, differences
+from supervisor.reload.effects import EFFECTS, NODE_RESTART, how_taken, key_of
+from supervisor.reload.plan import Plan, plan
+from tests.support.settings import HTTP, bridge, limits, node
+from wire.settings import (
+    AccessSettings,
+    AclRuleSettings,
+    ControlSettings,
+    ListenerSettings,
+    ListenerTlsSettings,
+    NodeSettings,
+    RuleSettings,
+    dump,
+    load,
+)
+
+RULE = RuleSettings(
+    name="plant", filters=("plant/#",), excludes=(), destination="{topic}", max_qos=2, preserve_retain=True, user_properties=()
+)
+ACL = AclRuleSettings(allow=True, publish=True, subscribe=True, users=("u",), anonymous=False, clients=(), topics=("#",))
+ACCESS = AccessSettings(allow_anonymous=False, login_limits=HTTP.login_limits, password_file="/p", acl=(ACL,), acl_file="/acl")
+TLS = ListenerTlsSettings(cert_file="/cert", key_file="/key")
+LISTENER = ListenerSettings(host="127.0.0.1", port=1883, protocol="tls", tls=TLS, access=ACCESS)
+FULL = node(
+    bridge("cloud", 2, local_subscriptions=(RULE,), remote_subscriptions=(RULE,), limits=limits(max_messages=10, max_age_s=60.0)),
+    bridge("north"),
+    listeners=(LISTENER,),
+    access=ACCESS,
+    http=replace(HTTP, tls=TLS, tokens_file="/tokens"),
+    control=ControlSettings(host="0.0.0.0", port=7000, allowed_keys="/keys"),
+    files=(("/acl", "1"), ("/cert", "1"), ("/tokens", "1"), ("/node.yaml", "1")),
+)
+NOBODY_SETS = {f"http.tls.{name}" for name in ("ca_file", "client_certificate", "identity", "ciphers")}
+NOT_THE_OPERATORS = ("files", "number")
+SCHEMA = json.loads((Path(__file__).resolve().parents[3] / "configs" / "bascule.schema.json").read_text())
+
+
+def leaves(value: Any, path: str = "") -> Iterator[str]:
+    """The path of every field below ``value``; of lists of bridges and listeners, those of the first."""
+    for field in fields(value):
+        held = getattr(value, field.name)
+        if not path and field.name in NOT_THE_OPERATORS:
+            continue
+        here = f"{path}{field.name}"
+        if isinstance(held, tuple) and held and is_dataclass(held[0]) and field.name in ("bridges", "listeners"):
+            yield from leaves(held[0], f"{here}.")
+        elif is_dataclass(held) and not isinstance(held, type):
+            yield from leaves(held, f"{here}.")
+        else:
+            yield here
+
+
+LEAVES = list(leaves(FULL))
+
+
+def other(value: Any, hint: Any) -> Any:
+    """Something else than ``value`` that the type allows."""
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int | float):
+        return value + 1
+    if isinstance(value, str):
+        return f"{value}x"
+    if isinstance(value, tuple):
+        return () if value else (("other", 1),)
+    kind = next(option for option in get_args(hint) if option is not type(None))
+    return {int: 1, float: 1.0, str: "x"}.get(kind, value)
+
+
+def changed(settings: Any, path: str) -> Any:
+    """``settings`` with another value in the field ``path``."""
+    name, _, below = path.partition(".")
+    held = getattr(settings, name)
+    if not below:
+        return replace(settings, **{name: other(held, get_type_hints(type(settings))[name])})
+    if isinstance(held, tuple):
+        return replace(settings, **{name: (changed(held[0], below), *held[1:])})
+    return replace(settings, **{name: changed(held, below)})
+
+
+def hows(made: Plan) -> dict[str, str]:
+    return {change.what: change.how for change in made.changes}
+
+
+@pytest.mark.parametrize("path", LEAVES)
+def test_every_field_that_differs_is_a_change_that_somebody_has_thought_of(path: str) -> None:
+    """reload.no-field-forgotten"""
+    after = changed(FULL, path)
+    assert after != FULL
+    made = plan(FULL, after)
+    assert made.changes, path
+    if path not in ("bridges.name", "listeners.host", "listeners.port", "listeners.unix_path"):
+        assert any(key_of(path) == key or key_of(path).startswith(f"{key}.") for key in EFFECTS), "the table does not know it"
+
+
+@pytest.mark.parametrize("path", [path for path in LEAVES if path != "run_dir" and path not in NOBODY_SETS])
+def test_a_field_is_called_as_in_the_configuration(path: str) -> None:
+    at: dict[str, Any] = SCHEMA
+    for part in key_of(path).split("."):
+        at = at["properties"][part]
+        at = next((option for option in at.get("anyOf", []) if "$ref" in option or "items" in option), at)
+        at = at.get("items", at)
+        if "$ref" in at:
+            at = SCHEMA["$defs"][at["$ref"].rpartition("/")[2]]
+
+
+def test_a_field_that_nobody_has_thought_of_is_not_changed_while_the_node_runs() -> None:
+    """reload.no-field-forgotten"""
+    assert how_taken("something.new") == NODE_RESTART
+
+
+@given(paths=st.sets(st.sampled_from(LEAVES)))
+def test_what_is_the_same_is_no_change_and_what_differs_is(paths: set[str]) -> None:
+    """reload.no-field-forgotten"""
+    after = FULL
+    for path in sorted(paths):
+        after = changed(after, path)
+    made = plan(FULL, load(dump(after)))
+    assert bool(made.changes) == bool(paths)
+    assert {change.how for change in made.changes} <= {"live", "reconnect", "restart", "destructive", "node-restart"}
+    assert plan(after, after).changes == ()
+
+
+def test_the_places_of_bridges_and_listeners_in_the_file_mean_nothing() -> None:
+    after = replace(FULL, bridges=FULL.bridges[::-1])
+    assert hows(plan(FULL, after)) == {"bridges: their order": "live"}
+
+
+def one(before: NodeSettings, after: NodeSettings, waiting: dict[str, tuple[int, int]] | None = None) -> tuple[str, str, str]:
+    (change,) = plan(before, after, waiting).changes
+    return change.what, change.how, change.target
+
+
+def cloud(**changed: Any) -> NodeSettings:
+    return node(bridge("cloud", **changed), bridge("north"))
+
+
+BEFORE = cloud()
+WAITING = {"cloud": (5, 500), "north": (0, 0)}
+
+
+def remote(**changed: Any) -> NodeSettings:
+    return cloud(remote=replace(BEFORE.bridges[0].remote, **changed))
+
+
+@pytest.mark.parametrize(
+    ("after", "how", "waiting"),
+    [
+        (remote(keep_alive_s=5), "reconnect", WAITING),
+        (remote(username="other"), "reconnect", WAITING),
+        (remote(client_id="other"), "destructive", WAITING),
+        (remote(client_id="other"), "destructive", None),
+        (remote(client_id="other"), "reconnect", {"cloud": (0, 0)}),
+        (remote(addresses=(("127.0.0.1", 1), ("127.0.0.1", 2))), "reconnect", WAITING),
+        (remote(addresses=(("127.0.0.1", 2),)), "destructive", WAITING),
+        (remote(clean_start=True), "destructive", WAITING),
+        (cloud(lanes=3), "live", WAITING),
+        (cloud(local_subscriptions=(RULE,)), "live", WAITING),
+        (cloud(remote_subscriptions=(RULE,)), "reconnect", WAITING),
+        (cloud(on_session_loss="republish"), "reconnect", WAITING),
+        (cloud(limits=limits(max_messages=4)), "live", WAITING),
+        (cloud(limits=limits(max_age_s=60.0)), "destructive", WAITING),
+        (cloud(limits=limits(max_age_s=60.0)), "reconnect", {"cloud": (0, 0)}),
+        (cloud(limits=limits(overflow="drop-oldest")), "destructive", WAITING),
+        (cloud(retention_s=60.0), "live", WAITING),
+        (cloud(dead_letter=replace(BEFORE.bridges[0].dead_letter, max_messages=1)), "destructive", WAITING),
+    ],
+)
+def test_a_change_of_a_bridge_is_about_that_bridge_alone(after: NodeSettings, how: str, waiting: Any) -> None:
+    """reload.nothing-given-up-unasked"""
+    assert one(BEFORE, after, waiting)[1:] == (how, "cloud")
+
+
+@pytest.mark.parametrize(("most", "how"), [(5, "live"), (4, "destructive")])
+def test_a_lower_limit_gives_up_what_does_not_fit_any_more(most: int, how: str) -> None:
+    """reload.nothing-given-up-unasked"""
+    before = cloud(limits=limits(max_messages=10, overflow="drop-oldest"))
+    assert one(before, cloud(limits=limits(max_messages=most, overflow="drop-oldest")), WAITING)[1] == how
+
+
+def test_a_bridge_that_goes_gives_up_what_waits_for_it_and_nothing_else() -> None:
+    """reload.nothing-given-up-unasked"""
+    assert one(BEFORE, node(bridge("cloud")), WAITING) == ("bridge north: removed", "live", "north")
+    gone = plan(BEFORE, node(bridge("north")), WAITING)
+    assert [change.how for change in gone.changes] == ["destructive"]
+    assert "5 messages stay in its queue" in gone.changes[0].as_map()["detail"]
+    assert plan(BEFORE, node(bridge("north"))).changes[0].how == "destructive", "nobody knows what waits"
+    assert one(node(), node(bridge("north")))[0] == "bridge north: added"
+
+
+def test_what_is_destructive_waits_for_a_yes_and_the_nodes_own_place_for_its_restart() -> None:
+    """reload.nothing-given-up-unasked"""
+    made = plan(BEFORE, remote(client_id="other"), WAITING)
+    assert set(made.reconnects) == {"cloud"}
+    assert not made.restarts
+    assert "bridge cloud: remote.client_id" in str(made.refusal(yes=False))
+    assert made.refusal(yes=True) is None
+    moved = plan(BEFORE, replace(BEFORE, data_dir="/elsewhere", log_level="debug"))
+    assert hows(moved) == {"node.data_dir": "node-restart", "log.level": "live"}
+    assert "node.data_dir cannot change while the node runs" in str(moved.refusal(yes=True))
+
+
+def test_the_store_begins_anew_by_other_terms_of_persistence_and_in_memory_that_loses_all() -> None:
+    """reload.nothing-given-up-unasked"""
+    kept = replace(BEFORE, persistence=replace(BEFORE.persistence, mode="file-native"))
+    made = plan(kept, replace(kept, persistence=replace(kept.persistence, sync="full")), WAITING)
+    assert hows(made) == {"persistence.sync": "restart"}
+    assert set(made.restarts) == {"store"}
+    assert one(BEFORE, replace(BEFORE, persistence=replace(BEFORE.persistence, sync="full")))[1] == "destructive"
+
+
+def test_http_begins_anew_comes_and_goes() -> None:
+    assert one(node(), node(http=HTTP))[1:] == one(node(http=HTTP), node())[1:] == ("restart", "http")
+    assert one(node(http=HTTP), node(http=replace(HTTP, calls_max=3))) == ("http.calls_max", "restart", "http")
+
+
+def test_remotes_that_publish_here_are_told_how_large_a_packet_may_be() -> None:
+    before = node(bridge("cloud", remote_subscriptions=(RULE,)), bridge("north"))
+    made = plan(before, replace(before, clients=replace(before.clients, packet_max_bytes=2048)))
+    assert [(change.how, change.target) for change in made.changes] == [("live", ""), ("reconnect", "cloud")]
+
+
+def test_another_content_of_a_file_is_a_change_of_who_reads_it() -> None:
+    own = replace(BEFORE.bridges[0].remote, password_file="/secret")
+    before = node(bridge("cloud", remote=own), bridge("north"), access=ACCESS, files=(("/secret", "1"), ("/p", "1"), ("/n", "1")))
+    made = plan(before, replace(before, files=(("/secret", "2"), ("/p", "2"), ("/n", "2"))))
+    assert [(change.what, change.how, change.target) for change in made.changes] == [
+        ("bridge cloud: the content of /secret", "reconnect", "cloud"),
+        ("the content of /p", "live", ""),
+    ]
+
+
+def test_a_plan_tells_values_but_nobodys_name() -> None:
+    assert plan(BEFORE, remote(keep_alive_s=5)).changes[0].as_map()["detail"] == "60 -> 5"
+    assert plan(BEFORE, remote(username="secret")).changes[0].as_map()["detail"] == ""
+    rules = (RULE, replace(RULE, name="b"))
+    before = cloud(local_subscriptions=rules)
+    after = cloud(local_subscriptions=(replace(RULE, max_qos=0), replace(RULE, name="c")))
+    assert plan(before, after).changes[0].as_map()["detail"] == "added: c; removed: b; changed: plant"
+    assert plan(before, cloud(local_subscriptions=rules[::-1])).changes[0].as_map()["detail"] == "their order"
+
+
+def test_listeners_at_any_free_port_are_told_apart_by_their_order() -> None:
+    free = replace(LISTENER, port=0)
+    found = list(differences(node(listeners=(free, free)), node(listeners=(free, replace(free, connections_max=3)))))
+    assert found == [Difference(field="listeners.connections_max", item="127.0.0.1:0", before=None, after=3)]
