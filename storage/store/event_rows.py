@@ -11,8 +11,10 @@ not synced by themselves: those on their way may be lost when a process is kille
     kind                what it tells
     node.started        actor: supervisor; details: version
     node.stopped        reason: the exit status
-    node.reload_refused actor: supervisor; reason: what is wrong with the file, with its line, or that a running node keeps its
-                        configuration; details: valid, problems (how many)
+    node.reloaded       actor: operator, or supervisor after SIGHUP; reason: what has changed; count: changes; details: number (of
+                        the settings), live, reconnect, restart, destructive (how many of each)
+    node.reload_refused actor as before; reason: what is wrong with the file, with its line, or what was not to be changed; details:
+                        valid, problems (how many)
     node.restored       actor: operator; reason: the snapshot of the backup; count: messages in it
     process.started     actor: the process; count: its restarts so far; details: pid
     process.ended       actor: the process; reason: why, in a word; details: status (as of waitpid; negative for a signal), pid

@@ -49,6 +49,13 @@ def files_included(path: Path) -> list[Path]:
     return [file for _, pattern in _patterns(read_document(path)) for file in _files(path.parent, pattern)]
 
 
+def folders_included(path: Path) -> list[Path]:
+    """The folders in which more files would be included by the file ``path``, as it is now; the errors are as above."""
+    patterns = [pattern for _, pattern in _patterns(read_document(path)) if glob.has_magic(pattern)]
+    folders = [Path(os.path.dirname(os.path.join(path.parent, os.path.expanduser(pattern)))) for pattern in patterns]
+    return list(dict.fromkeys(folder for folder in folders if folder.is_dir()))
+
+
 def _patterns(document: Document) -> Iterator[tuple[Key, str]]:
     patterns = document.data.get(KEY, ())
     if isinstance(patterns, tuple):  # what else it may be, the model refuses

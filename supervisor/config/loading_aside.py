@@ -10,12 +10,12 @@ import json
 import signal
 import subprocess
 import sys
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from pathlib import Path
 from typing import Any
 
 from supervisor.launch import environment
-from wire.errors import BasculeError, ConfigError, Unavailable
+from wire.errors import ConfigError, Unavailable
 from wire.settings import AclRuleSettings, NodeSettings, dump, load
 
 _ACL = "--acl"
@@ -61,17 +61,6 @@ class Loading:
         return told
 
 
-def problems(path: Path) -> list[str]:
-    """What is wrong with the configuration ``path`` now."""
-    try:
-        Loading(path).settings()
-    except ConfigError as error:
-        return list(error.problems) or [str(error)]
-    except BasculeError as error:
-        return [str(error)]
-    return []
-
-
 def load_acl(path: str) -> tuple[AclRuleSettings, ...]:
     """The rules in the ACL file ``path``; the errors are those of ``Loading.settings``."""
     return tuple(_rule(values) for values in json.loads(Loading(_ACL, path).told()))
@@ -86,6 +75,7 @@ def _rule(values: list[Any]) -> AclRuleSettings:
 def main(argv: list[str]) -> int:
     """The process: load, tell, end."""
     from supervisor.config import loading
+    from supervisor.config.named_files import digests
 
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     path = Path(argv[-1])
@@ -93,7 +83,8 @@ def main(argv: list[str]) -> int:
         if argv[0] == _ACL:
             told = json.dumps([astuple(rule) for rule in loading.load_acl(path)]).encode()
         else:
-            told = dump(loading.load(path))
+            files = digests(path)  # before they are read, so that no change is missed
+            told = dump(replace(loading.load(path), files=files))
     except ConfigError as error:
         told = json.dumps((error.message, error.problems)).encode()
         sys.stdout.buffer.write(told)

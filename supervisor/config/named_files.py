@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from supervisor.config.include import files_included
+from supervisor.config.files_read import digest
+from supervisor.config.include import files_included, folders_included
 from supervisor.config.yaml_file import read_document
 
 _SECRET_KEYS = ("key_file", "password_file", "tokens_file")
@@ -47,6 +48,17 @@ def named_files(config: Path) -> list[NamedFile]:
             if key.endswith("_file") and "${" not in text:
                 _add(found, config.parent, text, key)
     return list(found.values())
+
+
+def digests(config: Path) -> tuple[tuple[str, str], ...]:
+    """The files of the configuration ``config``, and the folders that it includes files of, each with the digest of what it is now.
+
+    Raises:
+        ConfigError: as ``named_files``.
+    """
+    config = config.absolute()
+    paths = [*(file.path for file in named_files(config)), *folders_included(config)]
+    return tuple((str(path), digest(path)) for path in dict.fromkeys(paths))
 
 
 def _add(found: dict[Path, NamedFile], folder: Path, written: str, key: str) -> None:

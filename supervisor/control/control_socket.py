@@ -23,6 +23,8 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "ping": (),
     "status": (),
     "stop": (),
+    "reload": (),
+    "reload.plan": (),
     "snapshot": (),
     "snapshot.result": ("number",),
     "bridge.pause": ("bridge",),
@@ -45,6 +47,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
 
 # Arguments that a command may have besides; numbers in decimal, switches yes or no.
 OPTIONAL: dict[str, tuple[str, ...]] = {
+    "reload": ("yes",),
     "queue.ls": ("bridge",),
     "queue.peek": ("lane", "dead", "from", "count"),
     "queue.export": ("lane", "dead", "from", "count"),

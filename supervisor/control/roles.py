@@ -21,6 +21,7 @@ NEEDED: dict[str, Role] = {
     "trace": "operate",
     "trace.result": "operate",
     "topics": "operate",
+    "reload.plan": "view",
     "queue.peek": "operate",
     "queue.export": "operate",
     "queue.replay": "operate",
@@ -31,6 +32,7 @@ NEEDED: dict[str, Role] = {
     "snapshot": "operate",
     "queue.purge": "admin",
     "session.end": "admin",
+    "reload": "admin",
     "stop": "admin",
 }
 

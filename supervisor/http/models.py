@@ -295,19 +295,20 @@ class SnapshotState(_Answer):
 class Change(_Answer):
     """One difference between the configuration that runs and the file."""
 
-    path: str
     what: str
-    kind: Literal["live", "reconnect", "restart", "destructive"]
-    of: list[str]
-    text: str
+    how: Literal["live", "reconnect", "restart", "destructive", "node-restart"]
+    target: str
+    detail: str
 
 
 class ReloadPlan(_Answer):
     """What a reload would change, or has."""
 
     changes: list[Change]
-    destructive: bool
-    unchanged: bool
+    applied: bool
+    refused: str | None = Field(description="Why nothing was changed, or would be.")
+    problems: list[str] = Field(description="What is wrong with the file, with its lines.")
+    number: int | None = Field(description="Of the settings that hold now, where they were applied.")
 
 
 class Reload(_Body):

@@ -127,12 +127,22 @@ def _of_files(before: NodeSettings, after: NodeSettings) -> Iterator[Change]:
             if path in changed:
                 what = f"bridge {bridge.name}: the content of {path}"
                 yield Change(what=what, act=RECONNECT, target=bridge.name)
-    for path in sorted(changed & set(_read_when_changed(after))):
+    for path in sorted(changed & (read_when_changed(after) - _acl_files(after))):
         yield Change(what=f"the content of {path}", act=LIVE, detail="it is read again whenever it changes")
 
 
-def _read_when_changed(settings: NodeSettings) -> Iterator[str]:
-    """The files that the node looks at itself. What is in a file of access lists, the settings have."""
+def read_when_changed(settings: NodeSettings) -> frozenset[str]:
+    """The files that the node looks at itself: what is in them holds, whether or not the configuration is read again."""
+    return frozenset(_looked_at(settings)) | _acl_files(settings)
+
+
+def _acl_files(settings: NodeSettings) -> frozenset[str]:
+    """Whose content the settings have as well."""
+    found = (settings.access, *(listener.access for listener in settings.listeners))
+    return frozenset(access.acl_file for access in found if access is not None and access.acl_file is not None)
+
+
+def _looked_at(settings: NodeSettings) -> Iterator[str]:
     for access in (settings.access, *(listener.access for listener in settings.listeners)):
         if access is not None and access.password_file is not None:
             yield access.password_file

@@ -95,6 +95,15 @@ class Snapshots:
         elif self._own.every_s and self._durable:
             self._schedule(None)
 
+    def adopt(self, settings: NodeSettings) -> None:
+        """Go by other settings, from the next snapshot and the next look at what is too much on."""
+        self._settings, self._own, self._space = settings, settings.snapshots, Space.of(settings)
+        self._usage_s = float("-inf")
+        self._shipping.adopt(self._own)
+        self._host.mailbox.cancel_timer(TIMER)
+        self._due_s = None
+        self._schedule(self._last["at_ms"] if self._last is not None else None)
+
     def stop(self) -> None:
         """The node stops: nothing new is begun, and what is half made is for the next life to remove."""
         self._stopping = True

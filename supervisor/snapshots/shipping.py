@@ -16,7 +16,7 @@ from storage.snapshots.snapshot_copy import copy_snapshot, prune_target
 from storage.snapshots.snapshot_folder import SnapshotFolder
 from supervisor.workers import Worker, words
 from wire.errors import BasculeError
-from wire.settings import NodeSettings
+from wire.settings import NodeSettings, SnapshotSettings
 
 log = logging.getLogger("bascule")
 
@@ -37,6 +37,11 @@ class Shipping:
         self._stopping = False
         self._shipped: dict[str, Any] | None = None
         self._failure: dict[str, Any] | None = None
+
+    def adopt(self, settings: SnapshotSettings) -> None:
+        """Copy to where these say from now on."""
+        self._target, self._keep = settings.to, settings.keep_in_target
+        self.ship()
 
     def ship(self) -> None:
         """Bring what is not there yet."""

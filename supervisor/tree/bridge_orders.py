@@ -7,11 +7,11 @@ from typing import Any
 
 from supervisor.control.control_socket import ControlError, Request
 from supervisor.tree.child_lives import Lives
+from supervisor.tree.current_settings import CurrentSettings
 from supervisor.tree.event_notes import Notes
 from supervisor.tree.pauses import Pauses
 from supervisor.tree.peers import Peers
 from supervisor.tree.running_children import RunningChildren
-from wire.settings import NodeSettings
 
 log = logging.getLogger("bascule")
 
@@ -20,7 +20,7 @@ class BridgeOrders:
     """Carries them out."""
 
     def __init__(
-        self, settings: NodeSettings, children: RunningChildren, pauses: Pauses, peers: Peers, lives: Lives, notes: Notes
+        self, settings: CurrentSettings, children: RunningChildren, pauses: Pauses, peers: Peers, lives: Lives, notes: Notes
     ) -> None:
         self._settings = settings
         self._children = children
@@ -36,9 +36,9 @@ class BridgeOrders:
             ControlError: it cannot be, and nothing was done.
         """
         bridge = request.arguments["bridge"]
-        lanes = [child for child in self._children if child.spec.bridge == bridge]
+        lanes = [child for child in self._children if child.spec.bridge == bridge and not child.removed]
         if not lanes:
-            known = ", ".join(bridge.name for bridge in self._settings.bridges) or "none"
+            known = ", ".join(bridge.name for bridge in self._settings.now.bridges) or "none"
             raise ControlError("unknown_bridge", f"there is no bridge {bridge!r}; known: {known}", request.request_id)
         if self._lives.stopping:
             raise ControlError("stopping", "the node is stopping", request.request_id)

@@ -13,6 +13,7 @@ from typing import Any
 from actors.process.mailbox import Mailbox
 from supervisor.tree.child_processes import Ending
 from supervisor.tree.child_table import former_lanes, former_spec
+from supervisor.tree.current_settings import CurrentSettings
 from supervisor.tree.event_notes import Notes
 from supervisor.tree.peers import Peers
 from supervisor.tree.restart_limit import Escalate, GiveUp, Restart
@@ -20,7 +21,6 @@ from supervisor.tree.running_children import Child, RunningChildren
 from wire.errors import ConfigError, Unavailable
 from wire.frames.names import CLIENTS, QUEUE_STORE, queue_name
 from wire.frames.supervision import ResetMarkers
-from wire.settings import NodeSettings
 
 log = logging.getLogger("bascule")
 
@@ -33,7 +33,7 @@ class Lives:
     def __init__(
         self,
         mailbox: Mailbox,
-        settings: NodeSettings,
+        settings: CurrentSettings,
         children: RunningChildren,
         peers: Peers,
         notes: Notes,
@@ -47,14 +47,14 @@ class Lives:
         self._peers = peers
         self._notes = notes
         self._end_node = end_node
-        self._stop_orders = sorted({child.spec.order for child in children})  # taken from the end
+        self._stop_orders: list[int] = []  # taken from the end
         self._stop_waits: set[str] = set()
         self._stop_until_s = 0.0  # those that were told to stop are killed then
 
     @property
     def all_ready(self) -> bool:
         """Whether the node does its work: all that a message needs is ready."""
-        needed = [child for child in self._children if child.spec.needed and not child.spec.former]
+        needed = [child for child in self._children if child.spec.needed and not child.spec.former and not child.removed]
         return not self.stopping and all(child.state == "ready" for child in needed)
 
     # --- beginnings ---
@@ -83,19 +83,29 @@ class Lives:
 
     def run_former_lanes(self, queues: Mapping[str, Mapping[str, Any]]) -> None:
         """Run lanes that the configuration has no more until they are empty; what others got since then waits for them."""
-        lanes = former_lanes(self._settings, queues)
-        needed = {spec.name: (lane, spec) for lane in lanes for spec in [former_spec(self._settings, lane)]}
+        lanes = former_lanes(self._settings.now, queues)
+        needed = {spec.name: (lane, spec) for lane in lanes for spec in [former_spec(self._settings.now, lane)]}
         for name, (lane, spec) in needed.items():
             if name not in self._children:
                 log.info("lane.former", extra={"child": name, "messages": queues[queue_name(*lane)]["depth"]})
                 self.spawn(self._children.add(spec))
         for child in [child for child in self._children if child.spec.former and child.wanted and child.name not in needed]:
-            child.wanted = False
-            self._mailbox.cancel_timer(f"restart {child.name}")
-            if child.life is None:
-                self._children.remove(child)
-            else:
-                self._children.order_stop(child)
+            self.let_go(child)
+
+    def let_go(self, child: Child) -> None:
+        """End ``child``, which is former or removed; its row goes with its life."""
+        child.wanted = False
+        self._mailbox.cancel_timer(f"restart {child.name}")
+        if child.life is None:
+            self._children.remove(child)
+        else:
+            self._children.order_stop(child)
+
+    def keep(self, child: Child) -> None:
+        """Have ``child`` live on that was former or removed; if its end was ordered, it begins anew with that."""
+        child.removed = False
+        if not child.wanted:
+            child.wanted, child.ordered = True, child.life is not None
 
     # --- ends ---
 
@@ -118,7 +128,7 @@ class Lives:
         if self.stopping or not child.wanted:
             child.state = "stopped"
             self._stop_waits.discard(child.name)
-            if child.spec.former and not self.stopping:
+            if (child.spec.former or child.removed) and not self.stopping:
                 self._children.remove(child)
             return self.stopping and not self._stop_waits and self._stop_next()
         if child.ordered:
@@ -168,6 +178,7 @@ class Lives:
 
     def stop_all(self) -> bool:
         """Stop the children in reverse start order, ``stopping`` being set; whether there is none to wait for."""
+        self._stop_orders = sorted({child.spec.order for child in self._children})
         for child in self._children:
             self._mailbox.cancel_timer(f"restart {child.name}")
         return self._stop_next()

@@ -38,6 +38,10 @@ class Liveness:
         self._ticked_s = now_s
         self._heard: dict[str, _Heard] = {}
 
+    def adopt(self, period_s: float, timeout_s: float) -> None:
+        """Judge by other times: who is heard again, by the timeout from then on."""
+        self._period_s, self._timeout_s = period_s, timeout_s
+
     def started(self, name: str, now_s: float) -> None:
         """A new life of ``name`` begins: until it is ``heard`` as ready it has ``STARTUP_TIMEOUT_S`` between heartbeats."""
         self._heard[name] = _Heard(now_s, max(self._timeout_s, STARTUP_TIMEOUT_S))

@@ -17,8 +17,10 @@ from actors.process.mailbox import Mailbox
 from actors.process.post import Post
 from storage import files
 from supervisor.lock import lock_data_dir
+from supervisor.reload.source import Source
 from supervisor.tree.child_processes import Spawner
 from supervisor.tree.child_table import ChildSpec, child_specs
+from supervisor.tree.current_settings import CurrentSettings
 from supervisor.tree.epochs import Epochs
 from supervisor.tree.pauses import Pauses
 from supervisor.tree.running_children import RunningChildren
@@ -26,22 +28,23 @@ from supervisor.tree.supervisor import Supervisor
 from supervisor.tree.template import Template
 from wire.errors import BasculeError, ConfigError, Unavailable
 from wire.frames.names import SUPERVISOR
-from wire.settings import NodeSettings, dump
+from wire.settings import NodeSettings
 
 log = logging.getLogger("bascule")
 
 EXIT_BUG = 70
-SETTINGS_NAME = "settings"
 RESTORING_NAME = "restoring"  # in the data folder while a backup is being restored to it
 
 
 def run_node(
     template: Template,
     load: Callable[[], NodeSettings],
-    recheck: Callable[[], list[str]],
+    source: Source,
     table: Callable[[NodeSettings], tuple[ChildSpec, ...]] = child_specs,
 ) -> int:
     """Run the node in the foreground until it is stopped. ``table`` makes the children's table, another one in tests.
+
+    source: where the settings that ``load`` waits for are from.
 
     Raises:
         ConfigError: what ``load`` raises, or a restore was cut short.
@@ -57,13 +60,17 @@ def run_node(
     except OSError as error:
         raise _unusable(data_dir, error) from error
     try:
-        return _supervise(settings, recheck, table(settings), template, lock)
+        return _supervise(settings, source, table, template, lock)
     finally:
         os.close(lock)
 
 
 def _supervise(
-    settings: NodeSettings, recheck: Callable[[], list[str]], table: tuple[ChildSpec, ...], template: Template, lock: int
+    settings: NodeSettings,
+    source: Source,
+    table: Callable[[NodeSettings], tuple[ChildSpec, ...]],
+    template: Template,
+    lock: int,
 ) -> int:
     data_dir, run_dir = Path(settings.data_dir), Path(settings.run_dir)
     if (data_dir / RESTORING_NAME).exists():
@@ -71,13 +78,14 @@ def _supervise(
     try:
         epochs = Epochs(data_dir, time.time())
         pauses = Pauses(data_dir)
-        settings_file = prepare_run_dir(run_dir, settings)
+        current = prepare_run_dir(run_dir, settings)
     except OSError as error:
         raise _unusable(data_dir, error) from error
     post = Post(run_dir, SUPERVISOR)
     mailbox = Mailbox(post, SUPERVISOR)
-    children = RunningChildren(mailbox, settings.supervision, table, Spawner(template, settings_file, inherit=(lock,)), epochs)
-    supervisor = Supervisor(mailbox, settings, children, recheck, pauses)
+    spawner = Spawner(template, current.file, inherit=(lock,))
+    children = RunningChildren(mailbox, settings.supervision, table(settings), spawner, epochs)
+    supervisor = Supervisor(mailbox, current, children, pauses, source, table)
     host = Host(post)
     host.add(supervisor)
     failure = host.run()
@@ -92,10 +100,10 @@ def _unusable(data_dir: Path, error: OSError) -> Unavailable:
     return Unavailable("the data folder cannot be used", data_dir=str(data_dir), error=str(error))
 
 
-def prepare_run_dir(run_dir: Path, settings: NodeSettings) -> Path:
+def prepare_run_dir(run_dir: Path, settings: NodeSettings) -> CurrentSettings:
     """Make ``run_dir`` for its owner only and write the settings for the children there, readable by the owner only."""
     files.make_folder(run_dir)
     run_dir.chmod(0o700)
-    path = run_dir / SETTINGS_NAME
-    files.write(path, dump(settings))
-    return path
+    current = CurrentSettings(settings)
+    current.write()
+    return current

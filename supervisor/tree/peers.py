@@ -6,21 +6,26 @@ from collections.abc import Iterable
 
 from actors.process.mailbox import Mailbox
 from supervisor.tree.acl_watch import AclWatch
+from supervisor.tree.current_settings import CurrentSettings
 from supervisor.tree.pauses import Pauses
 from supervisor.tree.running_children import Child, RunningChildren
 from wire.frames.names import BRIDGE, CLIENTS, HTTP, LISTENER, connection_name
 from wire.frames.supervision import Command, PeerUp
-from wire.settings import NodeSettings
 
 
 class Peers:
     """Keeps each child told; one bridge has nothing to do with another."""
 
-    def __init__(self, mailbox: Mailbox, settings: NodeSettings, children: RunningChildren, pauses: Pauses) -> None:
+    def __init__(self, mailbox: Mailbox, settings: CurrentSettings, children: RunningChildren, pauses: Pauses) -> None:
         self._mailbox = mailbox
+        self._settings = settings
         self._children = children
         self._pauses = pauses
-        self._acl_watch = AclWatch(settings)
+        self.adopt()
+
+    def adopt(self) -> None:
+        """Look at the ACL files of the settings that hold now; their rules are in these."""
+        self._acl_watch = AclWatch(self._settings.now)
 
     def brief(self, child: Child) -> None:
         """Tell a child which peers are ready, and whether its bridge is paused; a repetition is harmless."""

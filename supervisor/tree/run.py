@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from supervisor.config.loading_aside import Loading, problems
+from supervisor.config.loading_aside import Loading
 from supervisor.terminal.failures import printing, refused
 from supervisor.tree.template import Template
 from wire.errors import BasculeError
@@ -25,9 +25,10 @@ def _main(config: Path) -> int:
         loading = Loading(config)  # beside everything that follows
         with Template(forked=True, private=(loading.fileno(),)) as template:
             template.command_line.show("supervisor.tree.run", [str(config)])
+            from supervisor.reload.source import Source
             from supervisor.tree.node import run_node
 
-            return run_node(template, loading.settings, lambda: problems(config))
+            return run_node(template, loading.settings, Source(config.absolute(), lambda: Loading(config).settings()))
     except BasculeError as error:
         return refused(error)
     except KeyboardInterrupt:

@@ -29,9 +29,10 @@ log = logging.getLogger("bascule")
 class Child:
     """One row of the tree at run time.
 
-    state: starting, ready, stopping (as its heartbeats say), restarting, stopped, damaged, misconfigured. life: None while it does
-    not run. wanted: False once it shall stay down. ordered: its end was ordered, to be started anew at once and not counted as a
-    crash. last_cause: why a life ended that nobody had end.
+    state: new, starting, ready, stopping (as its heartbeats say), restarting, stopped, damaged, misconfigured. life: None while it
+    does not run. wanted: False once it shall stay down. ordered: its end was ordered, to be started anew at once and not counted as
+    a crash. removed: the configuration has it no more, and its row goes with its life. last_cause: why a life ended that nobody had
+    end.
     states, figures: of its actors, as its last heartbeat said. heralded: those that the others know to be ready.
     """
 
@@ -41,6 +42,7 @@ class Child:
     state: str = "starting"
     wanted: bool = True
     ordered: bool = False
+    removed: bool = False
     hung: bool = False
     restart_count: int = 0
     last_cause: str = ""
@@ -61,6 +63,11 @@ class Child:
                 if figures.get("error"):
                     return str(figures["error"])
         return self.last_cause
+
+    @property
+    def settings_number(self) -> int:
+        """The settings that it says to go by; 0 before it has said anything."""
+        return max((figures.get("settings", 0) for figures in self.figures.values()), default=0)
 
     def state_of(self, actor: str) -> str:
         """The state of one of its actors: what it said itself while its process works, else that of its process."""
@@ -93,10 +100,25 @@ class RunningChildren:
     def __contains__(self, name: str) -> bool:
         return name in self._children
 
+    def adopt(self, supervision: SupervisionSettings) -> None:
+        """Judge silence by other times."""
+        self._liveness.adopt(supervision.heartbeat_period_s, supervision.heartbeat_timeout_s)
+
     def add(self, spec: ChildSpec) -> Child:
         """A new row, of a child that does not run yet."""
         child = self._children[spec.name] = Child(spec, _restarts(spec, self._mailbox))
+        self._children = dict(sorted(self._children.items(), key=lambda item: item[1].spec.order))
         return child
+
+    def respec(self, child: Child, spec: ChildSpec) -> None:
+        """Have another row for a child that is there."""
+        if (spec.restarts_max, spec.restart_period_s, spec.restart_backoff) != (
+            child.spec.restarts_max,
+            child.spec.restart_period_s,
+            child.spec.restart_backoff,
+        ):
+            child.restarts = _restarts(spec, self._mailbox)
+        child.spec = spec
 
     def remove(self, child: Child) -> None:
         """Take the row of a child that does not run out of the tree."""

@@ -10,6 +10,7 @@ from actors.process.mailbox import Mailbox
 from supervisor.control.control_socket import ControlError, Request, encode_result
 from supervisor.snapshots.node_snapshots import Snapshots
 from supervisor.tree.child_lives import Lives
+from supervisor.tree.current_settings import CurrentSettings
 from supervisor.tree.pauses import Pauses
 from supervisor.tree.process_usage import usage_of
 from supervisor.tree.queue_rates import RateMeter
@@ -19,7 +20,6 @@ from supervisor.tree.status_figures import ProcessView, process_rows, status_map
 from supervisor.tree.store_requests import Answers, Asker
 from wire.frames.names import QUEUE_STORE, SUPERVISOR, queue_name
 from wire.frames.supervision import Heartbeat, ReportNow
-from wire.settings import NodeSettings
 
 TIMER = "collect"
 COLLECT_TIMEOUT_S = 0.5
@@ -34,14 +34,15 @@ class StatusRequests:
     def __init__(
         self,
         mailbox: Mailbox,
-        settings: NodeSettings,
+        settings: CurrentSettings,
         children: RunningChildren,
         lives: Lives,
         pauses: Pauses,
         snapshots: Snapshots,
         control: Callable[[], dict[str, Any]],
+        configuration: Callable[[], dict[str, Any]],
     ) -> None:
-        """control: the figures of the control sockets."""
+        """control: the figures of the control sockets. configuration: those of the configuration file."""
         self._mailbox = mailbox
         self._settings = settings
         self._children = children
@@ -49,6 +50,7 @@ class StatusRequests:
         self._pauses = pauses
         self._snapshots = snapshots
         self._control = control
+        self._configuration = configuration
         self.started_s = mailbox.now_s()
         self._started_at_ms = mailbox.wall_ms()
         self._collection: Collection[tuple[Asker, Any]] = Collection()
@@ -92,13 +94,14 @@ class StatusRequests:
         if not served:
             return []
         status = {**self.status(), "processes": process_rows(self._processes(), usage_of), "control": self._control()}
+        status["configuration"] = self._configuration()
         return [(whom, encode_result(request_id, status)) for whom, request_id in served]
 
     def status(self) -> dict[str, Any]:
         """What is known now, without the processes' memory and processor time."""
         now_s, lanes = self._mailbox.now_s(), self._lanes()
         return status_map(
-            node=self._settings.name,
+            node=self._settings.now.name,
             pid=os.getpid(),
             ready=self._lives.all_ready,
             uptime_s=now_s - self.started_s,
@@ -107,9 +110,9 @@ class StatusRequests:
             actors=self._children.views(now_s),
             lanes=lanes,
             snapshots=self._snapshots.figures(),
-            paused_since_ms={bridge.name: self._pauses.since_ms(bridge.name) for bridge in self._settings.bridges},
+            paused_since_ms={bridge.name: self._pauses.since_ms(bridge.name) for bridge in self._settings.now.bridges},
             stop_left_s=self._lives.stop_left_s(now_s),
-            limits={bridge.name: bridge.limits for bridge in self._settings.bridges},
+            limits={bridge.name: bridge.limits for bridge in self._settings.now.bridges},
             rates={queue: self._rates.rates(queue) for queue in (queue_name(*lane) for lane in lanes)},
         )
 
@@ -119,10 +122,11 @@ class StatusRequests:
 
     def _lanes(self) -> list[tuple[str, int]]:
         """The lanes that run: bridge and number, a bridge's former ones behind its others."""
+        bridges = self._settings.now.bridges
+        places = {bridge.name: place for place, bridge in enumerate(bridges)}
         former = [child.spec for child in self._children if child.spec.former]
-        lanes = [(bridge.name, lane) for bridge in self._settings.bridges for lane in range(bridge.lanes)]
+        lanes = [(bridge.name, lane) for bridge in bridges for lane in range(bridge.lanes)]
         for spec in former:
-            if spec.bridge is not None and spec.lane is not None:
+            if spec.bridge in places and spec.bridge is not None and spec.lane is not None:
                 lanes.append((spec.bridge, spec.lane))
-        places = {bridge.name: place for place, bridge in enumerate(self._settings.bridges)}
         return sorted(lanes, key=lambda lane: (places[lane[0]], lane[1]))

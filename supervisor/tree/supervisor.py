@@ -11,7 +11,6 @@ import json
 import logging
 import os
 import signal
-from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -19,17 +18,22 @@ from actors.process.actor import PolledActor
 from actors.process.mailbox import READ, Mailbox
 from supervisor.control.control_socket import ControlError, Request, encode_error, encode_result
 from supervisor.control.store_commands import is_queue_command
+from supervisor.reload.source import Source
 from supervisor.snapshots.node_snapshots import Snapshots
 from supervisor.terminal.failures import tell
-from supervisor.tree import control_doors, message_traces, status_requests, store_requests
+from supervisor.tree import control_doors, message_traces, rollout, status_requests, store_requests
 from supervisor.tree.bridge_orders import BridgeOrders
 from supervisor.tree.child_lives import Lives
+from supervisor.tree.child_table import child_specs
 from supervisor.tree.control_doors import ControlDoors
+from supervisor.tree.current_settings import CurrentSettings
 from supervisor.tree.event_notes import Notes
 from supervisor.tree.event_queue import Detail
 from supervisor.tree.message_traces import MessageTraces
 from supervisor.tree.pauses import Pauses
 from supervisor.tree.peers import Peers
+from supervisor.tree.reloads import Reloads
+from supervisor.tree.rollout import Rollout, Table
 from supervisor.tree.running_children import Child, RunningChildren
 from supervisor.tree.service_manager import ServiceManager
 from supervisor.tree.signals import SignalPipe
@@ -47,30 +51,36 @@ from wire.settings import NodeSettings
 
 log = logging.getLogger("bascule")
 
-REASON_MAX = 500  # characters of a complaint about the configuration that go into an event
-
 
 class Supervisor(PolledActor):
-    """One a node. ``recheck`` validates the configuration file again and returns its problems."""
+    """One a node."""
 
     def __init__(
-        self, mailbox: Mailbox, settings: NodeSettings, children: RunningChildren, recheck: Callable[[], list[str]], pauses: Pauses
+        self,
+        mailbox: Mailbox,
+        settings: CurrentSettings,
+        children: RunningChildren,
+        pauses: Pauses,
+        source: Source,
+        table: Table = child_specs,
     ) -> None:
+        """source: where the settings are from, to be read again. table: makes the children's rows of them."""
         super().__init__(mailbox)
         self.exit_status = 0
         self._settings = settings
         self._children = children
-        self._recheck = recheck
         self._pauses = pauses
-        self._period_s = settings.supervision.heartbeat_period_s
         self._announced = False
         self._service = ServiceManager(os.environ)
         self._notes = Notes(mailbox, children)
         self._peers = Peers(mailbox, settings, children, pauses)
         self._lives = Lives(mailbox, settings, children, self._peers, self._notes, self._end_node)
-        self._snapshots = Snapshots(self, settings, self._store_state, self._note_snapshot)
-        self._doors = ControlDoors(mailbox, settings)
-        self._status = StatusRequests(mailbox, settings, children, self._lives, pauses, self._snapshots, self._doors.figures)
+        self._snapshots = Snapshots(self, settings.now, self._store_state, self._note_snapshot)
+        self._doors = ControlDoors(mailbox, settings.now)
+        self._rollout = Rollout(mailbox, settings, children, self._lives, table)
+        self._reloads = Reloads(self, source, settings, children, self._rollout, self._notes, self._adopt, self._doors.answer)
+        figures = self._doors.figures, self._reloads.figures
+        self._status = StatusRequests(mailbox, settings, children, self._lives, pauses, self._snapshots, *figures)
         self._store_requests = StoreRequests(mailbox, children)
         self._traces = MessageTraces(mailbox, children)
         self._bridge_orders = BridgeOrders(settings, children, pauses, self._peers, self._lives, self._notes)
@@ -82,7 +92,7 @@ class Supervisor(PolledActor):
         self.mailbox.watch(self._signals.fileno(), READ, "signals")
         self._doors.open()
         self._notes.note("node.started", actor=SUPERVISOR, details={"version": version()})
-        for bridge in self._settings.bridges:
+        for bridge in self._settings.now.bridges:
             if (since_ms := self._pauses.since_ms(bridge.name)) is not None:
                 since = write_time(since_ms)
                 self._notes.note("bridge.paused", bridge=bridge.name, actor=SUPERVISOR, reason=f"since {since}")
@@ -90,7 +100,7 @@ class Supervisor(PolledActor):
         for child in self._children:
             self._lives.spawn(child)
         self._snapshots.start()
-        self.mailbox.set_timer("tick", self._status.started_s + self._period_s)
+        self.mailbox.set_timer("tick", self._status.started_s + self._settings.now.supervision.heartbeat_period_s)
         self._service.say("starting")
         if self._service.watchdog_period_s is not None:
             self.mailbox.set_timer("watchdog", self._status.started_s)
@@ -125,14 +135,16 @@ class Supervisor(PolledActor):
         verb, _, child_name = name.partition(" ")
         match verb:
             case "tick":
-                self.mailbox.set_timer("tick", now_s + self._period_s)
+                self.mailbox.set_timer("tick", now_s + self._settings.now.supervision.heartbeat_period_s)
                 self._notes.send()
                 if not self._lives.stopping:
                     self._children.kill_hung(now_s)
                     self._peers.tell_acl_changes()
+                    self._rollout.remind()
+                    self._reloads.look()
             case "watchdog":
-                self.mailbox.set_timer("watchdog", now_s + (self._service.watchdog_period_s or self._period_s))
                 self._service.alive()
+                self.mailbox.set_timer("watchdog", now_s + (self._service.watchdog_period_s or 1.0))
             case "restart":
                 self._lives.restart(self._children[child_name])
             case "kill":
@@ -145,6 +157,8 @@ class Supervisor(PolledActor):
                 self._answer(self._traces.timed_out(now_s))
             case control_doors.TIMER:
                 self._doors.bind()
+            case rollout.TIMER:
+                self._rollout.go_on()
             case "sys":
                 self._tell_figures(now_s)
 
@@ -176,6 +190,7 @@ class Supervisor(PolledActor):
             child.state = "stopping"
         if child.name == STORE and child.state == "ready" and not self._lives.stopping:
             self._lives.run_former_lanes(child.figures[QUEUE_STORE].get("queues", {}))
+        self._rollout.heard(child)
         if self._status.reported(heartbeat):
             self._collected()
 
@@ -194,6 +209,7 @@ class Supervisor(PolledActor):
             self._ended()
         elif self._announced and not self._lives.stopping:
             self._service.say(self._state())
+        self._rollout.heard(child)
 
     # --- the beginning ---
 
@@ -202,7 +218,7 @@ class Supervisor(PolledActor):
         self._notes.note("process.started", child=child, count=child.restart_count, details={"pid": child.life.pid})
         if child.name == STORE:
             self._notes.send()
-        if child.name == CLIENTS and self._settings.clients.sys_period_s:
+        if child.name == CLIENTS and self._settings.now.clients.sys_period_s:
             self.mailbox.set_timer("sys", self.mailbox.now_s())
         if not self._announced and self._lives.all_ready:
             self._announced = True
@@ -213,19 +229,20 @@ class Supervisor(PolledActor):
 
     def _tell_figures(self, now_s: float) -> None:
         """Give the Listener what the children report, for the $SYS topics; a new Listener begins the periods anew."""
-        if self._lives.stopping or self._children[CLIENTS].state != "ready":
+        period_s = self._settings.now.clients.sys_period_s
+        if self._lives.stopping or self._children[CLIENTS].state != "ready" or not period_s:
             return
-        self.mailbox.set_timer("sys", now_s + self._settings.clients.sys_period_s)
+        self.mailbox.set_timer("sys", now_s + period_s)
         uptime_s = int(now_s - self._status.started_s)
         self.send(LISTENER, NodeFigures(version=version(), uptime_s=uptime_s, values=node_values(self._status.status())))
 
     def _announce(self) -> None:
-        listeners = [f"{listener.host}:{listener.port}" for listener in self._settings.listeners]
+        listeners = [f"{listener.host}:{listener.port}" for listener in self._settings.now.listeners]
         took_s = round(self.mailbox.now_s() - self._status.started_s, 3)
         facts = {"pid": os.getpid(), "listeners": listeners, "took_s": took_s}
         log.info("node.ready", extra=facts)
         ts = datetime.now(UTC).isoformat(timespec="milliseconds")
-        refusal = tell(json.dumps({"ts": ts, "event": "node.ready", "node": self._settings.name, **facts}))
+        refusal = tell(json.dumps({"ts": ts, "event": "node.ready", "node": self._settings.now.name, **facts}))
         if refusal is not None:
             log.warning("output.refused", extra={"error": refusal, "why": "standard output did not take the line node.ready"})
 
@@ -237,14 +254,15 @@ class Supervisor(PolledActor):
             self._end_node(0)
             return
         self._service.reloading()
-        problems = self._recheck()
-        remedy = "a running node keeps its configuration; stop it and run it again: no queue is lost"
-        log.warning("reload.refused", extra={"valid": not problems, "problems": problems, "remedy": remedy})
-        reason = (problems[0] if problems else remedy)[:REASON_MAX]
-        self._notes.note(
-            "node.reload_refused", actor=SUPERVISOR, reason=reason, details={"valid": not problems, "problems": len(problems)}
-        )
-        self._service.ready(self._state())
+        self._reloads.hang_up(lambda: self._service.ready(self._state()))
+
+    def _adopt(self, settings: NodeSettings) -> None:
+        """Make anew what is made of the settings."""
+        self._peers.adopt()
+        self._snapshots.adopt(settings)
+        self._doors.rebind(settings.control)
+        if settings.clients.sys_period_s:
+            self.mailbox.set_timer("sys", self.mailbox.now_s())
 
     def _end_node(self, exit_status: int) -> None:
         """Stop the children in reverse start order, then this actor; the first reason to stop gives the exit status."""
@@ -274,6 +292,9 @@ class Supervisor(PolledActor):
             if request.command == "status":
                 self._status.ask(whom, request)
                 return
+            if request.command in ("reload", "reload.plan"):
+                self._reloads.ask(whom, request)
+                return
             if request.command == "topics":
                 self._traces.ask_topics(whom, request)
                 return
@@ -298,10 +319,10 @@ class Supervisor(PolledActor):
     def _obey(self, request: Request) -> dict[str, Any]:
         match request.command:
             case "ping":
-                return {"node": self._settings.name, "pid": os.getpid(), "ready": self._lives.all_ready}
+                return {"node": self._settings.now.name, "pid": os.getpid(), "ready": self._lives.all_ready}
             case "stop":
                 self._end_node(0)
-                return {"stopping": True, "pid": os.getpid(), "stop_timeout_s": self._settings.supervision.stop_timeout_s}
+                return {"stopping": True, "pid": os.getpid(), "stop_timeout_s": self._settings.now.supervision.stop_timeout_s}
             case "trace" | "trace.result":
                 return self._traces.obey(request)
             case "snapshot" | "snapshot.result":

@@ -140,10 +140,10 @@ class Clock:
 
     def is_seen_by(self, node: Node) -> bool:
         """Whether the supervisor of ``node`` goes by it by now; SIGHUP makes it say something."""
-        said = len(node.events("reload.refused"))
+        said = len(node.events("node.reloaded"))
         node.supervisor.send_signal(signal.SIGHUP)
-        wait_until(lambda: len(node.events("reload.refused")) > said, PATIENCE_S, "a word of the supervisor")
-        return abs(away_s(node, "reload.refused") - self._away_s) < 60
+        wait_until(lambda: len(node.events("node.reloaded")) > said, PATIENCE_S, "a word of the supervisor")
+        return abs(away_s(node, "node.reloaded") - self._away_s) < 60
 
 
 HOUR_S = 3600

@@ -25,8 +25,10 @@ from actors.process.local_messages import Passed, Published
 from actors.process.mailbox import READ, Mailbox
 from actors.store.queue_store import QueueStore
 from storage.engine.engine import Engine
+from supervisor.reload.source import Source
 from supervisor.tree.child_processes import Ending, Life, Spawner
 from supervisor.tree.child_table import ChildSpec, child_specs
+from supervisor.tree.current_settings import CurrentSettings
 from supervisor.tree.epochs import Epochs
 from supervisor.tree.pauses import Pauses
 from supervisor.tree.running_children import RunningChildren
@@ -49,7 +51,7 @@ from wire.frames.intake import Publishes
 from wire.frames.lanes import HandOut, LaneClose, LaneOpen, LaneOpened
 from wire.frames.names import CLIENTS, LISTENER, STORE, SUPERVISOR, actors_of
 from wire.frames.supervision import Command, SnapshotMade
-from wire.settings import ListenerSettings, RemoteSettings
+from wire.settings import ListenerSettings, NodeSettings, RemoteSettings
 
 
 class SimListening(Pollable):
@@ -233,6 +235,12 @@ _CLASSES: dict[str, type[MailboxActor]] = {
     "connection": Connection,
     "listener": SimListener,
 }
+
+
+def _never_read() -> NodeSettings:
+    raise AssertionError("configurations change while the node does not run")
+
+
 _machines: list[Machine] = []
 
 
@@ -300,7 +308,7 @@ class Machine:
             epochs = SimEpochs(self.disk, self.world.wall_s())
             children = RunningChildren(mailbox, self.settings.supervision, child_specs(self.settings), SimSpawner(self), epochs)
             host = Host(post)
-            host.add(SimSupervisor(mailbox, self.settings, children, list, SimPauses(self)))
+            host.add(SimSupervisor(mailbox, CurrentSettings(self.settings), children, SimPauses(self), Source(Path(), _never_read)))
             return host
 
         self.supervisor = self._process(SUPERVISOR, 0, make)

@@ -9,11 +9,12 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from supervisor.tree.child_table import child_specs
+from supervisor.reload.source import Source
+from supervisor.tree.child_table import ChildSpec, child_specs
 from supervisor.tree.node import run_node
 from supervisor.tree.template import Template
-from wire.errors import BasculeError
-from wire.settings import load
+from wire.errors import BasculeError, ConfigError
+from wire.settings import NodeSettings, load
 
 
 def main(argv: list[str]) -> int:
@@ -25,13 +26,23 @@ def main(argv: list[str]) -> int:
             name = word
         else:
             options[name].append(word)
-    specs = tuple(
-        replace(spec, command=("tests.supervisor.child", "--process", spec.name, *options[spec.name]))
-        for spec in child_specs(settings)
-    )
+
+    def specs(wanted: NodeSettings) -> tuple[ChildSpec, ...]:
+        return tuple(
+            replace(spec, command=("tests.supervisor.child", "--process", spec.name, *options.get(spec.name, [])))
+            for spec in child_specs(wanted)
+        )
+
+    def read() -> NodeSettings:
+        """What a test has put beside the settings that the node began with."""
+        try:
+            return load(Path(argv[0]).with_suffix(".next").read_bytes())
+        except FileNotFoundError as error:
+            raise ConfigError("the configuration is refused", problems=["line 3: something is wrong"]) from error
+
     try:
         with Template(forked=True) as template:
-            return run_node(template, lambda: settings, lambda: ["line 3: something is wrong"], lambda _: specs)
+            return run_node(template, lambda: settings, Source(Path(argv[0]), read), specs)
     except BasculeError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_status

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from errno import ENOMEM, ENOSPC
 from itertools import count
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 from actors.process.mailbox import READ, Mailbox
+from supervisor.reload.source import Source
 from supervisor.tree.child_processes import Ending, Spawner
 from supervisor.tree.child_table import ChildSpec, child_specs
+from supervisor.tree.current_settings import CurrentSettings
 from supervisor.tree.pauses import Pauses
 from supervisor.tree.running_children import RunningChildren
 from supervisor.tree.supervisor import Supervisor
 from tests.support.settings import bridge, node
+from wire.errors import BasculeError
 from wire.frames.base import Frame, FrameType
 from wire.frames.names import actors_of
 from wire.frames.supervision import Heartbeat
-from wire.settings import HttpSettings
+from wire.settings import HttpSettings, NodeSettings
 
 
 class FakeMailbox:
@@ -51,6 +57,9 @@ class FakeMailbox:
 
     def cancel_timer(self, name: str) -> None:
         self.timers.pop(name, None)
+
+    def in_thread(self, name: str, job: Callable[[], None]) -> None:
+        job()
 
     def send(self, peer: str, frame: Frame) -> None:
         self.sent.append((peer, frame))
@@ -98,6 +107,7 @@ class Children:
         self.fake = FakeMailbox()
         self.mailbox = cast(Mailbox, self.fake)
         self.settings = node(bridge("cloud", 1), http=http)
+        self.current = Held(self.settings)
         self.spawner = FakeSpawner()
         epochs: Any = SimpleNamespace(next=_next_of(count(1)))
         specs = child_specs(self.settings)
@@ -107,6 +117,23 @@ class Children:
         """The frames of this kind since the last time; the others are forgotten."""
         sent, self.fake.sent = self.fake.sent, []
         return [(peer, frame) for peer, frame in sent if isinstance(frame, kind)]
+
+
+class Held(CurrentSettings):
+    """Settings without a disk, which may refuse. published: the number of those that children begin with."""
+
+    def __init__(self, settings: NodeSettings) -> None:
+        super().__init__(settings)
+        self.refuses = False
+        self.published = settings.number
+
+    def adopt(self, settings: NodeSettings) -> None:
+        if self.refuses:
+            raise OSError(ENOSPC, "No space left on device")
+        self.now = replace(settings, number=self.now.number + 1)
+
+    def publish(self) -> None:
+        self.published = self.now.number
 
 
 class FakePauses(Pauses):
@@ -127,15 +154,30 @@ class FakePauses(Pauses):
         self._since_ms.pop(bridge, None)
 
 
+class AtOnce(Supervisor):
+    """What threads do is done at once."""
+
+    def tell_from_thread(self, message: Any) -> bool:
+        self.on_told(message)
+        return True
+
+
 class Tree(Children):
     """A supervisor of such a node, whose processes are the test; all of them are ready."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.supervisor = Supervisor(self.mailbox, self.settings, self.children, list, FakePauses())
+        self.written: NodeSettings | BasculeError = self.settings  # what the configuration says, or what is wrong with it
+        source = Source(Path("/node.yaml"), self._read)
+        self.supervisor = AtOnce(self.mailbox, self.current, self.children, FakePauses(), source)
         for child in list(self.children):
             self.begins(child.name)
             self.ready(child.name)
+
+    def _read(self) -> NodeSettings:
+        if isinstance(self.written, BasculeError):
+            raise self.written
+        return self.written
 
     def beat(self, name: str, state: str, status: dict[str, Any] | None = None, **states: str) -> None:
         """A heartbeat of process ``name``; ``status`` is its first actor's, ``states`` (by kind) are those unlike its own."""

@@ -64,6 +64,7 @@ TOLD: dict[str, tuple[Verdict, str]] = {
     "process.ended": ("attention", "a process ended"),
     "node.started": ("ok", "the node started"),
     "node.stopped": ("ok", "the node stopped"),
+    "node.reloaded": ("ok", "a new configuration was applied while the node ran"),
     "node.reload_refused": ("ok", "a new configuration was refused while the node ran"),
     "overflow.began": ("attention", "a queue overflowed"),
     "disk.full": ("attention", "the disk was full"),

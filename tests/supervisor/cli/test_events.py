@@ -110,6 +110,7 @@ def test_a_hangup_is_among_the_events_with_what_is_wrong_with_the_file(start_nod
         return [event for event in map(json.loads, done.stdout.splitlines()) if event["kind"] == "node.reload_refused"]
 
     sound = Path(shutil.copy(node.config_path, node.folder / "sound.yaml"))
+    node.configure(node_config(snapshots={"keep": 3}))
     node.supervisor.send_signal(signal.SIGHUP)
     wait_until(lambda: len(refusals()) == 1, 60.0, lambda: node.output[-2000:])
     node.configure(node_config(nonsense=True))
@@ -118,7 +119,7 @@ def test_a_hangup_is_among_the_events_with_what_is_wrong_with_the_file(start_nod
     valid, wrong = refusals()
 
     assert (valid["actor"], valid["details"]) == ("supervisor", {"valid": True, "problems": 0})
-    assert "keeps its configuration" in valid["reason"]
+    assert "snapshots.keep would give something up for good" in valid["reason"]
     assert wrong["details"] == {"valid": False, "problems": 1}
     lines = node.config_path.read_text().splitlines()
     line = next(number for number, text in enumerate(lines, 1) if "nonsense" in text)

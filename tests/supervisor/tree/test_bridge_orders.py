@@ -25,12 +25,12 @@ class Orders(Children):
         super().__init__()
         self.pauses = FakePauses()
         self.notes = Notes(self.mailbox, self.children)
-        peers = Peers(self.mailbox, self.settings, self.children, self.pauses)
-        self.lives = Lives(self.mailbox, self.settings, self.children, peers, self.notes, lambda status: None)
+        peers = Peers(self.mailbox, self.current, self.children, self.pauses)
+        self.lives = Lives(self.mailbox, self.current, self.children, peers, self.notes, lambda status: None)
         for child in self.children:
             self.lives.spawn(child)
         self.children[STORE].state = "ready"
-        self._orders = BridgeOrders(self.settings, self.children, self.pauses, peers, self.lives, self.notes)
+        self._orders = BridgeOrders(self.current, self.children, self.pauses, peers, self.lives, self.notes)
 
     def obey(self, verb: str, bridge: str = "cloud") -> dict[str, Any]:
         return self._orders.obey(Request(request_id=7, command=f"bridge.{verb}", arguments={"bridge": bridge}))

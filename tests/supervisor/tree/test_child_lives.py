@@ -27,9 +27,9 @@ class LivesOf(Children):
         super().__init__(http)
         self.pauses = FakePauses()
         self.notes = Notes(self.mailbox, self.children)
-        peers = Peers(self.mailbox, self.settings, self.children, self.pauses)
+        peers = Peers(self.mailbox, self.current, self.children, self.pauses)
         self.ends: list[int] = []
-        self.lives = Lives(self.mailbox, self.settings, self.children, peers, self.notes, self.ends.append)
+        self.lives = Lives(self.mailbox, self.current, self.children, peers, self.notes, self.ends.append)
         for child in self.children:
             self.lives.spawn(child)
             child.state = "ready"

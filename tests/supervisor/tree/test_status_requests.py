@@ -40,14 +40,14 @@ class Desk(Children):
     def __init__(self) -> None:
         super().__init__()
         self.pauses = FakePauses()
-        peers = Peers(self.mailbox, self.settings, self.children, self.pauses)
+        peers = Peers(self.mailbox, self.current, self.children, self.pauses)
         self.lives = Lives(
-            self.mailbox, self.settings, self.children, peers, Notes(self.mailbox, self.children), lambda status: None
+            self.mailbox, self.current, self.children, peers, Notes(self.mailbox, self.children), lambda status: None
         )
         for child in self.children:
             self.lives.spawn(child)
         snapshots = cast(Snapshots, NoSnapshots())
-        self.requests = StatusRequests(self.mailbox, self.settings, self.children, self.lives, self.pauses, snapshots, dict)
+        self.requests = StatusRequests(self.mailbox, self.current, self.children, self.lives, self.pauses, snapshots, dict, dict)
         self.names = [child.name for child in self.children]
 
     def ask(self, whom: bytes) -> None:

@@ -294,10 +294,11 @@ def test_a_second_run_in_the_same_folder_is_refused(start: StartSupervisor) -> N
     assert node.status()["ready"] is True
 
 
-def test_a_hangup_checks_the_configuration_and_changes_nothing(start: StartSupervisor) -> None:
+def test_a_hangup_with_a_wrong_configuration_changes_nothing(start: StartSupervisor) -> None:
+    """tree.reload-all-or-nothing"""
     node = start().wait_ready()
     node.process.send_signal(signal.SIGHUP)
-    event = node.wait_for("reload.refused")
+    event = node.wait_for("node.reload_refused")
     assert event["problems"] == ["line 3: something is wrong"]
     assert node.status()["ready"] is True
 

@@ -1,0 +1,51 @@
+"""The settings that a running node goes by: one place, which all parts of the supervisor read, and the file that children read."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from storage import files
+from wire.settings import NodeSettings, dump
+
+SETTINGS_NAME = "settings"
+
+
+class CurrentSettings:
+    """now: the settings. Whoever reads them each time has the newest; what is derived from them is made anew by ``Reloads``."""
+
+    def __init__(self, settings: NodeSettings) -> None:
+        self.now = settings
+        self.file = Path(settings.run_dir) / SETTINGS_NAME  # for the children, readable by the owner only
+        self._next = self.file.with_name(f"{SETTINGS_NAME}.next")
+
+    def write(self) -> None:
+        """Have the file say what holds.
+
+        Raises:
+            OSError: the disk refuses; the file is as it was.
+        """
+        files.write(self.file, dump(self.now))
+
+    def adopt(self, settings: NodeSettings) -> None:
+        """Go by ``settings``, under the next number. Children that begin do so once ``publish`` was called.
+
+        Raises:
+            OSError: the disk refuses; nothing has changed.
+        """
+        following = replace(settings, number=self.now.number + 1)
+        files.write(self._next, dump(following))
+        self.now = following
+
+    def publish(self) -> None:
+        """Have children begin with what was adopted.
+
+        Raises:
+            OSError: the disk refuses; they begin with what was before, and are to be told.
+        """
+        if self._next.exists():
+            files.rename(self._next, self.file)
+
+    def note(self, settings: NodeSettings) -> None:
+        """``settings`` say the same as those that hold, of files that are not the same."""
+        self.now = replace(self.now, files=settings.files)

@@ -1,0 +1,221 @@
+"""The configuration read again while the node runs: by an operator's command, or by SIGHUP, which says yes to nothing.
+
+It is read and validated in a process aside, in a thread, so that messages and heartbeats do not wait for it. What it changes is
+``supervisor/reload/plan.py``'s to say; how that reaches the children, ``rollout.py``'s.
+
+tree.reload-all-or-nothing [P7]: a configuration that does not hold, or of which a part is not to be applied, changes nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from actors.process.actor import PolledActor
+from actors.process.logs import set_level
+from supervisor.config.files_read import FilesRead
+from supervisor.control.control_socket import ControlError, Request, encode_result
+from supervisor.reload.losses import Waiting
+from supervisor.reload.plan import Plan, plan, read_when_changed
+from supervisor.reload.source import Source
+from supervisor.tree.current_settings import CurrentSettings
+from supervisor.tree.event_notes import Notes
+from supervisor.tree.event_queue import Detail
+from supervisor.tree.rollout import Rollout
+from supervisor.tree.running_children import RunningChildren
+from supervisor.units import write_time
+from supervisor.workers import Worker, words
+from wire.errors import BasculeError, ConfigError
+from wire.frames.names import QUEUE_STORE, STORE, SUPERVISOR, lane_of_queue
+from wire.settings import NodeSettings
+
+log = logging.getLogger("bascule")
+
+ASKERS_MAX = 8
+REASON_MAX = 500  # characters of a complaint about the configuration that go into an event
+
+Asker = list[bytes]
+Answer = Callable[[Asker, bytes], None]
+Adopt = Callable[[NodeSettings], None]
+
+
+def _nobody(*_: Any) -> None:
+    """Nobody waits for it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    """One request. apply: else it is only planned. yes: to what is destructive. at_ms: when it came, on the wall clock."""
+
+    apply: bool
+    yes: bool
+    actor: str
+    at_ms: int
+    tell: Callable[[dict[str, Any]], None] = _nobody
+    done: Callable[[], None] = _nobody
+
+
+class Reloads:
+    """Reads, plans and applies; one after the other. Who asked is answered when the orders are given, not when all have obeyed."""
+
+    def __init__(
+        self,
+        host: PolledActor,
+        source: Source,
+        settings: CurrentSettings,
+        children: RunningChildren,
+        rollout: Rollout,
+        notes: Notes,
+        adopt: Adopt,
+        answer: Answer,
+    ) -> None:
+        """adopt: makes anew what the supervisor makes of the settings. answer: answers who asked."""
+        self._source = source
+        self._settings = settings
+        self._children = children
+        self._rollout = rollout
+        self._notes = notes
+        self._adopt = adopt
+        self._answer = answer
+        self._mailbox = host.mailbox
+        self._worker = Worker(host, "reload")
+        self._asking = 0
+        self._read_ms = host.mailbox.wall_ms()
+        self._files = self._watch()
+        self._changed: tuple[str, ...] = ()
+
+    # --- requests ---
+
+    def ask(self, whom: Asker, request: Request) -> None:
+        """Answer ``request`` to ``whom``, once the configuration is read.
+
+        Raises:
+            ControlError: an argument is wrong, or too many wait.
+        """
+        yes = request.arguments.get("yes", "no")
+        if yes not in ("yes", "no"):
+            raise ControlError("bad_arguments", f"yes is yes or no, not {yes!r}", request.request_id)
+        if self._asking >= ASKERS_MAX:
+            raise ControlError("busy", "too many are waiting for the configuration to be read", request.request_id)
+        self._asking += 1
+        tell = partial(self._tell, whom, request.request_id)
+        apply, now_ms = request.command == "reload", self._mailbox.wall_ms()
+        self._read(_Asked(apply=apply, yes=yes == "yes", actor="operator", at_ms=now_ms, tell=tell))
+
+    def hang_up(self, done: Callable[[], None]) -> None:
+        """SIGHUP: apply what gives nothing up. ``done`` is told when all is applied, or nothing will be."""
+        self._read(_Asked(apply=True, yes=False, actor=SUPERVISOR, at_ms=self._mailbox.wall_ms(), done=done))
+
+    def look(self) -> None:
+        """See whether the files have changed. Call it each heartbeat period."""
+        changed = self._files.changed()
+        if changed and changed != self._changed:
+            log.info("configuration.changed", extra={"files": changed, "remedy": "bascule reload applies it"})
+        self._changed = changed
+
+    def figures(self) -> dict[str, Any]:
+        """``configuration`` of ``status``."""
+        return {
+            "file": str(self._source.path),
+            "read_at": write_time(self._read_ms),
+            "changed_on_disk": bool(self._changed),
+            "changed_files": list(self._changed),
+            "number": self._settings.now.number,
+            "pending": self._rollout.pending(),
+        }
+
+    # --- inside ---
+
+    def _read(self, asked: _Asked) -> None:
+        self._worker.do(self._source.read, partial(self._planned, asked), partial(self._unread, asked))
+
+    def _unread(self, asked: _Asked, error: OSError | BasculeError) -> None:
+        """The configuration does not hold, or cannot be read."""
+        told = list(error.problems) if isinstance(error, ConfigError) else []
+        problems = told or [words(error)]
+        self._refuse(asked, _result(None, refused=words(error), problems=problems), problems[0])
+
+    def _planned(self, asked: _Asked, settings: NodeSettings) -> None:
+        """The configuration holds: say what it changes, and do it."""
+        made = plan(self._settings.now, settings, self._waiting())
+        refusal = made.refusal(yes=asked.yes or not asked.apply)
+        if not asked.apply:
+            asked.tell(_result(made, refused=refusal))
+            return
+        if refusal is None:
+            try:
+                self._settings.adopt(settings) if made.changes else self._settings.note(settings)
+            except OSError as error:
+                refusal = f"the disk refuses to keep the settings: {error.strerror}; nothing was changed"
+        if refusal is not None:
+            self._refuse(asked, _result(made, refused=refusal), refusal)
+            return
+        self._read_ms = asked.at_ms
+        self._files, self._changed = self._watch(), ()
+        number, changes = self._settings.now.number, [change.as_map() for change in made.changes]
+        log.info("node.reloaded", extra={"number": number, "changes": changes})
+        if made.changes:
+            self._apply(made, asked)
+        else:
+            asked.done()
+        asked.tell(_result(made, applied=True, number=number))
+
+    def _apply(self, made: Plan, asked: _Asked) -> None:
+        settings = self._settings.now
+        set_level(settings.log_level)
+        counts = {how: len(made.of(how)) for how in ("live", "reconnect", "restart", "destructive") if made.of(how)}
+        reason = ", ".join(change.what for change in made.changes)[:REASON_MAX]
+        details: dict[str, Detail] = {"number": settings.number, **counts}
+        self._notes.note("node.reloaded", actor=asked.actor, reason=reason, count=len(made.changes), details=details)
+        self._adopt(settings)
+        self._rollout.begin(made, asked.done)
+
+    def _refuse(self, asked: _Asked, result: dict[str, Any], why: str) -> None:
+        if asked.apply:
+            problems = result["problems"]
+            log.warning("node.reload_refused", extra={"why": result["refused"], "problems": problems})
+            details: dict[str, Detail] = {"valid": not problems, "problems": len(problems)}
+            self._notes.note("node.reload_refused", actor=asked.actor, reason=why[:REASON_MAX], details=details)
+        asked.done()
+        asked.tell(result)
+
+    def _tell(self, whom: Asker, request_id: Any, result: dict[str, Any]) -> None:
+        self._asking -= 1
+        self._answer(whom, encode_result(request_id, result))
+
+    def _watch(self) -> FilesRead:
+        return FilesRead(self._settings.now, read_when_changed(self._settings.now))
+
+    def _waiting(self) -> Waiting | None:
+        """What is in the bridges' queues, as the store said last; None if it has not."""
+        queues = self._children[STORE].figures.get(QUEUE_STORE, {}).get("queues")
+        if queues is None:
+            return None
+        found: dict[str, tuple[int, int]] = {}
+        for name, queue in queues.items():
+            lane = lane_of_queue(name)
+            if lane is not None and queue.get("depth") is not None:
+                messages, size_bytes = found.get(lane.bridge, (0, 0))
+                found[lane.bridge] = messages + queue["depth"], size_bytes + (queue.get("bytes") or 0)
+        return found
+
+
+def _result(
+    made: Plan | None,
+    *,
+    refused: str | None = None,
+    problems: Iterable[str] = (),
+    applied: bool = False,
+    number: int | None = None,
+) -> dict[str, Any]:
+    """What who asked is told."""
+    return {
+        "changes": [] if made is None else [change.as_map() for change in made.changes],
+        "applied": applied,
+        "refused": refused,
+        "problems": list(problems),
+        "number": number,
+    }

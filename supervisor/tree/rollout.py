@@ -1,0 +1,187 @@
+"""How changed settings reach the processes of a running node, one after the other.
+
+1. The store hears first, or begins anew: it knows every queue before anything is sent to one, and is never behind the clients.
+2. Processes that begin do so with the new settings from here on. The clients' process hears, and bridges that have not changed.
+3. Nothing is routed by what was any more. New bridges begin, changed ones begin anew, what is configured no more ends. HTTP begins
+   anew last: who asked by it has been answered.
+
+Each step waits until the process before it says that it goes by these settings, or a while: one that hangs holds up nobody, and is
+told again. Settings that change again meanwhile begin with the first step, and what was to begin
+anew still does. A supervisor that dies in the middle leaves nothing half: the next one starts by the file as it is then.
+
+tree.told-until-it-says-so [alive]: a process is told again until it says that it goes by the settings that hold.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+
+from actors.process.mailbox import Mailbox
+from supervisor.reload.plan import Plan
+from supervisor.tree.child_lives import Lives
+from supervisor.tree.child_table import ChildSpec, former_spec
+from supervisor.tree.current_settings import CurrentSettings
+from supervisor.tree.running_children import Child, RunningChildren
+from wire.frames.names import BRIDGE, CLIENTS, HTTP, STORE, BridgeLane
+from wire.frames.supervision import Reconfigure
+from wire.settings import NodeSettings, dump
+
+log = logging.getLogger("bascule")
+
+TIMER = "rollout"
+STEP_TIMEOUT_S = 5.0
+NEW = "new"  # the state of a child that was never begun
+
+Table = Callable[[NodeSettings], tuple[ChildSpec, ...]]
+
+
+class Rollout:
+    """Brings the settings that hold to the children. The timer ``TIMER`` is for ``go_on``."""
+
+    def __init__(
+        self,
+        mailbox: Mailbox,
+        settings: CurrentSettings,
+        children: RunningChildren,
+        lives: Lives,
+        table: Table,
+    ) -> None:
+        """table: makes the rows of the children."""
+        self._mailbox = mailbox
+        self._settings = settings
+        self._children = children
+        self._lives = lives
+        self._table = table
+        self._when_done: list[Callable[[], None]] = []
+        self._steps = (self._to_store, self._to_clients, self._to_the_rest)
+        self._next = len(self._steps)
+        self._awaited = ""  # the process that the next step waits for
+        self._begin: set[str] = set()  # processes that are to begin, or to begin anew
+        self._told: dict[str, int] = {}  # the settings that a process was told
+
+    # --- events ---
+
+    def begin(self, plan: Plan, done: Callable[[], None]) -> None:
+        """The settings have changed by ``plan``; ``done`` is told when the last step was taken."""
+        self._when_done.append(done)
+        self._set_rows()
+        self._begin |= plan.restarts
+        self._begin |= {child.name for child in self._children if child.spec.bridge in plan.reconnects}
+        self._next = 0
+        self.go_on()
+
+    def heard(self, child: Child) -> None:
+        """``child`` has said by which settings it goes, or its life has ended."""
+        if child.name == self._awaited and self._goes_by_them(child):
+            self.go_on()
+
+    def go_on(self) -> None:
+        """Take the next step, and those after it that need not wait."""
+        self._mailbox.cancel_timer(TIMER)
+        self._awaited = ""
+        while self._next < len(self._steps) and not self._lives.stopping:
+            step = self._steps[self._next]
+            self._next += 1
+            awaited = step()
+            if awaited is not None and not self._goes_by_them(awaited):
+                self._awaited = awaited.name
+                self._mailbox.set_timer(TIMER, self._mailbox.now_s() + STEP_TIMEOUT_S)
+                return
+            if self._next == len(self._steps):
+                whom, self._when_done = self._when_done, []
+                for done in whom:
+                    done()
+
+    def remind(self) -> None:
+        """Tell again whoever was told, and does not say that it goes by the settings. Call it each heartbeat period."""
+        number = self._settings.now.number
+        told = [child for child in self._children.living() if self._told.get(child.name) == number]
+        for child in told:
+            del self._told[child.name]
+        self._tell(told)
+
+    def pending(self) -> list[str]:
+        """The processes that run, or are to, and do not go by the settings yet."""
+        return [
+            child.name
+            for child in self._children
+            if child.wanted and (child.name in self._begin or child.removed or not self._goes_by_them(child))
+        ]
+
+    # --- steps: the process to wait for ---
+
+    def _to_store(self) -> Child:
+        store = self._children[STORE]
+        if STORE in self._begin or store.life is None:
+            self._publish()
+        self._anew_or_told([store])
+        return store
+
+    def _to_clients(self) -> Child:
+        self._publish()
+        clients = self._children[CLIENTS]
+        bridges = [child for child in self._children if child.spec.kind == BRIDGE and child.name not in self._begin]
+        self._tell([clients, *(child for child in bridges if not child.removed)])
+        return clients
+
+    def _to_the_rest(self) -> None:
+        for child in [child for child in self._children if child.removed and child.wanted]:
+            self._lives.let_go(child)
+        self._anew_or_told(child for child in self._children if not child.removed)
+
+    # --- inside ---
+
+    def _publish(self) -> None:
+        try:
+            self._settings.publish()
+        except OSError as error:
+            log.error("settings.not_written", extra={"error": str(error)})
+
+    def _set_rows(self) -> None:
+        """Have the rows that the settings want; what they do not want is marked, and lives on for now."""
+        supervision = self._settings.now.supervision
+        self._children.adopt(supervision)
+        wanted = {spec.name: spec for spec in self._table(self._settings.now)}
+        bridges = {bridge.name for bridge in self._settings.now.bridges}
+        for child in list(self._children):
+            spec = wanted.pop(child.name, None)
+            if spec is not None:
+                self._children.respec(child, spec)
+                if child.spec.kind in (BRIDGE, HTTP):
+                    self._lives.keep(child)
+            elif child.spec.bridge in bridges and child.spec.bridge is not None and child.spec.lane is not None:
+                self._children.respec(child, former_spec(self._settings.now, BridgeLane(child.spec.bridge, child.spec.lane)))
+            else:
+                child.removed = True
+        for spec in wanted.values():
+            child = self._children.add(spec)
+            child.state = NEW
+            self._begin.add(child.name)
+
+    def _anew_or_told(self, children: Iterable[Child]) -> None:
+        """Have those begin anew that are to, and tell the others."""
+        others = []
+        for child in list(children):
+            if child.name in self._begin:
+                self._begin.discard(child.name)
+                if child.state == NEW:
+                    self._lives.spawn(child)
+                else:
+                    self._lives.restart_on_order([child])
+            else:
+                others.append(child)
+        self._tell(others)
+
+    def _tell(self, children: Iterable[Child]) -> None:
+        """Tell those of ``children`` that were not told yet, and do not know."""
+        frame, number = None, self._settings.now.number
+        for child in children:
+            told, self._told[child.name] = self._told.get(child.name), number
+            if told != number and child.life is not None and not child.ordered and not self._goes_by_them(child):
+                frame = frame or Reconfigure(number=number, settings=dump(self._settings.now))
+                self._mailbox.send(child.name, frame)
+
+    def _goes_by_them(self, child: Child) -> bool:
+        """Whether ``child`` goes by the settings; one that does not run begins with them, or is told."""
+        return child.life is None or child.settings_number >= self._settings.now.number
