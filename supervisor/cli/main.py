@@ -28,6 +28,7 @@ from supervisor.cli.node_calls import CONFIG, JSON, GivenNode, about_node, confi
 from supervisor.cli.node_calls import load as _load
 from supervisor.cli.passwd import passwd
 from supervisor.cli.queue import queue
+from supervisor.cli.reload import reload
 from supervisor.cli.report import report
 from supervisor.cli.session import session
 from supervisor.cli.snapshot import snapshot
@@ -218,6 +219,7 @@ cli.add_command(queue)
 cli.add_command(session)
 cli.add_command(events)
 cli.add_command(status)
+cli.add_command(reload)
 cli.add_command(backup)
 cli.add_command(restore)
 cli.add_command(doctor)

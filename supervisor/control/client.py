@@ -22,6 +22,7 @@ from supervisor.control.store_commands import ANSWER_TIMEOUT_S, is_queue_command
 
 TIMEOUT_S = 5.0
 STORE_TIMEOUT_S = ANSWER_TIMEOUT_S + 5.0  # longer than the supervisor waits for the store
+RELOAD_TIMEOUT_S = 60.0  # the node reads its files in a process of its own
 PAGE = 500
 
 Answer = dict[str, Any]
@@ -93,7 +94,8 @@ class ControlClient:
     def call(self, command: str, arguments: dict[str, str] | None = None, *, timeout_s: float | None = None) -> Any:
         """Have the node carry out ``command``, and return its result; the methods below do so by name."""
         if timeout_s is None:
-            timeout_s = max(self._timeout_s, STORE_TIMEOUT_S) if is_queue_command(command) else self._timeout_s
+            least_s = STORE_TIMEOUT_S if is_queue_command(command) else RELOAD_TIMEOUT_S if command.startswith("reload") else 0.0
+            timeout_s = max(self._timeout_s, least_s)
         if self._path is not None and not self._path.exists():
             raise NotRunning("the node does not run: it has no control socket", path=str(self._path))
         try:
@@ -121,6 +123,18 @@ class ControlClient:
     def stop(self) -> Answer:
         """Have the node stop in good order; ``pid``, ``stop_timeout_s``. It still runs when this returns."""
         return self._ask("stop")
+
+    def plan_reload(self) -> Answer:
+        """What ``reload`` would change: its answer, with nothing applied."""
+        return self._ask("reload.plan")
+
+    def reload(self, *, yes: bool = False) -> Answer:
+        """Have the node read its configuration again, and apply what has changed; yes: also what gives something up.
+
+        ``changes`` (``what``, ``how``, ``target``, ``detail``), ``applied``, ``refused`` (why not, or None), ``problems`` (of the
+        files), ``number`` (of the settings). Processes may still be on their way: ``status`` says ``configuration.pending``.
+        """
+        return self._ask("reload", _given(yes=yes))
 
     def events(self, start: int = 0, count: int = PAGE) -> Answer:
         """At most ``count`` events from number ``start`` on: ``events``, ``next`` (where to go on), ``until`` (where they end)."""

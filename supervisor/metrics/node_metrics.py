@@ -29,6 +29,7 @@ NODE = (
     _gauge(
         "configuration_changed_on_disk", "configuration.changed_on_disk", "Whether the configuration file differs from what runs."
     ),
+    _gauge("configuration_number", "configuration.number", "Which settings of this run hold: each reload adds one."),
 )
 
 PROCESSES = (

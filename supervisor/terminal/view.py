@@ -59,7 +59,8 @@ def status_view(status: dict[str, Any], *, wide: bool = False) -> RenderableType
         *_unserved(status["unserved"]),
         *_history(bridges),
     )
-    rows = *_store(status["store"]), Text(""), _bridges(bridges, wide=wide), *queues, Text(""), _processes(status)
+    first = *_store(status["store"]), *_configuration(status.get("configuration", {}))
+    rows = *first, Text(""), _bridges(bridges, wide=wide), *queues, Text(""), _processes(status)
     return Group(head, *rows, *_clients(status, wide=wide), *_control(status["control"]), *_snapshots(status["snapshots"]))
 
 
@@ -74,6 +75,17 @@ def _store(figures: dict[str, Any]) -> list[RenderableType]:
     if figures.get("disk_free_bytes") is not None:
         line.append(f"  {size(figures['disk_free_bytes'])} free")
     return [line]
+
+
+def _configuration(figures: dict[str, Any]) -> list[RenderableType]:
+    """What was changed in the files and is not applied, if anything is."""
+    lines: list[RenderableType] = []
+    if figures.get("changed_on_disk"):
+        files = printable(", ".join(figures["changed_files"]))
+        lines.append(Text.assemble(("changed and not reloaded: ", _BUSY), f"{files}; bascule reload applies it"))
+    if figures.get("pending"):
+        lines.append(Text.assemble(("do not go by the new configuration yet: ", _BUSY), ", ".join(figures["pending"])))
+    return lines
 
 
 def _processes(status: dict[str, Any]) -> RenderableType:
@@ -338,6 +350,21 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str 
 def say(line: str) -> None:
     """Print one line of progress."""
     _console().print(Text(line), soft_wrap=True)
+
+
+def print_changes(changes: Iterable[dict[str, str]]) -> None:
+    """Print what a new configuration changes: how, what, and below it more of that."""
+    styles = {"live": _GOOD, "reconnect": _BUSY, "restart": _BUSY, "destructive": _BAD, "node-restart": _BAD}
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for change in changes:
+        what = Text(printable(change["what"]), "bold")
+        if change["detail"]:
+            what.append(f"\n{printable(change['detail'])}", "not bold")
+        table.add_row(Text(change["how"], styles.get(change["how"], "")), what)
+    if table.row_count:
+        _console().print(table)
 
 
 def say_finding(verdict: str, about: str, found: str, cure: str) -> None:

@@ -1,0 +1,91 @@
+"""``bascule reload``: have a running node take its changed configuration."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from supervisor.cli.node_calls import JSON, GivenNode, about_node
+from supervisor.terminal.failures import complain
+from wire.errors import ConfigError
+
+if TYPE_CHECKING:
+    from supervisor.control.client import ControlClient
+
+WAIT_S = 60.0
+_POLL_S = 0.05
+_REFUSED, _WANTS_YES = 1, 2
+
+
+@click.command()
+@about_node()
+@click.option("--plan", "only_plan", is_flag=True, help="Say what would change, and change nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask before something is given up.")
+@click.option("--wait", is_flag=True, help="Wait until all processes go by it, and the node is ready.")
+@JSON
+def reload(node: GivenNode, only_plan: bool, yes: bool, wait: bool, as_json: bool) -> int:
+    """Have the node read its files again and apply what has changed.
+
+    Bridges that have not changed keep their connections, and clients stay connected. Nothing is applied if the file does not hold
+    (status 78), if a change gives something up and nobody says yes (2), or for another reason that is said (1).
+    """
+    client = node.client
+    if only_plan:
+        answer = client.plan_reload()
+    else:
+        answer = client.reload(yes=yes)
+        if _wants_yes(answer) and not as_json and sys.stdin.isatty():
+            _show(answer)
+            click.confirm("Apply it, and give that up?", abort=True)
+            answer = client.reload(yes=True)
+    is_there = not (wait and answer["applied"]) or _wait(client, answer["number"])
+    if as_json:
+        print(json.dumps(answer))
+    else:
+        _show(answer)
+    if not is_there and not as_json:
+        complain(f"not all processes go by it after {WAIT_S:g} s; bascule status says which")
+    return _status(answer) if is_there else _REFUSED
+
+
+def _wants_yes(answer: dict[str, Any]) -> bool:
+    hows = {change["how"] for change in answer["changes"]}
+    return answer["refused"] is not None and "destructive" in hows and "node-restart" not in hows
+
+
+def _status(answer: dict[str, Any]) -> int:
+    if answer["problems"]:
+        return ConfigError.exit_status
+    if answer["refused"] is None:
+        return 0
+    return _WANTS_YES if _wants_yes(answer) else _REFUSED
+
+
+def _show(answer: dict[str, Any]) -> None:
+    """The answer first, what is wrong to standard error, the changes below."""
+    from supervisor.terminal.view import print_changes
+
+    for line in answer["problems"] or ([answer["refused"]] if answer["refused"] else []):
+        complain(line)
+    if answer["applied"]:
+        print("applied" if answer["changes"] else "nothing has changed")
+    elif not answer["changes"] and answer["refused"] is None:
+        print("nothing would change")
+    print_changes(answer["changes"])
+
+
+def _wait(client: ControlClient, number: int) -> bool:
+    """Whether all go by settings ``number``, or newer ones, before ``WAIT_S`` are over."""
+    deadline_s = time.monotonic() + WAIT_S
+    while True:
+        status = client.status()
+        configuration = status["configuration"]
+        if configuration["number"] >= number and not configuration["pending"] and status["ready"]:
+            return True
+        if time.monotonic() > deadline_s:
+            return False
+        time.sleep(_POLL_S)
