@@ -42,9 +42,8 @@ class Distributor(MailboxActor):
 
     def __init__(self, mailbox: Mailbox, settings: NodeSettings, epoch: int) -> None:
         super().__init__(mailbox, settings, epoch)
-        self._router = Router(settings.bridges)
         self._local = LocalRouting(settings)
-        self._hops_max = {bridge.name: bridge.max_hops for bridge in settings.bridges if bridge.loop_prevention}
+        self._route_by(settings)
         self._senders: dict[str, int] = {}  # Connections that send to this life -> their epochs
         self._held: dict[tuple[str, int], Publishes] = {}  # by sender and number
         self._newest = RoutedBatches()
@@ -56,6 +55,15 @@ class Distributor(MailboxActor):
         if name == QUEUE_STORE:
             self._local.doubt()
             self.send(QUEUE_STORE, SessionsWanted(epoch=self.epoch))
+
+    def on_reconfigured(self, settings: NodeSettings) -> None:
+        self._route_by(settings)
+        self._local.adopt(settings)
+
+    def _route_by(self, settings: NodeSettings) -> None:
+        """What comes from now on goes by these rules; what was routed before and is sent again goes where it went."""
+        self._router = Router(settings.bridges)
+        self._hops_max = {bridge.name: bridge.max_hops for bridge in settings.bridges if bridge.loop_prevention}
 
     def on_frame(self, frame: Frame) -> None:
         match frame:
@@ -149,6 +157,7 @@ class Distributor(MailboxActor):
             released=frame.released,
             refusable=batch.flags.translate(_REFUSABLE_ONLY),
             wills=frame.wills if isinstance(frame, Published) else (),
+            settings=self.settings.number,
             parts=tuple(parts),
             bodies=tuple(bodies),
         )

@@ -140,6 +140,11 @@ class LocalRouting:
 
     # --- rights ---
 
+    def adopt(self, settings: NodeSettings) -> None:
+        """Deal by the rights of these settings from the next batch on."""
+        self._lists = AccessLists(settings)
+        self._subscriptions.rights_changed()
+
     def acl_changed(self, frame: AclChanged) -> None:
         """Deal by other rules from the next batch on."""
         if self._lists.change(frame):

@@ -81,6 +81,10 @@ class QueueStore(MailboxActor):
             asker = frame.asker if isinstance(frame, SessionCommand) else SUPERVISOR
             self.send(asker, QueueAnswer(request=frame.request, error="unavailable", message=text, result={}))
 
+    def on_reconfigured(self, settings: NodeSettings) -> None:
+        if self._store is not None:
+            self._store.adopt(settings)
+
     def on_told(self, message: Any) -> None:
         match message:
             case _Flushed():

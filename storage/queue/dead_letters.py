@@ -178,7 +178,7 @@ class DeadLetters:
         self.name = dead_queue_name(bridge)
         self.number = number
         self._engine = engine
-        self._limits = limits
+        self.limits = limits
         value = engine.get("meta", dead_key(number))
         self._row = DeadRow() if value is None else DeadRow.decode(value, queue=self.name)
         self._pending: deque[tuple[int, str, str, str, Message]] = deque()  # not yet in a write: seq, reason, queue, remote
@@ -319,7 +319,7 @@ class DeadLetters:
         self._leaving = False
 
     def _over(self) -> bool:
-        limits, row = self._limits, self._row
+        limits, row = self.limits, self._row
         return (limits.max_messages is not None and row.held > limits.max_messages) or (
             limits.max_bytes is not None and row.size_bytes > limits.max_bytes
         )
@@ -332,7 +332,7 @@ class DeadLetters:
             return 0  # they go another time
         row = self._row
         before = row.evicted
-        expired_ms = -1 if self._limits.max_age_s is None else now_ms - int(self._limits.max_age_s * 1000)
+        expired_ms = -1 if self.limits.max_age_s is None else now_ms - int(self.limits.max_age_s * 1000)
         if row.held and (expired_ms >= 0 or self._over()):
             try:
                 self._evict_oldest(expired_ms)

@@ -10,11 +10,11 @@ from storage.queue.settled_ranges import Settled
 
 
 class Qos0Memory:
-    """What waits to be handed out, in order, up to a limit. size_bytes: of that, and of what is in flight."""
+    """What waits to be handed out, in order, up to ``max_bytes``. size_bytes: of that, and of what is in flight."""
 
     def __init__(self, max_bytes: int) -> None:
         self.size_bytes = 0
-        self._max_bytes = max_bytes
+        self.max_bytes = max_bytes
         self.waiting: deque[Chunk] = deque()
 
     def add(self, chunk: Chunk, settled: Settled, cursor: int) -> int:
@@ -22,7 +22,7 @@ class Qos0Memory:
         self.waiting.append(chunk)
         self.size_bytes += chunk.size_bytes
         dropped = 0
-        while self.waiting and self.size_bytes > self._max_bytes:
+        while self.waiting and self.size_bytes > self.max_bytes:
             dropped += settled.rows_left(self._drop_first(), cursor)
         return dropped
 

@@ -74,6 +74,7 @@ class Queue:
         changed = self._row_state.mark
         self._reader = reader = ChunkReader(engine, name, number, row.trimmed)
         self._cursor = cursor = Cursor(reader, row, qos0_max_bytes=volatile_max_bytes, cache_bytes=cache_bytes)
+        self.qos0 = cursor.qos0
         self._in_flight = in_flight = InFlight()
         self._balance = balance = Balance(row.ledger, row.depth, changed)
         self._purged = purged = Purged(row.purged)
@@ -85,13 +86,13 @@ class Queue:
         self._waiting = Waiting(reader, cursor, settled, balance, sent, self.losses, purged, changed)
         self._dispatch = Dispatch(cursor, self._waiting, in_flight, settled, balance, sent, durable=engine.durable)
         self.contents = Contents(reader, cursor, in_flight, settled, balance)
-        self._tail = Tail(number, row, cursor, settled, balance, all_stored=not engine.durable)
-        self.purge = Purge(reader, cursor, in_flight, settled, balance, sent, purged, self.trimming, self._tail, changed)
-        self.ledger, self.settled, self.ways = balance.ledger, settled.above, self._tail.ways
+        self.appended = Tail(number, row, cursor, settled, balance, all_stored=not engine.durable)
+        self.purge = Purge(reader, cursor, in_flight, settled, balance, sent, purged, self.trimming, self.appended, changed)
+        self.ledger, self.settled, self.ways = balance.ledger, settled.above, self.appended.ways
         if self._waiting.begin() and row.head == row.trimmed:
             self.trimming.begin_at(cursor.bytes_before)
         if tail_known > row.tail:
-            self._tail.seq = tail_known
+            self.appended.seq = tail_known
             self.losses.lose_tail(tail_known)
 
     @property
@@ -134,7 +135,7 @@ class Queue:
     def size_bytes(self) -> int:
         """Bytes of the messages in the queue, to within a chunk."""
         cursor = self._cursor
-        waiting = self._tail.size_bytes - cursor.bytes_before + cursor.qos0.size_bytes
+        waiting = self.appended.size_bytes - cursor.bytes_before + cursor.qos0.size_bytes
         return waiting + self._in_flight.size_bytes - self._purged.bytes_above(cursor.seq)
 
     @property
@@ -162,7 +163,7 @@ class Queue:
 
         count: its rows, qos0: how many of them are QoS 0. Where the engine is durable, those are kept apart, in memory only.
         """
-        return self._tail.append(body, count, size_bytes, qos0, write)
+        return self.appended.append(body, count, size_bytes, qos0, write)
 
     def refuse_into(self, outcome: str, messages: int) -> None:
         """Count ``messages`` that were accepted and ended at once, under ``outcome``, without ever being in the queue."""
@@ -308,15 +309,15 @@ class Queue:
         self._settled.advance()
         head, settled, sent, balance = self._settled.head, self._settled.above.ranges(), self.sent, self._balance
         self.trimming.write(write, wall_ms, head, settled[-1][1] if settled else head)
-        handed = sent.put_mark(write, self._cursor.seq, self._tail.seq, strong=strong, ahead=ahead)
-        if balance.stored < 0 or (balance.stored and head == self._tail.seq):
+        handed = sent.put_mark(write, self._cursor.seq, self.appended.seq, strong=strong, ahead=ahead)
+        if balance.stored < 0 or (balance.stored and head == self.appended.seq):
             self.losses.put_right()
         row = LaneRow(
             head=head,
-            tail=self._tail.seq,
+            tail=self.appended.seq,
             handed=handed,
             trimmed=self.trimming.trimmed,
-            tail_bytes=self._tail.size_bytes,
+            tail_bytes=self.appended.size_bytes,
             depth=balance.stored,
             settled=settled,
             released=sent.released.ranges(),
@@ -325,9 +326,9 @@ class Queue:
             ledger=balance.ledger,
             purged=self._purged.row(head),
             history=self.trimming.row(),
-            ways=self._tail.ways.row(head),
+            ways=self.appended.ways.row(head),
             left=sent.left,
         )
         write.put("meta", lane_key(self.number), row.encode())
-        write.tails[self.number] = self._tail.seq
+        write.tails[self.number] = self.appended.seq
         self._row_state.written()

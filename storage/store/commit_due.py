@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from wire.frames.base import Frame
 from wire.frames.lanes import Credit, Settle
+from wire.settings import NodeSettings
 
 LAZY_S = 0.1
 
@@ -21,6 +22,10 @@ class CommitTime:
         self._committed_s = float("-inf")
         self._only_settled = False  # nothing else came since the last commit
         self._lazy_due_s: float | None = None  # when that is committed though nobody waits for it
+
+    def adopt(self, settings: NodeSettings) -> None:
+        """These hold from now on."""
+        self._flush_period_s = settings.persistence.flush_period_s
 
     def take(self, frame: Frame) -> None:
         """``frame`` is in the open write."""

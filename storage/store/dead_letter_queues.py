@@ -13,7 +13,7 @@ from storage.queue.queue import Queue
 from storage.queue.single_messages import Message
 from wire.errors import StorageDamaged
 from wire.frames.base import Ranges
-from wire.settings import BridgeSettings, DeadLetterSettings
+from wire.settings import BridgeSettings, DeadLetterSettings, NodeSettings
 
 log = logging.getLogger("bascule")
 
@@ -47,6 +47,12 @@ class DeadLetterQueues:
         for name in numbers.names():
             if name.startswith(_PREFIX):
                 self._open(name.removeprefix(_PREFIX))
+
+    def adopt(self, settings: NodeSettings) -> None:
+        """These hold from now on; what is too much by them goes at the next tick."""
+        self._limits = {bridge.name: bridge.dead_letter for bridge in settings.bridges}
+        for bridge, letters in self._queues.items():
+            letters.limits = self._limits.get(bridge, _UNLIMITED)
 
     @property
     def queues(self) -> Mapping[str, DeadLetters]:

@@ -10,6 +10,7 @@ import logging
 from storage.engine.engine import Engine
 from storage.store.event_log import EventLog
 from wire.errors import DiskFull, Unavailable
+from wire.settings import NodeSettings
 
 log = logging.getLogger("bascule")
 
@@ -35,6 +36,10 @@ class Disk:
         self.needed_bytes = min_free_disk_bytes
         self._retry_delay_s = RETRY_FIRST_S
         self._looked_s = float("-inf")
+
+    def adopt(self, settings: NodeSettings) -> None:
+        """These hold from now on."""
+        self._min_free_bytes = settings.limits.min_free_disk_bytes
 
     @property
     def is_low(self) -> bool:

@@ -14,7 +14,7 @@ from storage.engine.engine import Engine, Write
 from storage.queue.ledger import Ledger
 from storage.store.event_rows import Detail, Event, event_key, event_number
 from wire.errors import ConfigError, StorageDamaged
-from wire.settings import PersistenceSettings
+from wire.settings import NodeSettings, PersistenceSettings
 
 log = logging.getLogger("bascule")
 
@@ -40,10 +40,8 @@ class EventLog:
         Raises:
             Unavailable: the disk refuses.
         """
-        self.kept = engine.durable and settings.events_max > 0
         self._engine = engine
-        self._max = settings.events_max
-        self._max_age_ms = int(settings.events_max_age_s * 1000)
+        self._keep_at_most(settings)
         self._first = self._next = 0
         self.waiting: list[Event] = []  # for the next commit
         self._uncommitted: list[Event] = []  # in the open write, the last of the numbers given
@@ -66,6 +64,15 @@ class EventLog:
             self._forget(error)
 
     # --- what happens ---
+
+    def adopt(self, settings: NodeSettings) -> None:
+        """These hold from now on."""
+        self._keep_at_most(settings.persistence)
+
+    def _keep_at_most(self, settings: PersistenceSettings) -> None:
+        self.kept = self._engine.durable and settings.events_max > 0
+        self._max = settings.events_max
+        self._max_age_ms = int(settings.events_max_age_s * 1000)
 
     def add(self, event: Event) -> None:
         """Keep ``event``, with the next commit."""

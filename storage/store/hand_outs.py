@@ -29,7 +29,7 @@ class HandOuts:
         self.queues: set[str] = set()
         self.ready: Callable[[str], None] = self.queues.add
         self._lanes = lanes
-        self._lane_changes = lane_changes
+        self.lane_changes = lane_changes
         self._next = next_commit
         self.durable = durable
 
@@ -40,8 +40,8 @@ class HandOuts:
     def hand_out(self, now_s: float, wall_ms: int) -> Effects:
         """Hand out what may be; ``at_once`` of the next commit tells whether more can be after it."""
         effects: Effects = []
-        if self._lane_changes.waiting:
-            self.queues.update(self._lane_changes.look())
+        if self.lane_changes.waiting:
+            self.queues.update(self.lane_changes.look())
         for name in tuple(self.queues):
             self.queues.discard(name)
             lane = self._lanes.all.get(name)
@@ -59,7 +59,7 @@ class HandOuts:
     def _hand_out(self, name: str, lane: Lane, wall_ms: int, effects: Effects) -> None:
         queue = lane.queue
         before_ms = wall_ms - int(lane.max_age_s * 1000) if lane.max_age_s is not None else 0
-        below = self._lane_changes.below(lane)
+        below = self.lane_changes.below(lane)
         more = True
         while more and not lane.discarding:
             if not lane.has_credit:

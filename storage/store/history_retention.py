@@ -44,14 +44,19 @@ class Retention:
     def __init__(self, engine: Engine, settings: NodeSettings, events: EventLog) -> None:
         self._engine = engine
         self._events = events
-        self._bridges: Mapping[str, BridgeSettings] = {bridge.name: bridge for bridge in settings.bridges if bridge.retention_s > 0}
-        least = max((limits.min_free_disk_bytes for limits in (settings.limits, *(b.limits for b in settings.bridges))), default=0)
-        self._near_bytes = least + least // 4  # with so little free space the histories go
+        self._bridges: dict[str, BridgeSettings] = {}
+        self.adopt(settings)
         self._cut_s = float("-inf")
         if not self._bridges:
             engine.reserve(0)
         self._begun: set[str] = set()  # bridges of which there was more to look at than one pass did
         self._deleted: dict[int, tuple[bytes, int]] = {}  # by queue: the first key, and the bytes deleted since the last compaction
+
+    def adopt(self, settings: NodeSettings) -> None:
+        """These hold from now on. Whether a queue has a history is decided when it is opened."""
+        self._bridges.update((bridge.name, bridge) for bridge in settings.bridges if bridge.retention_s > 0)
+        least = max((limits.min_free_disk_bytes for limits in (settings.limits, *(b.limits for b in settings.bridges))), default=0)
+        self._near_bytes = least + least // 4  # with so little free space the histories go
 
     def wants(self, bridge: str) -> bool:
         """Whether a history is kept of the queues of ``bridge``."""

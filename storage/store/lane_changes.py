@@ -1,7 +1,9 @@
 """What waits because the number of a bridge's lanes has changed. Pure over the engine's protocol.
 
 A topic takes one lane of a bridge, by a hash over the number of lanes, so another number brings a topic to another lane, where it
-would overtake what waits in its former one. The number changes between two lives of a node only; the store notices when it opens.
+would overtake what waits in its former one. The number changes between two lives of the store, which notices when it opens; or
+while it runs, between two batches: each tells by which settings it was routed. One that is sent again after the change may have
+been routed before it, so the number may change back, and on again.
 
 store.former-lanes-drain-first [P4]: what was accepted while the number of lanes was one number is handed out only when everything
     from before has left its queue, in whatever lane that is; if the number changes again meanwhile, so for each change in turn.
@@ -14,7 +16,7 @@ store.empty-lane-holds-nobody [alive]: a lane that has nothing, or whose files a
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Protocol
 
 import msgpack
@@ -25,11 +27,12 @@ from storage.queue.ledger import unpack_row
 from storage.queue.queue import Queue
 from wire.errors import StorageDamaged
 from wire.frames.names import queue_name
-from wire.settings import BridgeSettings
+from wire.settings import BridgeSettings, NodeSettings
 
 log = logging.getLogger("bascule")
 
 ROW_VERSION = 1
+ROUTINGS_MAX = 16
 
 _Marks = dict[int, int]  # lane -> where its queue stood: what is below it goes first
 
@@ -52,29 +55,68 @@ class Lane(Protocol):
 class LaneChanges:
     """Which queues are handed out only in part, for every configured bridge."""
 
-    def __init__(self, engine: Engine, bridges: Iterable[BridgeSettings], lanes: Mapping[str, Lane]) -> None:
+    def __init__(self, engine: Engine, settings: NodeSettings, lanes: Mapping[str, Lane]) -> None:
         """Read what is on record, and compare it with the configuration. lanes: every queue of a bridge that there is, by name.
 
         Raises:
             ConfigError: a newer build wrote the record.
         """
+        self._engine = engine
         self._lanes = lanes
-        self._counts: dict[str, int] = {}
+        self._counts: dict[str, int] = {}  # by which the last batch was routed, or the next one is
         self._changes: dict[str, list[_Marks]] = {}  # of bridges where something waits, the oldest change first
         self._unwritten: set[str] = set()
-        for bridge in bridges:
-            before, changes, on_record = self._read(engine, bridge)
-            self._counts[bridge.name] = bridge.lanes
-            if not on_record or before != bridge.lanes:
-                self._unwritten.add(bridge.name)
-            if before != bridge.lanes:
-                marks = {lane.number: lane.queue.tail for lane in self._of(bridge.name) if lane.queue.depth}
-                if marks:
-                    changes.append(marks)
-                    facts = {"bridge": bridge.name, "lanes": bridge.lanes, "before": before, "first": sorted(marks)}
-                    log.info("lanes.changed", extra=facts)
-            if changes:
-                self._changes[bridge.name] = changes
+        self._routings: dict[int, dict[str, int]] = {}  # number of settings -> bridge -> lanes
+        self.routed_by = settings.number  # of the last batch
+        self.adopt(settings)
+
+    def adopt(self, settings: NodeSettings) -> None:
+        """Batches will be routed by these. What is on record of bridges that are new is compared with them.
+
+        Raises:
+            ConfigError: a newer build wrote the record.
+        """
+        for bridge in settings.bridges:
+            if bridge.name not in self._counts:
+                before, changes, on_record = self._read(self._engine, bridge)
+                self._counts[bridge.name] = before
+                if changes:
+                    self._changes[bridge.name] = changes
+                if not on_record:
+                    self._unwritten.add(bridge.name)
+                self._route(bridge.name, bridge.lanes)
+        self._routings[settings.number] = {bridge.name: bridge.lanes for bridge in settings.bridges}
+        while len(self._routings) > ROUTINGS_MAX:
+            del self._routings[min(self._routings)]
+
+    def route(self, number: int) -> None:
+        """The next batch was routed by settings ``number``, another one than the batch before it.
+
+        Where it is not known how many lanes those have, every lane is first to send what it has.
+        """
+        before, counts = self._routings.get(self.routed_by), self._routings.get(number)
+        self.routed_by = number
+        for bridge in self._counts if before is None or counts is None else ():
+            if len(self._of(bridge)) > 1:
+                self._wait(bridge)
+        for bridge, lanes in (counts or {}).items():
+            self._route(bridge, lanes)
+
+    def _route(self, bridge: str, lanes: int) -> None:
+        """Topics take their lanes by this number from here on."""
+        before = self._counts[bridge]
+        if lanes != before:
+            self._counts[bridge] = lanes
+            self._unwritten.add(bridge)
+            log.info("lanes.changed", extra={"bridge": bridge, "lanes": lanes, "before": before, "first": self._wait(bridge)})
+
+    def _wait(self, bridge: str) -> list[int]:
+        """What is in the queues of ``bridge`` goes first; the lanes that have something."""
+        marks = {lane.number: lane.queue.appended.seq for lane in self._of(bridge) if lane.queue.depth}
+        if marks:
+            self._changes.setdefault(bridge, []).append(marks)
+            self._unwritten.add(bridge)
+        return sorted(marks)
 
     def _read(self, engine: Engine, bridge: BridgeSettings) -> tuple[int, list[_Marks], bool]:
         """The number of lanes by which the messages in the queues took theirs, what is to go first, and whether that is on record.

@@ -63,13 +63,35 @@ class Lanes:
         self._first_seq = first_seq
         self._keeps_history = keeps_history
         self._mark_holds = settings.persistence.sync == "full"
+        self._know(settings)
+        self._quarantine = Quarantine(Path(settings.data_dir) / "damaged")
+        self._trimmed_s = 0.0
+        self._open_all()
+
+    def _know(self, settings: NodeSettings) -> None:
         self._limits: Mapping[str, LimitSettings] = {bridge.name: bridge.limits for bridge in settings.bridges}
         self._session_limits = _session_limits(settings)
         self._max_age_s = settings.limits.max_age_s
         self._configured = {queue_name(bridge.name, lane) for bridge in settings.bridges for lane in range(bridge.lanes)}
-        self._quarantine = Quarantine(Path(settings.data_dir) / "damaged")
-        self._trimmed_s = 0.0
-        self._open_all()
+
+    def adopt(self, settings: NodeSettings) -> None:
+        """These hold from now on: queues that are new are opened, and each has its new limits; none is closed (P7).
+
+        Raises:
+            ConfigError, Unavailable: a queue cannot be opened.
+        """
+        self._know(settings)
+        for name, lane in self.all.items():
+            lane.limits, lane.max_age_s = self._limits_of(name)
+            lane.queue.qos0.max_bytes = lane.limits.volatile_max_bytes
+        for name in sorted(self._configured - self.all.keys()):
+            self.open(name)
+
+    def _limits_of(self, name: str) -> tuple[LimitSettings, float | None]:
+        """The limits of a queue, and how old may be what is handed out of it."""
+        place = lane_of_queue(name)
+        limits = self._limits.get(place.bridge, _UNLIMITED) if place is not None else self._session_limits
+        return limits, limits.max_age_s if limits.max_age_s is not None else self._max_age_s
 
     def _open_all(self) -> None:
         """Open what is configured and what is there; what waits for others is kept, and named (P7)."""
@@ -83,7 +105,7 @@ class Lanes:
     def open(self, name: str) -> Lane:
         """Open the queue ``name``, or begin a new one. One whose row is damaged takes nothing and gives nothing."""
         place = lane_of_queue(name)
-        limits = self._limits.get(place.bridge, _UNLIMITED) if place is not None else self._session_limits
+        limits, max_age_s = self._limits_of(name)
         number = self._numbers.number(name)
         row_damaged = False
         try:
@@ -112,7 +134,7 @@ class Lanes:
             peer=peer_of(name),
             bridge=place.bridge if place is not None else "",
             number=place.number if place is not None else 0,
-            max_age_s=limits.max_age_s if limits.max_age_s is not None else self._max_age_s,
+            max_age_s=max_age_s,
             row_damaged=row_damaged,
             end_to_end=end_to_end() if place is not None else None,
         )

@@ -36,7 +36,7 @@ from wire.frames.base import Frame
 from wire.frames.intake import SessionClose, SessionClosed, SessionGone, SessionOpen, SessionOpened, SessionsKnown, SessionsWanted
 from wire.frames.local_sessions import SubscriptionsAdd, SubscriptionsDrop
 from wire.frames.names import DISTRIBUTOR, LISTENER
-from wire.settings import SessionSettings
+from wire.settings import NodeSettings, SessionSettings
 
 log = logging.getLogger("bascule")
 
@@ -70,14 +70,23 @@ class LocalSessions:
         self._settings = settings
         self._epoch = epoch
         self._tells_users_apart = tells_users_apart
-        for session in sessions:  # the limit may be lower than when they began
-            if not is_remote(session.name):
-                session.expiry_s = min(session.expiry_s, settings.expiry_max_s)
+        self._limit_expiry()
         self._listener_epoch = max((session.connected[0] for session in sessions if session.connected), default=0)
         self._kept = sum(1 for session in sessions if session.queue)
         self._answers: list[tuple[str, Frame]] = []
         self._expired = 0
         self._ended = self._purged = 0
+
+    def adopt(self, settings: NodeSettings) -> None:
+        """These hold from now on."""
+        self._settings, self._tells_users_apart = settings.sessions, settings.tells_users_apart
+        self._limit_expiry()
+
+    def _limit_expiry(self) -> None:
+        """The limit may be lower than when they began."""
+        for session in self._sessions:
+            if not is_remote(session.name):
+                session.expiry_s = min(session.expiry_s, self._settings.expiry_max_s)
 
     # --- frames ---
 

@@ -47,7 +47,7 @@ from wire.frames.batch import QOS_MASK, RETAIN
 from wire.frames.names import SUPERVISOR, queue_name
 from wire.frames.supervision import QueueAnswer, QueueCommand, SessionCommand
 from wire.routing.ways import Way
-from wire.settings import BridgeSettings
+from wire.settings import BridgeSettings, NodeSettings
 
 PAGE_MESSAGES = 500
 PAGE_BYTES = 256 << 10
@@ -104,6 +104,10 @@ class Commands:
         self._bridges = {bridge.name: bridge for bridge in bridges}
         self._waiting: list[Order] = []
         self._refused = False  # whether the disk refuses
+
+    def adopt(self, settings: NodeSettings) -> None:
+        """These hold from now on."""
+        self._bridges = {bridge.name: bridge for bridge in settings.bridges}
 
     @property
     def waiting(self) -> bool:

@@ -20,7 +20,7 @@ from wire.frames.batch import QOS_MASK, RETAIN, Batch, concat
 from wire.mqtt.message_expiry import aged_properties, expired_rows
 from wire.mqtt.publish_properties import message_expiry_s
 from wire.routing.retained_topics import CLEARED, RetainedTopics, retained_rows
-from wire.settings import SessionSettings
+from wire.settings import NodeSettings, SessionSettings
 
 log = logging.getLogger("bascule")
 
@@ -58,6 +58,10 @@ class RetainedMessages:
                 self._damaged.append(topic)
             else:
                 self._note(topic, batch, len(value))
+
+    def adopt(self, settings: NodeSettings) -> None:
+        """These hold from now on; what is kept already stays."""
+        self._settings = settings.sessions
 
     def __len__(self) -> int:
         return len(self._sizes)

@@ -13,7 +13,7 @@ from storage.store.disk_trouble import Disk
 from storage.store.lanes import Lanes
 from storage.store.session_queues import SessionQueues
 from wire.frames.intake import Append
-from wire.settings import LimitSettings
+from wire.settings import LimitSettings, NodeSettings
 
 
 class Rooms:
@@ -27,6 +27,11 @@ class Rooms:
         self._limits = limits
         self._measured: dict[str, list[Room]] = {}
         self._free_bytes: int | None = None  # on the disk, when that was
+
+    def adopt(self, settings: NodeSettings) -> None:
+        """These hold from now on, those of the queues included."""
+        self._limits = settings.limits
+        self.forget()
 
     def forget(self) -> None:
         """Measure anew before anything comes in: limits have changed, or what is there in another way than from turn to turn."""

@@ -40,7 +40,7 @@ class Figures:
     ) -> None:
         self._engine = engine
         self._mode = settings.persistence.mode
-        self._rules = {bridge.name: bridge.local_subscriptions for bridge in settings.bridges}
+        self.adopt(settings)
         self._disk = disk
         self._lanes = lanes
         self._lane_changes = lane_changes
@@ -51,6 +51,10 @@ class Figures:
         self._session_queues = session_queues
         self._events = events
         self._commits = commits
+
+    def adopt(self, settings: NodeSettings) -> None:
+        """These hold from now on."""
+        self._rules = {bridge.name: bridge.local_subscriptions for bridge in settings.bridges}
 
     def status(self, now_s: float, wall_ms: int) -> dict[str, Any]:
         """All of them, as they are now."""

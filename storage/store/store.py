@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import chain
-from typing import Any
+from typing import Any, Protocol
 
 from storage.engine.engine import Engine
 from storage.engine.keys import QueueNumbers, check_format
@@ -61,6 +61,12 @@ TICK_S = 1.0
 EARLY_COMMIT_BYTES = 16 << 20  # a write this large does not wait for the flush period
 
 
+class _Part(Protocol):
+    """A part of the store that goes by the settings."""
+
+    def adopt(self, settings: NodeSettings) -> None: ...
+
+
 class Store:
     """Everything that a node keeps, over one engine. Its public parts are there to be looked at."""
 
@@ -87,7 +93,7 @@ class Store:
         self._retention = Retention(engine, settings, events)
         first_seq = 0 if engine.durable else epoch << 32
         lanes = self.lanes = Lanes(engine, settings, numbers, events, self._retention.wants, first_seq=first_seq)
-        changes = self._lane_changes = LaneChanges(engine, settings.bridges, lanes.of_bridges)
+        changes = self._lane_changes = LaneChanges(engine, settings, lanes.of_bridges)
         dead_letters = self.dead_letters = DeadLetterQueues(engine, numbers, settings.bridges)
         hand_outs = self._hand_outs = HandOuts(lanes, changes, commit, durable=engine.durable)
         queues = self._session_queues = SessionQueues(engine, lanes, numbers, commit, hand_outs.ready, epoch=epoch)
@@ -115,9 +121,23 @@ class Store:
         self._figures = Figures(
             engine, settings, disk, lanes, changes, hand_outs, senders, dead_letters, local, queues, events, commits
         )
+        kept: tuple[_Part, ...] = (events, disk, self._retention, lanes, changes, dead_letters, retained, local)
+        self._parts = (*kept, rooms, commit.time, self._commands, self._figures)
         if engine.missing is not None:
             self._went_back()
             commits.commit(self._now_s, 0)  # at that time no dead letter is old
+
+    def adopt(self, settings: NodeSettings) -> None:
+        """These hold from now on, for all that comes from here on and all that is kept; queues that are new are opened.
+
+        What a store is opened by stays as it is: where and how it keeps things, and of which queues it keeps a history.
+
+        Raises:
+            ConfigError, Unavailable: a queue cannot be opened, or what is on record of its lanes cannot be read.
+        """
+        for part in self._parts:
+            part.adopt(settings)
+        self._hand_outs.all_ready()
 
     # --- a turn ---
 

@@ -32,7 +32,8 @@ class Append(Frame):
     as a u16 column, empty for all rows). Commit them all, with ``received``, ``released`` and ``wills``, in one write. The part for
     ``names.RETAINED`` is no queue: its rows replace, or with an empty payload remove, what is retained under their topics.
     wills: Wills that are in this batch: (session, row, epoch and number of the batch in which it was refused before, 0 and 0 for
-    none). Their records lose them in the same commit; one that is refused stays on record, to be sent again.
+    none). Their records lose them in the same commit; one that is refused stays on record, to be sent again. settings: the number
+    of those by which it was routed.
     """
 
     sender: str
@@ -43,6 +44,7 @@ class Append(Frame):
     released: dict[str, bytes]
     refusable: bytes
     wills: tuple[tuple[str, int, int, int], ...] = ()
+    settings: int = 1
     parts: tuple[tuple[str, int, int, int, bytes], ...]
     bodies: tuple[bytes, ...]
 

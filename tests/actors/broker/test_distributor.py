@@ -12,15 +12,17 @@ import pytest
 from actors.broker import repeated_batches
 from actors.broker.distributor import Distributor
 from actors.process.local_messages import Deliver, Published, PublishedAhead, SessionDown, SessionUp
-from actors.process.mailbox import Mailbox
+from actors.process.mailbox import Mailbox, Reconfigured
 from tests.supervisor.settings import node_settings
+from tests.support.settings import bridge as plain_bridge
+from tests.support.settings import node
 from wire.frames.base import Frame
 from wire.frames.batch import OFFERED, RETAIN, Batch, from_rows, pack_column, unpack_column
 from wire.frames.intake import Append, Publishes, SenderResumes, SessionGone, SessionsKnown, SessionsWanted
 from wire.frames.local_sessions import SubscriptionsAdd, SubscriptionsDrop
 from wire.frames.names import LISTENER, QUEUE_STORE, RETAINED
 from wire.frames.supervision import AclChanged
-from wire.settings import AclRuleSettings, ListenerSettings, NodeSettings
+from wire.settings import AclRuleSettings, ListenerSettings, NodeSettings, RuleSettings
 
 EPOCH, LIFE = 5, 7  # of the Distributor and the Listener beside it, and of a Connection
 QUEUE = "session:65537:offline"
@@ -508,3 +510,27 @@ def test_queues_that_get_the_same_share_one_body(site: Node) -> None:
     assert isinstance(append, Append)
     assert len(append.parts) == 3
     assert len(set(append.bodies)) == 1
+
+
+def test_what_comes_after_a_change_goes_by_the_new_rules_and_a_repeat_where_it_went(tmp_path: Path) -> None:
+    """P7: each message goes by the rule of when it was routed, however often it is sent, and says by which settings that was."""
+
+    def settings(number: int, bridge: str) -> NodeSettings:
+        rule = RuleSettings(
+            name="all", filters=("a/#",), excludes=(), destination="{topic}", max_qos=2, preserve_retain=False, user_properties=()
+        )
+        return node(plain_bridge(bridge, local_subscriptions=(rule,)), number=number)
+
+    def went(site: Node) -> list[tuple[list[str], int]]:
+        appends = [frame for _, frame in site.take() if isinstance(frame, Append)]
+        return [([part[0] for part in append.parts], append.settings) for append in appends]
+
+    site = Node(tmp_path, settings(1, "old"))
+    site.start()
+    site.publish((b"a/1", 1, b"x"))
+    assert went(site) == [(["bridge:old:0"], 1)]
+
+    site.distributor.take(Reconfigured(settings(2, "new")))
+    site.publish((b"a/1", 1, b"y"))
+    site.publish((b"a/1", 1, b"x"), number=1)
+    assert went(site) == [(["bridge:new:0"], 2), (["bridge:old:0"], 1)]

@@ -1,0 +1,189 @@
+"""A store is given other settings while it runs: what it keeps stays, and goes by the new ones."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from storage.engine.engine import Engine
+from tests.storage.building import append_frame, batch, bridge, node
+from tests.storage.store.test_lane_changes import Life, queue
+from tests.support.settings import limits
+from tests.support.settings import node as plain_node
+from wire.frames.intake import Committed
+from wire.frames.supervision import QueueAnswer, QueueCommand
+from wire.settings import NodeSettings, PersistenceSettings, SessionSettings
+
+
+@pytest.fixture(params=["recording", "rocksdb"])
+def engine(engine: Engine) -> Engine:
+    """The durable ones."""
+    return engine
+
+
+class LiveStore(Life):
+    """A store whose settings change while it lives. ``routes_by``: the number of those that batches go by."""
+
+    def __init__(self, engine: Engine, lanes: int, life: int = 1, number: int = 1) -> None:
+        super().__init__(engine, life, lanes, replace(node(bridge(lanes=lanes)), number=number))
+        self.routes_by = 1
+
+    def adopt(self, number: int, lanes: int | None, **changed: object) -> None:
+        """lanes: None takes the bridge out."""
+        bridges = () if lanes is None else (bridge(lanes=lanes),)
+        self.store.adopt(replace(node(*bridges), number=number, bridges=bridges, **changed))  # type: ignore[arg-type]
+
+    def publish(self, lane: int, *payloads: bytes, qos: int = 1) -> None:
+        self._number += 1
+        frame = append_frame(self._number, {queue(lane): (batch(payloads, qos), None)}, epoch=self._life)
+        self.turn(replace(frame, settings=self.routes_by))
+
+
+def test_more_lanes_start_when_what_was_routed_before_is_delivered(engine: Engine) -> None:
+    """The change is where batches are routed by it, not where the store hears of it (store.former-lanes-drain-first)."""
+    store = LiveStore(engine, 1)
+    store.publish(0, b"a")
+    store.adopt(2, lanes=2)
+    store.publish(0, b"b")
+    store.routes_by = 2
+    store.publish(1, b"after, in the new lane")
+    store.publish(0, b"after")
+
+    assert store.open(0, 1) == [b"a", b"b"]
+    assert sorted(store.deliver(0)) == [b"after", b"after, in the new lane"]
+    assert Life(engine, 2, 2).open(0, 1) == [b"after", b"after, in the new lane"], "and it is on record"
+
+
+def test_one_turn_may_have_batches_of_before_and_after(engine: Engine) -> None:
+    """What the open write has is below the mark: it goes first."""
+    store = LiveStore(engine, 1)
+    store.adopt(2, lanes=2)
+    before = append_frame(1, {queue(0): (batch([b"a"]), None)})
+    after = append_frame(2, {queue(1): (batch([b"b"]), None)})
+    store.turn(before, replace(after, settings=2))
+
+    assert store.open(0, 1) == [b"a"]
+    assert store.deliver(0) == [b"b"]
+
+
+@pytest.mark.parametrize("dies", [False, True], ids=["the store lives", "the store dies"])
+def test_a_batch_that_was_routed_before_and_comes_after_stays_in_front_of_what_follows(engine: Engine, dies: bool) -> None:
+    """It is sent again to a store that was told of the change already, or knows nothing of what it was routed by."""
+    store = LiveStore(engine, 2)
+    store.publish(0, b"a")
+    store.adopt(2, lanes=1)
+    if dies:
+        store = LiveStore(engine, 1, life=2, number=2)
+    store.publish(1, b"routed before")
+    store.routes_by = 2
+    store.publish(0, b"c")
+
+    assert store.open(0, 1)[:1] == [b"a"]
+    while store._flying:
+        for lane in sorted(store._flying):
+            store.deliver(lane)
+    assert store.handed == [b"a", b"routed before", b"c"]
+
+
+def test_other_settings_with_as_many_lanes_make_nobody_wait(engine: Engine) -> None:
+    store = LiveStore(engine, 2)
+    store.publish(1, b"a")
+    store.adopt(2, lanes=2)
+    store.routes_by = 2
+    store.publish(0, b"b")
+    assert store.open(0, 1) == [b"b", b"a"]
+
+
+def test_a_bridge_that_is_taken_out_keeps_its_queue_and_goes_on_when_it_is_put_back(engine: Engine) -> None:
+    """P7."""
+    store = LiveStore(engine, 2)
+    store.publish(1, b"a")
+    store.adopt(2, lanes=None)
+    (answer,) = store.turn(QueueCommand(request=1, verb="ls", arguments={}))
+    assert isinstance(answer[1], QueueAnswer)
+    assert [(row["lane"], row["configured"], row["depth"]) for row in answer[1].result["queues"]] == [(0, False, 0), (1, False, 1)]
+    store.adopt(3, lanes=1)
+    store.routes_by = 3
+    store.publish(0, b"after")
+    assert store.open(0) == []
+    assert store.open(1) == [b"a"]
+    assert store.deliver(1) == [b"after"]
+
+
+def test_the_queue_of_a_bridge_that_was_taken_out_is_purged(engine: Engine) -> None:
+    store = LiveStore(engine, 1)
+    store.publish(0, b"a")
+    store.adopt(2, lanes=None)
+    purge = QueueCommand(request=1, verb="purge", arguments={"bridge": "cloud"})
+    answer = next(frame for _, frame in store.turn(purge) if isinstance(frame, QueueAnswer))
+    assert answer.error == ""
+    assert store.store.lanes.of_bridges[queue(0)].queue.depth == 0
+
+
+def test_a_queue_of_a_lane_that_nobody_was_told_of_yet_is_made(engine: Engine) -> None:
+    """The Distributor may be ahead; what it routes is not lost, and the limits come with the settings."""
+    store = LiveStore(engine, 1)
+    store.routes_by = 2
+    store.publish(1, b"a")
+    store.adopt(2, lanes=2)
+    assert store.open(0, 1) == [b"a"]
+
+
+def refused(store: LiveStore, number: int) -> bool:
+    frame = append_frame(number, {queue(0): (batch([b"x"]), None)})
+    answers = [answer for _, answer in store.turn(frame) if isinstance(answer, Committed)]
+    return number in answers[-1].refused
+
+
+def limited(most: int | None) -> NodeSettings:
+    return replace(node(bridge(limit=limits(max_messages=most))), number=2)
+
+
+def test_limits_count_from_the_next_batch_on_and_take_nothing_that_is_there(engine: Engine) -> None:
+    store = LiveStore(engine, 1)
+    assert not refused(store, 1)
+    assert not refused(store, 2)
+    store.store.adopt(limited(2))
+    assert refused(store, 3)
+    assert store.store.lanes.of_bridges[queue(0)].queue.depth == 2
+    store.store.adopt(replace(limited(3), number=3))
+    assert not refused(store, 4)
+    store.store.adopt(replace(node(bridge(), limit=limits(max_messages=3)), number=4))
+    assert refused(store, 5), "that of the node"
+
+
+def test_what_waits_grows_old_by_the_new_age(engine: Engine) -> None:
+    store = LiveStore(engine, 1)
+    store.publish(0, b"a")
+    store.store.adopt(replace(node(bridge(limit=limits(max_age_s=3.0))), number=2))
+    store.store.tick(100.0, 5000)
+    store.turn()
+    assert store.store.lanes.of_bridges[queue(0)].queue.depth == 0
+
+
+def test_each_part_goes_by_what_holds_now(engine: Engine) -> None:
+    """No part keeps what it was made with: each of these is read where it counts."""
+    store = LiveStore(engine, 1).store
+    sessions = SessionSettings(sessions_max=3, expiry_max_s=5, queue_max_messages=7, queue_max_bytes=8, retained_max_messages=9)
+    persistence = PersistenceSettings(
+        mode="file-native", acknowledge="after-commit", flush_period_s=0.5, sync="full", events_max=5, events_max_age_s=6.0
+    )
+    one = replace(bridge("new", lanes=2), retention_s=60.0, limits=limits(volatile_max_bytes=77))
+    store.adopt(plain_node(one, number=2, sessions=sessions, persistence=persistence, limits=limits(min_free_disk_bytes=11)))
+
+    assert {"bridge:new:0", "bridge:new:1"} <= store.lanes.all.keys()
+    assert store.lanes.is_configured("bridge:new:1")
+    assert not store.lanes.is_configured(queue(0))
+    assert store.lanes.all["bridge:new:0"].queue.trimming.history is not None
+    assert store.lanes.all["bridge:new:0"].queue.qos0.max_bytes == 77
+    assert store.lanes._session_limits.max_messages == 7
+    assert store._disk._min_free_bytes == 11
+    assert store._rooms._limits.min_free_disk_bytes == 11
+    assert store._local_sessions._settings is sessions
+    assert store._retained._settings is sessions
+    assert store.next_commit.time._flush_period_s == 0.5
+    assert (store.events._max, store.events._max_age_ms) == (5, 6000)
+    assert store._commands._bridges.keys() == {"new"}
+    assert store._figures._rules.keys() == {"new"}
+    assert store.dead_letters._limits.keys() == {"new"}
