@@ -12,6 +12,7 @@ from actors.broker.client_input import ClientInput
 from actors.broker.qos0_overtaking import Qos0Overtaking
 from actors.broker.waiting_clients import WaitingClients
 from actors.process.mailbox import Mailbox, PollGroup
+from wire.settings import NodeSettings
 
 REST_TIMER = "rest"
 
@@ -43,6 +44,10 @@ class Gathering:
         self._resting = False
         self._publishers = 0  # how many clients there are, if one has published this turn
         self._has_committed = False  # in this turn
+
+    def adopt(self, settings: NodeSettings) -> None:
+        """These hold from now on."""
+        self._pace.gather_s = settings.persistence.gather_s
 
     def serve(self) -> None:
         """Clients may be heard from the end of this turn on."""

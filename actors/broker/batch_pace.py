@@ -21,7 +21,7 @@ class Pace:
     """``busy``: something came while the last batch was being committed."""
 
     def __init__(self, gather_s: float) -> None:
-        self._gather_s = gather_s
+        self.gather_s = gather_s
         self._sent_s = float("-inf")
         self.busy = False
 
@@ -31,12 +31,12 @@ class Pace:
 
     def committed(self, *, waiting: bool) -> None:
         """All that was on its way is committed. waiting: something came meanwhile."""
-        self.busy = waiting and self._gather_s > 0
+        self.busy = waiting and self.gather_s > 0
 
     @property
     def due_s(self) -> float:
         """When the next batch may go (monotonic)."""
-        return self._sent_s + self._gather_s if self.busy else float("-inf")
+        return self._sent_s + self.gather_s if self.busy else float("-inf")
 
     def has_gathered(self, now_s: float, rows: int, *, full: bool) -> bool:
         """Whether a batch of ``rows`` has waited long enough, or need not wait."""

@@ -23,7 +23,7 @@ from wire.mqtt.publish_stream import BatchBuilder
 from wire.mqtt.topics import TopicLimits
 from wire.records import record
 from wire.routing.sys_topics import RESERVED
-from wire.settings import ClientLimitSettings
+from wire.settings import ClientLimitSettings, NodeSettings
 
 PUBREL_BYTES = 64  # what one keeps in memory until its batch is committed, about
 
@@ -61,6 +61,13 @@ class ClientBatches:
         self.link: SendingLink[Published, Owed] = SendingLink()
         self.touched: dict[int, Client] = {}
         self._wills: list[WillRow] = []
+
+    def adopt(self, settings: NodeSettings) -> None:
+        """These hold from the next packet on."""
+        limits, builder = settings.clients, self.builder
+        builder.packet_max_bytes = limits.packet_max_bytes
+        builder.limit_topics(TopicLimits(limits.topic_levels_max, limits.topic_max_bytes))
+        builder.forbidden_take_room = limits.publish_messages_per_s is not None or limits.publish_bytes_per_s is not None
 
     @property
     def full(self) -> bool:

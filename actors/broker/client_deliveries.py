@@ -53,6 +53,11 @@ class Deliveries:
         self._settle_timed = False
         self._dropped: Counter[str] = Counter()  # by reason
 
+    def adopt(self, settings: NodeSettings) -> None:
+        """These hold from now on; how much may be on its way to a client, from its next connection on."""
+        self._settings = settings.sessions
+        self._output_max_bytes = settings.clients.output_max_bytes
+
     def figures(self) -> dict[str, Any]:
         """Figures for ``status``."""
         outboxes = [client.outbox for client in self._host.clients() if client.outbox is not None]

@@ -23,7 +23,7 @@ from wire.mqtt.codec import missing_bytes, split
 from wire.mqtt.publish_stream import parse_publishes
 from wire.mqtt.reason_codes import ReasonCode
 from wire.routing.sys_topics import packets_in
-from wire.settings import ClientLimitSettings
+from wire.settings import ClientLimitSettings, NodeSettings
 
 PACKETS_PER_TURN = 500  # of one client, runs of PUBLISH aside: each is handled by itself
 PUBLISH_BYTE, PUBREL_BYTE = 0x30, 0x60
@@ -65,6 +65,15 @@ class ClientInput:
         self._waiting = waiting
         self._budget = InputBudget(limits.input_max_bytes)
 
+    def adopt(self, settings: NodeSettings) -> None:
+        """These hold from now on, for those who are connected as well."""
+        self._limits = limits = settings.clients
+        self._packet_max_bytes = limits.packet_max_bytes
+        self._budget.bytes_max = limits.input_max_bytes
+        now_s = self._host.mailbox.now_s()
+        for client in self._host.clients():
+            self._limit_rate(client, now_s)
+
     @property
     def held_bytes(self) -> int:
         """What is kept of all clients' input."""
@@ -74,9 +83,12 @@ class ClientInput:
 
     def begin(self, client: Client, now_s: float) -> None:
         """The client has come in."""
+        self._limit_rate(client, now_s)
+
+    def _limit_rate(self, client: Client, now_s: float) -> None:
         limits = self._limits
-        if limits.publish_messages_per_s is not None or limits.publish_bytes_per_s is not None:
-            client.rate = PublishRate(limits.publish_messages_per_s, limits.publish_bytes_per_s, now_s)
+        limited = limits.publish_messages_per_s is not None or limits.publish_bytes_per_s is not None
+        client.rate = PublishRate(limits.publish_messages_per_s, limits.publish_bytes_per_s, now_s) if limited else None
 
     def read(self, client: Client, now_s: float) -> bool:
         """Take what the client's socket has; False when it is gone."""

@@ -141,10 +141,10 @@ class ClientPackets:
         facts = {"client_id": client.label, "address": client.address, "error": error.message, "fields": str(error)}
         return {**facts, "untold": untold}
 
-    def say_goodbye(self, client: Client) -> None:
-        """Tell an MQTT 5 client that the server goes down."""
+    def say_goodbye(self, client: Client, reason_code: ReasonCode = ReasonCode.SERVER_SHUTTING_DOWN) -> None:
+        """Tell an MQTT 5 client why its connection ends."""
         if client.level == MQTT_5_0 and client.flow is not None:
-            self._send(client, Disconnect(reason_code=ReasonCode.SERVER_SHUTTING_DOWN))
+            self._send(client, Disconnect(reason_code=reason_code))
 
     def _send(self, client: Client, packet: Packet) -> None:
         self._host.write(client, encode(packet, client.level))

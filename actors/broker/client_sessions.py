@@ -52,10 +52,14 @@ class ClientSessions:
         self._records = records
         self._wills = wills
         self._openings = openings
+        self.adopt(settings)
+        self._clients: dict[str, Client] = {}
+
+    def adopt(self, settings: NodeSettings) -> None:
+        """These hold for who connects from now on."""
         self._limits = settings.clients
         self._settings = settings.sessions
         self._topic_limits = TopicLimits(settings.clients.topic_levels_max, settings.clients.topic_max_bytes)
-        self._clients: dict[str, Client] = {}
 
     # --- CONNECT ---
 

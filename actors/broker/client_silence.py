@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from actors.broker.client_stalls import ClientStalls
 from actors.broker.listener_interface import ClientHost
-from wire.settings import ClientLimitSettings
+from wire.settings import ClientLimitSettings, NodeSettings
 
 LOOK_PERIOD_S = 0.5
 STOOD_STILL_S = 2 * LOOK_PERIOD_S  # between two looks: the process did
@@ -27,6 +27,11 @@ class ClientSilence:
         self._connect_timeout_s = limits.connect_timeout_s
         self._stood_still = stood_still
         self._looked_s = host.mailbox.now_s()
+
+    def adopt(self, settings: NodeSettings) -> None:
+        """These hold from now on."""
+        self._connect_timeout_s = settings.clients.connect_timeout_s
+        self._stalls.adopt(settings)
 
     def look(self, now_s: float) -> None:
         """To be called every ``LOOK_PERIOD_S``."""

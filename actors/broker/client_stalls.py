@@ -16,7 +16,7 @@ from actors.broker.client_packets import ClientPackets
 from actors.broker.listener_interface import ClientHost
 from actors.door.client import Client
 from wire.exchange.remote_keep_alive import LinkWatch, Verdict
-from wire.settings import ClientLimitSettings
+from wire.settings import ClientLimitSettings, NodeSettings
 
 
 class ClientStalls:
@@ -27,6 +27,11 @@ class ClientStalls:
         self._packets = packets
         self._stall_timeout_s = limits.stall_timeout_s
         self._watches: dict[int, LinkWatch] = {}
+
+    def adopt(self, settings: NodeSettings) -> None:
+        """These hold from now on; who has kept something waiting already is watched anew."""
+        self._stall_timeout_s = settings.clients.stall_timeout_s
+        self._watches = {}
 
     def look(self, now_s: float, *, stood_still: bool) -> None:
         """Close who has stalled. stood_still: nobody was read since the last look."""

@@ -77,11 +77,15 @@ class ClientSubscriptions:
         self._subscribed = subscribed
         self._read_on = read_on
         self._access = access
+        self.adopt(settings)
+        self._requests: dict[int, _Request] = {}
+        self._number = 0
+
+    def adopt(self, settings: NodeSettings) -> None:
+        """These hold from now on; what is subscribed to stays."""
         self._subscriptions_max = settings.clients.subscriptions_max
         self._late_max_bytes = settings.clients.output_max_bytes
         self._topic_limits = TopicLimits(settings.clients.topic_levels_max, settings.clients.topic_max_bytes)
-        self._requests: dict[int, _Request] = {}
-        self._number = 0
 
     def subscribe(self, client: Client, packet: Subscribe) -> None:
         """Subscribe the client, and answer for each filter [MQTT-3.8.4-1, -5, -6].

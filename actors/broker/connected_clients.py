@@ -15,6 +15,7 @@ from actors.door.listening_sockets import Reception
 from actors.process.mailbox import Mailbox
 from wire.frames.base import Frame
 from wire.routing.sys_topics import Traffic
+from wire.settings import NodeSettings
 
 log = logging.getLogger("bascule")
 
@@ -38,6 +39,10 @@ class ConnectedClients:
         self._output_max_bytes = output_max_bytes
         self._parted = parted
         self._by_number: dict[int, Client] = {}
+
+    def adopt(self, settings: NodeSettings) -> None:
+        """These hold from now on."""
+        self._output_max_bytes = settings.clients.output_max_bytes
 
     def __len__(self) -> int:
         return len(self._by_number)

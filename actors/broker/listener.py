@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Protocol
 
 from actors.broker.batch_gathering import REST_TIMER, Gathering
 from actors.broker.client_batches import ClientBatches
@@ -49,10 +49,17 @@ from wire.frames.local_sessions import Retained, SubscriptionsKept
 from wire.frames.names import DISTRIBUTOR, QUEUE_STORE
 from wire.frames.supervision import AclChanged, NodeFigures, QueueAnswer, SessionCommand
 from wire.frames.tracing import TraceMark, TraceWanted
+from wire.mqtt.reason_codes import ReasonCode
 from wire.routing.sys_topics import ListenerFigures
 from wire.settings import NodeSettings
 
 LOOK_TIMER = "housekeeping"
+
+
+class _Part(Protocol):
+    """A part of the Listener that goes by the settings."""
+
+    def adopt(self, settings: NodeSettings) -> None: ...
 
 
 class Listener(MailboxActor):
@@ -107,6 +114,8 @@ class Listener(MailboxActor):
         )
         self.silence = ClientSilence(clients, ClientStalls(clients, self.packets, limits), limits, self.openings.stood_still)
         self._sockets = ClientSockets(self._group, clients, self.reception, self._lingering, self._input, self.deliveries)
+        door: tuple[_Part, ...] = (clients, self.reception, self._access, self.openings, self.sessions, self._subscriptions)
+        self._parts = (*door, self.batches, self.deliveries, self._input, self.gathering, self.silence)
 
     # --- life ---
 
@@ -126,6 +135,22 @@ class Listener(MailboxActor):
             self.send(name, SenderResumes(sender=self.name, epoch=self.epoch, number=number, stalled=stalled))
             self.batches.resend()
         self._open_doors()
+
+    def on_reconfigured(self, settings: NodeSettings) -> None:
+        for part in self._parts:
+            part.adopt(settings)
+        if self.state == "starting":
+            return  # the doors are opened by them
+        shut = self.reception.rearrange(settings.listeners) if self.state == "ready" else set()
+        for client in self.clients.clients():
+            if client.listener in shut:
+                self._see_off(client, ReasonCode.ADMINISTRATIVE_ACTION, "listener_closed")
+        for client in self._access.unwelcome():
+            self._see_off(client, ReasonCode.NOT_AUTHORIZED, "not_allowed")
+
+    def _see_off(self, client: Client, reason_code: ReasonCode, why: str) -> None:
+        self.packets.say_goodbye(client, reason_code)
+        self.clients.close_client(client, why)
 
     def on_stopping(self) -> None:
         self.reception.close()
@@ -260,6 +285,8 @@ class Listener(MailboxActor):
         elif name == ACCEPT_TIMER:
             self.reception.resume()
         elif name == OPEN_TIMER:
+            if self.state == "ready":
+                self.reception.open_missing(self.settings.listeners)
             self._open_doors()
         elif name in (RATE_TIMER, TURN_TIMER):
             self._input.on_timer(name, now_s)

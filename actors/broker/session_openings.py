@@ -80,13 +80,17 @@ class SessionOpenings:
         self._records = records
         self._wills = wills
         self._welcomed = welcomed
-        self._limits = settings.clients
-        self._answers_may_be_lost = settings.persistence.answers_may_be_lost
-        self._unanswered_s = UNANSWERED_S + settings.persistence.flush_period_s
+        self.adopt(settings)
         self._openings: dict[int, Opening] = {}
         self._resuming: dict[int, Client] = {}
         self._requests = 0
         self._let_in: list[Opening] = []  # at the turn's end
+
+    def adopt(self, settings: NodeSettings) -> None:
+        """These hold from now on."""
+        self._limits = settings.clients
+        self._answers_may_be_lost = settings.persistence.answers_may_be_lost
+        self._unanswered_s = UNANSWERED_S + settings.persistence.flush_period_s
 
     # --- before the answer ---
 

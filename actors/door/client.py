@@ -85,7 +85,7 @@ class Client:
         self.held_back = False  # what it publishes waits behind what the store has refused
         self.leaves = False  # it has closed its side, and was held back: what it published last is left out
         self.session = ""
-        self.listener = 0  # which of the settings' listeners it came by; Reception sets it
+        self.listener = ""  # where the listener listens by which it came; Reception sets it
         self.user: str | None = None  # None: anonymous
         self.rights: ClientAccess | None = None  # None: everything
         self.asking = 0  # requests about its subscriptions that are not answered

@@ -16,6 +16,8 @@ from collections import Counter
 from dataclasses import dataclass
 from ipaddress import AddressValueError, IPv4Address, IPv6Address, IPv6Network
 
+from wire.settings import ClientLimitSettings
+
 CONNECTIONS_MAX = "connections_max"
 LISTENER_CONNECTIONS_MAX = "listener_connections_max"
 CONNECTIONS_PER_ADDRESS = "connections_per_address"
@@ -58,22 +60,28 @@ class Admission:
         self._connections_max = connections_max
         self._per_address_max = per_address_max
         self._half_open_max = half_open_max
-        self._places: dict[int, tuple[str, int]] = {}
+        self._places: dict[int, tuple[str, str]] = {}
         self._by_address: Counter[str] = Counter()
-        self._by_listener: Counter[int] = Counter()
+        self._by_listener: Counter[str] = Counter()
         self._half_open: dict[str, dict[int, None]] = {}
         self.half_open = self.entered = 0
         self.refused: Counter[str] = Counter()
 
+    def adopt(self, limits: ClientLimitSettings) -> None:
+        """These hold for whoever comes from now on; who is here stays."""
+        self._connections_max = limits.connections_max
+        self._per_address_max = limits.connections_per_address
+        self._half_open_max = limits.half_open_max
+
     def __len__(self) -> int:
         return len(self._places)
 
-    def is_full(self, host: str, listener: int = 0, listener_max: int | None = None) -> bool:
+    def is_full(self, host: str, listener: str = "", listener_max: int | None = None) -> bool:
         """Whether a newcomer from ``host`` would be refused, or another have to give way for it."""
         crowded = self._half_open_max is not None and self.half_open >= self._half_open_max
         return crowded or bool(self._full(address_key(host), listener, listener_max))
 
-    def enter(self, number: int, host: str, listener: int = 0, listener_max: int | None = None) -> Verdict:
+    def enter(self, number: int, host: str, listener: str = "", listener_max: int | None = None) -> Verdict:
         """Judge connection ``number`` from ``host``; one that may stay is counted from here on, as half open."""
         address = address_key(host)
         refused = self._full(address, listener, listener_max)
@@ -111,7 +119,7 @@ class Admission:
         if not self._by_address[address]:
             del self._by_address[address]
 
-    def _full(self, address: str, listener: int, listener_max: int | None) -> str:
+    def _full(self, address: str, listener: str, listener_max: int | None) -> str:
         if len(self._places) >= self._connections_max:
             return CONNECTIONS_MAX
         if listener_max is not None and self._by_listener[listener] >= listener_max:

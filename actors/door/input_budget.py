@@ -11,10 +11,10 @@ from __future__ import annotations
 class InputBudget:
     """Counts by the connections' numbers. What TLS and WebSocket keep of a frame that is not all there is not in it."""
 
-    __slots__ = ("_bytes_max", "_held", "held_bytes")
+    __slots__ = ("_held", "bytes_max", "held_bytes")
 
     def __init__(self, bytes_max: int) -> None:
-        self._bytes_max = bytes_max
+        self.bytes_max = bytes_max
         self._held: dict[int, int] = {}
         self.held_bytes = 0
 
@@ -23,10 +23,10 @@ class InputBudget:
         self.held_bytes += size_bytes - self._held.pop(number, 0)
         if size_bytes:
             self._held[number] = size_bytes
-        return self.held_bytes > self._bytes_max
+        return self.held_bytes > self.bytes_max
 
     def over(self) -> int | None:
         """The connection that is to be closed, which then holds nothing; None where there is room."""
-        if self.held_bytes <= self._bytes_max:
+        if self.held_bytes <= self.bytes_max:
             return None
         return max(self._held, key=self._held.__getitem__)

@@ -27,7 +27,7 @@ from actors.process.mailbox import READ, Mailbox, PollGroup
 from actors.system.tls import LOOK_PERIOD_S, Certificates, HandshakeTurn, TlsLayer
 from wire.backoff import Backoff
 from wire.errors import Unavailable
-from wire.settings import BackoffSettings, ClientLimitSettings, ListenerSettings
+from wire.settings import BackoffSettings, ClientLimitSettings, ListenerSettings, ListenerTlsSettings, NodeSettings
 
 log = logging.getLogger("bascule")
 
@@ -40,7 +40,7 @@ ACCEPT_PAUSE_S = 1.0
 TOLD_PERIOD_S = 10.0
 PAUSES_TOLD_PERIOD_S = 60.0
 
-_REMEDY = "it is tried again and again; free the address, or change bind and run the node again"
+_REMEDY = "it is tried again and again; free the address, or change bind and reload the configuration"
 
 _Gives = Callable[[int], None]
 _SeesOff = Callable[[], None]
@@ -49,19 +49,33 @@ _SeesOff = Callable[[], None]
 class Door:
     """One listening socket, with what its clients speak below MQTT."""
 
-    def __init__(self, sock: Any, settings: ListenerSettings, index: int = 0) -> None:
+    def __init__(self, sock: Any, settings: ListenerSettings) -> None:
         """``sock`` has its address, and does not block. Raises Unavailable if TLS is wanted and its files cannot be used."""
         self.sock = sock
         self.settings = settings
-        self.index = index
         self.secure = settings.tls is not None
         web = settings.protocol in ("ws", "wss")
         self.certificates: Certificates | None = None
-        if settings.tls is not None:
-            self.certificates = Certificates(settings.tls, settings.bind, "http/1.1" if web else "mqtt")
-            self.certificates.warn_of_dates(time.strftime("%Y%m%d%H%M%SZ", time.gmtime()))
         self._web = web
+        if settings.tls is not None:
+            self.certificates = self._show(settings.tls)
         self.plain = not web and not self.secure
+
+    def _show(self, tls: ListenerTlsSettings) -> Certificates:
+        certificates = Certificates(tls, self.settings.bind, "http/1.1" if self._web else "mqtt")
+        certificates.warn_of_dates(time.strftime("%Y%m%d%H%M%SZ", time.gmtime()))
+        return certificates
+
+    def can_be(self, settings: ListenerSettings) -> bool:
+        """Whether it is the socket of ``settings``, so that who is connected by it may stay."""
+        own = self.settings
+        return (own.bind, own.unix_mode, own.protocol) == (settings.bind, settings.unix_mode, settings.protocol)
+
+    def adopt(self, settings: ListenerSettings) -> None:
+        """These hold for who comes from now on; ``can_be`` was asked. Raises Unavailable if its files cannot be used."""
+        if settings.tls is not None and settings.tls != self.settings.tls:
+            self.certificates = self._show(settings.tls)
+        self.settings = settings
 
     def layers(self, packet_max_bytes: int) -> list[Layer]:
         """What lies between a new client's socket and MQTT, the lowest first."""
@@ -111,8 +125,8 @@ class Reception:
         """
         doors: list[Door] = []
         try:
-            for index, settings in enumerate(listeners):
-                doors.append(_bind(settings, index))
+            for settings in listeners:
+                doors.append(_bind(settings))
             for door in doors:  # once all addresses are ours
                 _listen(door)
         except Unavailable:
@@ -121,8 +135,55 @@ class Reception:
             raise
         self.refusal = ""
         for door in doors:
-            self.add(door)
-            log.info("listener.opened", extra={"bind": door.settings.bind, "protocol": door.settings.protocol})
+            self._serve(door)
+
+    def adopt(self, settings: NodeSettings) -> None:
+        """These hold for who comes from now on; the doors are as they were."""
+        self._packet_max_bytes = settings.clients.packet_max_bytes
+        self.admission.adopt(settings.clients)
+
+    def rearrange(self, listeners: tuple[ListenerSettings, ...]) -> set[str]:
+        """Shut the doors that are not among ``listeners``, and open those that are not open yet.
+
+        One that cannot be had is tried again, by ``open_missing``, while the others are served.
+        Returns: where doors were shut.
+        """
+        wanted = {listener.bind: listener for listener in listeners}
+        shut = [door for door in self.doors if door.settings.bind not in wanted or not door.can_be(wanted[door.settings.bind])]
+        for door in shut:
+            self.doors.remove(door)
+            self._mailbox.forget(door.sock.fileno())
+            _shut(door)
+            log.info("listener.closed", extra={"bind": door.settings.bind, "protocol": door.settings.protocol})
+        self.open_missing(listeners)
+        return {door.settings.bind for door in shut}
+
+    def open_missing(self, listeners: tuple[ListenerSettings, ...]) -> None:
+        """Open those of ``listeners`` that are not open, and have the others go by their settings; later, if that cannot be yet."""
+        doors = {door.settings.bind: door for door in self.doors}
+        refusal: Unavailable | None = None
+        for settings in listeners:
+            try:
+                if settings.bind in doors:
+                    doors[settings.bind].adopt(settings)
+                    continue
+                door = _bind(settings)
+                try:
+                    _listen(door)
+                except Unavailable:
+                    _shut(door)
+                    raise
+                self._serve(door)
+            except Unavailable as error:
+                refusal = refusal or error
+        if refusal is not None:
+            self.open_later(refusal)
+        else:
+            self.refusal = ""
+
+    def _serve(self, door: Door) -> None:
+        self.add(door)
+        log.info("listener.opened", extra={"bind": door.settings.bind, "protocol": door.settings.protocol})
 
     def open_later(self, refusal: Unavailable) -> None:
         """The doors cannot be opened because of ``refusal``, which is told once; it is time for another try when the timer says."""
@@ -134,7 +195,8 @@ class Reception:
     def add(self, door: Door) -> None:
         """Accept at ``door`` from now on."""
         self.doors.append(door)
-        self._mailbox.watch(door.sock.fileno(), READ, door)
+        if self.accepting:
+            self._mailbox.watch(door.sock.fileno(), READ, door)
 
     def close(self) -> None:
         """Accept nobody any more."""
@@ -191,9 +253,9 @@ class Reception:
                 return
             self._numbers += 1
             host, address = (peer[0], f"{peer[0]}:{peer[1]}") if not door.settings.unix_path else ("", _unix_peer(sock))
-            if self.admission.is_full(host, door.index, door.settings.connections_max):
+            if self.admission.is_full(host, door.settings.bind, door.settings.connections_max):
                 see_off()
-            verdict = self.admission.enter(self._numbers, host, door.index, door.settings.connections_max)
+            verdict = self.admission.enter(self._numbers, host, door.settings.bind, door.settings.connections_max)
             if verdict.refused:
                 sock.close()
                 self._tell("client.refused", verdict.refused, now_s, address=address, bind=door.settings.bind)
@@ -211,7 +273,7 @@ class Reception:
                 sock, address, self._numbers, self._group, now_s, layers=door.layers(self._packet_max_bytes), turn=self.turn
             )
         )
-        client.listener = door.index
+        client.listener = door.settings.bind
         return client
 
     def failed(self, client: Client, now_s: float) -> None:
@@ -248,7 +310,7 @@ class Reception:
         log.warning(event, extra={"why": why, "untold": untold, **fields})
 
 
-def _bind(settings: ListenerSettings, index: int) -> Door:
+def _bind(settings: ListenerSettings) -> Door:
     """The door of one listener, to which nobody can connect yet.
 
     Raises:
@@ -259,7 +321,7 @@ def _bind(settings: ListenerSettings, index: int) -> Door:
     except OSError as error:
         raise _refusal(settings, error) from error
     try:
-        return Door(sock, settings, index)
+        return Door(sock, settings)
     except Unavailable:
         sock.close()
         raise

@@ -16,6 +16,8 @@ from collections import deque
 from dataclasses import dataclass
 from ipaddress import IPv6Address, ip_address
 
+from wire.settings import LoginLimitSettings
+
 ADDRESSES_MAX = 10_000
 _HOST_BITS = 64
 
@@ -48,6 +50,12 @@ class LoginLimits:
         self._block_s = block_s
         self._addresses_max = addresses_max
         self._failures: dict[str, _Failures] = {}  # in the order of their last failures
+
+    def adopt(self, limits: LoginLimitSettings) -> None:
+        """These hold for who fails from now on; who has to wait does."""
+        self._failures_max, self._period_s, self._block_s = limits.failures_max, limits.period_s, limits.block_s
+        for failures in self._failures.values():
+            failures.at_s = deque(failures.at_s, maxlen=limits.failures_max)
 
     def __len__(self) -> int:
         return len(self._failures)

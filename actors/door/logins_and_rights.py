@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
@@ -94,13 +94,7 @@ class Access:
         self._verifying = 0
         self._key = os.urandom(32)
         self._passwords: dict[str, PasswordFile] = {}
-        self._lists = AccessLists(settings)
-        self._binds = [listener.bind for listener in settings.listeners]
-        self._policies = [self._policy(listener.access or settings.access) for listener in settings.listeners]
-        if self._passwords:
-            from actors.door.password_hashes import give_memory_back  # only where there are passwords
-
-            give_memory_back()
+        self._know(settings)
         self._told_s: dict[str, float] = {}
         self._untold: dict[str, int] = {}
         self._on_denial: Callable[[Client, bytes], None] | None = None
@@ -119,11 +113,40 @@ class Access:
             0,
         )
 
-    def _policy(self, access: AccessSettings) -> _Policy:
+    def _know(self, settings: NodeSettings) -> None:
+        known, self._passwords = self._passwords, {}
+        self._lists = AccessLists(settings)
+        self._of_node = self._policy(settings.access, known)
+        self._policies = {listener.bind: self._policy(listener.access or settings.access, known) for listener in settings.listeners}
+        if self._passwords and not known:
+            from actors.door.password_hashes import give_memory_back  # only where there are passwords
+
+            give_memory_back()
+
+    def _policy(self, access: AccessSettings, known: Mapping[str, PasswordFile]) -> _Policy:
+        """known: the password files that were in use."""
         path = access.password_file
         if path is not None and path not in self._passwords:
-            self._passwords[path] = PasswordFile(path)
+            self._passwords[path] = known.get(path) or PasswordFile(path)
         return _Policy(access.allow_anonymous, None if path is None else self._passwords[path])
+
+    def adopt(self, settings: NodeSettings) -> None:
+        """These hold from now on, for those who are here as well: each has the rights that they give. See ``unwelcome``."""
+        self._limits.adopt(settings.access.login_limits)
+        self._know(settings)
+        self.reload()
+        self._give_all_rights()
+
+    def unwelcome(self) -> list[Client]:
+        """Who is here and could not come in any more: anonymous where that is not allowed now, or a user whom nobody knows now."""
+        return [client for client in self._host.clients() if client.flow is not None and not self._would_let_in(client)]
+
+    def _would_let_in(self, client: Client) -> bool:
+        policy = self._policies.get(client.listener, self._of_node)
+        if client.user is None:
+            return policy.allow_anonymous
+        known = policy.passwords is not None and policy.passwords.table.hash_of(client.user) is not None
+        return known or client.certificate_user is not None
 
     def status(self) -> dict[str, int]:
         """Figures for ``bascule status``."""
@@ -148,7 +171,7 @@ class Access:
             client.user = client.certificate_user
             done(None)
             return
-        policy = self._policies[client.listener]
+        policy = self._policies.get(client.listener, self._of_node)
         passwords = policy.passwords
         if connect.user_name is None or passwords is None:
             if policy.allow_anonymous:
@@ -240,11 +263,11 @@ class Access:
 
     def bind_of(self, client: Client) -> str:
         """Where the listener listens by which ``client`` came: by it other processes know what rights it has."""
-        return self._binds[client.listener]
+        return client.listener
 
     def give_rights(self, client: Client) -> None:
         """Set ``client.rights`` by its listener, user and session; also again, when the rules are others."""
-        client.rights = self._lists.rights(client.listener, client.user, client.session)
+        client.rights = self._lists.rights_at(client.listener, client.user, client.session)
 
     def set_out(self, client: Client) -> None:
         """Have the parser ask about what the client publishes, where not everything is allowed."""
@@ -256,11 +279,14 @@ class Access:
         if not self._lists.change(frame):
             return
         log.info("acl.reloaded", extra={"path": frame.path, "rules": len(frame.rules)})
+        self._give_all_rights()
+        self._host.send(DISTRIBUTOR, frame)
+
+    def _give_all_rights(self) -> None:
         for client in self._host.clients():
             if client.session:
                 self.give_rights(client)
                 self.set_out(client)
-        self._host.send(DISTRIBUTOR, frame)
 
     def may_publish(self, client: Client, topic: bytes) -> bool:
         """Whether ``client`` may publish to ``topic``; a no is counted and logged."""

@@ -19,8 +19,7 @@ class AccessLists:
     def __init__(self, settings: NodeSettings) -> None:
         self._lists: dict[_ListKey, AccessRules] = {}
         self._of_node = self._add(settings.access)
-        self._of_listener = [self._add(listener.access or settings.access) for listener in settings.listeners]
-        self._by_bind = {listener.bind: key for listener, key in zip(settings.listeners, self._of_listener, strict=True)}
+        self._by_bind = {listener.bind: self._add(listener.access or settings.access) for listener in settings.listeners}
         self._changed: dict[str, AclChanged] = {}
 
     def _add(self, access: AccessSettings) -> _ListKey:
@@ -42,13 +41,7 @@ class AccessLists:
         self._changed[frame.path] = frame
         return True
 
-    def rights(self, listener: int, user: str | None, client_id: str) -> ClientAccess | None:
-        """What a client of the ``listener``th listener of the settings may do; None: everything."""
-        return self._rights(self._of_listener[listener], user, client_id)
-
     def rights_at(self, bind: str, user: str | None, client_id: str) -> ClientAccess | None:
-        """The same for the listener that listens at ``bind``; by the node's own list if there is none any more."""
-        return self._rights(self._by_bind.get(bind, self._of_node), user, client_id)
-
-    def _rights(self, key: _ListKey, user: str | None, client_id: str) -> ClientAccess | None:
+        """What a client of the listener at ``bind`` may do, by the node's own list if there is none any more; None: everything."""
+        key = self._by_bind.get(bind, self._of_node)
         return None if key is None else self._lists[key].for_client(user, client_id)

@@ -292,6 +292,11 @@ class BatchBuilder:
             self.known_topics.add(topic)
         return True
 
+    def limit_topics(self, limits: TopicLimits) -> None:
+        """Others are valid from here on."""
+        self.topic_limits = limits
+        self.known_topics.clear()
+
     def view_properties(self, raw: bytes) -> PublishPropertiesView:
         """``validate_publish_properties``, which a publisher's messages mostly repeat."""
         view = self.known_properties.get(raw)

@@ -61,21 +61,23 @@ def test_it_is_full_where_a_newcomer_would_be_at_somebody_s_cost() -> None:
         assert not admission.is_full(host)
         admission.enter(number, host)
     assert admission.is_full("192.0.2.1")
-    assert not admission.is_full("192.0.2.2", 1, 1)
+    assert not admission.is_full("192.0.2.2", "a", 1)
 
-    admission.enter(2, "192.0.2.2", 1, 1)
+    admission.enter(2, "192.0.2.2", "a", 1)
     assert admission.is_full("192.0.2.3"), "the oldest would give way"
     admission.greeted(0)
     assert not admission.is_full("192.0.2.3")
-    assert admission.is_full("192.0.2.3", 1, 1)
+    assert admission.is_full("192.0.2.3", "a", 1)
     admission.enter(3, "127.0.0.1")
     assert admission.is_full("127.0.0.1")
     assert admission.refused == Counter()
 
 
 HOSTS = ["192.0.2.1", "192.0.2.2", "127.0.0.1", "2001:db8::1", "2001:db8::2", ""]
-Step = tuple[str, int, str, int]
-STEPS = st.tuples(st.sampled_from(["enter", "greeted", "leave"]), st.integers(0, 30), st.sampled_from(HOSTS), st.integers(0, 1))
+Step = tuple[str, int, str, str]
+STEPS = st.tuples(
+    st.sampled_from(["enter", "greeted", "leave"]), st.integers(0, 30), st.sampled_from(HOSTS), st.sampled_from(["a", "b"])
+)
 
 
 @given(st.lists(STEPS, max_size=200), st.integers(1, 10), st.integers(1, 4), st.integers(1, 5), st.integers(1, 6))
@@ -83,7 +85,7 @@ def test_no_limit_is_exceeded_and_all_is_given_back(
     steps: list[Step], connections_max: int, per_address_max: int, half_open_max: int, listener_max: int
 ) -> None:
     admission = Admission(connections_max=connections_max, per_address_max=per_address_max, half_open_max=half_open_max)
-    here: dict[int, tuple[str, int]] = {}
+    here: dict[int, tuple[str, str]] = {}
     half: set[int] = set()
     for number, (step, old, host, listener) in enumerate(steps, start=100):
         known = list(here)[old % len(here)] if here else -1
@@ -112,4 +114,6 @@ def test_no_limit_is_exceeded_and_all_is_given_back(
         admission.leave(number)
     fresh = Admission(connections_max=connections_max, per_address_max=per_address_max, half_open_max=half_open_max)
     for number, host in enumerate(HOSTS):
-        assert admission.enter(1000 + number, host, 0, listener_max).refused == fresh.enter(number, host, 0, listener_max).refused
+        assert (
+            admission.enter(1000 + number, host, "a", listener_max).refused == fresh.enter(number, host, "a", listener_max).refused
+        )
