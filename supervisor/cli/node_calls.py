@@ -190,13 +190,13 @@ class GivenNode:
 
     @cached_property
     def place(self) -> NodePlace:
-        """Where the node on this machine is. It goes on as it is while its file is wrong elsewhere, and so does who asks it.
+        """Where the node on this machine is. It goes on as it is while its file is edited, and so does who asks it.
 
         Raises:
             NotHere: the node is elsewhere.
             ConfigError: the file does not say.
         """
-        return node_of(self.config)
+        return place_of(self.config)
 
     @cached_property
     def client(self) -> ControlClient:
@@ -256,6 +256,17 @@ def node_of(config: Path) -> NodePlace:
     from supervisor.config.loading import locate
 
     return locate(config)
+
+
+def place_of(config: Path) -> NodePlace:
+    """Where the node of the file ``config`` runs, whatever the file says by now; where it would, if it does not.
+
+    Raises:
+        ConfigError: it does not run, and the file does not say.
+    """
+    from supervisor.config.node_place import place_of as find
+
+    return find(config)
 
 
 def client_of(node: NodePlace) -> ControlClient:

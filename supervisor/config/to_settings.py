@@ -27,6 +27,7 @@ from supervisor.config.keys import (
     Snapshots,
 )
 from supervisor.config.value_kinds import TCP, UNIX
+from supervisor.running_node import RUN_NAME
 from supervisor.units import parse_address
 from wire.exchange.refusal_policy import code_of
 from wire.mqtt.packets import SESSION_NEVER_EXPIRES_S
@@ -109,7 +110,7 @@ def to_settings(configuration: Configuration) -> NodeSettings:
 
 def run_dir(data_dir: str) -> str:
     """Where the sockets of a node are whose data is in ``data_dir``."""
-    return str(Path(data_dir) / "run")
+    return str(Path(data_dir) / RUN_NAME)
 
 
 def _clients(clients: Clients) -> ClientLimitSettings:

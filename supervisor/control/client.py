@@ -69,9 +69,9 @@ class ControlClient:
         Raises:
             ConfigError: the file does not say where the node is.
         """
-        from supervisor.config.loading import locate
+        from supervisor.config.node_place import place_of
 
-        return cls.of_run_dir(locate(config).run_dir, timeout_s=timeout_s)
+        return cls.of_run_dir(place_of(config).run_dir, timeout_s=timeout_s)
 
     @classmethod
     def remote(cls, address: str, *, public: str, secret: str, server: str, timeout_s: float = TIMEOUT_S) -> Self:

@@ -6,9 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from storage import files
+from supervisor.running_node import SETTINGS_NAME
 from wire.settings import NodeSettings, dump
-
-SETTINGS_NAME = "settings"
 
 
 class CurrentSettings:

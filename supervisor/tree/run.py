@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from supervisor.config.loading_aside import Loading
+from supervisor.running_node import MODULE
 from supervisor.terminal.failures import printing, refused
 from supervisor.tree.template import Template
 from wire.errors import BasculeError
@@ -24,7 +25,7 @@ def _main(config: Path) -> int:
     try:
         loading = Loading(config)  # beside everything that follows
         with Template(forked=True, private=(loading.fileno(),)) as template:
-            template.command_line.show("supervisor.tree.run", [str(config)])
+            template.command_line.show(MODULE, [str(config)])
             from supervisor.reload.source import Source
             from supervisor.tree.node import run_node
 

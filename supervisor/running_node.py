@@ -1,0 +1,54 @@
+"""Finds the nodes that run from a configuration file, whatever that file says by now: an edited ``data_dir`` hides no node.
+
+The kernel keeps the record: the command line of a node's supervisor names the file, and its open lock the data folder. So there is
+nothing that could be stale. Only a node's owner sees that much of it, as with its control socket.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from supervisor.lock import FILE_NAME, running_pid
+from wire.settings import NodeSettings, load
+
+MODULE = "supervisor.tree.run"  # what a node's supervisor runs, with the configuration file behind it
+RUN_NAME = "run"  # the folder of sockets below the data folder
+SETTINGS_NAME = "settings"  # in there, what the node goes by
+
+
+def running_from(config: Path) -> list[NodeSettings]:
+    """The settings of the nodes that run from the file ``config`` and that this user may ask."""
+    wanted = os.path.realpath(config)
+    found = []
+    for pid in _supervisors():
+        try:
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="surrogateescape").split("\0")
+            written = words[words.index(MODULE) + 1]
+            if os.path.realpath(os.path.join(os.readlink(f"/proc/{pid}/cwd"), written)) != wanted:
+                continue
+            found += [load((data_dir / RUN_NAME / SETTINGS_NAME).read_bytes()) for data_dir in _locked_by(pid)]
+        except (OSError, IndexError, ValueError):
+            continue  # it has ended meanwhile, or is another user's
+    return found
+
+
+def _supervisors() -> Iterator[int]:
+    wanted = f"\0{MODULE}\0".encode()
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            try:
+                if wanted in (entry / "cmdline").read_bytes():
+                    yield int(entry.name)
+            except OSError:
+                continue
+
+
+def _locked_by(pid: int) -> Iterator[Path]:
+    """The data folders whose lock the process has."""
+    folder = Path(f"/proc/{pid}/fd")
+    for descriptor in folder.iterdir():
+        target = Path(os.readlink(descriptor))
+        if target.name == FILE_NAME and running_pid(target.parent) == pid:
+            yield target.parent
