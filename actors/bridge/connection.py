@@ -65,6 +65,9 @@ class Connection(MailboxActor):
         super().on_start()
         self.ready()
 
+    def on_reconfigured(self, settings: NodeSettings) -> None:
+        self.exchange.settlements.adopt(settings)  # whatever else changes of a bridge, its processes begin anew with that
+
     def on_peer_up(self, name: str, epoch: int) -> None:
         if self.exchange.intake is not None:
             self.exchange.intake.peer_up(name, epoch)

@@ -16,11 +16,16 @@ class Settling:
     """The amounts at which settlements wait no longer, by the smallest of the queues' ``limits``."""
 
     def __init__(self, *limits: LimitSettings, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._told_bytes = 0
+        self.adopt(*limits)
+
+    def adopt(self, *limits: LimitSettings) -> None:
+        """These are the queues' limits from now on."""
         messages = [limit.max_messages for limit in limits if limit.max_messages is not None]
         size_bytes = [limit.max_bytes for limit in limits if limit.max_bytes is not None]
         self._messages = max(1, min([MESSAGES_MAX, *(most // QUEUE_FRACTION for most in messages)]))
-        self._bytes = min([bytes_max, *(most // QUEUE_FRACTION for most in size_bytes)])
-        self._told_bytes = 0
+        self._bytes = min([self._bytes_max, *(most // QUEUE_FRACTION for most in size_bytes)])
 
     def opened(self) -> None:
         """What has passed is counted anew."""

@@ -36,10 +36,17 @@ class Settlements:
         self._timed = False
         self._delivered = 0  # when all but the newest were is among the times
         self._times: list[tuple[int, int]] = []
+        self._bridge = lane.bridge.name
         self._settling = Settling(lane.bridge.limits, settings.limits, bytes_max=BYTES_IN_HAND)
         self._credit = CreditGiver(
             messages_in_hand=max(MESSAGES_IN_HAND_MIN, WINDOWS_IN_HAND * remote.receive_maximum), bytes_in_hand=BYTES_IN_HAND
         )
+
+    def adopt(self, settings: NodeSettings) -> None:
+        """These hold from now on; a lane whose bridge is gone goes on as it does."""
+        for bridge in settings.bridges:
+            if bridge.name == self._bridge:
+                self._settling.adopt(bridge.limits, settings.limits)
 
     def open(self, lane_epoch: int) -> None:
         """The lane is opened anew: everything is counted from nothing."""

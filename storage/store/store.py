@@ -55,7 +55,7 @@ from wire.frames.lanes import Credit, LaneClose, LaneOpen, Settle
 from wire.frames.local_sessions import SubscriptionsAdd, SubscriptionsDrop
 from wire.frames.supervision import NodeEvents, QueueCommand, ResetMarkers, SessionCommand
 from wire.frames.tracing import TraceMark
-from wire.settings import NodeSettings, PersistenceSettings
+from wire.settings import NodeSettings
 
 TICK_S = 1.0
 EARLY_COMMIT_BYTES = 16 << 20  # a write this large does not wait for the flush period
@@ -85,7 +85,7 @@ class Store:
         self._now_s, self._wall_ms = 0.0, 0
         self._effects: Effects = []
         numbers = QueueNumbers(engine)
-        senders = self.senders = Senders(engine, lenient=not engine.durable or _may_forget(settings.persistence))
+        senders = self.senders = Senders(engine, lenient=not engine.durable or _may_forget(settings))
         sessions = self.sessions = Sessions(engine)
         commit = self.next_commit = NextCommit(settings.persistence.flush_period_s)
         events = self.events = EventLog(engine, settings.persistence)
@@ -346,9 +346,13 @@ class Store:
         self._engine.close()
 
 
-def _may_forget(own: PersistenceSettings) -> bool:
-    """Whether what was answered can be lost without a mark that tells: with ``sync: full`` commits of QoS 0 alone leave none."""
-    return own.acknowledge == "fast" or own.sync == "full"
+def _may_forget(settings: NodeSettings) -> bool:
+    """Whether what was answered can be lost without a mark that tells: with ``sync: full`` commits of QoS 0 alone leave none.
+
+    A former life in this run of the node may have had other settings, where they have changed.
+    """
+    own = settings.persistence
+    return own.acknowledge == "fast" or own.sync == "full" or settings.number > 1
 
 
 def _stands(lanes: Lanes, retention: Retention) -> Iterator[QueueStands]:

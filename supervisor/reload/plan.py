@@ -97,8 +97,11 @@ def _of_fields(before: NodeSettings, after: NodeSettings, waiting: Waiting | Non
         section, _, below = key.partition(".")
         what = f"{_ONE_OF[section]} {difference.item}: {below}" if section in _ONE_OF else key
         act = how_taken(key)
+        target = _target(act, section, difference.item)
+        if difference.field == "bridges.retention_s" and not (difference.before and difference.after):
+            act, target = RESTART, STORE  # whether a history is kept is found out when a queue is opened
         detail = _rules_changed(difference) if section in _ONE_OF and below in _RULES else _values(difference)
-        yield Change(what=what, act=act, target=_target(act, section, difference.item), detail=detail, loss=loss)
+        yield Change(what=what, act=act, target=target, detail=detail, loss=loss)
         if key == "clients.packet_max_bytes":  # a remote is told of it when it is connected to
             for bridge in after.bridges:
                 if bridge.remote_subscriptions and any(bridge.name == known.name for known in before.bridges):

@@ -176,13 +176,26 @@ def remote(**changed: Any) -> NodeSettings:
         (cloud(limits=limits(max_age_s=60.0)), "destructive", WAITING),
         (cloud(limits=limits(max_age_s=60.0)), "reconnect", {"cloud": (0, 0)}),
         (cloud(limits=limits(overflow="drop-oldest")), "destructive", WAITING),
-        (cloud(retention_s=60.0), "live", WAITING),
         (cloud(dead_letter=replace(BEFORE.bridges[0].dead_letter, max_messages=1)), "destructive", WAITING),
     ],
 )
 def test_a_change_of_a_bridge_is_about_that_bridge_alone(after: NodeSettings, how: str, waiting: Any) -> None:
     """reload.nothing-given-up-unasked"""
     assert one(BEFORE, after, waiting)[1:] == (how, "cloud")
+
+
+@pytest.mark.parametrize(
+    ("before_s", "after_s", "found"),
+    [
+        (0.0, 60.0, ("restart", "store")),
+        (60.0, 90.0, ("live", "cloud")),
+        (60.0, 30.0, ("destructive", "cloud")),
+        (60.0, 0.0, ("destructive", "store")),
+    ],
+)
+def test_whether_a_history_is_kept_is_for_a_store_that_begins_anew(before_s: float, after_s: float, found: tuple[str, str]) -> None:
+    assert one(cloud(retention_s=before_s), cloud(retention_s=after_s), WAITING)[1:] == found
+    assert (plan(cloud(retention_s=before_s), cloud(retention_s=after_s), WAITING).restarts == {"store"}) == (found[1] == "store")
 
 
 @pytest.mark.parametrize(("most", "how"), [(5, "live"), (4, "destructive")])
