@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from base64 import b64decode
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -45,16 +46,16 @@ class Chromium:
         self._driver.set_script_timeout(PATIENCE_S)
 
     def open(
-        self, page: Path, *, width: int = 1280, height: int = 900, dark: bool = False, script: bool = True, hash_: str = ""
+        self, page: Path | str, *, width: int = 1280, height: int = 900, dark: bool = False, script: bool = True, hash_: str = ""
     ) -> None:
-        """Load ``page`` in a window of that size, in light or dark."""
+        """Load ``page``, a file or an address, in a window of that size, in light or dark."""
         self.resize(width, height)
         self.media("screen", dark=dark)
         self._command("Emulation.setScriptExecutionDisabled", value=not script)
         self._driver.get("about:blank")
         self.console()
         self.requested()
-        self._driver.get(page.as_uri() + hash_)
+        self._driver.get((page.as_uri() if isinstance(page, Path) else page) + hash_)
 
     def resize(self, width: int, height: int = 900) -> None:
         """Make the window that large, in CSS pixels."""
@@ -112,6 +113,25 @@ class Chromium:
         """The page as a screen reader gets it: the nodes of its accessibility tree that are not ignored."""
         nodes = self._driver.execute_cdp_cmd("Accessibility.getFullAXTree", {})["nodes"]
         return [node for node in nodes if not node.get("ignored")]
+
+    def picture(self, path: Path, *, scale: float = 1.0, whole: bool = False) -> None:
+        """Write what the window shows, or the whole page, as PNG; ``scale`` is its pixels for each of CSS."""
+        size = self.ask("return [innerWidth, arguments[0] ? document.documentElement.scrollHeight : innerHeight, scrollY]", whole)
+        clip = {"x": 0, "y": 0 if whole else size[2], "width": size[0], "height": size[1], "scale": scale}
+        shot = self._driver.execute_cdp_cmd(
+            "Page.captureScreenshot", {"format": "png", "captureBeyondViewport": whole, "clip": clip}
+        )
+        path.write_bytes(b64decode(shot["data"]))
+
+    def press(self, *keys: str) -> None:
+        """Press keys one after the other, whatever has the focus: characters, or names such as ``TAB``, ``ENTER``, ``ESCAPE``."""
+        from selenium.webdriver.common.action_chains import ActionChains
+        from selenium.webdriver.common.keys import Keys
+
+        chain = ActionChains(self._driver)
+        for key in keys:
+            chain.send_keys(getattr(Keys, key, key))
+        chain.perform()
 
     def quit(self) -> None:
         """End the browser."""

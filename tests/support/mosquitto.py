@@ -120,6 +120,13 @@ class Mosquitto:
         assert self._process is not None
         self._process.send_signal(signal.SIGCONT)
 
+    def reread(self) -> None:
+        """SIGHUP: it reads its lists of users and of rights anew."""
+        assert self._process is not None
+        times = self.log.count("Reloading config")
+        self._process.send_signal(signal.SIGHUP)
+        wait_until(lambda: self.log.count("Reloading config") > times, PATIENCE_S, "mosquitto reads its lists anew")
+
     def _has_ended(self) -> bool:
         return self._process is None or self._process.poll() is not None
 

@@ -1,8 +1,8 @@
 // The answer on top: is anything in trouble, which, why, since when, and what to do; and the sum of all ledgers.
 
 import { badge, icon, keyed, make, say, setAll, turnIcon } from "./dom.js";
-import { count, counted, duration, moment } from "./format.js";
-import { ledgerOf, worst } from "./judgement.js";
+import { count, duration, moment } from "./format.js";
+import { ledgerOf, worst } from "./rows.js";
 
 const TERMS = [
   ["accepted", "Accepted"],
@@ -130,8 +130,8 @@ export class Ledger {
     this.columns = ["Bridge", "Accepted", "Delivered", "Queued", "Expired", "Dropped", "Dead-lettered", "Adds up", "Refused", "Held back"];
     this.body = make("tbody", {});
     const heads = this.columns.map((title, at) => make("th", { scope: "col", class: at && at !== 7 ? "number" : null }, title));
-    this.note = make("p", { class: "notes" });
-    host.append(make("div", { class: "scroll" }, make("table", {}, make("thead", {}, make("tr", {}, ...heads)), this.body)), this.note);
+    const note = make("p", { class: "notes" }, "Refused and held back are beside the sum: the publishers still have those.");
+    host.append(make("div", { class: "scroll" }, make("table", {}, make("thead", {}, make("tr", {}, ...heads)), this.body)), note);
   }
 
   show({ status }) {
@@ -150,9 +150,6 @@ export class Ledger {
       say(tr.children[8], count(row.refused));
       say(tr.children[9], count(row.held_back));
     });
-    const orphans = status.unserved ?? [];
-    const words = orphans.map((one) => `${one.queue}: ${counted(one.depth, "message")}`).join("; ");
-    say(this.note, orphans.length ? `Not configured any more, and kept: ${words}.` : "Refused and held back are beside the sum: the publishers still have those.");
   }
 
   _create(row, several) {

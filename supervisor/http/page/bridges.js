@@ -3,11 +3,12 @@
 import { badge, button, keyed, make, say, setAll, turnIcon } from "./dom.js";
 import { part } from "./api.js";
 import { bytes, count, counted, duration, lasting, rate, UNKNOWN } from "./format.js";
-import { bridgesOf, remoteOf } from "./judgement.js";
+import { bridgesOf, remoteOf } from "./rows.js";
 import { Histogram, Sparkline } from "./plots.js";
 import { merged, quantile } from "./samples.js";
 
 const CARDS_FIRST = 24;
+const LATENCY = "From acceptance to settlement of what was delivered. A lone message shows about 30 ms: its acknowledgement is read within 20 ms, and settlements are gathered for 50 ms.";
 const FACTS = ["Waiting", "Size", "Oldest waits", "Drains in", "In flight", "Dead letters"];
 
 export class Bridges {
@@ -31,7 +32,7 @@ export class Bridges {
     this.more = button("", () => { this.all = true; this.again(); }, { kind: "quiet show-more" });
     this.shown = make("span", { class: "count" });
     host.append(make("div", { class: "filter" }, this.search), this.troubled, this.shown);
-    this.host.after(this.more);
+    this.host.after(this.more, make("p", { class: "fine" }, `Latency: ${LATENCY.charAt(0).toLowerCase()}${LATENCY.slice(1)}`));
     this.bar = host;
   }
 
@@ -73,7 +74,9 @@ class Card {
     this.depth = new Sparkline("Waiting", [""], count);
     this.flow = new Sparkline("In and out", ["in", "out"], rate);
     this.latency = new Sparkline("Latency", ["half", "99 %"], duration);
+    this.latency.element.title = LATENCY;
     this.spread = new Histogram("All latencies", duration);
+    this.spread.element.title = LATENCY;
     this.plots = make("div", { class: "small-plots" }, this.depth.element, this.flow.element, this.latency.element, this.spread.element);
     this.orders = make("div", { class: "orders" });
     this._orders();
@@ -122,7 +125,10 @@ class Card {
     const since = rows[0].since_s === null ? "" : ` for ${lasting(Math.min(...rows.map((row) => row.since_s ?? 0)))}`;
     const first = found.troubles[0];
     if (!first) {
-      say(this.why, `Connected${since}.`);
+      const depth = rows.reduce((total, row) => total + (row.depth ?? 0), 0);
+      const drainS = Math.max(...rows.map((row) => row.drain_s ?? 0));
+      const drains = depth && drainS >= 1 ? `; ${counted(depth, "message")} on the way, all gone in about ${lasting(drainS)}` : "";
+      say(this.why, `Connected${since}${drains}.`);
       return;
     }
     const facts = first.facts.filter((one) => one.startsWith("for ") || one.startsWith("next"));
@@ -148,12 +154,10 @@ class Card {
   _latency(rows, series) {
     const whole = merged(rows.map((row) => row.end_to_end_seconds).filter(Boolean));
     const all = quantile(whole, 0.5);
-    this.latency.element.hidden = this.spread.element.hidden = all === null;
-    if (all === null) return;
     const half = series.latencies(0.5), most = series.latencies(0.99);
     const now = most.at(-1)?.[1] ?? null;
     this.latency.show([half, most], now === null ? UNKNOWN : `99 % below ${duration(now)}`);
-    this.spread.show(whole, `half below ${duration(all)}`);
+    this.spread.show(whole ?? { bounds: [], counts: [] }, all === null ? UNKNOWN : `half below ${duration(all)}`);
   }
 
   _figures() {

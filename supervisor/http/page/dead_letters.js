@@ -3,7 +3,8 @@
 import { button, keyed, make, say } from "./dom.js";
 import { part } from "./api.js";
 import { bytes, count, counted, duration } from "./format.js";
-import { bridgesOf, deathOf } from "./judgement.js";
+import { deathOf } from "./reasons.js";
+import { bridgesOf } from "./rows.js";
 
 const SHOWN = 5;
 const MORE = 100;

@@ -6,14 +6,18 @@ import { Bridges } from "./bridges.js";
 import { DeadLetters } from "./dead_letters.js";
 import { all, say, setAll } from "./dom.js";
 import { EventLog, EventTable } from "./events.js";
-import { lasting } from "./format.js";
-import { bridgesOf, judge } from "./judgement.js";
+import { lasting, moment } from "./format.js";
+import { judge } from "./judgement.js";
+import { bridgesOf } from "./rows.js";
+import { Login } from "./login.js";
+import { Orphans } from "./orphans.js";
 import { Picture } from "./picture.js";
 import { Reload } from "./reload.js";
 import { Series } from "./samples.js";
 import { Sessions } from "./sessions.js";
 import { followTheme } from "./theme.js";
 import { Topics } from "./topics.js";
+import { Traces } from "./traces.js";
 
 const PERIOD_MS = 2000;
 const HIDDEN_PERIOD_MS = 10000; // of a tab that nobody sees
@@ -33,10 +37,10 @@ class App {
     this.visible = new Set();
     this.answer = new Answer();
     const by = (id) => document.getElementById(id);
-    this.parts = [this.answer, new Picture(by("picture")), new Bridges(this), new Ledger(by("ledger-rows")), new EventTable(by("event-rows"))];
+    this.parts = [this.answer, new Picture(by("picture")), new Bridges(this), new Ledger(by("ledger-rows")), new EventTable(by("event-rows")),
+      new Orphans(this, by("orphans")), new Reload(this, by("configuration")), new Traces(this, by("traces"))];
     this.wanted = [["dead", new DeadLetters(this, by("dead-letters"))], ["clients", new Sessions(this, by("sessions"))], ["topics", new Topics(this, by("flow"))]];
-    this.reload = new Reload(this, by("reload"));
-    this._login();
+    this.login = new Login(this.api, () => this._entered(), () => this._ask(""));
     this._watchSections();
   }
 
@@ -104,12 +108,11 @@ class App {
     return ROLES.indexOf(this.role) >= ROLES.indexOf(role);
   }
 
-  /** Disable what the role may not do. */
+  /** Leave out what the role may not do, and disable everything while the node is lost. */
   allow() {
     for (const one of all("[data-role]")) {
-      const barred = !this.may(one.dataset.role) || this.lost !== "";
-      one.disabled = barred;
-      if (!this.may(one.dataset.role)) one.title = `This token may not: it wants the role ${one.dataset.role}`;
+      setAll(one, { "data-barred": !this.may(one.dataset.role) });
+      one.disabled = this.lost !== "";
     }
   }
 
@@ -182,44 +185,24 @@ class App {
     say(document.getElementById("age"), age);
     setAll(document.getElementById("layout"), { class: late ? "layout old" : "layout" });
     if (this.lost) {
-      say(host, `${this.lost} ${this.heardMs === null ? "There are no figures yet." : `What you see is ${lasting(Math.floor(ageMs / 10000) * 10 || 1)} old or more.`} The page goes on asking.`);
+      say(host, `${this.lost} ${this.heardMs === null ? "There are no figures yet." : `What you see is of ${moment(this.heardMs).slice(11)} UTC.`} The page goes on asking.`);
       host.hidden = false;
     }
   }
 
   // --- tokens ---
 
-  _login() {
-    const form = document.getElementById("login"), field = document.getElementById("token"), leave = document.getElementById("leave");
-    form.addEventListener("submit", (event) => {
-      event.preventDefault();
-      this.api.use(field.value.trim());
-      field.value = "";
-      form.hidden = true;
-      this.locked = false;
-      this.state = null;
-      leave.hidden = false;
-      this.now();
-    });
-    leave.addEventListener("click", () => {
-      this.api.use("");
-      this._ask("");
-    });
-    leave.hidden = !this.api.token;
+  _entered() {
+    this.locked = false;
+    this.state = null;
+    this.now();
   }
 
   _ask(why) {
     this.locked = true;
     this.lost = "";
     this.heardMs = null;
-    this.api.use("");
-    document.getElementById("layout").hidden = true;
-    document.getElementById("lost").hidden = true;
-    document.getElementById("leave").hidden = true;
-    const form = document.getElementById("login");
-    say(document.getElementById("login-error"), why);
-    form.hidden = false;
-    document.getElementById("token").focus();
+    this.login.ask(why);
   }
 
   _watchSections() {

@@ -2,7 +2,7 @@
 
 import { keyed, make, say, setAll } from "./dom.js";
 import { bytes, count, counted, lasting, rate } from "./format.js";
-import { bridgesOf, processVerdict, remoteOf, stateOf, worst } from "./judgement.js";
+import { bridgesOf, processVerdict, remoteOf, stateOf, worst } from "./rows.js";
 
 const WIDE = 720;
 const ROW = 62;
@@ -168,18 +168,23 @@ function showBox(element, box) {
   setAll(sign, { transform: `translate(${box.x + inset} ${box.y + box.h / 2})`, visibility: box.verdict === "none" && box.kind === "outside" ? "hidden" : null });
   setAll(sign.lastChild, { d: SIGNS[box.verdict].join("") });
   const left = box.x + (box.verdict === "none" && box.kind === "outside" ? 16 : inset + 15);
-  const room = Math.floor((box.w - (left - box.x) - 8) / 7);
+  const room = box.w - (left - box.x) - (box.kind === "outside" ? 12 : 8);
   setAll(name, { x: left, y: box.y + box.h / 2 - 3 });
   setAll(line, { x: left, y: box.y + box.h / 2 + 13 });
-  say(name, shortened(box.title, room));
-  say(line, shortened(box.line, Math.floor(room * 1.12)));
+  fit(name, box.title, room);
+  fit(line, box.line, room);
 }
 
-/** A text that fits: of a long one the beginning and the end, by which names and addresses differ. */
-function shortened(text, most) {
-  if (text.length <= most) return text;
-  const end = Math.floor((most - 1) / 2);
-  return `${text.slice(0, most - 1 - end)}…${text.slice(text.length - end)}`;
+/** Set a text that takes at most ``room``: of a long one the beginning and the end, by which names and addresses differ. */
+function fit(element, text, room) {
+  const fitted = `${text} ${room}`;
+  if (element.dataset.fitted === fitted) return;
+  element.dataset.fitted = fitted;
+  for (let most = text.length; most > 2; most -= 1) {
+    const end = Math.floor((most - 1) / 2);
+    say(element, most === text.length ? text : `${text.slice(0, most - 1 - end)}…${text.slice(text.length - end)}`);
+    if (element.getComputedTextLength() <= room) return;
+  }
 }
 
 /** The processes as a table. */

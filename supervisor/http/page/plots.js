@@ -100,9 +100,9 @@ export class Histogram {
     });
     this.svg.replaceChildren(...bars);
     const low = first ? this.write(bounds[first - 1]) : "0 s";
-    const high = last < bounds.length ? this.write(bounds[last]) : `more than ${this.write(bounds.at(-1))}`;
+    const high = !bounds.length ? "" : last < bounds.length ? this.write(bounds[last]) : `more than ${this.write(bounds.at(-1))}`;
     say(this.low, full.length ? `${low} to ${high}` : "no figures yet");
     say(this.now, now);
-    setAll(this.svg, { "aria-label": `${this.title}: ${now}, ${low} to ${high}` });
+    setAll(this.svg, { "aria-label": full.length ? `${this.title}: ${now}, ${low} to ${high}` : `${this.title}: no figures yet` });
   }
 }

@@ -12,18 +12,19 @@ export class Sessions {
     this.app = app;
     this.summary = make("p", { class: "summary" });
     this.search = make("input", { type: "search", placeholder: "Find clients", "aria-label": "Find clients by identifier", spellcheck: "false" });
-    this.search.addEventListener("input", () => this._soon());
+    this.search.addEventListener("input", () => { this.looking = true; this._soon(); });
     this.which = make("select", { "aria-label": "Which clients" }, make("option", { value: "" }, "All"), make("option", { value: "yes" }, "Connected"), make("option", { value: "no" }, "Away"));
-    this.which.addEventListener("change", () => this.load());
+    this.which.addEventListener("change", () => { this.looking = true; this.load(); });
     this.body = make("tbody", {});
     const heads = TITLES.map((title) => make("th", { scope: "col" }, title || make("span", { class: "vh" }, "Orders")));
-    this.note = make("p", { class: "fine", role: "status" });
+    this.note = make("p", { class: "fine" });
+    this.found = make("p", { class: "vh", role: "status" }); // read out for who is looking for something, and only then
     this.first = button("From the start", () => this.load());
     this.next = button("Next page", () => this.load(this.after));
     this.table = make("div", { class: "scroll" }, make("table", {}, make("thead", {}, make("tr", {}, ...heads)), this.body));
     this.table.hidden = true;
     host.append(this.summary, make("div", { class: "bar-of-tools" }, make("div", { class: "filter" }, this.search), make("div", { class: "choice" }, this.which), button("Refresh", () => this.load())),
-      this.table, make("div", { class: "pages" }, this.first, this.next, this.note));
+      this.table, make("div", { class: "pages" }, this.first, this.next, this.note), this.found);
     this.first.hidden = this.next.hidden = true;
     this.wait = 0;
     this.asked = 0;
@@ -56,6 +57,8 @@ export class Sessions {
       this.first.hidden = !after;
       this.next.hidden = next === null || next === undefined;
       say(this.note, sessions.length ? "" : words || this.which.value ? "No client is like that here." : "No session is kept, and nobody is connected.");
+      if (this.looking) say(this.found, sessions.length ? `${counted(sessions.length, "client")}${next ? " or more" : ""}` : this.note.textContent);
+      this.looking = false;
       this.app.allow();
     } catch (error) {
       say(this.note, `They cannot be listed: ${error.message}.`);

@@ -1,0 +1,263 @@
+"""The page of a real node in a real Chromium: trouble is said with its reason, turns when it turns, and orders are carried out."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from tests.supervisor.http.live_page import LivePage
+from tests.supervisor.http.scene import FORBIDDEN, NODE, Scene
+from tests.support.chromium import Chromium, chromium
+from tests.support.mqtt_client import MqttClient
+from tests.support.node import bridge_config
+from tests.support.ports import free_port
+from tests.support.subscriber import Subscriber
+from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.process
+
+__all__ = ["chromium"]
+
+HOSTILE_PAYLOAD = "<script>window.hacked=1</script>"
+HOSTILE = 'plant/<img src=x onerror="window.hacked=1"></script><script>window.hacked=1</script>\u202e\''
+MARK = "window.marked = (window.marked ?? 0) + 1; return window.marked"
+
+
+@pytest.fixture(scope="module")
+def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    """One node for all tests here; each leaves it connected, but for ``lab``, which never is."""
+    with Scene(tmp_path_factory.mktemp("page")) as scene:
+        yield scene
+
+
+@pytest.fixture
+def page(chromium: Chromium, scene: Scene) -> Iterator[LivePage]:
+    """The page, just loaded. Whatever a test does: nothing on it asks another server, nothing is complained of, nothing runs."""
+    page = LivePage(chromium, scene.url)
+    page.open()
+    page.wait_state("cloud", "connected")
+    page.wait_state("archive", "connected")
+    yield page
+    assert chromium.ask("return window.hacked === undefined")
+    assert [url for url in chromium.requested() if not url.startswith(scene.url)] == []
+    # A request of the page's that fails is said there; the browser notes it in its console too.
+    assert [line for line in chromium.console() if "Failed to load resource" not in line] == []
+
+
+def test_the_page_says_which_bridge_is_in_trouble_why_and_what_to_do(page: LivePage) -> None:
+    page.wait_says("#headline", "lab: the remote does not let it in.")
+
+    group = "#troubles > li:first-child"
+    page.wait_says(
+        group, "lab", "refused: Not authorized", "nothing waits", "next attempt in", "What to do: Check username, password_file"
+    )
+    page.wait_state("lab", "backoff")
+    assert page.browser.ask("return document.title").startswith(f"✖ {NODE}: lab")
+    page.browser.click(f"{group} a")
+    assert page.browser.ask("return location.hash") == "#b-lab"
+
+
+def test_figures_follow_without_loading_anew(page: LivePage, scene: Scene) -> None:
+    page.browser.ask(MARK)
+    accepted = "#ledger-rows tr[data-key='lab:0'] td:nth-child(2)"
+    before = int(page.says(accepted).replace(",", ""))
+
+    scene.publish("line/4/count", *"12345")
+
+    page.wait_says(accepted, f"{before + 5:,}")
+    page.wait_says("#b-lab dl", f"{before + 5:,}")
+    assert page.browser.ask(MARK) == 2
+
+
+def test_a_bridge_process_that_is_killed_is_told_and_recovers(page: LivePage, scene: Scene) -> None:
+    page.wait("document.querySelector('#event-rows tbody tr')", "events")
+    pid = scene.node.kill("bridge", signal.SIGKILL, "archive")
+
+    page.wait_says("#troubles", "archive", "ended", "signal 9", "started again")
+    page.wait_says("#event-rows", "process.ended")
+    page.wait_state("archive", "connected")
+    page.wait(f"!document.getElementById('processes').textContent.includes({pid})", "another process")
+
+
+def test_a_link_that_is_cut_turns_and_recovers(page: LivePage, scene: Scene) -> None:
+    sign = "document.querySelector('#picture [data-key=\"remote:archive:0\"]').classList"
+    page.wait(f"{sign}.contains('s-ok')", "the remote is well in the picture")
+    scene.archive_link.cut()
+    try:
+        page.wait_says("#headline", "2 of 3 bridges in trouble", "archive")
+        page.wait_state("archive", "backoff")
+        page.wait(f"{sign}.contains('s-problem')", "the remote is in trouble in the picture")
+        scene.publish("plant/1/temperature", "21.5")
+        page.wait_says("#b-archive .why", "CONNECT")
+        page.wait_says("#troubles", "1 message")
+    finally:
+        scene.archive_link.restore()
+
+    page.wait_state("archive", "connected")
+    page.wait_says("#event-rows", "link.up")
+    page.wait(f"{sign}.contains('s-ok')", "the remote is well again in the picture")
+    page.wait_says("#headline", "lab:")
+
+
+def test_dead_letters_are_seen_replayed_and_arrive(page: LivePage, scene: Scene) -> None:
+    scene.publish(FORBIDDEN, "salt 3", "sugar 2")
+    page.wait_says("#dead-letters", "2 dead letters", "not authorized", FORBIDDEN, "salt 3")
+    page.wait_says("#troubles", "cloud", "2 dead letters: refused by the remote: not authorized (0x87)")
+
+    scene.forbid()
+    try:
+        with Subscriber(scene.cloud.port, FORBIDDEN) as subscriber:
+            page.press("Replay all dead letters of cloud")
+            page.wait_says("#said", "cloud: replay: 2 messages back in the queue.")
+            assert subscriber.wait_for(FORBIDDEN, ["salt 3", "sugar 2"]).missing == []
+        page.wait_says("#dead-letters", "None")
+    finally:
+        scene.forbid(FORBIDDEN)
+
+
+def test_dead_letters_are_purged_once_it_is_confirmed(page: LivePage, scene: Scene) -> None:
+    scene.publish(FORBIDDEN, "pepper 1")
+    page.wait_says("#dead-letters", "pepper 1")
+
+    page.press("Purge the dead letters of cloud")
+    page.wait("document.getElementById('confirm').open", "a question")
+    page.browser.press("ESCAPE")
+    page.wait("!document.getElementById('confirm').open", "no question any more")
+    page.wait_says("#dead-letters", "1 dead letter")
+    page.press("Purge the dead letters of cloud")
+    page.wait("document.getElementById('confirm').open", "a question")
+    page.browser.click("#confirm-yes")
+
+    page.wait_says("#said", "1 dead letter purged")
+    page.wait_says("#dead-letters", "None")
+
+
+def test_a_bridge_is_paused_and_resumed_by_the_keyboard_alone(page: LivePage, scene: Scene) -> None:
+    page.browser.ask("""document.querySelector('button[aria-label="Pause archive"]').focus()""")
+    page.browser.press("ENTER")
+
+    page.wait_state("archive", "paused")
+    page.wait_says("#troubles", "archive", "Paused by an operator")
+    scene.publish("plant/1/temperature", "21.7")
+    page.wait_says("#b-archive dl", "Waiting\n1")
+    with Subscriber(scene.archive.port, "plant/1/temperature") as subscriber:
+        page.browser.ask("""document.querySelector('button[aria-label="Resume archive"]').focus()""")
+        page.browser.press(" ")
+        assert subscriber.wait_for("plant/1/temperature", ["21.7"]).missing == []
+    page.wait_state("archive", "connected")
+
+
+def test_restart_starts_the_processes_of_a_bridge_anew(page: LivePage, scene: Scene) -> None:
+    before = scene.node.pid("bridge", "archive")
+
+    page.press("Restart archive")
+
+    page.wait_says("#said", "archive: restart: done.")
+    wait_until(lambda: scene.node.find_pid("bridge", "archive") not in (None, before), 20.0, "another process")
+    page.wait_state("archive", "connected")
+
+
+def test_hostile_topics_payloads_and_clients_are_text(page: LivePage, scene: Scene) -> None:
+    scene.forbid("plant/#")
+    try:
+        with MqttClient(scene.node.port, HOSTILE, version=5):
+            scene.publish(HOSTILE, HOSTILE_PAYLOAD)
+            page.wait_says("#dead-letters", "onerror=")
+            assert HOSTILE in page.browser.texts("#dead-letters td:nth-child(4)")
+            assert any(text.startswith("<script>") for text in page.browser.texts("#dead-letters td:nth-child(8)"))
+            page.browser.ask("document.getElementById('clients').scrollIntoView()")
+            page.wait_says("#sessions tbody", "onerror=")
+            assert HOSTILE in page.browser.texts("#sessions td:nth-child(1)")
+    finally:
+        scene.forbid(FORBIDDEN)
+    assert page.browser.ask("return document.querySelectorAll('img, main script').length") == 0
+
+
+def test_a_page_whose_server_has_gone_says_so_and_goes_on_when_it_is_back(page: LivePage, scene: Scene) -> None:
+    scene.node.kill("http")
+    page.wait_says("#event-rows tbody", "process.ended", "http")
+    page.wait("document.getElementById('lost').hidden && document.querySelector('.pulse.live')", "live figures")
+
+
+def test_events_are_filtered_by_word_and_by_kind(page: LivePage) -> None:
+    page.wait_says("#event-rows", "process.started", "link.failed")
+
+    page.browser.find("#event-rows input").send_keys("lab refused")
+    page.wait("!document.querySelector('#event-rows tbody').textContent.includes('process.started')", "only what has those words")
+    page.wait_says("#event-rows tbody", "link.failed", "Not authorized")
+    page.browser.find("#event-rows input").clear()
+    page.browser.press("x", "BACKSPACE")
+    page.browser.click("#event-rows .chip[data-key='link.failed']")
+    page.wait("!document.querySelector('#event-rows tbody').textContent.includes('link.failed')", "no such events")
+
+
+def test_a_changed_configuration_is_told_planned_and_applied_and_what_it_leaves_is_purged(page: LivePage, scene: Scene) -> None:
+    """A bridge comes, gets a message that it cannot send, and goes: its queue stays until it is purged."""
+    page.wait_says("#configuration", "bascule.yaml, read at", "Nothing of it has changed")
+    scene.configure(bridge_config("spare", free_port(), local_subscriptions=[{"filters": ["spare/#"]}]))
+    page.wait_says("#troubles", "Configuration", "bascule.yaml has changed")
+    apply_plan(page, "1 change.", "bridge spare: added")
+    page.wait_state("spare", "backoff")
+    scene.publish("spare/1", "kept")
+    page.wait_says("#b-spare dl", "Waiting\n1")
+
+    scene.configure()
+    page.wait_says("#troubles", "Configuration", "bascule.yaml has changed")
+    apply_plan(page, "1 would give something up for good", "bridge spare: removed")
+
+    page.wait("!document.getElementById('b-spare')", "no card of that bridge any more")
+    page.wait_says("#orphans tbody", "bridge:spare:0", "1")
+    page.wait_says("#troubles", "no bridge of the configuration serves them")
+    page.press("Purge the queue bridge:spare:0")
+    page.wait("document.getElementById('confirm').open", "a question")
+    page.browser.click("#confirm-yes")
+    page.wait_says("#said", "1 message purged")
+    page.wait("document.getElementById('orphans').hidden", "no orphaned queue any more")
+
+
+def apply_plan(page: LivePage, *words: str) -> None:
+    """Have the plan shown, which has ``words``, and apply it."""
+    page.browser.click("#configuration button[data-role=view]")
+    page.wait_says("#configuration", *words)
+    page.browser.click("#configuration button.primary")
+    page.wait("document.getElementById('confirm').open", "a question")
+    page.browser.click("#confirm-yes")
+    page.wait_says("#said", "Configuration: applied.")
+    page.wait_says("#configuration", "Nothing of it has changed")
+
+
+def test_a_configuration_that_does_not_hold_is_said_with_its_fault(page: LivePage, scene: Scene) -> None:
+    scene.configure({"name": "nowhere"})
+    try:
+        page.wait_says("#troubles", "Configuration")
+        page.browser.click("#configuration button[data-role=view]")
+        page.wait_says("#configuration", "The file does not hold:", "bridges[3].remote: is missing")
+        assert page.browser.seen("#configuration button.primary") == 0
+    finally:
+        scene.configure()
+
+
+def test_what_flows_is_seen_by_topic_while_it_is_watched(page: LivePage, scene: Scene) -> None:
+    page.browser.click("#flow button")
+    page.wait_says("#flow", "Nothing has flown")
+
+    scene.publish("gate/open", "1", "2", "3")
+    scene.publish(HOSTILE, "4")
+
+    page.wait_says("#flow ol", "gate/open", "3 (3 B)", "onerror=")
+    assert HOSTILE in page.browser.texts("#flow .name")
+    page.browser.click("#flow button")
+    page.wait_says("#flow", "Stopped")
+
+
+def test_one_message_is_followed_step_by_step(page: LivePage, scene: Scene) -> None:
+    page.browser.find("#trace-filter").send_keys("gate/#")
+    page.browser.press("ENTER")
+    page.wait_says("#traces", "is waited for")
+
+    scene.publish("gate/open", "1")
+
+    page.wait_says("#traces", "The message has left every queue.")
+    page.wait_says("#traces ol", "taken from its publisher", "committed to disk", "acknowledged by the remote", "bridge:cloud:0")

@@ -1,0 +1,237 @@
+"""The page for every reader: on any width, by keyboard, with a screen reader, in light and dark, without motion, in each role."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.supervisor.http.live_page import LivePage
+from tests.supervisor.http.scene import FORBIDDEN, Scene
+from tests.supervisor.http.served import TOKENS, write_tokens
+from tests.support.chromium import Chromium, chromium
+from tests.support.contrast import faint_texts
+from wire.door.roles import ROLES
+
+pytestmark = pytest.mark.process
+
+__all__ = ["chromium"]
+
+WIDTHS = (320, 375, 768, 1024, 1440, 2560)
+
+
+@pytest.fixture(scope="module")
+def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    """A node with a token for each role, trouble, dead letters and a client."""
+    folder = tmp_path_factory.mktemp("page")
+    write_tokens(folder / "tokens", *ROLES)
+    with Scene(folder / "scene", tokens_file=str(folder / "tokens")) as scene:
+        scene.publish(FORBIDDEN, "salt 3")
+        scene.node.wait_lane("cloud", dead_lettered=1)
+        yield scene
+
+
+@pytest.fixture
+def page(chromium: Chromium, scene: Scene) -> LivePage:
+    """The page, not yet loaded, in a tab without a token."""
+    page = LivePage(chromium, scene.url)
+    page.open()
+    chromium.ask("sessionStorage.clear(); localStorage.clear()")
+    return page
+
+
+def enter(page: LivePage, role: str, **window: object) -> None:
+    """Load the page and give the token of ``role``."""
+    page.open(**window)
+    give(page, TOKENS[role])
+    page.wait("document.querySelector('#dead-letters article')", "the node")
+
+
+def give(page: LivePage, token: str) -> None:
+    """Type a token."""
+    page.wait("document.activeElement === document.getElementById('token')", "the form for a token, with the focus")
+    page.browser.press(*token, "ENTER")
+
+
+def test_a_wrong_token_is_refused_and_a_right_one_is_kept_by_this_tab(page: LivePage) -> None:
+    page.open()
+    assert page.says("#layout") == ""
+    give(page, "bascule_wrong")
+    page.wait_says("#login-error", "This token is not known")
+    give(page, TOKENS["operate"])
+    page.wait_says("#headline", "lab")
+
+    page.open()  # anew, in the same tab
+    page.wait_says("#headline", "lab")
+    page.browser.click("#leave")
+    page.wait("document.getElementById('login').getClientRects().length", "the form")
+    assert page.browser.ask("return sessionStorage.length") == 0
+    assert page.says("#layout") == ""
+
+
+def test_each_role_sees_the_buttons_that_it_may_press(page: LivePage) -> None:
+    enter(page, "view")
+    assert {"Pause cloud", "Replay all dead letters of cloud", "Purge the dead letters of cloud"}.isdisjoint(page.buttons())
+    assert page.buttons() <= {"Show the plan"}
+    assert page.browser.seen("main .orders button") == 0
+    page.wait_says("#dead-letters", "a token wants the role operate")
+    page.browser.click("#leave")
+
+    enter(page, "operate")
+    assert {"Pause cloud", "Restart cloud", "Replay all dead letters of cloud"} <= page.buttons()
+    assert "Purge the dead letters of cloud" not in page.buttons()
+    page.browser.click("#leave")
+
+    enter(page, "admin")
+    assert {"Pause cloud", "Replay all dead letters of cloud", "Purge the dead letters of cloud"} <= page.buttons()
+
+
+def test_nothing_is_wider_than_the_window(page: LivePage) -> None:
+    """What is clipped on purpose does not count, nor what scrolls in a frame of its own."""
+    enter(page, "admin", width=WIDTHS[0])
+
+    for width in WIDTHS:
+        page.browser.resize(width)
+        assert page.browser.ask("return document.documentElement.scrollWidth") <= width
+        cut = page.browser.ask(
+            """
+            const meant = ".vh, .scroll table, .skip, thead, .said, .symbols, dialog, .proportion";
+            return Array.from(document.querySelectorAll("body *")).filter((one) => {
+              const box = one.getBoundingClientRect();
+              return box.width && !one.closest(meant) && (box.right > innerWidth + 1 || box.left < -1);
+            }).map((one) => one.outerHTML.slice(0, 120));
+            """
+        )
+        assert cut == [], width
+
+
+@pytest.mark.parametrize("width", [375, 1280])
+def test_texts_of_the_picture_stay_in_their_boxes(page: LivePage, width: int) -> None:
+    enter(page, "view", width=width)
+    page.wait("document.querySelector('#picture .box')", "the picture")
+
+    out = page.browser.ask(
+        """
+        return Array.from(document.querySelectorAll("#picture .box")).filter((box) => {
+          const frame = box.querySelector("rect").getBoundingClientRect();
+          return Array.from(box.querySelectorAll("text")).some((text) => text.getBoundingClientRect().right > frame.right + 0.5);
+        }).map((box) => box.textContent);
+        """
+    )
+
+    assert out == []
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_every_text_stands_out_from_what_is_behind_it(page: LivePage, dark: bool) -> None:
+    """At least 4.5 to 1, as WCAG 2.2 has it at level AA (1.4.3)."""
+    enter(page, "admin", dark=dark)
+    page.browser.ask("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+
+    pairs, faint = faint_texts(page.browser)
+
+    assert pairs > 8
+    assert faint == []
+
+
+def test_the_keyboard_reaches_everything_and_shows_where_it_is(page: LivePage) -> None:
+    enter(page, "admin")
+    page.wait("document.querySelector('#event-rows tbody tr')", "events")
+    page.browser.ask("document.activeElement.blur(); scrollTo(0, 0)")
+    wanted = page.browser.ask(
+        """
+        const sorts = "a[href], button, input, select, summary";
+        const all = Array.from(document.querySelectorAll(sorts)).filter((one) => !one.disabled && one.getClientRects().length);
+        all.forEach((one, at) => { one.dataset.at = at; });
+        return all.length;
+        """
+    )
+    reached, unseen = set(), []
+    for _ in range(wanted + 5):
+        page.browser.press("TAB")
+        at, shown, where = page.browser.ask(
+            """
+            const one = document.activeElement, style = getComputedStyle(one);
+            const ring = style.outlineStyle !== "none" && parseFloat(style.outlineWidth) > 0;
+            const stroke = one.querySelector?.(":scope > rect");
+            const thick = stroke && parseFloat(getComputedStyle(stroke).strokeWidth) >= 3;
+            return [one.dataset.at ?? null, Boolean(ring || thick), one.outerHTML.slice(0, 100)];
+            """
+        )
+        if at is not None:
+            reached.add(at)
+            if not shown:
+                unseen.append(where)
+
+    assert unseen == []
+    missed = page.browser.ask(
+        "return Array.from(document.querySelectorAll('[data-at]')).filter((one) => !arguments[0].includes(one.dataset.at))"
+        ".map((one) => one.outerHTML.slice(0, 120))",
+        sorted(reached),
+    )
+    assert missed == []
+
+
+def test_a_screen_reader_is_told_what_everything_is(page: LivePage) -> None:
+    enter(page, "admin")
+    page.wait("document.querySelector('#event-rows tbody tr')", "events")
+
+    nodes = page.browser.accessibility()
+
+    named = [node for node in nodes if node["role"]["value"] in ("button", "link", "image", "textbox", "searchbox", "combobox")]
+    assert [node for node in named if not node.get("name", {}).get("value")] == []
+    names = {node["name"]["value"] for node in named}
+    assert "lab: nothing waits, well" in names, "a box of the picture"
+    assert any(name.startswith("Waiting over the last") for name in names), "a plot"
+    levels = [node for node in nodes if node["role"]["value"] == "heading"]
+    assert levels[0]["name"]["value"].startswith("lab")
+    landmarks = {node["role"]["value"] for node in nodes}
+    assert {"main", "navigation", "banner"} <= landmarks
+
+
+def test_what_is_read_out_by_itself_changes_only_with_the_verdict(page: LivePage, scene: Scene) -> None:
+    enter(page, "admin")
+    page.wait_says("#headline", "lab")
+    page.browser.ask("document.getElementById('topics').scrollIntoView()")
+    page.browser.ask(
+        """
+        window.readOut = [];
+        const watch = new MutationObserver((changes) => changes.forEach((one) => window.readOut.push(one.target.textContent)));
+        for (const one of document.querySelectorAll("[aria-live], [role=status], [role=alert]")) {
+          watch.observe(one, { childList: true, characterData: true, subtree: true });
+        }
+        """
+    )
+    before = page.says("#eyebrow")
+
+    for number in range(3):
+        scene.publish("line/4/count", str(number))
+        page.wait(f"document.getElementById('eyebrow').innerText !== {before!r}", "new figures")
+        before = page.says("#eyebrow")
+
+    assert page.browser.ask("return window.readOut") == []
+
+
+def test_nothing_moves_for_who_prefers_that(page: LivePage) -> None:
+    enter(page, "view")  # the browser is told to prefer it
+
+    assert page.browser.ask("return document.getAnimations().length") == 0
+
+
+def test_the_policy_lets_nothing_run_or_load_that_is_not_the_nodes_own(page: LivePage) -> None:
+    enter(page, "admin")
+    page.browser.console()
+
+    hacked = page.browser.ask_later(
+        """
+        const done = arguments[arguments.length - 1], script = document.createElement("script"), image = new Image();
+        script.textContent = "window.hacked = 1";
+        document.head.append(script);
+        image.src = "http://127.0.0.1:9/x.png";
+        image.onerror = () => fetch("http://127.0.0.1:9/").then(() => done("asked"), () => done(window.hacked ?? "nothing"));
+        """
+    )
+
+    assert hacked == "nothing"
+    said = page.browser.console()
+    assert len([line for line in said if "Content Security Policy" in line]) >= 3, said
