@@ -28,6 +28,7 @@ from supervisor.config.keys import Configuration
 from supervisor.config.value_kinds import Duration, Number, Size
 from supervisor.metrics.metric import Metric
 from supervisor.metrics.table import SECTIONS
+from supervisor.reload.effects import how_taken
 from supervisor.units import write_duration, write_size
 from wire.routing.sys_topics import ListenerFigures, LoadAverages, Traffic, listener_values, node_values
 
@@ -187,6 +188,9 @@ column and key of every error.
 - Unknown keys are errors.
 - Relative paths count from the file's folder.
 - A key without a default must be given, unless its default is *none*.
+- `bascule reload` has a running node take [a change](../guides/change-it-live.md): `live` at once, `reconnect` by a new
+  connection of the bridge, `restart` by a new process, `node-restart` when the node is started again. A change that gives
+  something up wants `--yes`, whatever stands here.
 
 [Rules](../guides/rules.md) explains `destination`, [durability](../guides/durability.md) what an acknowledgement is worth,
 [full disk](../guides/full-disk.md) the limits.
@@ -219,8 +223,17 @@ def _parts(annotation: Any) -> tuple[Any, ...]:
 def _section(path: str, model: type[BaseModel]) -> str:
     title = f"`{path}`" if path else "The file"
     text = re.sub(r"\s+", " ", (model.__doc__ or "").strip())
-    rows = [(_code(name), _takes(field), _default(field), field.description or "") for name, field in model.model_fields.items()]
-    return f"\n## {title}\n\n{text}\n\n" + _table(("key", "takes", "default", "what it is for"), rows)
+    rows = [
+        (_code(name), _takes(field), _default(field), _how_taken(f"{path}.{name}", field), field.description or "")
+        for name, field in model.model_fields.items()
+    ]
+    return f"\n## {title}\n\n{text}\n\n" + _table(("key", "takes", "default", "a change", "what it is for"), rows)
+
+
+def _how_taken(key: str, field: FieldInfo) -> str:
+    """How a running node takes a change of the key; nothing for those that only hold others."""
+    inner, _ = _inner(field)
+    return "" if inner is not None or key == ".include" else how_taken(key.replace("[]", "").lstrip("."))
 
 
 def _takes(field: FieldInfo) -> str:

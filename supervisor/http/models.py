@@ -106,6 +106,7 @@ class Status(_Answer):
     distributor: dict[str, Any]
     http: dict[str, Any]
     snapshots: dict[str, Any]
+    configuration: dict[str, Any]
 
 
 class Event(_Answer):

@@ -213,14 +213,18 @@ class RestApi:
             return await self._ask("snapshot.result", {"number": number})
 
     def _changes(self) -> None:
-        @self._route("GET", "/reload", "reload.plan", models.ReloadPlan, "configuration")
+        @self._route("GET", "/reload/plan", "reload.plan", models.ReloadPlan, "configuration")
         async def plan_reload() -> Json:
             """What a reload of the configuration file would change."""
             return await self._ask("reload.plan")
 
         @self._route("POST", "/reload", "reload", models.ReloadPlan, "configuration")
         async def reload_configuration(what: Annotated[models.Reload, Body()]) -> Json:
-            """Read the configuration file again, and apply what differs."""
+            """Read the configuration file again, and apply what differs.
+
+            The answer says whether it was applied, or why not. Processes may still be on their way: `configuration.pending` of the
+            status has them.
+            """
             return await self._ask("reload", {"yes": "yes" if what.yes else "no"})
 
     def _topics(self) -> None:

@@ -57,8 +57,8 @@ def _of_removed(difference: Difference, waiting: Waiting | None) -> str:
     messages = None if waiting is None else waiting.get(difference.item, (0, 0))[0]
     if messages == 0:
         return ""
-    count = "what waits in its queue stays" if messages is None else f"{messages} messages stay in its queue"
-    return f"{count}, and nobody sends them until it is back, or they are purged"
+    count = "" if messages is None else f" ({messages} message{'s' if messages > 1 else ''})"
+    return f"what waits in its queue stays{count}, and nobody sends it until the bridge is back, or it is purged"
 
 
 def _of_bridge(difference: Difference, before: BridgeSettings, after: BridgeSettings, waiting: Waiting | None) -> str:

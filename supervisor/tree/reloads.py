@@ -21,19 +21,24 @@ from supervisor.control.control_socket import ControlError, Request, encode_resu
 from supervisor.reload.losses import Waiting
 from supervisor.reload.plan import Plan, plan, read_when_changed
 from supervisor.reload.source import Source
+from supervisor.tree import rollout
 from supervisor.tree.current_settings import CurrentSettings
 from supervisor.tree.event_notes import Notes
 from supervisor.tree.event_queue import Detail
 from supervisor.tree.rollout import Rollout
-from supervisor.tree.running_children import RunningChildren
+from supervisor.tree.running_children import Child, RunningChildren
 from supervisor.units import write_time
 from supervisor.workers import Worker, words
 from wire.errors import BasculeError, ConfigError
 from wire.frames.names import QUEUE_STORE, STORE, SUPERVISOR, lane_of_queue
+from wire.frames.supervision import Heartbeat, ReportNow
 from wire.settings import NodeSettings
 
 log = logging.getLogger("bascule")
 
+TIMER, STEP_TIMER = "reload", rollout.TIMER
+REPORT = 1 << 31  # the number by which the store is asked; no request for the status has it
+REPORT_TIMEOUT_S = 2.0
 ASKERS_MAX = 8
 REASON_MAX = 500  # characters of a complaint about the configuration that go into an event
 
@@ -59,7 +64,10 @@ class _Asked:
 
 
 class Reloads:
-    """Reads, plans and applies; one after the other. Who asked is answered when the orders are given, not when all have obeyed."""
+    """Reads, plans and applies; one after the other. The timers ``TIMER`` and ``STEP_TIMER`` are its own.
+
+    Who asked is answered when the orders are given, not when all have obeyed.
+    """
 
     def __init__(
         self,
@@ -67,7 +75,7 @@ class Reloads:
         source: Source,
         settings: CurrentSettings,
         children: RunningChildren,
-        rollout: Rollout,
+        rolling: Rollout,
         notes: Notes,
         adopt: Adopt,
         answer: Answer,
@@ -76,13 +84,14 @@ class Reloads:
         self._source = source
         self._settings = settings
         self._children = children
-        self._rollout = rollout
+        self._rollout = rolling
         self._notes = notes
         self._adopt = adopt
         self._answer = answer
         self._mailbox = host.mailbox
         self._worker = Worker(host, "reload")
         self._asking = 0
+        self._unplanned: list[tuple[_Asked, NodeSettings]] = []
         self._read_ms = host.mailbox.wall_ms()
         self._files = self._watch()
         self._changed: tuple[str, ...] = ()
@@ -109,8 +118,19 @@ class Reloads:
         """SIGHUP: apply what gives nothing up. ``done`` is told when all is applied, or nothing will be."""
         self._read(_Asked(apply=True, yes=False, actor=SUPERVISOR, at_ms=self._mailbox.wall_ms(), done=done))
 
+    def heard(self, child: Child, heartbeat: Heartbeat | None = None) -> None:
+        """``child`` has reported, maybe what the store was asked; or its life has ended."""
+        self._rollout.heard(child)
+        if heartbeat is not None and heartbeat.request == REPORT:
+            self._go_on(self._waiting())
+
+    def on_timer(self, name: str) -> None:
+        """One of the timers has run out: nobody is waited for any longer."""
+        self._rollout.go_on() if name == STEP_TIMER else self._go_on()
+
     def look(self) -> None:
-        """See whether the files have changed. Call it each heartbeat period."""
+        """See whether the files have changed, and who is to be told again. Call it each heartbeat period."""
+        self._rollout.remind()
         changed = self._files.changed()
         if changed and changed != self._changed:
             log.info("configuration.changed", extra={"files": changed, "remedy": "bascule reload applies it"})
@@ -130,7 +150,7 @@ class Reloads:
     # --- inside ---
 
     def _read(self, asked: _Asked) -> None:
-        self._worker.do(self._source.read, partial(self._planned, asked), partial(self._unread, asked))
+        self._worker.do(self._source.read, partial(self._holds, asked), partial(self._unread, asked))
 
     def _unread(self, asked: _Asked, error: OSError | BasculeError) -> None:
         """The configuration does not hold, or cannot be read."""
@@ -138,9 +158,26 @@ class Reloads:
         problems = told or [words(error)]
         self._refuse(asked, _result(None, refused=words(error), problems=problems), problems[0])
 
-    def _planned(self, asked: _Asked, settings: NodeSettings) -> None:
-        """The configuration holds: say what it changes, and do it."""
-        made = plan(self._settings.now, settings, self._waiting())
+    def _holds(self, asked: _Asked, settings: NodeSettings) -> None:
+        """The configuration holds: ask the store what waits now, and go on when it has said so, or does not."""
+        self._unplanned.append((asked, settings))
+        store = self._children[STORE]
+        if store.life is None or store.state != "ready":
+            self._go_on()
+            return
+        self._mailbox.send(STORE, ReportNow(request=REPORT))
+        self._mailbox.set_timer(TIMER, self._mailbox.now_s() + REPORT_TIMEOUT_S)
+
+    def _go_on(self, waiting: Waiting | None = None) -> None:
+        """Plan what was read. waiting: what is in the bridges' queues; None: the store does not say."""
+        self._mailbox.cancel_timer(TIMER)
+        unplanned, self._unplanned = self._unplanned, []
+        for asked, settings in unplanned:
+            self._planned(asked, settings, waiting)
+
+    def _planned(self, asked: _Asked, settings: NodeSettings, waiting: Waiting | None) -> None:
+        """Say what the configuration changes, and do it."""
+        made = plan(self._settings.now, settings, waiting)
         refusal = made.refusal(yes=asked.yes or not asked.apply)
         if not asked.apply:
             asked.tell(_result(made, refused=refusal))
@@ -190,7 +227,7 @@ class Reloads:
         return FilesRead(self._settings.now, read_when_changed(self._settings.now))
 
     def _waiting(self) -> Waiting | None:
-        """What is in the bridges' queues, as the store said last; None if it has not."""
+        """What is in the bridges' queues, as the store has just said; None if it has not."""
         queues = self._children[STORE].figures.get(QUEUE_STORE, {}).get("queues")
         if queues is None:
             return None

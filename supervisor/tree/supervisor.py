@@ -21,7 +21,7 @@ from supervisor.control.store_commands import is_queue_command
 from supervisor.reload.source import Source
 from supervisor.snapshots.node_snapshots import Snapshots
 from supervisor.terminal.failures import tell
-from supervisor.tree import control_doors, message_traces, rollout, status_requests, store_requests
+from supervisor.tree import control_doors, message_traces, reloads, status_requests, store_requests
 from supervisor.tree.bridge_orders import BridgeOrders
 from supervisor.tree.child_lives import Lives
 from supervisor.tree.child_table import child_specs
@@ -77,8 +77,8 @@ class Supervisor(PolledActor):
         self._lives = Lives(mailbox, settings, children, self._peers, self._notes, self._end_node)
         self._snapshots = Snapshots(self, settings.now, self._store_state, self._note_snapshot)
         self._doors = ControlDoors(mailbox, settings.now)
-        self._rollout = Rollout(mailbox, settings, children, self._lives, table)
-        self._reloads = Reloads(self, source, settings, children, self._rollout, self._notes, self._adopt, self._doors.answer)
+        rollout = Rollout(mailbox, settings, children, self._lives, table)
+        self._reloads = Reloads(self, source, settings, children, rollout, self._notes, self._adopt, self._doors.answer)
         figures = self._doors.figures, self._reloads.figures
         self._status = StatusRequests(mailbox, settings, children, self._lives, pauses, self._snapshots, *figures)
         self._store_requests = StoreRequests(mailbox, children)
@@ -140,7 +140,6 @@ class Supervisor(PolledActor):
                 if not self._lives.stopping:
                     self._children.kill_hung(now_s)
                     self._peers.tell_acl_changes()
-                    self._rollout.remind()
                     self._reloads.look()
             case "watchdog":
                 self._service.alive()
@@ -157,8 +156,8 @@ class Supervisor(PolledActor):
                 self._answer(self._traces.timed_out(now_s))
             case control_doors.TIMER:
                 self._doors.bind()
-            case rollout.TIMER:
-                self._rollout.go_on()
+            case reloads.TIMER | reloads.STEP_TIMER:
+                self._reloads.on_timer(name)
             case "sys":
                 self._tell_figures(now_s)
 
@@ -190,7 +189,7 @@ class Supervisor(PolledActor):
             child.state = "stopping"
         if child.name == STORE and child.state == "ready" and not self._lives.stopping:
             self._lives.run_former_lanes(child.figures[QUEUE_STORE].get("queues", {}))
-        self._rollout.heard(child)
+        self._reloads.heard(child, heartbeat)
         if self._status.reported(heartbeat):
             self._collected()
 
@@ -209,7 +208,7 @@ class Supervisor(PolledActor):
             self._ended()
         elif self._announced and not self._lives.stopping:
             self._service.say(self._state())
-        self._rollout.heard(child)
+        self._reloads.heard(child)
 
     # --- the beginning ---
 

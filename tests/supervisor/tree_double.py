@@ -179,7 +179,7 @@ class Tree(Children):
             raise self.written
         return self.written
 
-    def beat(self, name: str, state: str, status: dict[str, Any] | None = None, **states: str) -> None:
+    def beat(self, name: str, state: str, status: dict[str, Any] | None = None, request: int = 0, **states: str) -> None:
         """A heartbeat of process ``name``; ``status`` is its first actor's, ``states`` (by kind) are those unlike its own."""
         life = self.children[name].life
         assert life is not None
@@ -190,7 +190,7 @@ class Tree(Children):
                 epoch=life.epoch,
                 pid=life.pid,
                 state=state,
-                request=0,
+                request=request,
                 states={actor: states.get(actor.partition(":")[0], state) for actor in actors},
                 status={actors[0]: status or {}},
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -114,6 +115,23 @@ def test_a_snapshot_is_made(served: Served) -> None:
     wait_until(lambda: fits(models.SnapshotState, served.get(path).json)["state"] == "made", 20.0, "the snapshot is made")
 
 
+def test_a_reload_is_planned_and_done_and_a_wrong_file_is_named(served: Served) -> None:
+    path = served.node.config_path
+    before = path.read_text()
+    path.write_text(json.dumps({**json.loads(before), "log": {"level": "debug"}}))
+    planned = fits(models.ReloadPlan, served.get("/reload/plan").json)
+    assert [(change["what"], change["how"]) for change in planned["changes"]] == [("log.level", "live")]
+    assert served.change("/reload", {}, role="operate").kind == "forbidden"
+    done = fits(models.ReloadPlan, served.change("/reload", {}).json)
+    assert (done["applied"], done["refused"], done["number"]) == (True, None, 2)
+    wait_until(lambda: not served.get("/status").json["configuration"]["pending"], 20.0, "all go by it")
+    path.write_text(json.dumps({**json.loads(before), "nonsense": 1}))
+    wrong = served.change("/reload", {"yes": True}).json
+    assert (wrong["applied"], "nonsense" in wrong["problems"][0]) == (False, True)
+    path.write_text(before)
+    assert served.change("/reload", {}).json["applied"]
+
+
 @pytest.mark.parametrize(
     ("method", "path", "body", "status", "kind"),
     [
@@ -169,6 +187,7 @@ def test_each_route_is_for_its_role_and_those_above_it_only(served: Served) -> N
             "/sessions",
             "/queues",
             "/reload",
+            "/reload/plan",
             "/snapshots",
             "/events",
             "/topics",

@@ -210,7 +210,7 @@ def test_a_bridge_that_goes_gives_up_what_waits_for_it_and_nothing_else() -> Non
     assert one(BEFORE, node(bridge("cloud")), WAITING) == ("bridge north: removed", "live", "north")
     gone = plan(BEFORE, node(bridge("north")), WAITING)
     assert [change.how for change in gone.changes] == ["destructive"]
-    assert "5 messages stay in its queue" in gone.changes[0].as_map()["detail"]
+    assert "stays (5 messages), and nobody sends it" in gone.changes[0].as_map()["detail"]
     assert plan(BEFORE, node(bridge("north"))).changes[0].how == "destructive", "nobody knows what waits"
     assert one(node(), node(bridge("north")))[0] == "bridge north: added"
 

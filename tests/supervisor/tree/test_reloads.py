@@ -10,6 +10,7 @@ import msgpack
 import pytest
 
 from supervisor.control.control_socket import Request
+from supervisor.tree.reloads import REPORT, TIMER
 from supervisor.tree.rollout import STEP_TIMEOUT_S
 from supervisor.tree.rollout import TIMER as STEP
 from tests.supervisor.tree_double import Tree
@@ -17,7 +18,7 @@ from tests.support.settings import HTTP, bridge, limits, node
 from wire.errors import ConfigError
 from wire.frames.base import Frame
 from wire.frames.names import CLIENTS, STORE
-from wire.frames.supervision import NodeEvents, Reconfigure, Stop
+from wire.frames.supervision import NodeEvents, Reconfigure, ReportNow, Stop
 from wire.settings import NodeSettings
 
 LANE = "bridge:cloud:0"
@@ -40,9 +41,15 @@ class Reloading(Tree):
             self.beat(name, "ready", {"settings": number, **queues})
 
     def reload(self, written: NodeSettings | ConfigError, command: str = "reload", **arguments: str) -> dict[str, Any]:
+        self.asks(written, command, **arguments)
+        if self.children[STORE].life is not None:
+            self.beat(STORE, "ready", self.children[STORE].figures["queue_store"], request=REPORT)
+        self.fake.sent = [(peer, frame) for peer, frame in self.fake.sent if not isinstance(frame, ReportNow)]
+        return self.answers[-1]
+
+    def asks(self, written: NodeSettings | ConfigError, command: str = "reload", **arguments: str) -> None:
         self.written = written
         self.supervisor._serve([], Request(request_id=1, command=command, arguments=arguments))
-        return self.answers[-1]
 
     def told(self) -> list[tuple[str, str]]:
         """Who was told since the last time to go by other settings, or to stop."""
@@ -219,6 +226,23 @@ def test_what_changes_again_meanwhile_begins_with_the_store_and_what_was_to_begi
     assert tree.told() == told(STORE, STORE)
     tree.goes_by(3, STORE, CLIENTS)
     assert tree.told() == [*told(CLIENTS), *stopped(LANE)]
+
+
+def test_what_waits_is_what_the_store_says_then_and_what_it_does_not_say_may_be_anything() -> None:
+    """reload.nothing-given-up-unasked"""
+    tree = Reloading()
+    tree.asks(with_bridges())
+    assert tree.answers == []
+    assert [(peer, frame.request) for peer, frame in tree.sent(ReportNow)] == [(STORE, REPORT)]
+    tree.goes_by(1, STORE)
+    assert tree.answers == [], "this is not what was asked"
+    tree.beat(STORE, "ready", {"settings": 1, "queues": {"bridge:cloud:0": {"depth": 1, "bytes": 9}}}, request=REPORT)
+    assert "(1 message)" in tree.answers[0]["changes"][0]["detail"]
+    tree.asks(with_bridges())
+    tree.supervisor.on_timer(TIMER, 2.0)
+    tree.ends(STORE)
+    tree.asks(with_bridges())
+    assert [answer["changes"][0]["how"] for answer in tree.answers] == ["destructive"] * 3
 
 
 @pytest.mark.parametrize("yes", ["no", "yes"])
