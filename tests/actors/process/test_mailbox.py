@@ -13,10 +13,11 @@ import pytest
 from pykka._envelope import Envelope
 
 from actors.process.mailbox import READ, BadFrame, Mailbox, SocketsReady, TimerDue, TurnEnded
-from actors.process.post import FRAMES_PER_TURN_MAX, Post, socket_path
+from actors.process.post import FRAMES_PER_TURN_MAX, JOINED_BYTES_MAX, Post, socket_path
 from actors.process.request_sockets import Connections, ipc_endpoint
 from tests.support.waiting import PATIENCE_S
 from wire.frames.base import Frame
+from wire.frames.lanes import HandOut
 from wire.frames.supervision import PeerUp, Stop
 
 
@@ -59,6 +60,19 @@ def test_frames_arrive_in_order_and_a_turn_ends_when_they_are_drained(boxes: tup
     for frame in sent:
         one.send("two:b:0", frame)
     assert turns_until(two, sent[-1]) == sent
+
+
+@pytest.mark.parametrize(
+    "bodies",
+    [(b"",), (b"\0+", b""), (bytes(JOINED_BYTES_MAX),), (bytes(JOINED_BYTES_MAX + 1),)],
+    ids=["empty", "two", "joined", "long"],
+)
+def test_a_frame_arrives_whole_however_many_parts_it_has(boxes: tuple[Box, Box], bodies: tuple[bytes, ...]) -> None:
+    one, two = boxes
+    frame = HandOut(queue="q", epoch=1, first_seq=2, count=3, size_bytes=4, offsets=b"\0\n", bodies=bodies)
+    one.send("two:b:0", frame)
+    one.send("two:b:0", Stop())
+    assert turns_until(two, Stop()) == [frame, Stop()]
 
 
 def test_frames_and_turns_are_counted(boxes: tuple[Box, Box]) -> None:
