@@ -13,6 +13,7 @@ from wire.exchange.remote_keep_alive import LinkWatch
 
 BURST_BYTES = 262_144
 BURSTS_PER_TURN_MAX = 4
+SMALL_BURST_BYTES = BURST_BYTES // 4  # the exchange counts more for a packet than it has, and never four times as much
 
 
 class RemoteWriter:
@@ -71,7 +72,8 @@ class RemoteWriter:
         if self._blocked:
             return
         for _ in range(BURSTS_PER_TURN_MAX):
-            if not self._output:
+            burst: bytes | memoryview = self._output
+            if not burst:
                 burst = self._flow.pump(BURST_BYTES, self._mailbox.now_s(), self._mailbox.wall_ms())
                 if self._control:
                     burst = b"".join(self._control) + burst
@@ -86,6 +88,8 @@ class RemoteWriter:
             self._output = self._output[sent:]
             if self._output and not sent:
                 break
+            if not self._output and len(burst) < SMALL_BURST_BYTES and self._flow.exchange.in_flight.messages:
+                break  # all that may leave has; what comes for it begins the next turn
         else:
             self._block()
             return
