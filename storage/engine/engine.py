@@ -16,6 +16,7 @@ import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from time import perf_counter
 from typing import Any, Literal, Protocol
 
 from rocksdict import (
@@ -130,8 +131,8 @@ class Engine(Protocol):
     def kept(self) -> str:
         """Where the files are that damage was found in, as they were."""
 
-    def commit(self, write: Write, *, sync: bool) -> None:
-        """Make ``write`` durable as a whole, then run its callbacks.
+    def commit(self, write: Write, *, sync: bool) -> float:
+        """Make ``write`` durable as a whole, then run its callbacks; how long it took, in seconds.
 
         It survives the death of the process in any case, and the loss of power if ``sync``. After an error nothing is promised, no
         callback has run, and the same ``write`` may be committed again.
@@ -396,7 +397,8 @@ class RocksEngine:
     def kept(self) -> str:
         return self.opening.kept
 
-    def commit(self, write: Write, *, sync: bool) -> None:
+    def commit(self, write: Write, *, sync: bool) -> float:
+        began_s = perf_counter()
         opening = self.opening
         try:
             self.database.write(write)
@@ -412,7 +414,9 @@ class RocksEngine:
                 number = self.database.number(sync=synced)
                 if promised:
                     opening.promise(number, write.tails, synced=synced)
+        took_s = perf_counter() - began_s
         write.committed()
+        return took_s
 
     def get(self, family: Family, key: bytes) -> bytes | None:
         return self.database.get(family, key)

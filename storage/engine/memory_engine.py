@@ -50,9 +50,10 @@ class MemoryEngine:
     def __init__(self) -> None:
         self._families: dict[Family, dict[bytes, _Group]] = {family: {} for family in FAMILIES}
 
-    def commit(self, write: Write, *, sync: bool) -> None:  # noqa: ARG002  # there is nothing to sync
+    def commit(self, write: Write, *, sync: bool) -> float:  # noqa: ARG002  # there is nothing to sync
         self.apply(write)
         write.committed()
+        return 0.0
 
     def apply(self, write: Write) -> None:
         """Change the keys as ``write`` says, without its callbacks."""

@@ -7,7 +7,6 @@ store.refused-write-kept: when the disk refuses, the open write is kept and comm
 from __future__ import annotations
 
 import logging
-from time import perf_counter
 from typing import Any
 
 from storage.engine.engine import Engine
@@ -101,13 +100,11 @@ class Commits:
         write.promised |= commit.awaited and strong  # what the loss of power may take back leaves no mark
         written = bool(write)
         if written:
-            began_s = perf_counter()
             try:
-                self._engine.commit(write, sync=commit.needs_sync and self._syncs)
+                self.last_s = self._engine.commit(write, sync=commit.needs_sync and self._syncs)
             except Unavailable as error:
                 self._disk.refuses(error, now_s, wall_ms)
                 return
-            self.last_s = perf_counter() - began_s
             self._seconds.add(self.last_s)
             self._messages.add(commit.messages)
             self._written_bytes += write.size_bytes

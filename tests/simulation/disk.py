@@ -128,9 +128,10 @@ class SimEngine:
         """There are no files."""
         return ""
 
-    def commit(self, write: Write, *, sync: bool) -> None:
+    def commit(self, write: Write, *, sync: bool) -> float:
         disk = self._disk
         process = current()
+        lagged_s = process.lag_s
         process.effect("commit")
         late = self._rng.random()
         if disk.durable:
@@ -149,7 +150,9 @@ class SimEngine:
         elif write.ops:
             disk.write(list(write.ops))
             disk.sync()
+        took_s = process.lag_s - lagged_s
         write.committed()
+        return took_s
 
     def get(self, family: Family, key: bytes) -> bytes | None:
         self._look()

@@ -100,8 +100,8 @@ def _answered_at_once(original: Any) -> Any:
 
 
 def _never_synced(original: Any) -> Any:
-    def commit(self: SimEngine, write: Write, *, sync: bool) -> None:
-        original(self, write, sync=False)
+    def commit(self: SimEngine, write: Write, *, sync: bool) -> Any:
+        return original(self, write, sync=False)
 
     return commit
 

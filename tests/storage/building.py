@@ -174,12 +174,13 @@ class RecordingEngine(MemoryEngine):
         self.blind = False
         self.free: int | None = None
 
-    def commit(self, write: Write, *, sync: bool) -> None:
+    def commit(self, write: Write, *, sync: bool) -> float:
         if self.refusing:
             raise DiskFull("no space left")
         self.writes.append((list(write.ops), sync))
         self.apply(write)
         write.committed()
+        return 0.001
 
     def seek_before(self, family: Family, key: bytes, low: bytes) -> tuple[bytes, bytes] | None:
         if self.blind:

@@ -283,11 +283,11 @@ def test_half_of_the_history_goes_each_time_the_disk_is_full(monkeypatch: pytest
     class Full(RecordingEngine):
         left = 0
 
-        def commit(self, write: Write, *, sync: bool) -> None:
+        def commit(self, write: Write, *, sync: bool) -> float:
             if self.left:
                 self.left -= 1
                 raise DiskFull("no space left")
-            super().commit(write, sync=sync)
+            return super().commit(write, sync=sync)
 
     monkeypatch.setattr(history_retention, "LITTLE_BYTES", 0)
     engine = Full()

@@ -65,9 +65,9 @@ def test_a_commit_that_the_disk_refuses_is_measured_once_it_is_made() -> None:
 @pytest.mark.parametrize(("sync", "marked"), [("full", [True, False, True]), ("os", [True, True, True])])
 def test_a_commit_that_is_answered_leaves_a_mark_if_it_is_as_strong_as_is_configured(sync: str, marked: list[bool]) -> None:
     class Marking(RecordingEngine):
-        def commit(self, write: Write, *, sync: bool) -> None:
+        def commit(self, write: Write, *, sync: bool) -> float:
             promised.append(write.promised)
-            super().commit(write, sync=sync)
+            return super().commit(write, sync=sync)
 
     promised: list[bool] = []
     store = Store(Marking(), node(sync=sync), 1)
