@@ -12,7 +12,7 @@ Waiting = Mapping[str, tuple[int, int]]  # bridge -> messages and bytes in its q
 
 _EXPIRES = "what has waited longer is dropped as expired"
 _GIVES_WAY = "the oldest of what waits give way"
-_IN_MEMORY = "everything that waits is lost: the queues are in memory"
+IN_MEMORY = "everything that waits is lost: the queues are in memory"
 _LEAVES_SESSION = (
     "the session at the former remote is left: what is in flight may arrive twice, or not at all, as on_session_loss says, "
     "and what waits there does not come"
@@ -36,8 +36,6 @@ _DROPS_OLDEST = "drop-oldest"
 def loss_by(difference: Difference, before: NodeSettings, after: NodeSettings, waiting: Waiting | None) -> str:
     """What ``difference`` gives up, in words; empty where nothing is. waiting: None where nobody knows."""
     field = difference.field
-    if field.startswith("persistence.") and before.persistence.mode == "in-memory":
-        return _IN_MEMORY
     if field in _REMOVES:
         return _REMOVES[field] if _is_less(difference.before, difference.after) else ""
     if field == "bridges":

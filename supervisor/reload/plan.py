@@ -14,7 +14,7 @@ from typing import Any
 
 from supervisor.reload.differences import Difference, differences
 from supervisor.reload.effects import DESTRUCTIVE, LIVE, NODE_RESTART, RECONNECT, RESTART, How, how_taken, key_of
-from supervisor.reload.losses import Waiting, loss_by
+from supervisor.reload.losses import IN_MEMORY, Waiting, loss_by
 from wire.frames.names import HTTP, STORE
 from wire.settings import NodeSettings
 
@@ -100,6 +100,8 @@ def _of_fields(before: NodeSettings, after: NodeSettings, waiting: Waiting | Non
         target = _target(act, section, difference.item)
         if difference.field == "bridges.retention_s" and not (difference.before and difference.after):
             act, target = RESTART, STORE  # whether a history is kept is found out when a queue is opened
+        if target == STORE and before.persistence.mode == "in-memory":
+            loss = IN_MEMORY
         detail = _rules_changed(difference) if section in _ONE_OF and below in _RULES else _values(difference)
         yield Change(what=what, act=act, target=target, detail=detail, loss=loss)
         if key == "clients.packet_max_bytes":  # a remote is told of it when it is connected to

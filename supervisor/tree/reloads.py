@@ -91,6 +91,7 @@ class Reloads:
         self._mailbox = host.mailbox
         self._worker = Worker(host, "reload")
         self._asking = 0
+        self._hung_up = False  # and the file is not being read yet
         self._unplanned: list[tuple[_Asked, NodeSettings]] = []
         self._read_ms = host.mailbox.wall_ms()
         self._files = self._watch()
@@ -115,7 +116,13 @@ class Reloads:
         self._read(_Asked(apply=apply, yes=yes == "yes", actor="operator", at_ms=now_ms, tell=tell))
 
     def hang_up(self, done: Callable[[], None]) -> None:
-        """SIGHUP: apply what gives nothing up. ``done`` is told when all is applied, or nothing will be."""
+        """SIGHUP: apply what gives nothing up. ``done`` is told when all is applied, or nothing will be.
+
+        One that comes while another waits for the file to be read is served by that one.
+        """
+        if self._hung_up:
+            return
+        self._hung_up = True
         self._read(_Asked(apply=True, yes=False, actor=SUPERVISOR, at_ms=self._mailbox.wall_ms(), done=done))
 
     def heard(self, child: Child, heartbeat: Heartbeat | None = None) -> None:
@@ -150,7 +157,12 @@ class Reloads:
     # --- inside ---
 
     def _read(self, asked: _Asked) -> None:
-        self._worker.do(self._source.read, partial(self._holds, asked), partial(self._unread, asked))
+        def read() -> NodeSettings:
+            if asked.actor == SUPERVISOR:
+                self._hung_up = False  # who hangs up from here on may have changed what is being read
+            return self._source.read()
+
+        self._worker.do(read, partial(self._holds, asked), partial(self._unread, asked))
 
     def _unread(self, asked: _Asked, error: OSError | BasculeError) -> None:
         """The configuration does not hold, or cannot be read."""

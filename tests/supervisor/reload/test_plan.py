@@ -194,8 +194,14 @@ def test_a_change_of_a_bridge_is_about_that_bridge_alone(after: NodeSettings, ho
     ],
 )
 def test_whether_a_history_is_kept_is_for_a_store_that_begins_anew(before_s: float, after_s: float, found: tuple[str, str]) -> None:
-    assert one(cloud(retention_s=before_s), cloud(retention_s=after_s), WAITING)[1:] == found
-    assert (plan(cloud(retention_s=before_s), cloud(retention_s=after_s), WAITING).restarts == {"store"}) == (found[1] == "store")
+    def kept(mode: str, retention_s: float) -> NodeSettings:
+        return replace(cloud(retention_s=retention_s), persistence=replace(BEFORE.persistence, mode=mode))
+
+    before, after = kept("file-native", before_s), kept("file-native", after_s)
+    assert one(before, after, WAITING)[1:] == found
+    assert (plan(before, after, WAITING).restarts == {"store"}) == (found[1] == "store")
+    if found[1] == "store":
+        assert one(kept("in-memory", before_s), kept("in-memory", after_s))[1] == "destructive", "all that is in memory goes"
 
 
 @pytest.mark.parametrize(("most", "how"), [(5, "live"), (4, "destructive")])

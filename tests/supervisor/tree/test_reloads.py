@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import msgpack
@@ -284,6 +285,21 @@ def test_a_disk_that_refuses_keeps_all_from_changing() -> None:
     answer = tree.reload(replace(tree.settings, log_level="debug"))
     assert "No space left on device" in answer["refused"]
     assert (tree.told(), tree.current.now) == ([], tree.settings)
+
+
+def test_who_hangs_up_again_and_again_has_the_file_read_once_more_at_most() -> None:
+    tree = Reloading()
+    jobs: list[Callable[[], None]] = []
+    tree.fake.in_thread = lambda name, job: jobs.append(job)  # type: ignore[method-assign]
+    done: list[int] = []
+    for number in range(9):
+        tree.supervisor._reloads.hang_up(partial(done.append, number))
+    while jobs:
+        jobs.pop()()
+        tree.beat(STORE, "ready", {"settings": 1, "queues": {}}, request=REPORT)
+        if len(done) == 1:
+            tree.supervisor._reloads.hang_up(partial(done.append, 9))
+    assert done == [0, 9]
 
 
 def test_a_plan_changes_nothing() -> None:
