@@ -30,7 +30,11 @@ def lock_data_dir(data_dir: Path) -> int:
         holder = running_pid(data_dir)
         if holder is not None or time.monotonic() > deadline_s:
             os.close(lock)
-            raise Unavailable("another node runs in this data folder", data_dir=str(data_dir), pid=holder)
+            raise Unavailable(
+                "another node runs in this data folder; stop it, or give this one another node.data_dir",
+                data_dir=str(data_dir),
+                pid=holder,
+            )
         time.sleep(_RETRY_S)
     os.ftruncate(lock, 0)
     os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)

@@ -111,6 +111,8 @@ class Reception:
         self.turn = HandshakeTurn()
         self.accepting = True
         self.handshakes_failed = 0
+        self.pauses = 0  # how often nobody could be let in, and why the last time
+        self.paused_for = ""
         self._numbers = 0
         self._looked_s = float("-inf")
         self._told: dict[str, tuple[float, int]] = {}
@@ -219,6 +221,8 @@ class Reception:
         return {
             **({"error": self.refusal} if self.refusal else {}),
             "accepting": self.accepting,
+            "pauses": self.pauses,
+            "paused_for": self.paused_for,
             "connections": self.admission.entered,
             "half_open": self.admission.half_open,
             "limited": dict(self.admission.refused),
@@ -285,6 +289,8 @@ class Reception:
     def pause(self, now_s: float, why: str) -> None:
         """Let new clients wait in the kernel's queue, until a connection closes or a moment has passed."""
         self.accepting = False
+        self.pauses += 1
+        self.paused_for = why
         for door in self.doors:
             self._mailbox.forget(door.sock.fileno())
         self._mailbox.set_timer(ACCEPT_TIMER, now_s + ACCEPT_PAUSE_S)

@@ -18,8 +18,8 @@ from supervisor.cli.node_calls import CONFIG
 def doctor(config: Path, offline: bool, as_json: bool) -> int:
     """Say what is wrong with a node and its machine, and the cure.
 
-    One verdict and one cure a line; the exit status is 1 if something is to be mended. It connects to each remote with the bridge's
-    own credentials, under a client identifier of its own, and changes nothing.
+    One verdict and one cure a line; the exit status is 1 if something is to be mended. A node that runs is asked how it is.
+    It connects to each remote with the bridge's own credentials, under a client identifier of its own, and changes nothing.
     """
     from supervisor.doctor.examination import examine
     from supervisor.terminal.view import say_finding

@@ -10,6 +10,8 @@ from supervisor.config.loading import load
 from supervisor.doctor.findings import Finding, fail, ok
 from supervisor.doctor.machine import examine_machine
 from supervisor.doctor.network import examine_listeners, examine_remotes
+from supervisor.doctor.rules import examine_rules
+from supervisor.doctor.running_node import ask
 from supervisor.doctor.trust import examine_trust
 from supervisor.lock import running_pid
 from wire.errors import ConfigError
@@ -29,6 +31,9 @@ def examine(config: Path, *, remotes: bool = True) -> Iterator[Finding]:
     yield ok("node", f"runs, pid {pid}" if pid is not None else "does not run")
     yield from examine_machine(settings)
     yield from examine_trust(settings, time.time())
+    yield from examine_rules(settings)
     yield from examine_listeners(settings, pid)
+    if pid is not None:
+        yield from ask(config)
     if remotes:
         yield from examine_remotes(settings)

@@ -12,20 +12,12 @@ from dataclasses import replace
 from actors.bridge.remote_socket import DISCONNECT, open_remote
 from actors.door.address_holder import holder_of_path, holder_of_port
 from supervisor.doctor.findings import Finding, fail, ok
+from supervisor.doctor.link_cures import cure_of
 from wire.errors import BasculeError
 from wire.settings import BridgeSettings, ListenerSettings, NodeSettings
 
 AT_ONCE = 8
 SUFFIX = "-doctor"  # of the client identifier: the bridge's own would end its connection
-
-_CURES = {
-    "credentials": "mend the file that is named, or its permissions",
-    "name": "check the host name, and the machine's resolver (getent hosts NAME)",
-    "tcp": "check address and port, that a broker listens there, and what a firewall lets through",
-    "tls": "check tls.ca_file, tls.server_name and that transport and port belong together",
-    "websocket": "check websocket_path, and that the port speaks WebSocket",
-    "connack": "check username, password_file and client_id against what the broker allows",
-}
 
 
 def examine_listeners(settings: NodeSettings, running_pid: int | None) -> Iterator[Finding]:
@@ -109,5 +101,4 @@ def _told(bridge: BridgeSettings, address: tuple[str, int], error: BasculeError 
     about = f"bridge {bridge.name} to {address[0]}:{address[1]}"
     if error is None:
         return ok(about, f"let in ({bridge.remote.transport}, MQTT {'5.0' if bridge.remote.protocol == 5 else '3.1.1'})")
-    step = str(error.fields.get("step", ""))
-    return fail(about, error.message, _CURES.get(step, "see the broker's log"))
+    return fail(about, error.message, cure_of(error.message))

@@ -35,7 +35,7 @@ def test_what_is_to_be_mended_has_its_cure_below_and_status_1(config: Path, caps
 
     lines = capsys.readouterr().out.splitlines()
     at = next(at for at, line in enumerate(lines) if line.startswith("fail  bridge cloud to 127.0.0.1:1: tcp: Connection refused"))
-    assert lines[at + 1].startswith("      -> check address and port")
+    assert lines[at + 1].startswith("      -> check the port in remote.addresses")
     assert lines[-1].endswith("looked at: 1 to mend, 0 to look at") or " 1 to mend" in lines[-1]
     assert not (config.parent / "data").exists(), "it changes nothing"
 

@@ -1,0 +1,27 @@
+"""The rules of the bridges: those that can take nothing, and those that would send around in a circle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from supervisor.doctor.findings import Finding, warn
+from wire.mqtt.topics import covers
+from wire.settings import NodeSettings
+
+
+def examine_rules(settings: NodeSettings) -> Iterator[Finding]:
+    """Each rule that never takes a message: the ones before it, or its own excludes, take all that it wants."""
+    for bridge in settings.bridges:
+        about = f"bridge {bridge.name}"
+        before: list[tuple[str, str]] = []  # filters that take everything of theirs, and whose they are
+        for rule in bridge.local_subscriptions:
+            excluded = [wide for one in rule.filters for wide in rule.excludes if covers(wide, one)]
+            taken = [next((name for wide, name in before if covers(wide, one)), None) for one in rule.filters]
+            if len(excluded) >= len(rule.filters) and excluded:
+                yield warn(about, f"rule {rule.name} takes nothing: its excludes cover its filters", "narrow its excludes")
+            elif taken and all(name is not None for name in taken):
+                above = ", ".join(sorted({str(name) for name in taken}))
+                found = f"rule {rule.name} takes nothing: {above} before it takes all of that"
+                yield warn(about, found, f"put {rule.name} above it, or remove it")
+            if not rule.excludes:
+                before += [(one, rule.name) for one in rule.filters]

@@ -1,0 +1,258 @@
+"""What a running node says of itself: its status and its last events, as findings with their cures. Pure but for ``ask``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from supervisor.control.client import ControlClient
+from supervisor.doctor.findings import Finding, fail, ok, warn
+from supervisor.doctor.link_cures import cure_of
+from supervisor.units import write_time
+from wire.errors import BasculeError
+
+EVENTS_LOOKED_AT = 500
+_CLOCK_S = 5.0  # a jump that is worth a word
+_FULL = 0.99
+_FLAPS = 3  # so many ends of a link are worth a word
+_ORDERLY = ("paused", "stopped", "lane opened anew", "reconnect ordered")
+
+Status = dict[str, Any]
+
+
+def ask(config: Path) -> Iterator[Finding]:
+    """Ask the node of the file ``config``, which runs, and say what is wrong with it."""
+    try:
+        with ControlClient.of_config(config) as client:
+            status, events = client.status(), _last_events(client)
+    except BasculeError as error:
+        yield fail("node", f"runs and does not answer: {error.message}", "see its log; stop it with SIGTERM and start it again")
+        return
+    yield from examine_status(status)
+    yield from examine_events(events)
+
+
+def _last_events(client: ControlClient) -> list[dict[str, Any]]:
+    try:
+        until = client.events(0, 1)["until"]
+        return client.all_events(max(0, until - EVENTS_LOOKED_AT))
+    except BasculeError:  # it keeps none
+        return []
+
+
+def examine_status(status: Status) -> Iterator[Finding]:
+    """Everything that ``status`` shows and that somebody should know."""
+    for part in (_disk, _processes, _listener, _bridges, _loops, _orphans, _http, _control, _snapshots):
+        yield from part(status)
+
+
+# --- the node ---
+
+
+def _disk(status: Status) -> Iterator[Finding]:
+    store = status["store"]
+    state, error = store.get("state", "running"), store.get("error", "")
+    if state == "disk_full":
+        yield fail("store", error, "make room on the disk of node.data_dir; the node then goes on by itself")
+    elif state == "disk_error":
+        yield fail("store", error, "see what is wrong with the disk: dmesg, smartctl, ulimit -n")
+    elif state == "disk_low":
+        found = f"intake is stopped: {store.get('disk_free_bytes')} bytes are free"
+        yield fail("store", found, "make room on the disk of node.data_dir, or lower limits.min_free_disk")
+    if store.get("damaged_files"):
+        found = f"damaged files are kept aside: {store['damaged_files']}"
+        yield warn("store", found, "look for the cause (dmesg, memtest); remove them when nobody wants to look at them any more")
+
+
+def _processes(status: Status) -> Iterator[Finding]:
+    for row in status["processes"]:
+        name, cause, state = row["name"], row["last_cause"], row["state"]
+        if state == "damaged":
+            yield fail(name, f"its files are damaged: {cause}", "restore a backup, or purge the queue; the log names the files")
+        elif state == "misconfigured":
+            yield fail(name, cause or "its configuration does not hold", "mend the file; bascule check names the line")
+        elif cause:
+            cure = "stop that process, or take another port" if "taken" in cause or "in use" in cause else _LIVES[_kind(name)]
+            say = warn if state == "ready" else fail
+            yield say(name, f"{cause}; started again {row['restarts']} times" if row["restarts"] else cause, cure)
+
+
+_LIVES = {
+    "store": "the last log lines of the store say why; dmesg tells of the out-of-memory killer; no message is lost",
+    "other": "its last log lines say why; dmesg tells of the out-of-memory killer; no message is lost",
+}
+
+
+def _kind(name: str) -> str:
+    return "store" if name == "store" else "other"
+
+
+def _listener(status: Status) -> Iterator[Finding]:
+    listener = status["listener"]
+    if listener.get("error") and not any(listener["error"] in row["last_cause"] for row in status["processes"]):
+        yield fail("listener", listener["error"], "stop that process, or take another port")
+    if listener.get("pauses"):
+        found = f"it let nobody in {listener['pauses']} times: {listener['paused_for']}"
+        yield warn(
+            "listener", found, "raise the limit of open files (LimitNOFILE= of the service), or lower clients.connections_max"
+        )
+    for limit, count in listener.get("limited", {}).items():
+        if count:
+            yield warn("listener", f"clients.{limit} has refused {count} times", f"raise clients.{limit}, or see who connects")
+    access = listener.get("access", {})
+    for key, what, cure in _ACCESS:
+        if access.get(key):
+            yield warn("access", f"{access[key]} {what}", cure)
+    if listener.get("handshakes_failed"):
+        cure = "see the log (client.transport_failed) for who it was; its ca_file must have the authority of tls.cert_file"
+        yield warn("listener", f"{listener['handshakes_failed']} clients did not get through TLS or WebSocket", cure)
+
+
+_ACCESS = (
+    (
+        "logins_failed",
+        "logins had a wrong user or password",
+        "the log says who (login.refused); bascule passwd adds or changes a user",
+    ),
+    ("addresses_blocked", "addresses were blocked for that", "wait for access.login_limits.block, when the client is mended"),
+    (
+        "publishes_forbidden",
+        "messages were not taken: the ACL forbids them",
+        "the log says who and where (publish.forbidden); see the ACL",
+    ),
+    (
+        "subscriptions_forbidden",
+        "subscriptions were refused by the ACL",
+        "the log says which (subscription.forbidden); see the ACL",
+    ),
+    ("takeovers_forbidden", "clients had the client identifier of another user", "give each client a client identifier of its own"),
+)
+
+
+# --- bridges ---
+
+
+def _bridges(status: Status) -> Iterator[Finding]:
+    for row in status["bridges"]:
+        about = f"bridge {row['name']}:{row['lane']}"
+        findings = [*_link(row, about), *_queue(row, about), *_remote(row, about)]
+        yield from findings
+        if not findings:
+            yield ok(about, f"{row['state']}, {row['depth']} messages wait")
+
+
+def _link(row: Status, about: str) -> Iterator[Finding]:
+    if row["paused_since_ms"] is not None:
+        waits = f"; {row['depth']} messages wait" if row["depth"] else ""
+        found = f"paused since {write_time(row['paused_since_ms'])}{waits}"
+        yield warn(about, found, f"bascule bridge resume {row['name']}, when it may go on")
+    elif row["state"] in ("damaged", "misconfigured"):
+        yield fail(about, row["reason"] or row["state"], "the log of the node says what is wrong; bascule queue purge gives it up")
+    elif row["state"] != "connected" and row["reason"]:
+        reason = row["last_error"] or row["reason"]  # while it tries again, what the last attempt failed on
+        yield fail(about, f"{row['state']}: {reason}", cure_of(reason))
+    elif row["last_error"]:
+        yield warn(about, f"the last connection ended: {row['last_error']}", cure_of(row["last_error"]))
+    if note := row["link"].get("note"):
+        yield fail(about, note, cure_of(note))
+
+
+def _queue(row: Status, about: str) -> Iterator[Finding]:
+    if row["full"] is not None and row["full"] >= _FULL:
+        yield fail(about, f"its queue is full: {row['depth']} messages", "let the link come up, or raise limits of the bridge")
+    if row["refused"]:
+        found = f"{row['refused']} messages were refused for want of room"
+        yield warn(about, found, "their publishers were told; raise limits of the bridge, or take drop-oldest for limits.overflow")
+    if row["held_back"]:
+        found = f"{row['held_back']} messages of MQTT 3.1.1 clients wait for room at their publishers"
+        yield warn(about, found, "raise limits of the bridge, or take drop-oldest for limits.overflow")
+    for reason, count in row["dropped"].items():
+        if reason != "purged":
+            yield warn(about, f"{count} messages were dropped: {reason}", _DROPPED.get(reason, "bascule events says when"))
+    if row["ledger_closes"] is False:
+        yield fail(about, "its ledger does not add up", "keep the log and a snapshot, and tell us")
+    for rule in row["former_rules"]:
+        found = f"messages wait of rule {rule['rule']}, which is not in the file any more or says something else now"
+        yield warn(about, found, f"nothing, if they are to go to {rule['destination']}; else bascule queue purge")
+
+
+_DROPPED = {
+    "overflow": "raise limits of the bridge, or let the link come up sooner",
+    "too_large": "the remote takes no larger packets: raise its limit, or publish smaller ones",
+    "damaged": "look for the cause (dmesg, smartctl); bascule events says when",
+    "restart": "publish at QoS 1: messages of QoS 0 are in memory only",
+    "qos0_memory": "publish at QoS 1, or let the link come up sooner",
+}
+
+
+def _remote(row: Status, about: str) -> Iterator[Finding]:
+    held = row["dead_letters"].get("held", 0)
+    if held:
+        reasons = ", ".join(f"{reason} {count}" for reason, count in row["dead_letters"]["reasons"].items())
+        cure = f"mend what the remote refuses, then bascule queue replay {row['name']}; bascule queue peek --dead shows them"
+        yield warn(about, f"{held} dead letters: {reasons}", cure)
+    remote = row["remote_subscriptions"]
+    for topic_filter, code in remote.get("refused", {}).items():
+        yield fail(about, f"the remote refuses the subscription {topic_filter} ({code})", "allow it at the broker, or remove it")
+    if remote.get("looped"):
+        found = f"{remote['looped']} messages came back from the remote that had gone there, and were left out"
+        yield warn(about, found, "let local_subscriptions and remote_subscriptions take different topics")
+
+
+def _loops(status: Status) -> Iterator[Finding]:
+    if loops := status["distributor"].get("loops"):
+        cure = "look for brokers that are bridged in a circle, or raise max_hops of the bridge if the way is that long"
+        yield warn("loops", f"{loops} messages had crossed max_hops bridges, and went no further", cure)
+
+
+def _orphans(status: Status) -> Iterator[Finding]:
+    for row in status["unserved"]:
+        found = f"{row['queue']} has {row['depth']} messages and is not configured any more"
+        yield warn("queues", found, f"put its bridge back, or bascule queue purge {row['queue'].split(':')[1]} --in-flight")
+
+
+# --- who asks ---
+
+
+def _http(status: Status) -> Iterator[Finding]:
+    for why, count in status["http"].get("refused", {}).items():
+        cure = "bascule token new makes a token; the old one may have been removed" if "token" in why else "see who asks"
+        yield warn("http", f"{count} requests were refused: {why}", cure)
+
+
+def _control(status: Status) -> Iterator[Finding]:
+    control = status["control"]
+    if control["error"]:
+        yield fail("control", control["error"], "take another address for control.bind, or stop who has it")
+    for why, count in control["refused"].items():
+        if count:
+            yield warn("control", f"{count} were refused: {why.replace('_', ' ')}", "bascule keys add lets a key in")
+
+
+def _snapshots(status: Status) -> Iterator[Finding]:
+    for key in ("failure", "ship_failure"):
+        if failure := status["snapshots"].get(key):
+            yield fail("snapshots", failure["message"], "make room, or mend the folder that is named")
+
+
+# --- events ---
+
+
+def examine_events(events: Sequence[dict[str, Any]]) -> Iterator[Finding]:
+    """What the last events tell that status does not."""
+    downs: dict[tuple[str, int], list[dict[str, Any]]] = {}
+    for event in events:
+        if event["kind"] == "link.down" and event["reason"] not in _ORDERLY:
+            downs.setdefault((event["bridge"], event["lane"]), []).append(event)
+    for (bridge, lane), lost in downs.items():
+        if len(lost) >= _FLAPS:
+            found = (
+                f"its link went down {len(lost)} times since {write_time(lost[0]['at_ms'])}, the last time: {lost[-1]['reason']}"
+            )
+            yield warn(f"bridge {bridge}:{lane}", found, cure_of(lost[-1]["reason"]))
+    jumps = [event for event in events if event["kind"] == "clock.jumped" and abs(event["details"]["by_ms"]) >= _CLOCK_S * 1000]
+    if jumps:
+        last = jumps[-1]
+        found = f"it was set by {last['details']['by_ms'] / 1000:+.0f} s at {write_time(last['at_ms'])}"
+        yield warn("clock", found, "have it kept right: timedatectl set-ntp true; expiry and history go by it")
