@@ -7,7 +7,7 @@ import configparser
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from fnmatch import fnmatch
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -206,7 +206,26 @@ def setup() -> configparser.ConfigParser:
     return parser
 
 
-@pytest.mark.parametrize("module", modules())
+def for_each(names: Iterable[str]) -> Callable[[Callable[[str], None]], Callable[[], None]]:
+    """Makes a test of one module that of all ``names``: some thousand tests of a millisecond each would cost their bookkeeping."""
+
+    def whole(test: Callable[[str], None]) -> Callable[[], None]:
+        def test_all() -> None:
+            wrong = []
+            for name in names:
+                try:
+                    test(name)
+                except AssertionError as error:
+                    wrong.append(f"{name}: {error}")
+            assert not wrong, "\n".join(wrong)
+
+        test_all.__name__ = test.__name__
+        return test_all
+
+    return whole
+
+
+@for_each(modules())
 def test_imports_point_to_the_left_only(module: str) -> None:
     allowed = PACKAGES[: PACKAGES.index(module.partition("/")[0]) + 1]
 
@@ -223,7 +242,7 @@ def room(module: str) -> int:
     return ROOMS[package].index(rest.rpartition("/")[0])
 
 
-@pytest.mark.parametrize("module", modules())
+@for_each(modules())
 def test_imports_between_rooms_point_to_the_left_only(module: str) -> None:
     package = module.partition("/")[0]
 
@@ -249,7 +268,7 @@ def test_no_import_goes_in_a_circle() -> None:
     TopologicalSorter(graph).prepare()  # its error names the circle
 
 
-@pytest.mark.parametrize("module", modules())
+@for_each(modules())
 def test_each_library_is_imported_by_its_owner_only(module: str) -> None:
     wrong = [
         f"{module}:{line} imports {name}"
@@ -262,7 +281,7 @@ def test_each_library_is_imported_by_its_owner_only(module: str) -> None:
     assert wrong == []
 
 
-@pytest.mark.parametrize("module", [name for name in modules() if any(fnmatch(name, pure) for pure in PURE)])
+@for_each([name for name in modules() if any(fnmatch(name, pure) for pure in PURE)])
 def test_what_can_be_said_and_decided_is_pure(module: str) -> None:
     wrong = [f"{module}:{line} imports {name}" for line, name in imports(module) if name in IMPURE]
     wrong += [
@@ -317,7 +336,7 @@ def _names_on_disk(call: ast.Call) -> str | None:
     return word if word == "replace" and len(call.args) == 1 and not call.keywords else None
 
 
-@pytest.mark.parametrize("module", [name for name in modules() if name != "storage/files.py" and not name.startswith(ANALYSIS)])
+@for_each([name for name in modules() if name != "storage/files.py" and not name.startswith(ANALYSIS)])
 def test_names_on_disk_have_one_owner(module: str) -> None:
     calls = [node for node in ast.walk(tree(module)) if isinstance(node, ast.Call)]
     found = {word: call.lineno for call in calls if (word := _names_on_disk(call)) is not None}
@@ -334,14 +353,14 @@ def _is_broad(handler: ast.ExceptHandler) -> bool:
     return any(isinstance(kind, ast.Name) and kind.id in ("Exception", "BaseException") for kind in kinds)
 
 
-@pytest.mark.parametrize("module", [name for name in modules() if name != "actors/process/host.py"])
+@for_each([name for name in modules() if name != "actors/process/host.py"])
 def test_a_broad_except_is_at_the_edge_of_the_process_only(module: str) -> None:
     handlers = [node for node in ast.walk(tree(module)) if isinstance(node, ast.ExceptHandler)]
 
     assert [f"{module}:{handler.lineno}" for handler in handlers if _is_broad(handler)] == []
 
 
-@pytest.mark.parametrize("module", modules())
+@for_each(modules())
 def test_a_function_fits_a_screen(module: str) -> None:
     too_long = []
     for node in ast.walk(tree(module)):
@@ -353,7 +372,7 @@ def test_a_function_fits_a_screen(module: str) -> None:
     assert too_long == []
 
 
-@pytest.mark.parametrize("module", modules())
+@for_each(modules())
 def test_a_class_owns_one_thing(module: str) -> None:
     classes = [node for node in ast.walk(tree(module)) if isinstance(node, ast.ClassDef)]
 
@@ -368,7 +387,7 @@ def test_each_long_function_still_is_one() -> None:
         assert any((node.end_lineno or 0) - node.lineno + 1 > FUNCTION_LINES_MAX for node in found), name
 
 
-@pytest.mark.parametrize("module", modules())
+@for_each(modules())
 def test_each_module_says_what_it_owns(module: str) -> None:
     assert ast.get_docstring(tree(module)), f"{module} has no docstring"
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from supervisor import launch
 from supervisor.control.client import call
 from tests.support import programs
 from tests.support.ports import free_port
@@ -81,7 +82,7 @@ class Node:
     ) -> None:
         """``environment`` is added to this process's for the node and all its children."""
         self.folder = folder
-        self.environment = {**os.environ, **(environment or {})}
+        self.environment = {**launch.environment(), **(environment or {})}
         self.port = free_port()
         self.data_dir = data_dir or folder / "data"
         self.config_path = folder / "bascule.yaml"
@@ -107,7 +108,7 @@ class Node:
     # --- life ---
 
     def start(self) -> None:
-        """``bascule run``, and wait for ``node.ready``."""
+        """Run the node, and wait for ``node.ready``."""
         self.spawn()
         self.wait_ready()
 
@@ -117,12 +118,12 @@ class Node:
         assert self.supervisor.poll() is None, f"the node ended with {self.supervisor.returncode}:\n{self.output[-4000:]}"
 
     def spawn(self) -> None:
-        """``bascule run`` without waiting."""
+        """What ``bascule run`` becomes at once, without waiting."""
         assert self._process is None, "the node runs already"
         self.output_path.write_bytes(b"")
         with self.output_path.open("ab") as log:
             self._process = subprocess.Popen(
-                [*bascule("run"), str(self.config_path)],
+                launch.command("supervisor.tree.run", str(self.config_path)),
                 cwd=ROOT,
                 env=self.environment,
                 stdin=subprocess.DEVNULL,
