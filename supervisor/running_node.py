@@ -8,18 +8,29 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
+import msgpack
+
 from supervisor.lock import FILE_NAME, running_pid
-from wire.settings import NodeSettings, load
 
 MODULE = "supervisor.tree.run"  # what a node's supervisor runs, with the configuration file behind it
 RUN_NAME = "run"  # the folder of sockets below the data folder
 SETTINGS_NAME = "settings"  # in there, what the node goes by
 
 
-def running_from(config: Path) -> list[NodeSettings]:
-    """The settings of the nodes that run from the file ``config`` and that this user may ask."""
+@dataclass(frozen=True, slots=True)
+class NodePlace:
+    """Where a node is found: its name, its data folder, the folder of its sockets."""
+
+    name: str
+    data_dir: str
+    run_dir: str
+
+
+def running_from(config: Path) -> list[NodePlace]:
+    """The nodes that run from the file ``config`` and that this user may ask."""
     wanted = os.path.realpath(config)
     found = []
     for pid in _supervisors():
@@ -28,10 +39,16 @@ def running_from(config: Path) -> list[NodeSettings]:
             written = words[words.index(MODULE) + 1]
             if os.path.realpath(os.path.join(os.readlink(f"/proc/{pid}/cwd"), written)) != wanted:
                 continue
-            found += [load((data_dir / RUN_NAME / SETTINGS_NAME).read_bytes()) for data_dir in _locked_by(pid)]
+            found += [_place(data_dir / RUN_NAME / SETTINGS_NAME) for data_dir in _locked_by(pid)]
         except (OSError, IndexError, ValueError):
             continue  # it has ended meanwhile, or is another user's
     return found
+
+
+def _place(settings: Path) -> NodePlace:
+    """Who goes by that file: three of its values, without all that the other hundreds would need to be imported."""
+    told = msgpack.unpackb(settings.read_bytes())
+    return NodePlace(told["name"], told["data_dir"], told["run_dir"])
 
 
 def _supervisors() -> Iterator[int]:

@@ -97,7 +97,7 @@ OWNERS = {
     "argon2": ("actors/door/password_hashes.py",),
     "click": ("supervisor/cli/*",),
     "fastapi": ("supervisor/http/*",),
-    "msgpack": ("wire/*", "storage/*", "supervisor/control/control_socket.py"),
+    "msgpack": ("wire/*", "storage/*", "supervisor/control/control_socket.py", "supervisor/running_node.py"),
     "numpy": ("storage/analysis/*",),
     "paho": ("actors/bridge/remote_socket.py",),
     "pyarrow": ("storage/analysis/*",),

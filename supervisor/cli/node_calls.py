@@ -19,8 +19,8 @@ import click
 from wire.errors import BasculeError
 
 if TYPE_CHECKING:
-    from supervisor.config.loading import NodePlace
     from supervisor.control.client import ControlClient
+    from supervisor.running_node import NodePlace
     from wire.settings import NodeSettings
 
 Command = TypeVar("Command", bound=Callable[..., Any])

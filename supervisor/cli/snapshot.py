@@ -21,8 +21,8 @@ from wire.errors import BasculeError, ConfigError, StorageDamaged, Unavailable
 
 if TYPE_CHECKING:
     from storage.snapshots.manifest import Found, Manifest
-    from supervisor.config.loading import NodePlace
     from supervisor.control.client import ControlClient
+    from supervisor.running_node import NodePlace
 
 _POLL_S = 0.1
 

@@ -11,7 +11,7 @@ import argparse
 import json
 import os
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -26,6 +26,7 @@ from supervisor.config.substitution import Substitution
 from supervisor.config.to_settings import acl_rules, run_dir, to_settings
 from supervisor.config.value_kinds import UNIX
 from supervisor.config.yaml_file import Document, Key, Problem, read_document
+from supervisor.running_node import NodePlace
 from supervisor.units import nearest, parse_address, shown
 from wire.errors import ConfigError
 from wire.settings import AccessSettings, AclRuleSettings, NodeSettings
@@ -85,15 +86,6 @@ def load(path: Path | str) -> NodeSettings:
     if problems or configuration is None:
         raise ConfigError("the configuration is refused", problems=_lines(path, problems))
     return _with_files(to_settings(configuration))
-
-
-@dataclass(frozen=True, slots=True)
-class NodePlace:
-    """Where a node is found: its name, its data folder, the folder of its sockets."""
-
-    name: str
-    data_dir: str
-    run_dir: str
 
 
 def locate(path: Path | str) -> NodePlace:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from supervisor.config.loading import NodePlace, locate
-from supervisor.running_node import running_from
+from supervisor.running_node import NodePlace, running_from
 from wire.errors import ConfigError
 
 
@@ -15,7 +14,11 @@ def place_of(config: Path | str) -> NodePlace:
     Raises:
         ConfigError: none does, and the file does not say.
     """
-    running = [NodePlace(found.name, found.data_dir, found.run_dir) for found in running_from(Path(config))]
+    running = running_from(Path(config))
+    if len(running) == 1:
+        return running[0]
+    from supervisor.config.loading import locate  # with the validation library, which takes longer than most commands
+
     try:
         written = locate(config)
     except ConfigError:

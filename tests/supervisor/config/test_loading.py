@@ -12,8 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from actors.door.password_hashes import DECOY
-from supervisor.config.loading import NodePlace, load, load_acl, locate
+from supervisor.config.loading import load, load_acl, locate
 from supervisor.config.to_settings import IN_MEMORY_MAX_BYTES
+from supervisor.running_node import NodePlace
 from wire.errors import ConfigError
 from wire.settings import AclRuleSettings, NodeSettings, dump
 from wire.settings import load as load_dumped
