@@ -18,6 +18,7 @@ CLIENTS = (
     _gauge("clients_lasting", "listener.sessions.lasting", "Connected clients whose session outlives them."),
     _gauge("clients_live", "listener.sessions.live", "Connected clients whose session ends with them."),
     _gauge("clients_accepting", "listener.accepting", "Whether connections are accepted."),
+    _counter("listener_pauses", "listener.pauses", "How often nobody could be let in for a moment."),
     _gauge("clients_half_open", "listener.half_open", "Connections without CONNECT yet."),
     _gauge("clients_slowed", "listener.slowed", "Clients above their publish rate."),
     _gauge("clients_input_bytes", "listener.input_bytes", "Bytes of packets that are not complete."),
@@ -40,7 +41,7 @@ CLIENTS = (
     _counter("client_limited", "listener.limited{limit}", "How often a limit refused something or closed a client, by limit."),
     _counter("client_handshakes_failed", "listener.handshakes_failed", "TLS and WebSocket handshakes that failed."),
     _counter("listener_certificates_reloaded", "listener.certificates_reloaded", "How often certificates were read again."),
-    _counter("listener_certificates_refused", "listener.certificates_refused", "Clients' certificates that were refused."),
+    _counter("listener_certificates_refused", "listener.certificates_refused", "New certificates that cannot be used."),
     _counter("client_qos0_overtaking", "listener.overtaking.passed", "QoS 0 messages that passed a commit under way."),
     _counter("client_qos0_overtaking_dropped", "listener.overtaking.dropped", "Of those, messages that bridges then went without."),
 )
