@@ -1,7 +1,7 @@
 """The fenced blocks of a page of Markdown, with what the page says of each.
 
 A block is a file where its opening line has ``title="NAME"``. A comment right above a block is for the test, and for readers of the
-source: ``<!-- not run: REASON -->``, or ``<!-- needs java -->``.
+source: ``<!-- not run: REASON -->``, or ``<!-- needs java -->``, ``<!-- needs prometheus -->``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ PAGES = [ROOT / "README.md", *GUIDES]
 
 _OPENING = re.compile(r'^```(?P<kind>\w+)(?: +title="(?P<title>[^"]+)")?\s*$')
 _COMMENT = re.compile(r"^<!-- (?P<text>.*) -->$")
-_NOT_RUN = "not run: "
+_NOT_RUN, _NEEDS = "not run: ", "needs "
 _SPAN = re.compile(r"(?<!`)`(bascule [^`]+)`(?!`)")
 
 
@@ -37,8 +37,8 @@ class Block:
         return self.comment.removeprefix(_NOT_RUN) if self.comment.startswith(_NOT_RUN) else ""
 
     @property
-    def needs_java(self) -> bool:
-        return self.comment == "needs java"
+    def needs(self) -> str:
+        return self.comment.removeprefix(_NEEDS) if self.comment.startswith(_NEEDS) else ""
 
     def __str__(self) -> str:
         return f"{self.page.relative_to(ROOT)}:{self.line}"

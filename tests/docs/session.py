@@ -29,13 +29,13 @@ from tests.support.mosquitto import program
 from tests.support.ports import accepts, free_port
 from tests.support.waiting import PATIENCE_S, wait_until
 
-_PORT = re.compile(r"(?<![\d.])(1883|7000|1884|1885|1886|8883|8884|8885|8080)(?!\d)")
+_PORT = re.compile(r"(?<![\d.])(1883|7000|1884|1885|1886|8883|8884|8885|8080|9090)(?!\d)")
 _RUNS = re.compile(r"^(?:\w+=\S+ )*bascule run \S+ &", re.MULTILINE)
 _READY = re.compile(r'^\{(?!.*"level").*"node\.ready"', re.MULTILINE)  # what it prints; its log says so too
 _BROKER = re.compile(r"^mosquitto (?:-p (?P<port>\d+)|-c (?P<config>\S+)) &", re.MULTILINE)
 _LISTENER = re.compile(r"^listener (\d+)", re.MULTILINE)
 _SUBSCRIBER = re.compile(r"^mosquitto_sub .* &", re.MULTILINE)
-_LOOKS = re.compile(r"bascule (status|queue (ls|peek)|session (ls|show)|events|snapshot .*--list)\b")
+_LOOKS = re.compile(r"promtool query|bascule (status|queue (ls|peek)|session (ls|show)|events|snapshot .*--list)\b")
 _SUBSCRIBE = Path(__file__).with_name("subscribe.py")
 _BLOCK_S = 300.0
 _LOOK_AGAIN_S = 1.0

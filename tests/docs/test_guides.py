@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -28,11 +29,19 @@ def java_is_here() -> bool:
     return True
 
 
+def prometheus_is_here() -> bool:
+    return shutil.which("prometheus") is not None
+
+
+HERE: dict[str, Callable[[], bool]] = {"java": java_is_here, "prometheus": prometheus_is_here}  # what blocks may need
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_a_page_does_what_it_says(page: Path, tmp_path: Path, record_property: Callable[[str, object], None]) -> None:
     todo = [block for block in blocks(page) if not block.not_run]
-    if left := [block for block in todo if block.needs_java and not java_is_here()]:
-        record_property("said", f"{page.name}: not run without Java 17: {', '.join(map(str, left))}")
+    if left := [block for block in todo if block.needs and not HERE[block.needs]()]:
+        without = " and ".join(sorted({block.needs for block in left}))
+        record_property("said", f"{page.name}: not run without {without}: {', '.join(map(str, left))}")
         todo = [block for block in todo if block not in left]
 
     with Session(tmp_path / "reader") as session:
