@@ -107,6 +107,10 @@ class FollowedMessages:
             for place in list(followed.places):
                 self._look(followed, place)
         self._all = [one for one in self._all if not one.admitted or (one.places and now_s < one.until_s)]
+        return self.take_effects()
+
+    def take_effects(self) -> Effects:
+        """What is to be sent, and has not been taken."""
         effects, self._effects = self._effects, []
         return effects
 

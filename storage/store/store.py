@@ -220,6 +220,8 @@ class Store:
             self._answer()
             effects += answers  # behind what a session's end tells
             answers = []
+            if self.intake.followed:
+                effects += self.intake.followed.take_effects()  # a lane is told what to follow before it gets it
             effects += self._hand_outs.hand_out(now_s, wall_ms)
             # Once in a block of messages, where no other commit has moved the mark along (queue.handed-out-below-mark), and when
             # something has expired.

@@ -1,0 +1,28 @@
+"""One message is followed through the store."""
+
+from __future__ import annotations
+
+from storage.engine.engine import Engine
+from storage.store.store import Store
+from tests.storage.building import QUEUE, append_frame, batch, bridge, messages, node
+from tests.storage.turns import of, open_lane, turn
+from wire.frames.lanes import HandOut
+from wire.frames.tracing import TraceFollow, TraceMark, TraceStep
+
+
+def test_a_lane_is_told_what_to_follow_before_it_gets_the_message(engine: Engine) -> None:
+    """The remote may have answered before the next frame comes."""
+    store = Store(engine, node(bridge()), 1)
+    open_lane(store)
+    append = append_frame(1, {QUEUE: (batch([b"other", b"followed"]), None)})
+    mark = TraceMark(request=5, sender=append.sender, epoch=append.epoch, number=append.number, row=1, source=0, qos=1)
+
+    effects = turn(store, mark, append)
+    frames = [frame for _, frame in effects]
+    kinds = [type(frame) for frame in frames if isinstance(frame, TraceFollow | HandOut)]
+    steps = [frame.step for frame in frames if isinstance(frame, TraceStep)]
+
+    assert kinds == [TraceFollow, HandOut]
+    handed_out = {payload: seq for frame in of(effects, HandOut) for seq, payload in messages(frame)}
+    assert [frame.seq for frame in of(effects, TraceFollow)] == [handed_out[b"followed"]]
+    assert steps == ["committed", "handed_out"]
