@@ -1,1 +1,1 @@
-"""What the node tells of itself as metrics: one table over the status, read by Prometheus and by OpenTelemetry."""
+"""What the node tells of itself as metrics: one table over the status, written as Prometheus reads it."""
