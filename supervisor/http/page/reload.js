@@ -38,7 +38,7 @@ export class Reload {
 
   async plan() {
     try {
-      this._show(await this.app.api.get("reload"));
+      this._show(await this.app.api.get("reload/plan"));
     } catch (error) {
       this.apply.hidden = true;
       this.rows.replaceChildren();
@@ -62,7 +62,7 @@ export class Reload {
     if (!(await this.app.confirm(`Apply ${counted(this.found.changes.length, "change")}?`, text, "Apply"))) return;
     await this.app.act("Configuration", async () => {
       const seen = this.found;
-      this._show(await this.app.api.get("reload"));
+      this._show(await this.app.api.get("reload/plan"));
       if (JSON.stringify(seen) !== JSON.stringify(this.found)) throw new Error("the plan is another one now, and nothing was applied");
       const answer = await this.app.api.post("reload", { yes: this.destructive > 0 });
       this._show(answer);
