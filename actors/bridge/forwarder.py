@@ -11,6 +11,7 @@ from array import array
 from typing import Any
 
 from actors.bridge.forwarder_buffer import Tier2
+from actors.bridge.lane_names import configured
 from actors.process.actor import MailboxActor
 from actors.process.local_messages import LinkState, Passed
 from actors.process.mailbox import Mailbox
@@ -36,7 +37,7 @@ class Forwarder(MailboxActor):
         place = lane_of_actor(mailbox.name)
         assert place is not None, "a Forwarder of no lane"
         bridge, lane = place
-        self._bridge = settings.bridge(bridge)
+        self._bridge = configured(bridge, settings)
         self._queue = queue_name(bridge, lane)
         self._connection = connection_name(bridge, lane)
         self._form = RemoteForm(self._bridge)

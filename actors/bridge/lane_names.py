@@ -2,8 +2,21 @@
 
 from __future__ import annotations
 
+from wire.errors import Unavailable
 from wire.frames.names import forwarder_name, lane_of_actor, queue_name, remote_client_id
-from wire.settings import NodeSettings
+from wire.settings import BridgeSettings, NodeSettings
+
+
+def configured(bridge: str, settings: NodeSettings) -> BridgeSettings:
+    """The settings of ``bridge``.
+
+    Raises:
+        Unavailable: it was taken out just as a process of it began, which is told to end.
+    """
+    try:
+        return settings.bridge(bridge)
+    except KeyError:
+        raise Unavailable(f"bridge {bridge} is not configured any more") from None
 
 
 class Lane:
@@ -17,7 +30,7 @@ class Lane:
         assert place is not None, "a Connection of no lane"
         name, self.number = place
         self.actor = actor
-        self.bridge = settings.bridge(name)
+        self.bridge = configured(name, settings)
         self.queue = queue_name(name, self.number)
         self.forwarder = forwarder_name(name, self.number)
         self.client_id = remote_client_id(self.bridge.remote.client_id, self.number)

@@ -73,11 +73,11 @@ def main(argv: list[str] | None = None, make: MakeActors | None = None) -> int:
     configure_logging(settings.log_level, node=settings.name, process=name)
     try:
         post = Post(Path(settings.run_dir), name)
+        host = ChildHost(post, settings, epoch)
+        host.add_children(make(post, settings, epoch) if make else make_actors(post, settings, epoch, paused="--paused" in words))
     except Unavailable as error:
         log.error("actor.failed", extra={"error": str(error)})
         return error.exit_status
-    host = ChildHost(post, settings, epoch)
-    host.add_children(make(post, settings, epoch) if make else make_actors(post, settings, epoch, paused="--paused" in words))
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)  # the path of a message makes many objects and no cycles
     failure = host.run()

@@ -1,4 +1,4 @@
-"""Configurations that change when the node is started again: a bridge that is away for a time, other lanes, rules and limits (P7).
+"""Configurations that change, in the running node or as it starts again: a bridge away for a time, lanes, rules, limits (P7).
 
 At the end the bridge is back, with the lanes that it had last: those that it had before have to run until they are empty.
 """
@@ -13,11 +13,13 @@ from tests.simulation.world import World
 from wire.settings import NodeSettings
 
 if TYPE_CHECKING:
+    from tests.simulation.control import Operator
     from tests.simulation.node import Machine
     from tests.simulation.plan import Fault, Plan
 
-RECONFIGURE = "reconfigure"
+RECONFIGURE, LIVE = "reconfigure", "reconfigure-live"
 _PATIENCE_S = 5.0
+RELOADS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,22 +40,32 @@ class Change:
 
 def changes_of(plan: Plan) -> set[str]:
     """What is changed in ``plan``, of ``bridge``, ``lanes``, ``rule``, ``rules``, ``limit`` and ``retention``."""
-    return {Change.of(fault).what for fault in plan.faults if fault.kind == RECONFIGURE}
+    return {Change.of(fault).what for fault in plan.faults if fault.kind in (RECONFIGURE, LIVE)}
 
 
 class Changes:
     """Carries out the faults that change the configuration."""
 
-    def __init__(self, world: World, machine: Machine) -> None:
+    def __init__(self, world: World, machine: Machine, operator: Operator) -> None:
         self._world = world
         self._machine = machine
+        self._operator = operator
+        self._began_with = machine.settings
         self._bridge, *self._others = machine.settings.bridges
         self._present = True
         self._impatient = False
 
     def reconfigure(self, fault: Fault) -> None:
         """target: see ``Change``; amount: seconds until the node is started again."""
-        change = Change.of(fault)
+        self._change(Change.of(fault))
+        self._machine.stop(fault.amount)
+
+    def reconfigure_live(self, fault: Fault) -> None:
+        """target: see ``Change``. The node is asked to read it, which nobody does again while others are broken."""
+        self._change(Change.of(fault))
+        self._operator.reload()
+
+    def _change(self, change: Change) -> None:
         match change.what:
             case "bridge":
                 self._present = change.value == "yes"
@@ -71,15 +83,12 @@ class Changes:
                 limits = replace(self._bridge.limits, max_messages=int(change.value) or None)
                 self._bridge = replace(self._bridge, limits=limits)
         self._machine.next_settings = self._settings()
-        self._machine.stop(fault.amount)
 
     def heal(self) -> None:
         """The bridge is there."""
-        settings = self._machine.next_settings
         self._present = True
-        if self._settings() != settings:
-            self._machine.next_settings = self._settings()
-        self._start_again()
+        self._machine.next_settings = self._settings()
+        self._bring_there(RELOADS)
 
     def _lanes(self, lanes: int) -> None:
         self._machine.oracle.lanes_most = max(self._machine.oracle.lanes_most, lanes)
@@ -87,16 +96,18 @@ class Changes:
 
     def _settings(self) -> NodeSettings:
         bridges = (self._bridge, *self._others) if self._present else tuple(self._others)
-        return replace(self._machine.settings, bridges=bridges)
+        return replace(self._began_with, bridges=bridges)
 
-    def _start_again(self) -> None:
-        """Until the node runs as it is configured."""
+    def _bring_there(self, reloads: int) -> None:
+        """Until the node runs as it is configured. reloads: how often it is asked, before it is started again."""
         machine = self._machine
-        if machine.settings is machine.next_settings:
+        if machine.is_as_configured():
             return
-        if self._impatient and machine.supervisor is not None:
+        if reloads:
+            self._operator.reload()
+        elif self._impatient and machine.supervisor is not None:
             machine.kill(machine.supervisor)
         else:
             machine.stop(0.1)
-        self._impatient = True
-        self._world.after(_PATIENCE_S, self._start_again)
+            self._impatient = True
+        self._world.after(_PATIENCE_S, self._bring_there, max(0, reloads - 1))

@@ -77,6 +77,10 @@ class Operator:
     def restart_bridge(self, fault: Fault) -> None:
         self._ask("bridge.restart", {})
 
+    def reload(self) -> None:
+        """Have the node read its configuration again, and say yes to what gives something up."""
+        self._ask("reload", {"yes": "yes"})
+
     def heal(self) -> None:
         """Nothing is paused any more."""
         self.resume()
@@ -111,7 +115,7 @@ class Operator:
         number = len(self._asked) + self._world.events  # distinct: an answer never comes within the event of its request
         self._asked[number] = command
         self._world.note("operator", command, arguments)
-        router.ask(self, encode_request(number, command, {"bridge": BRIDGE, **arguments}))
+        router.ask(self, encode_request(number, command, arguments if command == "reload" else {"bridge": BRIDGE, **arguments}))
 
 
 def parse_number(payload: bytes) -> int:

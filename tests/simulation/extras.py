@@ -10,7 +10,7 @@ from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING
 
-from tests.simulation.changes import RECONFIGURE
+from tests.simulation.changes import LIVE, RECONFIGURE
 from tests.simulation.rules import SETS
 
 if TYPE_CHECKING:
@@ -122,6 +122,26 @@ def lane_changes(rng: Random, span_s: float) -> Iterator[Step]:
             target = rng.choice((f"{bridge}{rng.choice('012')}", f"{bridge}{rng.choice('012')}", "store", "supervisor"))
             yield at_s + 0.2 + rng.random() * rng.choice((0.3, 2.0)), "kill", target, float(rng.choice((0, 1, 2, 5, 8)))
         at_s += rng.choice((0.3, 1.0, 2.0, 4.0))
+
+
+def live_changes(rng: Random, span_s: float) -> Iterator[Step]:
+    """Changes in the running node, close upon each other and upon what is broken."""
+    at_s = 0.3 + rng.random() * span_s
+    if rng.random() < 0.7:
+        yield _step(rng, max(0.25, at_s - rng.choice((0.1, 0.5))), rng.choice(("refuse", "refuse", "stall", "reject")), "")
+    for _ in range(rng.choice((1, 2, 2, 3, 4))):
+        what = rng.choice(("rules", "rules", "lanes", "lanes", "limit", "retention", "bridge no", "bridge yes"))
+        if what == "rules":
+            yield at_s, LIVE, f"rules {rng.choice(tuple(SETS))}", 0.0
+        else:
+            _, _, target, _ = _step(rng, at_s, what, "")
+            yield at_s, LIVE, target, 0.0
+        for _ in range(rng.choice((0, 0, 1, 2))):
+            target = rng.choice(("store", "store", "clients", "clients", "supervisor", "bridge:cloud:0", "bridge:cloud:1"))
+            yield at_s + rng.choice((0.0005, 0.002, 0.01, 0.03, 0.2)), "kill", target, float(rng.choice((0, 0, 1, 2, 3, 5, 8)))
+        if rng.random() < 0.2:
+            yield at_s, "delay", rng.choice(("store", "clients")), rng.choice((0.05, 0.3))
+        at_s += rng.choice((0.01, 0.1, 0.4, 1.0, 2.0))
 
 
 def late_words(rng: Random, span_s: float) -> Iterator[Step]:

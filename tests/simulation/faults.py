@@ -28,10 +28,11 @@ class Faults:
         self._broker = broker
         self._publishers = publishers
         self._rng: Random = world.chance("faults")
+        operator = Operator(world, machine, machine.oracle)
         self._more = (
-            Operator(world, machine, machine.oracle),
+            operator,
             machine.remotes,
-            Changes(world, machine),
+            Changes(world, machine, operator),
             Snapshots(world, machine),
             subscribers,
         )

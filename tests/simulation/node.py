@@ -6,9 +6,11 @@ engine comes from, and what the Supervisor prints.
 
 from __future__ import annotations
 
+import os
 import signal
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -100,6 +102,34 @@ class SimQueueStore(QueueStore):
         machine = machine_of(current())
         machine.engine = SimEngine(machine.disk)
         return machine.engine
+
+
+class SimDistributor(Distributor):
+    """Says by which rules it routes."""
+
+    def _route_by(self, settings: NodeSettings) -> None:
+        super()._route_by(settings)
+        machine_of(current()).routes_by(settings)
+
+
+class SimSettings(CurrentSettings):
+    """The file that children read is a field of the machine. It is gone with the node's end."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.now = machine.settings
+        self._machine = machine
+
+    def write(self) -> None:
+        self._machine.settings = self.now
+
+    def adopt(self, settings: NodeSettings) -> None:
+        current().effect("settings file, the next")
+        self.now = replace(settings, number=self.now.number + 1)
+
+    def publish(self) -> None:
+        if self._machine.settings.number < self.now.number:
+            current().effect("settings file")
+            self._machine.settings = self.now
 
 
 class SimSupervisor(Supervisor):
@@ -230,15 +260,11 @@ class SimRemote(Remote):
 
 _CLASSES: dict[str, type[MailboxActor]] = {
     "queue_store": SimQueueStore,
-    "distributor": Distributor,
+    "distributor": SimDistributor,
     "forwarder": Forwarder,
     "connection": Connection,
     "listener": SimListener,
 }
-
-
-def _never_read() -> NodeSettings:
-    raise AssertionError("configurations change while the node does not run")
 
 
 _machines: list[Machine] = []
@@ -299,21 +325,31 @@ class Machine:
         if self.supervisor is not None and self.supervisor.alive:
             return
         self.settings = self.next_settings
-        rules = [bridge.local_subscriptions for bridge in self.settings.bridges if bridge.name == BRIDGE]
-        self.oracle.bridge_configured = bool(rules)
-        self.oracle.rules.started(rules[0] if rules else ())
 
         def make(post: ProcessPost) -> Host:
             mailbox = Mailbox(post, SUPERVISOR)
             epochs = SimEpochs(self.disk, self.world.wall_s())
             children = RunningChildren(mailbox, self.settings.supervision, child_specs(self.settings), SimSpawner(self), epochs)
             host = Host(post)
-            host.add(SimSupervisor(mailbox, CurrentSettings(self.settings), children, SimPauses(self), Source(Path(), _never_read)))
+            source = Source(Path(), lambda: self.next_settings)
+            host.add(SimSupervisor(mailbox, SimSettings(self), children, SimPauses(self), source))
             return host
 
         self.supervisor = self._process(SUPERVISOR, 0, make)
         self.supervisor.start()
         self.post.bound(SUPERVISOR)
+
+    def routes_by(self, settings: NodeSettings) -> None:
+        """What is published from now on goes by the rules of ``settings``."""
+        rules = [bridge.local_subscriptions for bridge in settings.bridges if bridge.name == BRIDGE]
+        self.oracle.routes_by(rules[0] if rules else None)
+
+    def is_as_configured(self) -> bool:
+        """Whether all that runs goes by what is configured now."""
+        number = self.settings.number
+        hosts = [process.host for name in (STORE, CLIENTS) if (process := self.living(name)) is not None]
+        known = all(isinstance(host, ChildHost) and host._settings.number == number for host in hosts)
+        return len(hosts) == 2 and known and replace(self.settings, number=1) == self.next_settings
 
     def stop(self, restart_delay_s: float) -> None:
         """SIGTERM; the node is started again that long after its end."""
@@ -523,6 +559,7 @@ def small_constants(shape: Shape) -> list[tuple[Any, str, Any]]:
     import storage.store.history_retention
     import storage.store.lanes
     import supervisor.tree.supervisor
+    import supervisor.workers
     import wire.exchange.client_outbox
     import wire.exchange.refused_by_store
     import wire.frames.sending_link
@@ -545,6 +582,7 @@ def small_constants(shape: Shape) -> list[tuple[Any, str, Any]]:
         (storage.queue.hand_out, "SPLIT_ROWS", shape.split_rows),
         (storage.queue.read_ahead, "READ_AHEAD_CHUNKS", shape.read_ahead),
         (supervisor.tree.supervisor, "SignalPipe", SimSignals),
+        (supervisor.workers, "THREAD_NICE", os.nice(0)),
         *few_identifiers(shape.packet_ids),
     ]
 

@@ -8,7 +8,7 @@ does not promise has happened (an in-memory store died, ...).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgpack
@@ -35,6 +35,7 @@ from wire.frames.batch import Batch, unpack_column
 from wire.frames.intake import Publishes
 from wire.frames.lanes import HandOut, LaneClose, LaneOpen, LaneOpened
 from wire.frames.names import (
+    LISTENER,
     connection_of_session,
     lane_of_actor,
     lane_of_queue,
@@ -42,6 +43,7 @@ from wire.frames.names import (
     remote_session_name,
     session_of_queue,
 )
+from wire.settings import RuleSettings
 
 _COUNTED_LOSSES = ("overflow", "too_large")
 _PURGED = "purged"
@@ -473,12 +475,28 @@ class Oracle:
             return
         batch = frame.batch if isinstance(frame, Published) else Batch.decode(frame.bodies[0])
         payloads = list(batch.rows_payloads())
+        known = (frame.sender, frame.epoch, frame.number) in self._offered
+        if known and frame.sender == LISTENER:
+            return  # it goes where it went
         self._offered[frame.sender, frame.epoch, frame.number] = payloads
         self.rules.offered(self.messages[payload] for payload in payloads if payload in self.messages)
-        if self.bridge_configured:
-            self._unrouted.difference_update(payloads)
-        else:
+        if not self.bridge_configured:
             self._unrouted.update(payloads)
+        elif not known:
+            self._unrouted.difference_update(payloads)
+
+    def routes_by(self, rules: Sequence[RuleSettings] | None) -> None:
+        """What comes to the Distributor is routed by these from now on; None: the bridge is not there.
+
+        What Connections have sent is routed when it comes, which nobody sees: it may go by either.
+        """
+        self.bridge_configured = rules is not None
+        self.rules.started(rules or ())
+        for (sender, _, _), payloads in self._offered.items() if self._changing else ():
+            if sender != LISTENER:
+                self.rules.offered(self.messages[payload] for payload in payloads if payload in self.messages)
+                if rules is None:
+                    self._unrouted.update(payloads)
 
     def published(self, message: Message) -> None:
         """A publisher, or the remote, sends a message, once more perhaps."""
