@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from actors.broker.distributor import Distributor
 from storage.engine.engine import Write
 from storage.engine.keys import QueueNumbers
 from storage.store.lane_changes import LaneChanges
@@ -83,12 +84,21 @@ def _not_on_record(original: Any) -> Any:
     return lambda self, write: self._unwritten.clear()
 
 
+def _first_rules_kept(original: Any) -> Any:
+    return lambda self, settings: None if hasattr(self, "_router") else original(self, settings)
+
+
 def _not_run(original: Any) -> Any:
     return lambda self, queues: None
 
 
 PLANTED: tuple[tuple[str, str, tuple[tuple[Any, str, Any], ...]], ...] = (
     ("P7/removed-bridge-forgotten", "a removed bridge's queue is forgotten", ((Store, "__init__", _unconfigured_forgotten),)),
+    (
+        "P7/rules-of-before",
+        "the Distributor goes on by the rules that it began with",
+        ((Distributor, "_route_by", _first_rules_kept),),
+    ),
     (
         "P7/rule-by-place",
         "what a rule took goes by the rule that has its place in the file now",

@@ -308,7 +308,7 @@ def _more(seed: int, shape: Shape, span_s: float) -> list[extras.Step]:
     if rules.random() < 0.06:
         steps += extras.rule_changes(rules, span_s)
     live = Random(f"live {seed}")
-    if live.random() < 0.12:
+    if live.random() < 0.1:
         steps += extras.live_changes(live, span_s)
     late = Random(f"late {seed}")
     if late.random() < 0.1:
