@@ -6,7 +6,10 @@ import os
 import secrets
 import socket
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from textwrap import shorten
 
 import click
 
@@ -15,6 +18,7 @@ from wire.errors import ConfigError, Unavailable
 
 SECRETS = "secrets"
 FILE_MODE, FOLDER_MODE = 0o644, 0o700
+LINE_MAX = 67  # characters beside an example's name
 
 
 @click.command()
@@ -29,6 +33,7 @@ FILE_MODE, FOLDER_MODE = 0o644, 0o700
 @click.option("--password-stdin", is_flag=True, help="Read the remote's password from the first line of standard input.")
 @click.option("--ca-file", help="Authorities to trust at the remote; without it, the system's.")
 @click.option("--filter", "filters", multiple=True, help="What goes to the remote; may be given several times. Without it, all.")
+@click.option("--example", metavar="NAME", help="Write that example instead, such as default, which has every key; ? lists them.")
 @click.option("--force", is_flag=True, help="Replace FILE if it is there.")
 @click.option("-y", "--yes", is_flag=True, help="Ask nothing: what is not given has its default.")
 def init(
@@ -43,6 +48,7 @@ def init(
     password_stdin: bool,
     ca_file: str | None,
     filters: tuple[str, ...],
+    example: str | None,
     force: bool,
     yes: bool,
 ) -> int:
@@ -53,8 +59,12 @@ def init(
     from supervisor.config.addresses import parse_remote_address
     from supervisor.config.first_configuration import Answers, name_of, write_first
 
+    if example == "?":
+        return _examples()
     if file.exists() and not force:
         raise click.UsageError(f"{file} is there already; take another name, or --force")
+    if example is not None:
+        return _from_example(file, example, data_dir)
     asks = not yes and sys.stdin.isatty()
     name = _answer(name, asks, "Name of the node", name_of(socket.gethostname()))
     bind = _answer(bind, asks, "Local clients connect to", "127.0.0.1:1883")
@@ -80,7 +90,7 @@ def init(
         ca_file=ca_file or "",
         filters=filters or ("#",),
     )
-    try:
+    with _writing(file):
         if user or password:
             files.make_folder(folder, FOLDER_MODE)
         if user:
@@ -88,9 +98,35 @@ def init(
         if password:
             files.write(folder / f"{bridge}.password", password.encode() + b"\n")
         files.write(file, write_first(answers).encode(), mode=FILE_MODE)
+    return _checked(file, folder, user)
+
+
+@contextmanager
+def _writing(file: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         raise Unavailable("the configuration cannot be written", path=str(file), error=str(error)) from error
-    return _checked(file, folder, user)
+
+
+def _examples() -> int:
+    from supervisor.config.examples import examples
+
+    for name, about in examples().items():
+        click.echo(f"{name:<11} {shorten(about, LINE_MAX, placeholder=' ...')}")
+    return 0
+
+
+def _from_example(file: Path, name: str, data_dir: str) -> int:
+    from supervisor.config.examples import example_text
+
+    try:
+        text = example_text(name, data_dir)
+    except KeyError as error:
+        raise click.BadParameter(f"there is no example {name}; --example '?' lists them", param_hint="--example") from error
+    with _writing(file):
+        files.write(file, text.encode(), mode=FILE_MODE)
+    return _checked(file, file.parent / SECRETS, "")
 
 
 def _answer(given: str | None, asks: bool, question: str, default: str) -> str:

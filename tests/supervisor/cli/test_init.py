@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import stat
 from pathlib import Path
 
@@ -110,3 +111,24 @@ def test_whatever_is_answered_is_read_as_it_was_written(answers: Answers) -> Non
 
     assert (data["node"]["name"], data["node"]["data_dir"]) == (answers.name, answers.data_dir)
     assert (data["listeners"][0]["bind"], data["bridges"][0]["name"]) == (answers.bind, answers.bridge)
+
+
+def test_an_example_is_written_with_its_data_in_its_own_place(file: Path) -> None:
+    assert main(["init", str(file), "--example", "minimal", "--data-dir", "queues"]) == 0
+    assert load(file).data_dir == str(file.parent / "queues")
+    schema = re.search(r"\$schema=(\S+)", file.read_text())
+    assert schema is not None
+    assert Path(schema[1]).is_file()
+
+
+def test_each_example_is_listed_with_what_it_is_for(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["init", str(file), "--example", "?"]) == 0
+    listed = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
+    assert {"default", "minimal", "tls", "two-way"} <= set(listed)
+    assert not file.exists()
+
+
+def test_an_example_that_is_not_there_is_refused(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["init", str(file), "--example", "maximal"]) == 2
+    assert "there is no example maximal" in capsys.readouterr().err
+    assert not file.exists()
