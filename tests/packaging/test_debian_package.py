@@ -1,0 +1,211 @@
+"""The Debian package on a machine that has nothing but what it depends on: ``scripts/package --try``.
+
+It runs, takes messages, is upgraded, rolled back, removed and installed again while messages wait, and nothing of them is lost.
+With systemd it is a service that does all that by itself. As root, with debootstrap and a network; ``scripts/test`` leaves it out.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import stat
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.packaging.machine import Machine
+from tests.support import programs
+from tests.support.mosquitto import Mosquitto, mosquitto_pub
+from tests.support.ports import free_port
+from tests.support.subscriber import Subscriber
+from tests.support.waiting import PATIENCE_S, wait_until
+
+pytestmark = [pytest.mark.process, pytest.mark.timeout(2400)]
+
+ROOT = Path(__file__).resolve().parents[2]
+NEWER = "0.9.0"
+TOPIC = "plant/1"
+CONFIG = """\
+node: {{name: edge-1, data_dir: /var/lib/bascule}}
+listeners: [{{bind: "127.0.0.1:{port}"}}]
+access: {{allow_anonymous: true}}
+bridges:
+  - name: cloud
+    remote: {{addresses: ["127.0.0.1:{remote_port}"], client_id: edge-1, protocol: mqtt311}}
+    backoff: {{initial: 100ms, max: 400ms}}
+    local_subscriptions: [{{filters: ["#"]}}]
+"""
+
+
+@pytest.fixture(scope="module")
+def packages(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The package of this tree, and the same with a higher version."""
+    if not request.config.getoption("--try-package"):
+        pytest.skip("builds and installs packages for minutes: scripts/package --try")
+    if os.geteuid() != 0:
+        pytest.fail("a machine is made as root")
+    for name in ("debootstrap", "dpkg-deb", "dpkg-shlibdeps"):
+        if shutil.which(name) is None:
+            pytest.fail(f"{name} is not installed (Debian: apt-get install debootstrap dpkg-dev)")
+    folder = tmp_path_factory.mktemp("packages")
+    return _built(folder / "this"), _built(folder / "newer", "--version", NEWER)
+
+
+def _built(folder: Path, *options: str) -> Path:
+    done = programs.run([ROOT / "scripts" / "package", "--to", str(folder), *options], timeout_s=900.0)
+    assert done.returncode == 0, done.stderr
+    return Path(done.stdout.split()[-1])
+
+
+class Box:
+    """A machine with Bascule's package, and a remote that is away until it is started."""
+
+    def __init__(self, folder: Path) -> None:
+        self.machine = Machine(folder / "root")
+        self.port = free_port()
+        self.remote = Mosquitto(folder / "remote")
+        self.published: list[str] = []
+
+    def configure(self, more: str = "") -> None:
+        """Change the configuration as an administrator does; ``more`` is of the bridge."""
+        path = self.machine.root / "etc/bascule/bascule.yaml"
+        path.write_text(CONFIG.format(port=self.port, remote_port=self.remote.port) + more)
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """The node runs as the service's user, from its ready to its end in good order."""
+        words = self.machine.words("/usr/bin/bascule", "run", user="bascule")
+        with subprocess.Popen(words, env=self.machine.environment(), stdout=subprocess.DEVNULL, start_new_session=True) as node:
+            try:
+                self.wait_ready()
+                yield
+                self.machine.run("bascule", "stop")
+                assert node.wait(PATIENCE_S) == 0
+            finally:
+                node.kill()
+
+    def wait_ready(self) -> None:
+        wait_until(lambda: self.machine.ask("bascule", "status").returncode == 0, PATIENCE_S, "a node that is ready", period_s=0.2)
+
+    def status(self) -> dict[str, Any]:
+        answer = json.loads(self.machine.run("bascule", "status", "--json"))
+        assert isinstance(answer, dict)
+        return answer
+
+    def depth(self) -> int:
+        return sum(int(row["depth"]) for row in self.status()["bridges"])
+
+    def publish(self, count: int) -> None:
+        """Messages that are acknowledged."""
+        lines = [f"message {len(self.published) + number}" for number in range(count)]
+        mosquitto_pub(self.port, TOPIC, lines, qos=1)
+        self.published += lines
+
+    def delivered(self) -> None:
+        """Start the remote and wait until all that was published has arrived, in order."""
+        self.remote.start()
+        with Subscriber(self.remote.port, "#") as subscriber:
+            arrivals = subscriber.wait_for(TOPIC, self.published)
+            assert list(dict.fromkeys(subscriber.payloads(TOPIC))) == self.published, arrivals
+        wait_until(lambda: self.depth() == 0, PATIENCE_S, "an empty queue", period_s=0.2)
+
+
+@pytest.fixture
+def box(packages: tuple[Path, Path], tmp_path: Path) -> Iterator[Box]:
+    made = Box(tmp_path)
+    yield made
+    if made.remote.runs:
+        made.remote.stop()
+    shutil.rmtree(made.machine.root)
+
+
+def test_upgrade_rollback_removal_and_reinstallation_keep_what_waits(box: Box, packages: tuple[Path, Path]) -> None:
+    this, newer = packages
+    machine, root = box.machine, box.machine.root
+    machine.run("apt-get", "install", "-y", "-qq", "--no-install-recommends", machine.take(this))
+    assert "edge-1" in machine.run("bascule", "check"), "the configuration that comes with the package holds"
+    assert stat.S_IMODE((root / "etc/bascule").stat().st_mode) == 0o750
+    box.configure()
+    with box.running():
+        box.publish(100)
+        assert box.depth() == 100
+    machine.run("dpkg", "-i", machine.take(newer))
+    assert machine.run("bascule", "--version") == f"bascule {NEWER}\n"
+    with box.running():
+        assert box.depth() == 100
+        box.publish(50)
+    machine.run("dpkg", "-i", f"/root/{this.name}")
+    assert machine.run("bascule", "--version") != f"bascule {NEWER}\n"
+    with box.running():
+        assert box.depth() == 150
+    machine.run("dpkg", "-r", "bascule")
+    assert not (root / "opt/bascule").exists()
+    assert not (root / "usr/bin/bascule").is_symlink()
+    machine.run("dpkg", "-i", f"/root/{this.name}")
+    with box.running():
+        box.publish(50)
+        assert box.depth() == 200
+        box.delivered()
+    data = sorted(path.name for path in (root / "var/lib/bascule").iterdir())
+    said = machine.run("dpkg", "-P", "bascule")
+    assert "/var/lib/bascule is kept" in said
+    assert sorted(path.name for path in (root / "var/lib/bascule").iterdir()) == data
+    assert not (root / "etc/bascule").exists()
+    assert not (root / "etc/default/bascule").exists()
+
+
+def test_systemd_starts_watches_reloads_upgrades_and_removes_the_service(box: Box, packages: tuple[Path, Path]) -> None:
+    if shutil.which("systemd-nspawn") is None:
+        pytest.skip("systemd-nspawn is not installed (Debian: apt-get install systemd-container)")
+    this, newer = packages
+    machine = box.machine
+    machine.run("apt-get", "install", "-y", "-qq", "--no-install-recommends", "systemd", "systemd-sysv", machine.take(this))
+    box.configure()
+    drop_in = machine.root / "etc/systemd/system/bascule.service.d/soon.conf"
+    drop_in.parent.mkdir(parents=True)
+    drop_in.write_text("[Service]\nWatchdogSec=3s\n")
+    machine.take(newer)
+    with machine.booted():
+        assert _property(machine, "ActiveState") == "active", machine.ask("systemctl", "status", "bascule", "--no-pager").stdout
+        assert _property(machine, "StatusText") == "ready"
+        box.publish(100)
+        # A process dies: the supervisor's business. The supervisor hangs: systemd's.
+        store = next(row for row in box.status()["processes"] if row["name"] == "store")
+        _signal(machine, signal.SIGKILL, store["pid"])
+        box.wait_ready()
+        assert _property(machine, "NRestarts") == "0"
+        box.configure("    retention: 1h\n")
+        machine.run("systemctl", "reload", "bascule")
+        assert _property(machine, "ActiveState") == "active"
+        configuration = box.status()["configuration"]
+        assert (configuration["number"], configuration["changed_on_disk"]) == (2, False)
+        _signal(machine, signal.SIGSTOP, _property(machine, "MainPID"))
+        wait_until(lambda: _property(machine, "NRestarts") == "1", PATIENCE_S, "a restart by the watchdog", period_s=0.5)
+        wait_until(lambda: _property(machine, "StatusText") == "ready", PATIENCE_S, "a node that is ready again", period_s=0.5)
+        machine.run("dpkg", "-i", f"/root/{newer.name}")
+        box.wait_ready()
+        assert (_property(machine, "ActiveState"), box.depth()) == ("active", 100)
+        assert machine.run("bascule", "--version") == f"bascule {NEWER}\n"
+        machine.run("dpkg", "-r", "bascule")
+        assert _property(machine, "ActiveState") in ("inactive", "failed")
+        machine.run("dpkg", "-i", f"/root/{this.name}")
+        box.wait_ready()
+        box.delivered()
+        refusals = [
+            line for line in machine.run("journalctl", "-u", "bascule", "--no-pager").splitlines() if "not permitted" in line
+        ]
+        assert refusals == [], "the service may do what a node does"
+
+
+def _property(machine: Machine, name: str) -> str:
+    return machine.run("systemctl", "show", "bascule", "--property", name, "--value").strip()
+
+
+def _signal(machine: Machine, number: signal.Signals, pid: object) -> None:
+    machine.run("sh", "-c", f"kill -{number.value} {pid}")
