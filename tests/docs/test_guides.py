@@ -14,8 +14,15 @@ from tests.docs.pages import PAGES, ROOT, Block, blocks, mentioned_commands
 from tests.docs.session import Session
 
 # What a page tells to type and no test types: (page, first word of the block), with the reason that the page gives.
+TRIAL = "scripts/package --try does it, on a machine of its own"
 NOT_RUN = {
     ("README.md", "scripts/demo"): "scripts/demo has a test of its own, and scripts/test runs this one",
+    ("docs/guides/install.md", "scripts/package"): "a test of its own builds both, and scripts/package --try installs them",
+    ("docs/guides/install.md", "apt"): TRIAL,
+    ("docs/guides/install.md", "bascule"): TRIAL,
+    ("docs/guides/install.md", "python3"): "it takes a network; a test installs the wheel in an environment",
+    ("docs/guides/install.md", "podman"): "it takes a container tool and a registry",
+    ("docs/guides/upgrade.md", "bascule"): TRIAL,
 }
 
 
