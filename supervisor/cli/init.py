@@ -56,7 +56,6 @@ def init(
 
     It is small and commented. What no option gives is asked for on a terminal.
     """
-    from supervisor.config.addresses import parse_remote_address
     from supervisor.config.first_configuration import Answers, name_of, write_first
 
     if example == "?":
@@ -70,10 +69,7 @@ def init(
     bind = _answer(bind, asks, "Local clients connect to", "127.0.0.1:1883")
     user = _answer(user, asks, "User of the local broker (empty: everybody)", "" if _is_local(bind) else "site")
     remote = _answer(remote, asks, "Bridge to, such as mqtts://user@broker.example (empty: none)", "")
-    try:
-        remote_user = parse_remote_address(remote).username or "" if remote else ""
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="--remote") from error
+    remote_user = _remote_user(remote)
     password = _password(remote_user, asks, from_stdin=password_stdin)
     folder = file.parent / SECRETS
     answers = Answers(
@@ -138,6 +134,15 @@ def _answer(given: str | None, asks: bool, question: str, default: str) -> str:
 
 def _is_local(bind: str) -> bool:
     return bind.startswith(("127.", "[::1]", "localhost:", "unix:"))
+
+
+def _remote_user(remote: str) -> str:
+    from supervisor.config.addresses import parse_remote_address
+
+    try:
+        return parse_remote_address(remote).username or "" if remote else ""
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--remote") from error
 
 
 def _password(remote_user: str, asks: bool, *, from_stdin: bool) -> str:
