@@ -42,6 +42,7 @@ ROOMS = {
         "snapshots",
         "reload",
         "http",
+        "telemetry",
         "tree",
         "demo",
         "doctor",
@@ -83,6 +84,7 @@ PURE = (
     "supervisor/reload/effects.py",
     "supervisor/reload/losses.py",
     "supervisor/reload/plan.py",
+    "supervisor/telemetry/start_times.py",
     "supervisor/tree/child_table.py",
     "supervisor/tree/event_queue.py",
     "supervisor/tree/late_heartbeats.py",
@@ -97,8 +99,10 @@ OWNERS = {
     "argon2": ("actors/door/password_hashes.py",),
     "click": ("supervisor/cli/*",),
     "fastapi": ("supervisor/http/*",),
+    "google": ("supervisor/telemetry/otlp.py",),
     "msgpack": ("wire/*", "storage/*", "supervisor/control/control_socket.py", "supervisor/running_node.py"),
     "numpy": ("storage/analysis/*",),
+    "opentelemetry": ("supervisor/telemetry/otlp.py",),
     "paho": ("actors/bridge/remote_socket.py",),
     "pyarrow": ("storage/analysis/*",),
     "prometheus_client": ("supervisor/metrics/exposition.py",),
@@ -112,6 +116,7 @@ OWNERS = {
         "storage/analysis/report_output.py",
     ),
     "pythonjsonlogger": ("actors/process/logs.py",),
+    "requests": ("supervisor/telemetry/otlp.py",),
     "rich": ("storage/analysis/console.py", "supervisor/cli/main.py", "supervisor/terminal/view.py"),
     "rocksdict": ("storage/engine/engine.py", "storage/analysis/tables/checkpoint_reader.py"),
     "uvicorn": ("supervisor/http/serving.py", "supervisor/http/connection.py"),
@@ -119,9 +124,15 @@ OWNERS = {
     "yaml": ("supervisor/config/yaml_file.py",),
     "zmq": ("actors/process/curve_router.py", "actors/process/post.py", "actors/process/request_sockets.py"),
 }
-EXTRAS = {"export": {"numpy", "pyarrow"}, "analysis": {"numpy", "pyarrow", "pyspark"}}  # what an extra adds: a small box lacks it
+OTEL = {"opentelemetry-exporter-otlp-proto-http", "opentelemetry-sdk", "protobuf", "requests"}
+# What an extra adds: a small box lacks it.
+EXTRAS = {"export": {"numpy", "pyarrow"}, "analysis": {"numpy", "pyarrow", "pyspark"}, "otel": OTEL}
+# What is imported of those; something else has the rest of opentelemetry.
+OF_EXTRAS = ("google.protobuf", "numpy", "opentelemetry.exporter", "opentelemetry.sdk", "pyarrow", "pyspark", "requests")
 DISTRIBUTIONS = {
     "argon2": "argon2-cffi",
+    "google": "protobuf",
+    "opentelemetry": "opentelemetry-sdk",
     "paho": "paho-mqtt",
     "prometheus_client": "prometheus-client",
     "pydantic_core": "pydantic",
@@ -425,18 +436,18 @@ def test_an_extra_requires_exactly_what_it_adds(extra: str) -> None:
 @pytest.mark.process
 def test_a_node_starts_and_is_commanded_without_the_extras() -> None:
     """In a Python that cannot import them: whoever needs one imports it when asked to work."""
-    block = "".join(f"sys.modules[{name!r}] = None; " for name in sorted(set().union(*EXTRAS.values())))
+    block = "".join(f"sys.modules[{name!r}] = None; " for name in OF_EXTRAS)
     program = f"import sys; {block} import actors.process.main, storage.analysis.tables.reader, supervisor.cli.main"
 
     subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True, timeout=60)
 
 
 @pytest.mark.parametrize(
-    ("lock", "extra"), [("requirements.lock", ""), ("requirements-analysis.lock", "analysis"), ("requirements-dev.lock", "dev")]
+    ("lock", "extra"), [("requirements.lock", "otel"), ("requirements-analysis.lock", "analysis"), ("requirements-dev.lock", "dev")]
 )
 def test_a_lock_file_pins_every_requirement_and_names_no_host(lock: str, extra: str) -> None:
     lines = [line for line in (ROOT / lock).read_text().splitlines() if not line.startswith("#")]
-    wanted = setup()["options"]["install_requires"].split() + (setup()["options.extras_require"][extra].split() if extra else [])
+    wanted = setup()["options"]["install_requires"].split() + setup()["options.extras_require"][extra].split()
 
     assert [line for line in lines if not re.fullmatch(r"[A-Za-z0-9_.-]+==[A-Za-z0-9_.]+", line)] == []
     pinned = {line.partition("==")[0].lower().replace("_", "-") for line in lines}

@@ -338,6 +338,37 @@ class ControlSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CollectorTlsSettings:
+    """TLS towards a collector; files are PEM, empty strings mean not set (ca_file: the system's own store)."""
+
+    ca_file: str = ""
+    cert_file: str = ""
+    key_file: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OtlpSettings:
+    """The collector to which metrics are sent. headers: names and values, which are nobody's business.
+
+    timeout_s: for one sending, with its repetitions. compression: none | gzip.
+    """
+
+    endpoint: str
+    headers: tuple[tuple[str, str], ...] = ()
+    interval_s: float = 15.0
+    timeout_s: float = 10.0
+    compression: str = "gzip"
+    tls: CollectorTlsSettings = CollectorTlsSettings()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TelemetrySettings:
+    """Who is told of the node without asking."""
+
+    otlp: OtlpSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeSettings:
     """Everything. Paths are absolute; ``run_dir`` holds the sockets.
 
@@ -360,6 +391,7 @@ class NodeSettings:
     sessions: SessionSettings = SessionSettings()
     snapshots: SnapshotSettings = SnapshotSettings()
     http: HttpSettings | None = None
+    telemetry: TelemetrySettings | None = None
     control: ControlSettings | None = None
     number: int = 1
     files: tuple[tuple[str, str], ...] = ()

@@ -319,7 +319,8 @@ def metrics() -> str:
 # Metrics
 
 `/metrics` of the [HTTP interface](../guides/http.md) and `bascule metrics` tell these, in Prometheus's text format; to whoever
-asks for it, `/metrics` speaks OpenMetrics. [Monitoring](../guides/monitoring.md) sets it up, with alerts and a dashboard.
+asks for it, `/metrics` speaks OpenMetrics. A [collector of OpenTelemetry](../guides/monitoring.md#opentelemetry) gets the same,
+with counters called without `_total`. [Monitoring](../guides/monitoring.md) sets it up, with alerts and a dashboard.
 
 Each is a field of the [status](status.md) under another name. What nobody has reported yet and what is not configured is left out.
 Units are seconds and bytes; true is 1. Counters of queues are on record and outlive restarts; others begin with the life of their

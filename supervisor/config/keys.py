@@ -7,6 +7,7 @@ and nowhere else, in the operator's own units.
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Sequence
 from ipaddress import ip_address
 from pathlib import PurePath
@@ -14,12 +15,14 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
-from actors.system.tls import FileFault, server_context
+from actors.system.tls import FileFault, server_context, show, trust
+from supervisor.config import otlp_extra
 from supervisor.config.addresses import parse_remote_address
 from supervisor.config.value_kinds import (
     UNIX,
     Address,
     Bind,
+    CollectorUrl,
     ControlBind,
     Duration,
     File,
@@ -27,6 +30,7 @@ from supervisor.config.value_kinds import (
     Filter,
     Flag,
     Folder,
+    Headers,
     Mode,
     Name,
     Number,
@@ -45,7 +49,7 @@ from wire.frames.names import remote_client_id
 from wire.mqtt.packets import SESSION_NEVER_EXPIRES_S
 from wire.mqtt.topics import covers, overlap
 from wire.routing.topic_mapping import Template
-from wire.settings import ListenerTlsSettings
+from wire.settings import CollectorTlsSettings, ListenerTlsSettings
 
 NOT_AVAILABLE = "not available in this version"
 
@@ -817,6 +821,69 @@ class Http(Section):
             return host == "localhost"
 
 
+class CollectorTls(Section):
+    """TLS towards the collector; files are PEM."""
+
+    ca_file: File | None = setting(None, "Authorities to trust; without it, the system's.")
+    cert_file: File | None = setting(None, "This node's own certificate, with its chain.")
+    key_file: File | None = setting(None, "The key of cert_file, without a passphrase.")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> CollectorTls:
+        if self.key_file and not self.cert_file:
+            raise Inconsistent([(("key_file",), "needs cert_file beside it")])
+        if self.cert_file and not self.key_file:
+            raise Inconsistent([(("cert_file",), "needs key_file beside it")])
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        try:
+            if self.ca_file:
+                trust(context, self.ca_file)
+            if self.cert_file and self.key_file:
+                show(context, self.cert_file, self.key_file)
+        except FileFault as fault:
+            raise Inconsistent([((fault.key,), fault.message)]) from fault
+        return self
+
+    def settings(self) -> CollectorTlsSettings:
+        """What the process is told of it."""
+        return CollectorTlsSettings(ca_file=self.ca_file or "", cert_file=self.cert_file or "", key_file=self.key_file or "")
+
+
+class Otlp(Section):
+    """Metrics are sent to a collector by OTLP over HTTP. Nothing but these keys says whereto: no variables OTEL_*, no proxies."""
+
+    endpoint: CollectorUrl = Field(
+        description="The collector, such as http://collector:4318; /v1/metrics is added where the path does not end with it."
+    )
+    headers: Headers = setting(
+        {}, 'Headers of each request, such as {authorization: "Bearer ${OTLP_TOKEN}"}; no plan, log or status tells them.'
+    )
+    interval: Annotated[float, Duration(1, 3600)] = setting("15s", "How often the metrics are sent.")
+    timeout: Annotated[float, Duration(0.1, 600)] = setting(
+        "10s", "How long one sending may take; while the collector is away it is repeated within that time."
+    )
+    compression: Literal["none", "gzip"] = setting("gzip", "How requests are compressed.")
+    tls: CollectorTls = section(CollectorTls, "For an endpoint with https.")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Otlp:
+        if self.given("tls") and not self.endpoint.startswith("https:"):
+            raise Inconsistent([(("tls",), "has no effect with http; write endpoint: https://..., or remove it")])
+        return self
+
+
+class Telemetry(Section):
+    """Who is told of the node without asking. A process of its own, which needs the extra otel; absent is off."""
+
+    otlp: Otlp = Field(description="The collector of OpenTelemetry.")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Telemetry:
+        if not otlp_extra.is_installed():
+            raise Inconsistent([(("otlp",), otlp_extra.MISSING)])
+        return self
+
+
 class Control(Section):
     """The control socket on the network, beside its file: encrypted, for those whose key is let in; absent is off."""
 
@@ -853,6 +920,7 @@ class Configuration(Section):
     supervision: Supervision = section(Supervision, "How processes are watched and started again.")
     snapshots: Snapshots = section(Snapshots, "Snapshots of the store.")
     http: Http | None = setting(None, "The HTTP interface; absent is off.")
+    telemetry: Telemetry | None = setting(None, "Sends the metrics to a collector of OpenTelemetry; absent is off.")
     control: Control | None = setting(None, "The control socket on the network; absent is off.")
     log: Log = section(Log, "Logs.")
 

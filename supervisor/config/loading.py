@@ -50,6 +50,8 @@ _EXAMPLES = {
     "bridges.name": "cloud",
     "control.bind": "tcp://0.0.0.0:7000",
     "control.allowed_keys": "keys",
+    "telemetry.otlp": '{endpoint: "http://collector:4318"}',
+    "telemetry.otlp.endpoint": "http://collector:4318",
     "bridges.remote": '{addresses: ["broker.example:1883"], client_id: edge-1}',
     "bridges.remote.addresses": '["broker.example:1883"]',
     "bridges.local_subscriptions.filters": '["plant/#"]',
@@ -61,6 +63,9 @@ _BIND = 'write bind: "127.0.0.1:1883"'
 _HINTS = {
     **{f"bridges.remote.{key}": _ADDRESSES for key in ("address", "host", "hostname", "port", "server", "uri", "url")},
     **{f"listeners.{key}": _BIND for key in ("address", "host", "port")},
+    "telemetry.otlp.url": "write endpoint",
+    "telemetry.otlp.protocol": "it is http/protobuf; remove it",
+    "telemetry.endpoint": "write otlp: {endpoint: http://collector:4318}",
     "bridges.address": f"in remote, {_ADDRESSES}",
     "bridges.remote.password": "write password_file: FILE; its first line is the password",
     "bridges.remote.user": "write username",

@@ -22,6 +22,7 @@ from supervisor.config.keys import (
     Listener,
     ListenerAccess,
     LoginLimits,
+    Otlp,
     Remote,
     Rule,
     Snapshots,
@@ -45,6 +46,7 @@ from wire.settings import (
     ListenerSettings,
     LoginLimitSettings,
     NodeSettings,
+    OtlpSettings,
     PersistenceSettings,
     RefusalSettings,
     RemoteSettings,
@@ -52,6 +54,7 @@ from wire.settings import (
     SessionSettings,
     SnapshotSettings,
     SupervisionSettings,
+    TelemetrySettings,
     TlsSettings,
 )
 
@@ -104,6 +107,7 @@ def to_settings(configuration: Configuration) -> NodeSettings:
         ),
         snapshots=_snapshots(configuration.snapshots),
         http=None if configuration.http is None else _http(configuration.http),
+        telemetry=None if configuration.telemetry is None else TelemetrySettings(otlp=_otlp(configuration.telemetry.otlp)),
         control=None if configuration.control is None else _control(configuration.control),
     )
 
@@ -201,6 +205,17 @@ def _http(http: Http) -> HttpSettings:
         request_max_bytes=http.request_max_bytes,
         request_timeout_s=http.request_timeout,
         idle_timeout_s=http.idle_timeout,
+    )
+
+
+def _otlp(otlp: Otlp) -> OtlpSettings:
+    return OtlpSettings(
+        endpoint=otlp.endpoint,
+        headers=tuple(otlp.headers.items()),
+        interval_s=otlp.interval,
+        timeout_s=otlp.timeout,
+        compression=otlp.compression,
+        tls=otlp.tls.settings(),
     )
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, GetCoreSchemaHandler, ValidationInfo
 from pydantic_core import core_schema
@@ -223,6 +224,46 @@ def _prefix(value: str) -> str:
     return value
 
 
+def _collector_url(value: str) -> str:
+    example = "http://collector:4318"
+    if "://" not in value:
+        raise ValueError(f"{shown(value)} is not a URL; write it such as {example}")
+    try:
+        url = urlsplit(value)
+    except ValueError:
+        raise ValueError(f"{shown(value)} is not a URL; write it such as {example}") from None
+    if url.scheme not in ("http", "https"):
+        raise ValueError(f"{url.scheme} is not spoken, but OTLP over HTTP; write it such as {example}")
+    if "@" in url.netloc:
+        raise ValueError("a password in the URL is read by everyone who reads the status; write headers: {authorization: ...}")
+    if url.query or url.fragment:
+        raise ValueError(f"what follows {'?' if url.query else '#'} means nothing to a collector; remove it")
+    try:
+        parse_address(url.netloc if ":" in url.netloc.rpartition("]")[2] else f"{url.netloc}:1")
+    except ValueError:
+        raise ValueError(f"{shown(value)} names no host; write it such as {example}") from None
+    return value
+
+
+def _headers(value: object) -> object:
+    """Names and values of HTTP headers; no sentence tells a value, which may be secret."""
+    if not isinstance(value, dict):
+        raise ValueError(f"{shown(value)} is not a mapping; such as {{authorization: Bearer TOKEN}}")
+    for name, text in value.items():
+        if not isinstance(name, str) or not _HEADER_NAME.fullmatch(name):
+            raise ValueError(f"{shown(name)} is not the name of a header; such as authorization")
+        if not isinstance(text, str):
+            raise ValueError(f"what {name} has is not text; put it in quotes")
+        if not _HEADER_VALUE.fullmatch(text):
+            raise ValueError(f"what {name} has cannot be sent: more than one line, a blank at an end, or no ASCII")
+    if len({name.lower() for name in value}) < len(value):
+        raise ValueError("a name stands there twice; the case of its letters makes no difference")
+    return value
+
+
+_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_HEADER_VALUE = re.compile(r"([!-~]([ -~\t]*[!-~])?)?")
+
 TCP = "tcp://"
 UNIX = "unix:"
 UNIX_PATH_MAX_BYTES = 107
@@ -239,6 +280,8 @@ File = Annotated[Filled, AfterValidator(_resolve), AfterValidator(_readable)]
 Folder = Annotated[Filled, AfterValidator(_resolve), AfterValidator(_folder)]
 Bind = Annotated[Text, AfterValidator(_bind)]
 ControlBind = Annotated[Text, AfterValidator(_control_bind)]
+CollectorUrl = Annotated[Text, AfterValidator(_collector_url), Field(pattern="^https?://")]
+Headers = Annotated[dict[str, str], BeforeValidator(_headers)]
 TcpBind = Annotated[Text, AfterValidator(_tcp_bind)]
 Mode = Annotated[str, BeforeValidator(_mode), Field(pattern="^0?[0-7]{3}$")]
 Address = Annotated[Text, AfterValidator(lambda value: (parse_remote_address(value), value)[1])]

@@ -43,7 +43,7 @@ def _last_events(client: ControlClient) -> list[dict[str, Any]]:
 
 def examine_status(status: Status) -> Iterator[Finding]:
     """Everything that ``status`` shows and that somebody should know."""
-    for part in (_disk, _processes, _listener, _bridges, _loops, _orphans, _http, _control, _snapshots):
+    for part in (_disk, _processes, _listener, _bridges, _loops, _orphans, _http, _telemetry, _control, _snapshots):
         yield from part(status)
 
 
@@ -219,6 +219,26 @@ def _http(status: Status) -> Iterator[Finding]:
     for why, count in status["http"].get("refused", {}).items():
         cure = "bascule token new makes a token; the old one may have been removed" if "token" in why else "see who asks"
         yield warn("http", f"{count} requests were refused: {why}", cure)
+
+
+def _telemetry(status: Status) -> Iterator[Finding]:
+    telemetry = status["telemetry"]
+    if error := telemetry.get("error"):
+        about = f"telemetry to {telemetry['endpoint']}"
+        if telemetry["failing_s"] is None:
+            yield warn(about, error, "see the collector's log for what it does not take, and why")
+        else:
+            yield fail(about, error, next((cure for words, cure in _COLLECTOR if words in error), _COLLECTOR_ELSE))
+
+
+_COLLECTOR = (
+    ("answered 401", "check telemetry.otlp.headers against what the collector lets in"),
+    ("answered 403", "check telemetry.otlp.headers against what the collector lets in"),
+    ("certificate is refused", "give the authority that signed the collector's certificate as telemetry.otlp.tls.ca_file"),
+    ("Name or service", "check the host name in telemetry.otlp.endpoint, and the machine's resolver (getent hosts NAME)"),
+    ("write that as endpoint", "write the place that it names as telemetry.otlp.endpoint"),
+)
+_COLLECTOR_ELSE = "check telemetry.otlp.endpoint, and that a collector takes OTLP over HTTP there: port 4318; 4317 is for gRPC"
 
 
 def _control(status: Status) -> Iterator[Finding]:

@@ -7,6 +7,7 @@ import ipaddress
 import os
 import time
 from collections.abc import Iterator
+from urllib.parse import urlsplit
 
 from actors.system.tls import FileFault, certificate_dates
 from supervisor.doctor.findings import Finding, fail, ok, warn
@@ -35,6 +36,15 @@ def examine_trust(settings: NodeSettings, now_s: float) -> Iterator[Finding]:
         yield warn(
             f"http {settings.http.bind}", found, "give http.tls, or bind it to 127.0.0.1 behind a proxy that has a certificate"
         )
+    yield from _headers_in_clear(settings)
+
+
+def _headers_in_clear(settings: NodeSettings) -> Iterator[Finding]:
+    otlp = settings.telemetry.otlp if settings.telemetry is not None else None
+    url = urlsplit(otlp.endpoint) if otlp is not None else None
+    if otlp is not None and url is not None and otlp.headers and url.scheme == "http" and not _is_loopback(url.hostname or ""):
+        found = "without TLS whoever is on the way can read its headers"
+        yield warn(f"telemetry to {otlp.endpoint}", found, "take an endpoint with https, or a collector on this machine")
 
 
 def certificates(settings: NodeSettings) -> list[str]:
@@ -43,6 +53,8 @@ def certificates(settings: NodeSettings) -> list[str]:
     files += [listener.tls.ca_file for listener in settings.listeners if listener.tls is not None]
     if settings.http is not None and settings.http.tls is not None:
         files.append(settings.http.tls.cert_file)
+    if settings.telemetry is not None:
+        files += [settings.telemetry.otlp.tls.cert_file, settings.telemetry.otlp.tls.ca_file]
     for bridge in settings.bridges:
         if bridge.remote.transport in ("tls", "wss"):
             files += [bridge.remote.tls.cert_file, bridge.remote.tls.ca_file]
@@ -73,6 +85,8 @@ def secrets(settings: NodeSettings) -> list[str]:
     files += [listener.tls.key_file for listener in settings.listeners if listener.tls is not None]
     if settings.http is not None:
         files += [settings.http.tokens_file, settings.http.tls.key_file if settings.http.tls is not None else None]
+    if settings.telemetry is not None:
+        files.append(settings.telemetry.otlp.tls.key_file)
     for bridge in settings.bridges:
         files += [bridge.remote.password_file, bridge.remote.tls.key_file]
     return list(dict.fromkeys(file for file in files if file))

@@ -105,6 +105,7 @@ class Status(_Answer):
     listener: dict[str, Any]
     distributor: dict[str, Any]
     http: dict[str, Any]
+    telemetry: dict[str, Any]
     snapshots: dict[str, Any]
     configuration: dict[str, Any]
 

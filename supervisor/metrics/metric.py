@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+_UNITS = {"seconds": "s", "bytes": "By", "ratio": "1", "messages": "{message}"}
+
 Kind = Literal["gauge", "counter", "histogram", "states", "info"]
 Labels = tuple[str, ...]
 
@@ -90,6 +92,11 @@ class Metric:
             names += [label[:-1]] if label else []
         names = [name for name in names if self.per is None or name in self.per]
         return (*names, *(("state",) if self.kind == "states" else ()), *self.words)
+
+    @property
+    def unit(self) -> str:
+        """The unit that its name ends with, as UCUM writes it; empty where it is a count of something else."""
+        return _UNITS.get(self.name.removesuffix("_total").rpartition("_")[2], "")
 
     def values(self, status: Mapping[str, Any]) -> dict[Labels, float | Buckets]:
         """Its values in ``status``, by their labels; the first one where several rows tell the same."""

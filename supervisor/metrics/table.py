@@ -22,7 +22,7 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
     "Access": ACCESS,
     "Routing": ROUTING,
     "Processes and actors": PROCESSES,
-    "HTTP and control": INTERFACES,
+    "HTTP, telemetry and control": INTERFACES,
     "Snapshots": SNAPSHOTS,
 }
 

@@ -34,6 +34,7 @@ EFFECTS: dict[str, How] = {
     "supervision": LIVE,
     "snapshots": LIVE,
     "http": RESTART,
+    "telemetry": RESTART,
     "control": LIVE,
     "bridges.name": LIVE,
     "bridges.remote": RECONNECT,

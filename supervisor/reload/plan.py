@@ -15,7 +15,7 @@ from typing import Any
 from supervisor.reload.differences import Difference, differences
 from supervisor.reload.effects import DESTRUCTIVE, LIVE, NODE_RESTART, RECONNECT, RESTART, How, how_taken, key_of
 from supervisor.reload.losses import IN_MEMORY, Waiting, loss_by
-from wire.frames.names import HTTP, STORE
+from wire.frames.names import HTTP, STORE, TELEMETRY
 from wire.settings import NodeSettings
 
 _UNTOLD = ("username", "client_id")  # values that no plan tells
@@ -132,6 +132,10 @@ def _of_files(before: NodeSettings, after: NodeSettings) -> Iterator[Change]:
             if path in changed:
                 what = f"bridge {bridge.name}: the content of {path}"
                 yield Change(what=what, act=RECONNECT, target=bridge.name)
+    if after.telemetry is not None:
+        own = after.telemetry.otlp.tls
+        for path in filter(changed.__contains__, (own.ca_file, own.cert_file, own.key_file)):
+            yield Change(what=f"telemetry: the content of {path}", act=RESTART, target=TELEMETRY)
     for path in sorted(changed & (read_when_changed(after) - _acl_files(after))):
         yield Change(what=f"the content of {path}", act=LIVE, detail="it is read again whenever it changes")
 
@@ -161,7 +165,7 @@ def _looked_at(settings: NodeSettings) -> Iterator[str]:
 def _target(act: How, section: str, item: str) -> str:
     if section == "bridges":
         return item
-    return {"http": HTTP, "persistence": STORE}.get(section, "") if act == RESTART else ""
+    return {"http": HTTP, "telemetry": TELEMETRY, "persistence": STORE}.get(section, "") if act == RESTART else ""
 
 
 def _values(difference: Difference) -> str:

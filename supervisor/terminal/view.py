@@ -61,7 +61,8 @@ def status_view(status: dict[str, Any], *, wide: bool = False) -> RenderableType
     )
     first = *_store(status["store"]), *_configuration(status.get("configuration", {}))
     rows = *first, Text(""), _bridges(bridges, wide=wide), *queues, Text(""), _processes(status)
-    return Group(head, *rows, *_clients(status, wide=wide), *_control(status["control"]), *_snapshots(status["snapshots"]))
+    others = *_control(status["control"]), *_telemetry(status), *_snapshots(status["snapshots"])
+    return Group(head, *rows, *_clients(status, wide=wide), *others)
 
 
 def _store(figures: dict[str, Any]) -> list[RenderableType]:
@@ -270,6 +271,15 @@ def _control(figures: dict[str, Any]) -> list[RenderableType]:
     for problem in (*([figures["error"]] if figures["error"] else ()), *figures["problems"]):
         line.append(f"\n  {problem}", _BAD)
     return [Text(""), line]
+
+
+def _telemetry(status: dict[str, Any]) -> list[RenderableType]:
+    """What keeps the metrics from their collector, if anything does."""
+    figures = status.get("telemetry", {})
+    if not figures.get("error"):
+        return []
+    since = f" for {duration(figures['failing_s'])}" if figures["failing_s"] is not None else ""
+    return [Text(""), Text.assemble(("telemetry ", "bold"), figures["endpoint"], (f"{since}: {printable(figures['error'])}", _BAD))]
 
 
 def _snapshots(figures: dict[str, Any]) -> list[RenderableType]:

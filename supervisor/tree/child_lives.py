@@ -159,7 +159,7 @@ class Lives:
                 self._end_node(EXIT_ESCALATED)
 
     def _abandoned(self, child: Child) -> None:
-        """A lane or HTTP without its process leaves the others at work. Without the store or the clients there is no intake."""
+        """A lane, HTTP or telemetry without its process leaves the others at work. Without store or clients there is no intake."""
         if child.spec.bridge is not None or not child.spec.needed:
             return
         if child.state == "misconfigured":

@@ -10,12 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from wire.frames.names import BRIDGE, CLIENTS, HTTP, STORE, BridgeLane, lane_of_queue, process_name, queue_name
+from wire.frames.names import BRIDGE, CLIENTS, HTTP, STORE, TELEMETRY, BridgeLane, lane_of_queue, process_name, queue_name
 from wire.settings import BackoffSettings, NodeSettings
 
 # Start order; stop is the reverse. Children of one order start and stop together. HTTP answers from the first to the last.
-START_ORDER = (HTTP, STORE, BRIDGE, CLIENTS)
-HTTP_MODULE = "supervisor.http.process"  # imported by its own process alone: no other is to have its libraries
+START_ORDER = (HTTP, TELEMETRY, STORE, BRIDGE, CLIENTS)
+# Those without which the node does its work, each with its module. Only its own process imports that: no other has its libraries.
+ASIDE = {HTTP: "supervisor.http.process", TELEMETRY: "supervisor.telemetry.process"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,11 +51,12 @@ class ChildSpec:
 
 
 def child_specs(settings: NodeSettings) -> tuple[ChildSpec, ...]:
-    """The table in start order: HTTP if it is wanted, the store, each lane's bridge, the clients."""
+    """The table in start order: HTTP and telemetry if they are wanted, the store, each lane's bridge, the clients."""
+    wanted = {HTTP: settings.http is not None, TELEMETRY: settings.telemetry is not None}
     lanes = [(bridge.name, lane) for bridge in settings.bridges for lane in range(bridge.lanes)]
     specs: list[ChildSpec] = []
     for kind in START_ORDER:
-        if kind == HTTP and settings.http is None:
+        if not wanted.get(kind, True):
             continue
         for bridge, lane in lanes if kind == BRIDGE else [(None, None)]:
             specs.append(_spec(settings, kind, bridge, lane))
@@ -83,6 +85,6 @@ def _spec(settings: NodeSettings, kind: str, bridge: str | None, lane: int | Non
         stop_timeout_s=settings.supervision.stop_timeout_s,
         bridge=bridge,
         lane=lane,
-        command=(HTTP_MODULE, "--process", HTTP) if kind == HTTP else None,
-        needed=kind != HTTP,
+        command=(ASIDE[kind], "--process", kind) if kind in ASIDE else None,
+        needed=kind not in ASIDE,
     )

@@ -9,7 +9,7 @@ from supervisor.tree.acl_watch import AclWatch
 from supervisor.tree.current_settings import CurrentSettings
 from supervisor.tree.pauses import Pauses
 from supervisor.tree.running_children import Child, RunningChildren
-from wire.frames.names import BRIDGE, CLIENTS, HTTP, LISTENER, connection_name
+from wire.frames.names import BRIDGE, CLIENTS, LISTENER, connection_name
 from wire.frames.supervision import Command, PeerUp
 
 
@@ -66,5 +66,6 @@ class Peers:
 
 
 def _knows(child: Child, peer: Child) -> bool:
-    """Whether ``child`` is told when ``peer`` begins a life. HTTP speaks to the supervisor alone."""
-    return peer is not child and not child.spec.kind == peer.spec.kind == BRIDGE and HTTP not in (child.spec.kind, peer.spec.kind)
+    """Whether ``child`` is told when ``peer`` begins a life. Who is not needed speaks to the supervisor alone."""
+    both_needed = child.spec.needed and peer.spec.needed
+    return peer is not child and both_needed and not child.spec.kind == peer.spec.kind == BRIDGE

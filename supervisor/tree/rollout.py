@@ -2,8 +2,8 @@
 
 1. The store hears first, or begins anew: it knows every queue before anything is sent to one, and is never behind the clients.
 2. Processes that begin do so with the new settings from here on. The clients' process hears, and bridges that have not changed.
-3. Nothing is routed by what was any more. New bridges begin, changed ones begin anew, what is configured no more ends. HTTP begins
-   anew last: who asked by it has been answered.
+3. Nothing is routed by what was any more. New bridges begin, changed ones begin anew, what is configured no more ends. HTTP
+   and telemetry begin anew last: who asked by HTTP has been answered.
 
 Each step waits until the process before it says that it goes by these settings, or a while: one that hangs holds up nobody, and is
 told again. Settings that change again meanwhile begin with the first step, and what was to begin
@@ -23,7 +23,7 @@ from supervisor.tree.child_lives import Lives
 from supervisor.tree.child_table import ChildSpec, former_spec
 from supervisor.tree.current_settings import CurrentSettings
 from supervisor.tree.running_children import Child, RunningChildren
-from wire.frames.names import BRIDGE, CLIENTS, HTTP, STORE, BridgeLane
+from wire.frames.names import BRIDGE, CLIENTS, STORE, BridgeLane
 from wire.frames.supervision import Reconfigure
 from wire.settings import NodeSettings, dump
 
@@ -148,7 +148,7 @@ class Rollout:
             spec = wanted.pop(child.name, None)
             if spec is not None:
                 self._children.respec(child, spec)
-                if child.spec.kind in (BRIDGE, HTTP):
+                if child.spec.kind == BRIDGE or not child.spec.needed:
                     self._lives.keep(child)
             elif child.spec.bridge in bridges and child.spec.bridge is not None and child.spec.lane is not None:
                 self._children.respec(child, former_spec(self._settings.now, BridgeLane(child.spec.bridge, child.spec.lane)))

@@ -13,7 +13,16 @@ from typing import Any
 from supervisor.tree.process_usage import Usage
 from supervisor.tree.queue_rates import Rates
 from supervisor.version import version
-from wire.frames.names import DISTRIBUTOR, HTTP_SERVER, LISTENER, QUEUE_STORE, connection_name, forwarder_name, queue_name
+from wire.frames.names import (
+    DISTRIBUTOR,
+    HTTP_SERVER,
+    LISTENER,
+    METRICS_EXPORTER,
+    QUEUE_STORE,
+    connection_name,
+    forwarder_name,
+    queue_name,
+)
 from wire.settings import LimitSettings
 
 _UNKNOWN = Rates()
@@ -195,5 +204,6 @@ def status_map(
         "listener": _own(views[LISTENER]),
         "distributor": _own(views[DISTRIBUTOR]),
         "http": _own(views[HTTP_SERVER]) if HTTP_SERVER in views else {},
+        "telemetry": _own(views[METRICS_EXPORTER]) if METRICS_EXPORTER in views else {},
         "snapshots": dict(snapshots or {}),
     }

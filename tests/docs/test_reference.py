@@ -15,6 +15,7 @@ from tests.docs.pages import ROOT
 from tests.support import programs
 from tests.support.mosquitto import Mosquitto, mosquitto_pub
 from tests.support.node import Node, bridge_config, node_config
+from tests.support.ports import free_port
 from tests.support.waiting import PATIENCE_S
 from wire.errors import BasculeError
 
@@ -60,9 +61,11 @@ def status_of_a_node(folder: Path) -> dict[str, Any]:
     """What a node with a bridge both ways says, once every actor has told its figures."""
     with Mosquitto(folder / "remote") as remote:
         bridge = bridge_config("cloud", remote.port, remote_subscriptions=[{"filters": ["cmd/#"]}])
-        with Node(node_config(bridge, http={"bind": "127.0.0.1:0"}), folder / "node") as node:
+        telemetry = {"otlp": {"endpoint": f"http://127.0.0.1:{free_port()}"}}
+        with Node(node_config(bridge, http={"bind": "127.0.0.1:0"}, telemetry=telemetry), folder / "node") as node:
             mosquitto_pub(node.port, "a", ["1"], qos=1)
             node.wait_lane("cloud", delivered=1)
+            node.wait_actors_ready()
             return node.status()
 
 

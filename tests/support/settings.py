@@ -14,6 +14,7 @@ from wire.settings import (
     LimitSettings,
     LoginLimitSettings,
     NodeSettings,
+    OtlpSettings,
     PersistenceSettings,
     RefusalSettings,
     RemoteSettings,
@@ -88,6 +89,7 @@ _NODE = NodeSettings(
     ),
 )
 
+OTLP = OtlpSettings(endpoint="http://127.0.0.1:4318")
 HTTP = HttpSettings(host="127.0.0.1", port=0, login_limits=LoginLimitSettings(failures_max=None, period_s=60.0, block_s=60.0))
 
 

@@ -18,16 +18,24 @@ QUEUE_STORE = "queue_store"
 FORWARDER = "forwarder"
 CONNECTION = "connection"
 HTTP_SERVER = "http_server"
+METRICS_EXPORTER = "metrics_exporter"
 
 STORE = "store"
 BRIDGE = "bridge"
 CLIENTS = "clients"
 HTTP = "http"
+TELEMETRY = "telemetry"
 
 # Which actors share a process, by what can fail on its own: the disk, one remote, and the local clients, who never touch the disk.
-# The one that operators and monitoring speak to over HTTP has no part in a message's way. In the order in which they begin; they
+# Those by which operators and monitoring know of the node have no part in a message's way. In the order in which they begin; they
 # stop in reverse.
-PLACEMENT = {STORE: (QUEUE_STORE,), BRIDGE: (FORWARDER, CONNECTION), CLIENTS: (DISTRIBUTOR, LISTENER), HTTP: (HTTP_SERVER,)}
+PLACEMENT = {
+    STORE: (QUEUE_STORE,),
+    BRIDGE: (FORWARDER, CONNECTION),
+    CLIENTS: (DISTRIBUTOR, LISTENER),
+    HTTP: (HTTP_SERVER,),
+    TELEMETRY: (METRICS_EXPORTER,),
+}
 
 _BRIDGE_QUEUE = "bridge"
 _SESSION_QUEUE = "session"

@@ -1,4 +1,4 @@
-// What is in trouble with the node itself: disk, listener, processes, snapshots, queues that nothing serves, its configuration. Pure.
+// What is in trouble with the node itself: disk, listener, processes, snapshots, telemetry, queues that nothing serves, its configuration. Pure.
 
 import { bytes, counted, listed } from "./format.js";
 import { processVerdict, trouble } from "./rows.js";
@@ -29,6 +29,11 @@ export function nodeTroubles(status) {
   for (const key of ["failure", "ship_failure"]) {
     const why = status.snapshots?.[key];
     if (why) add("attention", "Snapshots", "node", key === "failure" ? `the last snapshot was not made: ${why}` : `the last snapshot was not copied: ${why}`, [], "");
+  }
+  const telemetry = status.telemetry ?? {};
+  if (telemetry.error) {
+    const what = telemetry.failing_s === null ? "the collector took the metrics, but" : "the collector does not take the metrics:";
+    add("attention", "Telemetry", "node", `${what} ${telemetry.error}`, [], "See telemetry.otlp in the configuration, and the collector's log.");
   }
   for (const one of status.unserved ?? []) {
     add("attention", one.queue, "orphans", "messages wait, and no bridge of the configuration serves them", [`${counted(one.depth, "message")} of ${bytes(one.bytes)}`], "Put the bridge back, or purge its queue.");

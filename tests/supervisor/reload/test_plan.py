@@ -15,15 +15,17 @@ from hypothesis import strategies as st
 from supervisor.reload.differences import Difference, differences
 from supervisor.reload.effects import EFFECTS, NODE_RESTART, how_taken, key_of
 from supervisor.reload.plan import Plan, plan
-from tests.support.settings import HTTP, bridge, limits, node
+from tests.support.settings import HTTP, OTLP, bridge, limits, node
 from wire.settings import (
     AccessSettings,
     AclRuleSettings,
+    CollectorTlsSettings,
     ControlSettings,
     ListenerSettings,
     ListenerTlsSettings,
     NodeSettings,
     RuleSettings,
+    TelemetrySettings,
     dump,
     load,
 )
@@ -41,6 +43,9 @@ FULL = node(
     listeners=(LISTENER,),
     access=ACCESS,
     http=replace(HTTP, tls=TLS, tokens_file="/tokens"),
+    telemetry=TelemetrySettings(
+        otlp=replace(OTLP, headers=(("a", "b"),), tls=CollectorTlsSettings(ca_file="/ca", cert_file="/own", key_file="/key"))
+    ),
     control=ControlSettings(host="0.0.0.0", port=7000, allowed_keys="/keys"),
     files=(("/acl", "1"), ("/cert", "1"), ("/tokens", "1"), ("/node.yaml", "1")),
 )
@@ -245,6 +250,19 @@ def test_the_store_begins_anew_by_other_terms_of_persistence_and_in_memory_that_
 def test_http_begins_anew_comes_and_goes() -> None:
     assert one(node(), node(http=HTTP))[1:] == one(node(http=HTTP), node())[1:] == ("restart", "http")
     assert one(node(http=HTTP), node(http=replace(HTTP, calls_max=3))) == ("http.calls_max", "restart", "http")
+
+
+def test_telemetry_begins_anew_comes_and_goes_and_its_headers_are_not_told() -> None:
+    before = node(telemetry=TelemetrySettings(otlp=OTLP))
+    assert one(node(), before)[1:] == one(before, node())[1:] == ("restart", "telemetry")
+    after = node(telemetry=TelemetrySettings(otlp=replace(OTLP, headers=(("authorization", "secret"),), interval_s=5.0)))
+    made = plan(before, after)
+    assert hows(made) == {"telemetry.otlp.headers": "restart", "telemetry.otlp.interval": "restart"}
+    assert set(made.restarts) == {"telemetry"}
+    assert "secret" not in str([change.as_map() for change in made.changes])
+
+    tls = node(telemetry=TelemetrySettings(otlp=replace(OTLP, tls=CollectorTlsSettings(ca_file="/ca"))), files=(("/ca", "1"),))
+    assert one(tls, replace(tls, files=(("/ca", "2"),))) == ("telemetry: the content of /ca", "restart", "telemetry")
 
 
 def test_remotes_that_publish_here_are_told_how_large_a_packet_may_be() -> None:

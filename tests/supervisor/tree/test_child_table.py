@@ -7,8 +7,9 @@ from pathlib import Path
 from supervisor.tree.child_processes import process_command
 from supervisor.tree.child_table import child_specs, former_lanes, former_spec
 from tests.supervisor.settings import node_settings
-from tests.support.settings import HTTP, bridge, node
+from tests.support.settings import HTTP, OTLP, bridge, node
 from wire.frames.names import BridgeLane
+from wire.settings import TelemetrySettings
 
 
 def test_the_table_is_in_start_order_with_a_bridge_for_each_lane() -> None:
@@ -35,6 +36,14 @@ def test_http_begins_first_and_ends_last_where_it_is_wanted() -> None:
     assert [spec.name for spec in others] == ["store", "bridge:a:0", "clients"]
     assert all(spec.needed and spec.order > http.order for spec in others)
     assert " ".join(http.command or ()) == "supervisor.http.process --process http"
+
+
+def test_telemetry_is_a_process_of_its_own_that_nothing_needs() -> None:
+    [telemetry, *others] = child_specs(node(bridge("a"), telemetry=TelemetrySettings(otlp=OTLP)))
+
+    assert (telemetry.name, telemetry.needed) == ("telemetry", False)
+    assert all(spec.needed and spec.order > telemetry.order for spec in others)
+    assert " ".join(telemetry.command or ()) == "supervisor.telemetry.process --process telemetry"
 
 
 def test_former_lanes_are_those_with_messages_that_a_configured_bridge_has_no_more() -> None:

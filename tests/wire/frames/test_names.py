@@ -14,6 +14,7 @@ from wire.frames.names import (
     FORWARDER,
     HTTP_SERVER,
     LISTENER,
+    METRICS_EXPORTER,
     PLACEMENT,
     QUEUE_STORE,
     STORE,
@@ -53,7 +54,7 @@ def test_processes_are_those_of_the_architecture() -> None:
 
 def test_each_actor_has_one_process() -> None:
     placed = [kind for kinds in PLACEMENT.values() for kind in kinds]
-    assert sorted(placed) == sorted({LISTENER, DISTRIBUTOR, QUEUE_STORE, FORWARDER, CONNECTION, HTTP_SERVER})
+    assert sorted(placed) == sorted({LISTENER, DISTRIBUTOR, QUEUE_STORE, FORWARDER, CONNECTION, HTTP_SERVER, METRICS_EXPORTER})
 
 
 @given(st.text(), st.integers(0, 1000))

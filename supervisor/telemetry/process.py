@@ -1,0 +1,34 @@
+"""The process that sends metrics: ``python -m supervisor.telemetry.process``, started by the supervisor only.
+
+It is supervised as the processes of ``actors/process/main.py`` are. Its libraries are imported here alone, after the fork.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from actors.process import main as process
+from actors.process.mailbox import Mailbox
+from supervisor.telemetry.metrics_exporter import MetricsExporter
+from wire.frames.names import actors_of
+
+if TYPE_CHECKING:
+    from actors.process.actor import MailboxActor
+    from actors.process.post import Post
+    from wire.settings import NodeSettings
+
+_NICENESS = 5  # messages go first
+_VARIABLES = "OTEL_"  # by which the libraries would be told what the configuration says
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Send until the supervisor says to stop; the exit status is 0 after a stop in good order."""
+    os.nice(_NICENESS)
+    for name in [name for name in os.environ if name.startswith(_VARIABLES)]:
+        del os.environ[name]
+    return process.main(argv, _make_actors)
+
+
+def _make_actors(post: Post, settings: NodeSettings, epoch: int) -> list[MailboxActor]:
+    return [MetricsExporter(Mailbox(post, name), settings, epoch) for name in actors_of(post.name)]
