@@ -52,7 +52,11 @@ class Loading:
     def told(self) -> bytes:
         """Wait for what the process writes; the errors are those of ``settings``."""
         told, _ = self._process.communicate()
-        status = self._process.returncode
+        return self.judged(told, self._process.returncode)
+
+    @staticmethod
+    def judged(told: bytes, status: int) -> bytes:
+        """``told``, if the process that wrote it ended with 0; the errors are those of ``settings``."""
         if status == ConfigError.exit_status:
             message, problems = json.loads(told)
             raise ConfigError(message, problems=problems)

@@ -11,7 +11,7 @@ import pytest
 from tests.conftest import StartNode
 from tests.support import programs
 from tests.support.mosquitto import Mosquitto, mosquitto_pub
-from tests.support.node import ROOT, bascule, bridge_config, node_config
+from tests.support.node import bridge_config, node_config
 from tests.support.subscriber import Subscriber
 from tests.support.waiting import PATIENCE_S
 
@@ -47,7 +47,7 @@ ROW_KEYS = COUNTS | {"name", "lane", "state", "oldest_age_s", "dropped", "ledger
 
 def run(*words: str) -> subprocess.CompletedProcess[str]:
     """``bascule`` with ``words``."""
-    return programs.run(bascule(*words), cwd=ROOT, timeout_s=PATIENCE_S)
+    return programs.run_bascule(*words, timeout_s=PATIENCE_S)
 
 
 def test_check_accepts_a_good_configuration(tmp_path: Path) -> None:

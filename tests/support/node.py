@@ -20,7 +20,7 @@ from typing import Any, Self
 
 from supervisor import launch
 from supervisor.control.client import call
-from tests.support import programs
+from tests.support import preloaded, programs
 from tests.support.ports import free_port
 from tests.support.waiting import PATIENCE_S, wait_until
 from wire.frames.names import QUEUE_STORE, connection_name, forwarder_name
@@ -32,6 +32,7 @@ TEMPLATE = "actors.process.template"  # in the command line of the process that 
 _FRESH_DEADLINE_S = 10.0
 
 Config = dict[str, Any]
+Process = subprocess.Popen[bytes] | preloaded.Preloaded
 
 HANGS_SOON = {"heartbeat_timeout": "2s"}  # for ``supervision``: silence is noticed within a test's patience
 
@@ -78,16 +79,26 @@ class Node:
     """One node in ``folder``, its listener on a free port. Leaving the context kills it and checks that nothing outlives it."""
 
     def __init__(
-        self, config: Config, folder: Path, *, data_dir: Path | None = None, environment: Mapping[str, str] | None = None
+        self,
+        config: Config,
+        folder: Path,
+        *,
+        data_dir: Path | None = None,
+        environment: Mapping[str, str] | None = None,
+        preloaded: bool = True,
     ) -> None:
-        """``environment`` is added to this process's for the node and all its children."""
+        """environment: is added to this process's for the node and all its children.
+
+        preloaded: it may be forked with its modules imported, and share their memory with others (``preloaded.py``).
+        """
         self.folder = folder
         self.environment = {**launch.environment(), **(environment or {})}
         self.port = free_port()
         self.data_dir = data_dir or folder / "data"
         self.config_path = folder / "bascule.yaml"
         self.output_path = folder / "output.log"
-        self._process: subprocess.Popen[bytes] | None = None
+        self._preloaded = preloaded
+        self._process: Process | None = None
         folder.mkdir(parents=True, exist_ok=True)
         self.configure(config)
 
@@ -122,8 +133,12 @@ class Node:
         assert self._process is None, "the node runs already"
         self.output_path.write_bytes(b"")
         with self.output_path.open("ab") as log:
+            if self._preloaded and preloaded.suits(self.environment):
+                words, said = [str(self.config_path)], log.fileno()
+                self._process = preloaded.start(preloaded.NODE, words, cwd=ROOT, environment=self.environment, out=said, err=said)
+                return
             self._process = subprocess.Popen(
-                launch.command("supervisor.tree.run", str(self.config_path)),
+                launch.command(preloaded.NODE, str(self.config_path)),
                 cwd=ROOT,
                 env=self.environment,
                 stdin=subprocess.DEVNULL,
@@ -158,7 +173,7 @@ class Node:
         return self._gone()
 
     @property
-    def supervisor(self) -> subprocess.Popen[bytes]:
+    def supervisor(self) -> Process:
         """The supervisor's process."""
         assert self._process is not None, "the node does not run"
         return self._process
@@ -221,7 +236,7 @@ class Node:
 
     def cli(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Run a command of the command line, such as ``status``, on this node."""
-        return programs.run(bascule(*words), cwd=ROOT, timeout_s=PATIENCE_S)
+        return programs.run_bascule(*words, timeout_s=PATIENCE_S)
 
     def status(self) -> dict[str, Any]:
         """What the control socket answers to ``status``; ``bascule status`` prints the same.
@@ -318,8 +333,8 @@ class Node:
         process = self.supervisor
         wait_until(lambda: not self._processes(), 5.0, lambda: f"end of every process of the node; left are {self._processes()}")
         self._process = None
-        status: int = process.returncode
-        return status
+        assert process.returncode is not None
+        return process.returncode
 
 
 def _is_stale(actor: Mapping[str, Any], took_s: float) -> bool:

@@ -11,12 +11,13 @@ import os
 import signal
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
-from tests.support import keeper
+from supervisor import launch
+from tests.support import keeper, preloaded
 
 SAID_MAX = 20_000  # characters of each output that a failure shows
 _END_S = 10.0
@@ -31,10 +32,28 @@ def run(
     """
     if env is not None:
         env = {**env, **keeper.environment()}
+
+    def start(out: int, err: int) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(words, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True)
+
+    return _finished(start, list(map(str, words)), timeout_s)
+
+
+def run_bascule(*words: str, timeout_s: float) -> subprocess.CompletedProcess[str]:
+    """Run ``bascule WORDS`` of this checkout, as ``run`` does, in a process that has its modules already (``preloaded.py``)."""
+
+    def start(out: int, err: int) -> preloaded.Preloaded:
+        module, environment = "supervisor.cli", launch.environment()
+        return preloaded.start(module, words, cwd=preloaded.ROOT, environment=environment, out=out, err=err)
+
+    return _finished(start, ["bascule", *words], timeout_s)
+
+
+def _finished(
+    start: Callable[[int, int], subprocess.Popen[bytes] | preloaded.Preloaded], words: list[str], timeout_s: float
+) -> subprocess.CompletedProcess[str]:
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        process = subprocess.Popen(
-            words, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
-        )
+        process = start(out.fileno(), err.fileno())
         ended = False
         try:
             process.wait(timeout_s)
@@ -47,17 +66,18 @@ def run(
         said, complained = (_text(file.fileno()) for file in (out, err))
     if not ended:
         pytest.fail(
-            f"{' '.join(map(str, words))} did not end within {timeout_s:g} s\n"
+            f"{' '.join(words)} did not end within {timeout_s:g} s\n"
             f"standard output:\n{said[-SAID_MAX:]}\nstandard error:\n{complained[-SAID_MAX:]}"
         )
-    return subprocess.CompletedProcess(list(map(str, words)), process.returncode, said, complained)
+    assert process.returncode is not None
+    return subprocess.CompletedProcess(words, process.returncode, said, complained)
 
 
 def _text(file: int) -> str:
     return os.pread(file, os.fstat(file).st_size, 0).decode(errors="replace")
 
 
-def _kill_with_all_it_started(process: subprocess.Popen[bytes]) -> None:
+def _kill_with_all_it_started(process: subprocess.Popen[bytes] | preloaded.Preloaded) -> None:
     """SIGKILL; those that it stops come first, so that nobody starts another meanwhile."""
     found: set[int] = set()
     while more := _descendants(process.pid) - found:

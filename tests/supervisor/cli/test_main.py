@@ -15,7 +15,7 @@ from tests.support import programs
 
 
 def bascule(*words: str) -> subprocess.CompletedProcess[str]:
-    return programs.run([sys.executable, "-m", "supervisor.cli", *words], cwd=ROOT, timeout_s=60.0)
+    return programs.run_bascule(*words, timeout_s=60.0)
 
 
 @pytest.fixture

@@ -1,0 +1,238 @@
+"""Programs of this tree without the half second in which they import: forked from a process that has imported them.
+
+``start`` runs a module as ``python -P -m MODULE WORDS`` does, in a process with a session, a working folder, an environment and
+standard streams of its own. What the module does is done for real. Only its imports are there, and a configuration is loaded by a
+process that was forked in the same way. So who wants to see what a start takes, or needs the environment of the interpreter
+itself (LD_PRELOAD, MALLOC_ARENA_MAX, PYTHON...), starts a program in the ordinary way.
+
+There are two such processes for each test process, begun when they are needed: one for nodes, which must be without what only
+commands import, and one for everything else. They end with the test process (``keeper.py``).
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import secrets
+import select
+import signal
+import socket
+import struct
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from supervisor import launch
+from supervisor.config import loading_aside
+from tests.support import keeper
+
+NODE = "supervisor.tree.run"
+ROOT = Path(__file__).resolve().parents[2]
+IMPORTS = {
+    True: (NODE, "supervisor.tree.node", "supervisor.reload.source"),
+    False: ("supervisor.cli.main", "supervisor.config.loading", "supervisor.config.named_files", "supervisor.control.client"),
+}
+_NUMBER = struct.Struct("=i")
+_REQUEST_MAX_BYTES = 200_000
+_ANSWER_S = 60.0
+_INTERPRETER = ("LD_", "MALLOC_", "PYTHON", "LC_", "LANG", "FAKETIME")  # variables that are read before any module is
+_addresses: dict[bool, str] = {}  # whether of nodes -> the abstract address of the process that forks
+
+
+class Preloaded:
+    """A program that was started, as ``subprocess.Popen`` has it."""
+
+    def __init__(self, way: socket.socket) -> None:
+        self._way = way
+        way.settimeout(_ANSWER_S)
+        self.pid: int = self._number()
+        self.returncode: int | None = None
+        self.args = "a forked program"
+
+    def poll(self) -> int | None:
+        """Its exit status, below 0 for a signal; None while it runs."""
+        with suppress(subprocess.TimeoutExpired):
+            self.wait(0.0)
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for its end; the exit status. Raises TimeoutExpired."""
+        if self.returncode is None:
+            if timeout is not None and not select.select([self._way], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired(self.args, timeout)
+            self._way.settimeout(None)
+            self.returncode = self._number()
+            self._way.close()
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        """Send it a signal, if it has not ended."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self.send_signal(signal.SIGKILL)
+
+    def terminate(self) -> None:
+        """SIGTERM."""
+        self.send_signal(signal.SIGTERM)
+
+    def _number(self) -> int:
+        answer = self._way.recv(_NUMBER.size)
+        if not answer:
+            raise RuntimeError("the process that programs are forked from has ended")
+        number: int = _NUMBER.unpack(answer)[0]
+        return number
+
+
+def suits(environment: Mapping[str, str]) -> bool:
+    """Whether a program with ``environment`` may be forked: the interpreter would be as it is."""
+    return _of_interpreter(environment) == _of_interpreter(launch.environment())
+
+
+def start(module: str, words: Sequence[str], *, cwd: Path, environment: Mapping[str, str], out: int, err: int) -> Preloaded:
+    """Run ``module`` with ``words``; its standard output and error go to the descriptors ``out`` and ``err``."""
+    assert suits(environment), "these variables want an interpreter of their own"
+    sys.audit("subprocess.Popen", module, list(words), str(cwd), None)  # for ``process_marker.py``
+    return _ask(_address(of_nodes=module == NODE), module, words, str(cwd), environment, out, err)
+
+
+def _of_interpreter(environment: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in environment.items() if name.startswith(_INTERPRETER)}
+
+
+def _ask(
+    address: str, module: str, words: Sequence[str], cwd: str, environment: Mapping[str, str], out: int, err: int
+) -> Preloaded:
+    request = json.dumps([module, list(words), cwd, dict(environment)]).encode()
+    way = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    way.connect(address)
+    socket.send_fds(way, [request], [out, err])
+    return Preloaded(way)
+
+
+def _address(*, of_nodes: bool) -> str:
+    if of_nodes not in _addresses:
+        loads = _address(of_nodes=False) if of_nodes else ""
+        address = f"\0bascule-tests-{secrets.token_hex(8)}"
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening:
+            listening.bind(address)
+            listening.listen(64)
+            subprocess.Popen(
+                launch.command(__name__, str(listening.fileno()), "nodes" if of_nodes else "commands", loads[1:]),
+                cwd=ROOT,
+                env={**launch.environment(), **keeper.environment()},
+                stdin=subprocess.DEVNULL,
+                pass_fds=[listening.fileno()],
+                start_new_session=True,
+            )
+        _addresses[of_nodes] = address
+    return _addresses[of_nodes]
+
+
+# --- the process that forks ---
+
+
+class _Loading(loading_aside.Loading):
+    """The loading of a configuration, by a process that was forked with all that it takes imported."""
+
+    address = ""
+
+    def __init__(self, *words: str | Path) -> None:
+        told, tells = os.pipe()
+        try:
+            program = _ask(
+                self.address,
+                "supervisor.config.loading_aside",
+                [str(word) for word in words],
+                str(Path.cwd()),
+                os.environ,
+                tells,
+                2,
+            )
+        finally:
+            os.close(tells)
+        self._program, self._told = program, told
+
+    def fileno(self) -> int:
+        return self._told
+
+    def told(self) -> bytes:
+        with open(self._told, "rb") as file:
+            told = file.read()
+        return self.judged(told, self._program.wait())
+
+
+def main(argv: list[str]) -> None:
+    """``python -m tests.support.preloaded FD nodes|commands ADDRESS ROOM``: fork programs, and be each of them."""
+    of_nodes = argv[1] == "nodes"
+    for module in IMPORTS[of_nodes]:
+        importlib.import_module(module)
+    if of_nodes:
+        from actors.process.template import import_all
+
+        import_all()
+        _Loading.address = f"\0{argv[2]}"
+        loading_aside.Loading = _Loading  # type: ignore[misc]
+    _serve(socket.socket(fileno=int(argv[0])))
+
+
+def _serve(listening: socket.socket) -> None:
+    running: dict[int, tuple[int, socket.socket]] = {}  # the pidfd -> its process, and the way to who started it
+    poll = select.poll()
+    poll.register(listening, select.POLLIN)
+    while True:
+        for descriptor, _ in poll.poll():
+            if descriptor == listening.fileno():
+                way, _ = listening.accept()
+                request, streams, _, _ = socket.recv_fds(way, _REQUEST_MAX_BYTES, 2)
+                pid = os.fork()
+                if not pid:
+                    _close(listening, way, *(other for _, other in running.values()))
+                    for pidfd in running:
+                        os.close(pidfd)
+                    _be(*json.loads(request), *streams)
+                    return
+                for stream in streams:
+                    os.close(stream)
+                way.send(_NUMBER.pack(pid))
+                pidfd = os.pidfd_open(pid)
+                running[pidfd] = pid, way
+                poll.register(pidfd, select.POLLIN)
+            else:
+                poll.unregister(descriptor)
+                os.close(descriptor)
+                pid, way = running.pop(descriptor)
+                _, status = os.waitpid(pid, 0)
+                with suppress(OSError):  # nobody waits for it
+                    way.send(_NUMBER.pack(os.waitstatus_to_exitcode(status)))
+                way.close()
+
+
+def _close(*sockets: socket.socket) -> None:
+    for one in sockets:
+        one.close()
+
+
+def _be(module: str, words: list[str], cwd: str, environment: dict[str, str], out: int, err: int) -> None:
+    """Be the program: what it raises, SystemExit too, goes on from here as from its own start."""
+    import runpy
+
+    os.setsid()
+    os.chdir(cwd)
+    os.dup2(out, 1)
+    os.dup2(err, 2)
+    for stream in (out, err):
+        os.close(stream)
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.argv = [module, *words]
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
