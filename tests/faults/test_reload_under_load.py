@@ -12,7 +12,10 @@ In the end
 - ``still`` has the connection that it had, and nothing of it was missing, doubled or late;
 - the clients have the connections that they had.
 
-One seed with few changes runs always; ``--soak SECONDS`` runs as many as fit, with a hundred changes each.
+With *kills*, a process dies by SIGKILL right after every third order or so, while the change is on its way to the others: the
+store, the clients' process, a bridge's, or the supervisor and all with it. Then connections do not stay, and QoS 1 may come twice.
+
+One seed of each with few changes runs always; ``--soak SECONDS`` runs as many as fit, with a hundred changes each.
 """
 
 from __future__ import annotations
@@ -23,6 +26,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from typing import Any
+
+import pytest
 
 from supervisor.control.client import ControlClient
 from tests.conftest import Chances
@@ -38,6 +43,7 @@ SEEDS = (3,)
 CHANGES, CHANGES_IN_A_SOAK = 25, 100
 RATE_PER_S = 120.0
 DRAIN_DEADLINE_S = 120.0
+KILLED_SHARE = 0.35  # of the reloads
 
 # Filters and templates of destinations, the first that matches counts. All of them have every topic of the bridge.
 RULES: dict[str, tuple[tuple[str, str], ...]] = {
@@ -81,22 +87,24 @@ class Totals:
 
     runs: int = 0
     reloads: int = 0
+    kills: int = 0
     messages: int = 0
     hows: dict[str, int] = field(default_factory=dict)
 
     def __str__(self) -> str:
         hows = ", ".join(f"{count} {how}" for how, count in sorted(self.hows.items()))
-        return f"reload under load: {self.runs} runs, {self.reloads} reloads ({hows}), {self.messages} messages"
+        return f"reload under load: {self.runs} runs, {self.reloads} reloads ({hows}), {self.kills} kills, {self.messages} messages"
 
 
+@pytest.mark.parametrize("kills", [False, True], ids=["nothing-dies", "processes-die"])
 def test_whatever_changes_while_messages_flow_none_is_lost_doubled_or_sent_elsewhere(
-    tmp_path: Path, chances: Chances, soak: bool
+    tmp_path: Path, chances: Chances, soak: bool, kills: bool
 ) -> None:
     totals = Totals()
     try:
         for seed in chances.seeds(SEEDS):
             with ExitStack() as stack:
-                scene = Scene(Random(seed), tmp_path / str(seed), stack, totals)
+                scene = Scene(Random(seed), tmp_path / str(seed), stack, totals, kills=kills)
                 scene.play(CHANGES_IN_A_SOAK if soak else CHANGES)
                 scene.judge()
             totals.runs += 1
@@ -107,8 +115,9 @@ def test_whatever_changes_while_messages_flow_none_is_lost_doubled_or_sent_elsew
 class Scene:
     """The node, its remote and its clients."""
 
-    def __init__(self, rng: Random, folder: Path, stack: ExitStack, totals: Totals) -> None:
+    def __init__(self, rng: Random, folder: Path, stack: ExitStack, totals: Totals, *, kills: bool) -> None:
         self._rng = rng
+        self._kills = kills
         self._totals = totals
         self._wanted = Wanted()
         self._second_port, self._dead_port = free_port(), free_port()
@@ -173,8 +182,22 @@ class Scene:
             self._totals.hows[change["how"]] = self._totals.hows.get(change["how"], 0) + 1
         for publisher, held in self._held.items():
             held.append(Held(wanted.rules, since[publisher]))
+        if self._kills and self._rng.random() < KILLED_SHARE:
+            self._kill()
         if settle:
             self._settle()
+
+    def _kill(self) -> None:
+        """One process dies while the others are being told."""
+        self._totals.kills += 1
+        match self._rng.choice(("store", "clients", "cloud", "still", "supervisor")):
+            case "supervisor":
+                self._node.kill_supervisor()
+                self._node.start()
+            case "cloud" | "still" as bridge:
+                self._node.kill("bridge", bridge=bridge)
+            case process:
+                self._node.kill(process)
 
     def _settle(self) -> None:
         """Until only what is configured now holds."""
@@ -260,8 +283,11 @@ class Scene:
             came.setdefault(topic, []).append((packet.payload.decode(), packet.topic))
         for publisher in self._publishers:
             self._judge(publisher, came.get(publisher.topic, []))
-            assert (publisher.reconnects, publisher.sessions_lost) == (0, 0), f"{publisher.topic}: the client did not stay"
-        assert self._remote.log.count(" as bridge-still ") == 1, "the connection of a bridge that was not changed did not stay"
+            assert publisher.sessions_lost == 0, f"{publisher.topic}: the session did not stay"
+            assert self._kills or publisher.reconnects == 0, f"{publisher.topic}: the client did not stay"
+        assert self._kills or self._remote.log.count(" as bridge-still ") == 1, (
+            "the connection of a bridge that was not changed did not stay"
+        )
         for bridge in ("cloud", "still", "extra"):
             self._judge_ledger(bridge)
 
@@ -292,7 +318,7 @@ class Scene:
         assert not arrivals.out_of_order, f"{what}: out of order: {arrivals.out_of_order[:10]}"
         if publisher not in self._extra:
             assert not arrivals.missing, f"{what}: lost: {arrivals.missing[:10]}"
-        if publisher.qos == 2 or publisher in self._still:
+        if publisher.qos == 2 or (publisher in self._still and not self._kills):
             assert not arrivals.duplicates, f"{what}: doubled: {arrivals.duplicates[:10]}"
         if publisher in self._cloud:
             for payload, topic in came:
