@@ -127,7 +127,10 @@ class Links:
             "acl": [{"permission": "deny", "topics": ["no/#"], "action": "publish"}, {"topics": ["#"]}],
         }
         http = {"bind": f"127.0.0.1:{self.http_port}", "tokens_file": str(folder / "tokens")}
-        self.node = stack.enter_context(Node(node_config(*self.bridges, access=access, http=http), folder / "edge"))
+        collector = stack.enter_context(port_that(speaks_http))
+        telemetry = {"otlp": {"endpoint": f"http://127.0.0.1:{collector}", "interval": "1s"}}
+        config = node_config(*self.bridges, access=access, http=http, telemetry=telemetry)
+        self.node = stack.enter_context(Node(config, folder / "edge"))
         self.missing.unlink()
 
     def add(self, name: str, port: int, **keys: Any) -> None:
@@ -317,6 +320,11 @@ def test_a_request_with_a_wrong_token(links: Links) -> None:
     wait_until(lambda: links.node.status()["http"].get("answers") is not None, PATIENCE_S, "the HTTP interface is ready")
     assert request(links.http_port, "/api/v1/status", token="bascule_wrong").status == 401
     told("wrong-token", links, about="http")
+
+
+@plants("collector-refuses")
+def test_a_collector_that_does_not_take_the_metrics(links: Links) -> None:
+    told("collector-refuses", links, about="telemetry")
 
 
 @plants("low-descriptors")

@@ -12,8 +12,8 @@ import pytest
 from supervisor.doctor import trust
 from supervisor.doctor.findings import FAIL, OK, WARN
 from tests.supervisor.settings import node_settings
-from tests.support.settings import HTTP, bridge
-from wire.settings import AclRuleSettings, ListenerSettings
+from tests.support.settings import HTTP, OTLP, bridge
+from wire.settings import AclRuleSettings, ListenerSettings, TelemetrySettings
 
 DAY_S = 86_400.0
 
@@ -93,3 +93,25 @@ def test_tokens_that_go_unencrypted_over_the_network_are_told(host: str, told: l
     found = [finding for finding in trust.examine_trust(settings, 0.0) if finding.about.startswith("http")]
 
     assert [finding.verdict for finding in found] == told
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "headers", "told"),
+    [
+        ("http://collector:4318", (("authorization", "secret"),), [WARN]),
+        ("http://collector:4318", (), []),
+        ("http://[::1]:4318", (("authorization", "secret"),), []),
+        ("https://collector:4318", (("authorization", "secret"),), []),
+    ],
+    ids=["in-clear", "no-headers", "loopback", "https"],
+)
+def test_headers_that_go_unencrypted_over_the_network_are_told(
+    endpoint: str, headers: tuple[tuple[str, str], ...], told: list[str], tmp_path: Path
+) -> None:
+    telemetry = TelemetrySettings(otlp=replace(OTLP, endpoint=endpoint, headers=headers))
+    settings = replace(node_settings(tmp_path), telemetry=telemetry)
+
+    found = [finding for finding in trust.examine_trust(settings, 0.0) if finding.about.startswith("telemetry")]
+
+    assert [finding.verdict for finding in found] == told
+    assert "secret" not in str(found)

@@ -9,6 +9,8 @@ import pytest
 from supervisor.metrics.metric import Metric, given
 from supervisor.metrics.table import METRICS
 
+# What the units of OpenTelemetry are called at the end of a name in Prometheus; what stands in braces is left out.
+UNITS = {"s": "_seconds", "By": "_bytes", "1": "_ratio"}
 EACH = pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
 
 
@@ -34,3 +36,12 @@ def test_the_unit_is_that_of_the_status(metric: Metric) -> None:
         assert "_seconds" in metric.name
     if metric.path.endswith("bytes"):
         assert "_bytes" in metric.name
+
+
+@EACH
+def test_who_makes_series_for_prometheus_of_an_export_calls_them_as_we_do(metric: Metric) -> None:
+    """By OpenTelemetry's rule: the unit, where the name does not have it, and ``_total`` behind a counter."""
+    exported = metric.name.removesuffix("_total")
+    unit = UNITS.get(metric.unit, "")
+
+    assert exported + ("" if exported.endswith(unit) else unit) + ("_total" if metric.kind == "counter" else "") == metric.name
