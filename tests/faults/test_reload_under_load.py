@@ -209,6 +209,8 @@ class Scene:
         for publisher, held in self._held.items():
             for before in held[:-1]:
                 before.until = len(publisher.sent) if before.until is None else before.until
+        if self._kills:
+            self._node.wait_actors_ready()
         assert accepts(self._second_port) == self._wanted.listener
 
     # --- changes ---
