@@ -25,6 +25,7 @@ import yaml
 
 from supervisor.config.loading import load
 from tests.docs.pages import ROOT, Block
+from tests.support import forked_command, preloaded
 from tests.support.mosquitto import program
 from tests.support.ports import accepts, free_port
 from tests.support.waiting import PATIENCE_S, wait_until
@@ -36,6 +37,11 @@ _BROKER = re.compile(r"^mosquitto (?:-p (?P<port>\d+)|-c (?P<config>\S+)) &", re
 _LISTENER = re.compile(r"^listener (\d+)", re.MULTILINE)
 _SUBSCRIBER = re.compile(r"^mosquitto_sub .* &", re.MULTILINE)
 _LOOKS = re.compile(r"promtool query|bascule (status|queue (ls|peek)|session (ls|show)|events|snapshot .*--list)\b")
+_BASCULE = """\
+case $1 in
+    run) exec "{0}" -P -m supervisor.cli "$@" ;;
+    *) exec "{0}" -I -S "{1}" {2} "$@" ;;
+esac"""
 _SUBSCRIBE = Path(__file__).with_name("subscribe.py")
 _BLOCK_S = 300.0
 _LOOK_AGAIN_S = 1.0
@@ -62,7 +68,7 @@ class Session:
         self._subscribed = folder.parent / f"{folder.name}.subscribed"
         self._subscribed.touch()
         own = {
-            "bascule": f'exec "{sys.executable}" -P -m supervisor.cli "$@"',
+            "bascule": _BASCULE.format(sys.executable, Path(forked_command.__file__), preloaded.address_of_commands()),
             "mosquitto_sub": f'exec "{sys.executable}" "{_SUBSCRIBE}" "{program("mosquitto_sub")}" "{self._subscribed}" "$@"',
         }
         for name, line in own.items():

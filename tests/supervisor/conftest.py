@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,8 +13,9 @@ from typing import Any, Self
 import pytest
 
 from supervisor.control.client import call
-from supervisor.launch import command, environment
+from supervisor.launch import environment
 from tests.supervisor.settings import node_settings
+from tests.support import preloaded
 from tests.support.settings import bridge
 from tests.support.waiting import PATIENCE_S, wait_until
 from wire.settings import NodeSettings, dump
@@ -35,9 +35,8 @@ class TestNode:
         settings_path.write_bytes(dump(settings))
         self.log_path = folder / f"log-{len(list(folder.glob('log-*')))}"
         with self.log_path.open("wb") as log:
-            self.process = subprocess.Popen(
-                command("tests.supervisor.run", str(settings_path), *options), cwd=ROOT, env=environment(), stdout=log, stderr=log
-            )
+            words, said = [str(settings_path), *options, "end"], log.fileno()
+            self.process = preloaded.start("tests.supervisor.run", words, cwd=ROOT, environment=environment(), out=said, err=said)
 
     def __enter__(self) -> Self:
         return self

@@ -30,6 +30,7 @@ from supervisor.config import loading_aside
 from tests.support import keeper
 
 NODE = "supervisor.tree.run"
+NODES = (NODE, "tests.supervisor.run")
 ROOT = Path(__file__).resolve().parents[2]
 IMPORTS = {
     True: (NODE, "supervisor.tree.node", "supervisor.reload.source"),
@@ -98,7 +99,13 @@ def start(module: str, words: Sequence[str], *, cwd: Path, environment: Mapping[
     """Run ``module`` with ``words``; its standard output and error go to the descriptors ``out`` and ``err``."""
     assert suits(environment), "these variables want an interpreter of their own"
     sys.audit("subprocess.Popen", module, list(words), str(cwd), None)  # for ``process_marker.py``
-    return _ask(_address(of_nodes=module == NODE), module, words, str(cwd), environment, out, err)
+    with open(os.devnull, "rb") as nothing:
+        return _ask(_address(of_nodes=module in NODES), module, words, str(cwd), environment, (nothing.fileno(), out, err))
+
+
+def address_of_commands() -> str:
+    """Where ``forked_command.py`` has commands forked."""
+    return _address(of_nodes=False)[1:]
 
 
 def _of_interpreter(environment: Mapping[str, str]) -> dict[str, str]:
@@ -106,12 +113,12 @@ def _of_interpreter(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _ask(
-    address: str, module: str, words: Sequence[str], cwd: str, environment: Mapping[str, str], out: int, err: int
+    address: str, module: str, words: Sequence[str], cwd: str, environment: Mapping[str, str], streams: tuple[int, int, int]
 ) -> Preloaded:
     request = json.dumps([module, list(words), cwd, dict(environment)]).encode()
     way = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     way.connect(address)
-    socket.send_fds(way, [request], [out, err])
+    socket.send_fds(way, [request], streams)
     return Preloaded(way)
 
 
@@ -145,15 +152,8 @@ class _Loading(loading_aside.Loading):
     def __init__(self, *words: str | Path) -> None:
         told, tells = os.pipe()
         try:
-            program = _ask(
-                self.address,
-                "supervisor.config.loading_aside",
-                [str(word) for word in words],
-                str(Path.cwd()),
-                os.environ,
-                tells,
-                2,
-            )
+            module, texts, cwd = "supervisor.config.loading_aside", [str(word) for word in words], str(Path.cwd())
+            program = _ask(self.address, module, texts, cwd, os.environ, (0, tells, 2))
         finally:
             os.close(tells)
         self._program, self._told = program, told
@@ -178,56 +178,83 @@ def main(argv: list[str]) -> None:
         import_all()
         _Loading.address = f"\0{argv[2]}"
         loading_aside.Loading = _Loading  # type: ignore[misc]
-    _serve(socket.socket(fileno=int(argv[0])))
+    _Server(socket.socket(fileno=int(argv[0]))).serve()
 
 
-def _serve(listening: socket.socket) -> None:
-    running: dict[int, tuple[int, socket.socket]] = {}  # the pidfd -> its process, and the way to who started it
-    poll = select.poll()
-    poll.register(listening, select.POLLIN)
-    while True:
-        for descriptor, _ in poll.poll():
-            if descriptor == listening.fileno():
-                way, _ = listening.accept()
-                request, streams, _, _ = socket.recv_fds(way, _REQUEST_MAX_BYTES, 2)
-                pid = os.fork()
-                if not pid:
-                    _close(listening, way, *(other for _, other in running.values()))
-                    for pidfd in running:
-                        os.close(pidfd)
-                    _be(*json.loads(request), *streams)
-                    return
-                for stream in streams:
-                    os.close(stream)
-                way.send(_NUMBER.pack(pid))
-                pidfd = os.pidfd_open(pid)
-                running[pidfd] = pid, way
-                poll.register(pidfd, select.POLLIN)
-            else:
-                poll.unregister(descriptor)
-                os.close(descriptor)
-                pid, way = running.pop(descriptor)
-                _, status = os.waitpid(pid, 0)
-                with suppress(OSError):  # nobody waits for it
-                    way.send(_NUMBER.pack(os.waitstatus_to_exitcode(status)))
-                way.close()
+class _Server:
+    """Forks a program for each connection. The program ends by SIGKILL if who started it ends first."""
+
+    def __init__(self, listening: socket.socket) -> None:
+        self._listening = listening
+        self._running: dict[int, tuple[int, socket.socket]] = {}  # the pidfd -> its process, and the way to who started it
+        self._poll = select.poll()
+        self._poll.register(listening, select.POLLIN)
+
+    def serve(self) -> None:
+        """Goes on in each program, and returns there when it has ended."""
+        while True:
+            for descriptor, _ in self._poll.poll():
+                if descriptor == self._listening.fileno():
+                    if self._fork():
+                        return
+                elif descriptor in self._running:
+                    self._ended(descriptor)
+                else:
+                    self._left(descriptor)
+
+    def _fork(self) -> bool:
+        """Fork the next program; whether this is it, at its end."""
+        way, _ = self._listening.accept()
+        request, streams, _, _ = socket.recv_fds(way, _REQUEST_MAX_BYTES, 3)
+        pid = os.fork()
+        if not pid:
+            for one in (self._listening, way, *(other for _, other in self._running.values())):
+                one.close()
+            for pidfd in self._running:
+                os.close(pidfd)
+            module, words, cwd, environment = json.loads(request)
+            _be(module, words, cwd, environment, streams)
+            return True
+        for stream in streams:
+            os.close(stream)
+        pidfd = os.pidfd_open(pid)
+        self._running[pidfd] = pid, way
+        self._poll.register(pidfd, select.POLLIN)
+        self._poll.register(way, 0)  # its end alone
+        way.send(_NUMBER.pack(pid))
+        return False
+
+    def _ended(self, pidfd: int) -> None:
+        pid, way = self._running.pop(pidfd)
+        _, status = os.waitpid(pid, 0)
+        with suppress(KeyError):
+            self._poll.unregister(way)
+        with suppress(OSError):  # nobody waits for it
+            way.send(_NUMBER.pack(os.waitstatus_to_exitcode(status)))
+        self._poll.unregister(pidfd)
+        os.close(pidfd)
+        way.close()
+
+    def _left(self, descriptor: int) -> None:
+        for pid, way in self._running.values():
+            if way.fileno() == descriptor:
+                self._poll.unregister(way)
+                os.kill(pid, signal.SIGKILL)
 
 
-def _close(*sockets: socket.socket) -> None:
-    for one in sockets:
-        one.close()
-
-
-def _be(module: str, words: list[str], cwd: str, environment: dict[str, str], out: int, err: int) -> None:
+def _be(module: str, words: list[str], cwd: str, environment: dict[str, str], streams: list[int]) -> None:
     """Be the program: what it raises, SystemExit too, goes on from here as from its own start."""
     import runpy
 
     os.setsid()
     os.chdir(cwd)
-    os.dup2(out, 1)
-    os.dup2(err, 2)
-    for stream in (out, err):
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
         os.close(stream)
+    # The streams of before go by what they were opened to.
+    sys.stdin = os.fdopen(0, closefd=False)
+    sys.stdout = os.fdopen(1, "w", closefd=False)
+    sys.stderr = os.fdopen(2, "w", 1, errors="backslashreplace", closefd=False)
     os.environ.clear()
     os.environ.update(environment)
     sys.argv = [module, *words]
