@@ -1,12 +1,13 @@
 // What is in trouble with one bridge: its link, its queue, its dead letters, its processes. Pure.
 
-import { bytes, count, counted, duration, lasting, listed } from "./format.js";
+import { bytes, count, counted, duration, lasting, listed, share } from "./format.js";
 import { deathOf, failureOf } from "./reasons.js";
 import { since, trouble, waitsOf } from "./rows.js";
 
 const GRACE_S = 5; // a link that is being made is no trouble yet
 const LOST_PERIOD_S = 300;
 const OLD_S = 60;
+const NEARLY_FULL = 0.8; // of 1
 const RESTART_PERIOD_MS = 300000;
 
 /** When the link of a lane went down (UTC milliseconds), as far as events tell; null while none of them does. */
@@ -45,9 +46,10 @@ function linkTroubles(row, lane, events, nowMs) {
   if (row.next_attempt_s !== null && row.next_attempt_s !== undefined) facts.push(`next attempt in ${lasting(row.next_attempt_s)}`);
   if (["connecting", "backoff"].includes(row.state)) {
     const why = row.reason || row.last_error;
-    const { words, cure } = failureOf(why);
+    const { words, detail, address, cure } = failureOf(why);
     if (!words && row.state === "connecting" && (downS ?? 0) < GRACE_S) return [trouble("attention", `${lane}connecting`, facts, "")];
-    return [trouble("problem", `${lane}${words || "it has no connection to its remote"}${why ? ` (${why})` : ""}`, facts, cure)];
+    const short = `${lane}${words || "it has no connection to its remote"}`;
+    return [{ ...trouble("problem", `${short}${detail ? `: ${detail}` : ""}`, [...(address ? [`at ${address}`] : []), ...facts], cure), short }];
   }
   const why = row.reason ? `: ${row.reason}` : "";
   if (row.state === "starting" || row.state === "stopping") return [trouble("attention", `${lane}its process is ${row.state}${why}`, facts, "")];
@@ -73,7 +75,7 @@ function connectedTroubles(row, lane, waits) {
   }
   if ((row.oldest_age_s ?? 0) > OLD_S) {
     const slow = row.drain_s === null ? "it grows, or does not move" : row.drain_s ? `done in about ${duration(row.drain_s)}` : "";
-    found.push(trouble("attention", `${lane}behind: the oldest message has waited ${lasting(row.oldest_age_s)}`, [...waits, ...(slow ? [slow] : [])], row.drain_s === null ? "More comes than the remote takes: see its load and receive_maximum, or use more lanes." : ""));
+    found.push(trouble("attention", `${lane}behind: the oldest message has waited ${lasting(row.oldest_age_s)}`, [...waits, ...(slow ? [slow] : [])], row.drain_s === null ? "More comes than the remote takes: see its load and receive_maximum, or use more lanes." : "Nothing: it catches up by itself."));
   }
   return found;
 }
@@ -91,7 +93,7 @@ function fullTroubles(name, rows, events, series) {
   const held = rows.reduce((sum, row) => sum + (row.held_back ?? 0), 0);
   const lost = series?.points.length ? series.lostWithin(LOST_PERIOD_S) : 0;
   const began = overflowOf(name, events);
-  if (!held && !lost && !began) return [];
+  if (!held && !lost && !began) return nearlyFullTroubles(rows);
   const policy = began?.reason ? ` (overflow: ${began.reason})` : "";
   const facts = [];
   if (held) facts.push(`${counted(held, "message")} held back with ${held === 1 ? "its publisher" : "their publishers"}`);
@@ -100,6 +102,21 @@ function fullTroubles(name, rows, events, series) {
   facts.push(`${counted(waits, "message")} of ${bytes(rows.reduce((sum, row) => sum + (row.bytes ?? 0), 0))} wait`);
   const words = began || held ? `its queue is full${policy}` : "its queue was full within the last minutes";
   return [trouble(lost || held ? "problem" : "attention", words, facts, "Get its link up, or raise limits.max_messages and limits.max_bytes, or purge.")];
+}
+
+function nearlyFullTroubles(rows) {
+  const full = rows[0].full ?? 0; // of the whole bridge
+  if (full < NEARLY_FULL) return [];
+  const leftS = fullInS(rows);
+  const facts = leftS === null ? ["it does not grow just now"] : [`full in about ${lasting(leftS)} if it goes on like this`];
+  return [trouble("attention", `its queue is ${share(full)} full`, facts, "Mend what holds it up, or raise limits.max_messages and limits.max_bytes. limits.overflow says what gives way once it is full.")];
+}
+
+/** In how many seconds a bridge's queue is full as fast as it grows now; null where it does not grow, or has no limit. */
+export function fullInS(rows) {
+  const sum = (name) => rows.reduce((all, row) => all + (row[name] ?? 0), 0);
+  const growth = sum("rate_in") - sum("rate_out"), full = rows[0].full ?? null;
+  return full && growth > 0 ? (sum("depth") * (1 / full - 1)) / growth : null;
 }
 
 /** The beginning of an overflow that has not ended. */

@@ -2,14 +2,15 @@
 
 import { badge, button, keyed, make, say, setAll, turnIcon } from "./dom.js";
 import { part } from "./api.js";
-import { bytes, count, counted, duration, lasting, rate, UNKNOWN } from "./format.js";
+import { bytes, count, counted, duration, lasting, rate, share, UNKNOWN } from "./format.js";
 import { bridgesOf, remoteOf } from "./rows.js";
 import { Histogram, Sparkline } from "./plots.js";
 import { merged, quantile } from "./samples.js";
 
 const CARDS_FIRST = 24;
 const LATENCY = "From acceptance to settlement of what was delivered. A lone message shows about 30 ms: its acknowledgement is read within 20 ms, and settlements are gathered for 50 ms.";
-const FACTS = ["Waiting", "Size", "Oldest waits", "Drains in", "In flight", "Dead letters"];
+const WORDS = { backoff: "no connection" }; // of states whose name in ``status`` says little
+const FACTS = ["Waiting", "Size", "Queue full", "Oldest waits", "Drains in", "Dead letters"];
 
 export class Bridges {
   constructor(app) {
@@ -106,7 +107,7 @@ class Card {
     setAll(this.element, { class: `card s-${found.verdict}` });
     setAll(this.badge, { class: `badge s-${found.verdict}` });
     turnIcon(this.badge.firstChild, found.verdict);
-    say(this.badge.lastChild, found.word);
+    say(this.badge.lastChild, WORDS[found.word] ?? found.word);
     const addresses = [...new Set(rows.map(remoteOf).filter(Boolean))];
     say(this.remote, `${addresses.length ? `to ${addresses.join(", ")}` : "not connected"}${rows.length > 1 ? `, ${rows.length} lanes` : ""}`);
     this._why(rows, found);
@@ -143,9 +144,9 @@ class Card {
     const values = {
       Waiting: count(sum("depth")),
       Size: bytes(sum("bytes")),
+      "Queue full": share(rows[0].full),
       "Oldest waits": oldest < 0 ? UNKNOWN : lasting(oldest),
-      "Drains in": sum("depth") === 0 ? UNKNOWN : drain === null ? "not as it is" : lasting(drain),
-      "In flight": count(sum("in_flight")),
+      "Drains in": sum("depth") === 0 ? UNKNOWN : drain === null ? "not now" : lasting(drain),
       "Dead letters": count(rows[0].dead_letters?.held ?? 0),
     };
     for (const [title, value] of Object.entries(values)) say(this.facts.get(title), value);

@@ -28,6 +28,9 @@ export function bytes(size) {
   return `${trimmed(size, unit === 0 ? 0 : size < 10 ? 2 : size < 100 ? 1 : 0)} ${UNITS[unit]}`;
 }
 
+/** A part of 1 as whole percent; never 100 % of what is not all. */
+export const share = (part) => (missing(part) ? UNKNOWN : part > 0 && part < 0.01 ? "below 1 %" : `${Math.floor(part * 100)} %`);
+
 export function rate(perSecond) {
   return missing(perSecond) ? UNKNOWN : `${trimmed(perSecond, perSecond >= 100 ? 0 : perSecond >= 10 ? 1 : 2)}/s`;
 }

@@ -26,11 +26,12 @@ export function judge(status, events, series, nowMs) {
 
 function headlineOf(status, troubles, bridges) {
   const bad = troubles.filter((one) => one.verdict === "problem");
-  if (bad.length === 1) return { headline: `${bad[0].about}: ${withoutBrackets(bad[0].text)}.`, lead: leadOf(bad[0]) };
+  if (bad.length === 1) return { headline: `${bad[0].about}: ${bad[0].short ?? withoutBrackets(bad[0].text)}.`, lead: leadOf(bad[0]) };
   if (bad.length > 1) {
     const names = [...new Set(bad.map((one) => one.about))];
     const of = names.every((name) => bridges.has(name)) ? `${names.length} of ${counted(bridges.size, "bridge")} in trouble` : "In trouble";
-    return { headline: `${of}: ${listed(names)}.`, lead: "" };
+    const besides = [...new Set(troubles.map((one) => one.about))].filter((name) => !names.includes(name));
+    return { headline: `${of}: ${listed(names)}.`, lead: besides.length ? `Worth a look too: ${listed(besides)}.` : "" };
   }
   if (!status.ready && !troubles.length) return { headline: "The node is not ready yet.", lead: "" };
   const waiting = (status.bridges ?? []).reduce((sum, row) => sum + (row.depth ?? 0), 0);

@@ -66,10 +66,11 @@ class App {
       if (this.state === null) await this._askRole();
       const status = await this.api.get("status");
       await this.log.fetch(status.store?.events);
+      if (this.locked) return; // the token was forgotten meanwhile
       this._show(status);
       this._found();
     } catch (error) {
-      this._lost(error);
+      if (!this.locked) this._lost(error);
     }
     this._age();
   }
