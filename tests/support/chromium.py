@@ -44,6 +44,7 @@ class Chromium:
         self._driver: Any = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
         self._driver.set_page_load_timeout(PATIENCE_S)
         self._driver.set_script_timeout(PATIENCE_S)
+        self._command("Emulation.setScrollbarsHidden", hidden=True)
 
     def open(
         self, page: Path | str, *, width: int = 1280, height: int = 900, dark: bool = False, script: bool = True, hash_: str = ""
@@ -68,6 +69,10 @@ class Chromium:
             {"name": "prefers-reduced-motion", "value": "reduce"},
         ]
         self._command("Emulation.setEmulatedMedia", media=medium, features=features)
+
+    def offline(self, on: bool) -> None:
+        """Whether the page finds no network at all."""
+        self._command("Network.emulateNetworkConditions", offline=on, latency=0, downloadThroughput=-1, uploadThroughput=-1)
 
     def ask(self, script: str, *arguments: object) -> Any:
         """What the function body ``script`` returns in the page."""
@@ -114,14 +119,10 @@ class Chromium:
         nodes = self._driver.execute_cdp_cmd("Accessibility.getFullAXTree", {})["nodes"]
         return [node for node in nodes if not node.get("ignored")]
 
-    def picture(self, path: Path, *, scale: float = 1.0, whole: bool = False) -> None:
-        """Write what the window shows, or the whole page, as PNG; ``scale`` is its pixels for each of CSS."""
-        size = self.ask("return [innerWidth, arguments[0] ? document.documentElement.scrollHeight : innerHeight, scrollY]", whole)
-        clip = {"x": 0, "y": 0 if whole else size[2], "width": size[0], "height": size[1], "scale": scale}
-        shot = self._driver.execute_cdp_cmd(
-            "Page.captureScreenshot", {"format": "png", "captureBeyondViewport": whole, "clip": clip}
-        )
-        path.write_bytes(b64decode(shot["data"]))
+    def picture(self, path: Path) -> None:
+        """Write what the window shows, in the format that the suffix of ``path`` names: png, jpeg or webp."""
+        answer = self._driver.execute_cdp_cmd("Page.captureScreenshot", {"format": path.suffix[1:], "quality": 90})
+        path.write_bytes(b64decode(answer["data"]))
 
     def press(self, *keys: str) -> None:
         """Press keys one after the other, whatever has the focus: characters, or names such as ``TAB``, ``ENTER``, ``ESCAPE``."""
@@ -141,12 +142,14 @@ class Chromium:
         self._driver.execute_cdp_cmd(name, parameters)
 
 
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Chromium]:
-    """A Chromium for the tests of one module; where there is none, they are skipped and say what to install."""
+def one_window() -> Iterator[Chromium]:
+    """A Chromium for the tests of a module, a package; where there is none, they are skipped and say what to install."""
     why = missing()
     if why is not None:
         pytest.skip(why)
     browser = Chromium()
     yield browser
     browser.quit()
+
+
+chromium = pytest.fixture(scope="module")(one_window)

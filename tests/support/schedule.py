@@ -11,7 +11,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 RECORDED = Path(__file__).resolve().parents[1] / "durations.txt"
-_ONE_JAVA = ("tests/spark/test_source.py", "tests/spark/test_reports.py", "tests/spark/test_report_command.py")
+_SHARING = {  # a Spark session, a node with its page in Chromium
+    "tests/spark": ("test_source.py", "test_reports.py", "test_report_command.py"),
+    "tests/supervisor/http/page": ("test_live_page.py", "test_page_is_read_by_all.py"),
+}
+_GROUP_OF = {f"{folder}/{name}": folder for folder, names in _SHARING.items() for name in names}
 _EACH_ALONE = ("tests/docs/test_guides.py", "tests/simulation/test_simulation.py")  # long ones, which share nothing
 _LEAST_S = 1.0  # what takes less needs no place of its own
 
@@ -34,7 +38,7 @@ def write_durations(tests: Mapping[str, float]) -> str:
 _GROUPS: dict[str, float] = defaultdict(float)
 if RECORDED.exists():
     for _path, _seconds in read_durations(RECORDED.read_text(encoding="utf-8")).items():
-        _GROUPS["tests/spark" if _path in _ONE_JAVA else _path] += _seconds
+        _GROUPS[_GROUP_OF.get(_path, _path)] += _seconds
 
 
 def rank(test: str) -> tuple[float, str]:
@@ -44,11 +48,11 @@ def rank(test: str) -> tuple[float, str]:
 
 
 def together(test: str) -> str:
-    """Tests of which this is the same run in the same process: those of one file, and those that share a Spark session."""
+    """Tests of which this is the same run in the same process: those of one file, and those that share what is dear to start."""
     path = _file(test)
     if path in _EACH_ALONE:
         return test
-    return "tests/spark" if path in _ONE_JAVA else path
+    return _GROUP_OF.get(path, path)
 
 
 def _file(test: str) -> str:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
 
 import pytest
 
-from tests.supervisor.http.live_page import LivePage
-from tests.supervisor.http.scene import FORBIDDEN, NODE, Scene
-from tests.support.chromium import Chromium, chromium
+from tests.supervisor.http.page.live_page import TURNS_WITHIN_S, LivePage
+from tests.supervisor.http.page.scene import ARCHIVE_MOST, FORBIDDEN, NODE, Scene
 from tests.support.mqtt_client import MqttClient
 from tests.support.node import bridge_config
 from tests.support.ports import free_port
@@ -18,42 +16,38 @@ from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.process
 
-__all__ = ["chromium"]
-
 HOSTILE_PAYLOAD = "<script>window.hacked=1</script>"
 HOSTILE = 'plant/<img src=x onerror="window.hacked=1"></script><script>window.hacked=1</script>\u202e\''
+REASONS = {  # words, detail and address of each
+    "box:1883: credentials: lab.password: Permission denied": (
+        "its credentials cannot be read",
+        "lab.password: Permission denied",
+        "box:1883",
+    ),
+    "box:1883: name: Name or service not known": ("the remote's name is not known", "Name or service not known", "box:1883"),
+    "[::1]:1883: tcp: No route to host": ("the remote cannot be reached", "No route to host", "[::1]:1883"),
+    "box:8883: tls: certificate has expired": ("TLS with the remote fails", "certificate has expired", "box:8883"),
+    "box:1883: connack: refused: Server busy (0x89)": ("the remote does not let it in", "Server busy (0x89)", "box:1883"),
+    "box:1883: connack: no CONNACK in time": ("the remote does not answer the CONNECT", "no CONNACK in time", "box:1883"),
+    "box:1883: connection lost: closed": ("", "box:1883: connection lost: closed", ""),
+}
 MARK = "window.marked = (window.marked ?? 0) + 1; return window.marked"
 
 
-@pytest.fixture(scope="module")
-def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
-    """One node for all tests here; each leaves it connected, but for ``lab``, which never is."""
-    with Scene(tmp_path_factory.mktemp("page")) as scene:
-        yield scene
-
-
-@pytest.fixture
-def page(chromium: Chromium, scene: Scene) -> Iterator[LivePage]:
-    """The page, just loaded. Whatever a test does: nothing on it asks another server, nothing is complained of, nothing runs."""
-    page = LivePage(chromium, scene.url)
-    page.open()
+@pytest.fixture(autouse=True)
+def loaded(page: LivePage) -> None:
+    """Each test begins with the page just loaded by an administrator, and with bridges that are connected."""
+    page.open("admin")
     page.wait_state("cloud", "connected")
     page.wait_state("archive", "connected")
-    yield page
-    assert chromium.ask("return window.hacked === undefined")
-    assert [url for url in chromium.requested() if not url.startswith(scene.url)] == []
-    # A request of the page's that fails is said there; the browser notes it in its console too.
-    assert [line for line in chromium.console() if "Failed to load resource" not in line] == []
 
 
 def test_the_page_says_which_bridge_is_in_trouble_why_and_what_to_do(page: LivePage) -> None:
     page.wait_says("#headline", "lab: the remote does not let it in.")
 
     group = "#troubles > li:first-child"
-    page.wait_says(
-        group, "lab", "refused: Not authorized", "nothing waits", "next attempt in", "What to do: Check username, password_file"
-    )
-    page.wait_state("lab", "backoff")
+    page.wait_says(group, "lab", "does not let it in: Not authorized", "next attempt in", "What to do: Check username")
+    page.wait_state("lab", "no connection")
     assert page.browser.ask("return document.title").startswith(f"✖ {NODE}: lab")
     page.browser.click(f"{group} a")
     assert page.browser.ask("return location.hash") == "#b-lab"
@@ -66,7 +60,7 @@ def test_figures_follow_without_loading_anew(page: LivePage, scene: Scene) -> No
 
     scene.publish("line/4/count", *"12345")
 
-    page.wait_says(accepted, f"{before + 5:,}")
+    wait_until(lambda: page.says(accepted) == f"{before + 5:,}", TURNS_WITHIN_S, "the page asks by itself", period_s=0.2)
     page.wait_says("#b-lab dl", f"{before + 5:,}")
     assert page.browser.ask(MARK) == 2
 
@@ -77,28 +71,69 @@ def test_a_bridge_process_that_is_killed_is_told_and_recovers(page: LivePage, sc
 
     page.wait_says("#troubles", "archive", "ended", "signal 9", "started again")
     page.wait_says("#event-rows", "process.ended")
+    page.wait("document.querySelector('#b-archive.s-attention')", "the card of the bridge is marked")
     page.wait_state("archive", "connected")
+    page.wait_says("#troubles", "Nothing to do: it has recovered.")
     page.wait(f"!document.getElementById('processes').textContent.includes({pid})", "another process")
 
 
 def test_a_link_that_is_cut_turns_and_recovers(page: LivePage, scene: Scene) -> None:
-    sign = "document.querySelector('#picture [data-key=\"remote:archive:0\"]').classList"
+    sign = "document.querySelector('#picture [data-key=\"remote:cloud:0\"]').classList"
     page.wait(f"{sign}.contains('s-ok')", "the remote is well in the picture")
-    scene.archive_link.cut()
+    scene.cloud_link.cut()
     try:
-        page.wait_says("#headline", "2 of 3 bridges in trouble", "archive")
-        page.wait_state("archive", "backoff")
+        page.wait_says("#headline", "2 of 4 bridges in trouble", "cloud")
+        page.wait_state("cloud", "no connection")
         page.wait(f"{sign}.contains('s-problem')", "the remote is in trouble in the picture")
-        scene.publish("plant/1/temperature", "21.5")
-        page.wait_says("#b-archive .why", "CONNECT")
+        scene.publish("plant/1/pressure", "1.5")
+        page.wait_says("#b-cloud .why", "does not answer the CONNECT")
         page.wait_says("#troubles", "1 message")
     finally:
-        scene.archive_link.restore()
+        scene.cloud_link.restore()
 
-    page.wait_state("archive", "connected")
+    page.wait_state("cloud", "connected")
     page.wait_says("#event-rows", "link.up")
     page.wait(f"{sign}.contains('s-ok')", "the remote is well again in the picture")
     page.wait_says("#headline", "lab:")
+
+
+def test_who_does_not_know_the_node_reads_which_bridge_is_in_trouble_why_and_what_to_do(page: LivePage, scene: Scene) -> None:
+    """Four bridges: one is refused, one has no remote and hardly any room, one is paused, one is well."""
+    with scene.bad_day(backlog=ARCHIVE_MOST - 150):
+        page.wait_says("#headline", "2 of 4 bridges in trouble: lab and archive.")
+        page.wait_says("#lead", "Worth a look too: depot.")
+        page.wait_says(
+            "#troubles > [data-key=lab]", "does not let it in: Not authorized", "messages", "Check username, password_file"
+        )
+        archive = "#troubles > [data-key=archive]"
+        page.wait_says(archive, "cannot be reached: Connection refused", f"at 127.0.0.1:{scene.archive.port}", "1,853 messages")
+        page.wait_says(archive, "Check address and port", "queue is 92 % full", "full in about", "limits.max_messages")
+        page.wait_says("#troubles > [data-key=depot]", "Paused by an operator", "12 messages", "Resume it when")
+        assert page.browser.seen("#troubles > [data-key=cloud]") == 0
+        for bridge, state, verdict in (
+            ("cloud", "connected", "ok"),
+            ("lab", "no connection", "problem"),
+            ("archive", "no connection", "problem"),
+        ):
+            page.wait_says(f"#b-{bridge} .badge", state)
+            assert page.browser.seen(f"#b-{bridge}.s-{verdict}") == 1
+        page.wait_says("#b-archive dl", "Queue full\n92 %", "Drains in\nnot now")
+
+    page.wait_state("archive", "connected")
+    page.wait_says("#headline", "lab:")
+
+
+def test_reasons_of_the_node_are_taken_apart_into_words(page: LivePage) -> None:
+    told = page.browser.ask_later(
+        """
+        const [reasons, done] = arguments;
+        import("./assets/reasons.js").then(({ failureOf }) => done(reasons.map((one) => failureOf(one))));
+        """,
+        list(REASONS),
+    )
+
+    assert [(one["words"], one["detail"], one["address"]) for one in told] == list(REASONS.values())
+    assert all(one["cure"] for one in told)
 
 
 def test_dead_letters_are_seen_replayed_and_arrive(page: LivePage, scene: Scene) -> None:
@@ -175,10 +210,33 @@ def test_hostile_topics_payloads_and_clients_are_text(page: LivePage, scene: Sce
     assert page.browser.ask("return document.querySelectorAll('img, main script').length") == 0
 
 
-def test_a_page_whose_server_has_gone_says_so_and_goes_on_when_it_is_back(page: LivePage, scene: Scene) -> None:
+def test_a_page_whose_server_has_gone_says_so_keeps_what_it_had_and_goes_on_when_it_is_back(page: LivePage, scene: Scene) -> None:
+    page.browser.offline(True)
+    page.wait_says("#lost", "The server does not answer.", "What you see is of", "The page goes on asking.")
+    page.wait("document.querySelector('.pulse.late') && document.querySelector('.layout.old')", "what there is turns grey")
+    page.wait_says("#headline", "lab")
+    assert page.browser.ask("return Array.from(document.querySelectorAll('[data-role]')).every((one) => one.disabled)")
+    page.browser.offline(False)
+    page.wait("document.getElementById('lost').hidden && document.querySelector('.pulse.live')", "live figures")
+
     scene.node.kill("http")
     page.wait_says("#event-rows tbody", "process.ended", "http")
     page.wait("document.getElementById('lost').hidden && document.querySelector('.pulse.live')", "live figures")
+
+
+def test_colours_follow_the_system_until_the_reader_chooses(page: LivePage) -> None:
+    ground = "return getComputedStyle(document.body).backgroundColor"
+    light = page.browser.ask(ground)
+    page.browser.media("screen", dark=True)
+    dark = page.browser.ask(ground)
+    assert light != dark
+
+    page.browser.click('.themes [data-theme="light"]')
+    assert page.browser.ask(ground) == light
+    page.open("admin", dark=True)  # it is kept
+    assert page.browser.ask(ground) == light
+    page.browser.click('.themes [data-theme="auto"]')
+    assert page.browser.ask(ground) == dark
 
 
 def test_events_are_filtered_by_word_and_by_kind(page: LivePage) -> None:
@@ -199,7 +257,7 @@ def test_a_changed_configuration_is_told_planned_and_applied_and_what_it_leaves_
     scene.configure(bridge_config("spare", free_port(), local_subscriptions=[{"filters": ["spare/#"]}]))
     page.wait_says("#troubles", "Configuration", "bascule.yaml has changed")
     apply_plan(page, "1 change.", "bridge spare: added")
-    page.wait_state("spare", "backoff")
+    page.wait_state("spare", "no connection")
     scene.publish("spare/1", "kept")
     page.wait_says("#b-spare dl", "Waiting\n1")
 
@@ -233,7 +291,7 @@ def test_a_configuration_that_does_not_hold_is_said_with_its_fault(page: LivePag
     try:
         page.wait_says("#troubles", "Configuration")
         page.browser.click("#configuration button[data-role=view]")
-        page.wait_says("#configuration", "The file does not hold:", "bridges[3].remote: is missing")
+        page.wait_says("#configuration", "The file does not hold:", "bridges[4].remote: is missing")
         assert page.browser.seen("#configuration button.primary") == 0
     finally:
         scene.configure()

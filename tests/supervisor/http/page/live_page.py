@@ -5,11 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from tests.supervisor.http.served import TOKENS
 from tests.support.chromium import Chromium
 from tests.support.waiting import wait_until
 
-LOOK_S = 0.1
-TURNS_WITHIN_S = 60.0  # the page asks every two seconds; a loaded machine takes longer
+LOOK_S = 0.15
+TURNS_WITHIN_S = 60.0  # a loaded machine takes long
+ASK_AT_ONCE = "document.dispatchEvent(new Event('visibilitychange'));"  # the page does when its tab is seen again
+_SAYS = "const one = document.querySelector(arguments[0]); return one?.getClientRects().length ? one.innerText : '';"
+_HAS_TOKEN = "return (sessionStorage.getItem('bascule-token') ?? '') === arguments[0]"
+_TAKES_TOKEN = """
+    sessionStorage.setItem("bascule-token", arguments[0]);
+    if (!arguments[0]) sessionStorage.clear();
+    localStorage.clear();
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,27 +28,38 @@ class LivePage:
     browser: Chromium
     url: str
 
-    def open(self, **window: Any) -> None:
-        """Load it, and wait for the node's first figures or the form for a token."""
+    def open(self, role: str | None = None, **window: Any) -> None:
+        """Load it with the token of ``role``, which this tab keeps, or with none, and wait for what it shows."""
         self.browser.open(self.url, **window)
-        self.wait("document.querySelector('#layout:not([hidden]), #login:not([hidden])')", "the page shows something")
+        token = TOKENS[role] if role else ""
+        if not self.browser.ask(_HAS_TOKEN, token):
+            self.browser.open(f"{self.url}assets/icon.svg")  # where no script of the page's forgets a token at once
+            self.browser.ask(_TAKES_TOKEN, token)
+            self.browser.open(self.url, **window)
+        seen = "#layout:not([hidden])" if role else "#layout:not([hidden]), #login:not([hidden])"
+        self.wait(f"document.querySelector('{seen}')", "the page shows something")
 
     def wait(self, condition: str, what: str) -> None:
         """Wait until the expression ``condition`` is true in the page; ``what`` says it in words."""
-        script = f"return Boolean({condition})"
+        script = f"{ASK_AT_ONCE} return Boolean({condition})"
         wait_until(
             lambda: self.browser.ask(script), TURNS_WITHIN_S, lambda: f"{what}; the page says\n{self.says('main')}", period_s=LOOK_S
         )
 
     def says(self, selector: str) -> str:
         """The text of an element as it is seen; empty where there is none."""
-        script = "const one = document.querySelector(arguments[0]); return one?.getClientRects().length ? one.innerText : ''"
-        return str(self.browser.ask(script, selector))
+        return str(self.browser.ask(_SAYS, selector))
 
     def wait_says(self, selector: str, *words: str) -> None:
         """Wait until an element's text has all of ``words``."""
+        script = f"{ASK_AT_ONCE} {_SAYS}"
+
+        def says_them() -> bool:
+            said = str(self.browser.ask(script, selector))
+            return all(word in said for word in words)
+
         wait_until(
-            lambda: all(word in self.says(selector) for word in words),
+            says_them,
             TURNS_WITHIN_S,
             lambda: f"{words} in {selector}, which says\n{self.says(selector)}",
             period_s=LOOK_S,

@@ -1,15 +1,17 @@
-"""A node as an operator meets it on a bad day, with its page: one bridge cannot log in, one has dead letters, one lags behind.
+"""A node with four bridges and its page, for the page's tests and for the manual's pictures (``scripts/page-pictures``).
 
-``Scene`` is for the page's tests and for the manual's pictures (``scripts/page-pictures``). Its remotes are real Mosquittos.
+One bridge never gets in. On a bad day another one has no remote and hardly any room, and a third is paused.
 """
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from supervisor.control.client import call
 from tests.support.mosquitto import Mosquitto
 from tests.support.mqtt_client import MqttClient
 from tests.support.mqtt_packets import PUBACK
@@ -21,13 +23,14 @@ from tests.support.waiting import PATIENCE_S, wait_until
 NODE = "plant-7"
 FORBIDDEN = "plant/recipe"
 BURST = 200
+ARCHIVE_MOST = 2_000  # messages that may wait for ``archive``
 
 
 class Scene:
     """The node, its page at ``url``, and the remotes of its bridges; ``http`` has keys of the node's configuration besides.
 
-    ``cloud`` takes everything but what ``forbid`` names. ``lab`` has the wrong password. ``archive`` takes temperatures and counts.
-    ``cloud_link`` and ``archive_link`` are the ways to those two, which can be cut and delayed.
+    ``cloud`` takes everything but what ``forbid`` names; ``cloud_link`` is the way there, which can be cut. ``lab`` has the wrong
+    password. ``archive`` takes temperatures and counts. ``depot`` takes what gates say. All remotes are real Mosquittos.
     """
 
     def __init__(self, folder: Path, **http: Any) -> None:
@@ -40,18 +43,20 @@ class Scene:
         self.lab = Mosquitto(folder / "lab", users={NODE: "right"})
         self.archive = Mosquitto(folder / "archive")
         self.cloud_link = Proxy(self.cloud.port)
-        self.archive_link = Proxy(self.archive.port)
         secret = folder / "lab.password"
         secret.write_text("wrong\n")
         secret.chmod(0o600)
         login = {"username": NODE, "password_file": str(secret)}
         lasting = {"initial": "2s", "max": "8s"}
+
+        def bridge(name: str, port: int, *filters: str, **keys: Any) -> Config:
+            return bridge_config(name, port, protocol="mqtt5", local_subscriptions=[{"filters": list(filters)}], **keys)
+
         self._bridges = [
-            bridge_config("cloud", self.cloud_link.port, protocol="mqtt5"),
-            bridge_config(
-                "lab", self.lab.port, protocol="mqtt5", remote=login, backoff=lasting, local_subscriptions=[{"filters": ["line/#"]}]
-            ),
-            bridge_config("archive", self.archive_link.port, local_subscriptions=[{"filters": ["plant/+/temperature", "line/#"]}]),
+            bridge("cloud", self.cloud_link.port, "#"),
+            bridge("lab", self.lab.port, "line/#", remote=login, backoff=lasting),
+            bridge("archive", self.archive.port, "plant/+/temperature", "line/#", limits={"max_messages": ARCHIVE_MOST}),
+            bridge("depot", self.cloud.port, "gate/#"),
         ]
         self._keys: dict[str, Any] = {
             "node": {"name": NODE, "data_dir": str(folder / "data")},
@@ -62,7 +67,7 @@ class Scene:
 
     def __enter__(self) -> Self:
         with self._stack:
-            for part in (self.cloud, self.lab, self.archive, self.cloud_link, self.archive_link, self.node):
+            for part in (self.cloud, self.lab, self.archive, self.cloud_link, self.node):
                 self._stack.enter_context(part)
             wait_until(self._served, PATIENCE_S, "the HTTP interface is ready", period_s=0.1)
             self._stack = self._stack.pop_all()
@@ -70,6 +75,20 @@ class Scene:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._stack.close()
+
+    @contextmanager
+    def bad_day(self, backlog: int) -> Iterator[None]:
+        """Meanwhile the remote of ``archive`` is down, ``backlog`` messages wait for it, and ``depot`` is paused with some."""
+        run_dir = self.node.data_dir / "run"
+        self.archive.stop()
+        call(run_dir, "bridge.pause", {"bridge": "depot"})
+        try:
+            for topic, number in (("gate/open", 12), ("line/4/count", 3), ("plant/1/temperature", backlog)):
+                self.publish(topic, *(f"{20 + at % 40 / 10}" for at in range(number)))
+            yield
+        finally:
+            self.archive.start()
+            call(run_dir, "bridge.resume", {"bridge": "depot"})
 
     def configure(self, *more: Config) -> None:
         """Write the configuration anew, with ``more`` bridges."""
