@@ -14,8 +14,11 @@ from tests.support import programs
 
 PAGES = sorted({*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")})
 
+PICTURE_MAX_BYTES = 300_000
+
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _PATH = re.compile(r"`((?:wire|storage|actors|supervisor|tests|scripts|configs)/[\w./-]*)`")
+_PICTURE = re.compile(r"!\[([^\]]*)\]\(([^)\s]+)\)")
 _CODE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 
 
@@ -61,3 +64,13 @@ def test_files_that_a_page_names_are_there(page: Path) -> None:
     wrong = [path for path in _PATH.findall(_CODE.sub("", page.read_text())) if not (ROOT / path).exists()]
 
     assert wrong == []
+
+
+def test_each_picture_is_small_used_and_told_in_words() -> None:
+    used: dict[Path, str] = {}
+    for page in PAGES:
+        used |= {(page.parent / place).resolve(): words for words, place in _PICTURE.findall(_CODE.sub("", page.read_text()))}
+
+    assert set(used) == {path for kind in ("png", "webp") for path in (ROOT / "docs").rglob(f"*.{kind}")}
+    assert [path.name for path in used if path.stat().st_size > PICTURE_MAX_BYTES] == []
+    assert [path.name for path, words in used.items() if len(words.split()) < 5] == []
