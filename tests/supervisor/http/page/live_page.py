@@ -39,6 +39,16 @@ class LivePage:
         seen = "#layout:not([hidden])" if role else "#layout:not([hidden]), #login:not([hidden])"
         self.wait(f"document.querySelector('{seen}')", "the page shows something")
 
+    def stay(self, role: str) -> None:
+        """Have it in a window of the usual size and light, for ``role``: as it is, or loaded where it is not open for that role."""
+        script = f"return location.href === arguments[1] && !document.querySelector('#layout').hidden && {_HAS_TOKEN[7:]}"
+        if not self.browser.ask(script, TOKENS[role], self.url):
+            self.open(role)
+            return
+        self.browser.resize(1280)
+        self.browser.media("screen", dark=False)
+        self.browser.ask("scrollTo(0, 0)")
+
     def wait(self, condition: str, what: str) -> None:
         """Wait until the expression ``condition`` is true in the page; ``what`` says it in words."""
         script = f"{ASK_AT_ONCE} return Boolean({condition})"
