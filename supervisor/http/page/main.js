@@ -144,12 +144,16 @@ class App {
     say(document.getElementById("confirm-title"), title);
     say(document.getElementById("confirm-text"), text);
     say(accept, yes);
-    dialog.returnValue = "";
-    accept.onclick = () => dialog.close("yes");
-    cancel.onclick = () => dialog.close("");
-    dialog.showModal();
-    cancel.focus();
-    return new Promise((resolve) => dialog.addEventListener("close", () => resolve(dialog.returnValue === "yes"), { once: true }));
+    this.undecided?.(false);
+    return new Promise((resolve) => {
+      const decide = (sure) => (resolve(sure), dialog.close());
+      this.undecided = resolve;
+      accept.onclick = () => decide(true);
+      cancel.onclick = () => decide(false);
+      dialog.onclose = () => dialog.open || resolve(false); // by Escape; the end of a question before may be told only now
+      dialog.showModal();
+      cancel.focus();
+    });
   }
 
   // --- the server, lost and found ---
