@@ -43,7 +43,7 @@ class Distributor(MailboxActor):
     def __init__(self, mailbox: Mailbox, settings: NodeSettings, epoch: int) -> None:
         super().__init__(mailbox, settings, epoch)
         self._local = LocalRouting(settings)
-        self._route_by(settings)
+        self.route_by(settings)
         self._senders: dict[str, int] = {}  # Connections that send to this life -> their epochs
         self._held: dict[tuple[str, int], Publishes] = {}  # by sender and number
         self._newest = RoutedBatches()
@@ -57,10 +57,10 @@ class Distributor(MailboxActor):
             self.send(QUEUE_STORE, SessionsWanted(epoch=self.epoch))
 
     def on_reconfigured(self, settings: NodeSettings) -> None:
-        self._route_by(settings)
+        self.route_by(settings)
         self._local.adopt(settings)
 
-    def _route_by(self, settings: NodeSettings) -> None:
+    def route_by(self, settings: NodeSettings) -> None:
         """What comes from now on goes by these rules; what was routed before and is sent again goes where it went."""
         self._router = Router(settings.bridges)
         self._hops_max = {bridge.name: bridge.max_hops for bridge in settings.bridges if bridge.loop_prevention}

@@ -97,7 +97,7 @@ PLANTED: tuple[tuple[str, str, tuple[tuple[Any, str, Any], ...]], ...] = (
     (
         "P7/rules-of-before",
         "the Distributor goes on by the rules that it began with",
-        ((Distributor, "_route_by", _first_rules_kept),),
+        ((Distributor, "route_by", _first_rules_kept),),
     ),
     (
         "P7/rule-by-place",

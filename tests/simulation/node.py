@@ -107,8 +107,8 @@ class SimQueueStore(QueueStore):
 class SimDistributor(Distributor):
     """Says by which rules it routes."""
 
-    def _route_by(self, settings: NodeSettings) -> None:
-        super()._route_by(settings)
+    def route_by(self, settings: NodeSettings) -> None:
+        super().route_by(settings)
         machine_of(current()).routes_by(settings)
 
 
