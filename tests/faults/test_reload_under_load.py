@@ -21,7 +21,7 @@ One seed of each with few changes runs always; ``--soak SECONDS`` runs as many a
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -190,6 +190,10 @@ class Scene:
     def _kill(self) -> None:
         """One process dies while the others are being told."""
         self._totals.kills += 1
+        with suppress(ProcessLookupError):  # the change has just ended it
+            self._kill_one()
+
+    def _kill_one(self) -> None:
         match self._rng.choice(("store", "clients", "cloud", "still", "supervisor")):
             case "supervisor":
                 self._node.kill_supervisor()
