@@ -17,7 +17,7 @@ from storage.engine.engine import Write
 from storage.engine.keys import chunk_key, lane_key
 from storage.queue.history import settlement_key
 from storage.snapshots.manifest import MANIFEST_NAME, find_snapshots, read_manifest
-from supervisor.cli import export as cli
+from supervisor.cli.main import cli
 from tests.analysis.rows import Row, table
 from tests.analysis.test_columns import resealed
 from tests.storage.building import batch, bridge, node
@@ -268,7 +268,7 @@ def test_a_copy_under_way_is_left_out_and_named_and_real_damage_beside_it_is_ref
     assert [(each.path, each.why) for each in problems] == [(str(coming), "is half made")]
     rows = table(share, "snapshots", ["path", "problem"])
     assert {(row["path"], row["problem"]) for row in rows} == {(str(sound), None), (str(coming), "is half made")}
-    command = CliRunner().invoke(cli.export, [str(share), "--to", str(target), "--tables", "queues"], standalone_mode=False)
+    command = CliRunner().invoke(cli, ["export", str(share), "--to", str(target), "--tables", "queues"], standalone_mode=False)
     assert (command.exception, command.return_value) == (None, 0)
     assert f"left out: {coming}: is half made" in command.stderr
     assert [path.stem for path in target.rglob("*.parquet")] == [sound.name]

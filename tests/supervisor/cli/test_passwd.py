@@ -9,14 +9,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-import click
 import pytest
 from click.testing import CliRunner
 
 from actors.door.password_file import read_passwords
 from actors.door.password_hashes import verify_password
-from supervisor.cli.main import main
-from supervisor.cli.passwd import passwd
+from supervisor.cli.main import cli, main
 from tests.supervisor.conftest import ROOT
 from tests.support.waiting import PATIENCE_S
 
@@ -106,9 +104,7 @@ def test_the_owner_of_the_file_stays(monkeypatch: pytest.MonkeyPatch, file: Path
 
 
 def test_the_prompt_asks_twice(file: Path) -> None:
-    command = passwd
-    assert isinstance(command, click.Command)
-    asked = CliRunner().invoke(command, [str(file), "ada"], input="one\nother\none\none\n")
+    asked = CliRunner().invoke(cli, ["passwd", str(file), "ada"], input="one\nother\none\none\n")
     assert asked.exit_code == 0, asked.output
     assert asked.output.count("Password for ada") == 2, "they differed, so it asked again"
     assert "one" not in asked.output.replace("done", "")
