@@ -10,7 +10,7 @@ import re
 import socket
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 
 import pytest
 
@@ -315,7 +315,9 @@ def test_a_flood_of_questions_is_answered_in_part(served: Served) -> None:
             for sock in socks:
                 sock.sendall(question)
             assert [request(served.port, "/health/ready", method).status for method in ("GET", "HEAD")] == [200, 200]
-            found.update(status for sock in socks for status in _STATUS.findall(sock.recv(65_536)))
+            for sock in socks:
+                with suppress(ConnectionResetError):  # those of the flood before counted still, and one had to give way
+                    found.update(_STATUS.findall(sock.recv(65_536)))
         return bool(found[b"503"])
 
     wait_until(flooded, PATIENCE_S, "one is refused")
