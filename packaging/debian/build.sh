@@ -36,7 +36,7 @@ system_files() {
     for shell in bash:bash-completion/completions/bascule zsh:zsh/vendor-completions/_bascule fish:fish/vendor_completions.d/bascule.fish; do
         PYTHONPATH=$packages _BASCULE_COMPLETE=${shell%%:*}_source "$work/venv/bin/python" -P -c "$program" >"$(share "${shell#*:}")"
     done
-    PYTHONPATH=$packages "$work/venv/bin/python" -P "$root/scripts/documents/man_page.py" "$version" | gzip -9n >"$(share man/man1/bascule.1.gz)"
+    PYTHONPATH=$packages "$work/venv/bin/python" "$root/scripts/documents/man_page.py" "$version" | gzip -9n >"$(share man/man1/bascule.1.gz)"
 }
 
 documents() {

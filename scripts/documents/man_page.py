@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 
 import click
+from command_tree import leaves
 
 from supervisor.cli.main import cli
 
@@ -24,15 +25,6 @@ def roff(text: str) -> str:
     return "\n".join(f"\\&{line.strip()}" if line.strip()[:1] in ("'", ".") else line.strip() for line in lines)
 
 
-def commands(group: click.Group, path: str) -> Iterator[tuple[str, click.Command]]:
-    """Every command below ``group`` with its full name."""
-    for name, command in sorted(group.commands.items()):
-        if isinstance(command, click.Group):
-            yield from commands(command, f"{path} {name}")
-        else:
-            yield f"{path} {name}", command
-
-
 def page(version: str) -> Iterator[str]:
     """The page's lines."""
     yield f'.TH BASCULE 1 "" "bascule {version}" "User Commands"'
@@ -40,7 +32,7 @@ def page(version: str) -> Iterator[str]:
     yield ".SH SYNOPSIS\n.B bascule\n[\\fIOPTIONS\\fR] \\fICOMMAND\\fR [\\fIARGUMENTS\\fR]"
     yield f".SH DESCRIPTION\n{roff(cli.help or '')}"
     yield ".SH COMMANDS"
-    for name, command in commands(cli, "bascule"):
+    for name, command in leaves():
         context = click.Context(command, info_name=name)
         yield f".TP\n.B {roff(' '.join([name, *command.collect_usage_pieces(context)]))}\n{roff(command.help or '')}"
     yield ".PP\nEach command has its options in \\fBbascule COMMAND \\-\\-help\\fR."

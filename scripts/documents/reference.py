@@ -17,6 +17,7 @@ from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
 import click
+from command_tree import leaves
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
@@ -104,8 +105,8 @@ Completion of commands, options and files, for the shell that is in use:
 ## The commands
 
 """
-    index = _table(("command", "effect"), [(f"[`{path}`](#{_anchor(path)})", _first(one)) for path, one in _leaves(cli, "bascule")])
-    return head + index + "".join(_command(path, one) for path, one in _leaves(cli, "bascule"))
+    index = _table(("command", "effect"), [(f"[`{path}`](#{_anchor(path)})", _first(one)) for path, one in leaves()])
+    return head + index + "".join(_command(path, one) for path, one in leaves())
 
 
 def _global_options() -> str:
@@ -115,14 +116,6 @@ def _global_options() -> str:
 
 def _option_names(option: click.Option) -> str:
     return _code(", ".join(option.opts) + (f" {_metavar(option)}" if not option.is_flag else ""))
-
-
-def _leaves(group: click.Group, path: str) -> Iterator[tuple[str, click.Command]]:
-    for name, command in sorted(group.commands.items()):
-        if isinstance(command, click.Group):
-            yield from _leaves(command, f"{path} {name}")
-        else:
-            yield f"{path} {name}", command
 
 
 def _anchor(path: str) -> str:
