@@ -464,6 +464,14 @@ class RestartBackoff(Backoff):
     stable: Annotated[float, Duration(0, 86400)] = setting("5s", "A child that lasted this long starts at initial again.")
 
 
+def _have_both_or_none(cert_file: str | None, key_file: str | None) -> None:
+    """Of a client's own certificate. Raises Inconsistent."""
+    if key_file and not cert_file:
+        raise Inconsistent([(("key_file",), "needs cert_file beside it")])
+    if cert_file and not key_file:
+        raise Inconsistent([(("cert_file",), "needs key_file beside it")])
+
+
 class Tls(Section):
     """TLS towards the remote; files are PEM."""
 
@@ -476,10 +484,7 @@ class Tls(Section):
 
     @model_validator(mode="after")
     def _consistent(self) -> Tls:
-        if self.key_file and not self.cert_file:
-            raise Inconsistent([(("key_file",), "needs cert_file beside it")])
-        if self.cert_file and not self.key_file:
-            raise Inconsistent([(("cert_file",), "needs key_file beside it")])
+        _have_both_or_none(self.cert_file, self.key_file)
         return self
 
 
@@ -830,10 +835,7 @@ class CollectorTls(Section):
 
     @model_validator(mode="after")
     def _consistent(self) -> CollectorTls:
-        if self.key_file and not self.cert_file:
-            raise Inconsistent([(("key_file",), "needs cert_file beside it")])
-        if self.cert_file and not self.key_file:
-            raise Inconsistent([(("cert_file",), "needs key_file beside it")])
+        _have_both_or_none(self.cert_file, self.key_file)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         try:
             if self.ca_file:
