@@ -13,7 +13,7 @@ _DATA_DIR = re.compile(r"(?<=data_dir: )[^\s,}]+")
 
 def examples() -> dict[str, str]:
     """The examples by name, each with the line that says what it is for."""
-    return {path.stem: _about(path.read_text(encoding="utf-8")) for path in sorted(_folder().glob("*.yaml"))}
+    return {name: _about(path.read_text(encoding="utf-8")) for name, path in _files().items()}
 
 
 def example_text(name: str, data_dir: str) -> str:
@@ -22,16 +22,15 @@ def example_text(name: str, data_dir: str) -> str:
     Raises:
         KeyError: there is no such example.
     """
-    if name not in examples():
-        raise KeyError(name)
-    folder = _folder()
-    text = (folder / f"{name}.yaml").read_text(encoding="utf-8")
-    return _DATA_DIR.sub(lambda _: data_dir, text.replace(f"$schema={SCHEMA_NAME}", f"$schema={folder / SCHEMA_NAME}"), count=1)
+    path = _files()[name]
+    text = path.read_text(encoding="utf-8").replace(f"$schema={SCHEMA_NAME}", f"$schema={path.with_name(SCHEMA_NAME)}")
+    return _DATA_DIR.sub(lambda _: data_dir, text, count=1)
 
 
-def _folder() -> Path:
+def _files() -> dict[str, Path]:
     checkout = Path(__file__).resolve().parents[2] / "configs"
-    return checkout if checkout.is_dir() else Path(sys.prefix) / _INSTALLED
+    folder = checkout if checkout.is_dir() else Path(sys.prefix) / _INSTALLED
+    return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
 
 
 def _about(text: str) -> str:
