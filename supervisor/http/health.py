@@ -11,9 +11,9 @@ from supervisor.control.control_socket import ControlError, NotRunning
 from supervisor.http.json_answer import Json
 from supervisor.http.models import Live, Ready
 from supervisor.http.node_calls import NodeCalls
-from wire.frames.names import HTTP, SUPERVISOR, TELEMETRY
+from wire.frames.names import ASIDE, SUPERVISOR
 
-_NOT_NEEDED = (SUPERVISOR, HTTP, TELEMETRY, "template")
+_NOT_NEEDED = (SUPERVISOR, "template", *ASIDE)
 
 
 def readiness_of(status: Mapping[str, Any]) -> dict[str, Any]:

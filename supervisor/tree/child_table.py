@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from wire.frames.names import BRIDGE, CLIENTS, HTTP, STORE, TELEMETRY, BridgeLane, lane_of_queue, process_name, queue_name
+from wire.frames.names import ASIDE, BRIDGE, CLIENTS, HTTP, STORE, TELEMETRY, BridgeLane, lane_of_queue, process_name, queue_name
 from wire.settings import BackoffSettings, NodeSettings
 
 # Start order; stop is the reverse. Children of one order start and stop together. HTTP answers from the first to the last.
-START_ORDER = (HTTP, TELEMETRY, STORE, BRIDGE, CLIENTS)
-# Those without which the node does its work, each with its module. Only its own process imports that: no other has its libraries.
-ASIDE = {HTTP: "supervisor.http.process", TELEMETRY: "supervisor.telemetry.process"}
+START_ORDER = (*ASIDE, STORE, BRIDGE, CLIENTS)
+# The module of a process that has one of its own. No other process imports that: no other has its libraries.
+_MODULES = {HTTP: "supervisor.http.process", TELEMETRY: "supervisor.telemetry.process"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +85,6 @@ def _spec(settings: NodeSettings, kind: str, bridge: str | None, lane: int | Non
         stop_timeout_s=settings.supervision.stop_timeout_s,
         bridge=bridge,
         lane=lane,
-        command=(ASIDE[kind], "--process", kind) if kind in ASIDE else None,
+        command=(_MODULES[kind], "--process", kind) if kind in _MODULES else None,
         needed=kind not in ASIDE,
     )

@@ -37,6 +37,8 @@ PLACEMENT = {
     TELEMETRY: (METRICS_EXPORTER,),
 }
 
+ASIDE = (HTTP, TELEMETRY)  # without them the node does its work
+
 _BRIDGE_QUEUE = "bridge"
 _SESSION_QUEUE = "session"
 _PROCESS_OF = {kind: process for process, kinds in PLACEMENT.items() for kind in kinds}
