@@ -56,6 +56,15 @@ class LivePage:
             lambda: self.browser.ask(script), TURNS_WITHIN_S, lambda: f"{what}; the page says\n{self.says('main')}", period_s=LOOK_S
         )
 
+    def wait_asks(self) -> None:
+        """Wait until it asks whether one is sure."""
+        self.wait("document.getElementById('confirm').open", "a question")
+
+    def say_yes(self) -> None:
+        """Wait until it asks whether one is sure, and be sure."""
+        self.wait_asks()
+        self.browser.click("#confirm-yes")
+
     def says(self, selector: str) -> str:
         """The text of an element as it is seen; empty where there is none."""
         return str(self.browser.ask(_SAYS, selector))

@@ -157,13 +157,12 @@ def test_dead_letters_are_purged_once_it_is_confirmed(page: LivePage, scene: Sce
     page.wait_says("#dead-letters", "pepper 1")
 
     page.press("Purge the dead letters of cloud")
-    page.wait("document.getElementById('confirm').open", "a question")
+    page.wait_asks()
     page.browser.press("ESCAPE")
     page.wait("!document.getElementById('confirm').open", "no question any more")
     page.wait_says("#dead-letters", "1 dead letter")
     page.press("Purge the dead letters of cloud")
-    page.wait("document.getElementById('confirm').open", "a question")
-    page.browser.click("#confirm-yes")
+    page.say_yes()
 
     page.wait_says("#said", "1 dead letter purged")
     page.wait_says("#dead-letters", "None")
@@ -270,8 +269,7 @@ def test_a_changed_configuration_is_told_planned_and_applied_and_what_it_leaves_
     page.wait_says("#orphans tbody", "bridge:spare:0", "1")
     page.wait_says("#troubles", "no bridge of the configuration serves them")
     page.press("Purge the queue bridge:spare:0")
-    page.wait("document.getElementById('confirm').open", "a question")
-    page.browser.click("#confirm-yes")
+    page.say_yes()
     page.wait_says("#said", "1 message purged")
     page.wait("document.getElementById('orphans').hidden", "no orphaned queue any more")
 
@@ -281,8 +279,7 @@ def apply_plan(page: LivePage, *words: str) -> None:
     page.browser.click("#configuration button[data-role=view]")
     page.wait_says("#configuration", *words)
     page.browser.click("#configuration button.primary")
-    page.wait("document.getElementById('confirm').open", "a question")
-    page.browser.click("#confirm-yes")
+    page.say_yes()
     page.wait_says("#said", "Configuration: applied.")
     page.wait_says("#configuration", "Nothing of it has changed")
 

@@ -120,7 +120,7 @@ def test_every_text_stands_out_from_what_is_behind_it(page: LivePage, dark: bool
 
     pairs, faint = faint_texts(page.browser)
     page.press("Purge the dead letters of cloud")
-    page.wait("document.getElementById('confirm').open", "a question")
+    page.wait_asks()
     _, faint_in_a_question = faint_texts(page.browser)
     page.open(dark=dark)
     _, faint_in_the_form = faint_texts(page.browser)
