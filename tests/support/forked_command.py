@@ -4,6 +4,8 @@ That process (``preloaded.py``) forks it with the environment, the working folde
 passed on, and the end is the same. It imports little, for it is what each command of a page costs.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import signal
@@ -11,19 +13,26 @@ import socket
 import struct
 import sys
 
-_NUMBER = struct.Struct("=i")
+NUMBER = struct.Struct("=i")  # what comes back: the pid, and at its end the exit status
+
+
+def ask(
+    address: str, module: str, words: list[str], cwd: str, environment: dict[str, str], streams: tuple[int, int, int]
+) -> socket.socket:
+    """Have ``module`` run with ``words`` and these standard streams by the process at ``address``; the way back of ``NUMBER``."""
+    way = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    way.connect(f"\0{address}")
+    socket.send_fds(way, [json.dumps([module, words, cwd, environment]).encode()], streams)
+    return way
 
 
 def main(address: str, words: list[str]) -> int:
     """Have it forked, wait for its end."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as way:
-        way.connect(f"\0{address}")
-        request = json.dumps(["supervisor.cli", words, os.getcwd(), dict(os.environ)]).encode()
-        socket.send_fds(way, [request], [0, 1, 2])
-        (pid,) = _NUMBER.unpack(way.recv(_NUMBER.size))
+    with ask(address, "supervisor.cli", words, os.getcwd(), dict(os.environ), (0, 1, 2)) as way:
+        (pid,) = NUMBER.unpack(way.recv(NUMBER.size))
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, lambda number, _: os.kill(pid, number))
-        (status,) = _NUMBER.unpack(way.recv(_NUMBER.size))
+        (status,) = NUMBER.unpack(way.recv(NUMBER.size))
     return int(status) if status >= 0 else 128 - int(status)
 
 

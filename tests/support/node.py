@@ -25,7 +25,7 @@ from tests.support.ports import free_port
 from tests.support.waiting import PATIENCE_S, wait_until
 from wire.frames.names import QUEUE_STORE, connection_name, forwarder_name
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = preloaded.ROOT
 READY_DEADLINE_S = 60.0
 STOP_DEADLINE_S = 90.0  # longer than ``stop_timeout``, after which the node kills who does not end
 TEMPLATE = "actors.process.template"  # in the command line of the process that the actors' are forked from

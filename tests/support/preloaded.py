@@ -18,7 +18,6 @@ import secrets
 import select
 import signal
 import socket
-import struct
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -28,6 +27,7 @@ from pathlib import Path
 from supervisor import launch
 from supervisor.config import loading_aside
 from tests.support import keeper
+from tests.support.forked_command import NUMBER, ask
 
 NODE = "supervisor.tree.run"
 NODES = (NODE, "tests.supervisor.run")
@@ -36,7 +36,6 @@ IMPORTS = {
     True: (NODE, "supervisor.tree.node", "supervisor.reload.source"),
     False: ("supervisor.cli.main", "supervisor.config.loading", "supervisor.config.named_files", "supervisor.control.client"),
 }
-_NUMBER = struct.Struct("=i")
 _REQUEST_MAX_BYTES = 200_000
 _ANSWER_S = 60.0
 _INTERPRETER = ("LD_", "MALLOC_", "PYTHON", "LC_", "LANG", "FAKETIME")  # variables that are read before any module is
@@ -83,10 +82,10 @@ class Preloaded:
         self.send_signal(signal.SIGTERM)
 
     def _number(self) -> int:
-        answer = self._way.recv(_NUMBER.size)
+        answer = self._way.recv(NUMBER.size)
         if not answer:
             raise RuntimeError("the process that programs are forked from has ended")
-        number: int = _NUMBER.unpack(answer)[0]
+        number: int = NUMBER.unpack(answer)[0]
         return number
 
 
@@ -100,37 +99,28 @@ def start(module: str, words: Sequence[str], *, cwd: Path, environment: Mapping[
     assert suits(environment), "these variables want an interpreter of their own"
     sys.audit("subprocess.Popen", module, list(words), str(cwd), None)  # for ``process_marker.py``
     with open(os.devnull, "rb") as nothing:
-        return _ask(_address(of_nodes=module in NODES), module, words, str(cwd), environment, (nothing.fileno(), out, err))
+        streams = nothing.fileno(), out, err
+        return Preloaded(ask(_address(of_nodes=module in NODES), module, list(words), str(cwd), dict(environment), streams))
 
 
 def address_of_commands() -> str:
     """Where ``forked_command.py`` has commands forked."""
-    return _address(of_nodes=False)[1:]
+    return _address(of_nodes=False)
 
 
 def _of_interpreter(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environment.items() if name.startswith(_INTERPRETER)}
 
 
-def _ask(
-    address: str, module: str, words: Sequence[str], cwd: str, environment: Mapping[str, str], streams: tuple[int, int, int]
-) -> Preloaded:
-    request = json.dumps([module, list(words), cwd, dict(environment)]).encode()
-    way = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    way.connect(address)
-    socket.send_fds(way, [request], streams)
-    return Preloaded(way)
-
-
 def _address(*, of_nodes: bool) -> str:
     if of_nodes not in _addresses:
         loads = _address(of_nodes=False) if of_nodes else ""
-        address = f"\0bascule-tests-{secrets.token_hex(8)}"
+        address = f"bascule-tests-{secrets.token_hex(8)}"
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening:
-            listening.bind(address)
+            listening.bind(f"\0{address}")
             listening.listen(64)
             subprocess.Popen(
-                launch.command(__name__, str(listening.fileno()), "nodes" if of_nodes else "commands", loads[1:]),
+                launch.command(__name__, str(listening.fileno()), "nodes" if of_nodes else "commands", loads),
                 cwd=ROOT,
                 env={**launch.environment(), **keeper.environment()},
                 stdin=subprocess.DEVNULL,
@@ -153,7 +143,7 @@ class _Loading(loading_aside.Loading):
         told, tells = os.pipe()
         try:
             module, texts, cwd = "supervisor.config.loading_aside", [str(word) for word in words], str(Path.cwd())
-            program = _ask(self.address, module, texts, cwd, os.environ, (0, tells, 2))
+            program = Preloaded(ask(self.address, module, texts, cwd, dict(os.environ), (0, tells, 2)))
         finally:
             os.close(tells)
         self._program, self._told = program, told
@@ -176,7 +166,7 @@ def main(argv: list[str]) -> None:
         from actors.process.template import import_all
 
         import_all()
-        _Loading.address = f"\0{argv[2]}"
+        _Loading.address = argv[2]
         loading_aside.Loading = _Loading  # type: ignore[misc]
     _Server(socket.socket(fileno=int(argv[0]))).serve()
 
@@ -221,7 +211,7 @@ class _Server:
         self._running[pidfd] = pid, way
         self._poll.register(pidfd, select.POLLIN)
         self._poll.register(way, 0)  # its end alone
-        way.send(_NUMBER.pack(pid))
+        way.send(NUMBER.pack(pid))
         return False
 
     def _ended(self, pidfd: int) -> None:
@@ -230,7 +220,7 @@ class _Server:
         with suppress(KeyError):
             self._poll.unregister(way)
         with suppress(OSError):  # nobody waits for it
-            way.send(_NUMBER.pack(os.waitstatus_to_exitcode(status)))
+            way.send(NUMBER.pack(os.waitstatus_to_exitcode(status)))
         self._poll.unregister(pidfd)
         os.close(pidfd)
         way.close()
