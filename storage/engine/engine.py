@@ -5,7 +5,8 @@ disk. What keys and values mean is the business of the modules above (``keys``, 
 
 rocksdict has traps, and this module steps around them: an iterator ends silently on a damaged block (so ``scan`` asks for its
 status), an upper bound is a bare pointer (so it stays in the frame), ``write`` holds the interpreter while it syncs (so
-``flush_wal`` does the syncing), and a database is released only when every handle is gone.
+``flush_wal`` does the syncing) and while it waits for tables (so it does not wait), and a database is released only when every
+handle is gone.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, sleep
 from typing import Any, Literal, Protocol
 
 from rocksdict import (
@@ -30,12 +31,13 @@ from rocksdict import (
     Rdict,
     ReadOptions,
     WriteBatch,
+    WriteOptions,
 )
 
 from storage.engine.commit_mark import Evidence
 from storage.engine.disk_reserve import Reserve
 from storage.engine.readable_around_damage import readable
-from storage.engine.rocksdb_errors import TRANSLATED
+from storage.engine.rocksdb_errors import TRANSLATED, WriteStalled
 from storage.engine.store_folder import PROBE_NAME
 from storage.engine.store_opening import StoreOpening
 from wire.errors import BasculeError, DiskFull, StorageDamaged, Unavailable
@@ -43,6 +45,7 @@ from wire.errors import BasculeError, DiskFull, StorageDamaged, Unavailable
 log = logging.getLogger("bascule")
 
 Family = Literal["msg", "history", "meta"]
+Operation = tuple[str, Family, bytes, bytes]
 Scan = Callable[[Family, bytes, bytes], Iterator[tuple[bytes, bytes]]]
 FAMILIES: tuple[Family, ...] = ("msg", "history", "meta")  # one that an older store has not is made when it is opened
 
@@ -52,6 +55,8 @@ BLOCK_CACHE_BYTES = 32 << 20
 RECYCLED_LOGS = 3  # a log written over needs no new blocks: a sync takes a third of the time, half of the CPU
 KEY_BYTES: dict[Family, int] = {"msg": 12, "history": 13, "meta": 0}  # of the longest keys; 0: none may be lost
 COPY_BYTES = 1 << 20
+TABLES_WAITING_MAX = 36  # to be merged; RocksDB takes no write with more
+STALL_LOOK_S = 0.002
 PROBE_BYTES = 16 << 10  # opening the store takes more, but for a moment it cannot be read then
 COMPACTIONS_MAX = 100  # that wait; RocksDB comes to the rest by itself
 # Figures of ``status``, and what RocksDB calls them: those that each family has of its own, and those of the whole.
@@ -72,6 +77,8 @@ PROPERTIES = {
     "compactions_running": "rocksdb.num-running-compactions",
     "flushes_running": "rocksdb.num-running-flushes",
 }
+_AT_ONCE = WriteOptions()
+_AT_ONCE.no_slowdown = True
 LOG_SUFFIX = ".log"
 BLOB_MIN_BYTES = 4096  # larger values go to blob files, which compaction does not rewrite
 
@@ -84,7 +91,7 @@ class Write:
     def __init__(self) -> None:
         self.promised = False  # whether somebody is told once it is committed, and it is as strong as is configured
         self.tails: dict[int, int] = {}  # of the queues that it changes, by number
-        self.ops: list[tuple[str, Family, bytes, bytes]] = []
+        self.ops: list[Operation] = []
         self.size_bytes = 0
         self._callbacks: list[Callable[[], None]] = []
 
@@ -232,21 +239,9 @@ class RocksDatabase:
 
     def write(self, write: Write) -> None:
         """Put ``write`` into the log and the memory of the database, as a whole."""
-        with TRANSLATED:
-            db = self._db or self._opened()
-            if not write.ops:
-                return
-            batch = WriteBatch(raw_mode=True)
-            handles = self._handles
-            put = batch.put
-            for operation, family, key, value in write.ops:
-                if operation == "put":
-                    put(key, value, handles[family])
-                elif operation == "delete":
-                    batch.delete(key, handles[family])
-                else:
-                    batch.delete_range(key, value, handles[family])
-            db.write(batch)
+        db = self._db or self._opened()
+        if write.ops:
+            _put_through(db, partial(_batch, write.ops, self._handles))
 
     def number(self, *, sync: bool = False) -> int:
         """The number of the newest operation; with ``sync``, once all that was written survives the loss of power.
@@ -491,17 +486,51 @@ class RocksEngine:
 
 
 def _copy_family(scan: Scan, new: Rdict, family: Family) -> None:
-    handle = new.get_column_family_handle(family)
-    batch, size_bytes = WriteBatch(raw_mode=True), 0
+    handles = {family: new.get_column_family_handle(family)}
+    part = Write()
     for key, value in readable(partial(scan, family), KEY_BYTES[family]):
-        batch.put(key, value, handle)
-        size_bytes += len(value)
-        if size_bytes > COPY_BYTES:
+        part.put(family, key, value)
+        if part.size_bytes > COPY_BYTES:
+            _put_through(new, partial(_batch, part.ops, handles))
+            part = Write()
+    _put_through(new, partial(_batch, part.ops, handles))
+
+
+def _batch(ops: list[Operation], handles: dict[Family, Any]) -> WriteBatch:
+    batch = WriteBatch(raw_mode=True)
+    put = batch.put
+    for operation, family, key, value in ops:
+        if operation == "put":
+            put(key, value, handles[family])
+        elif operation == "delete":
+            batch.delete(key, handles[family])
+        else:
+            batch.delete_range(key, value, handles[family])
+    return batch
+
+
+def _put_through(db: Rdict, batch: Callable[[], WriteBatch]) -> None:
+    """Write ``batch``, once RocksDB takes it: it takes nothing while too much waits to become tables.
+
+    It would wait itself, with the interpreter held; and where the disk has become full meanwhile, until there is room, which the
+    store could then not make. So it is asked again, until its tables are written or there was an error.
+
+    Raises:
+        Unavailable: the disk refuses, this write or the tables before it.
+    """
+    failed = False
+    while True:
+        try:
             with TRANSLATED:
-                new.write(batch)
-            batch, size_bytes = WriteBatch(raw_mode=True), 0
-    with TRANSLATED:
-        new.write(batch)
+                db.write(batch(), _AT_ONCE)  # consumes it, whatever becomes of it
+        except WriteStalled:
+            if failed:
+                raise
+        else:
+            return
+        while db.property_int_value("rocksdb.is-write-stopped") and not failed:
+            sleep(STALL_LOOK_S)
+            failed = bool(db.property_int_value("rocksdb.background-errors"))
 
 
 def _options(cache: Cache, *, tolerant: bool) -> Options:
@@ -511,6 +540,10 @@ def _options(cache: Cache, *, tolerant: bool) -> Options:
     options.create_missing_column_families(True)
     options.set_write_buffer_size(MEMTABLE_BYTES)
     options.set_max_total_wal_size(WAL_MAX_BYTES)
+    options.set_level_zero_stop_writes_trigger(TABLES_WAITING_MAX)
+    options.set_level_zero_slowdown_writes_trigger(TABLES_WAITING_MAX)  # each write is taken at once, or not yet
+    options.set_hard_pending_compaction_bytes_limit(0)
+    options.set_soft_pending_compaction_bytes_limit(0)
     options.set_atomic_flush(True)  # an idle family does not hold on to old logs
     options.set_recycle_log_file_num(RECYCLED_LOGS)
     options.set_max_background_jobs(2)

@@ -7,6 +7,10 @@ from types import TracebackType
 from wire.errors import BasculeError, DiskFull, StorageDamaged, Unavailable
 
 
+class WriteStalled(Unavailable):
+    """RocksDB takes no write until it has written tables."""
+
+
 class _Translated:
     """Turns rocksdict's errors, which are plain exceptions with a text, into ours."""
 
@@ -17,6 +21,8 @@ class _Translated:
         if error is None or isinstance(error, BasculeError):
             return
         text = str(error)
+        if kind is Exception and _STALLED in text:
+            raise WriteStalled("the store waits for its tables", error=text) from error
         if kind is Exception and _is_damage(text):
             raise StorageDamaged("the store is damaged", error=text) from error
         if (isinstance(error, OSError) or kind is Exception) and any(sign in text for sign in _FULL):
@@ -30,6 +36,7 @@ def _is_damage(text: str) -> bool:
 
 
 TRANSLATED = _Translated()
+_STALLED = "Write stall"
 _FULL = ("No space left", "Disk quota exceeded")
 _UNAVAILABLE = ("IO error", "(os error ", "Direct I/O is not supported", "Shutdown in progress", "Result incomplete")
 _DAMAGED = ("Corruption", "No such file or directory")
