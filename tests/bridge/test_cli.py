@@ -11,9 +11,9 @@ import pytest
 from tests.conftest import StartNode
 from tests.support import programs
 from tests.support.mosquitto import Mosquitto, mosquitto_pub
-from tests.support.node import bridge_config, node_config
+from tests.support.node import Node, bridge_config, node_config
 from tests.support.subscriber import Subscriber
-from tests.support.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S, wait_until
 
 GOOD = """\
 node: {name: edge, data_dir: ./data}
@@ -136,9 +136,16 @@ def test_a_paused_bridge_queues_whatever_ends_and_a_resumed_one_delivers(remote:
         assert subscriber.wait_for("t", numbers).are_exact()
         row = node.wait_lane("cloud", state="connected", depth=0)
         assert row["paused_since_ms"] is None
-        events = node.cli("events", str(node.config_path), "--kind", "bridge", "--json").stdout.splitlines()
-        told = [(event["kind"], event["actor"]) for event in map(json.loads, events)]
-        assert told == [("bridge.paused", "operator"), ("bridge.paused", "supervisor"), ("bridge.resumed", "operator")]
+        told = [("bridge.paused", "operator"), ("bridge.paused", "supervisor"), ("bridge.resumed", "operator")]
+        wait_until(
+            lambda: bridge_events(node) == told, 10.0, lambda: f"{told}, not {bridge_events(node)}"
+        )  # on record a moment later
+
+
+def bridge_events(node: Node) -> list[tuple[str, str]]:
+    """Kind and actor of all that is on record of bridges."""
+    lines = node.cli("events", str(node.config_path), "--kind", "bridge", "--json").stdout.splitlines()
+    return [(event["kind"], event["actor"]) for event in map(json.loads, lines)]
 
 
 def test_bridge_restart_gives_the_lane_a_new_process_and_loses_nothing(remote: Mosquitto, start_node: StartNode) -> None:

@@ -153,6 +153,7 @@ def test_another_address_of_the_list_is_another_session_and_so_is_the_way_back(s
         first.refuse_connect = 3 if level == 4 else 0x88
         first.release()
         second.wait_finished(1)
+        node.wait_lane("cloud", depth=0)  # the bridge has read the end of it
         second.refuse_connect = first.refuse_connect
         second.drop()
         first.refuse_connect = 0

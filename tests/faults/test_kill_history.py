@@ -51,6 +51,8 @@ def test_kills_leave_a_history_that_adds_up(tmp_path: Path, start_node: StartNod
             wait_lives(node, lives, kill + 1 if kill <= KILLS // 2 else kill)  # a kill may take what is not on record
             process = "bridge" if kill == KILLS // 2 else "store"
             node.wait_replaced(process, node.kill(process))
+            if process == "bridge":
+                wait_lives(node, ("process.ended", "bridge:cloud:0"), 1)
         sent = [publisher.finish() for publisher in crowd]
         for qos in (1, 2):
             subscriber.wait_for(f"q{qos}", sent[qos], deadline_s=30.0)

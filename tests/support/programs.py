@@ -43,7 +43,7 @@ def run_bascule(*words: str, timeout_s: float) -> subprocess.CompletedProcess[st
     """Run ``bascule WORDS`` of this checkout, as ``run`` does, in a process that has its modules already (``preloaded.py``)."""
 
     def start(out: int, err: int) -> preloaded.Preloaded:
-        module, environment = "supervisor.cli", launch.environment()
+        module, environment = preloaded.COMMAND, launch.environment()
         return preloaded.start(module, words, cwd=preloaded.ROOT, environment=environment, out=out, err=err)
 
     return _finished(start, ["bascule", *words], timeout_s)

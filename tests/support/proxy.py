@@ -60,6 +60,10 @@ class Proxy:
         self._ending.set()
         self._thread.join(PATIENCE_S)
 
+    def aim(self, target_port: int) -> None:
+        """Pass on to ``target_port`` what connects from now on."""
+        self._target = (self._target[0], target_port)
+
     def cut(self) -> None:
         """Close every connection and refuse new ones, until ``restore``."""
         self._cut.set()

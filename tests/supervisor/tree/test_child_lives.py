@@ -140,6 +140,8 @@ def test_a_misconfigured_lane_leaves_the_others_at_work_and_any_other_ends_the_n
     assert node.child(name).state == "misconfigured"
     assert node.ends == ends
     assert node.stopped() == []
+    others = [child.life for child in node.children.living() if child.name != name]
+    assert all(isinstance(life, FakeLife) and life.killed == (name == STORE) for life in others)
 
 
 def test_a_damaged_store_stays_down_and_ends_intake_only() -> None:
