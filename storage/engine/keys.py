@@ -3,7 +3,8 @@
 ``msg``: ``queue u32 | first_seq u64``, big endian. ``meta``: one letter for the kind, then what it is about:
 ``F`` the store's format, ``N<name>`` the number of a queue, ``L<number>`` a queue's row, ``P<name>`` a sender's row,
 ``S<session>`` a session's row, ``R<topic>`` a retained message, ``H`` the highest number of a queue that is gone, ``D<number>``
-the row of a dead-letter queue (its letters: ``dead_letters``), ``B<bridge>`` the lanes of a bridge (``lane_changes``).
+the row of a dead-letter queue (its letters: ``dead_letters``), ``B<bridge>`` the lanes of a bridge (``lane_changes``),
+``T<number>`` what events have told of a queue's losses.
 """
 
 from __future__ import annotations
@@ -37,6 +38,11 @@ def lane_key(queue: int) -> bytes:
 def dead_key(queue: int) -> bytes:
     """The key of the row of dead-letter queue ``queue``."""
     return b"D" + queue.to_bytes(4, "big")
+
+
+def told_key(queue: int) -> bytes:
+    """The key of what events have told of the losses of ``queue``."""
+    return b"T" + queue.to_bytes(4, "big")
 
 
 def lanes_key(bridge: str) -> bytes:
@@ -89,6 +95,7 @@ class QueueNumbers:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._given = 0
         self._numbers = {key[1:].decode(): int.from_bytes(value, "big") for key, value in engine.scan("meta", _NAME, b"O")}
         gone = int.from_bytes(engine.get("meta", _HIGHEST) or b"", "big")
         self._highest_short_lived = max(self.SHORT_LIVED, gone, *self._numbers.values(), 0)
@@ -101,7 +108,8 @@ class QueueNumbers:
         """The number of the queue ``name``; a new one is durable before it is returned."""
         number = self._numbers.get(name)
         if number is None:
-            number = max((known for known in self._numbers.values() if known < self.SHORT_LIVED), default=0) + 1
+            known = (known for known in self._numbers.values() if known < self.SHORT_LIVED)
+            number = self._given = max((self._given, *known)) + 1  # also one whose commit had no answer
             write = Write()
             write.put("meta", _NAME + name.encode(), number.to_bytes(4, "big"))
             self._engine.commit(write, sync=True)

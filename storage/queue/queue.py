@@ -69,7 +69,6 @@ class Queue:
             value = engine.get("meta", lane_key(number))
             row = LaneRow.decode(value, queue=name) if value is not None else LaneRow.begin(first_seq)
         self.name, self.number = name, number
-        self.ledger_opened = row.ledger.copy()
         self._row_state = Unwritten(on_change)
         changed = self._row_state.mark
         self._reader = reader = ChunkReader(engine, name, number, row.trimmed)

@@ -8,7 +8,8 @@ from __future__ import annotations
 import logging
 
 from storage.engine.engine import Engine
-from storage.store.event_log import EventLog
+from storage.replication.log import LogAway
+from storage.store.event_log import LOG_AWAY, EventLog
 from wire.errors import DiskFull, Unavailable
 from wire.settings import NodeSettings
 
@@ -39,7 +40,7 @@ class Disk:
 
     def adopt(self, settings: NodeSettings) -> None:
         """These hold from now on."""
-        self._min_free_bytes = settings.limits.min_free_disk_bytes
+        self.needed_bytes = settings.limits.min_free_disk_bytes
 
     @property
     def is_low(self) -> bool:
@@ -85,5 +86,7 @@ class Disk:
 
 
 def refusal_facts(error: Unavailable) -> dict[str, str]:
-    """What ``status`` says of a disk that refuses: there is no room, or something else is wrong with it."""
+    """What ``status`` says of what refuses: the disk has no room, something else is wrong with it, or it is the replicated log."""
+    if isinstance(error, LogAway):
+        return {"state": LOG_AWAY, "error": str(error)}
     return {"state": "disk_full" if isinstance(error, DiskFull) else "disk_error", "error": str(error)}

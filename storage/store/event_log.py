@@ -1,7 +1,8 @@
 """Keeps the events of the node, what the rows are is ``event_rows``'; and makes those that the store itself sees. Bounded.
 
 An event goes with the next commit, and asks for no sync of its own. What a queue lost is read off its ledger once a second, so
-that counting costs nothing where messages pass.
+that counting costs nothing where messages pass. How much of it has been told is on record beside the events: what a store lost in
+its last second, the next one tells.
 """
 
 from __future__ import annotations
@@ -10,7 +11,10 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
+import msgpack
+
 from storage.engine.engine import Engine, Write
+from storage.engine.keys import told_key
 from storage.queue.ledger import Ledger
 from storage.store.event_rows import Detail, Event, event_key, event_number
 from wire.errors import ConfigError, StorageDamaged
@@ -25,6 +29,7 @@ TRIM_PERIOD_S = 60.0
 TRIMMED_MAX = 1000  # events looked at for their age at once
 CLOCK_JUMP_MS = 2000
 OVERFLOW_ENDS_S = 10.0
+LOG_AWAY = "log_away"  # the state of a store whose replicated log cannot be used
 _PAGE_BYTES = 256 << 10
 _LAST = (1 << 64) - 1
 
@@ -49,7 +54,8 @@ class EventLog:
         self._trimmed_s = float("-inf")
         self._said_s: dict[_About, float] = {}
         self._counted: dict[_About, int] = {}
-        self._ledgers: dict[str, dict[tuple[str, str], int]] = {}
+        self._told: dict[int, dict[tuple[str, str], int]] = {}  # by the queue's number: kind, reason, how many
+        self._newly_told: set[int] = set()  # not on record yet
         self._overflows: dict[str, _Overflow] = {}
         self._disk: tuple[str, int] | None = None  # why it is full, since when
         self._skew_ms: float | None = None
@@ -89,21 +95,33 @@ class EventLog:
             about = (kind, bridge, lane, reason)
             self._counted[about] = self._counted.get(about, 0) + count
 
-    def begin_ledger(self, queue: str, ledger: Ledger) -> None:
-        """``queue`` is open; what its ``ledger`` says now has been told."""
-        if self.kept:
-            self._ledgers[queue] = _losses(ledger)
+    def ledger(self, number: int, bridge: str, lane: int, ledger: Ledger, now_s: float, wall_ms: int) -> None:
+        """Tell what queue ``number`` has lost since that was told the last time.
 
-    def ledger(self, queue: str, bridge: str, lane: int, ledger: Ledger, now_s: float, wall_ms: int) -> None:
-        """Tell what ``queue`` has lost since that was told the last time."""
-        if not self.kept:
+        Raises:
+            Unavailable: the disk refuses to say what has been told.
+        """
+        losses = _losses(ledger) if self.kept else {}
+        if not losses:
             return
-        told = self._ledgers.setdefault(queue, {})
-        for (kind, reason), total in _losses(ledger).items():
+        told = self._told.get(number)
+        if told is None:
+            told = self._told[number] = self._read_told(number, losses)
+        for (kind, reason), total in losses.items():
             count = total - told.get((kind, reason), 0)
             if count > 0 and self._may_say((kind, bridge, lane, reason), now_s, TOLD_PERIOD_S):
                 told[kind, reason] = total
+                self._newly_told.add(number)
                 self._tell(wall_ms, kind, bridge, lane, reason, count, total=total)
+
+    def _read_told(self, number: int, losses: dict[tuple[str, str], int]) -> dict[tuple[str, str], int]:
+        """What is on record of queue ``number``. Where that is damaged, ``losses`` pass for told."""
+        try:
+            row = self._engine.get("meta", told_key(number))
+            return {} if row is None else {(kind, reason): total for kind, reason, total in msgpack.unpackb(row)}
+        except (StorageDamaged, ValueError, TypeError, msgpack.UnpackException) as error:
+            log.error("events.damaged", extra={"error": str(error), "queue": number})
+            return losses
 
     def overflowed(self, bridge: str, policy: str, count: int, now_s: float, wall_ms: int) -> None:
         """A limit of ``bridge``, or of the node, refused or dropped ``count`` messages."""
@@ -117,16 +135,18 @@ class EventLog:
         overflow.met_s, overflow.met_ms = now_s, wall_ms
 
     def disk(self, reason: str, wall_ms: int, free_bytes: int | None) -> None:
-        """The disk takes nothing for ``reason``, or with an empty one: it takes what there is."""
+        """The disk, or the replicated log, takes nothing for ``reason``, or with an empty one: it takes what there is."""
         if bool(reason) == (self._disk is not None):
             return
         free: dict[str, Detail] = {} if free_bytes is None else {"free_bytes": free_bytes}
         if reason:
             self._disk = reason, wall_ms
-            self._tell(wall_ms, "disk.full", "", -1, reason, 0, **free)
+            kind, facts = ("log.away", {}) if reason == LOG_AWAY else ("disk.full", free)
+            self._tell(wall_ms, kind, "", -1, reason, 0, **facts)
         elif self._disk is not None:
             (was, since_ms), self._disk = self._disk, None
-            self._tell(wall_ms, "disk.available", "", -1, was, 0, lasted_ms=wall_ms - since_ms, **free)
+            kind, facts = ("log.available", {}) if was == LOG_AWAY else ("disk.available", free)
+            self._tell(wall_ms, kind, "", -1, was, 0, lasted_ms=wall_ms - since_ms, **facts)
 
     def clock(self, now_s: float, wall_ms: int) -> None:
         """What the clocks say; call it about once a second."""
@@ -180,6 +200,9 @@ class EventLog:
             self._next += 1
         self._uncommitted += self.waiting
         self.waiting.clear()
+        for number in self._newly_told:
+            write.put("meta", told_key(number), msgpack.packb([(*about, total) for about, total in self._told[number].items()]))
+        self._newly_told.clear()
 
     def _trim(self, write: Write, wall_ms: int) -> None:
         """The newest always stays, so that its number is known."""

@@ -9,8 +9,10 @@ the event, not of its writing. What does not apply is ``""`` (``bridge``, ``acto
 not synced by themselves: those on their way may be lost when a process is killed, those of the last second when the power goes.
 
     kind                what it tells
-    node.started        actor: supervisor; details: version
+    node.started        actor: supervisor; details: version. Of a replicated node: it begins to lead
     node.stopped        reason: the exit status
+    node.leader         actor: supervisor; reason: the member that leads from here on
+    node.standby        actor: supervisor; reason: why it leads no more. Where its lease had ended, only its log says so
     node.reloaded       actor: operator, or supervisor after SIGHUP; reason: what has changed; count: changes; details: number (of
                         the settings), live, reconnect, restart, destructive (how many of each)
     node.reload_refused actor as before; reason: what is wrong with the file, with its line, or what was not to be changed; details:
@@ -34,6 +36,10 @@ not synced by themselves: those on their way may be lost when a process is kille
     overflow.ended      bridge; reason; count: messages refused or dropped; details: lasted_ms
     disk.full           reason: what the disk says, or min_free_disk; details: free_bytes
     disk.available      details: lasted_ms
+    log.away            the log of the cluster cannot be used, so nothing is acknowledged; kept once it can be again
+    log.available       details: lasted_ms
+    log.left            the node goes on without the log of the cluster (on_loss: degrade)
+    log.rejoined        the log goes on with what the node has; count: commits meanwhile, since its store was opened
     bridge.paused       bridge; actor: operator, or supervisor where a node begins with it; reason: then since when
     bridge.resumed      bridge; actor: operator
     queue.purged        bridge, lane (-1: all, or its dead letters); reason: queue, dead_letters; count

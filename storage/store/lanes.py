@@ -121,8 +121,6 @@ class Lanes:
                 mark_holds=self._mark_holds,
                 retained=place is not None and self._keeps_history(place.bridge),
             )
-            if place is not None:
-                self._events.begin_ledger(name, queue.ledger_opened)
         except StorageDamaged as error:
             log.critical("queue.row_damaged", extra={"queue": name, "error": str(error), "kept": self._engine.keep_evidence()})
             nothing = LaneRow(head=0, tail=0, handed=0, trimmed=0)

@@ -298,8 +298,8 @@ class Store:
 
     def _keep_events(self, now_s: float, wall_ms: int) -> None:
         events = self.events
-        for name, lane in self.lanes.of_bridges.items():
-            events.ledger(name, lane.bridge, lane.number, lane.queue.ledger, now_s, wall_ms)
+        for lane in self.lanes.of_bridges.values():
+            events.ledger(lane.queue.number, lane.bridge, lane.number, lane.queue.ledger, now_s, wall_ms)
         events.clock(now_s, wall_ms)
         events.disk("min_free_disk" if self._disk.is_low else "", wall_ms, self._disk.free_bytes)
         events.tick(self.next_commit.write, now_s, wall_ms)

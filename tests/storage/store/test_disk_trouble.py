@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
+from storage.engine.engine import Write
+from storage.replication.log import LogAway
 from storage.store.disk_trouble import Disk
 from storage.store.event_log import EventLog
 from storage.store.store import Store
@@ -10,6 +14,7 @@ from tests.storage.building import (
     node,
     u16,
 )
+from tests.storage.commanding import command
 from tests.storage.turns import handed, of, open_lane, publishes, turn
 from tests.support.settings import limits
 from wire.errors import DiskFull
@@ -33,6 +38,27 @@ def test_a_full_disk_acknowledges_nothing_loses_nothing_and_ends_by_itself() -> 
     assert [frame.number for frame in of(effects, Committed)] == [2]
     assert handed(effects) == [b"a", b"b"]
     assert store.status(5000)["state"] == "running"
+
+
+def test_a_log_that_is_away_is_no_disk_that_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    """store.refused-write-kept"""
+    engine = RecordingEngine()
+    store = Store(engine, node(), 1)
+    open_lane(store)
+
+    def away(write: Write, *, sync: bool) -> float:
+        raise LogAway("no majority", write=len(write.ops), sync=sync)
+
+    with monkeypatch.context() as refusing:
+        refusing.setattr(engine, "commit", away)
+        assert turn(store, publishes(1, b"a")) == []
+        assert store.status(5000)["state"] == "log_away"
+    effects = turn(store, now_s=110.0, wall_ms=9000)
+
+    assert [frame.number for frame in of(effects, Committed)] == [1]
+    assert store.status(5000)["state"] == "running"
+    told = command(store, "events", now_s=111.0)["events"]
+    assert [(event["kind"], event["reason"]) for event in told] == [("log.away", "log_away"), ("log.available", "log_away")]
 
 
 def test_little_free_disk_behaves_as_full() -> None:

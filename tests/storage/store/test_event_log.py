@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from storage.engine.engine import Engine, RocksEngine, Write
+from storage.engine.keys import told_key
 from storage.engine.memory_engine import MemoryEngine
 from storage.store.event_rows import Event, event_key, event_number
 from storage.store.store import Store
@@ -154,6 +155,40 @@ def test_dead_expired_and_lost_messages_are_told() -> None:
     box.pass_time(1)
 
     assert box.told()[2:] == [("messages.dropped", "restart", 7)], "and nothing that was told before"
+
+
+def test_what_was_lost_in_a_stores_last_second_is_told_by_the_next_one() -> None:
+    engine = RecordingEngine()
+    settings = keeping(bridge(limit=limits(max_messages=10, overflow="drop-newest")))
+    box = Box(engine, settings)
+    box.publish(13)
+    box.pass_time(1)
+    box.publish(4)
+    box = Box(engine, settings)
+    box.pass_time(1)
+
+    assert [(kind, count) for kind, _, count in box.told() if kind == "messages.dropped"] == [
+        ("messages.dropped", 3),
+        ("messages.dropped", 4),
+    ]
+
+
+def test_where_it_is_damaged_what_was_told_nothing_is_told_twice() -> None:
+    engine = RecordingEngine()
+    settings = keeping(bridge(limit=limits(max_messages=10, overflow="drop-newest")))
+    box = Box(engine, settings)
+    box.publish(13)
+    box.pass_time(1)
+    write = Write()
+    write.put("meta", told_key(box.store.lanes.of_bridges[QUEUE].queue.number), b"\xc1")
+    engine.commit(write, sync=True)
+    box = Box(engine, settings, now_s=200)
+    box.number = 1
+    box.pass_time(1)
+    box.publish(2)
+    box.pass_time(1)
+
+    assert [count for kind, _, count in box.told() if kind == "messages.dropped"] == [3, 2]
 
 
 @pytest.mark.parametrize("policy", ["reject", "drop-oldest", "drop-newest"])

@@ -178,7 +178,7 @@ def test_each_part_goes_by_what_holds_now(engine: Engine) -> None:
     assert store.lanes.all["bridge:new:0"].queue.trimming.history is not None
     assert store.lanes.all["bridge:new:0"].queue.qos0.max_bytes == 77
     assert store.lanes._session_limits.max_messages == 7
-    assert store._disk._min_free_bytes == 11
+    assert store._disk.needed_bytes == 11
     assert store._rooms._limits.min_free_disk_bytes == 11
     assert store._local_sessions._settings is sessions
     assert store._retained._settings is sessions
