@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from fnmatch import fnmatch
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -23,6 +24,7 @@ ROOMS = {
     "storage": (
         "",
         "engine",
+        "replication",
         "queue",
         "snapshots",
         "store",
@@ -101,6 +103,7 @@ OWNERS = {
     "fastapi": ("supervisor/http/*",),
     "google": ("supervisor/telemetry/otlp.py",),
     "msgpack": ("wire/*", "storage/*", "supervisor/control/control_socket.py", "supervisor/running_node.py"),
+    "nats": ("storage/replication/jetstream.py",),
     "numpy": ("storage/analysis/*",),
     "opentelemetry": ("supervisor/telemetry/otlp.py",),
     "paho": ("actors/bridge/remote_socket.py",),
@@ -126,10 +129,11 @@ OWNERS = {
 }
 OTEL = {"opentelemetry-exporter-otlp-proto-http", "opentelemetry-sdk", "protobuf", "requests"}
 # What an extra adds: a small box lacks it.
-EXTRAS = {"export": {"numpy", "pyarrow"}, "analysis": {"numpy", "pyarrow", "pyspark"}, "otel": OTEL}
+EXTRAS = {"replicated": {"nats-py"}, "export": {"numpy", "pyarrow"}, "analysis": {"numpy", "pyarrow", "pyspark"}, "otel": OTEL}
 # What is imported of those; something else has the rest of opentelemetry.
-OF_EXTRAS = ("google.protobuf", "numpy", "opentelemetry.exporter", "opentelemetry.sdk", "pyarrow", "pyspark", "requests")
+OF_EXTRAS = ("nats", "google.protobuf", "numpy", "opentelemetry.exporter", "opentelemetry.sdk", "pyarrow", "pyspark", "requests")
 DISTRIBUTIONS = {
+    "nats": "nats-py",
     "argon2": "argon2-cffi",
     "google": "protobuf",
     "opentelemetry": "opentelemetry-sdk",
@@ -176,17 +180,25 @@ FUNCTION_LINES_MAX = 60
 LONG_FUNCTIONS: dict[str, int] = {"wire/mqtt/publish_stream.py:parse_publishes": 128}
 
 
+@cache
 def modules() -> list[str]:
     return sorted(str(path.relative_to(ROOT)) for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
 
 
+@cache
 def tree(module: str) -> ast.Module:
     return ast.parse((ROOT / module).read_text(encoding="utf-8"), module)
 
 
+@cache
+def nodes(module: str) -> tuple[ast.AST, ...]:
+    """Every node of the tree of ``module``: nearly every test looks at all of them."""
+    return tuple(ast.walk(tree(module)))
+
+
 def imports(module: str) -> Iterator[tuple[int, str]]:
     """(line, top-level name) of every import, also those inside functions or under TYPE_CHECKING."""
-    for node in ast.walk(tree(module)):
+    for node in nodes(module):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name.partition(".")[0]) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -197,17 +209,17 @@ def imports(module: str) -> Iterator[tuple[int, str]]:
 
 def imported_modules(module: str) -> set[str]:
     """Our modules that ``module`` imports when it runs, also inside functions."""
-    nodes = [node for node in tree(module).body if not (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")]
-    froms = [node for each in nodes for node in ast.walk(each) if isinstance(node, ast.ImportFrom)]
+    runs = [node for node in tree(module).body if not (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")]
+    froms = [node for each in runs for node in ast.walk(each) if isinstance(node, ast.ImportFrom)]
     names = [f"{node.module}.{alias.name}" for node in froms for alias in node.names] + [str(node.module) for node in froms]
     return {path for name in names if (ROOT / (path := name.replace(".", "/") + ".py")).exists()}
 
 
 def all_imported_modules(module: str) -> set[str]:
     """Our modules that ``module`` names in an import, also those for its types alone."""
-    froms = [node for node in ast.walk(tree(module)) if isinstance(node, ast.ImportFrom)]
+    froms = [node for node in nodes(module) if isinstance(node, ast.ImportFrom)]
     names = [f"{node.module}.{alias.name}" for node in froms for alias in node.names] + [str(node.module) for node in froms]
-    names += [alias.name for node in ast.walk(tree(module)) if isinstance(node, ast.Import) for alias in node.names]
+    names += [alias.name for node in nodes(module) if isinstance(node, ast.Import) for alias in node.names]
     return {path for name in names if (ROOT / (path := name.replace(".", "/") + ".py")).exists()}
 
 
@@ -297,7 +309,7 @@ def test_what_can_be_said_and_decided_is_pure(module: str) -> None:
     wrong = [f"{module}:{line} imports {name}" for line, name in imports(module) if name in IMPURE]
     wrong += [
         f"{module}:{node.lineno} calls {node.func.id}"
-        for node in ast.walk(tree(module))
+        for node in nodes(module)
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Name)
         and node.func.id in ("open", "print", "input", "exec", "eval")
@@ -318,6 +330,7 @@ NAMERS = {
     "actors/door/listening_sockets.py": {"unlink"},  # sockets
     "supervisor/config/loading.py": {"write_text"},  # the schema, for developers
     "supervisor/demo/demo.py": {"write_text"},
+    "supervisor/demo/replicated_demo.py": {"write_text"},
     "supervisor/doctor/machine.py": {"fdatasync"},  # of a file without a name, to see how long it takes
 }
 ANALYSIS = "storage/analysis/"  # reports are made anew; what ``bascule export`` writes goes by ``files``
@@ -349,7 +362,7 @@ def _names_on_disk(call: ast.Call) -> str | None:
 
 @for_each([name for name in modules() if name != "storage/files.py" and not name.startswith(ANALYSIS)])
 def test_names_on_disk_have_one_owner(module: str) -> None:
-    calls = [node for node in ast.walk(tree(module)) if isinstance(node, ast.Call)]
+    calls = [node for node in nodes(module) if isinstance(node, ast.Call)]
     found = {word: call.lineno for call in calls if (word := _names_on_disk(call)) is not None}
 
     allowed = NAMERS.get(module, set())
@@ -366,7 +379,7 @@ def _is_broad(handler: ast.ExceptHandler) -> bool:
 
 @for_each([name for name in modules() if name != "actors/process/host.py"])
 def test_a_broad_except_is_at_the_edge_of_the_process_only(module: str) -> None:
-    handlers = [node for node in ast.walk(tree(module)) if isinstance(node, ast.ExceptHandler)]
+    handlers = [node for node in nodes(module) if isinstance(node, ast.ExceptHandler)]
 
     assert [f"{module}:{handler.lineno}" for handler in handlers if _is_broad(handler)] == []
 
@@ -374,7 +387,7 @@ def test_a_broad_except_is_at_the_edge_of_the_process_only(module: str) -> None:
 @for_each(modules())
 def test_a_function_fits_a_screen(module: str) -> None:
     too_long = []
-    for node in ast.walk(tree(module)):
+    for node in nodes(module):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             lines = (node.end_lineno or node.lineno) - node.lineno + 1
             if lines > LONG_FUNCTIONS.get(f"{module}:{node.name}", FUNCTION_LINES_MAX):
@@ -385,7 +398,7 @@ def test_a_function_fits_a_screen(module: str) -> None:
 
 @for_each(modules())
 def test_a_class_owns_one_thing(module: str) -> None:
-    classes = [node for node in ast.walk(tree(module)) if isinstance(node, ast.ClassDef)]
+    classes = [node for node in nodes(module) if isinstance(node, ast.ClassDef)]
 
     assert [node.name for node in classes if (node.end_lineno or node.lineno) - node.lineno + 1 > CLASS_LINES_MAX] == []
 
@@ -394,7 +407,7 @@ def test_each_long_function_still_is_one() -> None:
     """An exception that is no longer needed goes."""
     for name in LONG_FUNCTIONS:
         module, _, function = name.partition(":")
-        found = [node for node in ast.walk(tree(module)) if isinstance(node, ast.FunctionDef) and node.name == function]
+        found = [node for node in nodes(module) if isinstance(node, ast.FunctionDef) and node.name == function]
         assert any((node.end_lineno or 0) - node.lineno + 1 > FUNCTION_LINES_MAX for node in found), name
 
 

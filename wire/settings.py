@@ -369,6 +369,42 @@ class TelemetrySettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicationTlsSettings:
+    """TLS towards the servers of the log; files are PEM, empty strings mean not set (ca_file: the system's own store)."""
+
+    ca_file: str = ""
+    cert_file: str = ""
+    key_file: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicationSettings:
+    """The log that the members of a cluster share. member: what this node is called in it. address: where its clients are to go.
+
+    lease_s: how long nobody else leads after a leader's newest record. trim_max_bytes, trim_max_age_s: beyond these the log does
+    not wait for a member that is behind; None is without limit. standby: closed | redirect, as clients find it. alone_after_s: a
+    leader goes on without the log when that has been away for so long; None is never.
+    """
+
+    servers: tuple[str, ...]
+    stream: str
+    member: str
+    replicas: int = 3
+    address: str = ""
+    lease_s: float = 10.0
+    trim_max_bytes: int | None = 10 << 30
+    trim_max_age_s: float | None = 86400.0
+    standby: str = "closed"
+    alone_after_s: float | None = None
+    user: str | None = None
+    password_file: str | None = None
+    token_file: str | None = None
+    credentials_file: str | None = None
+    nkey_file: str | None = None
+    tls: ReplicationTlsSettings | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeSettings:
     """Everything. Paths are absolute; ``run_dir`` holds the sockets.
 
@@ -393,6 +429,7 @@ class NodeSettings:
     http: HttpSettings | None = None
     telemetry: TelemetrySettings | None = None
     control: ControlSettings | None = None
+    replication: ReplicationSettings | None = None
     number: int = 1
     files: tuple[tuple[str, str], ...] = ()
 

@@ -379,7 +379,7 @@ class RocksEngine:
     def __init__(self, path: Path) -> None:
         self.database = RocksDatabase(path)
         self.opening = StoreOpening(path, self.database)
-        self._path = path
+        self.path = path
         self._folder = self.opening.folder
         self._reserve = Reserve(path.with_name(path.name + ".reserve"))
         self.reopen()
@@ -401,7 +401,7 @@ class RocksEngine:
             if opening.tolerant:
                 raise
             opening.tolerant = True
-            log.critical("store.damaged", extra={"path": str(self._path), "error": str(error), "remedy": "tolerated"})
+            log.critical("store.damaged", extra={"path": str(self.path), "error": str(error), "remedy": "tolerated"})
             raise Unavailable("damage was met in the background; the store is opened anew", error=str(error)) from error
         synced, promised = sync or opening.owed, write.promised or opening.owed
         if synced or promised:
@@ -412,6 +412,11 @@ class RocksEngine:
         took_s = perf_counter() - began_s
         write.committed()
         return took_s
+
+    def sync(self) -> None:
+        """Have all that was committed survive the loss of power, and an opening know that it was there."""
+        with TRANSLATED:
+            self.opening.promise(self.database.number(sync=True), {}, synced=True)
 
     def get(self, family: Family, key: bytes) -> bytes | None:
         return self.database.get(family, key)
@@ -441,7 +446,7 @@ class RocksEngine:
         if self.database.is_open:
             self._folder.spare_manifest()
         with TRANSLATED:
-            disk = os.statvfs(self._path)
+            disk = os.statvfs(self.path)
             return disk.f_bavail * disk.f_frsize
 
     def reserve(self, size_bytes: int) -> None:
@@ -470,7 +475,7 @@ class RocksEngine:
 
     def _probe(self) -> None:
         """See whether the disk takes anything at all: while it does not, the store stays open, so that it can be read."""
-        path = self._path / PROBE_NAME
+        path = self.path / PROBE_NAME
         with TRANSLATED:
             try:
                 with path.open("wb", buffering=0) as file:

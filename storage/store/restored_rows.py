@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from storage.engine.engine import Engine, Write
 from storage.engine.keys import QueueNumbers, check_format, lane_key
 from storage.queue.ledger import LaneRow
+from storage.replication.position import POSITION_KEY
 from storage.store.event_rows import Event, event_key, event_number
 from storage.store.session_rows import Session, Sessions
 from wire.errors import StorageDamaged
@@ -46,6 +47,7 @@ def begin_anew(engine: Engine, *, wall_ms: int, snapshot: str, messages: int) ->
     """
     check_format(engine)
     numbers, write, sessions = QueueNumbers(engine), Write(), Sessions(engine)
+    write.delete("meta", POSITION_KEY)  # replication.left-when-written-alone
     of_qos2 = {session.queue for session in sessions if _takes_qos2(session)}
     queues, damaged = 0, []
     for name in numbers.names():

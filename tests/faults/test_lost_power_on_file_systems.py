@@ -6,13 +6,9 @@ is what a loss of power leaves. Somebody else may sync the file system at any mo
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 
@@ -20,13 +16,13 @@ import pytest
 
 from tests.faults.lost_power import outlived, use_small_files
 from tests.support.chance import chance
+from tests.support.devices import MAKE, make_device, mounted, run
 from tests.support.waiting import PATIENCE_S, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 CUTS, CUTS_SOAK = 3, 40
 DEVICE_BYTES = 512 << 20
 OPENING_MAX_S = 0.3
-MAKE = {"btrfs": ["mkfs.btrfs", "-q"], "ext4": ["mkfs.ext4", "-q"], "xfs": ["mkfs.xfs", "-q"]}
 
 
 @pytest.fixture(autouse=True)
@@ -34,27 +30,6 @@ def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("storage.engine.engine.MEMTABLE_BYTES", 0)  # so that they are put back
     monkeypatch.setattr("storage.engine.engine.WAL_MAX_BYTES", 0)
     use_small_files()
-
-
-def run(*words: str) -> None:
-    """Run a program of the system; the test is skipped where it may not do what it is to do."""
-    environment = {**os.environ, "PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin"}
-    if shutil.which(words[0], path=environment["PATH"]) is None:
-        pytest.skip(f"needs {words[0]}")
-    done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
-    if done.returncode != 0:
-        pytest.skip(f"this machine does not let the test {' '.join(words[:2])}: {done.stderr.strip()}")
-
-
-@contextmanager
-def mounted(device: Path, place: Path) -> Iterator[Path]:
-    """The file system in the file ``device``, at ``place``."""
-    place.mkdir(exist_ok=True)
-    run("mount", "-o", "loop", str(device), str(place))
-    try:
-        yield place
-    finally:
-        wait_until(lambda: subprocess.run(["umount", str(place)], capture_output=True, check=False).returncode == 0, 30.0, "umount")
 
 
 def acknowledged(said: Path) -> int:
@@ -87,9 +62,7 @@ def live_until_cut(folder: Path, said: Path, life: int, chance: Random) -> None:
 def test_what_was_promised_outlives_the_power_on_a_real_file_system(tmp_path: Path, kind: str, soak: bool) -> None:
     moments, device, left, said = chance(), tmp_path / "device", tmp_path / "left", tmp_path / "said"
     said.write_bytes(b"")
-    with device.open("wb") as file:
-        file.truncate(DEVICE_BYTES)
-    run(*MAKE[kind], str(device))
+    make_device(device, kind, DEVICE_BYTES)
     cuts = CUTS_SOAK if soak else CUTS
     for life in range(1, 2 * cuts, 2):
         with mounted(device, tmp_path / "place") as place:

@@ -1,0 +1,103 @@
+"""A store that a new member, or one that was away for too long, begins with: the leader's, as it was at some point of the log.
+
+It is brought by the object store of the same servers, file by file, and counts once the last one, which names the others, is there.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+from typing import Protocol
+
+from storage import files
+from wire.errors import Unavailable
+
+log = logging.getLogger("bascule")
+
+PART_NAME = "store.base"
+WHOLE = "BASE"
+_INDEX = "INDEX"  # what WHOLE says where it is offered; here it is there before the files are
+
+
+class Objects(Protocol):
+    """Where large things are put for others. Each method blocks, and raises ``LogAway``."""
+
+    def put(self, name: str, path: Path) -> None: ...
+
+    def get(self, name: str, path: Path) -> None: ...
+
+    def names(self) -> list[str]: ...
+
+    def remove(self, name: str) -> None: ...
+
+
+def offer(objects: Objects, folder: Path, name: str) -> int:
+    """Put the store in ``folder`` there under ``name``, in place of any other; how many bytes it has.
+
+    Raises:
+        Unavailable: it cannot be put there for now.
+    """
+    withdraw(objects)
+    sizes = {path.name: path.stat().st_size for path in sorted(folder.iterdir()) if path.is_file()}
+    for file in sizes:
+        objects.put(f"{name}/{file}", folder / file)
+    index = folder / WHOLE
+    files.write(index, json.dumps(sizes).encode())
+    objects.put(f"{name}/{WHOLE}", index)
+    return sum(sizes.values())
+
+
+def withdraw(objects: Objects) -> None:
+    """Offer none any more."""
+    for name in objects.names():
+        objects.remove(name)
+
+
+def fetch(objects: Objects, name: str, store: Path) -> int:
+    """Bring what is offered under ``name`` beside ``store``, ready for ``install``; how many bytes it has.
+
+    Raises:
+        Unavailable: it is not there, or cannot be brought for now.
+    """
+    part = store.with_name(PART_NAME)
+    files.discard(part)
+    files.make_folder(part)
+    index = part / _INDEX
+    objects.get(f"{name}/{WHOLE}", index)
+    sizes: dict[str, int] = json.loads(index.read_text())
+    files.remove(index)
+    for file, size in sizes.items():
+        path = part / Path(file).name
+        files.touch(path)
+        if size:
+            objects.get(f"{name}/{file}", path)
+        if path.stat().st_size != size:
+            raise Unavailable("what was offered changed while it was brought", file=file)
+        files.sync(path)
+    files.sync(part)
+    files.touch(part / WHOLE)
+    return sum(sizes.values())
+
+
+def install(store: Path) -> bool:
+    """Give a store that was brought whole the place of ``store``, which is closed; whether there was one.
+
+    A loss of power in between leaves one of them, and the next call goes on.
+
+    Raises:
+        OSError: the disk refuses; the next call goes on.
+    """
+    part, old = store.with_name(PART_NAME), store.with_name(store.name + ".replaced")
+    if not (part / WHOLE).exists():
+        if store.exists():
+            files.remove(store / WHOLE)
+            files.discard(old)
+        return False
+    if store.exists():
+        files.discard(old)
+        files.rename(store, old)
+    files.rename(part, store)
+    files.remove(store / WHOLE)
+    files.discard(old)
+    return True

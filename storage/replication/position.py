@@ -1,0 +1,83 @@
+"""How far a store has come in the log: a row of its own, written with what the record changes, so that the two never differ.
+
+replication.left-when-written-alone [P1, P2]: a store that is written without the log belongs to it no more.
+"""
+
+from __future__ import annotations
+
+import msgpack
+
+from storage.engine.engine import Engine, Write
+from wire.errors import StorageDamaged
+from wire.records import record
+
+POSITION_KEY = b"G"
+_VERSION = 1
+
+
+@record
+class Position:
+    """log: which one; empty where the store belongs to none. sequence, number: of the last message, and of the last record.
+
+    term, leader, node, address, lease_s: who leads, as of that record. epoch: no process of an earlier leader had a higher one.
+    released: the leader has stepped down, for ``successor`` if that is named. leaving: it was about to say so.
+
+    alone: this node leads without the log, and has what that has not. alone_since_ms: since when, by the wall clock; until others
+    have it too. rebased: the record behind which the log goes on with what was committed alone, until another member has that.
+    """
+
+    log: str = ""
+    sequence: int = 0
+    number: int = 0
+    term: int = 0
+    leader: str = ""
+    node: str = ""
+    address: str = ""
+    lease_s: float = 0.0
+    epoch: int = 0
+    released: bool = False
+    successor: str = ""
+    leaving: bool = False
+    alone: bool = False
+    alone_since_ms: int = 0
+    rebased: int = 0
+
+    def encode(self) -> bytes:
+        fields = (self.log, self.sequence, self.number, self.term, self.leader, self.node, self.address, self.lease_s, self.epoch)
+        apart = (self.leaving, self.alone, self.alone_since_ms, self.rebased)
+        packed: bytes = msgpack.packb((_VERSION, *fields, self.released, self.successor, *apart))
+        return packed
+
+
+def read_position(engine: Engine) -> Position:
+    """Where the store stands.
+
+    Raises:
+        StorageDamaged: its row is damaged.
+        Unavailable: the disk refuses.
+    """
+    row = engine.get("meta", POSITION_KEY)
+    if row is None:
+        return Position()
+    try:
+        version, *fields = msgpack.unpackb(row, use_list=False)
+        if version != _VERSION:
+            raise ValueError(version)
+        return Position(*fields)
+    except (ValueError, TypeError, msgpack.UnpackException) as error:
+        raise StorageDamaged("the row that says how far the store has come in the log is damaged") from error
+
+
+def leave(engine: Engine) -> bool:
+    """Have the store belong to no log from now on; whether it belonged to one. What is in it stays
+    (replication.left-when-written-alone).
+
+    Raises:
+        Unavailable: the disk refuses.
+    """
+    if engine.get("meta", POSITION_KEY) is None:
+        return False
+    write = Write()
+    write.delete("meta", POSITION_KEY)
+    engine.commit(write, sync=True)
+    return True
