@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from storage.replication.lease import LeaseFile
 from wire.errors import Unavailable
 from wire.frames.names import forwarder_name, lane_of_actor, queue_name, remote_client_id
 from wire.settings import BridgeSettings, NodeSettings
@@ -35,6 +38,11 @@ class Lane:
         self.forwarder = forwarder_name(name, self.number)
         self.client_id = remote_client_id(self.bridge.remote.client_id, self.number)
         self.facts: dict[str, str | int] = {"bridge": name, "lane": self.number}
+        self._lease = None if settings.replication is None else LeaseFile(Path(settings.run_dir))
+
+    def leads(self) -> bool:
+        """Whether this node may speak to the remote: where several share a queue, one does (replication.no-word-without-lease)."""
+        return self._lease is None or self._lease.is_held()
 
     def session_at(self, place: str) -> str:
         """What its session at the address ``place`` is called on record."""

@@ -26,6 +26,7 @@ from wire.exchange.failback import Failback
 log = logging.getLogger("bascule")
 
 RETRY_TIMER, LOOK_TIMER, FIRST_TIMER = "retry", "watch", "first"
+NOT_LEADING = "this node does not lead: another speaks to the remote"
 
 
 class RemoteLink:
@@ -65,6 +66,9 @@ class RemoteLink:
         """
         self._mailbox.cancel_timer(RETRY_TIMER)
         if self._paused or not self._exchange.settlements.lane_epoch or self.remote is not None:
+            return
+        if not self._lane.leads():
+            self._retry(Unavailable(NOT_LEADING))
             return
         self.status.connecting(reason, self._mailbox.now_s(), self._mailbox.wall_ms())
         self._tell_state()
@@ -146,6 +150,10 @@ class RemoteLink:
             if remote is not None:
                 self._say_disconnect(remote)
             return
+        if remote is not None and not self._lane.leads():
+            remote.close()
+            self._retry(Unavailable(NOT_LEADING))
+            return
         if remote is None:
             assert ended.error is not None, "opening the connection ended without a result"
             self._failed_to_connect(ended.error)
@@ -165,6 +173,7 @@ class RemoteLink:
     def _connected(self, remote: Remote, *, tried_first: bool) -> None:
         now_s = self._mailbox.now_s()
         self.remote = remote
+        remote.leads = self._lane.leads
         self.failback.connected(remote.address, now_s, tried_first=tried_first)
         self._time_first()
         self._exchange.connected(remote, now_s)

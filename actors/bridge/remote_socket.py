@@ -81,8 +81,14 @@ class Connack:
     session_expiry_s: int | None = None
 
 
+def _always() -> bool:
+    return True
+
+
 class Remote:
-    """A connection that the remote broker has accepted; its socket does not block."""
+    """A connection that the remote broker has accepted; its socket does not block. leads: whether anything may be said on it."""
+
+    leads: Callable[[], bool] = staticmethod(_always)
 
     def __init__(self, client: Client, sock: _Socket, connack: Connack, address: str, *, websocket: bool) -> None:
         self._client = client  # closes the socket when it is collected
@@ -131,8 +137,10 @@ class Remote:
         """Write what can be written of ``data``; how many bytes went. What did not go must come again, unchanged, first.
 
         Raises:
-            Unavailable: the connection is closed.
+            Unavailable: the connection is closed, or this node leads no more.
         """
+        if not self.leads():
+            raise _closed(self.address, "this node leads no more", by_remote=False)
         try:
             if self._websocket:
                 return self._socket.send(bytes(data[:_WEBSOCKET_SEND_BYTES]))

@@ -35,9 +35,12 @@ log = logging.getLogger("bascule")
 
 PR_SET_PDEATHSIG = 1
 EXIT_BUG = 70
+STANDBY_STORE = "standby"  # the QueueStore of a node that stands by
+FLAGS = ("--paused", "--standby")  # a bridge that waits to be resumed; the store of a node that stands by
 
 ACTORS = {
     QUEUE_STORE: ("actors.store.queue_store", "QueueStore"),
+    STANDBY_STORE: ("actors.store.standby_store", "StandbyStore"),
     DISTRIBUTOR: ("actors.broker.distributor", "Distributor"),
     LISTENER: ("actors.broker.listener", "Listener"),
     FORWARDER: ("actors.bridge.forwarder", "Forwarder"),
@@ -63,7 +66,7 @@ def main(argv: list[str] | None = None, make: MakeActors | None = None) -> int:
     make: makes them, where they are not this package's.
     """
     words = sys.argv[1:] if argv is None else argv
-    options = pairs([word for word in words if word != "--paused"])  # a bridge that waits to be resumed
+    options = pairs([word for word in words if word not in FLAGS])
     name, epoch = options["--process"], int(options["--epoch"])
     die_with_parent(int(options["--parent"]))
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # the supervisor decides; it tells, and kills if it must
@@ -74,7 +77,7 @@ def main(argv: list[str] | None = None, make: MakeActors | None = None) -> int:
     try:
         post = Post(Path(settings.run_dir), name)
         host = ChildHost(post, settings, epoch)
-        host.add_children(make(post, settings, epoch) if make else make_actors(post, settings, epoch, paused="--paused" in words))
+        host.add_children(make(post, settings, epoch) if make else make_actors(post, settings, epoch, words))
     except Unavailable as error:
         log.error("actor.failed", extra={"error": str(error)})
         return error.exit_status
@@ -87,11 +90,12 @@ def main(argv: list[str] | None = None, make: MakeActors | None = None) -> int:
     return failure.exit_status if isinstance(failure, BasculeError) else EXIT_BUG
 
 
-def make_actors(post: Post, settings: NodeSettings, epoch: int, *, paused: bool) -> list[MailboxActor]:
-    """The actors of the process that ``post`` belongs to; if it is ``paused``, the Connection hears so before anything else."""
+def make_actors(post: Post, settings: NodeSettings, epoch: int, words: list[str]) -> list[MailboxActor]:
+    """The actors of the process that ``post`` belongs to; of one that is paused, the Connection hears so before anything else."""
     made = []
+    paused = "--paused" in words
     for name in actors_of(post.name):
-        module, cls = ACTORS[name.partition(":")[0]]
+        module, cls = ACTORS[STANDBY_STORE if "--standby" in words else name.partition(":")[0]]
         actor_class: type[MailboxActor] = getattr(importlib.import_module(module), cls)
         made.append(actor_class(Mailbox(post, name), settings, epoch))
         if paused and name.partition(":")[0] == CONNECTION:

@@ -21,7 +21,7 @@ import traceback
 from pathlib import Path
 from typing import NoReturn
 
-from actors.process.main import ACTORS, EXIT_BUG, die_with_parent, pairs
+from actors.process.main import ACTORS, EXIT_BUG, STANDBY_STORE, die_with_parent, pairs
 from wire import settings
 
 REQUEST_MAX_BYTES = 65_536
@@ -57,8 +57,9 @@ def main(argv: list[str] | None = None) -> NoReturn:
 
 def import_all() -> None:
     """Import what children run, for good. What only some configurations need is imported where that is found out."""
-    for module, _ in ACTORS.values():
-        importlib.import_module(module)
+    for name, (module, _) in ACTORS.items():
+        if name != STANDBY_STORE:  # it has the client of NATS, and most nodes are of no cluster
+            importlib.import_module(module)
     settings.prepare()
     gc.collect()
     gc.freeze()  # a collection in a child would write to every page that has an object

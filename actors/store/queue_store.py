@@ -13,8 +13,12 @@ from typing import Any
 
 from actors.process.actor import MailboxActor
 from actors.process.mailbox import Mailbox
+from actors.store.alone import LogAsked
+from actors.store.leading import LEAD_TIMER, BaseOffered, Leading
 from storage.engine.engine import Engine, RocksEngine
 from storage.engine.memory_engine import MemoryEngine
+from storage.replication.position import leave
+from storage.replication.replicated_engine import Replaced
 from storage.store.disk_trouble import refusal_facts
 from storage.store.lane import Effects
 from storage.store.store import TICK_S, Store
@@ -65,12 +69,22 @@ class QueueStore(MailboxActor):
         self._refusal: Unavailable | None = None  # why it could not be opened
         self._ticked_s = 0.0
         self._snapshot: _Snapshot | None = None
+        self._leading = Leading(self) if settings.persistence.mode == "replicated" else None
 
     def on_start(self) -> None:
         super().on_start()
         self._open(self.mailbox.now_s())
 
+    def take(self, message: Any) -> None:
+        """Handle ``message``; whichever hook finds out that another node leads, nothing is answered any more."""
+        try:
+            super().take(message)
+        except Replaced as error:
+            self._replaced(error)
+
     def on_frame(self, frame: Frame) -> None:
+        if self._leading is not None and self._leading.obey(frame):
+            return
         if isinstance(frame, SnapshotWanted):
             self._begin_snapshot(frame)
         elif self._store is not None:  # before that nobody was told that we are up; they send again when they are
@@ -81,6 +95,10 @@ class QueueStore(MailboxActor):
             asker = frame.asker if isinstance(frame, SessionCommand) else SUPERVISOR
             self.send(asker, QueueAnswer(request=frame.request, error="unavailable", message=text, result={}))
 
+    def on_peer_up(self, name: str, epoch: int) -> None:
+        if self._leading is not None:
+            self._leading.met(epoch)
+
     def on_reconfigured(self, settings: NodeSettings) -> None:
         if self._store is not None:
             self._store.adopt(settings)
@@ -89,26 +107,37 @@ class QueueStore(MailboxActor):
         match message:
             case _Flushed():
                 self._flushed(message.refusal)
+            case BaseOffered():
+                if self._leading is not None:
+                    self._leading.offered(message)
+            case LogAsked():
+                if self._leading is not None:
+                    self._leading.log_asked(message)
             case _Noted():
                 self.send(SUPERVISOR, SnapshotMade(request=message.request, error="", message="", facts=message.facts))
             case _:
                 super().on_told(message)
 
     def on_turn_end(self, now_s: float) -> None:
-        if self._store is None:
+        store = self._store
+        if store is None:
             return
         if self._snapshot is not None and self._snapshot.ready:
             self._take_snapshot(self._snapshot.wanted, now_s)
         wall_ms = self.mailbox.wall_ms()
-        if self._store.acknowledges_fast:
-            self._send_all(self._store.admit(now_s, wall_ms))
-        self._send_all(self._store.commit(now_s, wall_ms))
+        if self._leading is not None:
+            self._leading.keep_events(store)
+        if store.acknowledges_fast:
+            self._send_all(store.admit(now_s, wall_ms))
+        self._send_all(store.commit(now_s, wall_ms))
         # The tick keeps its time however many turns there are.
-        self.mailbox.set_timer(_WAKE, min(self._store.wakes_at_s(now_s), self._ticked_s + TICK_S))
+        self.mailbox.set_timer(_WAKE, min(store.wakes_at_s(now_s), self._ticked_s + TICK_S))
 
     def on_timer(self, name: str, now_s: float) -> None:
         if name == _OPEN:
             self._open(now_s)
+        elif name == LEAD_TIMER and self._leading is not None:
+            self._leading.look()
         elif self._store is not None and now_s - self._ticked_s >= TICK_S:
             self._ticked_s = now_s
             self._store.tick(now_s, self.mailbox.wall_ms())  # the turn that ends now commits what it changed
@@ -116,15 +145,29 @@ class QueueStore(MailboxActor):
     def on_stopping(self) -> None:
         if self._store is not None:
             now_s = self.mailbox.now_s()
-            self._send_all(self._store.commit(now_s, self.mailbox.wall_ms(), at_once=True))
+            try:
+                self._send_all(self._store.commit(now_s, self.mailbox.wall_ms(), at_once=True))
+            except Replaced as error:
+                self._replaced(error)
+        if self._leading is not None:
+            self._leading.step_down()
+        if self._store is not None:
             self._store.close()
+        if self._leading is not None:
+            self._leading.close()
         self.finished()
 
     def status(self) -> dict[str, Any]:
         if self._store is None:
             facts = {"state": "opening"} if self._refusal is None else refusal_facts(self._refusal)
-            return {"queues": {}, "mode": self.settings.persistence.mode, **facts}
-        return self._store.status(self.mailbox.wall_ms())
+            return {"queues": {}, "mode": self.settings.persistence.mode, **facts, **self._replication_figures()}
+        figures = self._store.status(self.mailbox.wall_ms()) | self._replication_figures()
+        if self._leading is not None:
+            self._leading.mark(figures["queues"])
+        return figures
+
+    def _replication_figures(self) -> dict[str, Any]:
+        return {} if self._leading is None else {"replication": self._leading.figures()}
 
     # --- snapshots ---
 
@@ -186,14 +229,29 @@ class QueueStore(MailboxActor):
             self._snapshot = None
         self.send(SUPERVISOR, SnapshotMade(request=wanted.request, error=error, message=message, facts={}))
 
+    def _replaced(self, error: Replaced) -> None:
+        """Another node leads: nothing is answered any more."""
+        store, self._store = self._store, None
+        if store is not None:
+            store.close()
+        if self._leading is not None:
+            self._leading.replaced(str(error))
+
     def _open(self, now_s: float) -> None:
         engine: Engine | None = None
         try:
             engine = self._open_engine()
             self._store = Store(engine, self.settings, self.epoch)
+        except Replaced as error:
+            if engine is not None:
+                engine.close()
+            self._replaced(error)
+            return
         except Unavailable as error:
             if engine is not None:
                 engine.close()
+            if self._leading is not None:
+                self._leading.not_opened()
             if self._refusal is None or type(self._refusal) is not type(error):
                 log.error("store.unavailable", extra=refusal_facts(error))
             self._refusal = error
@@ -205,7 +263,12 @@ class QueueStore(MailboxActor):
     def _open_engine(self) -> Engine:
         if self.settings.persistence.mode == "in-memory":
             return MemoryEngine()
-        return RocksEngine(Path(self.settings.data_dir) / "store")
+        if self._leading is not None:
+            return self._leading.open()
+        engine = RocksEngine(Path(self.settings.data_dir) / "store")
+        if leave(engine):
+            log.warning("replication.left", extra={"why": "persistence.mode is not replicated any more"})
+        return engine
 
     def _send_all(self, effects: Effects) -> None:
         send = self.mailbox.send

@@ -109,6 +109,20 @@ class NodeEvents(Frame):
     events: tuple[tuple[int, str, str, int, str, str, int, Mapping[str, str | int | float | bool]], ...]
 
 
+@frame_kind(65)
+class RoleChanged(Frame):
+    """QueueStore -> Supervisor: this node is to be ``role`` now, leader or standby, for ``reason``.
+
+    at_once: another node leads already, or may; whoever speaks to clients or remotes is to be killed. epoch: the highest that a
+    process of an earlier leader had; those of this node begin above it.
+    """
+
+    role: str
+    at_once: bool
+    epoch: int
+    reason: str
+
+
 @frame_kind(46)
 class QueueCommand(Frame):
     """Supervisor -> QueueStore: ``verb`` is ls, peek, purge or replay; storage/store/queue_commands.py says what ``arguments``

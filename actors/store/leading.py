@@ -1,0 +1,303 @@
+"""What the QueueStore of a replicated node does besides: it keeps its lease, hears what others say, and lets another lead in time.
+
+The store itself goes on as on any node, over an engine that puts each commit on the log first. nats-py is imported only here and in
+``standby_store.py``: other nodes lack it.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from actors.store.alone import Alone, LogAsked
+from storage import files
+from storage.replication.base import offer, withdraw
+from storage.replication.leader import Leader
+from storage.replication.lease import LeaseFile
+from storage.replication.log import LogAway
+from storage.replication.members import member_rows
+from storage.replication.replica import open_replica
+from storage.replication.replicated_engine import ReplicatedEngine
+from wire.errors import BasculeError, StorageDamaged, Unavailable
+from wire.frames.base import Frame
+from wire.frames.names import SUPERVISOR
+from wire.frames.supervision import QueueAnswer, QueueCommand, RoleChanged
+from wire.settings import ReplicationSettings
+
+if TYPE_CHECKING:
+    from actors.process.actor import MailboxActor
+    from storage.replication.jetstream import JetStreamLog
+    from storage.store.store import Store
+
+log = logging.getLogger("bascule")
+
+LEAD_TIMER = "lead"
+OFFER_NAME = "store.offer"
+
+
+@dataclass(frozen=True, slots=True)
+class BaseOffered:
+    """Thread -> actor: what others may begin with is there, or is not (an empty ``name``)."""
+
+    name: str
+    sequence: int
+
+
+class Leading:
+    """The part of a leader's QueueStore, ``store``, that has to do with others."""
+
+    def __init__(self, store: MailboxActor) -> None:
+        settings = store.settings
+        assert settings.replication is not None
+        self._actor = store
+        self._settings: ReplicationSettings = settings.replication
+        self._data_dir = Path(settings.data_dir)
+        self._lease = LeaseFile(Path(settings.run_dir))
+        self._lease.hold(0.0)  # what is there may be of before the machine was started anew
+        self._log: JetStreamLog | None = None
+        self._leader: Leader | None = None
+        self._epoch = store.epoch
+        self._offering = False
+        self._alone = Alone(store, lambda: _connect(self._settings))
+        self._away_since_s: float | None = None  # before the store could be opened
+        self._ended = self._ended_at_once = False  # this node leads no more
+
+    def met(self, epoch: int) -> None:
+        """A process of this node has that epoch."""
+        self._epoch = max(self._epoch, epoch)
+        if self._leader is not None:
+            self._leader.engine.epoch = self._epoch
+
+    def not_opened(self) -> None:
+        """The store could not be opened over the engine, which is closed: nobody leads with it."""
+        self._leader = None
+        self._actor.mailbox.cancel_timer(LEAD_TIMER)
+
+    def open(self) -> ReplicatedEngine:
+        """The engine for the store, which leads from here on.
+
+        Raises:
+            Replaced: another member leads.
+            Unavailable: the disk refuses, or the log cannot be used for now.
+            StorageDamaged, ConfigError: the store and the log do not belong together.
+        """
+        if self._log is None:
+            self._log = _connect(self._settings)
+        replica = open_replica(self._data_dir)
+        after_s, now_s = self._settings.alone_after_s, self._actor.mailbox.now_s()
+        waited = after_s is not None and self._away_since_s is not None and now_s - self._away_since_s >= after_s
+        try:
+            self._leader = Leader(replica, self._log, self._settings, self._lease, alone_at_once=waited)
+        except BasculeError as error:
+            away_since_s = now_s if self._away_since_s is None else self._away_since_s
+            self._away_since_s = away_since_s if isinstance(error, LogAway) else None
+            replica.engine.close()
+            raise
+        self._leader.engine.epoch = self._epoch
+        self._actor.mailbox.set_timer(LEAD_TIMER, self._actor.mailbox.now_s())
+        return self._leader.engine
+
+    def look(self) -> None:
+        """Do what time brings.
+
+        Raises:
+            Replaced: another member leads.
+            ConfigError: another node goes by this one's name.
+        """
+        leader = self._leader
+        if leader is None or self._ended_at_once:
+            return
+        leader.look(self._actor.mailbox.wall_ms())
+        now_s = self._actor.mailbox.now_s()  # it may have waited for the log; what else is to be done has its turn
+        if leader.engine.alone:
+            self._actor.mailbox.set_timer(LEAD_TIMER, now_s + leader.period_s)
+            self._alone.ask()
+            return
+        if self._ended:  # clients and bridges are told to stop, and may take their time
+            self._actor.mailbox.set_timer(LEAD_TIMER, now_s + leader.period_s)
+            return
+        if leader.lease_left_s <= 0:
+            self._end("the lease has ended: the log could not be reached for as long", at_once=True)
+            return
+        self._actor.mailbox.set_timer(LEAD_TIMER, now_s + leader.period_s)
+        if wanted := leader.wanted():
+            leader.successor = wanted
+            self._end(f"{wanted} was asked to lead", at_once=False)
+        elif not self._offering and leader.needs_base():
+            self._offer(leader)
+        elif not self._offering and leader.offered[0] and not leader.base_is_needed():
+            self._offer_no_more()
+
+    def replaced(self, why: str) -> None:
+        """Another member leads."""
+        self._end(why, at_once=True)
+
+    def step_down(self) -> None:
+        """Let another member lead at once. All that was spoken to clients and remotes is over."""
+        leader = self._leader
+        if leader is None or leader.lease_left_s <= 0 or leader.engine.alone:
+            return
+        try:
+            leader.engine.sync()
+            leader.engine.step_down(leader.successor)
+        except BasculeError as error:  # then the lease runs out
+            log.warning("replication.not_stepped_down", extra={"error": str(error)})
+
+    def close(self) -> None:
+        """Release the log and the lease."""
+        if self._log is not None:
+            self._log.close()
+        self._lease.close()
+
+    def obey(self, frame: Frame) -> bool:
+        """Carry out a command that is about the cluster; whether ``frame`` is one."""
+        if not isinstance(frame, QueueCommand) or frame.verb not in ("promote", "step_down", "forget"):
+            return False
+        result: dict[str, Any] = {}
+        error = message = ""
+        leader = self._leader
+        if leader is None or self._log is None:
+            error, message = "unavailable", "this node does not lead yet; nothing was done"
+        elif frame.verb == "promote":
+            result = {"leads": True}
+        elif leader.engine.alone:
+            error, message = "alone", "this node goes on without the log, and has what nobody else has; nothing was done"
+        elif frame.verb == "step_down":
+            leader.successor = str(frame.arguments.get("to", ""))
+            result = {"to": leader.successor}
+            others = [report for report in leader.members.values() if report.node != leader.engine.replica.node]
+            if leader.successor and leader.successor not in leader.members:
+                error, message = "unknown_member", f"no member is called {leader.successor}; nothing was done"
+            elif not others:
+                error, message = "alone", "there is no other member; nothing was done"
+            else:
+                self._end("it was told to step down", at_once=False)
+        else:
+            error, message, result = self._forget(leader, str(frame.arguments.get("member", "")))
+        self._actor.send(SUPERVISOR, QueueAnswer(request=frame.request, error=error, message=message, result=result))
+        return True
+
+    def figures(self) -> dict[str, Any]:
+        """For ``bascule status``."""
+        leader = self._leader
+        figures: dict[str, Any] = {"role": "leader", "member": self._settings.member, "stream": self._settings.stream}
+        if leader is None:
+            return figures | {"log": "away", "error": "not reached yet"}
+        position = leader.engine.replica.position
+        left_s = leader.lease_left_s
+        return figures | {
+            "log": "alone" if leader.engine.alone else "away" if leader.log_error else "ready",
+            "error": leader.log_error,
+            "shared": leader.is_shared,
+            "alone_since_ms": position.alone_since_ms,
+            "alone_commits": leader.engine.alone_commits,
+            "leader": self._settings.member,
+            "leader_address": self._settings.address,
+            "term": position.term,
+            "sequence": position.sequence,
+            "records": leader.engine.records,
+            "lease_left_s": None if math.isinf(left_s) else round(left_s, 3),
+            "log_first": leader.log_first,
+            "members": member_rows(leader.members, position.sequence, self._actor.mailbox.wall_ms()),
+        }
+
+    def log_asked(self, message: LogAsked) -> None:
+        """A thread has seen whether the log can be used again."""
+        if self._alone.asked(message, self._leader):
+            self._actor.mailbox.set_timer(LEAD_TIMER, self._actor.mailbox.now_s())
+
+    def keep_events(self, store: Store) -> None:
+        """Have ``store`` keep what has become of this node and the log."""
+        if self._leader is not None:
+            self._alone.look(self._leader, store, self._actor.mailbox.wall_ms())
+
+    def mark(self, queues: dict[str, dict[str, Any]]) -> None:
+        """Say of each of ``queues``, as the status has them, how much of it no other member can take."""
+        for name, row in queues.items():
+            row["accepted_alone"] = self._alone.accepted(name, row["accepted"])
+
+    # --- inside ---
+
+    def _end(self, reason: str, *, at_once: bool) -> None:
+        if self._ended:
+            return
+        self._ended, self._ended_at_once = True, at_once
+        epoch = self._epoch if self._leader is None else max(self._epoch, self._leader.engine.replica.position.epoch)
+        self._actor.send(SUPERVISOR, RoleChanged(role="standby", at_once=at_once, epoch=epoch, reason=reason))
+
+    def _forget(self, leader: Leader, member: str) -> tuple[str, str, dict[str, Any]]:
+        assert self._log is not None
+        if member == self._settings.member:
+            return "leads", "that is the member that leads; nothing was done", {}
+        try:
+            forgotten = self._log.forget(member)
+        except LogAway as error:
+            return "unavailable", str(error), {}
+        leader.members.pop(member, None)
+        return ("", "", {"forgotten": member}) if forgotten else ("unknown_member", f"no member is called {member}", {})
+
+    def _offer(self, leader: Leader) -> None:
+        """Offer the store as it is now to whoever needs it."""
+        folder = self._data_dir / OFFER_NAME
+        sequence = leader.engine.replica.position.sequence
+        try:
+            files.discard(folder)
+            leader.engine.checkpoint(str(folder))
+        except (Unavailable, StorageDamaged, OSError) as error:
+            log.warning("replication.base_not_offered", extra={"error": str(error)})
+            return
+        name = f"at-{sequence}"
+
+        def bring(objects: JetStreamLog) -> str:
+            try:
+                size_bytes = offer(objects, folder, name)
+            finally:
+                files.discard(folder)
+            log.info("replication.base_offered", extra={"base": name, "bytes": size_bytes})
+            return name
+
+        leader.offered = ("", sequence)  # the log keeps what follows it
+        self._beside(bring, sequence, "replication.base_not_offered")
+
+    def _offer_no_more(self) -> None:
+        def remove(objects: JetStreamLog) -> str:
+            withdraw(objects)
+            return ""
+
+        self._beside(remove, 0, "replication.base_not_removed")
+
+    def _beside(self, job: Callable[[JetStreamLog], str], sequence: int, failed: str) -> None:
+        """Do ``job`` in a thread, on a connection of its own; it returns the name of what is offered then."""
+        self._offering = True
+
+        def work() -> None:
+            name = ""
+            try:
+                objects = _connect(self._settings)
+                try:
+                    name = job(objects)
+                finally:
+                    objects.close()
+            except (Unavailable, OSError) as error:
+                log.warning(failed, extra={"error": str(error)})
+            finally:
+                self._actor.tell_from_thread(BaseOffered(name, sequence))
+
+        self._actor.mailbox.in_thread("base", work)
+
+    def offered(self, message: BaseOffered) -> None:
+        """The thread has ended."""
+        self._offering = False
+        if self._leader is not None:
+            self._leader.offer(message.name, message.sequence)
+            self._actor.mailbox.set_timer(LEAD_TIMER, self._actor.mailbox.now_s())
+
+
+def _connect(settings: ReplicationSettings) -> JetStreamLog:
+    from storage.replication.jetstream import JetStreamLog
+
+    return JetStreamLog(settings, settings.member)
