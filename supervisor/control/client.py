@@ -283,6 +283,23 @@ class ControlClient:
         """What became of a snapshot: ``state`` is ``making``, ``made`` or ``failed``."""
         return self._ask("snapshot.result", {"number": str(number)})
 
+    # --- the cluster ---
+
+    def promote(self, *, force: bool = False) -> Answer:
+        """Have the node lead: ``leads`` if it does already, else ``asked``, the member that steps down for it as soon as it can.
+
+        force: it leads whatever that says, or does not say. silent_s: for how long nobody who leads has said anything.
+        """
+        return self._ask("cluster.promote", _given(force=force))
+
+    def step_down(self, to: str | None = None) -> Answer:
+        """Have the node, which leads, let another one do so: the member ``to``, or whichever is first. ``to``."""
+        return self._ask("cluster.step_down", _given(to=to))
+
+    def forget(self, member: str) -> Answer:
+        """Wait no more for ``member``, which does not come back; if it does, it is known again. ``forgotten``."""
+        return self._ask("cluster.forget", {"member": member})
+
     # --- inside ---
 
     def _ask(self, command: str, arguments: dict[str, str] | None = None) -> Answer:

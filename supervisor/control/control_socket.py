@@ -43,6 +43,9 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "trace": ("topic",),
     "trace.result": ("number",),
     "topics": (),
+    "cluster.promote": (),
+    "cluster.step_down": (),
+    "cluster.forget": ("member",),
 }
 
 # Arguments that a command may have besides; numbers in decimal, switches yes or no.
@@ -59,6 +62,8 @@ OPTIONAL: dict[str, tuple[str, ...]] = {
     "events": ("from", "count"),
     "trace": ("timeout_s",),
     "topics": ("count",),
+    "cluster.promote": ("force",),
+    "cluster.step_down": ("to",),
 }
 
 

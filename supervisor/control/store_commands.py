@@ -1,7 +1,8 @@
 """The control socket's commands that the store obeys: from text to a frame for the store, and who waits for its answer. Pure.
 
 The store carries a command out between two commits; the supervisor goes on meanwhile. If the store ends before it has answered,
-or does not answer in time, whoever asked is told so: an order to purge or replay may then have been carried out, or not.
+or does not answer in time, whoever gave an order is told so: to purge or replay may then have been carried out, or not. What only
+looks can be asked again, once: it may be what the store ends of.
 What is about local clients' sessions goes by the Listener, where one lives, and the same holds if that ends.
 """
 
@@ -20,6 +21,7 @@ Asker = TypeVar("Asker")
 ASKERS_MAX = 32
 ANSWER_TIMEOUT_S = 20.0
 UNKNOWN_OUTCOME = "an order to purge or replay may have been carried out or not: look with queue ls"
+UNKNOWN_LEADER = "an order to the cluster may have been carried out or not: look with cluster status"
 UNKNOWN_SESSION = "an order to end or disconnect may have been carried out or not: look with session ls"
 
 _VERBS = {
@@ -29,6 +31,9 @@ _VERBS = {
     "queue.purge": "purge",
     "queue.replay": "replay",
     "events": "events",
+    "cluster.promote": "promote",
+    "cluster.step_down": "step_down",
+    "cluster.forget": "forget",
 }
 _SESSION_VERBS = {
     "session.ls": "ls",
@@ -36,7 +41,15 @@ _SESSION_VERBS = {
     "session.end": "end",
     "session.disconnect": "disconnect",
 }
-CHANGES = ("queue.purge", "queue.replay", "session.end", "session.disconnect")
+CHANGES = (
+    "cluster.promote",
+    "cluster.step_down",
+    "cluster.forget",
+    "queue.purge",
+    "queue.replay",
+    "session.end",
+    "session.disconnect",
+)
 _PEEK_PAYLOAD_BYTES = 200
 
 
@@ -61,11 +74,14 @@ _READ: Mapping[str, Callable[[str], object]] = {
     "dead": _flag,
     "in_flight": _flag,
     "client_id": str,
+    "member": str,
+    "to": str,
     "after": str,
     "like": str,
     "user": str,
     "connected": _flag,
     "drops_will": _flag,
+    "force": _flag,
 }
 
 
@@ -101,10 +117,11 @@ def to_arguments(request: Request) -> dict[str, Any]:
 @dataclass(slots=True)
 class _Pending(Generic[Asker]):
     asker: Asker
-    request_id: Any
+    request: Request
     deadline_s: float
     outcome: str  # what to say if it is not known
     by_listener: bool
+    again: bool
 
 
 class Relay(Generic[Asker]):
@@ -114,8 +131,12 @@ class Relay(Generic[Asker]):
         self._pending: dict[int, _Pending[Asker]] = {}
         self._number = 0
 
-    def ask(self, asker: Asker, request: Request, now_s: float, *, by_listener: bool = False) -> QueueCommand | SessionCommand:
+    def ask(
+        self, asker: Asker, request: Request, now_s: float, *, by_listener: bool = False, again: bool = False
+    ) -> QueueCommand | SessionCommand:
         """The frame for the store, or for the Listener, where that lives and has a part; ``asker`` waits from now on.
+
+        again: a store has ended with it before.
 
         Raises:
             ControlError: the arguments are wrong, or too many wait.
@@ -125,8 +146,9 @@ class Relay(Generic[Asker]):
             raise ControlError("busy", "too many queue commands are waiting", request.request_id)
         self._number += 1
         about_sessions = is_session_command(request.command)
-        outcome = UNKNOWN_SESSION if about_sessions else UNKNOWN_OUTCOME
-        self._pending[self._number] = _Pending(asker, request.request_id, now_s + ANSWER_TIMEOUT_S, outcome, by_listener)
+        about_cluster = request.command.startswith("cluster.")
+        outcome = UNKNOWN_SESSION if about_sessions else UNKNOWN_LEADER if about_cluster else UNKNOWN_OUTCOME
+        self._pending[self._number] = _Pending(asker, request, now_s + ANSWER_TIMEOUT_S, outcome, by_listener, again)
         if about_sessions:
             verb = _SESSION_VERBS[request.command]
             return SessionCommand(request=self._number, verb=verb, arguments=arguments, asker=SUPERVISOR)
@@ -137,8 +159,16 @@ class Relay(Generic[Asker]):
         pending = self._pending.pop(answer.request, None)
         if pending is None:
             return None
-        error = ControlError(answer.error, answer.message, pending.request_id) if answer.error else None
-        return pending.asker, pending.request_id, error
+        error = ControlError(answer.error, answer.message, pending.request.request_id) if answer.error else None
+        return pending.asker, pending.request.request_id, error
+
+    def take_looks(self) -> list[tuple[Asker, Request]]:
+        """Those who wait for an answer and ordered nothing, the first time, with what they asked; they wait here no more."""
+        numbers = [
+            number for number, pending in self._pending.items() if pending.request.command not in CHANGES and not pending.again
+        ]
+        taken = [self._pending.pop(number) for number in numbers]
+        return [(pending.asker, pending.request) for pending in taken]
 
     def store_ended(self) -> list[tuple[Asker, ControlError]]:
         """The store has ended: what to tell all who wait."""
@@ -163,5 +193,5 @@ class Relay(Generic[Asker]):
         given_up = []
         for number in numbers:
             pending = self._pending.pop(number)
-            given_up.append((pending.asker, ControlError("unavailable", f"{why}; {pending.outcome}", pending.request_id)))
+            given_up.append((pending.asker, ControlError("unavailable", f"{why}; {pending.outcome}", pending.request.request_id)))
         return given_up

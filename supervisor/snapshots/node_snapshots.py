@@ -20,7 +20,7 @@ from actors.process.actor import PolledActor
 from storage.snapshots.manifest import STORE_NAME, Manifest
 from storage.snapshots.snapshot_folder import FOLDER_NAME, SnapshotFolder, Usage
 from storage.store.event_rows import Detail
-from supervisor.control.control_socket import ControlError
+from supervisor.control.control_socket import ControlError, Request
 from supervisor.snapshots.schedule import Space, next_s
 from supervisor.snapshots.shipping import Shipping
 from supervisor.version import version
@@ -41,6 +41,7 @@ RETRY_S = 60.0
 UPKEEP_S = 5.0
 USAGE_S = 60.0
 RESULTS_MAX = 100
+STANDS_BY = "standing by"  # the state of the store of a node that follows another one
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
@@ -92,7 +93,7 @@ class Snapshots:
         """The node starts: remove what its former life left half made, and begin the schedule."""
         if self._folder.path.exists():
             self._worker.do(self._look_around, self._looked_around, self._upkeep_failed)
-        elif self._own.every_s and self._durable:
+        else:
             self._schedule(None)
 
     def adopt(self, settings: NodeSettings) -> None:
@@ -270,9 +271,9 @@ class Snapshots:
 
     def _schedule(self, last_ms: int | None) -> None:
         """The next one is due ``every`` after the last one, which was made at ``last_ms``."""
-        if self._own.every_s and self._durable and not self._stopping:
-            mailbox = self._host.mailbox
-            self._arm(next_s(self._own.every_s, last_ms, mailbox.now_s(), mailbox.wall_ms()))
+        if self._own.every_s and self._durable and not self._stopping and self._store_state() != STANDS_BY:
+            now_s, wall_ms = self._host.mailbox.now_s(), self._host.mailbox.wall_ms()
+            self._arm(next_s(self._own.every_s, last_ms, now_s, wall_ms))
 
     def _arm(self, at_s: float) -> None:
         self._due_s = at_s
@@ -363,3 +364,19 @@ class Snapshots:
 
 def _is_full(error: OSError | BasculeError) -> bool:
     return isinstance(error, DiskFull) or (isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT))
+
+
+def obey(snapshots: Snapshots, request: Request) -> dict[str, Any]:
+    """Begin a snapshot, or say what became of one, as ``request`` wants it.
+
+    Raises:
+        ControlError: nothing was done.
+    """
+    try:
+        if request.command == "snapshot.result":
+            return snapshots.result(request.arguments["number"])
+        number = snapshots.take()
+    except ControlError as error:
+        raise ControlError(error.kind, error.message, request.request_id) from error
+    log.info("control.obeyed", extra={"command": request.command, "number": number})
+    return {"number": number}

@@ -19,7 +19,7 @@ from supervisor.tree.peers import Peers
 from supervisor.tree.restart_limit import Escalate, GiveUp, Restart
 from supervisor.tree.running_children import Child, RunningChildren
 from wire.errors import ConfigError, Unavailable
-from wire.frames.names import CLIENTS, QUEUE_STORE, queue_name
+from wire.frames.names import CLIENTS, QUEUE_STORE, STORE, queue_name
 from wire.frames.supervision import ResetMarkers
 
 log = logging.getLogger("bascule")
@@ -163,9 +163,13 @@ class Lives:
         if child.spec.bridge is not None or not child.spec.needed:
             return
         if child.state == "misconfigured":
+            if child.name == STORE:  # nobody commits what the others would wait for, and another node may have their place
+                self._children.kill_all_but(STORE)
             self._end_node(ConfigError.exit_status)
             return
         log.critical("intake.stopped", extra={"child": child.name, "remedy": "status still answers; the files are kept"})
+        if CLIENTS not in self._children:
+            return
         clients = self._children[CLIENTS]
         clients.wanted = False
         self._mailbox.cancel_timer(f"restart {CLIENTS}")

@@ -105,4 +105,4 @@ class Spawner:
 
 def process_command(spec: ChildSpec) -> tuple[str, ...]:
     """The start of the command line; it names the process, so that ``ps`` and ``pgrep -f`` find it."""
-    return ("actors.process.main", "--process", spec.name)
+    return ("actors.process.main", "--process", spec.name, *spec.flags)

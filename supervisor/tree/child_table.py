@@ -23,8 +23,8 @@ _MODULES = {HTTP: "supervisor.http.process", TELEMETRY: "supervisor.telemetry.pr
 class ChildSpec:
     """One row of the tree: a process. command: the module and the arguments to run, where that is not the one of the actors.
 
-    needed: without it the node is not ready, and cannot go on for long. former: of a lane that the configuration has no more; it
-    runs until its queue is empty.
+    flags: further words for it. needed: without it the node is not ready, and cannot go on for long. former: of a lane that the
+    configuration has no more; it runs until its queue is empty.
     """
 
     kind: str
@@ -36,6 +36,7 @@ class ChildSpec:
     bridge: str | None = None
     lane: int | None = None
     command: tuple[str, ...] | None = None
+    flags: tuple[str, ...] = ()
     needed: bool = True
     former: bool = False
 
@@ -61,6 +62,15 @@ def child_specs(settings: NodeSettings) -> tuple[ChildSpec, ...]:
         for bridge, lane in lanes if kind == BRIDGE else [(None, None)]:
             specs.append(_spec(settings, kind, bridge, lane))
     return tuple(specs)
+
+
+def standby_specs(settings: NodeSettings) -> tuple[ChildSpec, ...]:
+    """The table of a node that stands by: its store follows another node's, and nobody speaks to clients or remotes."""
+    return tuple(
+        replace(spec, flags=("--standby",)) if spec.kind == STORE else spec
+        for spec in child_specs(settings)
+        if spec.kind in (*ASIDE, STORE)
+    )
 
 
 def former_spec(settings: NodeSettings, lane: BridgeLane) -> ChildSpec:

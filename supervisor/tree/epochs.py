@@ -28,8 +28,8 @@ class Epochs:
     tree.epochs-only-rise [P2, P3]: each epoch is higher than every one given before, over all runs of the node.
     """
 
-    def __init__(self, data_dir: Path, wall_s: float) -> None:
-        """Reserve the first block; ``wall_s`` is UTC in seconds.
+    def __init__(self, data_dir: Path, wall_s: float, floor: int = 0) -> None:
+        """Reserve the first block; ``wall_s`` is UTC in seconds. ``floor``: another node has given all up to there.
 
         Raises:
             StorageDamaged: the file cannot be trusted, or it is gone and neither can the clock.
@@ -41,7 +41,7 @@ class Epochs:
             reserved = 1
             if wall_s < _CLOCK_MIN_S and any(entry.name not in _NOT_DATA for entry in data_dir.iterdir()):
                 raise StorageDamaged("the epoch file is gone and the clock is not set: set the clock", path=str(self._path))
-        self._next = max(reserved, int(wall_s))
+        self._next = max(reserved, int(wall_s), floor + 1)
         self._reserve()
 
     def next(self) -> int:

@@ -224,7 +224,7 @@ class MessageTraces:
 
     def _need_clients(self, request: Request) -> None:
         clients = self._children[CLIENTS]
-        if clients.life is None or clients.state != "ready":
+        if not clients.is_working:
             raise ControlError("unavailable", f"the distributor is {clients.state}", request.request_id)
 
 

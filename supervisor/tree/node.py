@@ -19,7 +19,7 @@ from storage import files
 from supervisor.lock import lock_data_dir
 from supervisor.reload.source import Source
 from supervisor.tree.child_processes import Spawner
-from supervisor.tree.child_table import ChildSpec, child_specs
+from supervisor.tree.child_table import ChildSpec, child_specs, standby_specs
 from supervisor.tree.current_settings import CurrentSettings
 from supervisor.tree.epochs import Epochs
 from supervisor.tree.pauses import Pauses
@@ -72,11 +72,36 @@ def _supervise(
     template: Template,
     lock: int,
 ) -> int:
-    data_dir, run_dir = Path(settings.data_dir), Path(settings.run_dir)
+    data_dir = Path(settings.data_dir)
     if (data_dir / RESTORING_NAME).exists():
         raise ConfigError("a restore to this data folder was cut short: give bascule restore again", data_dir=str(data_dir))
+    if settings.replication is None:
+        return _one_life(settings, source, table, template, lock)[0].exit_status
+    role: Callable[[NodeSettings], tuple[ChildSpec, ...]] = standby_specs
+    floor = 0
+    while True:
+        supervisor, settings = _one_life(settings, source, role, template, lock, floor)
+        if (change := supervisor.next_role) is None:
+            return supervisor.exit_status
+        floor = max(floor, change.epoch)
+        role = table if change.role == "leader" else standby_specs
+
+
+def _one_life(
+    settings: NodeSettings,
+    source: Source,
+    table: Callable[[NodeSettings], tuple[ChildSpec, ...]],
+    template: Template,
+    lock: int,
+    floor: int = 0,
+) -> tuple[Supervisor, NodeSettings]:
+    """The node in one role, until it ends or has another; its Supervisor, which has ended, and the settings that held last.
+
+    floor: epochs begin above it.
+    """
+    data_dir, run_dir = Path(settings.data_dir), Path(settings.run_dir)
     try:
-        epochs = Epochs(data_dir, time.time())
+        epochs = Epochs(data_dir, time.time(), floor)
         pauses = Pauses(data_dir)
         current = prepare_run_dir(run_dir, settings)
     except OSError as error:
@@ -92,8 +117,8 @@ def _supervise(
     post.close()
     if failure is not None:  # the children die with this process
         log.critical("node.failed", exc_info=failure)
-        return failure.exit_status if isinstance(failure, BasculeError) else EXIT_BUG
-    return supervisor.exit_status
+        supervisor.exit_status, supervisor.next_role = failure.exit_status if isinstance(failure, BasculeError) else EXIT_BUG, None
+    return supervisor, current.now
 
 
 def _unusable(data_dir: Path, error: OSError) -> Unavailable:

@@ -62,7 +62,8 @@ class Peers:
     def tell_acl_changes(self) -> None:
         """Look at the ACL files, and tell the Listener what has changed."""
         for frame in self._acl_watch.changes():
-            self._mailbox.send(LISTENER, frame)
+            if CLIENTS in self._children:  # else this node stands by; when it leads it reads them anew
+                self._mailbox.send(LISTENER, frame)
 
 
 def _knows(child: Child, peer: Child) -> bool:

@@ -118,8 +118,10 @@ class Rollout:
         self._anew_or_told([store])
         return store
 
-    def _to_clients(self) -> Child:
+    def _to_clients(self) -> Child | None:
         self._publish()
+        if CLIENTS not in self._children:  # the node stands by
+            return None
         clients = self._children[CLIENTS]
         bridges = [child for child in self._children if child.spec.kind == BRIDGE and child.name not in self._begin]
         self._tell([clients, *(child for child in bridges if not child.removed)])

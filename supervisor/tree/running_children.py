@@ -65,6 +65,11 @@ class Child:
         return self.last_cause
 
     @property
+    def is_working(self) -> bool:
+        """Whether it runs and is ready."""
+        return self.life is not None and self.state == "ready"
+
+    @property
     def settings_number(self) -> int:
         """The settings that it says to go by; 0 before it has said anything."""
         return max((figures.get("settings", 0) for figures in self.figures.values()), default=0)
@@ -178,6 +183,12 @@ class RunningChildren:
         if child.life is not None:
             log.warning("child.killed", extra={"child": child.name, "pid": child.life.pid, "reason": "it did not stop in time"})
             child.life.kill()
+
+    def kill_all_but(self, name: str) -> None:
+        """SIGKILL every child that runs, except the one of that ``name``."""
+        for child in self.living():
+            if child.name != name and child.life is not None:
+                child.life.kill()
 
     def reap(self, child: Child, *, expected: bool) -> Ending | None:
         """Reap the life of ``child``, whose end was reported; None while its tracer, if somebody debugs it, has not let it go."""

@@ -101,6 +101,7 @@ def bridge_row(bridge: str, lane: int, actors: Mapping[str, ActorView], rates: R
     row["in_flight"] = link.get("in_flight")  # sent and not settled; what the store has handed out may not have left
     row["end_to_end_seconds"] = None if queue is None else queue.get("end_to_end_seconds")
     row["oldest_age_s"] = None if queue is None else queue.get("oldest_age_s")
+    row["accepted_alone"] = 0 if queue is None else queue.get("accepted_alone", 0)
     row["waits_for_lanes"] = [] if queue is None else list(queue.get("waits_for_lanes", []))
     row["former_rules"] = [] if queue is None else list(queue.get("former_rules", []))
     row["retained"] = {} if queue is None else dict(queue.get("retained", {}))
@@ -186,6 +187,7 @@ def status_map(
     store = _own(views[QUEUE_STORE])
     queues = store.pop("queues", {})
     store.pop("dead_letters", None)
+    replication = store.pop("replication", {})
     return {
         "node": node,
         "version": version(),
@@ -201,8 +203,9 @@ def status_map(
         "bridges": bridges,
         "unserved": unserved_rows(lanes, queues),
         "store": store,
-        "listener": _own(views[LISTENER]),
-        "distributor": _own(views[DISTRIBUTOR]),
+        "replication": replication,
+        "listener": _own(views[LISTENER]) if LISTENER in views else {},
+        "distributor": _own(views[DISTRIBUTOR]) if DISTRIBUTOR in views else {},
         "http": _own(views[HTTP_SERVER]) if HTTP_SERVER in views else {},
         "telemetry": _own(views[METRICS_EXPORTER]) if METRICS_EXPORTER in views else {},
         "snapshots": dict(snapshots or {}),

@@ -18,7 +18,7 @@ from supervisor.tree.running_children import RunningChildren
 from supervisor.tree.status_collection import Collection
 from supervisor.tree.status_figures import ProcessView, process_rows, status_map
 from supervisor.tree.store_requests import Answers, Asker
-from wire.frames.names import QUEUE_STORE, SUPERVISOR, queue_name
+from wire.frames.names import CLIENTS, QUEUE_STORE, SUPERVISOR, queue_name
 from wire.frames.supervision import Heartbeat, ReportNow
 
 TIMER = "collect"
@@ -122,7 +122,7 @@ class StatusRequests:
 
     def _lanes(self) -> list[tuple[str, int]]:
         """The lanes that run: bridge and number, a bridge's former ones behind its others."""
-        bridges = self._settings.now.bridges
+        bridges = self._settings.now.bridges if CLIENTS in self._children else ()  # a node that stands by has no lane
         places = {bridge.name: place for place, bridge in enumerate(bridges)}
         former = [child.spec for child in self._children if child.spec.former]
         lanes = [(bridge.name, lane) for bridge in bridges for lane in range(bridge.lanes)]

@@ -7,11 +7,9 @@ socket are answered by ``status_requests.py``, ``store_requests.py`` and ``bridg
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import signal
-from datetime import UTC, datetime
 from typing import Any
 
 from actors.process.actor import PolledActor
@@ -19,9 +17,10 @@ from actors.process.mailbox import READ, Mailbox
 from supervisor.control.control_socket import ControlError, Request, encode_error, encode_result
 from supervisor.control.store_commands import is_queue_command
 from supervisor.reload.source import Source
-from supervisor.snapshots.node_snapshots import Snapshots
-from supervisor.terminal.failures import tell
+from supervisor.snapshots import node_snapshots
+from supervisor.snapshots.node_snapshots import STANDS_BY, Snapshots
 from supervisor.tree import control_doors, message_traces, reloads, status_requests, store_requests
+from supervisor.tree.announcement import announce
 from supervisor.tree.bridge_orders import BridgeOrders
 from supervisor.tree.child_lives import Lives
 from supervisor.tree.child_table import child_specs
@@ -37,6 +36,7 @@ from supervisor.tree.rollout import Rollout, Table
 from supervisor.tree.running_children import Child, RunningChildren
 from supervisor.tree.service_manager import ServiceManager
 from supervisor.tree.signals import SignalPipe
+from supervisor.tree.standby import refuse, stands_by
 from supervisor.tree.status_requests import StatusRequests
 from supervisor.tree.store_requests import Answers, StoreRequests
 from supervisor.units import write_time
@@ -44,7 +44,7 @@ from supervisor.version import version
 from supervisor.workers import Then
 from wire.frames.base import Frame
 from wire.frames.names import CLIENTS, LISTENER, QUEUE_STORE, STORE, SUPERVISOR
-from wire.frames.supervision import Heartbeat, NodeFigures, QueueAnswer, SnapshotMade
+from wire.frames.supervision import Heartbeat, NodeFigures, QueueAnswer, RoleChanged, SnapshotMade
 from wire.frames.tracing import TopicCounts, TraceStep
 from wire.routing.sys_topics import node_values
 from wire.settings import NodeSettings
@@ -67,6 +67,7 @@ class Supervisor(PolledActor):
         """source: where the settings are from, to be read again. table: makes the children's rows of them."""
         super().__init__(mailbox)
         self.exit_status = 0
+        self.next_role: RoleChanged | None = None  # the node is not to end, but to go on as that
         self._settings = settings
         self._children = children
         self._pauses = pauses
@@ -92,6 +93,8 @@ class Supervisor(PolledActor):
         self.mailbox.watch(self._signals.fileno(), READ, "signals")
         self._doors.open()
         self._notes.note("node.started", actor=SUPERVISOR, details={"version": version()})
+        if self._settings.now.replication is not None and CLIENTS in self._children:
+            self._notes.note("node.leader", actor=SUPERVISOR, reason=self._settings.now.replication.member)
         for bridge in self._settings.now.bridges:
             if (since_ms := self._pauses.since_ms(bridge.name)) is not None:
                 since = write_time(since_ms)
@@ -169,6 +172,8 @@ class Supervisor(PolledActor):
                 self._snapshots.made(frame)
             case TraceStep():
                 self._traces.stepped(frame)
+            case RoleChanged():
+                self._turn_into(frame)
             case TopicCounts():
                 self._answer(self._traces.counted(frame))
             case Heartbeat():
@@ -200,7 +205,7 @@ class Supervisor(PolledActor):
         if self._status.gone(child.name):
             self._collected()
         if child.name == STORE:
-            self._answer(self._store_requests.store_ended())
+            self._answer(self._store_requests.store_ended(starts_again=not self._lives.stopping))
             self._snapshots.store_ended()
         elif child.name == CLIENTS:
             self._answer(self._store_requests.listener_ended())
@@ -217,33 +222,25 @@ class Supervisor(PolledActor):
         self._notes.note("process.started", child=child, count=child.restart_count, details={"pid": child.life.pid})
         if child.name == STORE:
             self._notes.send()
+            self._answer(self._store_requests.store_is_ready())
         if child.name == CLIENTS and self._settings.now.clients.sys_period_s:
             self.mailbox.set_timer("sys", self.mailbox.now_s())
         if not self._announced and self._lives.all_ready:
             self._announced = True
             self._service.ready(self._state())
-            self._announce()
+            follows = stands_by(self._settings.now, self._children)
+            announce(self._settings.now, self.mailbox.now_s() - self._status.started_s, stands_by=follows)
         elif self._announced:
             self._service.say(self._state())
 
     def _tell_figures(self, now_s: float) -> None:
         """Give the Listener what the children report, for the $SYS topics; a new Listener begins the periods anew."""
         period_s = self._settings.now.clients.sys_period_s
-        if self._lives.stopping or self._children[CLIENTS].state != "ready" or not period_s:
+        if self._lives.stopping or not period_s or CLIENTS not in self._children or self._children[CLIENTS].state != "ready":
             return
         self.mailbox.set_timer("sys", now_s + period_s)
         uptime_s = int(now_s - self._status.started_s)
         self.send(LISTENER, NodeFigures(version=version(), uptime_s=uptime_s, values=node_values(self._status.status())))
-
-    def _announce(self) -> None:
-        listeners = [f"{listener.host}:{listener.port}" for listener in self._settings.now.listeners]
-        took_s = round(self.mailbox.now_s() - self._status.started_s, 3)
-        facts = {"pid": os.getpid(), "listeners": listeners, "took_s": took_s}
-        log.info("node.ready", extra=facts)
-        ts = datetime.now(UTC).isoformat(timespec="milliseconds")
-        refusal = tell(json.dumps({"ts": ts, "event": "node.ready", "node": self._settings.now.name, **facts}))
-        if refusal is not None:
-            log.warning("output.refused", extra={"error": refusal, "why": "standard output did not take the line node.ready"})
 
     # --- the end ---
 
@@ -263,18 +260,33 @@ class Supervisor(PolledActor):
         if settings.clients.sys_period_s:
             self.mailbox.set_timer("sys", self.mailbox.now_s())
 
+    def _turn_into(self, change: RoleChanged) -> None:
+        """End all children, so that the node goes on in another role."""
+        if self._lives.stopping:
+            return
+        log.warning("node.role", extra={"role": change.role, "reason": change.reason})
+        if change.role == "standby":  # who comes to lead says so in the store that it opens then
+            self._notes.note("node.standby", actor=SUPERVISOR, reason=change.reason)
+        self.next_role = change
+        if change.at_once:
+            self._children.kill_all_but(STORE)
+        self._end_node(0)
+
     def _end_node(self, exit_status: int) -> None:
         """Stop the children in reverse start order, then this actor; the first reason to stop gives the exit status."""
         if self._lives.stopping:
+            self.next_role = None  # it ends, even if it was about to go on as something else
             return
         self._lives.stopping = True
         self.exit_status = exit_status
         log.info("node.stopping", extra={"exit_status": exit_status})
         self._snapshots.stop()
-        self._notes.note("node.stopped", actor=SUPERVISOR, reason=str(exit_status))
+        if self.next_role is None:
+            self._notes.note("node.stopped", actor=SUPERVISOR, reason=str(exit_status))
         self._notes.send()
         ended = self._lives.stop_all()
-        self._service.stopping(self._lives.stop_left_s(self.mailbox.now_s()) or 0.0)
+        if self.next_role is None:
+            self._service.stopping(self._lives.stop_left_s(self.mailbox.now_s()) or 0.0)
         if ended:
             self._ended()
 
@@ -288,23 +300,19 @@ class Supervisor(PolledActor):
 
     def _serve(self, whom: list[bytes], request: Request) -> None:
         try:
+            refuse(request, self._settings.now, self._children)
             if request.command == "status":
                 self._status.ask(whom, request)
-                return
-            if request.command in ("reload", "reload.plan"):
+            elif request.command in ("reload", "reload.plan"):
                 self._reloads.ask(whom, request)
-                return
-            if request.command == "topics":
+            elif request.command == "topics":
                 self._traces.ask_topics(whom, request)
-                return
-            if is_queue_command(request.command):
+            elif is_queue_command(request.command):
                 self._store_requests.ask(whom, request)
-                return
-            result = self._obey(request)
+            else:
+                self._doors.answer(whom, encode_result(request.request_id, self._obey(request)))
         except ControlError as error:
             self._doors.answer(whom, encode_error(error))
-            return
-        self._doors.answer(whom, encode_result(request.request_id, result))
 
     def _answer(self, answers: Answers) -> None:
         for whom, payload in answers:
@@ -325,18 +333,8 @@ class Supervisor(PolledActor):
             case "trace" | "trace.result":
                 return self._traces.obey(request)
             case "snapshot" | "snapshot.result":
-                return self._obey_snapshots(request)
+                return node_snapshots.obey(self._snapshots, request)
         return self._bridge_orders.obey(request)
-
-    def _obey_snapshots(self, request: Request) -> dict[str, Any]:
-        try:
-            if request.command == "snapshot.result":
-                return self._snapshots.result(request.arguments["number"])
-            number = self._snapshots.take()
-        except ControlError as error:
-            raise ControlError(error.kind, error.message, request.request_id) from error
-        log.info("control.obeyed", extra={"command": request.command, "number": number})
-        return {"number": number}
 
     def _note_snapshot(self, reason: str, messages: int, details: dict[str, Detail]) -> None:
         self._notes.note("snapshot.made", actor=SUPERVISOR, reason=reason, count=messages, details=details)
@@ -344,9 +342,11 @@ class Supervisor(PolledActor):
     def _state(self) -> str:
         """What the service manager shows: that the node does its work, or which of its processes do not."""
         if self._lives.all_ready:
-            return "ready"
+            return STANDS_BY if stands_by(self._settings.now, self._children) else "ready"
         return ", ".join(f"{child.name} {child.state}" for child in self._children if child.state != "ready") or "starting"
 
     def _store_state(self) -> str:
+        if stands_by(self._settings.now, self._children):
+            return STANDS_BY
         store = self._children[STORE]
         return store.state if store.life is not None else "not running"

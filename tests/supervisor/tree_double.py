@@ -74,8 +74,10 @@ class FakeLife:
         self.epoch = epoch
         self.pid = self.pidfd = next(self._ids)
         self.ending: Ending | None = Ending(0, None)
+        self.killed = False
 
-    def kill(self) -> None: ...
+    def kill(self) -> None:
+        self.killed = True
 
     def reap(self) -> Ending | None:
         return self.ending

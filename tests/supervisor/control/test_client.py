@@ -24,7 +24,7 @@ from supervisor.control.control_socket import (
     parse_request,
 )
 from supervisor.control.roles import NEEDED, ROLES, may
-from tests.support.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S, wait_until
 
 Answers = Callable[[Request], Any]
 
@@ -112,6 +112,10 @@ CALLS: list[tuple[Callable[[ControlClient], Any], str, dict[str, str]]] = [
     (lambda node: node.trace("a/#", timeout_s=5), "trace", {"topic": "a/#", "timeout_s": "5"}),
     (lambda node: node.trace_result(3), "trace.result", {"number": "3"}),
     (lambda node: node.topics(7), "topics", {"count": "7"}),
+    (lambda node: node.promote(), "cluster.promote", {}),
+    (lambda node: node.step_down(), "cluster.step_down", {}),
+    (lambda node: node.step_down("b"), "cluster.step_down", {"to": "b"}),
+    (lambda node: node.forget("c"), "cluster.forget", {"member": "c"}),
 ]
 
 
@@ -231,8 +235,15 @@ def test_a_node_that_was_started_again_is_asked_anew(end: AnsweringEnd, node: Co
     node.ping()
     end.close()
     second = AnsweringEnd(tmp_path)
+
+    def is_answered() -> bool:
+        try:
+            return bool(node.ping()["command"] == "ping")
+        except NotRunning:  # it was asked before the client had noticed the end
+            return False
+
     try:
-        assert node.ping()["command"] == "ping"
+        wait_until(is_answered, PATIENCE_S, "an answer of the second")
         assert len(second.askers) == 1
     finally:
         second.close()

@@ -24,6 +24,8 @@ from wire.settings import (
     ListenerSettings,
     ListenerTlsSettings,
     NodeSettings,
+    ReplicationSettings,
+    ReplicationTlsSettings,
     RuleSettings,
     TelemetrySettings,
     dump,
@@ -47,6 +49,9 @@ FULL = node(
         otlp=replace(OTLP, headers=(("a", "b"),), tls=CollectorTlsSettings(ca_file="/ca", cert_file="/own", key_file="/key"))
     ),
     control=ControlSettings(host="0.0.0.0", port=7000, allowed_keys="/keys"),
+    replication=ReplicationSettings(
+        servers=("nats://127.0.0.1:4222",), stream="edge", member="a", tls=ReplicationTlsSettings(ca_file="/ca")
+    ),
     files=(("/acl", "1"), ("/cert", "1"), ("/tokens", "1"), ("/node.yaml", "1")),
 )
 NOBODY_SETS = {f"http.tls.{name}" for name in ("ca_file", "client_certificate", "identity", "ciphers")}

@@ -12,7 +12,7 @@ from actors.process.actor import PolledActor
 from storage.snapshots.manifest import read_manifest, verify
 from storage.store.event_rows import Detail
 from supervisor.control.control_socket import ControlError
-from supervisor.snapshots.node_snapshots import LATE_S, LATE_TIMER, RETRY_S, TIMER, Snapshots
+from supervisor.snapshots.node_snapshots import LATE_S, LATE_TIMER, RETRY_S, STANDS_BY, TIMER, Snapshots
 from supervisor.workers import Then
 from tests.snapshots.made import Box, fields
 from tests.support.settings import node
@@ -100,6 +100,17 @@ class Node:
     @property
     def parts(self) -> list[Path]:
         return list(self.box.snapshots.path.glob(".part-*"))
+
+
+def test_a_node_that_stands_by_makes_none_and_one_that_leads_does(tmp_path: Path) -> None:
+    made = Node(tmp_path, every_s=60.0)
+    assert TIMER in made.host.timers
+    made.store = STANDS_BY
+    made.snapshots.adopt(node(name="edge", data_dir=str(tmp_path), persistence=DURABLE, snapshots=SnapshotSettings(every_s=30.0)))
+    assert TIMER not in made.host.timers
+    assert made.snapshots.figures()["next_in_s"] is None
+    with pytest.raises(ControlError, match="the queue store is standing by; no snapshot was made"):
+        made.snapshots.take()
 
 
 def test_an_order_that_is_answered_becomes_a_snapshot(tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ import msgpack
 import pytest
 
 from supervisor.control.control_socket import ControlError, Request
-from supervisor.control.store_commands import ANSWER_TIMEOUT_S
-from supervisor.tree.store_requests import TIMER, Answers, StoreRequests
+from supervisor.control.store_commands import ANSWER_TIMEOUT_S, ASKERS_MAX
+from supervisor.tree.store_requests import START_WAIT_S, TIMER, Answers, StoreRequests
 from tests.supervisor.tree_double import Children
 from wire.frames.names import CLIENTS, LISTENER, QUEUE_STORE, STORE
 from wire.frames.supervision import QueueAnswer, QueueCommand, SessionCommand
@@ -62,25 +62,100 @@ def test_questions_about_sessions_go_by_the_listener_where_one_works(clients: st
     assert said(desk.requests.listener_ended()) == ([([b"a"], "unavailable")] if receiver == LISTENER else [])
 
 
-def test_nobody_is_asked_where_the_store_is_not_ready_and_it_is_said_why() -> None:
+def test_what_is_asked_of_a_store_that_starts_reaches_it_when_it_has() -> None:
     desk = Desk(store="starting")
-    with pytest.raises(ControlError, match="the queue store is starting; nothing was done"):
+    desk.ask(b"a")
+    desk.ask(b"b", "queue.peek", bridge="cloud")
+    assert desk.sent(QueueCommand) == []
+
+    desk.children[STORE].state = "ready"
+    assert said(desk.requests.store_is_ready()) == [([b"b"], "bad_arguments")], "a lane is missing"
+    ((peer, frame),) = desk.sent(QueueCommand)
+    assert peer == QUEUE_STORE
+    assert said(desk.requests.answered(answer(frame.request))) == [([b"a"], {"number": frame.request})]
+    assert desk.requests.store_is_ready() == [], "it is asked once"
+    assert TIMER not in desk.fake.timers
+
+
+@pytest.mark.parametrize("state", ["starting", "restarting"])
+def test_a_store_that_does_not_start_in_time_was_asked_nothing(state: str) -> None:
+    desk = Desk(store=state)
+    desk.ask(b"a")
+    desk.fake.time_s = 1.0
+    desk.ask(b"b")
+    assert desk.fake.timers[TIMER] == START_WAIT_S
+
+    ((whom, payload),) = desk.requests.timed_out(START_WAIT_S)
+    assert whom == [b"a"]
+    assert msgpack.unpackb(payload)["error"]["message"] == f"the queue store is {state}; nothing was done"
+    assert desk.fake.timers[TIMER] == 1.0 + START_WAIT_S
+    assert desk.sent(QueueCommand) == []
+
+
+def test_so_many_wait_for_a_store_to_start_and_no_more() -> None:
+    desk = Desk(store="restarting")
+    for number in range(ASKERS_MAX):
+        desk.ask(b"%d" % number)
+
+    with pytest.raises(ControlError, match="too many queue commands are waiting"):
+        desk.ask(b"one more")
+
+
+def test_nobody_is_asked_where_the_store_cannot_start_and_it_is_said_why() -> None:
+    desk = Desk(store="damaged")
+    with pytest.raises(ControlError, match="the queue store is damaged; nothing was done"):
         desk.ask(b"a")
+    desk.children[STORE].state = "starting"
     desk.children[STORE].figures = {QUEUE_STORE: {"error": "disk: locked"}}
     with pytest.raises(ControlError, match="cannot open its files for now: disk: locked"):
         desk.ask(b"a")
 
     assert desk.sent(QueueCommand) == []
+    assert desk.requests.store_is_ready() == []
 
 
-def test_who_waits_too_long_or_for_a_store_that_has_ended_is_told_so() -> None:
+def test_who_waits_too_long_or_ordered_something_of_a_store_that_has_ended_is_told_so() -> None:
     desk = Desk()
     desk.ask(b"a")
     desk.fake.time_s = 5.0
-    desk.ask(b"b")
+    desk.ask(b"b", "queue.purge", bridge="cloud")
     assert desk.fake.timers[TIMER] == ANSWER_TIMEOUT_S
 
     assert said(desk.requests.timed_out(ANSWER_TIMEOUT_S)) == [([b"a"], "unavailable")]
     assert desk.fake.timers[TIMER] == 5.0 + ANSWER_TIMEOUT_S
-    assert said(desk.requests.store_ended()) == [([b"b"], "unavailable")]
+    assert said(desk.requests.store_ended(starts_again=True)) == [([b"b"], "unavailable")]
+    assert TIMER not in desk.fake.timers
+
+
+def test_who_only_looks_is_answered_by_the_next_store() -> None:
+    desk = Desk()
+    desk.ask(b"a")
+    assert desk.requests.store_ended(starts_again=True) == []
+    assert desk.fake.timers[TIMER] == START_WAIT_S
+
+    assert desk.requests.store_is_ready() == []
+    first, again = [frame for _, frame in desk.sent(QueueCommand)]
+    assert desk.requests.answered(answer(first.request)) == [], "it comes late, of a life that has ended"
+    assert said(desk.requests.answered(answer(again.request))) == [([b"a"], {"number": again.request})]
+
+
+def test_a_question_that_two_stores_end_with_is_not_asked_a_third_time() -> None:
+    """It may be why they end."""
+    desk = Desk()
+    desk.ask(b"a")
+    assert desk.requests.store_ended(starts_again=True) == []
+    assert desk.requests.store_is_ready() == []
+
+    assert said(desk.requests.store_ended(starts_again=True)) == [([b"a"], "unavailable")]
+    assert desk.requests.store_is_ready() == []
+    assert len(desk.sent(QueueCommand)) == 2
+
+
+def test_a_node_that_stops_lets_nobody_wait() -> None:
+    desk = Desk()
+    desk.ask(b"a")
+    desk.children[STORE].state = "restarting"
+    desk.ask(b"b")
+
+    assert said(desk.requests.store_ended(starts_again=False)) == [([b"a"], "unavailable"), ([b"b"], "unavailable")]
     assert TIMER not in desk.fake.timers
