@@ -31,6 +31,18 @@ EXAMPLES = {
     "http.tls.cert_file",
     "http.tls.key_file",
     "http.tokens_file",
+    "replication.servers",
+    "replication.stream",
+    "replication.member",
+    "replication.address",
+    "replication.user",
+    "replication.password_file",
+    "replication.token_file",
+    "replication.credentials_file",
+    "replication.nkey_file",
+    "replication.tls.ca_file",
+    "replication.tls.cert_file",
+    "replication.tls.key_file",
     "snapshots.to",
     "telemetry.otlp.endpoint",
     "telemetry.otlp.tls.ca_file",
@@ -124,8 +136,9 @@ def test_every_file_loads_and_fits_the_schema(path: Path, tmp_path: Path) -> Non
 
 
 def test_there_is_a_file_for_each_mode() -> None:
-    assert {path.stem for path in FILES} >= {"default", "minimal", "in-memory", "durable", "fast", "tls", "access"}
-    assert {load(CONFIGS / f"{name}.yaml").persistence.mode for name in ("in-memory", "durable")} == {"in-memory", "file-native"}
+    assert {path.stem for path in FILES} >= {"default", "minimal", "in-memory", "durable", "fast", "replicated", "tls", "access"}
+    modes = {name: load(CONFIGS / f"{name}.yaml").persistence.mode for name in ("in-memory", "durable", "replicated")}
+    assert modes == {"in-memory": "in-memory", "durable": "file-native", "replicated": "replicated"}
     fast = load(CONFIGS / "fast.yaml").persistence
     assert (fast.acknowledge, fast.flush_period_s, fast.sync) == ("fast", 0.5, "os")
 

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
 from actors.system.tls import FileFault, server_context, show, trust
-from supervisor.config import otlp_extra
+from supervisor.config import otlp_extra, replication_extra
 from supervisor.config.addresses import parse_remote_address
 from supervisor.config.value_kinds import (
     UNIX,
@@ -31,10 +31,12 @@ from supervisor.config.value_kinds import (
     Flag,
     Folder,
     Headers,
+    LogServer,
     Mode,
     Name,
     Number,
     Size,
+    StreamName,
     TcpBind,
     Text,
     TopicPattern,
@@ -49,7 +51,7 @@ from wire.frames.names import remote_client_id
 from wire.mqtt.packets import SESSION_NEVER_EXPIRES_S
 from wire.mqtt.topics import covers, overlap
 from wire.routing.topic_mapping import Template
-from wire.settings import CollectorTlsSettings, ListenerTlsSettings
+from wire.settings import CollectorTlsSettings, ListenerTlsSettings, ReplicationTlsSettings
 
 NOT_AVAILABLE = "not available in this version"
 
@@ -395,8 +397,9 @@ class Events(Section):
 class Persistence(Section):
     """What an acknowledgement is worth. All but the mode matter to file-native only."""
 
-    mode: Literal["file-native", "in-memory"] = setting(
-        "file-native", "file-native keeps QoS 1 and 2 on disk; in-memory keeps nothing."
+    mode: Literal["file-native", "in-memory", "replicated"] = setting(
+        "file-native",
+        "file-native keeps QoS 1 and 2 on disk; replicated on a majority of servers as well; in-memory keeps nothing.",
     )
     acknowledge: Literal["after-commit", "fast"] = setting(
         "after-commit",
@@ -899,6 +902,77 @@ class Control(Section):
     handshake_timeout: Annotated[float, Duration(0.1, 60)] = setting("5s", "How long a new connection may take to show its key.")
 
 
+class ReplicationTls(Section):
+    """TLS towards the servers of the log; files are PEM."""
+
+    ca_file: File | None = setting(None, "Authorities to trust; without it, the system's.")
+    cert_file: File | None = setting(None, "This node's own certificate, with its chain.")
+    key_file: File | None = setting(None, "The key of cert_file, without a passphrase.")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> ReplicationTls:
+        _have_both_or_none(self.cert_file, self.key_file)
+        return self
+
+    def settings(self) -> ReplicationTlsSettings:
+        """What the process is told of it."""
+        return ReplicationTlsSettings(ca_file=self.ca_file or "", cert_file=self.cert_file or "", key_file=self.key_file or "")
+
+
+class Trim(Section):
+    """For how long the log waits for a member that is behind. One that is further behind begins with the leader's store."""
+
+    max_bytes: Annotated[int | None, Size(1 << 20, unlimited=True)] = setting("10GiB", "Bytes on the log, or unlimited.")
+    max_age: Annotated[float | None, Duration(60, unlimited=True)] = setting(
+        "1d", "A member that has said nothing for so long is not waited for; or unlimited."
+    )
+
+
+class Replication(Section):
+    """The log that the members of a cluster share, a stream of NATS JetStream. Needs the extra replicated."""
+
+    servers: tuple[LogServer, ...] = Field(min_length=1, description="The NATS servers, such as nats://10.0.0.1:4222.")
+    stream: StreamName = Field(description="The name of the stream; it is made if it is not there. Each cluster has its own.")
+    member: StreamName = Field(description="What this node is called in its cluster; each has its own name.")
+    address: Text = setting("", "Where this node's clients are to go while it leads, such as 10.0.0.1:1883; told to others.")
+    replicas: Literal[1, 3, 5] = setting(3, "Servers that keep the log; a majority of them acknowledges. 1 is for trying it out.")
+    lease: Annotated[float, Duration(2, 3600)] = setting(
+        "10s", "How long a leader is believed to be there after its newest record; then another member takes over."
+    )
+    standby: Literal["closed", "redirect"] = setting(
+        "closed", "What clients find at a node that stands by: closed ports, or the leader's address (MQTT 5, TCP and TLS)."
+    )
+    on_loss: Literal["wait", "degrade"] = setting(
+        "wait",
+        "While the log is away: acknowledge nothing; or go on with this node's disk alone, and have nobody take over by itself.",
+    )
+    degrade_after: Annotated[float, Duration(2, 3600)] = setting(
+        "10s", "With on_loss: degrade, for how long the log is waited for."
+    )
+    trim: Trim = section(Trim, "How long the log waits for a member that is behind.")
+    user: User | None = setting(None, "The user at the servers.")
+    password_file: File | None = setting(None, "A file with the user's password on its first line.")
+    token_file: File | None = setting(None, "A file with a token on its first line.")
+    credentials_file: File | None = setting(None, "A file of NATS credentials (.creds).")
+    nkey_file: File | None = setting(None, "A file with an NKey seed.")
+    tls: ReplicationTls | None = setting(None, "TLS towards the servers; absent is none, unless a server wants it.")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Replication:
+        problems: list[tuple[tuple[str | int, ...], str]] = []
+        if not replication_extra.is_installed():
+            problems.append((("servers",), replication_extra.MISSING))
+        if (self.user is None) != (self.password_file is None):
+            missing = "password_file" if self.password_file is None else "user"
+            problems.append(((missing,), "is missing; user and password_file go together"))
+        ways = [key for key in ("user", "token_file", "credentials_file", "nkey_file") if getattr(self, key) is not None]
+        if len(ways) > 1:
+            problems.append(((ways[1],), f"cannot stand beside {ways[0]}; keep one of them"))
+        if problems:
+            raise Inconsistent(problems)
+        return self
+
+
 class Log(Section):
     """Logs: JSON lines on standard error."""
 
@@ -924,6 +998,7 @@ class Configuration(Section):
     http: Http | None = setting(None, "The HTTP interface; absent is off.")
     telemetry: Telemetry | None = setting(None, "Sends the metrics to a collector of OpenTelemetry; absent is off.")
     control: Control | None = setting(None, "The control socket on the network; absent is off.")
+    replication: Replication | None = setting(None, "The cluster of a node whose persistence.mode is replicated.")
     log: Log = section(Log, "Logs.")
 
     @model_validator(mode="after")
@@ -944,9 +1019,25 @@ class Configuration(Section):
                     message = f"{whose}, so each would throw out the other; take another"
                     problems.append((("bridges", index, "remote", "client_id"), message))
         problems += self._no_snapshots()
+        problems += self._half_replicated()
         if problems:
             raise Inconsistent(problems)
         return self
+
+    def _half_replicated(self) -> list[tuple[tuple[str | int, ...], str]]:
+        replicated = self.persistence.mode == "replicated"
+        if replicated and self.replication is None:
+            return [(("replication",), "is missing; persistence.mode: replicated needs its servers, stream and member")]
+        if not replicated and self.replication is not None:
+            return [(("replication",), "has no effect without persistence.mode: replicated; write that, or remove it")]
+        if replicated and self.persistence.acknowledge == "fast":
+            return [
+                (
+                    ("persistence", "acknowledge"),
+                    "cannot be fast with mode: replicated, which is for acknowledging later; remove it",
+                )
+            ]
+        return []
 
     def _no_snapshots(self) -> list[tuple[tuple[str | int, ...], str]]:
         problems: list[tuple[tuple[str | int, ...], str]] = []

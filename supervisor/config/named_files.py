@@ -16,7 +16,7 @@ from supervisor.config.files_read import digest
 from supervisor.config.include import files_included, folders_included
 from supervisor.config.yaml_file import read_document
 
-_SECRET_KEYS = ("key_file", "password_file", "tokens_file")
+_SECRET_KEYS = ("credentials_file", "key_file", "nkey_file", "password_file", "token_file", "tokens_file")
 _CONTENT = re.compile(r"(?<!\$)\$\{file:(?P<path>[^}]+)\}")
 
 

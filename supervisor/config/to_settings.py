@@ -24,6 +24,7 @@ from supervisor.config.keys import (
     LoginLimits,
     Otlp,
     Remote,
+    Replication,
     Rule,
     Snapshots,
 )
@@ -50,6 +51,7 @@ from wire.settings import (
     PersistenceSettings,
     RefusalSettings,
     RemoteSettings,
+    ReplicationSettings,
     RuleSettings,
     SessionSettings,
     SnapshotSettings,
@@ -109,6 +111,7 @@ def to_settings(configuration: Configuration) -> NodeSettings:
         http=None if configuration.http is None else _http(configuration.http),
         telemetry=None if configuration.telemetry is None else TelemetrySettings(otlp=_otlp(configuration.telemetry.otlp)),
         control=None if configuration.control is None else _control(configuration.control),
+        replication=None if configuration.replication is None else _replication(configuration.replication),
     )
 
 
@@ -216,6 +219,27 @@ def _otlp(otlp: Otlp) -> OtlpSettings:
         timeout_s=otlp.timeout,
         compression=otlp.compression,
         tls=otlp.tls.settings(),
+    )
+
+
+def _replication(replication: Replication) -> ReplicationSettings:
+    return ReplicationSettings(
+        servers=replication.servers,
+        stream=replication.stream,
+        member=replication.member,
+        address=replication.address,
+        replicas=replication.replicas,
+        lease_s=replication.lease,
+        standby=replication.standby,
+        alone_after_s=replication.degrade_after if replication.on_loss == "degrade" else None,
+        trim_max_bytes=replication.trim.max_bytes,
+        trim_max_age_s=replication.trim.max_age,
+        user=replication.user,
+        password_file=replication.password_file,
+        token_file=replication.token_file,
+        credentials_file=replication.credentials_file,
+        nkey_file=replication.nkey_file,
+        tls=None if replication.tls is None else replication.tls.settings(),
     )
 
 

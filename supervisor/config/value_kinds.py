@@ -245,6 +245,26 @@ def _collector_url(value: str) -> str:
     return value
 
 
+def _log_server(value: str) -> str:
+    example = "nats://10.0.0.1:4222"
+    if "@" in value:
+        raise ValueError("who logs in does not belong into the address; write replication.user and password_file")
+    try:
+        url = urlsplit(value)
+        if url.scheme not in ("nats", "tls") or url.path not in ("", "/") or url.query or url.fragment:
+            raise ValueError(value)
+        parse_address(url.netloc)
+    except ValueError:
+        raise ValueError(f"{shown(value)} is not the address of a NATS server; write it such as {example}") from None
+    return value
+
+
+def _stream_name(value: str) -> str:
+    if not _STREAM_NAME.fullmatch(value):
+        raise ValueError(f"{shown(value)} is not a name; 1 to 60 of A-Z a-z 0-9 _ -")
+    return value
+
+
 def _headers(value: object) -> object:
     """Names and values of HTTP headers; no sentence tells a value, which may be secret."""
     if not isinstance(value, dict):
@@ -261,6 +281,7 @@ def _headers(value: object) -> object:
     return value
 
 
+_STREAM_NAME = re.compile("[A-Za-z0-9_-]{1,60}")
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _HEADER_VALUE = re.compile(r"([!-~]([ -~\t]*[!-~])?)?")
 
@@ -281,6 +302,8 @@ Folder = Annotated[Filled, AfterValidator(_resolve), AfterValidator(_folder)]
 Bind = Annotated[Text, AfterValidator(_bind)]
 ControlBind = Annotated[Text, AfterValidator(_control_bind)]
 CollectorUrl = Annotated[Text, AfterValidator(_collector_url), Field(pattern="^https?://")]
+LogServer = Annotated[Text, AfterValidator(_log_server), Field(pattern="^(nats|tls)://")]
+StreamName = Annotated[Text, AfterValidator(_stream_name), Field(pattern="^[A-Za-z0-9_-]{1,60}$")]
 Headers = Annotated[dict[str, str], BeforeValidator(_headers)]
 TcpBind = Annotated[Text, AfterValidator(_tcp_bind)]
 Mode = Annotated[str, BeforeValidator(_mode), Field(pattern="^0?[0-7]{3}$")]
