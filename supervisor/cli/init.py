@@ -84,7 +84,7 @@ def init(
         remote_user=remote_user,
         remote_password_file=f"{SECRETS}/{bridge}.password" if password else "",
         ca_file=ca_file or "",
-        filters=filters or ("#",),
+        filters=filters or _topics(remote, asks),
     )
     with _writing(file):
         if user or password:
@@ -146,14 +146,19 @@ def _remote_user(remote: str) -> str:
 
 
 def _password(remote_user: str, asks: bool, *, from_stdin: bool) -> str:
+    password = ""
     if from_stdin:
-        return sys.stdin.readline().rstrip("\r\n")
-    if not remote_user or not asks:
-        return ""
-    answer: str = click.prompt(
-        f"Password of {remote_user} at the remote (empty: none)", default="", hide_input=True, show_default=False
-    )
-    return answer
+        password = sys.stdin.readline().rstrip("\r\n")
+    elif remote_user and asks:
+        question = f"Password of {remote_user} at the remote (empty: none)"
+        password = click.prompt(question, default="", hide_input=True, show_default=False)
+    if remote_user and not password:
+        click.echo(f"{remote_user} has no password at the remote: --password-stdin reads one")
+    return password
+
+
+def _topics(remote: str, asks: bool) -> tuple[str, ...]:
+    return tuple(_answer(None, asks and bool(remote), "Topics to send there, such as plant/# line/+/state", "#").split())
 
 
 def _make_user(folder: Path, user: str) -> None:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from supervisor.cli.backup import backup, restore
+from supervisor.cli.cluster import cluster
 from supervisor.cli.doctor import doctor
 from supervisor.cli.events import events
 from supervisor.cli.export import export
@@ -210,13 +211,14 @@ def resume(node: GivenNode, bridge: str, as_json: bool) -> int:
 @about_node(bridge="BRIDGE")
 @JSON
 def restart(node: GivenNode, bridge: str, as_json: bool) -> int:
-    """Replace the processes that hold the connections of BRIDGE."""
+    """Have BRIDGE connect anew at once. What waits stays."""
     restarted = node.client.restart(bridge)
     return told(restarted, as_json, f"{bridge}: restarting {', '.join(restarted['processes'])}")
 
 
 cli.add_command(queue)
 cli.add_command(session)
+cli.add_command(cluster)
 cli.add_command(events)
 cli.add_command(status)
 cli.add_command(reload)
@@ -242,8 +244,15 @@ cli.add_command(topics)
 @click.option(
     "--keep", metavar="DIR", type=click.Path(path_type=Path, file_okay=False), help="Keep snapshots of the edge here, to report on."
 )
-def demo(messages: int, keep: Path | None) -> int:
+@click.option("--replicated", is_flag=True, help="Show a cluster instead: a whole node is lost, and another goes on.")
+def demo(messages: int, keep: Path | None, *, replicated: bool) -> int:
     """Show two nodes, a cut link, killed processes, and nothing lost."""
+    if replicated:
+        if keep is not None:
+            raise click.UsageError("--keep is for the demo without --replicated")
+        from supervisor.demo.replicated_demo import run_replicated_demo
+
+        return run_replicated_demo(messages)
     from supervisor.demo.demo import run_demo
 
     return run_demo(messages, keep)

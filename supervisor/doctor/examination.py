@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from supervisor.config.loading import load
+from supervisor.doctor.cluster import examine_cluster
 from supervisor.doctor.findings import Finding, fail, ok
 from supervisor.doctor.machine import examine_machine
 from supervisor.doctor.network import examine_listeners, examine_remotes
@@ -18,7 +19,10 @@ from wire.errors import ConfigError
 
 
 def examine(config: Path, *, remotes: bool = True) -> Iterator[Finding]:
-    """What is found of the configuration ``config``, as it is found. ``remotes``: connect to each remote, too."""
+    """What is found of the configuration ``config``, as it is found.
+
+    remotes: connect to each remote, and to the servers of the log, too.
+    """
     try:
         settings = load(config)
     except ConfigError as error:
@@ -36,4 +40,5 @@ def examine(config: Path, *, remotes: bool = True) -> Iterator[Finding]:
     if pid is not None:
         yield from ask(config)
     if remotes:
+        yield from examine_cluster(settings)
         yield from examine_remotes(settings)

@@ -35,7 +35,7 @@ _CURES = (
     ("another client", "give each bridge and each node a remote.client_id of its own"),
     ("taken over", "give each bridge and each node a remote.client_id of its own"),
     ("Quota exceeded", "the remote takes no more for now: raise its quota, or send less; the messages wait"),
-    ("closes on message", "the remote closes the connection on this message: on_refusal.closed says what becomes of it"),
+    ("closes on message", "the remote closes the connection on this message: on_refusal.connection-closed says what becomes of it"),
     (
         "connection lost: closed by the remote",
         "the remote's log says why it closes; another client with the same client_id is a common reason",

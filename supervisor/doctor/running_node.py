@@ -9,6 +9,7 @@ from typing import Any
 from supervisor.control.client import ControlClient
 from supervisor.doctor.findings import Finding, fail, ok, warn
 from supervisor.doctor.link_cures import cure_of
+from supervisor.terminal.cluster_text import SILENT_S, base, lasting, leader, log_state, own_part
 from supervisor.units import write_time
 from wire.errors import BasculeError
 
@@ -43,7 +44,7 @@ def _last_events(client: ControlClient) -> list[dict[str, Any]]:
 
 def examine_status(status: Status) -> Iterator[Finding]:
     """Everything that ``status`` shows and that somebody should know."""
-    for part in (_disk, _processes, _listener, _bridges, _loops, _orphans, _http, _telemetry, _control, _snapshots):
+    for part in (_cluster, _disk, _processes, _listener, _bridges, _loops, _orphans, _http, _telemetry, _control, _snapshots):
         yield from part(status)
 
 
@@ -57,12 +58,33 @@ def _disk(status: Status) -> Iterator[Finding]:
         yield fail("store", error, "make room on the disk of node.data_dir; the node then goes on by itself")
     elif state == "disk_error":
         yield fail("store", error, "see what is wrong with the disk: dmesg, smartctl, ulimit -n")
+    elif state == "log_away":
+        yield fail("store", error, "see that a majority of the NATS servers runs and is reached; the node then goes on by itself")
     elif state == "disk_low":
         found = f"intake is stopped: {store.get('disk_free_bytes')} bytes are free"
         yield fail("store", found, "make room on the disk of node.data_dir, or lower limits.min_free_disk")
     if store.get("damaged_files"):
         found = f"damaged files are kept aside: {store['damaged_files']}"
         yield warn("store", found, "look for the cause (dmesg, memtest); remove them when nobody wants to look at them any more")
+
+
+def _cluster(status: Status) -> Iterator[Finding]:
+    figures = status["replication"]
+    if not figures:
+        return
+    about = f"cluster {figures['stream']}"
+    yield ok(about, f"{leader(figures)}; this node, {figures['member']}, is a {figures['role']}: {own_part(figures)}")
+    if figures["log"] == "ready" and not figures.get("shared", True):
+        yield warn(about, f"the log is {log_state(figures)}", "see that another member runs and reaches the log: it gets the store")
+    if figures["log"] != "ready":
+        cure = "see what bascule doctor says of the servers, and their logs; it goes on by itself"
+        yield fail(about, f"the log is {log_state(figures)}", cure)
+    if why := base(figures):
+        yield warn(about, why, "nothing, if the leader runs: it gives its store; bascule cluster status shows how far this is")
+    for member, row in figures.get("members", {}).items():
+        if row["silent_s"] > SILENT_S and member != figures["member"]:
+            cure = f"start it, or bascule cluster forget {member} if it does not come back"
+            yield warn(about, f"the member {member} has said nothing for {lasting(row['silent_s'])}", cure)
 
 
 def _processes(status: Status) -> Iterator[Finding]:

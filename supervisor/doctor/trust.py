@@ -55,6 +55,8 @@ def certificates(settings: NodeSettings) -> list[str]:
         files.append(settings.http.tls.cert_file)
     if settings.telemetry is not None:
         files += [settings.telemetry.otlp.tls.cert_file, settings.telemetry.otlp.tls.ca_file]
+    if settings.replication is not None and settings.replication.tls is not None:
+        files += [settings.replication.tls.cert_file, settings.replication.tls.ca_file]
     for bridge in settings.bridges:
         if bridge.remote.transport in ("tls", "wss"):
             files += [bridge.remote.tls.cert_file, bridge.remote.tls.ca_file]
@@ -87,6 +89,9 @@ def secrets(settings: NodeSettings) -> list[str]:
         files += [settings.http.tokens_file, settings.http.tls.key_file if settings.http.tls is not None else None]
     if settings.telemetry is not None:
         files.append(settings.telemetry.otlp.tls.key_file)
+    if (log := settings.replication) is not None:
+        files += [log.password_file, log.token_file, log.credentials_file, log.nkey_file]
+        files.append(log.tls.key_file if log.tls is not None else None)
     for bridge in settings.bridges:
         files += [bridge.remote.password_file, bridge.remote.tls.key_file]
     return list(dict.fromkeys(file for file in files if file))

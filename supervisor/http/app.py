@@ -27,6 +27,7 @@ STATUS_OF_KIND = {
     "unknown_lane": 404,
     "no_dead_letters": 404,
     "no_such_session": 404,
+    "unknown_member": 404,
     "busy": 503,
     "stopping": 503,
     "unavailable": 503,

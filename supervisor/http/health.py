@@ -22,6 +22,8 @@ def readiness_of(status: Mapping[str, Any]) -> dict[str, Any]:
     if left_s is not None:
         reason = f"the node is stopping, and has stopped within {left_s:g} s"
         return {"ready": False, "state": "stopping", "reasons": [reason], "stop_left_s": left_s}
+    if status["ready"] and status["replication"].get("role") == "standby":
+        return {"ready": False, "state": "standby", "reasons": ["the node stands by: another one of its cluster is to be asked"]}
     if status["ready"]:
         return {"ready": True, "state": "ready", "reasons": []}
     rows = [row for row in status["processes"] if row["state"] != "ready" and row["name"] not in _NOT_NEEDED]

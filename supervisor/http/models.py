@@ -41,7 +41,7 @@ class Ready(_Answer):
     """Whether the node takes messages."""
 
     ready: bool
-    state: Literal["ready", "starting", "stopping", "unknown"]
+    state: Literal["ready", "standby", "starting", "stopping", "unknown"]
     reasons: list[str] = Field(description="Why it is not ready, in words.", examples=[["store is restarting"]])
     stop_left_s: float | None = Field(None, description="While it stops: how long that takes at most.")
 
@@ -102,6 +102,7 @@ class Status(_Answer):
     processes: list[Process]
     bridges: list[BridgeLane]
     store: dict[str, Any]
+    replication: dict[str, Any]
     listener: dict[str, Any]
     distributor: dict[str, Any]
     http: dict[str, Any]
@@ -317,6 +318,32 @@ class Reload(_Body):
     """The file is read again, and what differs is applied."""
 
     yes: bool = Field(False, description="Also what is destructive.")
+
+
+class Promoted(_Answer):
+    """The node leads, or is to."""
+
+    leads: bool = Field(description="Whether it leads already.")
+    asked: str = Field("", description="Who steps down for it as soon as it can; empty where nobody is asked.")
+    silent_s: float = Field(0.0, description="For how long nobody who leads has said anything.")
+
+
+class StepDown(_Body):
+    """Who is to lead next."""
+
+    to: str = Field("", description="The member; empty is whichever is first.")
+
+
+class SteppedDown(_Answer):
+    """The node leads no more."""
+
+    to: str = Field(description="The member that is to lead next; empty is whichever is first.")
+
+
+class Forgotten(_Answer):
+    """The member is waited for no more."""
+
+    forgotten: str = Field(examples=["b"])
 
 
 class Topic(_Answer):

@@ -24,6 +24,7 @@ PREFIX = "/api/v1"
 PAGE_MAX = 500
 
 Bridge = Annotated[str, Path(description="The bridge's name.", examples=["cloud"])]
+Member = Annotated[str, Path(description="What the member is called in its cluster.", examples=["b"])]
 ClientId = Annotated[str, Path(description="The client identifier; a slash in it may stand as it is.", examples=["pump-7"])]
 Number = Annotated[int, Path(ge=0, description="What the order was answered with.")]
 From = Annotated[int, Query(alias="from", ge=0, description="Begin with this one.")]
@@ -59,6 +60,7 @@ class RestApi:
         self._snapshots()
         self._changes()
         self._topics()
+        self._cluster()
 
     def _route(
         self, method: str, path: str, command: str, answer: type[BaseModel], tag: str, *, status: int = 200
@@ -245,6 +247,24 @@ class RestApi:
         async def trace_result(number: Number) -> Json:
             """The steps of the message that is followed, with their times."""
             return await self._ask("trace.result", {"number": number})
+
+    def _cluster(self) -> None:
+        @self._route("POST", "/cluster/promote", "cluster.promote", models.Promoted, "cluster", status=202)
+        async def promote_node(
+            force: Annotated[bool, Query(description="Do not ask who leads: only where it is sure that it is gone.")] = False,
+        ) -> Json:
+            """Have this node lead: whoever does steps down for it as soon as it can."""
+            return await self._ask("cluster.promote", {"force": flag(force)}, status=202)
+
+        @self._route("POST", "/cluster/step-down", "cluster.step_down", models.SteppedDown, "cluster", status=202)
+        async def step_down(what: Annotated[models.StepDown, Body()]) -> Json:
+            """Let another member lead, at once."""
+            return await self._ask("cluster.step_down", {"to": what.to or None}, status=202)
+
+        @self._route("DELETE", "/cluster/members/{member}", "cluster.forget", models.Forgotten, "cluster")
+        async def forget_member(member: Member) -> Json:
+            """Wait no more for a member that does not come back; if it does, it is known again."""
+            return await self._ask("cluster.forget", {"member": member})
 
 
 def routes(calls: NodeCalls, callers: Callers) -> APIRouter:

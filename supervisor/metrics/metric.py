@@ -68,8 +68,8 @@ class Metric:
 
     path: where its values are. text: what it is. known: keys that have a value, 0, before the status has them, as soon as there is
     something at ``beside``. read: makes the value; what is None has one only if that is ``given``. per: which labels of
-    its rows stay, where several rows tell the same. words: of an info, its further labels and where below ``path`` each stands;
-    without any text there is no value.
+    its rows stay, where several rows tell the same. label: of states, what their label is called. words: of an info, its further
+    labels and where below ``path`` each stands; without any text there is no value.
     """
 
     name: str
@@ -80,6 +80,7 @@ class Metric:
     beside: str = ""
     read: Callable[[Any], float] = number
     per: tuple[str, ...] | None = None
+    label: str = "state"
     words: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -91,7 +92,7 @@ class Metric:
             names += LABELS_OF_ROWS[name[:-2]] if name.endswith("[]") else []
             names += [label[:-1]] if label else []
         names = [name for name in names if self.per is None or name in self.per]
-        return (*names, *(("state",) if self.kind == "states" else ()), *self.words)
+        return (*names, *((self.label,) if self.kind == "states" else ()), *self.words)
 
     @property
     def unit(self) -> str:

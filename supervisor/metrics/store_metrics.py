@@ -19,9 +19,11 @@ DISK = (
         "states",
         "store.state",
         "1 for the state that the store is in, 0 for the others.",
-        known=("running", "disk_low", "disk_full", "disk_error"),
+        known=("running", "disk_low", "disk_full", "disk_error", "log_away"),
     ),
-    Metric("bascule_store_error_info", "info", "store", "Why the disk refuses.", words={"error": "error"}),
+    Metric(
+        "bascule_store_error_info", "info", "store", "Why the disk, or the log of the cluster, refuses.", words={"error": "error"}
+    ),
     _gauge("disk_free_bytes", "disk_free_bytes", "Free space on the disk of data_dir."),
     _gauge("disk_needed_bytes", "disk_needed_bytes", "Free space below which nothing is taken: limits.min_free_disk."),
     _counter("store_commits", "commits", "Commits since the process began."),

@@ -6,6 +6,7 @@ from supervisor.metrics.bridge_metrics import DEAD_LETTERS, EXCHANGE, LINKS, QUE
 from supervisor.metrics.client_metrics import ACCESS, CLIENTS, ROUTING
 from supervisor.metrics.metric import Metric
 from supervisor.metrics.node_metrics import INTERFACES, NODE, PROCESSES, SNAPSHOTS
+from supervisor.metrics.replication_metrics import REPLICATION
 from supervisor.metrics.store_metrics import DISK, ROCKSDB, SESSIONS
 
 SECTIONS: dict[str, tuple[Metric, ...]] = {
@@ -15,6 +16,7 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
     "Links of bridges": LINKS,
     "Exchanges with remotes": EXCHANGE,
     "What comes from remotes": REMOTE_SUBSCRIPTIONS,
+    "The cluster": REPLICATION,
     "Store and disk": DISK,
     "RocksDB": ROCKSDB,
     "Sessions and retained messages": SESSIONS,

@@ -11,6 +11,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from supervisor.terminal import cluster_text
 from supervisor.terminal.message_text import printable
 from supervisor.units import write_time
 
@@ -46,7 +47,9 @@ def status_view(status: dict[str, Any], *, wide: bool = False) -> RenderableType
     """
     if "bridge" in status:
         return Group(*(part for row in status["bridges"] for part in _bridge_alone(row)))
-    state = Text("ready", _GOOD) if status["ready"] else Text("not ready", _BAD)
+    cluster = status["replication"]
+    stands_by = cluster.get("role") == "standby"
+    state = Text("stands by" if stands_by else "ready", _GOOD) if status["ready"] else Text("not ready", _BAD)
     head = Text.assemble(("node ", "bold"), (status["node"], "bold cyan"), "  ", state, f"  pid {status['supervisor']['pid']}")
     head.append(f"  up {duration(status['supervisor']['uptime_s'])}")
     if status["store"].get("mode"):
@@ -59,8 +62,9 @@ def status_view(status: dict[str, Any], *, wide: bool = False) -> RenderableType
         *_unserved(status["unserved"]),
         *_history(bridges),
     )
-    first = *_store(status["store"]), *_configuration(status.get("configuration", {}))
-    rows = *first, Text(""), _bridges(bridges, wide=wide), *queues, Text(""), _processes(status)
+    first = *_cluster(cluster), *_store(status["store"]), *_configuration(status.get("configuration", {}))
+    table = () if stands_by else (Text(""), _bridges(bridges, wide=wide))
+    rows = *first, *table, *queues, Text(""), _processes(status)
     others = *_control(status["control"]), *_telemetry(status), *_snapshots(status["snapshots"])
     return Group(head, *rows, *_clients(status, wide=wide), *others)
 
@@ -76,6 +80,22 @@ def _store(figures: dict[str, Any]) -> list[RenderableType]:
     if figures.get("disk_free_bytes") is not None:
         line.append(f"  {size(figures['disk_free_bytes'])} free")
     return [line]
+
+
+def _cluster(figures: dict[str, Any]) -> list[RenderableType]:
+    """Of a replicated node: who leads, how far it is or who follows it, and whether the log can be used."""
+    if not figures:
+        return []
+    if figures["role"] == "leader":
+        said = f"leads {figures['stream']}, term {figures.get('term', 0)}; members: {cluster_text.members(figures)}"
+    else:
+        said = f"{figures['stream']}: {cluster_text.leader(figures)}; this node is {cluster_text.own_part(figures)}"
+    lines: list[RenderableType] = [Text.assemble(("cluster ", "bold"), said)]
+    if why := cluster_text.base(figures):
+        lines.append(Text(why, _BUSY))
+    if figures["log"] != "ready" or not figures.get("shared", True):
+        lines.append(Text.assemble(("log ", "bold"), (cluster_text.log_state(figures), _BAD)))
+    return lines
 
 
 def _configuration(figures: dict[str, Any]) -> list[RenderableType]:
@@ -192,9 +212,15 @@ def _ledger(row: dict[str, Any]) -> Text:
 
 
 def _ledgers(rows: Sequence[dict[str, Any]]) -> list[RenderableType]:
-    """Which ledgers do not add up."""
+    """Which ledgers do not add up, or count what no other member of the cluster can take."""
     names = ", ".join(_lane(row) for row in rows if row["ledger_closes"] is False)
-    return [Text.assemble(("ledger OPEN: ", _BAD), f"{names}; see -o wide, and tell us")] if names else []
+    lines: list[RenderableType] = []
+    if names:
+        lines.append(Text.assemble(("ledger OPEN: ", _BAD), f"{names}; see -o wide, and tell us"))
+    alone = ", ".join(f"{_lane(row)} {row['accepted_alone']}" for row in rows if row["accepted_alone"])
+    if alone:
+        lines.append(Text.assemble(("accepted on this node's disk alone: ", _BAD), alone))
+    return lines
 
 
 def _without_room(rows: Sequence[dict[str, Any]]) -> list[RenderableType]:

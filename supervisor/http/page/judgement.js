@@ -34,6 +34,10 @@ function headlineOf(status, troubles, bridges) {
     return { headline: `${of}: ${listed(names)}.`, lead: besides.length ? `Worth a look too: ${listed(besides)}.` : "" };
   }
   if (!status.ready && !troubles.length) return { headline: "The node is not ready yet.", lead: "" };
+  if (status.replication?.role === "standby" && !troubles.length) {
+    const { leader } = status.replication;
+    return { headline: `This node stands by: ${leader ? `${leader} leads` : "nobody leads"}.`, lead: "" };
+  }
   const waiting = (status.bridges ?? []).reduce((sum, row) => sum + (row.depth ?? 0), 0);
   const lead = !bridges.size ? "A broker alone: no bridge is configured." : waiting ? `${counted(waiting, "message")} on the way.` : "Nothing waits.";
   if (!troubles.length) return { headline: bridges.size ? `All is well: ${counted(bridges.size, "bridge")} connected.` : "All is well.", lead };

@@ -11,9 +11,10 @@ export function nodeTroubles(status) {
   const add = (verdict, about, anchor, text, facts, cure) => found.push({ about, anchor, ...trouble(verdict, text, facts, cure) });
   const store = status.store ?? {};
   if (store.state && store.state !== "running") {
-    const words = { disk_low: "less room on the disk than min_free_disk", disk_full: "the disk is full", disk_error: "the disk reports errors" };
+    const words = { disk_low: "less room on the disk than min_free_disk", disk_full: "the disk is full", disk_error: "the disk reports errors", log_away: "the log of the cluster cannot be used" };
     const error = store.error ? ` (${store.error})` : "";
-    add("problem", "Disk", "node", `${words[store.state] ?? store.state}${error}: nothing is taken from clients`, [`${bytes(store.disk_free_bytes)} free`], store.state === "disk_error" ? "See the kernel's log; copy the data before anything else." : DISK_CURE);
+    const cures = { disk_error: "See the kernel's log; copy the data before anything else.", log_away: "See that a majority of the NATS servers runs and is reached; intake goes on by itself." };
+    add("problem", store.state === "log_away" ? "Cluster" : "Disk", "node", `${words[store.state] ?? store.state}${error}: nothing is taken from clients`, [`${bytes(store.disk_free_bytes)} free`], cures[store.state] ?? DISK_CURE);
   }
   if (store.damaged_files) add("attention", "Store", "node", `damaged files were put aside in ${store.damaged_files}`, [], "Copy them before anything else; bascule report says what they held.");
   const listener = status.listener ?? {};

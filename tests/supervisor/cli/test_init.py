@@ -57,6 +57,31 @@ def test_a_bridge_has_what_its_url_says_and_its_password_in_a_file_of_its_own(fi
     assert "s3cret" not in file.read_text()
 
 
+def test_a_user_without_a_password_is_told_of(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    settings = made(file, "--remote", "mqtt://ada@broker.example")
+
+    assert (settings.bridges[0].remote.username, settings.bridges[0].remote.password_file) == ("ada", None)
+    assert "ada has no password at the remote: --password-stdin reads one" in capsys.readouterr().out
+
+
+def test_at_a_terminal_it_asks_for_what_was_not_given(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = ["edge-7", "127.0.0.1:1885", "", "mqtt://ada@broker.example", "s3cret", "plant/# line/+/state"]
+    asked = []
+
+    def prompt(question: str, **_: object) -> str:
+        asked.append(question)
+        return answers[len(asked) - 1]
+
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("click.prompt", prompt)
+    assert main(["init", str(file)]) == 0
+
+    (bridge,) = load(file).bridges
+    assert len(asked) == len(answers)
+    assert bridge.local_subscriptions[0].filters == ("plant/#", "line/+/state")
+    assert bridge.remote.password_file is not None
+
+
 def test_what_others_can_reach_has_a_user_with_a_password_of_its_own(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     settings = made(file, "--bind", "0.0.0.0:1883")
 

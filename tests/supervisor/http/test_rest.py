@@ -146,6 +146,9 @@ def test_a_reload_is_planned_and_done_and_a_wrong_file_is_named(served: Served) 
         ("POST", "/sessions/nobody/disconnect", None, 404, "no_such_session"),
         ("DELETE", "/sessions/nobody", None, 404, "no_such_session"),
         ("GET", "/snapshots/999", None, 404, "unknown"),
+        ("POST", "/cluster/promote", None, 409, "not_replicated"),
+        ("POST", "/cluster/step-down", {"to": "b"}, 409, "not_replicated"),
+        ("DELETE", "/cluster/members/b", None, 409, "not_replicated"),
         ("GET", "/nothing", None, 404, "not_found"),
         ("PUT", "/status", None, 405, "method_not_allowed"),
     ],
@@ -178,7 +181,7 @@ def test_each_command_has_a_route_that_says_its_role(served: Served) -> None:
 
 def test_each_route_is_for_its_role_and_those_above_it_only(served: Served) -> None:
     """Wrong arguments, so that nothing is done: who may is told what is wrong, who may not is told that."""
-    filled = {"bridge": "%00", "client_id": "%00", "client_id:path": "%00", "number": "x"}
+    filled = {"bridge": "%00", "client_id": "%00", "client_id:path": "%00", "member": "x", "number": "x"}
     for method, template, operation in operations(served):
         if template in (
             "/caller",
@@ -192,6 +195,7 @@ def test_each_route_is_for_its_role_and_those_above_it_only(served: Served) -> N
             "/events",
             "/topics",
             "/traces",
+            "/cluster/promote",
         ):
             continue
         least = operation["description"].rpartition("Role: ")[2].rstrip(".")

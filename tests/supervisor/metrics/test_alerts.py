@@ -74,6 +74,19 @@ CASES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
         {f'bascule_store_state{{{NODE},state="running"}}': "0x120", f'bascule_store_state{{{NODE},state="disk_full"}}': "1x120"},
         {"state": "running"},
     ),
+    "BasculeLogAway": (
+        {
+            f"bascule_replication_log_ready{{{NODE}}}": "0x120",
+            f'bascule_replication_error_info{{{NODE},error="no servers"}}': "1x120",
+        },
+        {},
+    ),
+    "BasculeNotShared": ({f"bascule_replication_shared{{{NODE}}}": "0x120"}, {}),
+    "BasculeStandbyBehind": ({f"bascule_replication_needs_base{{{NODE}}}": "1x120"}, {}),
+    "BasculeMemberSilent": (
+        {f'bascule_replication_member_silent_seconds{{{NODE},member="b"}}': "400x120"},
+        {"member": "b"},
+    ),
     "BasculeDiskFills": (
         {f"bascule_disk_free_bytes{{{NODE}}}": "1000000-1000x120", f"bascule_disk_needed_bytes{{{NODE}}}": "100000x120"},
         {},
@@ -105,7 +118,11 @@ CASES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
     "BasculeLoginsFail": ({f"bascule_client_logins_failed_total{{{NODE}}}": "0+60x120"}, {}),
     "BasculeSnapshotFails": ({f"bascule_snapshot_failing{{{NODE}}}": "1x120"}, {}),
 }
-ANNOTATED = {"BasculeLinkDown": "Connection refused next attempt", "BasculeProcessRestarts": "killed by SIGKILL"}
+ANNOTATED = {
+    "BasculeLinkDown": "Connection refused next attempt",
+    "BasculeProcessRestarts": "killed by SIGKILL",
+    "BasculeLogAway": "no servers",
+}
 
 # A node to which nothing happens.
 WELL = {
@@ -120,6 +137,11 @@ WELL = {
     f"bascule_bridge_dead_lettered_messages_total{{{LANE}}}": "7x120",
     f'bascule_bridge_dropped_messages_total{{{LANE},reason="overflow"}}': "7x120",
     f'bascule_store_state{{{NODE},state="running"}}': "1x120",
+    f"bascule_replication_log_ready{{{NODE}}}": "1x120",
+    f"bascule_replication_needs_base{{{NODE}}}": "0x120",
+    f"bascule_replication_shared{{{NODE}}}": "1x120",
+    f"bascule_replication_behind_messages{{{NODE}}}": "7x120",
+    f'bascule_replication_member_silent_seconds{{{NODE},member="b"}}': "3x120",
     f"bascule_disk_free_bytes{{{NODE}}}": "1000000x120",
     f"bascule_disk_needed_bytes{{{NODE}}}": "100000x120",
     f'bascule_process_restarts_total{{{NODE},process="store"}}': "1x120",

@@ -163,6 +163,77 @@ def test_a_full_queue_says_so_before_anything_is_refused() -> None:
     assert "queue full: a; limits.overflow says what becomes of more" in shown
 
 
+def member(role: str, **figures: Any) -> dict[str, Any]:
+    """What is told of a member that is level and has just spoken."""
+    plain = {"role": role, "behind": 0, "term": 3, "silent_s": 0.5, "address": "", "needs_base": False}
+    return {**plain, **figures}
+
+
+def test_a_node_that_stands_by_says_first_who_leads_and_how_far_it_is() -> None:
+    figures = {"role": "standby", "member": "b", "stream": "site", "log": "ready", "error": "", "leader": "a", "term": 3}
+    figures |= {"leader_address": "10.0.0.1:1883", "behind": 12, "silent_s": 0.5, "needs_base": "", "members": {}}
+
+    shown = lines(status({"queue_store": {"replication": figures}}, lanes=0))
+
+    assert shown[0].startswith("node n  stands by  pid 1")
+    said = "cluster site: a leads at 10.0.0.1:1883; this node is 12 messages behind, last heard of a leader 0.5 s ago"
+    assert shown[1:3] == [said, ""]
+    assert shown[3].startswith("process"), "it has no bridges, and that means nothing"
+
+
+def test_a_log_that_is_away_and_a_store_that_is_waited_for_are_shown() -> None:
+    figures = {"role": "standby", "member": "b", "stream": "site", "log": "away", "error": "no servers", "leader": "", "term": 3}
+    figures |= {"behind": 1, "silent_s": 7200.0, "needs_base": "the log does not reach back", "takes_over": True}
+
+    shown = lines(status({"queue_store": {"replication": figures}}, lanes=0))
+
+    assert shown[1:4] == [
+        "cluster site: nobody leads, as far as this node knows; this node is 1 message behind, last heard of a leader 2 h ago",
+        "it begins with the leader's store, and waits for that: the log does not reach back",
+        "log away: no servers; it is tried again",
+    ]
+
+
+def test_a_leader_says_its_term_and_who_follows() -> None:
+    members = {"a": member("leader"), "b": member("standby"), "c": member("standby", behind=9, silent_s=90_000.0)}
+    members["d"] = member("standby", needs_base=True)
+    figures = {"role": "leader", "member": "a", "stream": "site", "log": "away", "error": "", "leader": "a", "term": 3}
+
+    shown = lines(status({"queue_store": {"replication": figures | {"members": members}}}))
+
+    assert shown[0].startswith("node n  ready  pid 1")
+    assert shown[1] == (
+        "cluster leads site, term 3; members: a (leader), b (level), c (9 behind, silent for 1 d), d (waits for the leader's store)"
+    )
+    assert shown[2] == "log away: it was not reached yet; nothing is acknowledged until it is back"
+    assert not any(line.startswith("cluster") for line in lines(status())), "a node that is of none says nothing of it"
+
+
+def test_what_is_on_one_disk_alone_is_shown() -> None:
+    figures = {"role": "leader", "member": "a", "stream": "site", "log": "alone", "error": "no servers", "leader": "a", "term": 3}
+    figures |= {"shared": False, "alone_since_ms": 1_767_225_600_000}
+    queue = {"accepted": 12, "depth": 12, "bytes": 100, "accepted_alone": 7}
+
+    shown = lines(status({"queue_store": {"replication": figures, "queues": {"bridge:a:0": queue}}}))
+
+    assert shown[2] == "log away: no servers; what is acknowledged since 2026-01-01 00:00:00Z is on this node's disk alone"
+    assert any(line.startswith("accepted on this node's disk alone: a") and line.endswith(" 7") for line in shown)
+    shown = lines(status({"queue_store": {"replication": figures | {"log": "ready"}}}))
+    assert shown[2].startswith("log ready, but what is acknowledged since 2026-01-01 00:00:00Z is on this node's disk alone, until")
+
+
+def test_a_leader_that_may_go_on_without_the_log_is_asked_about_when_it_is_silent() -> None:
+    figures = {"role": "standby", "member": "b", "stream": "site", "log": "ready", "error": "", "leader": "a", "term": 3}
+    figures |= {"behind": 0, "silent_s": 300.0, "needs_base": "", "takes_over": False}
+
+    said = lines(status({"queue_store": {"replication": figures}}, lanes=0))[1]
+
+    assert (
+        "a has said nothing for 5 min and may go on without the log: if it is gone for sure, bascule cluster promote --force"
+        in said
+    )
+
+
 def test_who_asks_over_the_network_is_shown_and_what_was_refused() -> None:
     assert not any(line.startswith("control") for line in lines(status()))
     listens = control(

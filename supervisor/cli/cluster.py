@@ -1,0 +1,102 @@
+"""``bascule cluster``: who leads, how far the others are; have another member lead, forget one. The node must run."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+from supervisor.cli.node_calls import JSON, GivenNode, about_node, told
+from supervisor.terminal.cluster_text import SILENT_S, lasting
+from wire.errors import BasculeError
+
+
+class NoCluster(BasculeError):
+    """The node is of no cluster."""
+
+    exit_status = 1
+
+
+@click.group()
+def cluster() -> None:
+    """Look at a replicated node's cluster, and say who leads."""
+
+
+@cluster.command("status")
+@about_node()
+@JSON
+def show(node: GivenNode, as_json: bool) -> int:
+    """Say who leads, and how far each member is.
+
+    The exit status is 0 if somebody leads and the log can be used, and 1 if not, or if a node goes on without it. Each member is as
+    it was when it spoke last; what it lacked then may be there by now.
+    """
+    status = node.client.status()
+    figures = _figures(status)
+    if as_json:
+        print(json.dumps({"node": status["node"], **figures}))
+    else:
+        from supervisor.terminal.cluster_view import print_cluster
+
+        print_cluster(status["node"], figures)
+    return 0 if figures["log"] == "ready" and figures.get("leader") else 1
+
+
+@cluster.command()
+@about_node()
+@click.option("--force", is_flag=True, help="Do not ask who leads. Only where that node is gone, or is stopped, for sure.")
+@JSON
+def promote(node: GivenNode, force: bool, as_json: bool) -> int:
+    """Have this node lead.
+
+    Whoever leads steps down for it as soon as it has said that it wants to. Where the leader is gone, a member takes over by itself
+    when the lease has ended; with on_loss: degrade only --force has it take over.
+    """
+    answer = node.client.promote(force=force)
+    if answer["leads"]:
+        return told(answer, as_json, "it leads already")
+    by = f"{answer['asked']} is asked to step down for it" if answer["asked"] else "nobody is asked, and it leads as soon as it can"
+    if answer["asked"] and answer["silent_s"] > SILENT_S:
+        by += f", and has said nothing for {lasting(answer['silent_s'])}; --force does not wait for it"
+    return told(answer, as_json, f"{by}; bascule cluster status shows when it leads")
+
+
+@cluster.command("step-down")
+@about_node()
+@click.option("--to", metavar="MEMBER", help="Who is to lead next, if it is not to be whichever is first.")
+@JSON
+def step_down(node: GivenNode, to: str | None, as_json: bool) -> int:
+    """Have this node, which leads, let another one do so.
+
+    Its clients are disconnected and its bridges end their connections. It stands by from then on.
+    """
+    answer = node.client.step_down(to)
+    return told(answer, as_json, f"it steps down; {answer['to'] or 'another member'} leads in a moment")
+
+
+@cluster.command()
+@about_node(member="MEMBER")
+@JSON
+def forget(node: GivenNode, member: str, as_json: bool) -> int:
+    """Wait no more for MEMBER, which does not come back.
+
+    The log keeps what it lacks no longer. If it does come back it is known again, and begins with the leader's store if it has to.
+    """
+    answer = node.client.forget(member)
+    return told(answer, as_json, f"{member}: forgotten; if it still runs it is known again in a moment")
+
+
+def _figures(status: dict[str, Any]) -> dict[str, Any]:
+    """What the node says of its cluster.
+
+    Raises:
+        NoCluster: it is of none, or has said nothing yet.
+    """
+    figures: dict[str, Any] = status["replication"]
+    if not figures:
+        mode = status["store"].get("mode", "")
+        if mode in ("", "replicated"):
+            raise NoCluster(f"{status['node']} has said nothing of its cluster yet; ask again when it has started")
+        raise NoCluster(f"persistence.mode of {status['node']} is {mode}: it is of no cluster")
+    return figures
