@@ -52,6 +52,10 @@ def main(argv: list[str] | None = None) -> int:
         broker.print_report(report)
     elif arguments.snapshot:
         snapshot.print_report(report)
+    elif arguments.replicated:
+        import replicated
+
+        replicated.print_report(report)
     else:
         _print_report(report)
     return 1 if report["lost"] else 0
@@ -68,7 +72,12 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--qos", type=int, choices=(0, 1, 2), default=1)
     parser.add_argument("--quick", action="store_true", help="one pair of short runs; too noisy to judge by")
     parser.add_argument(
-        "--backlog", type=int, nargs="?", const=1_000_000, metavar="N", help="also: fill N with the remote down, restart, drain"
+        "--backlog",
+        type=int,
+        nargs="?",
+        const=1_000_000,
+        metavar="N",
+        help="also: fill N with the remote down, restart, drain; with --replicated: a member that was away, and a take-over",
     )
     parser.add_argument("--only-backlog", action="store_true", help="leave the pairs out")
     parser.add_argument(
@@ -91,6 +100,9 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument(
         "--snapshot", action="store_true", help="instead: intake of Bascule alone, without snapshots and while they are made"
+    )
+    parser.add_argument(
+        "--replicated", action="store_true", help="instead: a node alone and one of a cluster; needs the development environment"
     )
     parser.add_argument(
         "--rates",
@@ -121,6 +133,8 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
         parser.error("--clients and --fan-out take a number of clients, and run without --backlog")
     if arguments.snapshot and (arguments.brokers or arguments.backlog or arguments.only_backlog):
         parser.error("--snapshot is a measurement of its own")
+    if arguments.replicated and (arguments.brokers or arguments.only_backlog or arguments.snapshot):
+        parser.error("--replicated is a measurement of its own")
     _check_rates(parser, arguments)
     if arguments.json and arguments.json != STDOUT and not Path(arguments.json).absolute().parent.is_dir():
         parser.error(f"--json {arguments.json}: there is no such folder")
@@ -177,6 +191,14 @@ def _measure_kind(arguments: argparse.Namespace, folder: Path) -> Figures:
         return snapshot.measure(
             bench, folder, turns=arguments.pairs, messages=arguments.messages, seconds=seconds, quick=arguments.quick, say=_say
         )
+    if arguments.replicated:
+        import replicated  # it has the client of NATS, which not every environment has
+
+        seconds = 1 if arguments.quick else 5
+        bench = Bench(load=compile_load(folder), qos=arguments.qos)
+        if arguments.backlog:
+            return replicated.backlog(bench, folder, messages=arguments.backlog, say=_say)
+        return replicated.measure(bench, folder, turns=arguments.pairs, messages=arguments.messages, seconds=seconds, say=_say)
     return _measure(arguments, folder)
 
 

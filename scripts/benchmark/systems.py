@@ -73,18 +73,23 @@ class System:
 
     def start(self) -> float:
         """Start it; the seconds from exec until a client got its CONNACK."""
+        self.begin()
+        while not accepts_clients(self.port):
+            assert self.process is not None
+            if self.process.poll() is not None or time.monotonic() - self.started_s > START_TIMEOUT_S:
+                tail = (self.folder / "output.log").read_text(errors="replace")[-2000:]
+                raise BenchError(f"{self.name} does not accept clients (exit status {self.process.returncode}):\n{tail}")
+            time.sleep(0.002)
+        return time.monotonic() - self.started_s
+
+    def begin(self) -> None:
+        """Start it, without waiting."""
         command = self.command()
         with (self.folder / "output.log").open("ab") as log:
             self.started_s = time.monotonic()
             self.process = subprocess.Popen(
                 command, cwd=self.root, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )
-        while not accepts_clients(self.port):
-            if self.process.poll() is not None or time.monotonic() - self.started_s > START_TIMEOUT_S:
-                tail = (self.folder / "output.log").read_text(errors="replace")[-2000:]
-                raise BenchError(f"{self.name} does not accept clients (exit status {self.process.returncode}):\n{tail}")
-            time.sleep(0.002)
-        return time.monotonic() - self.started_s
 
     def stop(self, *, gracefully: bool = False) -> float:
         """End it and everything in its process group; the seconds it took."""

@@ -21,7 +21,8 @@ from pathlib import Path
 
 PACKAGES = ("wire", "storage", "actors", "supervisor")
 PAGE = Path("docs/design/rules.md")
-JUDGES = ("tests/simulation/", "tests/support/")
+JUDGES = ("tests/simulation/", "tests/storage/replication/", "tests/support/")
+PLANTED = ("tests/simulation/", "tests/storage/replication/")
 OWN = ("scripts/documents/rules.py", "tests/test_rules.py")  # what stands there is an example
 
 NO_RULES = ("mqtt.js-websocket", "store.damaged-1")  # names of other things that look like one
@@ -118,7 +119,7 @@ class Tree:
         tree = ast.parse(text, module)
         places = list(_places(tree))
         stated = {rule.line for rule in self.rules.values() if rule.module == module}
-        planted = module.startswith("tests/simulation/") and module.endswith("mutations.py")
+        planted = module.startswith(PLANTED) and module.endswith("mutations.py")
         if planted:
             for name, what, line in _bugs(tree):
                 self._plant(module, line, name, what)
@@ -211,7 +212,8 @@ _HEAD = """<!-- Made by scripts/documents/rules.py; change the program or its te
 
 A rule is what one part of the node holds to, so that a promise holds. It is stated once, beside the code that keeps it, and is
 called by its room and what holds. Whatever checks, judges or breaks it says its name, so a name found anywhere leads here.
-A planted bug breaks its rule on purpose, and the simulation has to notice: `python -m tests.simulation --mutation NAME`.
+A planted bug breaks its rule on purpose, and the simulation has to notice: `python -m tests.simulation --mutation NAME`. One of the
+room `replication` is noticed by a simulated cluster: `pytest tests/storage/replication/test_simulation.py`.
 
 ## What rules are for
 """

@@ -11,6 +11,7 @@ import socket
 import threading
 import time
 from collections import Counter
+from collections.abc import Sequence
 from typing import Self, TypeVar
 
 from wire.errors import Unavailable
@@ -41,14 +42,14 @@ _POLL_S = 0.05
 class MqttSocket:
     """A connected MQTT 3.1.1 client: packets out, packets in."""
 
-    def __init__(self, port: int, client_id: str) -> None:
-        """Connect to 127.0.0.1:``port``. Raises: Unavailable."""
+    def __init__(self, port: int, client_id: str, *, clean: bool = True) -> None:
+        """Connect to 127.0.0.1:``port``; with the session that is there, unless it is to be ``clean``. Raises: Unavailable."""
         self._buffer = b""
         try:
             self._socket = socket.create_connection(("127.0.0.1", port), CONNECT_TIMEOUT_S)
         except OSError as error:
             raise Unavailable("the demo cannot connect to its node", port=port, error=str(error)) from error
-        self.send(Connect(level=MQTT_3_1_1, client_id=client_id, clean_start=True, keep_alive_s=0))
+        self.send(Connect(level=MQTT_3_1_1, client_id=client_id, clean_start=clean, keep_alive_s=0))
         answer = self.wait_for(Connack)
         if answer.reason_code != 0:
             raise Unavailable("the node refuses the demo's client", port=port, reason_code=int(answer.reason_code))
@@ -117,7 +118,7 @@ class Publisher(_Worker):
 
     def __init__(self, port: int, *, messages: int, rate_per_s: float, window: int = 100) -> None:
         super().__init__("publisher")
-        self._socket = MqttSocket(port, "demo-publisher")
+        self._socket = self._connect(port)
         self._messages = messages
         self._period_s = 1.0 / rate_per_s
         self._window = window
@@ -138,13 +139,14 @@ class Publisher(_Worker):
                 self._answered(packet)
         self._socket.close()
 
+    def _connect(self, port: int) -> MqttSocket:
+        return MqttSocket(port, "demo-publisher")
+
     def _publish(self, number: int) -> None:
-        qos = qos_of(number)
-        packet_id = number % PACKET_IDS + 1 if qos else 0
-        if qos:
-            self._in_flight[packet_id] = number
-        self._socket.send(Publish(topic=f"demo/qos{qos}", payload=str(number).encode(), qos=qos, packet_id=packet_id))
-        self.published += 1
+        self.published += 1  # before it is sent: whoever connects anew sends what has no answer
+        if qos_of(number):
+            self._in_flight[number % PACKET_IDS + 1] = number
+        self._socket.send(_message(number))
 
     def _answered(self, packet: Packet) -> None:
         match packet:
@@ -155,6 +157,45 @@ class Publisher(_Worker):
                     self._socket.send(Pubrel(packet_id=packet.packet_id))
             case Pubcomp():
                 self._releasing.discard(packet.packet_id)
+
+
+class RoamingPublisher(Publisher):
+    """A publisher that keeps its session, and goes to whichever of ``ports`` lets it in; it repeats what has no answer there."""
+
+    def __init__(self, ports: Sequence[int], *, messages: int, rate_per_s: float) -> None:
+        self._ports = ports
+        self.moves = 0
+        super().__init__(ports[0], messages=messages, rate_per_s=rate_per_s)
+
+    def work(self) -> None:
+        while True:
+            try:
+                super().work()
+            except (Unavailable, OSError):
+                self._socket.close()
+                self._move()
+                continue
+            return
+
+    def _connect(self, port: int) -> MqttSocket:
+        for other in (port, *self._ports):
+            try:
+                return MqttSocket(other, "demo-publisher", clean=False)
+            except (Unavailable, OSError) as error:
+                refusal = error
+        raise refusal
+
+    def _move(self) -> None:
+        while not self.ending.is_set():
+            try:
+                self._socket = self._connect(self._ports[0])
+                self._socket.send(*(_message(number, dup=True) for number in sorted(self._in_flight.values())))
+                self._socket.send(*(Pubrel(packet_id=packet_id) for packet_id in sorted(self._releasing)))
+            except (Unavailable, OSError):
+                self.ending.wait(_POLL_S)
+                continue
+            self.moves += 1
+            return
 
 
 class Subscriber(_Worker):
@@ -182,6 +223,12 @@ class Subscriber(_Worker):
             self._socket.send(Puback(packet_id=packet.packet_id))
         elif packet.qos == 2:
             self._socket.send(Pubrec(packet_id=packet.packet_id))
+
+
+def _message(number: int, *, dup: bool = False) -> Publish:
+    qos = qos_of(number)
+    packet_id = number % PACKET_IDS + 1 if qos else 0
+    return Publish(topic=f"demo/qos{qos}", payload=str(number).encode(), qos=qos, packet_id=packet_id, dup=dup)
 
 
 def qos_of(number: int) -> int:

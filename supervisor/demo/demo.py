@@ -88,9 +88,10 @@ def account(qos: int, published: int, acknowledged: set[int], arrivals: Counter[
 class DemoNode:
     """A node of the demo in ``folder``: ``bascule run`` in a process of its own."""
 
-    def __init__(self, name: str, folder: Path, bridges: list[dict[str, Any]]) -> None:
+    def __init__(self, name: str, folder: Path, bridges: list[dict[str, Any]], **keys: Any) -> None:
+        """keys: more of its configuration."""
         self.name = name
-        self.port = _free_port()
+        self.port = free_port()
         self.log_path = folder / f"{name}.log"
         self.run_dir = folder / name / "run"
         self._config = folder / f"{name}.yaml"
@@ -100,11 +101,17 @@ class DemoNode:
             "access": {"allow_anonymous": True},
             "limits": {"min_free_disk": "0B"},
             "bridges": bridges,
+            **keys,
         }
         self._config.write_text(json.dumps(config))  # JSON is YAML
 
     def __enter__(self) -> Self:
-        with self.log_path.open("wb") as log:
+        self.start()
+        return self
+
+    def start(self) -> None:
+        """Run it, without waiting."""
+        with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "supervisor.cli", "run", str(self._config)],
                 stdin=subprocess.DEVNULL,
@@ -112,7 +119,11 @@ class DemoNode:
                 stderr=log,
                 env=environment(),
             )
-        return self
+
+    def kill_whole(self) -> None:
+        """SIGKILL to its supervisor, with which all its processes die at once."""
+        self._process.kill()
+        self._process.wait()
 
     def __exit__(self, *_: object) -> None:
         self._process.terminate()
@@ -145,7 +156,7 @@ class DemoNode:
             rows = [] if status is None else status["processes"]
             return next((row["pid"] for row in rows if row["name"] == process and row["state"] == "ready"), None)
 
-        pid = _wait(pid_of, f"the edge's {process}")
+        pid = wait(pid_of, f"the edge's {process}")
         os.kill(pid, signal.SIGKILL)
         say(f"  killed {process} (pid {pid})")
 
@@ -158,11 +169,16 @@ def run_demo(messages: int, keep: Path | None = None) -> int:
     """
     if keep is not None:
         wanted_empty(keep)
+    return in_folder(lambda folder: _run(folder, messages, keep))
+
+
+def in_folder(run: Callable[[Path], bool]) -> int:
+    """``run`` a demo in a folder of its own, which stays if it did not go well; 0 if it did."""
     previous = signal.signal(signal.SIGTERM, _interrupted)
     folder = Path(tempfile.mkdtemp(prefix="bascule-demo-"))
     good = False
     try:
-        good = _run(folder, messages, keep)
+        good = run(folder)
     except BasculeError as error:
         say(f"the demo failed: {error}")
     except KeyboardInterrupt:
@@ -181,26 +197,26 @@ def _run(folder: Path, messages: int, keep: Path | None) -> bool:
     with ExitStack() as stack:
         cloud = stack.enter_context(DemoNode("cloud", folder, []))
         link = stack.enter_context(Link(cloud.port))
-        edge = stack.enter_context(DemoNode("edge", folder, [_bridge(link.port)]))
+        edge = stack.enter_context(DemoNode("edge", folder, [bridge_to(link.port)]))
         for node in (cloud, edge):
-            _wait(node.is_ready, f"readiness of the {node.name} node")
+            wait(node.is_ready, f"readiness of the {node.name} node")
         say(f"two nodes are ready after {time.monotonic() - started_s:.1f} s: edge (port {edge.port}), cloud (port {cloud.port})")
         subscriber = stack.enter_context(Subscriber(cloud.port))
         publisher = stack.enter_context(Publisher(edge.port, messages=messages, rate_per_s=messages / PUBLISHING_S))
         say(f"publishing {messages} messages at the edge, QoS 0, 1 and 2 in turn, over {PUBLISHING_S:.0f} s")
         _play(edge, link, publisher, messages, keep)
-        status = _settle(edge, publisher, subscriber, messages)
+        status = settle(edge, publisher, subscriber, messages)
         accounts = [account(qos, publisher.published, publisher.acknowledged, subscriber.arrivals) for qos in (0, 1, 2)]
         if keep is not None:
             keep_snapshot(edge.run_dir, keep, PATIENCE_S)
     if keep is not None:
         say(f"snapshots of the edge are in {keep}; for a report: scripts/analyze {keep} --to report (or bascule report ...)")
-    return _print(accounts, status, time.monotonic() - started_s)
+    return print_account(accounts, status, time.monotonic() - started_s)
 
 
 def _play(edge: DemoNode, link: Link, publisher: Publisher, messages: int, keep: Path | None) -> None:
     for part, act in SCRIPT:
-        _wait(lambda part=part: publisher.failure or publisher.published >= part * messages, "the publisher")  # type: ignore[misc]
+        wait(lambda part=part: publisher.failure or publisher.published >= part * messages, "the publisher")  # type: ignore[misc]
         if publisher.failure:
             raise Unavailable("the publisher failed", error=str(publisher.failure))
         if act == "cut":
@@ -216,8 +232,8 @@ def _play(edge: DemoNode, link: Link, publisher: Publisher, messages: int, keep:
             edge.kill(act)
 
 
-def _settle(edge: DemoNode, publisher: Publisher, subscriber: Subscriber, messages: int) -> dict[str, Any]:
-    """Wait until all is published, acknowledged and through, or until patience ends: the edge's last status."""
+def settle(edge: DemoNode, publisher: Publisher, subscriber: Subscriber, messages: int) -> dict[str, Any]:
+    """Wait until all is published, acknowledged and through, or until patience ends: the last status of ``edge``."""
     last: dict[str, Any] = {}
 
     def settled() -> bool:
@@ -227,10 +243,10 @@ def _settle(edge: DemoNode, publisher: Publisher, subscriber: Subscriber, messag
         last.update(status)
         all_sent = publisher.published == messages and not publisher.is_alive()
         arrived = publisher.acknowledged <= subscriber.arrivals.keys()
-        return all_sent and arrived and status["bridges"][0]["depth"] == 0
+        return all_sent and arrived and bool(status["bridges"]) and status["bridges"][0]["depth"] == 0
 
     try:
-        _wait(settled, "the last message")
+        wait(settled, "the last message")
     except Unavailable as error:
         say(f"  {error}: this is how far it came")
     if not last:
@@ -238,7 +254,8 @@ def _settle(edge: DemoNode, publisher: Publisher, subscriber: Subscriber, messag
     return last
 
 
-def _print(accounts: list[Account], status: dict[str, Any], took_s: float) -> bool:
+def print_account(accounts: list[Account], status: dict[str, Any], took_s: float) -> bool:
+    """Print what became of every message, and the status of the node that has the queue; whether every promise was kept."""
     rows = [
         (
             f"{entry.qos} ({_PROMISES[entry.qos]})",
@@ -254,7 +271,7 @@ def _print(accounts: list[Account], status: dict[str, Any], took_s: float) -> bo
     columns = ("QoS", ">published", ">acknowledged", ">delivered once", ">duplicated", ">lost", "promise")
     print_table("Every message, by number", columns, rows)
     print_table(
-        "The edge's processes",
+        f"The processes of {status['node']}",
         ("process", ">restarts", "state"),
         [(row["name"], str(row["restarts"]), row["state"]) for row in status["processes"]],
     )
@@ -269,7 +286,8 @@ def _print(accounts: list[Account], status: dict[str, Any], took_s: float) -> bo
     return good
 
 
-def _bridge(port: int) -> dict[str, Any]:
+def bridge_to(port: int) -> dict[str, Any]:
+    """The bridge of the demo, to ``port``."""
     return {
         "name": BRIDGE_NAME,
         "remote": {"addresses": [f"127.0.0.1:{port}"], "protocol": "mqtt311", "client_id": "demo-edge", "clean_start": False},
@@ -279,7 +297,7 @@ def _bridge(port: int) -> dict[str, Any]:
     }
 
 
-def _wait(condition: Callable[[], Any], what: str) -> Any:
+def wait(condition: Callable[[], Any], what: str) -> Any:
     """The first true value of ``condition``. Raises: Unavailable, when ``PATIENCE_S`` have passed."""
     deadline_s = time.monotonic() + PATIENCE_S
     while not (value := condition()):
@@ -289,7 +307,8 @@ def _wait(condition: Callable[[], Any], what: str) -> Any:
     return value
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port that nobody listens on now."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port: int = probe.getsockname()[1]
     return port

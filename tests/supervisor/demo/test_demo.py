@@ -100,3 +100,21 @@ def test_the_demo_keeps_promises_and_two_whole_snapshots_with_their_history(tmp_
     assert again.returncode == 75
     assert "not empty" in again.stderr
     assert len(find_snapshots(folder)) == 2
+
+
+@pytest.mark.process
+def test_the_demo_of_a_cluster_loses_nodes_and_no_message() -> None:
+    words = [sys.executable, "-P", "-m", "supervisor.cli", "demo", "--messages", "300", "--replicated"]
+
+    done = programs.run(words, env={"PYTHONPATH": str(ROOT)}, timeout_s=300.0)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("  killed node") == 2
+    assert "Nothing that was acknowledged was lost" in done.stdout
+
+
+@pytest.mark.process
+def test_the_demo_of_a_cluster_says_what_it_lacks(tmp_path: Path) -> None:
+    words = [sys.executable, "-P", "-m", "supervisor.cli", "demo", "--replicated", "--keep", str(tmp_path / "kept")]
+    done = programs.run(words, env={"PYTHONPATH": str(ROOT)}, timeout_s=60.0)
+    assert (done.returncode, "--keep is for the demo without --replicated" in done.stderr) == (2, True)
