@@ -93,7 +93,7 @@ def test_the_manual_page_has_every_command() -> None:
     assert page.startswith(f'.TH BASCULE 1 "" "bascule {VERSION}"')
     for name, command in cli.commands.items():
         for below in command.commands if isinstance(command, click.Group) else [""]:
-            assert f".B bascule {name} {below}".rstrip() in page
+            assert f".B bascule {name} {below}".rstrip().replace("-", r"\-") in page
 
 
 @pytest.mark.parametrize("script", ["postinst", "prerm", "postrm", "build.sh"])

@@ -1,4 +1,4 @@
-"""``python -I -S forked_command.py ADDRESS WORDS``: the command ``bascule WORDS``, for a shell, by the process at ``ADDRESS``.
+"""``python -I -S forked_command.py ADDRESS MODULE WORDS``: ``MODULE`` with ``WORDS``, for a shell, by the process at ``ADDRESS``.
 
 That process (``preloaded.py``) forks it with the environment, the working folder and the standard streams of this one. Signals are
 passed on, and the end is the same. It imports little, for it is what each command of a page costs.
@@ -26,9 +26,9 @@ def ask(
     return way
 
 
-def main(address: str, words: list[str]) -> int:
+def main(address: str, module: str, words: list[str]) -> int:
     """Have it forked, wait for its end."""
-    with ask(address, "supervisor.cli", words, os.getcwd(), dict(os.environ), (0, 1, 2)) as way:
+    with ask(address, module, words, os.getcwd(), dict(os.environ), (0, 1, 2)) as way:
         (pid,) = NUMBER.unpack(way.recv(NUMBER.size))
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, lambda number, _: os.kill(pid, number))
@@ -37,4 +37,4 @@ def main(address: str, words: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], sys.argv[2:]))
+    sys.exit(main(sys.argv[1], sys.argv[2], sys.argv[3:]))

@@ -173,6 +173,11 @@ class Node:
         return self._gone()
 
     @property
+    def runs(self) -> bool:
+        """Whether it was started and not ended."""
+        return self._process is not None
+
+    @property
     def supervisor(self) -> Process:
         """The supervisor's process."""
         assert self._process is not None, "the node does not run"

@@ -29,6 +29,7 @@ from supervisor.config import loading_aside
 from tests.support import keeper
 from tests.support.forked_command import NUMBER, ask
 
+COMMAND = "supervisor.cli"
 NODE = "supervisor.tree.run"
 NODES = (NODE, "tests.supervisor.run")
 ROOT = Path(__file__).resolve().parents[2]
@@ -71,7 +72,8 @@ class Preloaded:
     def send_signal(self, number: int) -> None:
         """Send it a signal, if it has not ended."""
         if self.poll() is None:
-            os.kill(self.pid, number)
+            with suppress(ProcessLookupError):  # it ended just now, and that is not known here yet
+                os.kill(self.pid, number)
 
     def kill(self) -> None:
         """SIGKILL."""
@@ -100,12 +102,12 @@ def start(module: str, words: Sequence[str], *, cwd: Path, environment: Mapping[
     sys.audit("subprocess.Popen", module, list(words), str(cwd), None)  # for ``process_marker.py``
     with open(os.devnull, "rb") as nothing:
         streams = nothing.fileno(), out, err
-        return Preloaded(ask(_address(of_nodes=module in NODES), module, list(words), str(cwd), dict(environment), streams))
+        return Preloaded(ask(address(module), module, list(words), str(cwd), dict(environment), streams))
 
 
-def address_of_commands() -> str:
-    """Where ``forked_command.py`` has commands forked."""
-    return _address(of_nodes=False)
+def address(module: str) -> str:
+    """Where ``forked_command.py`` has ``module`` forked."""
+    return _address(of_nodes=module in NODES)
 
 
 def _of_interpreter(environment: Mapping[str, str]) -> dict[str, str]:
@@ -115,9 +117,9 @@ def _of_interpreter(environment: Mapping[str, str]) -> dict[str, str]:
 def _address(*, of_nodes: bool) -> str:
     if of_nodes not in _addresses:
         loads = _address(of_nodes=False) if of_nodes else ""
-        address = f"bascule-tests-{secrets.token_hex(8)}"
+        name = f"bascule-tests-{secrets.token_hex(8)}"
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening:
-            listening.bind(f"\0{address}")
+            listening.bind(f"\0{name}")
             listening.listen(64)
             subprocess.Popen(
                 launch.command(__name__, str(listening.fileno()), "nodes" if of_nodes else "commands", loads),
@@ -127,7 +129,7 @@ def _address(*, of_nodes: bool) -> str:
                 pass_fds=[listening.fileno()],
                 start_new_session=True,
             )
-        _addresses[of_nodes] = address
+        _addresses[of_nodes] = name
     return _addresses[of_nodes]
 
 
