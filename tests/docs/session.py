@@ -4,8 +4,11 @@ One bash in an empty folder, with the environment of this checkout, is given the
 the pages become free ones, so that several runs do not meet. The shell ends at the first command that fails. A block of kind
 ``text`` is what the block before it shows, in any order and perhaps a little later; ``...`` in it stands for anything.
 
-Commands that only look are repeated until they show it, as a person would. What is started in the background has begun when its
-block is done: a node is ready, a broker accepts, a subscriber has its SUBACK.
+Commands that only look are repeated until they are answered and show it, as a person would. What is started in the background has
+begun when its block is done: a node is ready, a broker accepts, a subscriber has its SUBACK.
+
+``bascule`` is forked with its modules imported (``forked_command.py``), ``bascule run`` as the node that it becomes. On one page,
+README, ``bascule run`` is started for real.
 """
 
 from __future__ import annotations
@@ -30,19 +33,20 @@ from tests.support.mosquitto import program
 from tests.support.ports import accepts, free_port
 from tests.support.waiting import PATIENCE_S, wait_until
 
-_PORT = re.compile(r"(?<![\d.])(1883|7000|1884|1885|1886|8883|8884|8885|8080|9090)(?!\d)")
+_PORT = re.compile(r"(?<![\d.])(1883|7000|1884|1885|1886|4222|4223|4224|6222|6223|6224|8883|8884|8885|8080|9090)(?!\d)")
 _RUNS = re.compile(r"^(?:\w+=\S+ )*bascule run \S+ &", re.MULTILINE)
-_READY = re.compile(r'^\{(?!.*"level").*"node\.ready"', re.MULTILINE)  # what it prints; its log says so too
+_READY = re.compile(r'^\{(?!.*"level").*"node\.(ready|stands_by)"', re.MULTILINE)  # what it prints; its log says so too
 _BROKER = re.compile(r"^mosquitto (?:-p (?P<port>\d+)|-c (?P<config>\S+)) &", re.MULTILINE)
 _LISTENER = re.compile(r"^listener (\d+)", re.MULTILINE)
 _SUBSCRIBER = re.compile(r"^mosquitto_sub .* &", re.MULTILINE)
-_LOOKS = re.compile(r"promtool query|bascule (status|queue (ls|peek)|session (ls|show)|events|snapshot .*--list)\b")
+_LOOKS = re.compile(r"promtool query|bascule (status|cluster status|queue (ls|peek)|session (ls|show)|events|snapshot .*--list)\b")
 _BASCULE = """\
 case $1 in
-    run) exec "{0}" -P -m supervisor.cli "$@" ;;
-    *) exec "{0}" -I -S "{1}" {2} "$@" ;;
+    run) exec {run} "${{2-$BASCULE_CONFIG}}" ;;
+    *) exec {other} "$@" ;;
 esac"""
 _SUBSCRIBE = Path(__file__).with_name("subscribe.py")
+_JAVA = "-XX:TieredStopAtLevel=1"  # what takes a few seconds is not worth the second compiler; Spark itself is set as the reader's
 _BLOCK_S = 300.0
 _LOOK_AGAIN_S = 1.0
 _SEARCH_PATH = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/usr/local/sbin"
@@ -51,7 +55,8 @@ _SEARCH_PATH = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/usr/local/sbin"
 class Session:
     """One shell in ``folder``. Leaving the context kills all that it has started."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, starts_nodes: bool = False) -> None:
+        """starts_nodes: ``bascule run`` is an interpreter of its own, as the reader's is."""
         self._folder = folder
         self._ports: dict[str, str] = {}
         self._transcript = folder.parent / f"{folder.name}.transcript"
@@ -68,13 +73,21 @@ class Session:
         self._subscribed = folder.parent / f"{folder.name}.subscribed"
         self._subscribed.touch()
         own = {
-            "bascule": _BASCULE.format(sys.executable, Path(forked_command.__file__), preloaded.address_of_commands()),
+            "bascule": _BASCULE.format(
+                run=f'"{sys.executable}" -P -m {preloaded.COMMAND} run' if starts_nodes else _forked(preloaded.NODE),
+                other=_forked(preloaded.COMMAND),
+            ),
             "mosquitto_sub": f'exec "{sys.executable}" "{_SUBSCRIBE}" "{program("mosquitto_sub")}" "{self._subscribed}" "$@"',
         }
         for name, line in own.items():
             (programs / name).write_text(f"#!/bin/sh\n{line}\n")
             (programs / name).chmod(0o755)
-        environment = {**os.environ, "PATH": f"{programs}:{sys.prefix}/bin:{_SEARCH_PATH}", "PYTHONPATH": str(ROOT)}
+        environment = {
+            **os.environ,
+            "PATH": f"{programs}:{sys.prefix}/bin:{_SEARCH_PATH}",
+            "PYTHONPATH": str(ROOT),
+            "JAVA_TOOL_OPTIONS": _JAVA,
+        }
         with self._transcript.open("wb") as out:
             self._shell = subprocess.Popen(
                 ["bash", "--noprofile", "--norc"],
@@ -127,7 +140,7 @@ class Session:
     def _write(self, name: str, text: str) -> None:
         path = self._folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        if path.suffix == ".conf" and os.geteuid() == 0:
+        if path.suffix == ".conf" and _LISTENER.search(text) and os.geteuid() == 0:
             text = f"user root\n{text}"  # else Mosquitto gives up the rights to read its files
         path.write_text(text)
 
@@ -138,7 +151,9 @@ class Session:
 
     def _shell_does(self, text: str, block: Block) -> None:
         begin, before = self._transcript.stat().st_size, len(self._subscribed.read_text())
-        self._run(text, block)
+        looks = _looks(text)
+        parts = " && ".join(f"{{ {line}\n}}" for line in looks)
+        self._run(f"until {parts}; do sleep {_LOOK_AGAIN_S}; done" if looks else text, block)
         self._last = (text, begin)
         nodes, subscribers = len(_RUNS.findall(text)), len(_SUBSCRIBER.findall(text))
         ports = [int(found["port"] or self._port_of(found["config"])) for found in _BROKER.finditer(text)]
@@ -172,8 +187,7 @@ class Session:
     def _see(self, text: str, block: Block) -> None:
         commands, begin = self._last
         wanted = [line.strip() for line in text.splitlines() if line.strip()]
-        looks = [line for line in commands.splitlines() if line.strip() and not line.lstrip().startswith("#")]
-        only_looks = bool(looks) and all(_LOOKS.match(line) for line in looks)
+        only_looks = bool(_looks(commands))
         looked = [begin]
 
         def missing() -> list[str]:
@@ -182,7 +196,7 @@ class Session:
 
         def seen() -> bool:
             if missing() and only_looks:
-                self._run(commands, block)
+                self._run(f"{{ {commands}\n}} || true", block)  # it may say meanwhile that all is not well
             return not missing()
 
         what = lambda: f"{block}: missing {missing()} in:\n{self._since(begin)}"  # noqa: E731
@@ -202,6 +216,16 @@ class Session:
         path.write_text(yaml.safe_dump(whole))
         load(path)
         path.unlink()
+
+
+def _looks(text: str) -> list[str]:
+    """The commands of ``text`` if they only look."""
+    lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
+    return lines if all(map(_LOOKS.match, lines)) else []
+
+
+def _forked(module: str) -> str:
+    return f'"{sys.executable}" -I -S "{forked_command.__file__}" {preloaded.address(module)} {module}'
 
 
 def _pattern(line: str) -> re.Pattern[str]:

@@ -1,4 +1,7 @@
-"""README and guides: every block is done as the page says, with real processes, or says why it is not."""
+"""README and guides: every block is done as the page says, with real processes, or says why it is not.
+
+In README ``bascule run`` is started, in the guides it is forked with its modules imported (``session.py``).
+"""
 
 from __future__ import annotations
 
@@ -51,7 +54,7 @@ def test_a_page_does_what_it_says(page: Path, tmp_path: Path, record_property: C
         record_property("said", f"{page.name}: not run without {without}: {', '.join(map(str, left))}")
         todo = [block for block in todo if block not in left]
 
-    with Session(tmp_path / "reader") as session:
+    with Session(tmp_path / "reader", starts_nodes=page.name == "README.md") as session:
         for block in todo:
             session.do(block)
 

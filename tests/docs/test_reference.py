@@ -13,10 +13,11 @@ from typing import Any
 import supervisor
 from tests.docs.pages import ROOT
 from tests.support import programs
+from tests.support.cluster import Cluster
 from tests.support.mosquitto import Mosquitto, mosquitto_pub
 from tests.support.node import Node, bridge_config, node_config
 from tests.support.ports import free_port
-from tests.support.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S, wait_until
 from wire.errors import BasculeError
 
 REFERENCE = ROOT / "docs" / "reference"
@@ -70,7 +71,7 @@ def status_of_a_node(folder: Path) -> dict[str, Any]:
 
 
 def test_status_tells_what_the_page_says_and_no_more(tmp_path: Path) -> None:
-    sections = documented()
+    sections = {name: fields for name, fields in documented().items() if not name.startswith("replication")}
     status = status_of_a_node(tmp_path)
 
     found: dict[str, set[str]] = {name: set() for name in sections}
@@ -83,6 +84,20 @@ def test_status_tells_what_the_page_says_and_no_more(tmp_path: Path) -> None:
             found[section].add(field)
 
     assert found == sections
+
+
+def test_status_tells_of_a_cluster_what_the_page_says_and_no_more(tmp_path: Path) -> None:
+    sections = documented()
+
+    with Cluster(node_config(), tmp_path, servers=1) as cluster:
+        leader = cluster.follow()
+        standby = next(member for member in cluster.members if member is not leader)
+        cluster.wait_level(standby)
+        wait_until(lambda: len(leader.replication()["members"]) == 2, PATIENCE_S, "both to have spoken")
+        told_by = [leader.node.status()["replication"], standby.node.status()["replication"]]
+
+    assert {field for figures in told_by for field in figures} == sections["replication"]
+    assert [set(row) for figures in told_by for row in figures["members"].values()] == [sections["replication.members"]] * 4
 
 
 def test_every_exit_status_is_explained() -> None:
