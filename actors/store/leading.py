@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from actors.store.alone import Alone, LogAsked
 from storage import files
+from storage.replication.absence import Absence
 from storage.replication.base import offer, withdraw
 from storage.replication.leader import Leader
 from storage.replication.lease import LeaseFile
@@ -63,7 +64,7 @@ class Leading:
         self._epoch = store.epoch
         self._offering = False
         self._alone = Alone(store, lambda: _connect(self._settings))
-        self._away_since_s: float | None = None  # before the store could be opened
+        self._absence = Absence()
         self._ended = self._ended_at_once = False  # this node leads no more
 
     def met(self, epoch: int) -> None:
@@ -88,13 +89,9 @@ class Leading:
         if self._log is None:
             self._log = _connect(self._settings)
         replica = open_replica(self._data_dir)
-        after_s, now_s = self._settings.alone_after_s, self._actor.mailbox.now_s()
-        waited = after_s is not None and self._away_since_s is not None and now_s - self._away_since_s >= after_s
         try:
-            self._leader = Leader(replica, self._log, self._settings, self._lease, alone_at_once=waited)
-        except BasculeError as error:
-            away_since_s = now_s if self._away_since_s is None else self._away_since_s
-            self._away_since_s = away_since_s if isinstance(error, LogAway) else None
+            self._leader = Leader(replica, self._log, self._settings, self._lease, absence=self._absence)
+        except BasculeError:
             replica.engine.close()
             raise
         self._leader.engine.epoch = self._epoch

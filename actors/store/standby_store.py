@@ -15,6 +15,7 @@ from typing import Any
 from actors.process.actor import MailboxActor
 from actors.process.mailbox import Mailbox
 from actors.store.redirecting import Redirecting
+from storage.replication.absence import Absence
 from storage.replication.base import fetch, install
 from storage.replication.follower import Follower
 from storage.replication.jetstream import JetStreamLog
@@ -52,7 +53,7 @@ class StandbyStore(MailboxActor):
         self._synced_s = self._told_s = 0.0
         self._fetching = ""  # the base that is being brought
         self._leads = False
-        self._away_since_s: float | None = None
+        self._absence = Absence()
         self._redirecting: Redirecting | None = None
         self._leader_address = ""
 
@@ -83,7 +84,8 @@ class StandbyStore(MailboxActor):
         wait_s = PAUSE_S
         try:
             self._step()
-            self._error, self._away_since_s = "", None
+            self._error = ""
+            self._absence.ends()
             if self._follower is not None and self._follower.needs_base:
                 wait_s = RETRY_S
         except Unavailable as error:
@@ -156,14 +158,12 @@ class StandbyStore(MailboxActor):
 
     def _go_alone(self) -> None:
         """Lead without the log, if this member led, nobody else does, and the log was waited for."""
-        now_s = clock_s()
-        if self._away_since_s is None:
-            self._away_since_s = now_s
+        self._absence.begins()
         if self._follower is not None and self._follower.forced:
             self._follower.forced = False
             log.warning("replication.not_forced", extra={"why": "the log is away: say it again when it can be used"})
         try:
-            if self._follower is not None and self._follower.goes_alone(now_s - self._away_since_s):
+            if self._follower is not None and self._follower.goes_alone(self._absence):
                 self._lead(self._follower)
         except Unavailable as error:
             log.warning("replication.not_alone", extra={"error": str(error)})

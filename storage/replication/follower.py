@@ -11,6 +11,7 @@ import math
 import os
 from collections.abc import Callable
 
+from storage.replication.absence import Absence
 from storage.replication.lease import RENEWALS, Watch
 from storage.replication.lease import clock_s as lease_clock_s
 from storage.replication.log import Behind, Log
@@ -115,14 +116,13 @@ class Follower:
             return position.successor in ("", self._settings.member) or self._watch.is_over(self._settings.lease_s, now_s)
         return mine or self._watch.is_over(position.lease_s, now_s)
 
-    def goes_alone(self, away_s: float) -> bool:
-        """Whether this member, which led, goes on leading without the log, which has been away for ``away_s``.
+    def goes_alone(self, absence: Absence) -> bool:
+        """Whether this member, which led, goes on leading without the log, by the log's ``absence``.
 
         Raises:
             Unavailable: the disk refuses.
         """
-        after_s = self._settings.alone_after_s
-        if after_s is None or away_s < after_s or not self.replica.may_go_alone():
+        if not absence.outlasts(self._settings.alone_after_s) or not self.replica.may_go_alone():
             return False
         self.replica.reopen()
         self.replica.commit_alone(())

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 
+from storage.replication.absence import Absence
 from storage.replication.lease import LeaseFile, renewal_s
 from storage.replication.lease import clock_s as lease_clock_s
 from storage.replication.log import Log
@@ -39,14 +40,12 @@ class Leader:
         lease: LeaseFile,
         clock: Callable[[], float] = lease_clock_s,
         *,
-        alone_at_once: bool = False,
+        absence: Absence | None = None,
     ) -> None:
         """Raises:
         Replaced, Unavailable, StorageDamaged, ConfigError: as the engine.
         """
-        self.engine = ReplicatedEngine(
-            replica, shared, lease.hold, clock, alone_after_s=settings.alone_after_s, alone_at_once=alone_at_once
-        )
+        self.engine = ReplicatedEngine(replica, shared, lease.hold, clock, alone_after_s=settings.alone_after_s, absence=absence)
         self.members: dict[str, Report] = {}
         self.successor = ""
         self.offered: tuple[str, int] = ("", 0)

@@ -20,6 +20,7 @@ from time import perf_counter
 
 from storage.engine.commit_mark import Evidence
 from storage.engine.engine import Family, Write
+from storage.replication.absence import Absence
 from storage.replication.lease import clock_s as lease_clock_s
 from storage.replication.log import Behind, Log, LogAway
 from storage.replication.records import COMMIT, REBASE, RENEWAL, STEP_DOWN, Record, encode_operations, split
@@ -42,7 +43,7 @@ class ReplicatedEngine:
     """Over the store of ``replica``. It leads from the beginning, or there is none.
 
     held: is told until when this node leads, by ``clock``. alone_after_s: for how long the log is waited for before the node goes
-    on without it; None is for ever. alone_at_once: the log was waited for already.
+    on without it; None is for ever. absence: of the log; it may have begun before.
     """
 
     durable = True
@@ -55,7 +56,7 @@ class ReplicatedEngine:
         clock: Callable[[], float] = lease_clock_s,
         *,
         alone_after_s: float | None = None,
-        alone_at_once: bool = False,
+        absence: Absence | None = None,
     ) -> None:
         """Read what the log has and the store lacks, and go on leading.
 
@@ -75,7 +76,7 @@ class ReplicatedEngine:
         self._until_s = 0.0  # we lead until then
         self._reads_on = False  # the log is read on before the next record
         self._alone_after_s = alone_after_s
-        self._away_since_s = clock() - (alone_after_s or 0.0) if alone_at_once else None
+        self._absence = absence or Absence(clock)
         self.alone_commits = 0
         if not self.alone:
             self._begin()
@@ -177,10 +178,10 @@ class ReplicatedEngine:
         Raises:
             LogAway: ``error``; it has not, or others might lead.
         """
-        after_s, since_s = self._alone_after_s, self._away_since_s
-        if after_s is None or since_s is None or self._clock() - since_s < after_s:
+        if isinstance(error, Behind):
             raise error
-        if isinstance(error, Behind) or not self.replica.may_go_alone():
+        self._absence.begins()
+        if not self._absence.outlasts(self._alone_after_s) or not self.replica.may_go_alone():
             raise error
         self.replica.commit_alone(())
 
@@ -196,7 +197,8 @@ class ReplicatedEngine:
         made = Record(REBASE, found.term, found.number + 1, max(self.epoch, found.epoch), b"")
         sequence = self._log.append(split(made, self._log.part_bytes), found.sequence)
         self.replica.rejoin(replace(found, sequence=sequence, number=made.number, epoch=made.epoch))
-        self._reads_on, self._away_since_s, self.renewed_s = False, None, sent_s
+        self._reads_on, self.renewed_s = False, sent_s
+        self._absence.ends()
         self.records += 1
 
     def _append(self, kind: int, body: bytes, write: Write) -> None:
@@ -205,8 +207,7 @@ class ReplicatedEngine:
         except Behind:
             raise
         except LogAway:
-            if self._away_since_s is None:
-                self._away_since_s = self._clock()
+            self._absence.begins()
             raise
 
     def _send(self, kind: int, body: bytes, write: Write) -> None:
@@ -226,7 +227,7 @@ class ReplicatedEngine:
             raise
         self.renewed_s = sent_s
         self._hold(sent_s + position.lease_s if kind != STEP_DOWN else 0.0)
-        self._away_since_s = None
+        self._absence.ends()
         replica.apply(made.at(sequence), write.ops)
         self._reads_on = False
         self.records += 1

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
 
+from storage.replication.absence import Absence
 from storage.replication.follower import Follower
 from storage.replication.leader import Leader
 from storage.replication.lease import RENEWALS, LeaseFile
@@ -89,7 +90,7 @@ class Member:
             trim_max_age_s=None,
             alone_after_s=alone_after_s,
         )
-        self._away_since_s: float | None = None
+        self._absence = Absence(clock)
         judge.disks[self.node] = self.disk
         self._told_s = self._synced_s = 0.0
         self._members: dict[str, Report] = {}
@@ -134,7 +135,7 @@ class Member:
                 self._lead()
             else:
                 self._follow()
-            self._away_since_s = None
+            self._absence.ends()
         except Replaced:
             self._leads_no_more()
         except Unavailable as error:  # tried again with the next step
@@ -143,13 +144,11 @@ class Member:
 
     def _log_is_away(self) -> None:
         """Go on without it, where it was waited for."""
-        now_s = self._clock()
-        if self._away_since_s is None:
-            self._away_since_s = now_s
+        self._absence.begins()
         if self.follower is None:
             return
         try:
-            if self.follower.goes_alone(now_s - self._away_since_s):
+            if self.follower.goes_alone(self._absence):
                 self._leads_on()
         except Unavailable:
             pass
@@ -221,10 +220,8 @@ class Member:
         if self.leader is None:
             self.lease.hold(0.0)
             self.disk.reopen()
-            after_s, since_s = self._settings.alone_after_s, self._away_since_s
-            waited = after_s is not None and since_s is not None and self._clock() - since_s >= after_s
             replica = Replica(self.disk, self.node)
-            self.leader = Leader(replica, self.log, self._settings, self.lease, self._clock, alone_at_once=waited)
+            self.leader = Leader(replica, self.log, self._settings, self.lease, self._clock, absence=self._absence)
             if self.lease.is_held():
                 self._judge.leads(self.name, self.disk)
             self.shelf = Shelf(self.leader.engine)

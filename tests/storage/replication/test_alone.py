@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from storage.replication.absence import Absence
 from storage.replication.leader import Leader
 from storage.replication.lease import LeaseFile
 from storage.replication.log import LogAway
@@ -46,6 +47,14 @@ def gone_alone(servers: Servers, clock: Clock, engine: ReplicatedEngine) -> None
     write, told = put(b"two")
     engine.commit(write, sync=True)
     assert (engine.alone, told) == (True, ["committed"])
+
+
+def waited_for(clock: Clock) -> Absence:
+    """Of a log that was waited for."""
+    absence = Absence(clock)
+    absence.begins()
+    clock.now_s += AFTER_S
+    return absence
 
 
 def newest(servers: Servers) -> Record:
@@ -133,12 +142,12 @@ def test_a_leader_that_steps_down_lets_another_lead() -> None:
 
     assert other.follower.is_due()
     other.lead()
-    clock.now_s += AFTER_S
-    assert not node.follower.goes_alone(AFTER_S)
+
+    assert not node.follower.goes_alone(waited_for(clock))
 
 
 def test_who_may_have_said_that_it_leads_no_more_does_not_go_on_alone() -> None:
-    servers, _, node, _ = cluster()
+    servers, clock, node, _ = cluster()
     engine = node.lead()
     servers.fate = lambda member, count: LOST
     with pytest.raises(LogAway):
@@ -146,16 +155,16 @@ def test_who_may_have_said_that_it_leads_no_more_does_not_go_on_alone() -> None:
     node.disk.lose_power()
     node.begin()
 
-    assert not node.follower.goes_alone(AFTER_S)
+    assert not node.follower.goes_alone(waited_for(clock))
 
 
 def test_what_it_has_acknowledged_is_on_its_own_disk_before_it_goes_on() -> None:
-    _, _, node, _ = cluster()
+    _, clock, node, _ = cluster()
     node.lead().commit(put(b"kept")[0], sync=True)
     node.disk.lose_power()
     node.begin()
 
-    assert node.follower.goes_alone(AFTER_S)
+    assert node.follower.goes_alone(waited_for(clock))
     assert node.disk.get("msg", b"rows1") == b"kept"
 
 
@@ -271,7 +280,7 @@ def test_a_process_that_begins_waits_for_the_log_first(tmp_path: Path, *, waited
     lease = LeaseFile(tmp_path, clock)
 
     if waited:
-        assert Leader(node.replica, node.log, node.settings, lease, clock, alone_at_once=True).engine.alone
+        assert Leader(node.replica, node.log, node.settings, lease, clock, absence=waited_for(clock)).engine.alone
     else:
         with pytest.raises(LogAway):
             Leader(node.replica, node.log, node.settings, lease, clock)
@@ -390,14 +399,14 @@ def test_a_log_of_which_a_part_does_not_come_is_not_known() -> None:
 
 
 def test_who_cannot_say_that_it_leads_no_more_may_go_on_alone() -> None:
-    servers, _, node, _ = cluster()
+    servers, clock, node, _ = cluster()
     engine = node.lead()
     servers.away = True
     with pytest.raises(LogAway):
         engine.step_down()
     node.begin()
 
-    assert node.follower.goes_alone(AFTER_S)
+    assert node.follower.goes_alone(waited_for(clock))
 
 
 def test_a_term_that_ends_is_noted_before_it_is_sent() -> None:
@@ -413,7 +422,7 @@ def test_a_term_that_ends_is_noted_before_it_is_sent() -> None:
         waits.follower.lead(2)
     node.begin()
 
-    assert not node.follower.goes_alone(AFTER_S)
+    assert not node.follower.goes_alone(waited_for(clock))
 
 
 def test_damage_of_the_only_store_is_told_as_on_one_box() -> None:
