@@ -14,6 +14,7 @@ import click
 from supervisor.cli.node_calls import GivenNode, about_node
 
 _FOLLOW_PERIOD_S = 1.0
+_GIVE_ORDERS = ("operator", "supervisor")
 
 
 @click.command()
@@ -77,7 +78,10 @@ def _print(event: dict[str, Any], *, as_json: bool) -> None:
         print(json.dumps(event), flush=True)
         return
     at = datetime.fromtimestamp(event["at_ms"] / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    about = event["actor"] or (event["bridge"] + (f":{event['lane']}" if event["lane"] >= 0 else ""))
-    facts = [event["reason"], str(event["count"]) if event["count"] else ""]
+    place = event["bridge"] + (f":{event['lane']}" if event["lane"] >= 0 else "")
+    ordered = place and event["actor"] in _GIVE_ORDERS
+    about = place if ordered else event["actor"] or place
+    facts = [f"by {event['actor']}" if ordered else "", event["reason"]]
+    facts += [f"count={event['count']}"] if event["count"] else []
     facts += [f"{name}={value}" for name, value in event["details"].items()]
     print(f"{at}  {event['kind']:<16}  {about:<24}  {'  '.join(fact for fact in facts if fact)}".rstrip(), flush=True)

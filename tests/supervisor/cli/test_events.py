@@ -101,6 +101,26 @@ def test_of_one_kind_the_newest_are_printed_and_the_others_passed_over_once(monk
     assert [event["at_ms"] for event in found] == [10, 20, 62, 63], "the newest two are those that came last"
 
 
+def test_a_line_says_where_and_by_whom(monkeypatch: pytest.MonkeyPatch) -> None:
+    box = Box(RecordingEngine())
+    box.turn(
+        NodeEvents(
+            events=(
+                (10, "queue.purged", "cloud", -1, "operator", "queue", 7, {}),
+                (20, "process.started", "", -1, "store", "", 2, {"pid": 9}),
+            )
+        )
+    )
+    have_answered(monkeypatch, lambda _, arguments: command(box.store, "events", **{"from": int(arguments["from"]), "count": 9}))
+
+    lines = CliRunner().invoke(cli, ["events", __file__]).stdout.splitlines()
+
+    assert [line.split()[1:] for line in lines] == [
+        ["queue.purged", "cloud", "by", "operator", "queue", "count=7"],
+        ["process.started", "store", "count=2", "pid=9"],
+    ]
+
+
 @pytest.mark.process
 def test_a_hangup_is_among_the_events_with_what_is_wrong_with_the_file(start_node: StartNode) -> None:
     node = start_node(node_config())
