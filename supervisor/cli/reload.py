@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from supervisor.control.client import ControlClient
 
 WAIT_S = 60.0
+QUIET_S = 2.0  # then it is told what is waited for
 _POLL_S = 0.05
 _REFUSED, _WANTS_YES = 1, 2
 
@@ -39,8 +40,10 @@ def reload(node: GivenNode, only_plan: bool, yes: bool, wait: bool, as_json: boo
     else:
         answer = client.reload(yes=yes)
         if _wants_yes(answer) and not as_json and sys.stdin.isatty():
-            _show(answer)
-            click.confirm("Apply it, and give that up?", abort=True)
+            _show({**answer, "refused": None, "problems": ()})
+            if not click.confirm("Apply it, and give that up?"):
+                print("nothing was changed")
+                return _WANTS_YES
             answer = client.reload(yes=True)
     is_there = not (wait and answer["applied"]) or _wait(client, answer["number"])
     if as_json:
@@ -80,12 +83,26 @@ def _show(answer: dict[str, Any]) -> None:
 
 def _wait(client: ControlClient, number: int) -> bool:
     """Whether all go by settings ``number``, or newer ones, before ``WAIT_S`` are over."""
-    deadline_s = time.monotonic() + WAIT_S
+    begun_s = time.monotonic()
+    told = ""
     while True:
         status = client.status()
         configuration = status["configuration"]
         if configuration["number"] >= number and not configuration["pending"] and status["ready"]:
             return True
-        if time.monotonic() > deadline_s:
+        waited_s, cause = time.monotonic() - begun_s, _cause(status)
+        if waited_s >= QUIET_S and cause != told:
+            told = cause
+            complain(f"waits for {cause}")
+        if waited_s > WAIT_S:
             return False
         time.sleep(_POLL_S)
+
+
+def _cause(status: dict[str, Any]) -> str:
+    """The processes that do not go by the settings yet, or else what keeps the node from being ready."""
+    causes = {row["name"]: row["last_cause"] or row["state"] for row in status["processes"]}
+    awaited = status["configuration"]["pending"] or [
+        row["name"] for row in status["processes"] if row["state"] != "ready" or row["last_cause"]
+    ]
+    return ", ".join(f"{name} ({causes[name]})" if name in causes else name for name in awaited) or "the node to be ready"

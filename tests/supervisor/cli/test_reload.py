@@ -26,11 +26,16 @@ class Box:
         self.problems = list(problems)
         self.asked: list[tuple[str, dict[str, str]]] = []
         self.pending = [["bridge:cloud:0"], []]
+        self.cause = ""  # what keeps the node from being ready
 
     def __call__(self, name: str, arguments: dict[str, str]) -> Any:
         self.asked.append((name, arguments))
         if name == "status":
-            return {"ready": True, "configuration": {"number": 2, "pending": self.pending.pop(0)}}
+            rows = [
+                {"name": "clients", "state": "ready", "last_cause": self.cause},
+                {"name": "store", "state": "ready", "last_cause": ""},
+            ]
+            return {"ready": not self.cause, "configuration": {"number": 2, "pending": self.pending.pop(0)}, "processes": rows}
         refused = "not as it is" if self.problems or MOVED in self.changes else None
         if LOST in self.changes and name == "reload" and arguments.get("yes") != "yes":
             refused = "bridge cloud: removed would give something up for good"
@@ -86,17 +91,36 @@ def test_who_sits_at_a_terminal_is_asked_before_something_is_given_up(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
-    monkeypatch.setattr("click.confirm", lambda text, abort: True)
+    said = iter((True, False))
+    monkeypatch.setattr("click.confirm", lambda text: next(said))
     box = Box(LOST)
     assert typed(monkeypatch, box) == 0
     assert box.asked == [("reload", {}), ("reload", {"yes": "yes"})]
     assert "applied" in capsys.readouterr().out
+    box = Box(LOST)
+    assert typed(monkeypatch, box) == 2
+    assert box.asked == [("reload", {})]
+    shown = capsys.readouterr()
+    assert shown.out.endswith("nothing was changed\n")
+    assert shown.err == "", "it is no error to be asked"
 
 
 def test_waiting_ends_when_all_processes_go_by_it(monkeypatch: pytest.MonkeyPatch) -> None:
     box = Box(LIVE)
     assert typed(monkeypatch, box, "--wait") == 0
     assert [name for name, _ in box.asked] == ["reload", "status", "status"]
+
+
+def test_who_waits_is_told_for_what(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(command, "QUIET_S", 0.0)
+    monkeypatch.setattr(command, "WAIT_S", 0.2)
+    box = Box(LIVE)
+    box.cause, box.pending = "cannot listen on 127.0.0.1:1883", [["bridge:cloud:0"], *([[]] * 99)]
+    assert typed(monkeypatch, box, "--wait") == 1
+    said = [line for line in capsys.readouterr().err.splitlines() if "waits for" in line]
+    assert len(said) == 2, "each once"
+    assert "bridge:cloud:0" in said[0]
+    assert "clients (cannot listen on 127.0.0.1:1883)" in said[1]
 
 
 def test_waiting_ends_at_some_time(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
