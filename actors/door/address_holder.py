@@ -35,6 +35,16 @@ def holder_of_path(path: str) -> str:
     return _holder_of([row[6] for row in rows if len(row) == 8 and row[7] == path])
 
 
+def belongs_to(holder: str, pid: int) -> bool:
+    """Whether ``holder``, as the functions above name it, is the process ``pid`` or a child of it, as far as the system tells."""
+    number = holder.rpartition(" ")[2]
+    try:
+        parent = (_PROC / number / "stat").read_text().rpartition(")")[2].split()[1]
+    except OSError:
+        return True
+    return str(pid) in (number, parent)
+
+
 def _sockets() -> Iterator[tuple[Address, int, str, str]]:
     """Local address, port, state and inode of every TCP socket that belongs to somebody."""
     for table in _TABLES:

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from actors.bridge.remote_socket import DISCONNECT, open_remote
-from actors.door.address_holder import holder_of_path, holder_of_port
+from actors.door.address_holder import belongs_to, holder_of_path, holder_of_port
 from supervisor.doctor.findings import Finding, fail, ok
 from supervisor.doctor.link_cures import cure_of
 from wire.errors import BasculeError
@@ -21,7 +21,7 @@ SUFFIX = "-doctor"  # of the client identifier: the bridge's own would end its c
 
 
 def examine_listeners(settings: NodeSettings, running_pid: int | None) -> Iterator[Finding]:
-    """Whether each listener, and HTTP, could be bound; nothing is tried while the node itself has them."""
+    """Whether each listener, and HTTP, could be bound; nothing is tried while the node runs, which has them or says who has."""
     wanted = [(f"listener {listener.bind}", listener) for listener in settings.listeners]
     if settings.http is not None:
         wanted.append(
@@ -29,9 +29,16 @@ def examine_listeners(settings: NodeSettings, running_pid: int | None) -> Iterat
         )
     for about, listener in wanted:
         if running_pid is not None:
-            yield ok(about, f"the node has it (pid {running_pid})")
+            yield _held(listener, about, running_pid)
         else:
             yield _unix(listener, about) if listener.unix_path else _tcp(listener, about)
+
+
+def _held(listener: ListenerSettings, about: str, running_pid: int) -> Finding:
+    holder = holder_of_path(listener.unix_path) if listener.unix_path else holder_of_port(listener.host, listener.port)
+    if holder and not belongs_to(holder, running_pid):
+        return fail(about, f"taken by {holder}; the node waits for it", "stop that process, or take another port")
+    return ok(about, f"the node has it (pid {running_pid})")
 
 
 def _tcp(listener: ListenerSettings, about: str) -> Finding:

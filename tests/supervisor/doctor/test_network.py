@@ -40,7 +40,14 @@ def test_a_port_that_is_taken_is_told_with_who_has_it(tmp_path: Path, taken: int
 
 def test_a_free_port_is_well_and_so_is_what_the_node_itself_has(tmp_path: Path, taken: int) -> None:
     assert [finding.verdict for finding in examine_listeners(listening(tmp_path), None)] == [OK]
-    assert [finding.verdict for finding in examine_listeners(listening(tmp_path, port=taken), 77)] == [OK]
+    assert [finding.verdict for finding in examine_listeners(listening(tmp_path, port=taken), os.getpid())] == [OK]
+
+
+def test_a_node_that_runs_and_waits_for_its_port_does_not_have_it(tmp_path: Path, taken: int) -> None:
+    (finding,) = examine_listeners(listening(tmp_path, port=taken), 77)
+
+    assert finding.verdict == FAIL
+    assert f"pid {os.getpid()}" in finding.found
 
 
 @pytest.mark.parametrize(
