@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-PRIVATE = 0o600
+PRIVATE, PRIVATE_FOLDER = 0o600, 0o700  # for the owner only
 
 
 def make_folder(path: Path, mode: int = 0o777) -> None:

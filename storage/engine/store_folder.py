@@ -85,7 +85,7 @@ class StoreFolder:
         if (self._part / WHOLE_NAME).exists():
             self._take_place(keep=True)
         files.discard(self._part)
-        files.make_folder(self.path)
+        files.make_folder(self.path, files.PRIVATE_FOLDER)
         if (self.path / WHOLE_NAME).exists():
             files.remove(self.path / WHOLE_NAME)
 
@@ -112,6 +112,7 @@ class StoreFolder:
     def rebuilding(self) -> Path:
         """A place for a new store that is to take the place of this one."""
         files.discard(self._part)
+        files.make_folder(self._part, files.PRIVATE_FOLDER)
         return self._part
 
     def rebuilt(self, *, keep: bool) -> str:
@@ -277,7 +278,7 @@ class StoreFolder:
 
     def _link_into(self, target: Path) -> None:
         """Link the files into the new folder ``target``, and copy those that the store writes on."""
-        target.mkdir()
+        target.mkdir(files.PRIVATE_FOLDER)
         for entry in self.path.iterdir():
             if entry.name in _LEFT_OUT or entry.name.startswith("LOG"):
                 continue

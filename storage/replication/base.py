@@ -62,7 +62,7 @@ def fetch(objects: Objects, name: str, store: Path) -> int:
     """
     part = store.with_name(PART_NAME)
     files.discard(part)
-    files.make_folder(part)
+    files.make_folder(part, files.PRIVATE_FOLDER)
     index = part / _INDEX
     objects.get(f"{name}/{WHOLE}", index)
     sizes: dict[str, int] = json.loads(index.read_text())

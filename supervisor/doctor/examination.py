@@ -8,14 +8,24 @@ from pathlib import Path
 
 from supervisor.config.loading import load
 from supervisor.doctor.cluster import examine_cluster
-from supervisor.doctor.findings import Finding, fail, ok
+from supervisor.doctor.findings import Finding, fail, ok, warn
 from supervisor.doctor.machine import examine_machine
 from supervisor.doctor.network import examine_listeners, examine_remotes
 from supervisor.doctor.rules import examine_rules
 from supervisor.doctor.running_node import ask
 from supervisor.doctor.trust import examine_trust
 from supervisor.lock import running_pid
+from supervisor.running_node import last_name
 from wire.errors import ConfigError
+from wire.settings import NodeSettings
+
+
+def examine_owner(settings: NodeSettings) -> Iterator[Finding]:
+    """Whether another node has used the data folder: bridges are known by name, and what waits for one goes where it leads now."""
+    before = last_name(Path(settings.data_dir))
+    if before and before != settings.name:
+        found = f"{settings.data_dir} was last used by a node called {before}; what waits there goes to the bridges of this one"
+        yield warn("data folder", found, "take another node.data_dir, unless it is that node under another name")
 
 
 def examine(config: Path, *, remotes: bool = True) -> Iterator[Finding]:
@@ -33,6 +43,7 @@ def examine(config: Path, *, remotes: bool = True) -> Iterator[Finding]:
     yield ok("configuration", f"{config}: node {settings.name}, bridges: {bridges}")
     pid = running_pid(Path(settings.data_dir))
     yield ok("node", f"runs, pid {pid}" if pid is not None else "does not run")
+    yield from examine_owner(settings)
     yield from examine_machine(settings)
     yield from examine_trust(settings, time.time())
     yield from examine_rules(settings)

@@ -18,6 +18,7 @@ from actors.process.post import Post
 from storage import files
 from supervisor.lock import lock_data_dir
 from supervisor.reload.source import Source
+from supervisor.running_node import last_name
 from supervisor.tree.child_processes import Spawner
 from supervisor.tree.child_table import ChildSpec, child_specs, standby_specs
 from supervisor.tree.current_settings import CurrentSettings
@@ -55,10 +56,12 @@ def run_node(
     configure_logging(settings.log_level, node=settings.name, process=SUPERVISOR)
     data_dir = Path(settings.data_dir)
     try:
-        files.make_folder(data_dir)
+        files.make_folder(data_dir, files.PRIVATE_FOLDER)
         lock = lock_data_dir(data_dir)
     except OSError as error:
         raise _unusable(data_dir, error) from error
+    if (before := last_name(data_dir)) not in ("", settings.name):
+        log.warning("node.renamed", extra={"before": before, "data_dir": str(data_dir)})
     try:
         return _supervise(settings, source, table, template, lock)
     finally:

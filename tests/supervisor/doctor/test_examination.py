@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from supervisor.cli.main import main
+from supervisor.doctor.examination import examine_owner
+from supervisor.doctor.findings import WARN
+from supervisor.tree.node import prepare_run_dir
+from tests.supervisor.settings import node_settings
 
 NODE = """\
 node: {name: edge-1, data_dir: data}
@@ -48,6 +53,16 @@ def test_offline_no_remote_is_asked_and_json_has_a_line_for_each(config: Path, c
     abouts = [finding["about"] for finding in findings]
     assert {"configuration", "node", "disk room", "listener 127.0.0.1:0"} <= set(abouts)
     assert not any(about.startswith("bridge") for about in abouts)
+
+
+def test_a_data_folder_of_another_node_is_told(config: Path, tmp_path: Path) -> None:
+    mine = replace(node_settings(tmp_path), data_dir=str(tmp_path / "data"), run_dir=str(tmp_path / "data" / "run"))
+    assert not list(examine_owner(mine)), "nobody has used it yet"
+    prepare_run_dir(tmp_path / "data" / "run", replace(mine, name="edge-2"))
+
+    (finding,) = examine_owner(mine)
+    assert (finding.verdict, "edge-2" in finding.found) == (WARN, True)
+    assert not list(examine_owner(replace(mine, name="edge-2")))
 
 
 def test_a_configuration_that_is_wrong_is_all_there_is_to_say(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
