@@ -281,6 +281,9 @@ def print_account(accounts: list[Account], status: dict[str, Any], took_s: float
     closes = bool(lane["ledger_closes"])
     figures += f", dropped {sum(lane['dropped'].values())}"
     say(f"\nThe bridge's ledger: {figures}: {'it closes' if closes else 'IT DOES NOT CLOSE'}")
+    say(
+        "Nobody acknowledges QoS 0: what was on its way while a process died counts as dropped, though some of it may have arrived."
+    )
     good = closes and all(entry.kept for entry in accounts)
     say(f"{'Nothing that was acknowledged was lost' if good else 'A promise was broken'}; {took_s:.0f} s.")
     return good
