@@ -452,13 +452,21 @@ class NodeSettings:
 
 def dump(settings: NodeSettings) -> bytes:
     """The settings as msgpack, for the file that children read."""
-    packed: bytes = msgpack.packb(asdict(settings))
+    told = asdict(settings)
+    told["bridges"] = {bridge["name"]: msgpack.packb(bridge) for bridge in told["bridges"]}
+    packed: bytes = msgpack.packb(told)
     return packed
 
 
-def load(data: bytes) -> NodeSettings:
-    """The settings that ``dump`` made."""
-    settings = _build(NodeSettings, msgpack.unpackb(data, use_list=False))
+def load(data: bytes, *, bridge: str | None = None) -> NodeSettings:
+    """The settings that ``dump`` made; with the name of a ``bridge``, without all others.
+
+    They are not even unpacked: a process of each of two hundred bridges would have the settings of two hundred.
+    """
+    told = msgpack.unpackb(data, use_list=False)
+    wanted = told["bridges"] if bridge is None else told["bridges"].keys() & {bridge}
+    told["bridges"] = [msgpack.unpackb(told["bridges"][name], use_list=False) for name in wanted]
+    settings = _build(NodeSettings, told)
     assert isinstance(settings, NodeSettings)
     return settings
 

@@ -19,7 +19,7 @@ from actors.process.logs import set_level
 from actors.process.mailbox import Reconfigured, TimerDue, TurnEnded
 from actors.process.post import Post
 from wire.errors import Unavailable
-from wire.frames.names import SUPERVISOR
+from wire.frames.names import SUPERVISOR, bridge_of_process
 from wire.frames.supervision import Heartbeat, PeerUp, Reconfigure, ReportNow, Stop
 from wire.settings import NodeSettings, load
 
@@ -151,7 +151,7 @@ class ChildHost(Host):
                     self._take(actor.name, message)
             case Reconfigure():
                 if message.number > self._settings.number:
-                    self._reconfigure(load(message.settings))
+                    self._reconfigure(load(message.settings, bridge=bridge_of_process(self._post.name)))
             case Stop():
                 self._stopping, self._steady = True, False
                 self._beat()  # the last word of whoever stops at once, or waits for a disk to do it

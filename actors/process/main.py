@@ -22,7 +22,7 @@ from actors.process.logs import configure_logging
 from actors.process.mailbox import Mailbox
 from actors.process.post import Post
 from wire.errors import BasculeError, Unavailable
-from wire.frames.names import CONNECTION, DISTRIBUTOR, FORWARDER, LISTENER, QUEUE_STORE, actors_of
+from wire.frames.names import CONNECTION, DISTRIBUTOR, FORWARDER, LISTENER, QUEUE_STORE, actors_of, bridge_of_process
 from wire.frames.supervision import Command
 from wire.settings import NodeSettings, load
 
@@ -72,7 +72,7 @@ def main(argv: list[str] | None = None, make: MakeActors | None = None) -> int:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # the supervisor decides; it tells, and kills if it must
         signal.signal(number, signal.SIG_IGN)
 
-    settings = load(Path(options["--settings"]).read_bytes())
+    settings = load(Path(options["--settings"]).read_bytes(), bridge=bridge_of_process(name))
     configure_logging(settings.log_level, node=settings.name, process=name)
     try:
         post = Post(Path(settings.run_dir), name)

@@ -95,6 +95,12 @@ def lane_of_actor(name: str) -> BridgeLane | None:
     return _lane(lane) if kind in PLACEMENT[BRIDGE] else None
 
 
+def bridge_of_process(process: str) -> str | None:
+    """The bridge that ``process`` works for; None for one of the whole node."""
+    kind, _, lane = process.partition(":")
+    return _lane(lane).bridge if kind == BRIDGE else None
+
+
 def process_of(name: str) -> str:
     """The process of the actor ``name``: ``clients``, or ``bridge:cloud:0``. A process is its own, and so is the Supervisor."""
     kind, colon, lane = name.partition(":")

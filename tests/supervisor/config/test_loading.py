@@ -67,6 +67,16 @@ def problems_of(tmp_path: Path, text: str | bytes) -> list[str]:
 # --- what is right ------------------------------------------------------------------------------------------------------------
 
 
+def test_a_process_of_a_bridge_gets_the_settings_of_that_alone(tmp_path: Path) -> None:
+    loaded = load_text(tmp_path, HEAD + BRIDGE)
+    (bridge,) = loaded.bridges
+    two = replace(loaded, bridges=(bridge, replace(bridge, name="other")))
+
+    assert load_dumped(dump(two)) == two
+    assert load_dumped(dump(two), bridge=bridge.name) == loaded
+    assert load_dumped(dump(two), bridge="gone") == replace(loaded, bridges=())
+
+
 def test_the_least_configuration_has_every_default(tmp_path: Path) -> None:
     loaded = load_text(tmp_path, HEAD + BRIDGE)
 

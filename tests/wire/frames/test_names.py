@@ -21,6 +21,7 @@ from wire.frames.names import (
     SUPERVISOR,
     BridgeLane,
     actors_of,
+    bridge_of_process,
     connection_name,
     forwarder_name,
     lane_of_actor,
@@ -65,6 +66,7 @@ def test_an_actors_process_is_the_one_that_has_it(bridge: str, lane: int) -> Non
     for name in (process, process_name(CLIENTS), process_name(STORE)):
         assert [process_of(actor) for actor in actors_of(name)] == [name] * len(actors_of(name))
         assert process_of(name) == name, "what is sent to a process itself goes to it"
+        assert bridge_of_process(name) == (bridge if name == process else None)
     assert process_of(SUPERVISOR) == SUPERVISOR
 
 
