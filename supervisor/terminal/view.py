@@ -25,7 +25,7 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 def print_status(status: dict[str, Any], *, wide: bool = False) -> None:
     """Print the answer to ``status`` once."""
-    _console().print(status_view(status, wide=wide))
+    _console(whole=wide).print(status_view(status, wide=wide))
 
 
 def watch_status(fetch: Callable[[], dict[str, Any]], period_s: float, *, wide: bool = False) -> None:
@@ -444,10 +444,15 @@ def size(count: float) -> str:
     return f"{count:.1f} {_UNITS[-1]}"
 
 
-def _console(pipe_width: int = _PIPE_WIDTH) -> Console:
-    """A terminal as wide as it is; a file or a pipe as wide as our tables need."""
+def _console(pipe_width: int = _PIPE_WIDTH, *, whole: bool = False) -> Console:
+    """A terminal as wide as it is; a file or a pipe as wide as our tables need.
+
+    whole: a narrow terminal breaks long lines, rather than that anything is cut off.
+    """
     console = Console(highlight=False)
-    return console if console.is_terminal else Console(highlight=False, width=pipe_width)
+    if not console.is_terminal:
+        return Console(highlight=False, width=pipe_width)
+    return Console(highlight=False, width=max(console.width, _PIPE_WIDTH)) if whole else console
 
 
 def _table(*columns: str) -> Table:
@@ -524,7 +529,7 @@ def print_messages(rows: Sequence[dict[str, Any]], *, dead: bool) -> None:
             printable(properties) or "-",
             row["payload"],
         )
-    _console(_MESSAGES_PIPE_WIDTH).print(table)
+    _console(_MESSAGES_PIPE_WIDTH, whole=True).print(table)
 
 
 def _configured(row: dict[str, Any]) -> Text:

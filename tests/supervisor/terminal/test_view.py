@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from supervisor.terminal.view import briefly, duration, size, status_view
+from supervisor.terminal.view import briefly, duration, print_messages, size, status_view
 from supervisor.tree.process_usage import Usage
 from supervisor.tree.queue_rates import Rates
 from supervisor.tree.status_figures import ActorView, ProcessView, process_rows, status_map
@@ -292,3 +292,24 @@ def test_what_is_kept_for_local_clients_is_shown_once_it_is_known() -> None:
     assert heads.endswith("sessions connected  Wills waiting")
     assert row.split()[-2:] == ["3", "3"]
     assert not any(line.startswith("local") for line in lines(status()))
+
+
+def test_a_narrow_terminal_breaks_the_lines_of_messages_and_cuts_nothing_off(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")
+    message = {"queue": "bridge:cloud:0", "seq": 1, "state": "waiting", "topic": "plant/1/temperature", "qos": 1, "retain": False}
+    message |= {
+        "size": 4,
+        "age_s": 1.0,
+        "rule": "plant/#",
+        "destination": "{#}",
+        "properties": {},
+        "payload": "a payload of some words",
+    }
+
+    print_messages([message], dead=False)
+
+    shown = capsys.readouterr().out
+    assert all(str(message[key]) in shown for key in ("queue", "topic", "payload")), shown
