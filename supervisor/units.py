@@ -40,6 +40,11 @@ def shown(value: object) -> str:
             return str(value)
 
 
+def counted(count: int, noun: str) -> str:
+    """``1 message``, ``2 messages``."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def parse_duration(value: object) -> float:
     """Seconds of a duration such as ``250ms``, ``2m``, ``7d`` or ``0s``.
 

@@ -12,7 +12,7 @@ import click
 
 from supervisor.cli.node_calls import JSON, GivenNode, about_node, node_of
 from supervisor.cli.snapshot import make_snapshot, newest_snapshot
-from supervisor.units import write_time
+from supervisor.units import counted, write_time
 from wire.errors import BasculeError
 
 if TYPE_CHECKING:
@@ -53,7 +53,9 @@ def backup(node: GivenNode, folder: Path, secrets: bool, last: bool, as_json: bo
     from supervisor.terminal.view import size
 
     stored = sum(file.stored is not None for file in made.backup.configuration)
-    print(f"{made.path}: {snapshot['messages']} messages, {size(snapshot['bytes'])}, files of the configuration: {stored}")
+    print(
+        f"{made.path}: {counted(snapshot['messages'], 'message')}, {size(snapshot['bytes'])}, files of the configuration: {stored}"
+    )
     for path, why in made.left_out:
         print(f"  left out: {path} ({why})")
     return 0
@@ -143,11 +145,16 @@ def _contents(checked: Checked, facts: dict[str, Any]) -> list[str]:
     lines = [f"{checked.folder}: whole; node {facts['node']} at {write_time(facts['at_ms'])}, version {facts['version']}"]
     for name, row in facts["bridges"].items():
         paused = ", paused" if name in facts["paused"] else ""
-        lines.append(f"  bridge {name}: {row['messages']} messages, {row['dead_letters']} dead letters{paused}")
+        lines.append(
+            f"  bridge {name}: {counted(row['messages'], 'message')}, {counted(row['dead_letters'], 'dead letter')}{paused}"
+        )
         if row["in_memory_only"]:
             lines.append(f"    {row['in_memory_only']} of QoS 0 were in memory only, and are not in it")
     own = facts["sessions"]
-    lines.append(f"  {own['count']} sessions of clients with {own['messages']} messages, {facts['retained']} retained messages")
+    lines.append(
+        f"  {counted(own['count'], 'session')} of clients with {counted(own['messages'], 'message')}, "
+        f"{counted(facts['retained'], 'retained message')}"
+    )
     return lines
 
 

@@ -14,6 +14,7 @@ import click
 
 from storage import files
 from supervisor.cli.node_calls import JSON, GivenNode, about_node
+from supervisor.units import counted
 from wire.errors import BasculeError
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ def export(node: GivenNode, bridge: str, lane: int | None, dead: bool, path: str
         sys.stdout.flush()
         return 0
     count = _write_whole(Path(path), lines)
-    print(f"{bridge}: {count} messages in {path}")
+    print(f"{bridge}: {counted(count, 'message')} in {path}")
     return 0
 
 
@@ -128,7 +129,7 @@ def purge(node: GivenNode, bridge: str, lane: int | None, dead: bool, in_flight:
         return 0
     from supervisor.terminal.message_text import kept_lines
 
-    print(f"{bridge}: {result['purged']} {'dead letters' if dead else 'messages'} purged")
+    print(f"{bridge}: {counted(result['purged'], 'dead letter' if dead else 'message')} purged")
     print("\n".join(kept_lines(result["kept_lanes"])), end="\n" if result["kept_lanes"] else "")
     return 0
 
@@ -240,10 +241,10 @@ def _write_whole(path: Path, lines: Iterable[str]) -> int:
 
 def _confirm(bridge: str, listed: dict[str, Any], lane: int | None, dead: bool) -> None:
     if dead:
-        what = f"{sum(row['held'] for row in listed['dead_letters'])} dead letters"
+        what = counted(sum(row["held"] for row in listed["dead_letters"]), "dead letter")
     else:
         rows = [row for row in listed["queues"] if lane in (None, row["lane"])]
-        what = f"up to {sum(row['depth'] for row in rows)} messages"
+        what = f"up to {counted(sum(row['depth'] for row in rows), 'message')}"
     if not sys.stdin.isatty():
         raise NotConfirmed(f"this would remove {what} of {bridge}; nothing was done: add --yes to mean it")
     click.confirm(f"Remove {what} of {bridge} for good?", abort=True)

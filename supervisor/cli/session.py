@@ -12,6 +12,7 @@ import click
 
 from supervisor.cli.node_calls import JSON, GivenNode, about_node
 from supervisor.cli.queue import NotConfirmed
+from supervisor.units import counted
 
 if TYPE_CHECKING:
     from supervisor.control.client import ControlClient
@@ -93,7 +94,7 @@ def end(node: GivenNode, client_id: str, no_will: bool, yes: bool, as_json: bool
     if as_json:
         print(json.dumps(result))
         return 0
-    gone = f"{result['purged']} messages and {result['subscriptions']} subscriptions went with it"
+    gone = f"{counted(result['purged'], 'message')} and {counted(result['subscriptions'], 'subscription')} went with it"
     client = "; its client was disconnected" if result["was_connected"] else ""
     will = "" if result["will"] == "none" else f"; its Will is {result['will']}"
     print(f"{_shown(client_id)}: session ended; {gone}{client}{will}")
@@ -133,8 +134,8 @@ def _show(client: ControlClient, client_id: str) -> dict[str, Any]:
 
 def _confirm(found: dict[str, Any]) -> None:
     state = f"which is connected from {found['address']}" if found["connected"] else "which is away"
-    what = f"the session of {_shown(found['client_id'])}, {state}, with {found['depth']} messages"
-    what += f" and {found['subscriptions']} subscriptions"
+    what = f"the session of {_shown(found['client_id'])}, {state}, with {counted(found['depth'], 'message')}"
+    what += f" and {counted(found['subscriptions'], 'subscription')}"
     if not sys.stdin.isatty():
         raise NotConfirmed(f"this would end {what}; nothing was done: add --yes to mean it")
     click.confirm(f"End {what}, for good?", abort=True)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from supervisor.cli.node_calls import JSON, GivenNode, config_option
-from supervisor.units import write_time
+from supervisor.units import counted, write_time
 from wire.errors import BasculeError, ConfigError, StorageDamaged, Unavailable
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def snapshot(
     }
     if not as_json:
         how = f", made in {made['took_s']:.1f} s" if "took_s" in made else ""
-        print(f"{made['path']}: {made['messages']} messages, {_size(made['bytes'])}{how}", flush=True)
+        print(f"{made['path']}: {counted(made['messages'], 'message')}, {_size(made['bytes'])}{how}", flush=True)
     if target is not None:
         facts |= _copy(Path(made["path"]), target, as_json)
     if as_json:
@@ -136,7 +136,7 @@ def _list(node: NodePlace, as_json: bool) -> int:
             print(
                 row["path"]
                 + ": "
-                + (row["problem"] or f"{write_time(row['at_ms'])}, {row['messages']} messages, {_size(row['bytes'])}")
+                + (row["problem"] or f"{write_time(row['at_ms'])}, {counted(row['messages'], 'message')}, {_size(row['bytes'])}")
             )
         usage = folder.usage()
         print(f"together {_size(usage.size_bytes)}, of which {_size(usage.own_bytes)} are not in the store")

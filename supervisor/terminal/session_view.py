@@ -7,7 +7,7 @@ from typing import Any
 
 from supervisor.terminal.message_text import printable, properties_of, shown
 from supervisor.terminal.view import print_table, say, size
-from supervisor.units import write_time
+from supervisor.units import counted, write_time
 
 _ID_MAX = 60  # characters of a client identifier in a list
 _COLUMNS = ("client id", "user", "state", "since", "expires", ">subs", ">depth", ">size", ">in flight", ">QoS 2")
@@ -123,7 +123,7 @@ def _queue(found: dict[str, Any]) -> str:
     if not found["lasting"]:
         return f"none that outlives the connection; {found['depth']} messages wait"
     damaged = ", DAMAGED" if found["damaged"] else ""
-    return f"{printable(found['queue'])}: {found['depth']} messages, {size(found['bytes'])}{damaged}"
+    return f"{printable(found['queue'])}: {counted(found['depth'], 'message')}, {size(found['bytes'])}{damaged}"
 
 
 def _will(will: dict[str, Any] | None) -> str:

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from supervisor.terminal import cluster_text
 from supervisor.terminal.message_text import printable
-from supervisor.units import write_time
+from supervisor.units import counted, write_time
 
 _GOOD, _BAD, _BUSY = "green", "bold red", "yellow"
 _STATE_STYLES = {"ready": _GOOD, "connected": _GOOD, "damaged": _BAD, "misconfigured": _BAD}
@@ -260,7 +260,7 @@ def _behind_others(rows: Sequence[dict[str, Any]]) -> list[RenderableType]:
 def _former_rules(rows: Sequence[dict[str, Any]]) -> list[RenderableType]:
     """Whose messages wait though the rule that took them is gone, or has changed."""
     kept = "; ".join(
-        f"{row['name']}:{row['lane']} {rule['rule']} -> {rule['destination']} (at most {rule['messages']} messages)"
+        f"{row['name']}:{row['lane']} {rule['rule']} -> {rule['destination']} (at most {counted(rule['messages'], 'message')})"
         for row in rows
         for rule in row["former_rules"]
     )
@@ -270,14 +270,14 @@ def _former_rules(rows: Sequence[dict[str, Any]]) -> list[RenderableType]:
 
 def _unserved(rows: Sequence[dict[str, Any]]) -> list[RenderableType]:
     """What is kept of bridges and lanes that are not configured any more."""
-    kept = "; ".join(f"{row['queue']} {row['depth']} messages, {size(row['bytes'])}" for row in rows)
+    kept = "; ".join(f"{row['queue']} {counted(row['depth'], 'message')}, {size(row['bytes'])}" for row in rows)
     return [Text.assemble(("waits for what is not configured any more: ", _BAD), kept)] if rows else []
 
 
 def _history(rows: Sequence[dict[str, Any]]) -> list[RenderableType]:
     """What retention keeps of messages that have left their queues, where it keeps any."""
     kept = [
-        f"{row['name']}:{row['lane']} {row['retained']['messages']} messages, {size(row['retained']['bytes'])}"
+        f"{row['name']}:{row['lane']} {counted(row['retained']['messages'], 'message')}, {size(row['retained']['bytes'])}"
         for row in rows
         if row["retained"] and row["retained"]["messages"]
     ]

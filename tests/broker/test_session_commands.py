@@ -161,7 +161,7 @@ def test_a_client_is_disconnected_and_its_session_ended(
 
     assert "nothing was done: add --yes" in session("end", "c", status=2)
     assert session("end", "c", "--yes") == (
-        "c: session ended; 1 messages and 1 subscriptions went with it; its client was disconnected\n"
+        "c: session ended; 1 message and 1 subscription went with it; its client was disconnected\n"
     )
     expect_end(client, version)
     assert session.ls() == []
