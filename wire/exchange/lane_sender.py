@@ -6,9 +6,9 @@ exchange.left-identifiers-released [P2]: in a session that was left, what is uns
     says. Of what has been settled since, the remote first lets go of the packet identifiers
     (``wire/exchange/identifier_release.py``); before that nothing is PUBLISHed, and the session is not on record. So it does
     of what was sent by a life that a restored store knows nothing of.
-exchange.unknown-session-unsure [P2]: a session that is present and not known, at another address than that of the session on
-    record, may be one of ours, since both addresses may lead to one broker. No session is then taken for one that was left: one
-    broker behind two addresses is met as if sessions could not be told apart, and they cannot.
+exchange.unknown-session-unsure [P2]: a session that is present and not known, at another address than that of a session on
+    record, in use or left, may be one of ours, since both addresses may lead to one broker. No session is then taken for one that
+    was left: one broker behind two addresses is met as if sessions could not be told apart, and they cannot.
 exchange.left-session-on-record [P2, P3]: a session that is left goes on record as left by the commit that has its successor on
     record. It stays there until it is the session on record itself, or its remote has lost it.
 """
@@ -76,7 +76,7 @@ class LaneSender:
 
     def ends(self, session: str) -> None:
         """That one is present, not known, and to be ended by a clean start."""
-        self._indistinct = bool(self.exchange.record.session) and session not in self._begun
+        self._indistinct = session not in self._begun
 
     def connected(self, *, session: str, session_present: bool, level: int, maximum_qos: int = 2, **limits: Any) -> None:
         """A connection is up, as for any flow; nothing is PUBLISHed before exchange.left-identifiers-released is done.

@@ -163,6 +163,18 @@ def test_one_broker_behind_two_addresses_leaves_no_session_that_is_taken_for_ano
     assert not flow.knows(HERE, session_present=True)
 
 
+def test_after_a_purge_one_broker_behind_two_addresses_leaves_no_session_that_is_taken_for_another() -> None:
+    """exchange.unknown-session-unsure: a purge of what is in flight, or a restore, leaves the session, and none is in use."""
+    flow = lane_flow(HERE, THERE)
+    flow.open(replace(lane_opened(generation=2), left=(LeftSession(HERE, 1, 0, (), ()),)))
+    assert not flow.knows(THERE, session_present=True)
+    flow.ends(THERE)
+    connect(flow, THERE, present=False)
+
+    assert flow.left == ()
+    assert not flow.knows(HERE, session_present=True)
+
+
 def test_a_session_that_began_and_was_left_at_once_is_no_sign_of_one_broker() -> None:
     flow = lane_flow(HERE, THERE)
     flow.open(lane_opened(session=HERE, generation=1))
