@@ -101,7 +101,8 @@ class Changes:
     def _bring_there(self, reloads: int) -> None:
         """Until the node runs as it is configured. reloads: how often it is asked, before it is started again."""
         machine = self._machine
-        if machine.is_as_configured():
+        if machine.is_as_configured():  # for now: what was asked for before may be under way
+            self._world.after(_PATIENCE_S, self._bring_there, reloads)
             return
         if reloads:
             self._operator.reload()

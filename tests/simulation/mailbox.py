@@ -81,6 +81,7 @@ class ProcessPost(Post):
         self._due_s = {}
         self._timers = []
         self._looks_s = {}
+        self._looks_again = False
 
     # --- the world outside ---
 
@@ -112,7 +113,12 @@ class ProcessPost(Post):
     # --- sockets and timers ---
 
     def look_again(self) -> None:
-        pass
+        self._looks_again = True
+
+    def looks_again(self) -> bool:
+        """Whether ``look_again`` was called since this was asked."""
+        again, self._looks_again = self._looks_again, False
+        return again
 
     def watch(self, actor: str, fd: int, events: int, token: Hashable) -> None:
         pollable = self._world.pollable(fd)

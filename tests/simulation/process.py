@@ -190,19 +190,30 @@ class Process:
             most -= 1
             some = True
             host.give(*frames.popleft())
+        some |= self._give_ready()
+        while (timer := mailbox.due_timer()) is not None:
+            some = True
+            host.give(timer[0], TimerDue(timer[1], mailbox.now_s()))
+            if mailbox.looks_again():
+                self._give_ready()
+        if some:
+            host.give("", TurnEnded(mailbox.now_s()))
+        if host.ended:
+            self.die(0)
+
+    def _give_ready(self) -> bool:
+        """What the sockets have, and what that makes the process tell itself; whether there is any."""
+        mailbox, host = self._mailbox, self.host
+        assert mailbox is not None
+        assert host is not None
+        some = False
         for actor, ready in mailbox.ready_sockets().items():
             some = True
             host.give(actor, SocketsReady(ready))
         while (told := mailbox.take_told()) is not None:
             some = True
             host.give(*told)
-        while (timer := mailbox.due_timer()) is not None:
-            some = True
-            host.give(timer[0], TimerDue(timer[1], mailbox.now_s()))
-        if some:
-            host.give("", TurnEnded(mailbox.now_s()))
-        if host.ended:
-            self.die(0)
+        return some
 
     def _run(self, job: Callable[[], None]) -> None:
         _current.append(self)

@@ -177,7 +177,7 @@ class Subscriber:
                 connection.welcomed()
             case Other(kind=mqtt_packets.DISCONNECT):
                 reason = packet.body[0] if packet.body else 0
-                if reason == _STALLED and connection.withheld_s >= STALL_TIMEOUT_S:
+                if reason == _STALLED and connection.withheld_s() >= STALL_TIMEOUT_S:
                     return
                 if reason not in _GOODBYES and not (reason == 0x83 and self.judge.may_be_lost(self)):
                     raise Violation("protocol", f"{self.client_id} was thrown out with 0x{reason:02x}")
@@ -203,7 +203,7 @@ class _Connection(Far):
         self._arrived = 0
         self._answers: list[Ack] = []
         self._answers_since_s = 0.0
-        self.withheld_s = 0.0  # the longest that it has kept an answer to itself
+        self._withheld_s = 0.0
         self._flushing = False
         self._closed = False
 
@@ -215,6 +215,11 @@ class _Connection(Far):
     def session(self) -> Session:
         assert self._judged is not None
         return self._judged.session
+
+    def withheld_s(self) -> float:
+        """The longest that it has kept an answer to itself, up to now."""
+        kept_s = self._subscriber.world.now_s - self._answers_since_s if self._answers else 0.0
+        return max(self._withheld_s, kept_s)
 
     @property
     def quiet(self) -> bool:
@@ -310,7 +315,7 @@ class _Connection(Far):
         subscriber, world = self._subscriber, self._subscriber.world
         if self._closed or self.link is None or self._judged is None:
             return
-        self.withheld_s = max(self.withheld_s, world.now_s - self._answers_since_s)
+        self._withheld_s = self.withheld_s()
         silent_until_s = max(subscriber.stalled_until_s, subscriber.withholds_until_s)
         if world.now_s < silent_until_s:
             self._flushing = True
