@@ -56,7 +56,7 @@ class Queue:
         mark_holds: bool = True,
         retained: bool = False,
     ) -> None:
-        """Open the queue as ``row``, or else the engine, has it; or a new one that begins at ``first_seq``. Reads one chunk (P8).
+        """Open the queue as ``row``, or else the engine, has it; or a new one that begins at ``first_seq``. Reads two chunks (P8).
 
         tail_known: evidence from elsewhere that the queue went that far once; what is missing up to there is lost. on_change: is
         called when the row is to be written. mark_holds: nothing is committed that a loss of power takes back

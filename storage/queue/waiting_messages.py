@@ -52,7 +52,30 @@ class Waiting:
         except (StorageDamaged, Unavailable):
             return False
         self._cursor.begin_in(batch.stored if batch is not None else None)
+        self._settle_lost_end()
         return True
+
+    def _settle_lost_end(self) -> None:
+        """Settle the QoS 0 behind the last message that a former life has left: nothing that is handed out later tells of it.
+
+        A lane that had sent it would wait for it, and not go back to its first address.
+        """
+        start, tail = self._settled.head, self._cursor.tail
+        if start >= tail:
+            return
+        try:
+            last = self._reader.before(tail)
+        except (StorageDamaged, Unavailable):
+            return  # met again when it is to be handed out
+        if last is not None:
+            if last.bytes_before + last.size_bytes != self._cursor.tail_bytes:
+                return  # what is missing behind it was on disk
+            start = max(start, last.seqs()[-1] + 1)
+        elif self._balance.stored:
+            return
+        if start < tail:
+            self._settled.leave_empty(start, tail)
+            self._settled.advance()
 
     def next(self, chunks_max: int | None = None) -> NextBatch:
         """What comes next, behind what is settled and what is found to be missing; nothing where the queue ends.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from storage.queue.queue import Queue
 from tests.storage.building import RecordingEngine, batch
 from tests.storage.queues import append, handed, open_queue
@@ -56,6 +58,31 @@ def test_what_was_handed_out_before_a_reset_neither_expires_nor_is_dropped() -> 
 
     assert (queue.expire(1 << 40), queue.drop_oldest(3, 0)) == (0, 0)
     assert handed(queue.hand_out(100, 1 << 30, accepted_before_ms=1 << 40)) == payloads(0, 1, 2)
+
+
+@pytest.mark.parametrize(("qos", "settled"), [((1, 0, 0), ((4, 6),)), ((0, 0, 0), ((3, 6),)), ((0, 0, 2), ())])
+def test_qos_0_behind_the_last_message_on_disk_is_settled_when_the_queue_is_opened_again(
+    qos: tuple[int, ...], settled: tuple[tuple[int, int], ...]
+) -> None:
+    engine, queue = filled(100)
+    append(engine, queue, batch([b"%d" % seq for seq in (3, 4, 5)], list(qos)))
+
+    queue = open_queue(engine)
+
+    assert queue.settled.ranges() == settled
+    on_disk = [0, 2, *(seq for seq, of in zip((3, 4, 5), qos, strict=True) if of)]
+    assert handed(queue.hand_out(100, 1 << 30)) == payloads(*on_disk)
+    assert queue.settle("delivered", ((0, 6),)) == len(on_disk)
+    assert (queue.head, queue.depth, queue.ledger.dropped) == (6, 0, {"restart": 6 - len(on_disk)})
+
+
+def test_a_queue_of_nothing_but_qos_0_is_empty_when_it_is_opened_again() -> None:
+    engine = RecordingEngine()
+    append(engine, open_queue(engine), batch([b"0", b"1"], [0, 0]))
+
+    queue = open_queue(engine)
+
+    assert (queue.head, queue.tail, queue.depth, queue.waiting()) == (2, 2, 0, False)
 
 
 def test_what_waits_may_be_settled_and_is_passed_then() -> None:
