@@ -10,7 +10,7 @@ from supervisor.control.client import ControlClient
 from supervisor.doctor.findings import Finding, fail, ok, warn
 from supervisor.doctor.link_cures import cure_of
 from supervisor.terminal.cluster_text import SILENT_S, base, lasting, leader, log_state, own_part
-from supervisor.units import write_time
+from supervisor.units import counted, write_time
 from wire.errors import BasculeError
 
 EVENTS_LOOKED_AT = 500
@@ -161,12 +161,12 @@ def _bridges(status: Status) -> Iterator[Finding]:
         findings = [*_link(row, about), *_queue(row, about), *_remote(row, about)]
         yield from findings
         if not findings:
-            yield ok(about, f"{row['state']}, {row['depth']} messages wait")
+            yield ok(about, f"{row['state']}, {counted(row['depth'], 'message')} waiting")
 
 
 def _link(row: Status, about: str) -> Iterator[Finding]:
     if row["paused_since_ms"] is not None:
-        waits = f"; {row['depth']} messages wait" if row["depth"] else ""
+        waits = f"; {counted(row['depth'], 'message')} waiting" if row["depth"] else ""
         found = f"paused since {write_time(row['paused_since_ms'])}{waits}"
         yield warn(about, found, f"bascule bridge resume {row['name']}, when it may go on")
     elif row["state"] in ("damaged", "misconfigured"):
@@ -182,16 +182,18 @@ def _link(row: Status, about: str) -> Iterator[Finding]:
 
 def _queue(row: Status, about: str) -> Iterator[Finding]:
     if row["full"] is not None and row["full"] >= _FULL:
-        yield fail(about, f"its queue is full: {row['depth']} messages", "let the link come up, or raise limits of the bridge")
+        yield fail(
+            about, f"its queue is full: {counted(row['depth'], 'message')}", "let the link come up, or raise limits of the bridge"
+        )
     if row["refused"]:
-        found = f"{row['refused']} messages were refused for want of room"
+        found = f"refused for want of room: {counted(row['refused'], 'message')}"
         yield warn(about, found, "their publishers were told; raise limits of the bridge, or take drop-oldest for limits.overflow")
     if row["held_back"]:
-        found = f"{row['held_back']} messages of MQTT 3.1.1 clients wait for room at their publishers"
+        found = f"waiting for room at their publishers, which are MQTT 3.1.1: {counted(row['held_back'], 'message')}"
         yield warn(about, found, "raise limits of the bridge, or take drop-oldest for limits.overflow")
     for reason, count in row["dropped"].items():
         if reason != "purged":
-            yield warn(about, f"{count} messages were dropped: {reason}", _DROPPED.get(reason, "bascule events says when"))
+            yield warn(about, f"{counted(count, 'message')} dropped: {reason}", _DROPPED.get(reason, "bascule events says when"))
     if row["ledger_closes"] is False:
         yield fail(about, "its ledger does not add up", "keep the log and a snapshot, and tell us")
     for rule in row["former_rules"]:
@@ -218,19 +220,19 @@ def _remote(row: Status, about: str) -> Iterator[Finding]:
     for topic_filter, code in remote.get("refused", {}).items():
         yield fail(about, f"the remote refuses the subscription {topic_filter} ({code})", "allow it at the broker, or remove it")
     if remote.get("looped"):
-        found = f"{remote['looped']} messages came back from the remote that had gone there, and were left out"
+        found = f"left out because they came back from the remote they had gone to: {counted(remote['looped'], 'message')}"
         yield warn(about, found, "let local_subscriptions and remote_subscriptions take different topics")
 
 
 def _loops(status: Status) -> Iterator[Finding]:
     if loops := status["distributor"].get("loops"):
         cure = "look for brokers that are bridged in a circle, or raise max_hops of the bridge if the way is that long"
-        yield warn("loops", f"{loops} messages had crossed max_hops bridges, and went no further", cure)
+        yield warn("loops", f"{counted(loops, 'message')} had crossed max_hops bridges, and went no further", cure)
 
 
 def _orphans(status: Status) -> Iterator[Finding]:
     for row in status["unserved"]:
-        found = f"{row['queue']} has {row['depth']} messages and is not configured any more"
+        found = f"{row['queue']} has {counted(row['depth'], 'message')} and is not configured any more"
         yield warn("queues", found, f"put its bridge back, or bascule queue purge {row['queue'].split(':')[1]} --in-flight")
 
 
