@@ -121,34 +121,40 @@ def _listener(status: Status) -> Iterator[Finding]:
         )
     for limit, count in listener.get("limited", {}).items():
         if count:
-            yield warn("listener", f"clients.{limit} has refused {count} times", f"raise clients.{limit}, or see who connects")
+            yield warn(
+                "listener", f"times that clients.{limit} has refused: {count}", f"raise clients.{limit}, or see who connects"
+            )
     access = listener.get("access", {})
     for key, what, cure in _ACCESS:
         if access.get(key):
-            yield warn("access", f"{access[key]} {what}", cure)
+            yield warn("access", f"{what}: {access[key]}", cure)
     if listener.get("handshakes_failed"):
         cure = "see the log (client.transport_failed) for who it was; its ca_file must have the authority of tls.cert_file"
-        yield warn("listener", f"{listener['handshakes_failed']} clients did not get through TLS or WebSocket", cure)
+        yield warn("listener", f"clients that did not get through TLS or WebSocket: {listener['handshakes_failed']}", cure)
 
 
 _ACCESS = (
     (
         "logins_failed",
-        "logins had a wrong user or password",
+        "logins with a wrong user or password",
         "the log says who (login.refused); bascule passwd adds or changes a user",
     ),
-    ("addresses_blocked", "addresses were blocked for that", "wait for access.login_limits.block, when the client is mended"),
+    ("addresses_blocked", "addresses blocked for wrong logins", "wait for access.login_limits.block, when the client is mended"),
     (
         "publishes_forbidden",
-        "messages were not taken: the ACL forbids them",
+        "messages not taken because the ACL forbids them",
         "the log says who and where (publish.forbidden); see the ACL",
     ),
     (
         "subscriptions_forbidden",
-        "subscriptions were refused by the ACL",
+        "subscriptions refused by the ACL",
         "the log says which (subscription.forbidden); see the ACL",
     ),
-    ("takeovers_forbidden", "clients had the client identifier of another user", "give each client a client identifier of its own"),
+    (
+        "takeovers_forbidden",
+        "clients refused that had the client identifier of another user",
+        "give each client a client identifier of its own",
+    ),
 )
 
 
@@ -242,7 +248,7 @@ def _orphans(status: Status) -> Iterator[Finding]:
 def _http(status: Status) -> Iterator[Finding]:
     for why, count in status["http"].get("refused", {}).items():
         cure = "bascule token new makes a token; the old one may have been removed" if "token" in why else "see who asks"
-        yield warn("http", f"{count} requests were refused: {why}", cure)
+        yield warn("http", f"requests refused, {why}: {count}", cure)
 
 
 def _telemetry(status: Status) -> Iterator[Finding]:
@@ -271,7 +277,7 @@ def _control(status: Status) -> Iterator[Finding]:
         yield fail("control", control["error"], "take another address for control.bind, or stop who has it")
     for why, count in control["refused"].items():
         if count:
-            yield warn("control", f"{count} were refused: {why.replace('_', ' ')}", "bascule keys add lets a key in")
+            yield warn("control", f"refused, {why.replace('_', ' ')}: {count}", "bascule keys add lets a key in")
 
 
 def _snapshots(status: Status) -> Iterator[Finding]:

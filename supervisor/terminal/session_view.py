@@ -121,7 +121,7 @@ def _in_flight(found: dict[str, Any]) -> str:
 
 def _queue(found: dict[str, Any]) -> str:
     if not found["lasting"]:
-        return f"none that outlives the connection; {found['depth']} messages wait"
+        return f"none that outlives the connection; {counted(found['depth'], 'message')} waiting"
     damaged = ", DAMAGED" if found["damaged"] else ""
     return f"{printable(found['queue'])}: {counted(found['depth'], 'message')}, {size(found['bytes'])}{damaged}"
 

@@ -339,8 +339,8 @@ class FakeRemote:
     def _write(self, sock: socket.socket, data: bytes, written: Callable[[], None] = lambda: None) -> None:
         cut = self._cut_for(data[0] >> 4)
         if cut is None or cut.at >= len(data):  # noted first, so that who has it finds it noted
-            written()
             self._note(Sender.SERVER, data)
+            written()
         sock.sendall(data if cut is None else data[: cut.at])
         self._fire(sock, cut)
 
