@@ -15,13 +15,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from paho.mqtt.client import Client, WebsocketConnectionError, error_string
-from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
-from paho.mqtt.packettypes import PacketTypes
-from paho.mqtt.properties import Properties
-
 from actors.system.plain_file import read_plain
 from actors.system.send_queue import unsent_bytes
+from actors.system.spared_imports import sparing
 from actors.system.tls import FileFault, show, trust
 from wire.errors import PeerViolation, Unavailable
 from wire.exchange import remote_packets
@@ -31,6 +27,13 @@ from wire.mqtt.codec import missing_bytes, split
 from wire.mqtt.publish_stream import PACKET_BYTES_LIMIT
 from wire.mqtt.reason_codes import reason_name
 from wire.settings import RemoteSettings, TlsSettings
+
+# For proxies, of which no bridge is told. Where socks is installed, paho would go through one that the environment names.
+with sparing(optional="socks", unused="urllib.request"):
+    from paho.mqtt.client import Client, WebsocketConnectionError, error_string
+    from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
+    from paho.mqtt.packettypes import PacketTypes
+    from paho.mqtt.properties import Properties
 
 LEVEL_5 = 5
 DISCONNECT = b"\xe0\x00"

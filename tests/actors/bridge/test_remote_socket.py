@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import socket
 import threading
 from contextlib import suppress
@@ -126,6 +127,14 @@ def test_a_connack_that_says_nothing_more_is_taken() -> None:
     remote = let_in(b"")
     assert remote.connack == Connack(session_present=True)
     remote.close()
+
+
+def test_a_proxy_that_the_environment_names_is_not_for_bridges(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though PySocks is installed, as it is for these tests: then paho would go there."""
+    assert importlib.util.find_spec("socks")
+    monkeypatch.setenv("mqtt_proxy", f"http://127.0.0.1:{free_port()}")
+    monkeypatch.delenv("no_proxy", raising=False)
+    let_in(b"").close()
 
 
 @pytest.mark.parametrize(
