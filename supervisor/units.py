@@ -6,7 +6,6 @@ Pure: text in, a plain value out; ``ValueError`` carries a sentence for the oper
 
 from __future__ import annotations
 
-import difflib
 import ipaddress
 import re
 from collections.abc import Iterable
@@ -153,9 +152,9 @@ def check_name(value: str) -> str:
 
 def nearest(word: str, known: Iterable[str]) -> str:
     """``; did you mean X?`` when ``word`` looks like one of ``known``, else nothing."""
-    matches = difflib.get_close_matches(
-        word.lower().replace("_", "-"), [name.lower().replace("_", "-") for name in known], n=1, cutoff=0.6
-    )
+    from difflib import get_close_matches  # no node that runs needs it
+
+    matches = get_close_matches(word.lower().replace("_", "-"), [name.lower().replace("_", "-") for name in known], n=1, cutoff=0.6)
     names = {name.lower().replace("_", "-"): name for name in known}
     return f"; did you mean {names[matches[0]]}?" if matches else ""
 

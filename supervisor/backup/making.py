@@ -23,7 +23,7 @@ from supervisor.backup.manifest import (
 from supervisor.config.named_files import NamedFile, named_files
 from supervisor.tree.epochs import reserved_epoch
 from supervisor.tree.pauses import paused_bridges
-from supervisor.version import version
+from supervisor.version import VERSION
 from wire.errors import DiskFull, StorageDamaged, Unavailable
 
 _FILE_MAX_BYTES = 16 << 20
@@ -60,7 +60,7 @@ def make_backup(config: Path, data_dir: Path, snapshot: Path, folder: Path, *, s
         backup = Backup(
             node=manifest.node,
             at_ms=manifest.at_ms,
-            version=version(),
+            version=VERSION,
             snapshot=manifest.id,
             epoch=max(manifest.epoch, reserved_epoch(data_dir)),
             paused=paused_bridges(data_dir),

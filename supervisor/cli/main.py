@@ -37,7 +37,7 @@ from supervisor.cli.status import status
 from supervisor.cli.token import token
 from supervisor.cli.trace import topics, trace
 from supervisor.terminal.failures import complain, printing, refused
-from supervisor.version import version
+from supervisor.version import VERSION
 from wire.errors import BasculeError, ConfigError
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def _main(argv: list[str] | None) -> int:
 def _version(context: click.Context, _parameter: click.Parameter, wanted: bool) -> None:
     if not wanted or context.resilient_parsing:
         return
-    print(f"bascule {version()}")
+    print(f"bascule {VERSION}")
     context.exit()
 
 

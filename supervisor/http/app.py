@@ -15,7 +15,7 @@ from supervisor.http.answers import error_body
 from supervisor.http.callers import Callers, NotLetIn
 from supervisor.http.figures import HttpFigures
 from supervisor.http.node_calls import NodeCalls
-from supervisor.version import version
+from supervisor.version import VERSION
 from wire.settings import HttpSettings
 
 # Kinds of refusals by the node that are answered with another status than 409, which says: not as things are now.
@@ -47,7 +47,7 @@ def make_app(run_dir: Path, settings: HttpSettings, figures: HttpFigures) -> Fas
     app = FastAPI(
         title="Bascule",
         description=_ABOUT,
-        version=version(),
+        version=VERSION,
         docs_url=None,
         redoc_url=None,
         openapi_url="/openapi.json",

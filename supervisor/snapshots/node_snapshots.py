@@ -23,7 +23,7 @@ from storage.store.event_rows import Detail
 from supervisor.control.control_socket import ControlError, Request
 from supervisor.snapshots.schedule import Space, next_s
 from supervisor.snapshots.shipping import Shipping
-from supervisor.version import version
+from supervisor.version import VERSION
 from supervisor.workers import Worker, words
 from wire.errors import BasculeError, DiskFull, Unavailable
 from wire.frames.names import QUEUE_STORE
@@ -200,7 +200,7 @@ class Snapshots:
         making.stage = "finishing"
         assert making.part is not None
         fields = {**frame.facts, **self._facts()}
-        fields["versions"] = {"bascule": version(), **frame.facts["versions"]}
+        fields["versions"] = {"bascule": VERSION, **frame.facts["versions"]}
         pause_ms = fields.pop("pause_ms")
         done = partial(self._finished, making, pause_ms)
         self._worker.do(partial(self._finish, making.part, fields), done, partial(self._failed, making))

@@ -17,7 +17,7 @@ from actors.process.mailbox import Mailbox
 from supervisor.config.otlp_extra import MISSING
 from supervisor.control.client import ControlClient
 from supervisor.control.control_socket import ControlError, NotRunning
-from supervisor.version import version
+from supervisor.version import VERSION
 from wire.errors import BasculeError, ConfigError, Unavailable
 from wire.frames.base import Frame
 from wire.settings import NodeSettings, OtlpSettings
@@ -165,6 +165,6 @@ def resource_of(settings: NodeSettings) -> dict[str, str]:
     return {
         "service.name": "bascule",
         "service.instance.id": settings.name,
-        "service.version": version(),
+        "service.version": VERSION,
         "host.name": socket.gethostname(),
     }

@@ -12,7 +12,7 @@ from typing import Any
 
 from supervisor.tree.process_usage import Usage
 from supervisor.tree.queue_rates import Rates
-from supervisor.version import version
+from supervisor.version import VERSION
 from wire.frames.names import (
     DISTRIBUTOR,
     HTTP_SERVER,
@@ -190,7 +190,7 @@ def status_map(
     replication = store.pop("replication", {})
     return {
         "node": node,
-        "version": version(),
+        "version": VERSION,
         "ready": ready,
         "stop_left_s": None if stop_left_s is None else round(stop_left_s, 3),
         "supervisor": {

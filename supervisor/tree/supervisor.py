@@ -40,7 +40,7 @@ from supervisor.tree.standby import refuse, stands_by
 from supervisor.tree.status_requests import StatusRequests
 from supervisor.tree.store_requests import Answers, StoreRequests
 from supervisor.units import write_time
-from supervisor.version import version
+from supervisor.version import VERSION
 from supervisor.workers import Then
 from wire.frames.base import Frame
 from wire.frames.names import CLIENTS, LISTENER, QUEUE_STORE, STORE, SUPERVISOR
@@ -92,7 +92,7 @@ class Supervisor(PolledActor):
         self._signals = SignalPipe((signal.SIGTERM, signal.SIGINT, signal.SIGHUP))
         self.mailbox.watch(self._signals.fileno(), READ, "signals")
         self._doors.open()
-        self._notes.note("node.started", actor=SUPERVISOR, details={"version": version()})
+        self._notes.note("node.started", actor=SUPERVISOR, details={"version": VERSION})
         if self._settings.now.replication is not None and CLIENTS in self._children:
             self._notes.note("node.leader", actor=SUPERVISOR, reason=self._settings.now.replication.member)
         for bridge in self._settings.now.bridges:
@@ -240,7 +240,7 @@ class Supervisor(PolledActor):
             return
         self.mailbox.set_timer("sys", now_s + period_s)
         uptime_s = int(now_s - self._status.started_s)
-        self.send(LISTENER, NodeFigures(version=version(), uptime_s=uptime_s, values=node_values(self._status.status())))
+        self.send(LISTENER, NodeFigures(version=VERSION, uptime_s=uptime_s, values=node_values(self._status.status())))
 
     # --- the end ---
 
