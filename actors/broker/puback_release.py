@@ -2,7 +2,8 @@
 
 The answers themselves are ``wire/exchange/receiver.py``'s. What the store refused is told to an MQTT 5 publisher by reason code; a
 message of an MQTT 3.1.1 publisher is held here and offered again until there is room. Until all of them are in, its next PUBLISH is
-not taken: so no more is held of it than was on the way when the first was refused.
+not taken: so no more is held of it than was on the way when the first was refused. What it is owed for PUBLISHes behind them waits
+with them (exchange.answers-in-order).
 """
 
 from __future__ import annotations
@@ -17,7 +18,16 @@ from actors.broker.listener_interface import ClientHost
 from actors.broker.refused_qos2_repeats import RefusedBefore
 from actors.door.client import Client
 from wire.exchange.receiver import QUOTA_EXCEEDED, AnswerBurst
-from wire.exchange.refused_messages import OFFER_ROWS_MAX, OFFER_ROWS_MIN, RefusedMessage, refused_messages
+from wire.exchange.refused_messages import (
+    OFFER_ROWS_MAX,
+    OFFER_ROWS_MIN,
+    RefusedMessage,
+    held_back,
+    offer_again,
+    refused_messages,
+    wait_behind,
+    without_completed,
+)
 from wire.exchange.wills import RefusedWill
 from wire.frames.batch import OFFERED, Batch, unpack_column
 from wire.frames.intake import Committed, SourceResumed
@@ -120,6 +130,8 @@ class Acknowledgements:
         for batch in self._link.acknowledge(frame.number, self._host.mailbox.now_s()):
             rows = frame.refused.get(batch.number)
             bursts = batch.kept.bursts if rows is None else self._refuse(batch.kept, rows, batch.number)
+            if rows is None and self._held:
+                bursts = [(client, self._wait(client, burst)) for client, burst in bursts]
             for client, burst in bursts:
                 if not client.closed and client.flow is not None:
                     client.flow.answered(burst)
@@ -167,17 +179,29 @@ class Acknowledgements:
                 withheld.setdefault(message.source, []).append(message)
         for source in gone:
             self._has_gone(source)
-        self._hold(withheld)
         bursts = []
         for client, burst in owed.bursts:
             if client.number in told and not client.closed and client.flow is not None:
                 client.flow.answered(burst)
                 self._host.write(client, burst.encode_refusing(told[client.number]), burst.packets)
-            elif client.number in withheld:
-                bursts.append((client, burst.without(frozenset(message.packet_id for message in withheld[client.number]))))
             else:
-                bursts.append((client, burst))
+                if client.number in withheld:
+                    burst, withheld[client.number] = held_back(burst, withheld[client.number])
+                bursts.append((client, self._wait(client, burst)))
+        self._hold(withheld)
         return bursts
+
+    def _wait(self, client: Client, burst: AnswerBurst) -> AnswerBurst:
+        """What of ``burst`` leaves now, if something is held that its client sent before (exchange.answers-in-order)."""
+        held = self._held.get(client.number)
+        if held is None:
+            return burst
+        if held.offered_in:  # answers to PUBLISHes are of what is offered: no others are on the way then
+            messages = without_completed(held.messages, burst)
+        else:
+            burst, messages = wait_behind(burst, held.messages)
+        held.messages = deque(messages)
+        return burst
 
     def _refuse_wills(self, owed: Owed, batch: Batch, refused: set[int], number: int) -> None:
         payloads = batch.rows_payloads()
@@ -242,8 +266,9 @@ class Acknowledgements:
         self._go_on()
 
     def _offer(self, numbers: Iterable[int]) -> None:
-        """Put held messages into the next batch as far as it has room, each client's when none of its rows is on the way."""
+        """Put held messages into the next batch as far as it has room, each client's when nothing else it sent is on the way."""
         on_the_way = {source for batch in self._link for source in unpack_column("I", batch.kept.sources)}
+        on_the_way.update(client.number for batch in self._link for client, burst in batch.kept.bursts if burst.of_publishes)
         on_the_way.update(self._builder.sources)
         for number in numbers:
             held = self._held[number]
@@ -253,9 +278,11 @@ class Acknowledgements:
                 continue
             client = self._client(number)
             assert client.flow is not None
+            if client.flow.puback_ids or client.flow.pubrec_ids:
+                continue
             held.offered_in, held.eager = self._link.next_number, False
             for _ in range(min(held.rows, len(held.messages))):
-                self._builder.add_again(client.flow, held.messages.popleft())
+                offer_again(self._builder, client.flow, held.messages.popleft())
                 if self._builder.full:
                     break
             self._resume(number, held=len(held.messages))

@@ -358,6 +358,51 @@ def test_the_store_is_told_how_much_goes_on_waiting_beside_what_is_offered(node:
     assert len(node.store.taken) == count
 
 
+@pytest.mark.parametrize("behind", ["a repeat of what is held", "a repeat of what is committed", "what is forbidden"])
+@pytest.mark.parametrize("apart", [False, True])
+def test_the_answers_behind_what_is_held_wait_for_its_own(node: Node, behind: str, apart: bool) -> None:
+    """exchange.answers-in-order: also where they come in the batch behind the one that is refused."""
+    far = node.connect(1)
+    flow = node.clients[1][0].flow
+    assert flow is not None
+    packets = publish(b"held", 2, 5)
+    if behind == "a repeat of what is held":
+        late = publish(b"held", 2, 5, dup=True)
+        answers = b"\x50\2\0\5\x50\2\0\5"
+    elif behind == "a repeat of what is committed":
+        flow.received.add(6)
+        late = publish(b"known", 2, 6, dup=True)
+        answers = b"\x50\2\0\5\x50\2\0\6"
+    else:
+        flow.may_publish = lambda topic: topic != b"u"
+        late = publish(b"forbidden", 2, 7).replace(b"\0\1t", b"\0\1u")
+        answers = b"\x50\2\0\5\x50\2\0\7"
+    far.sendall(packets if apart else packets + late)
+    if apart:
+        take = node.store.commit
+
+        def commit(frame: Published) -> Committed:
+            """The store answers the first batch when the second is on its way."""
+            node.store.commit = take  # type: ignore[method-assign]
+            answer = take(frame)
+            far.sendall(late)
+            node.listener.on_sockets(cast(Any, [(node.clients[1][0], READ)]))
+            node.listener.on_turn_end(node.seconds)
+            return answer
+
+        node.store.commit = commit  # type: ignore[method-assign]
+    for _ in range(5):
+        node.wait()
+    with pytest.raises(BlockingIOError):
+        far.recv(100)
+
+    node.store.room = 1
+    for _ in range(5):
+        node.wait()
+    assert far.recv(100) == answers
+    assert node.store.taken == [b"held"]
+
+
 def test_only_one_timer_runs_for_all_who_wait(node: Node) -> None:
     """Else those who come to wait later would put off those who wait already."""
     for number in range(1, 8):

@@ -96,6 +96,7 @@ class Oracle:
         self._ever_refused: set[bytes] = set()
         self._refusals_seen: set[tuple[str, int, int]] = set()  # sender, epoch, number
         self.held_back: Counter[str] = Counter()  # by queue, as the store said last; nothing once all is in (P6)
+        self.uncommitted = False  # the store has taken what it has not committed, as it said last
         self._offered: dict[tuple[str, int, int], list[bytes]] = {}  # sender, epoch, number -> payloads
         self.handed_rows_max = 1
         self.handed_to_connection: dict[str, int] = {}  # its name -> messages since the lane was opened
@@ -738,6 +739,7 @@ class Oracle:
                 self._intake_is_bounded(exchange.intake._inbox)
         elif kind == "queue_store" and actor._store is not None:
             self.held_back = actor._store.senders.held_back()
+            self.uncommitted = bool(actor._store.next_commit.write)
             for name, lane in actor._store.lanes.all.items():
                 ledger, depth = lane.queue.ledger, lane.queue.depth
                 gone = ledger.delivered + ledger.expired + sum(ledger.dropped.values()) + sum(ledger.dead.values())

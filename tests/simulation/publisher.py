@@ -151,7 +151,7 @@ class Sending:
             raise Violation("protocol", f"{packet} to {to}: answered twice, or not sent on this connection")
         for packet_id in owed[: owed.index(packet.packet_id)]:
             if packet_id in self._half.exchanges and not amnesia:
-                raise Violation("ack order", f"{packet} to {to} before the answer for {packet_id}")
+                raise Violation("exchange.answers-in-order", f"{packet} to {to} before the answer for {packet_id}")
         owed.remove(packet.packet_id)
         return exchange
 

@@ -128,6 +128,7 @@ class Simulation:
         quiet = all(publisher.idle for publisher in self.publishers) and self.oracle.empty() and self.broker.publisher.idle
         quiet = quiet and (self.oracle.amnesia or self.machine.remotes.quiet())
         quiet = quiet and not self.oracle.held_back.total()  # QoS 0 that is refused is nobody's but the Connection's
+        quiet = quiet and not self.oracle.uncommitted  # with acknowledge: fast nobody else waits for that
         quiet = quiet and self.machine.is_as_configured()
         quiet = quiet and all(subscriber.quiet for subscriber in self.subscribers)
         self._quiet = self._quiet + 1 if quiet else 0

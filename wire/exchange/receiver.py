@@ -2,7 +2,9 @@
 
 exchange.answer-after-commit [P1, MQTT]: an answer (PUBACK, PUBREC, PUBCOMP) leaves only in the burst of a batch that is committed
     [MQTT-4.3.2-4, MQTT-4.3.3-8].
-exchange.answers-in-order [MQTT]: answers of a kind leave in the order in which their packets came [MQTT-4.6.0-2, -3].
+exchange.answers-in-order [P1, MQTT]: answers of a kind leave in the order in which their packets came [MQTT-4.6.0-2, -3]. Where
+    a message is held, to be offered to the store again, the answers to PUBLISHes behind it wait for its own. So a repeat of it is
+    not answered either while it is not committed.
 exchange.repeat-not-taken-again [P2, MQTT]: a PUBLISH at QoS 2 whose identifier is received and not released is answered again and
     not taken again [MQTT-4.3.3-10].
 exchange.stale-identifier-is-new [P2]: a PUBLISH without DUP under an identifier that was loaded from a record is new, where the
@@ -61,6 +63,11 @@ class AnswerBurst:
         return len(self.pubacks) + len(self.pubrecs) + len(self.pubcomps)
 
     @property
+    def of_publishes(self) -> bool:
+        """Whether a PUBLISH is answered."""
+        return bool(self.pubacks or self.pubrecs)
+
+    @property
     def pubacks_of_rows(self) -> list[bytes]:
         """The identifiers of those QoS 1 messages that have rows in the batch."""
         if self.forbidden is None:
@@ -87,19 +94,6 @@ class AnswerBurst:
         parts += _answers(0x50, self.pubrecs, refused, (self.forbidden or _NOTHING).pubrecs)
         parts += [_answer(0x70, packet_id, self._pubcomp_reason(packet_id)) for packet_id in self.pubcomps]
         return b"".join(parts)
-
-    def without(self, withheld: frozenset[bytes]) -> AnswerBurst:
-        """The burst without the answers under ``withheld`` identifiers: their messages will be offered to the store again.
-
-        Only MQTT 3.1.1 has that, so what is forbidden is answered like everything else.
-        """
-        forbidden = self.forbidden or _NOTHING
-        return AnswerBurst(
-            pubacks=[each for at, each in enumerate(self.pubacks) if each not in withheld or at in forbidden.pubacks],
-            pubrecs=[each for at, each in enumerate(self.pubrecs) if each not in withheld or at in forbidden.pubrecs],
-            pubcomps=self.pubcomps,
-            unknown_pubcomps=self.unknown_pubcomps,
-        )
 
     def _pubcomp_reason(self, packet_id: bytes) -> int:
         return PACKET_IDENTIFIER_NOT_FOUND if packet_id in self.unknown_pubcomps else 0

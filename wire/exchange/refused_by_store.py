@@ -13,8 +13,15 @@ from dataclasses import replace
 from itertools import islice
 from typing import NamedTuple
 
-from wire.exchange.receiver import ReceiverHalf
-from wire.exchange.refused_messages import OFFER_ROWS_MAX, OFFER_ROWS_MIN, RefusedMessage
+from wire.exchange.receiver import AnswerBurst, ReceiverHalf
+from wire.exchange.refused_messages import (
+    OFFER_ROWS_MAX,
+    OFFER_ROWS_MIN,
+    RefusedMessage,
+    held_back,
+    offer_again,
+    wait_behind,
+)
 from wire.mqtt.message_expiry import aged, waited_s
 from wire.mqtt.publish_properties import message_expiry_s
 from wire.mqtt.publish_stream import BatchBuilder
@@ -61,14 +68,29 @@ class RefusedByStore:
 
     # --- what is refused ---
 
-    def hold(self, source: int, held: Sequence[Held], *, again: bool) -> None:
-        """The store refused these, of the live connection; again: they were offered again, and go before the others."""
+    def hold(self, source: int, held: Sequence[Held], burst: AnswerBurst | None = None, *, again: bool) -> AnswerBurst | None:
+        """The store refused these, of the live connection; again: they were offered again, and go before the others.
+
+        Returns: what of ``burst``, which is their batch's, leaves all the same.
+        """
         self._refuses(source)
         self.stalled = True
+        if burst is not None:
+            burst, messages = held_back(burst, [each.message for each in held])
+            held = list(map(_with, held, messages))
+            burst = burst if again else self.wait(burst)
         if again:
             self._held.extendleft(reversed(held))
         else:
             self._held.extend(held)
+        return burst
+
+    def wait(self, burst: AnswerBurst) -> AnswerBurst:
+        """What of ``burst``, which came behind all that is held, leaves now (exchange.answers-in-order)."""
+        if self._held:
+            burst, messages = wait_behind(burst, (each.message for each in self._held))
+            self._held = deque(map(_with, self._held, messages))
+        return burst
 
     def forgo(self, source: int, messages: int) -> None:
         """The store refused what came by a connection that has ended; so many of these ``messages`` are QoS 0."""
@@ -108,7 +130,7 @@ class RefusedByStore:
                 if interval_s <= waited:
                     expired.append(len(builder))
                 message = replace(message, properties=aged(message.properties, waited))
-            builder.add_again(flow, message)
+            offer_again(builder, flow, message)
         return tuple(self._held.popleft() for _ in range(len(builder))), expired
 
     def taken(self) -> None:
@@ -119,3 +141,7 @@ class RefusedByStore:
         """Everything that was held is in."""
         self.stalled = False
         self._offer_rows = OFFER_ROWS_MIN
+
+
+def _with(held: Held, message: RefusedMessage) -> Held:
+    return held._replace(message=message)

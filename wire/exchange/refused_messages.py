@@ -1,11 +1,17 @@
-"""Which messages of a batch a refusal means: from row numbers back to clients and packet identifiers. Pure; off the fast path."""
+"""Which messages of a batch a refusal means: from row numbers back to clients and packet identifiers. Pure; off the fast path.
+
+Where they are held, to be offered again, the answers behind them wait with them (exchange.answers-in-order). Such an answer is to
+a repeat, or to a message of which the store was to have nothing.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
+from wire.exchange.receiver import AnswerBurst, ReceiverHalf
 from wire.frames.batch import QOS_MASK, REFUSABLE, Batch, unpack_column
+from wire.mqtt.publish_stream import BatchBuilder
 
 OFFER_ROWS_MIN = 64  # what is offered again begins small: most of it would only come back
 OFFER_ROWS_MAX = 4_096
@@ -13,7 +19,10 @@ OFFER_ROWS_MAX = 4_096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefusedMessage:
-    """One PUBLISH of which nothing was enqueued. packet_id: two bytes, empty at QoS 0."""
+    """One PUBLISH of which nothing was enqueued. packet_id: two bytes, empty at QoS 0.
+
+    pubacks_behind, pubrecs_behind: the identifiers of answers that wait for its own.
+    """
 
     source: int
     packet_id: bytes
@@ -21,6 +30,8 @@ class RefusedMessage:
     flags: int
     payload: bytes
     properties: bytes
+    pubacks_behind: tuple[bytes, ...] = ()
+    pubrecs_behind: tuple[bytes, ...] = ()
 
     @property
     def qos(self) -> int:
@@ -76,3 +87,59 @@ def refused_messages(
                 )
             )
     return messages
+
+
+def held_back(burst: AnswerBurst, messages: Sequence[RefusedMessage]) -> tuple[AnswerBurst, list[RefusedMessage]]:
+    """What of ``burst`` leaves while these ``messages`` of its batch are held, and they with the answers behind each."""
+    pubacks, behind_pubacks = _cut(burst.pubacks, 1, messages)
+    pubrecs, behind_pubrecs = _cut(burst.pubrecs, 2, messages)
+    held = [
+        replace(message, pubacks_behind=tuple(behind_pubacks.get(place, ())), pubrecs_behind=tuple(behind_pubrecs.get(place, ())))
+        for place, message in enumerate(messages)
+    ]
+    return replace(burst, pubacks=pubacks, pubrecs=pubrecs), without_completed(held, burst)
+
+
+def _cut(ids: Iterable[bytes], qos: int, messages: Sequence[RefusedMessage]) -> tuple[list[bytes], dict[int, list[bytes]]]:
+    """Those of ``ids`` in front of all ``messages`` of that QoS, and those behind each. Both are in order."""
+    held = [(place, message.packet_id) for place, message in enumerate(messages) if message.qos == qos]
+    leaving: list[bytes] = []
+    waiting: dict[int, list[bytes]] = {}
+    last, found = leaving, 0
+    for packet_id in ids:
+        if found < len(held) and packet_id == held[found][1]:
+            last = waiting[held[found][0]] = []
+            found += 1
+        else:
+            last.append(packet_id)
+    return leaving, waiting
+
+
+def wait_behind(burst: AnswerBurst, messages: Iterable[RefusedMessage]) -> tuple[AnswerBurst, list[RefusedMessage]]:
+    """What of ``burst``, which came behind all ``messages``, leaves while they are held, and they with the answers that do not."""
+    *held, last = messages
+    pubacks, pubrecs = (*last.pubacks_behind, *burst.pubacks), (*last.pubrecs_behind, *burst.pubrecs)
+    held.append(replace(last, pubacks_behind=pubacks, pubrecs_behind=pubrecs))
+    return replace(burst, pubacks=[], pubrecs=[]), without_completed(held, burst)
+
+
+def without_completed(messages: Iterable[RefusedMessage], burst: AnswerBurst) -> list[RefusedMessage]:
+    """``messages`` without the PUBRECs behind them that nobody waits for: a PUBCOMP of ``burst`` says that the exchange is over.
+
+    One that is sent again on one connection has a PUBREC already. A second one behind PUBCOMP would be taken for the answer to the
+    next message under that identifier.
+    """
+    completed = set(burst.pubcomps)
+    return [
+        message
+        if completed.isdisjoint(message.pubrecs_behind)
+        else replace(message, pubrecs_behind=tuple(each for each in message.pubrecs_behind if each not in completed))
+        for message in messages
+    ]
+
+
+def offer_again(builder: BatchBuilder, flow: ReceiverHalf, message: RefusedMessage) -> None:
+    """Add ``message`` to what the store is offered, and owe its client the answers to it and behind it."""
+    builder.add_again(flow, message)
+    flow.puback_ids += message.pubacks_behind
+    flow.pubrec_ids += message.pubrecs_behind

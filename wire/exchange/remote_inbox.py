@@ -275,6 +275,8 @@ class RemoteInbox:
                 burst = self._hold(owed, rows)
             elif owed.again:
                 self._refused.taken()
+            elif burst is not None:
+                burst = self._refused.wait(burst)
             if burst is not None and self._flow is not None:  # which is of the same connection (exchange.session-asked-when-idle)
                 self._flow.answered(burst)
                 answers.append(burst.encode())
@@ -283,7 +285,7 @@ class RemoteInbox:
         return b"".join(answers)
 
     def _hold(self, owed: Owed, rows: bytes) -> AnswerBurst | None:
-        """Hold the messages of refused ``rows``; the burst without their answers."""
+        """Hold the messages of refused ``rows``; what of the burst leaves all the same."""
         if self._flow is None:
             dropped = owed.qos0(rows)
             self._refused.forgo(owed.source, dropped)
@@ -292,9 +294,8 @@ class RemoteInbox:
             return None
         assert owed.source == self._flow.number, "a batch of an earlier connection (exchange.session-asked-when-idle)"
         held = owed.held(rows)
-        self._refused.hold(owed.source, held, again=bool(owed.again))
         self.counts.refused += len(held)
-        return owed.burst.without(frozenset(message.packet_id for message, _ in held)) if owed.burst is not None else None
+        return self._refused.hold(owed.source, held, owed.burst, again=bool(owed.again))
 
     def resend(self, now_s: float) -> list[list[bytes]]:
         """Everything outstanding, in order, because an actor on the way started anew."""

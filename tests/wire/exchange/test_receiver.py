@@ -46,14 +46,6 @@ def test_refused_messages_get_their_reason_code_in_their_place() -> None:
     assert sealed[0].encode_refusing({b"\0\3": 0x97, b"\0\2": 0x97}).hex() == "4002000140030003975003000297"
 
 
-def test_withheld_answers_are_left_out() -> None:
-    client = flow()
-    client.puback_ids += [b"\0\1", b"\0\3"]
-    sealed = client.seal()
-    assert sealed is not None
-    assert sealed[0].without(frozenset([b"\0\1"])).encode().hex() == "40020003"
-
-
 def test_pubrel_of_an_unknown_identifier_is_answered_and_in_mqtt_5_says_so() -> None:
     for level, answer in ((4, "70020007"), (5, "7003000792")):
         client = flow(level)
@@ -157,13 +149,3 @@ def test_an_identifier_that_is_forbidden_and_refused_gets_both_answers() -> None
     sealed = client.seal()
     assert sealed is not None
     assert sealed[0].encode_refusing({b"\0\1": 0x97}) == b"\x40\x03\0\1\x87\x40\x03\0\1\x97"
-
-
-def test_what_is_forbidden_is_answered_also_where_others_are_withheld() -> None:
-    client = flow(4)
-    client.puback_ids.append(b"\0\1")
-    client.forbid(1, b"\0\2")
-    client.forbid(2, b"\0\3")
-    sealed = client.seal()
-    assert sealed is not None
-    assert sealed[0].without(frozenset({b"\0\1", b"\0\2", b"\0\3"})).encode() == b"\x40\x02\0\2\x50\x02\0\3"

@@ -124,6 +124,58 @@ def test_what_is_held_goes_on_ageing_and_is_answered_when_it_has_expired(qos: in
     assert answers == encode(kind(packet_id=2), 5) + encode(kind(packet_id=3), 5)
 
 
+def qos2(packet_id: int, *, topic: str = "t", dup: bool = False) -> bytes:
+    return encode(Publish(topic=topic, payload=b"%d" % packet_id, qos=2, packet_id=packet_id, dup=dup), 4)
+
+
+def pubrecs(*packet_ids: int) -> bytes:
+    return b"".join(encode(Pubrec(packet_id=packet_id), 4) for packet_id in packet_ids)
+
+
+def committed(number: int, *refused: int) -> Committed:
+    return Committed(sender="c", epoch=1, store=1, number=number, refused={number: u16(refused)} if refused else {})
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_the_answers_to_what_the_store_never_sees_wait_behind_what_it_refuses(apart: bool) -> None:
+    """exchange.answers-in-order: a repeat, and a message that no rule has; also in the batch behind."""
+    inbox = inbox_of(rows_max=2 if apart else 10)
+    inbox.connected("s")
+    inbox.opened(u16([3]))
+    first = qos2(1) + qos2(2)
+    behind = qos2(3, dup=True) + qos2(4, topic="other") + qos2(5, topic="other")
+    buffer = first + behind
+    if apart:
+        assert inbox.take(first, 0) == len(first)
+        assert inbox.next_batch(0.0, 0) is not None
+        buffer = behind
+    assert inbox.take(buffer, 0) == len(buffer)
+    assert inbox.next_batch(0.0, 0) is not None
+
+    assert inbox.committed(committed(1, 1), 0.0) == pubrecs(1)
+    if apart:
+        assert inbox.committed(committed(2), 0.0) == b""
+    number = 3 if apart else 2
+    for refused in ((0,), ()):
+        assert offered(inbox.offer_again(0.0, 0)) == [(b"2", None)]
+        assert inbox.committed(committed(number, *refused), 0.0) == (b"" if refused else pubrecs(2, 3, 4, 5))
+        number += 1
+
+
+def test_a_message_that_is_held_and_comes_once_more_is_not_answered_before_it_is_committed() -> None:
+    """exchange.answers-in-order, P1: some remotes send again on one connection."""
+    inbox = inbox_of(rows_max=1)
+    inbox.connected("s")
+    inbox.opened(b"")
+    for buffer in (qos2(1), qos2(1, dup=True) + qos2(2)):
+        assert inbox.take(buffer, 0) == len(buffer)
+        assert inbox.next_batch(0.0, 0) is not None
+    assert inbox.committed(committed(1, 0), 0.0) == b""
+    assert inbox.committed(committed(2, 0), 0.0) == b""
+    assert inbox.offer_again(0.0, 0) is not None
+    assert inbox.committed(committed(3), 0.0) == pubrecs(1, 1, 2)
+
+
 def test_what_was_dropped_before_it_was_sent_is_no_repeat_when_it_comes_again_with_dup() -> None:
     """Its identifier is on record of a session that the remote has lost, which it told by coming without DUP at first
     (exchange.stale-identifier-is-new, exchange.dropped-row-is-no-repeat).

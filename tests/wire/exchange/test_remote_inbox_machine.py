@@ -135,10 +135,13 @@ class Exchange:
         self.connected = self.asked = self.opened = False
         self.to_us = b""
         self.unread = b""
+        self.owed: dict[int, list[int]] = {PUBACK_KIND: [], PUBREC_KIND: [], PUBCOMP_KIND: []}
 
     def packet(self, one: InFlight) -> bytes:
         if one.released:
+            self.owed[PUBCOMP_KIND].append(one.packet_id)
             return encode(Pubrel(packet_id=one.packet_id), self.level)
+        self.owed[PUBACK_KIND if one.qos == 1 else PUBREC_KIND].append(one.packet_id)
         packet = encode(self.publish_packet(one.number, one.qos, one.packet_id, dup=one.sent), self.level)
         one.sent = True
         return packet
@@ -187,8 +190,12 @@ class Exchange:
             self.store.stalled.discard(told.source)
 
     def answered(self, data: bytes) -> None:
-        """The remote gets our answers; exchange.remote-answer-after-commit says that each message of them is in the store."""
+        """The remote gets our answers; exchange.remote-answer-after-commit says that each message of them is in the store.
+
+        They come in order (exchange.answers-in-order).
+        """
         for packet in parse(data, self.level):
+            assert packet.packet_id == self.owed[packet.kind].pop(0)
             one = next(one for one in self.flight if one.packet_id == packet.packet_id)
             assert one.number in self.store.messages
             assert packet.reason_code in ((0, 0x92) if packet.kind == PUBCOMP_KIND else (0,))
@@ -199,6 +206,7 @@ class Exchange:
                     self.to_us += self.packet(one)
             else:
                 assert packet.kind == (PUBACK_KIND if one.qos == 1 else PUBCOMP_KIND)
+                self.owed[PUBREC_KIND] = [each for each in self.owed[PUBREC_KIND] if each != one.packet_id]
                 self.flight.remove(one)
 
     # --- steps ---
@@ -218,6 +226,12 @@ class Exchange:
                 self.to_us += self.packet(self.flight[-1])
             else:
                 self.to_us += encode(self.publish_packet(number, 0, 0), self.level)
+
+    def send_again(self) -> None:
+        """MQTT 3.1.1 forbids nobody to do so on one connection."""
+        sent = [one for one in self.flight if not one.released and one.packet_id in self.owed[PUBREC_KIND]]
+        if sent:
+            self.to_us += self.packet(self.chance.choice(sent))
 
     def read(self, part: float = 0.0) -> None:
         if self.inbox.blocked or not self.connected or not self.to_us:
@@ -324,7 +338,7 @@ class Exchange:
 
 STEPS = {
     "publish": 8, "send": 6, "read": 8, "reach_the_store": 8, "commit": 8, "open": 6, "connect": 6, "offer_again": 3,
-    "distributor_dies": 1, "cut": 1, "kill": 0.5, "limit": 1.5,
+    "send_again": 0.5, "distributor_dies": 1, "cut": 1, "kill": 0.5, "limit": 1.5,
 }  # fmt: skip
 
 
